@@ -110,7 +110,7 @@ ENDS = {
         Ended(-63, b"", b""),
         "iperf3 was terminated by signal 63",
     ),
-    "hung": (Ended(-9, b"", b"", late=True), command.NOT_ENDED),
+    "hung": (Ended(-9, b"", b"", was_killed=True), command.NOT_ENDED),
     "all went well, and nothing arrived": (
         Ended(0, b'{"start": {}, "intervals": [{}], "end": {"sum_sent": {"bytes": 0}}}', b""),
         "iperf3 reported success, but nothing arrived",
@@ -149,7 +149,7 @@ def climb(capacity: float, top: float, able: float = 1e12) -> list[Rung]:
 
 
 def test_a_path_that_takes_all_is_climbed_to_the_top():
-    assert [one.asked for one in climb(2e9, 1e9)] == [1e7, 1e8, 5e8, 1e9]
+    assert [one.offered for one in climb(2e9, 1e9)] == [1e7, 1e8, 5e8, 1e9]
 
 
 @pytest.mark.parametrize("capacity", [3e6, 12e6, 96.7e6, 440e6, 730e6, 970e6])
@@ -160,7 +160,7 @@ def test_the_search_ends_near_what_a_policer_lets_through(capacity):
 
 
 def test_a_sender_that_cannot_offer_more_ends_the_search():
-    assert [one.asked for one in climb(2e9, 1e9, able=3e8)] == [1e7, 1e8, 5e8]
+    assert [one.offered for one in climb(2e9, 1e9, able=3e8)] == [1e7, 1e8, 5e8]
 
 
 def test_a_path_that_always_loses_is_not_searched():

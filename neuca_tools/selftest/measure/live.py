@@ -33,7 +33,7 @@ from neuca_tools.selftest.measure.iperf.plans import (
 from neuca_tools.selftest.measure.wait import readable
 
 # Called with the name of a stage that ended, and the line to print; empty for none.
-Tell = Callable[[str, str], None]
+ReportStage = Callable[[str, str], None]
 # Seconds between two drawings.
 DRAW_SECONDS = 1.0
 # ECMA-48: return to the first column and erase to the end of the line.
@@ -85,7 +85,7 @@ def _seconds(name: str, options: Options) -> list[float]:
 
 
 @contextmanager
-def live(planned: Sequence[Stage], device: Optional[str] = None) -> Iterator[Tell]:
+def live(planned: Sequence[Stage], device: Optional[str] = None) -> Iterator[ReportStage]:
     """Draw until the context ends; `device` is the one whose rates are shown."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -127,16 +127,16 @@ def _child(reading: int, planned: Sequence[Stage], device: Optional[str]) -> Non
         # An interrupt ends the test, and thereby this process.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         with suppress(OSError, ValueError):
-            _Drawing(Course(planned), device).run(reading)
+            _LiveLine(Progress(planned), device).run(reading)
     finally:
         os._exit(0)
 
 
-class _Drawing:
+class _LiveLine:
     """The state of the line: the stage, when it began, and the last counters of the device."""
 
-    def __init__(self, course: Course, device: Optional[str]) -> None:
-        self._course, self._device = course, device
+    def __init__(self, progress: Progress, device: Optional[str]) -> None:
+        self._progress, self._device = progress, device
         self._began = self._counted_at = time.monotonic()
         self._counters = self._count()
         self._rates = ""
@@ -158,9 +158,9 @@ class _Drawing:
         self._write(ERASE)
 
     def _ended(self, name: str, text: str) -> None:
-        current = self._course.current
-        self._course.ended(name)
-        if self._course.current != current:
+        current = self._progress.current
+        self._progress.ended(name)
+        if self._progress.current != current:
             self._began = time.monotonic()
         if text:
             self._write(f"{ERASE}{text}\n")
@@ -168,7 +168,7 @@ class _Drawing:
     def _draw(self) -> None:
         columns = os.get_terminal_size(sys.stdout.fileno()).columns
         elapsed = time.monotonic() - self._began
-        self._write(ERASE + live_line(self._course, elapsed, self._rates, columns or 80))
+        self._write(ERASE + live_line(self._progress, elapsed, self._rates, columns or 80))
 
     def _measure(self) -> None:
         now, counters = time.monotonic(), self._count()
@@ -201,7 +201,7 @@ class Stage(NamedTuple):
     seconds: float
 
 
-class Course:
+class Progress:
     """Where a test is in its stages, which end in order; some end without having run."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
@@ -245,13 +245,13 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def live_line(course: Course, elapsed: float, rates: str, columns: int) -> str:
+def live_line(progress: Progress, elapsed: float, rates: str, columns: int) -> str:
     """The current stage, for how long it has run, the rates of the device, and the estimate."""
-    if not course.current:
+    if not progress.current:
         return ""
-    left = course.left(elapsed)
+    left = progress.left(elapsed)
     rest = f"about {duration(left)} left" if left else "almost done"
-    parts = (f"{course.current:<{LABEL}}{elapsed:.0f} s", rates, rest)
+    parts = (f"{progress.current:<{LABEL}}{elapsed:.0f} s", rates, rest)
     return plain("  ".join(filter(None, parts)))[: max(0, columns - 1)]
 
 

@@ -27,12 +27,12 @@ PR_SET_PDEATHSIG = 1
 
 
 class Ended(NamedTuple):
-    """The exit code, negative for a signal, and both outputs. `late`: it had to be killed."""
+    """The exit code, negative for a signal, and both outputs; `was_killed` if it was late."""
 
     code: int
     out: bytes
     error: bytes
-    late: bool = False
+    was_killed: bool = False
 
 
 class Program:
@@ -91,8 +91,8 @@ class Program:
 
     def end(self) -> Ended:
         """The result. Kills the program if it still has an output open."""
-        late = bool(self._streams)
-        if late:
+        was_killed = bool(self._streams)
+        if was_killed:
             self._process.kill()
             for descriptor in self.waiting:
                 while descriptor in self._streams:
@@ -102,8 +102,8 @@ class Program:
         except subprocess.TimeoutExpired:
             # It closed its outputs without ending.
             self._process.kill()
-            code, late = self._process.wait(), True
-        return Ended(code, bytes(self._kept[self._out]), bytes(self._kept[self._error]), late)
+            code, was_killed = self._process.wait(), True
+        return Ended(code, bytes(self._kept[self._out]), bytes(self._kept[self._error]), was_killed)
 
 
 def _started(command: Sequence[str], begin: Callable[[], None]) -> subprocess.Popen[bytes]:

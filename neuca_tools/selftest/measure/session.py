@@ -203,7 +203,7 @@ class PeerTest:
         except ImpostorError as error:
             return replace(reached, wrong_peer=True), str(error)
         except AbsentError as error:
-            word = error.word if error.word in ("no-route", "unreachable") else None
+            word = error.reason if error.reason in ("no-route", "unreachable") else None
             return replace(reached, tcp=word), f"no helper ({error}): evidence of one host only"
         except ChannelError as error:
             return reached, f"no helper ({error}): evidence of one host only"

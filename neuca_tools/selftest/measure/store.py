@@ -28,7 +28,7 @@ MOST_EARLIER = 10
 
 
 @dataclass(frozen=True)
-class Kept:
+class EarlierTest:
     """An earlier test: its report, if that is still kept, or its entry in the archive."""
 
     address: Optional[str]
@@ -70,7 +70,7 @@ def keep(state: Path, evidence: Evidence, report: str) -> Path:
     return path
 
 
-def kept(state: Path) -> list[Kept]:
+def kept(state: Path) -> list[EarlierTest]:
     """All tests of a known peer, the oldest first. A report that cannot be read is skipped.
 
     Raises SelftestError if the archive cannot be read.
@@ -82,18 +82,20 @@ def kept(state: Path) -> list[Kept]:
     return sorted((test for test in tests if test.address is not None), key=lambda test: test.taken)
 
 
-def _of_entry(entry: Entry, reports: dict[str, Path]) -> Kept:
+def _of_entry(entry: Entry, reports: dict[str, Path]) -> EarlierTest:
     address, label, boot, taken, name = (
         value if isinstance(value, str) else None
         for value in map(entry.get, ("peer", "label", "boot", "taken", "report"))
     )
-    return Kept(address, label, boot, taken or "", reports.get(name or ""), entry.get("evidence"))
+    return EarlierTest(
+        address, label, boot, taken or "", reports.get(name or ""), entry.get("evidence")
+    )
 
 
-def _of_report(path: Path) -> Kept:
+def _of_report(path: Path) -> EarlierTest:
     """A report that is not in the archive, because that could not be written."""
-    evidence = Kept(None, report=path).evidence() or Evidence()
-    return Kept(evidence.address, evidence.label, evidence.boot, evidence.taken or "", path)
+    evidence = EarlierTest(None, report=path).evidence() or Evidence()
+    return EarlierTest(evidence.address, evidence.label, evidence.boot, evidence.taken or "", path)
 
 
 def earlier(state: Path, address: Optional[str]) -> list[Evidence]:

@@ -28,7 +28,7 @@ from neuca_tools.selftest.measure.helper.channel import (
 )
 from neuca_tools.selftest.measure.helper.greeting import greet
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
-from neuca_tools.selftest.measure.host.series import Seen
+from neuca_tools.selftest.measure.host.series import EndObservations
 from neuca_tools.selftest.measure.iperf.command import Test
 
 # Seconds to wait for an answer, and for a connection.
@@ -52,11 +52,11 @@ SSH_END_SECONDS = 3.0
 
 
 class AbsentError(ChannelError):
-    """No connection: `word` is refused, timeout, no-route or unreachable."""
+    """No connection: `reason` is refused, timeout, no-route or unreachable."""
 
-    def __init__(self, text: str, word: str) -> None:
+    def __init__(self, text: str, reason: str) -> None:
         super().__init__(text)
-        self.word = word
+        self.reason = reason
 
 
 class Helper:
@@ -95,15 +95,15 @@ class Helper:
             self._ahead = clock - time.monotonic()
         return None
 
-    def finish(self) -> Seen:
+    def finish(self) -> EndObservations:
         """End the server and return what the peer saw; nothing if it does not respond."""
         try:
             room = ANSWER_BYTES + int(self._seconds * SAMPLE_BYTES)
             answer = self._ask({"ask": "finish"}, ANSWER_SECONDS, min(room, LONGEST))
             self._log = (*self._log, *heard.log_of(answer))[-heard.MOST_LINES :]
-            return Seen(heard.samples_of(answer), self._trace_of(answer))
+            return EndObservations(heard.samples_of(answer), self._trace_of(answer))
         except ChannelError:
-            return Seen()
+            return EndObservations()
 
     def _trace_of(self, answer: Message) -> Trace:
         """The peer's trace by our clock; none from a helper that does not send its clock."""

@@ -20,7 +20,7 @@ from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.measure.confine import confined
 from neuca_tools.selftest.measure.helper.channel import Channel, ChannelError, Message
 from neuca_tools.selftest.measure.host import facts, kernel, tcp_info
-from neuca_tools.selftest.measure.host.series import SampleSeries, Seen
+from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.probes.echo import TOKEN, Echo
 from neuca_tools.selftest.measure.program import Program
@@ -220,7 +220,7 @@ class ServerSession:
         return False
 
     def _finish(self, _: Message) -> Message:
-        seen = self._series.end() if self._series else Seen()
+        seen = self._series.end() if self._series else EndObservations()
         self._stop()
         log, self._messages = self._messages.end(), facts.Messages()
         return {"samples": encode(seen.samples), "trace": encode(seen.trace), "log": list(log)}

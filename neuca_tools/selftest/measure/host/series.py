@@ -28,7 +28,7 @@ POINT_SECONDS, MOST_POINTS = 0.1, 600
 PAUSE_FACTOR = 20
 
 
-class Seen(NamedTuple):
+class EndObservations(NamedTuple):
     """What one end saw of a test."""
 
     samples: tuple[Sample, ...] = ()
@@ -70,7 +70,7 @@ class SampleSeries:
             # Thinned at once, because an hour of samples is kept.
             self._samples.append(counters.thinned([self._samples[0], self._sample()])[1])
 
-    def end(self) -> Seen:
+    def end(self) -> EndObservations:
         """Take a last sample and return everything.
 
         The connections of the test no longer exist then, so a merged sample keeps those before.
@@ -80,7 +80,7 @@ class SampleSeries:
             self._samples[-1] = replace(before, counters=last.counters)
         else:
             self._samples.append(last)
-        return Seen(counters.thinned(self._samples), self._recorder.end())
+        return EndObservations(counters.thinned(self._samples), self._recorder.end())
 
 
 class Recorder:

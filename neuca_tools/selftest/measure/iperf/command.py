@@ -114,7 +114,7 @@ def protocol(test: Test) -> str:
 
 def _error(run: Run, ended: Ended) -> Optional[str]:
     """Why the run failed; None if it did not."""
-    if ended.late:
+    if ended.was_killed:
         return NOT_ENDED
     if ended.code < 0:
         return f"iperf3 was terminated by {_signal(-ended.code)}"

@@ -72,7 +72,7 @@ class ThroughputSteps:
         self._address, self._source = address, source
         self._helper, self._tell = helper, tell
         # Why the steps that remain are skipped; empty while there is no reason.
-        self._lost = ""
+        self._skip_reason = ""
         self._evidence = Evidence()
 
     def run(self, evidence: Evidence) -> Evidence:
@@ -99,8 +99,8 @@ class ThroughputSteps:
         if name not in self._options.steps:
             self._done(name, "skipped", NOT_ASKED)
             return True
-        if self._lost:
-            self._done(name, "skipped", self._lost)
+        if self._skip_reason:
+            self._done(name, "skipped", self._skip_reason)
             return True
         return False
 
@@ -170,19 +170,19 @@ class ThroughputSteps:
             self._done(name, _verdict(phase, result), f"{phase_words(result)}{more}{back}")
         error = next((result.error for result in results if result.error), None)
         if error and name != MAY_FAIL and not any(result.rate for result in results):
-            self._lost = f"the previous test got nothing through: {error}"
+            self._skip_reason = f"the previous test got nothing through: {error}"
 
     def _udp(self) -> None:
         """Offer rates up to the expected one, or to what TCP reached, for the loss-free rate."""
         if self._is_left_out("udp") or self._is_blocked("udp"):
             return
-        asked = self._options.rate or self._options.expect
+        requested = self._options.rate or self._options.expect
         rates = [result.rate for result in phase_results(self._evidence) if result.rate]
-        top = asked or max(rates, default=None)
+        top = requested or max(rates, default=None)
         if not top:
             self._done("udp", "skipped", "no target rate is known: use --rate or --expect")
             return
-        best = loss_free(self._climb(top, searching=not asked))
+        best = loss_free(self._climb(top, searching=not requested))
         if best is None:
             self._done("udp", "unknown", "no rate was found at which nothing is lost")
         else:
@@ -197,7 +197,7 @@ class ThroughputSteps:
         seconds = min(STEP_SECONDS, self._options.seconds)
         rungs: list[Rung] = []
         rate = next_rate(rungs, top)
-        while rate is not None and not self._lost:
+        while rate is not None and not self._skip_reason:
             search = searching or not all(rung.clean for rung in rungs)
             test = self._test(seconds, rate)._replace(udp=True)
             phases = self._datagrams("udp", test)
@@ -355,11 +355,11 @@ def _verdict(phase: Phase, result: PhaseResult) -> str:
     return "pass"
 
 
-def _rung(phase: Phase, asked: float) -> Optional[Rung]:
-    """What a UDP phase says about the rate `asked`; None if it is incomplete."""
+def _rung(phase: Phase, offered: float) -> Optional[Rung]:
+    """What a UDP phase says about the rate `offered`; None if it is incomplete."""
     if phase.run is None or phase.run.error:
         return None
     flow = phase.run.flow("forward")
     if flow is None or not flow.received.datagrams or flow.sent.rate is None:
         return None
-    return Rung(asked, flow.sent.rate, (flow.received.lost or 0) / flow.received.datagrams)
+    return Rung(offered, flow.sent.rate, (flow.received.lost or 0) / flow.received.datagrams)

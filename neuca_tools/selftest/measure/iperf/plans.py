@@ -83,7 +83,7 @@ PLANS = {
 class Rung(NamedTuple):
     """One step of the ladder: the rates requested and sent in bit/s, and the share lost."""
 
-    asked: float
+    offered: float
     sent: float
     loss: float
 
@@ -106,7 +106,7 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
     A small loss may be chance: the next rate shows it. If even the lowest rate loses much, half of
     what got through is offered once.
     """
-    if any(rung.sent < SENT_SHARE * rung.asked for rung in rungs):
+    if any(rung.sent < SENT_SHARE * rung.offered for rung in rungs):
         return None
     ladder = sorted({max(LOWEST_RATE, part * top) for part in LADDER})
     low, high = _bounds(rungs)
@@ -130,8 +130,8 @@ def _below(lowest: Rung) -> Optional[float]:
 
 def _bounds(rungs: Sequence[Rung]) -> tuple[float, Optional[float]]:
     """The highest rate without loss, 0 for none, and the lowest above it with loss."""
-    low = max((rung.asked for rung in rungs if rung.clean), default=0.0)
-    lossy = [rung.asked for rung in rungs if not rung.clean and rung.asked > low]
+    low = max((rung.offered for rung in rungs if rung.clean), default=0.0)
+    lossy = [rung.offered for rung in rungs if not rung.clean and rung.offered > low]
     return low, min(lossy, default=None)
 
 

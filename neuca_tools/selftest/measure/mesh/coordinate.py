@@ -132,17 +132,17 @@ class _Hosts:
     """What is known of the hosts during a run."""
 
     names: frozenset[str]
-    ready: set[str] = field(default_factory=set)
+    ready_names: set[str] = field(default_factory=set)
     # Those that took longer than a slot: they are not waited for again.
-    slow: set[str] = field(default_factory=set)
+    late_names: set[str] = field(default_factory=set)
     # Why a host takes no part.
-    refused: dict[str, str] = field(default_factory=dict)
+    reason_by_name: dict[str, str] = field(default_factory=dict)
     # The last line that a host, or ssh for it, wrote to standard error.
-    complaints: dict[str, str] = field(default_factory=dict)
+    last_error_by_name: dict[str, str] = field(default_factory=dict)
     # Those on which the command has ended.
-    gone: set[str] = field(default_factory=set)
-    errors: int = 0
-    lines: Counter[str] = field(default_factory=Counter)
+    ended_names: set[str] = field(default_factory=set)
+    error_count: int = 0
+    line_count_by_name: Counter[str] = field(default_factory=Counter)
 
 
 class Coordinator:
@@ -161,7 +161,7 @@ class Coordinator:
     @property
     def reasons(self) -> Mapping[str, str]:
         """Why hosts take no part."""
-        return self._hosts.refused
+        return self._hosts.reason_by_name
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -175,7 +175,7 @@ class Coordinator:
         record = {**plan_record(self.plan), "slots": []}
         self._engine.send({"plan": record, "secret": secrets.token_hex(32)})
         self._gather(patience)
-        ready = self._hosts.ready & self._expected()
+        ready = self._hosts.ready_names & self._expected()
         if not self._rows and len(ready) < len(self._hosts.names):
             self._continue(among(self.plan, ready))
         self._slots()
@@ -211,18 +211,20 @@ class Coordinator:
     def _gather(self, patience: float) -> None:
         """Wait until all hosts are ready; those that are not in time are byes in every slot."""
         deadline, hosts = time.monotonic() + patience, self._hosts
-        while self._expected() - hosts.ready and time.monotonic() < deadline:
+        while self._expected() - hosts.ready_names and time.monotonic() < deadline:
             if not self._read(deadline):
                 break
-        there = hosts.ready & self._expected()
-        missing = sorted(hosts.names - there - hosts.refused.keys())
+        there = hosts.ready_names & self._expected()
+        missing = sorted(hosts.names - there - hosts.reason_by_name.keys())
         for name in missing:
-            hosts.refused[name] = hosts.complaints.get(name, f"no answer within {patience:g} s")
+            hosts.reason_by_name[name] = hosts.last_error_by_name.get(
+                name, f"no answer within {patience:g} s"
+            )
         if missing:
             shown = ", ".join(missing[:10])
             self._tell(f"{len(missing)} hosts did not start and have no tests: {shown}")
-        if hosts.refused:
-            self._results.absent(hosts.refused)
+        if hosts.reason_by_name:
+            self._results.absent(hosts.reason_by_name)
         if len(there) < 2:
             raise SelftestError("run the mesh: fewer than two hosts could be started")
         self._tell(f"{len(there)} of {len(hosts.names)} hosts are ready")
@@ -230,12 +232,12 @@ class Coordinator:
     def _expected(self) -> set[str]:
         """The hosts that may still report."""
         hosts = self._hosts
-        return set(hosts.names - hosts.refused.keys() - hosts.gone)
+        return set(hosts.names - hosts.reason_by_name.keys() - hosts.ended_names)
 
     def _left(self) -> list[tuple[int, list[tuple[int, ...]]]]:
         """The tests without a result whose hosts are both there, by the number of their slot."""
         slots = []
-        there = self._hosts.ready & self._expected()
+        there = self._hosts.ready_names & self._expected()
         ready = [host.name in there for host in self.plan.hosts]
         for number, slot in enumerate(self.plan.slots):
             pairs = [
@@ -273,10 +275,10 @@ class Coordinator:
         def missing() -> set[str]:
             return {client for client in clients if (number, client) not in self._rows}
 
-        while missing() - hosts.slow - hosts.gone and time.monotonic() < deadline:
+        while missing() - hosts.late_names - hosts.ended_names and time.monotonic() < deadline:
             if not self._read(deadline):
                 raise SelftestError("run the mesh: the engine has ended")
-        hosts.slow |= missing()
+        hosts.late_names |= missing()
 
     def _summary(self, number: int, clients: set[str]) -> str:
         rows = [self._rows.get((number, client)) for client in clients]
@@ -301,8 +303,11 @@ class Coordinator:
         name, _, text = line.decode("utf-8", "replace").partition(": ")
         if name not in self._hosts.names:
             return
-        self._hosts.lines[name] += 1
-        if self._hosts.lines[name] > len(self.plan.slots) + MORE_LINES or len(text) > LINE_BYTES:
+        self._hosts.line_count_by_name[name] += 1
+        if (
+            self._hosts.line_count_by_name[name] > len(self.plan.slots) + MORE_LINES
+            or len(text) > LINE_BYTES
+        ):
             return
         message = parsed(text.encode())
         if message is not None and message.get("mesh") == VERSION:
@@ -313,22 +318,22 @@ class Coordinator:
         text = line.decode("utf-8", "replace")[:MOST_TEXT]
         match = COMMAND_ENDED.match(text)
         if match is not None:
-            self._hosts.gone.add(match[1])
-            self._hosts.complaints.setdefault(match[1], match[2])
+            self._hosts.ended_names.add(match[1])
+            self._hosts.last_error_by_name.setdefault(match[1], match[2])
         name, _, complaint = text.partition(": ")
         if name in self._hosts.names:
-            self._hosts.complaints[name] = complaint.strip()
-        self._hosts.errors += 1
-        if self._hosts.errors <= MOST_ERRORS:
+            self._hosts.last_error_by_name[name] = complaint.strip()
+        self._hosts.error_count += 1
+        if self._hosts.error_count <= MOST_ERRORS:
             self._tell(text)
-        elif self._hosts.errors == MOST_ERRORS + 1:
+        elif self._hosts.error_count == MOST_ERRORS + 1:
             self._tell("further errors are not shown; the report has the reason of each host")
 
     def _obey(self, name: str, message: dict[str, Any]) -> None:
         if "ready" in message:
             self._arrived(name, message.get("clock"))
         elif "behind" in message:
-            self._hosts.ready.discard(name)
+            self._hosts.ready_names.discard(name)
             self._refuse(name, "its clock is behind")
         else:
             row = read_row(message, self.plan)
@@ -344,11 +349,11 @@ class Coordinator:
         if not clock < time.time() + self.plan.guard / 2:
             self._refuse(name, "its clock is ahead")
         else:
-            self._hosts.ready.add(name)
+            self._hosts.ready_names.add(name)
 
     def _refuse(self, name: str, reason: str) -> None:
         """A host takes no part."""
-        self._hosts.refused[name] = reason
+        self._hosts.reason_by_name[name] = reason
         self._results.absent({name: reason})
         self._tell(f"{name}: {reason}, it has no tests")
 

@@ -85,7 +85,7 @@ def _tested(row: Row, plan: MeshPlan, route: Route, secret: bytes) -> Row:
     try:
         helper = _connected(route, plan, secret)
     except AbsentError as error:
-        return _failed(row, error.word, error)
+        return _failed(row, error.reason, error)
     except ImpostorError as error:
         return _failed(row, "wrong-peer", error)
     except ChannelError as error:
@@ -141,7 +141,7 @@ def _connected(route: Route, plan: MeshPlan, secret: bytes) -> Helper:
         try:
             return connect(route.peer, plan.port + 1, secret, route.source)
         except AbsentError as error:
-            if error.word != "refused" or time.monotonic() >= deadline:
+            if error.reason != "refused" or time.monotonic() >= deadline:
                 raise
         readable([], time.monotonic() + RETRY_SECONDS)
 
