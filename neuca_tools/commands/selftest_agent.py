@@ -17,7 +17,7 @@ from neuca_tools.errors import UsageError
 from neuca_tools.model import Address
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteSysctl
-from neuca_tools.selftest.measure.host.facts import SWAP
+from neuca_tools.selftest.measure.host.facts import SWAP_SEPARATORS
 from neuca_tools.selftest.measure.host.planned import named, of_container
 from neuca_tools.state.active_document import confirmed
 from neuca_tools.status.report import read_report
@@ -61,7 +61,7 @@ def wanted(resolution: Resolution) -> dict[str, str]:
         choice.setting: choice.asked for choice in algorithms if choice.effect == "unsupported"
     }
     sysctls = {**resolution.want.sysctls, **missing}
-    return {key.translate(SWAP): value for key, value in sysctls.items()}
+    return {key.translate(SWAP_SEPARATORS): value for key, value in sysctls.items()}
 
 
 def _drift(decision: Decision) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.diagnosis.compare import Comparison, compare
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.measure.store import Kept, kept
+from neuca_tools.selftest.measure.store import EarlierTest, kept
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.series import Runs, comparison_page
 from neuca_tools.selftest.report.text import colored, comparison
@@ -89,14 +89,14 @@ def _of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:
     return runs
 
 
-def _previous_boot(stored: list[Kept]) -> list[Kept]:
+def _previous_boot(stored: list[EarlierTest]) -> list[EarlierTest]:
     """The tests of the boot before that of the last one, of the same peer, and that; or none."""
-    *before, last = stored or [Kept(None)]
+    *before, last = stored or [EarlierTest(None)]
     earlier = [run for run in before if run.boot != last.boot and run.address == last.address]
     if not earlier:
         return []
     return [*(run for run in earlier if run.boot == earlier[-1].boot), last]
 
 
-def _kept(arguments: argparse.Namespace) -> list[Kept]:
+def _kept(arguments: argparse.Namespace) -> list[EarlierTest]:
     return kept(configuration(arguments).state_directory)

@@ -44,7 +44,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.measure.mesh import results
 from neuca_tools.selftest.measure.mesh.coordinate import (
-    PATIENCE,
+    START_SECONDS,
     Coordinator,
     Engine,
     StoppedError,
@@ -116,7 +116,7 @@ RUN_OPTIONS: Options = {
     "patience": value(
         *("SECONDS", "how long hosts may take to start (default: %(default)g)"),
         type=seconds(3600),
-        default=PATIENCE,
+        default=START_SECONDS,
     ),
 }  # fmt: skip
 JOIN_OPTIONS: Options = {
@@ -274,7 +274,7 @@ def _join(arguments: argparse.Namespace) -> int:
     lines: Optional[Lines] = None
     if arguments.plan == "-":
         lines = Lines(0, int(LONGEST))
-        plan, key = invited(lines, PATIENCE)
+        plan, key = invited(lines, START_SECONDS)
     else:
         plan = results.read([Path(arguments.plan)]).plan
         shared = secret(arguments, config)

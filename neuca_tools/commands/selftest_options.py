@@ -21,7 +21,6 @@ from neuca_tools.config.options import TRUTH, listed
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.iperf.plans import PLANS, PORT, STEPS, Options
-from neuca_tools.selftest.measure.probes.broadcast import MOST
 
 Value = TypeVar("Value")
 # The options of section [selftest].
@@ -87,10 +86,6 @@ MEASURING_OPTIONS: Table = {
         default=frozenset(),
     ),
     "only": value("STEPS", "run only these steps, and reach", type=_steps),
-    "broadcast": value(
-        *("NUMBER", "also test broadcasts, and expect NUMBER hosts to respond"),
-        type=whole("a number of hosts", 1, MOST),
-    ),
     "numa": value("NODE", "run iperf3 on this NUMA node; auto selects the node of the NIC"),
     "ssh": value("HOST", "start the helper on the peer by ssh"),
     "secret-file": value("FILE", "file with the secret shared with the peer"),
@@ -100,7 +95,6 @@ RUN_OPTIONS: Table = {
     "netns": value("NAME", "test from this network namespace"),
     "container": value("NAME", "test from this container's network namespace (docker, podman)"),
     "family": {"choices": ("4", "6"), "help": "resolve a PEER to IPv4 or IPv6 only"},
-    "try-fix": flag("apply the recommended sysctl, test again and keep it if it helps"),
     "label": value("TEXT", "label of the stored report, for compare"),
     "at-boot": flag("run a quick test, or none if run-at-boot in section [selftest] is off"),
 }
@@ -140,7 +134,6 @@ def options(arguments: argparse.Namespace, config: Config) -> Options:
         ssh=arguments.ssh,
         secret=secret(arguments, config),
         label=arguments.label or ("boot" if arguments.at_boot else None),
-        broadcast=arguments.broadcast,
     )
 
 
@@ -160,7 +153,6 @@ def _selected_steps(arguments: argparse.Namespace, plan: Options) -> frozenset[s
         "tcp-bidir": arguments.bidir,
         "udp": arguments.udp,
         "tcp-parallel": arguments.parallel,
-        "broadcast": arguments.broadcast,
     }
     steps.update(step for step, value in implied.items() if value)
     return frozenset(steps - arguments.skip)

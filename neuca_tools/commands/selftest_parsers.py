@@ -32,12 +32,12 @@ _USAGE = f"{PROGRAM} COMMAND [OPTION ...] [ARGUMENT ...]"
 _SECRET = "--secret-file /etc/neuca/selftest.secret"
 # The titles of the groups in --help, in this order, and the options in each.
 GROUPS = (
-    ("what to test", "plan time parallel bidir udp rate only skip broadcast rounds"),
+    ("what to test", "plan time parallel bidir udp rate only skip rounds"),
     ("what to list", "peer last"),
     ("the path", "interface netns container family port address numa"),
     ("the peer", "ssh secret-file"),
     ("the service", "for stdio"),
-    ("expectations", "expect rtt try-fix"),
+    ("expectations", "expect rtt"),
     ("output", "json nagios html prometheus csv svg label"),
     ("configuration", "config at-boot"),
     ("what is printed", "verbose quiet color"),
@@ -71,8 +71,8 @@ TEXTS = {
     ),
     "explain": Text(
         "diagnose the output of an earlier run",
-        "Diagnose a run of iperf3 (JSON or text) or of iperf 2 (text), a report of neuca-selftest,"
-        " data of flent, or a throughput result of perfSONAR.",
+        "Diagnose a run of iperf3 (JSON or text) or of iperf 2 (text), or a report of"
+        " neuca-selftest.",
         "explain --expect 5G run.json",
     ),
     "compare": Text(

@@ -34,7 +34,7 @@ from neuca_tools.selftest.diagnosis.paths import Tests, compare_paths
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.measure.helper.apart import apart
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.live import Stage, Tell, can_draw, header, live, stages
+from neuca_tools.selftest.measure.live import ReportStage, Stage, can_draw, header, live, stages
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.paths import path_record, path_table
 from neuca_tools.selftest.report.text import colored, phase_words
@@ -124,7 +124,7 @@ def _taken(
 
 
 def _take(
-    turns: Sequence[_Turn], wanted: Options, planned: Outlook, tell: Tell
+    turns: Sequence[_Turn], wanted: Options, planned: Outlook, tell: ReportStage
 ) -> dict[str, list[Evidence]]:
     """The tests of each path, by its label."""
     tests_by_label: dict[str, list[Evidence]] = {}

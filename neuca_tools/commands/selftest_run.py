@@ -28,7 +28,6 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Step
 from neuca_tools.selftest.measure import archive, program, store
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.fixes import STEP, Fix, fix_for
 from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.live import can_draw, header, live, stages
@@ -138,7 +137,7 @@ def without_iperf3(at_boot: bool = False) -> int:
 
 
 def _test_peer(setup: _Setup, address: Address) -> PeerResult:
-    """Test one peer, compare with earlier tests, store, apply --try-fix and print."""
+    """Test one peer, compare with earlier tests, store and print."""
     earlier = _earlier(setup, address)
     evidence = _measure(setup, address)
     diagnosis, compared, before = diagnose(evidence), None, None
@@ -147,8 +146,6 @@ def _test_peer(setup: _Setup, address: Address) -> PeerResult:
         diagnosis = replace(diagnosis, since=compared.exit_code)
     if is_root():
         _keep(setup, evidence, diagnosis)
-    if setup.arguments.try_fix:
-        evidence = _try_fix(setup, address, evidence, diagnosis)
     if not setup.for_programs:
         told = (_differences(compared), conclusion(diagnosis, setup.arguments.verbose))
         print(setup.colored("\n".join(filter(None, told)), diagnosis.exit_code))
@@ -201,10 +198,10 @@ def _keep(setup: _Setup, evidence: Evidence, diagnosis: Diagnosis) -> None:
         print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
 
 
-def _test(setup: _Setup, address: Address, wanted: Options, fix: Optional[Fix] = None) -> Evidence:
+def _test(setup: _Setup, address: Address, wanted: Options) -> Evidence:
     """The test of one peer; on a terminal, with a header and a live line."""
     if not setup.is_live:
-        return PeerTest(address, wanted, setup.planned, setup.show, fix).run()
+        return PeerTest(address, wanted, setup.planned, setup.show).run()
     device, planned = kernel.device_to(address), stages(wanted)
     print(header(str(address), device, setup.plan, wanted.seconds, planned))
     with live(planned, device) as tell:
@@ -212,7 +209,7 @@ def _test(setup: _Setup, address: Address, wanted: Options, fix: Optional[Fix] =
         def show(step: Step) -> None:
             tell(step.name, setup.line(step))
 
-        return PeerTest(address, wanted, setup.planned, show, fix).run()
+        return PeerTest(address, wanted, setup.planned, show).run()
 
 
 def _compare(earlier: Sequence[Evidence], evidence: Evidence) -> Comparison:
@@ -224,18 +221,6 @@ def _compare(earlier: Sequence[Evidence], evidence: Evidence) -> Comparison:
     return replace(
         comparison, changes=tuple(replace(change, identity=False) for change in comparison.changes)
     )
-
-
-def _try_fix(setup: _Setup, address: Address, evidence: Evidence, diagnosis: Diagnosis) -> Evidence:
-    """The evidence with one more step: the result of applying the recommendation."""
-    recommendation = fix_for(evidence, diagnosis, setup.options)
-    if isinstance(recommendation, str):
-        steps = [Step(STEP, "skipped", recommendation)]
-        setup.show(steps[0])
-    else:
-        fix, only = recommendation
-        steps = list(_test(setup, address, only, fix).steps)
-    return replace(evidence, steps=(*evidence.steps, *steps))
 
 
 def _differences(comparison: Optional[Comparison]) -> str:

@@ -19,7 +19,6 @@ from neuca_tools.model.printable import plain
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.measure.helper.serve import Server, serve_pipes
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.probes.broadcast import LocalAddress
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
             needed = "--secret-file, or secret-file in [selftest]"
             hint = MAKE_SECRET.format(name=SECRET_FILE)
             raise UsageError(f"serve: a secret is required: {needed}", hint)
-        server = Server(addresses, number, key, _log, _places(addresses))
+        server = Server(addresses, number, key, _log)
     except OSError as error:
         raise SelftestError(f"serve tests at port {number + 1}: {error.strerror}") from error
     where = f"at {', '.join(map(str, addresses))}, ports {number} to {number + 2}"
@@ -56,16 +55,6 @@ def devices_by_address() -> dict[Address, Device]:
     """The devices of this host by their addresses. Raises OSError."""
     devices = kernel.devices()
     return {address: devices[index] for index, address in kernel.addresses() if index in devices}
-
-
-def _places(addresses: Sequence[Address]) -> list[LocalAddress]:
-    device_by_address = devices_by_address()
-    devices = [
-        (address, device_by_address[address])
-        for address in addresses
-        if address in device_by_address
-    ]
-    return [LocalAddress(address, device.name, device.index) for address, device in devices]
 
 
 def _addresses_to_serve(

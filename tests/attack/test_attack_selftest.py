@@ -6,16 +6,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import struct
 import sys
 from pathlib import Path
 
-import attacker
-import frames
 import hostile_peer
 import pytest
 import stranger
-from ends import FAR, LONG, MAIN, NEAR, PORT, SECRET, TCP
+from ends import FAR, LONG, MAIN, PORT, SECRET, TCP
 
 UNREACHABLE, BUSY = 8, 9  # neuca-selftest(1)
 DEEP = b'{"nonce":' + b"[" * 2000 + b"]" * 2000 + b"}"
@@ -84,28 +81,6 @@ def test_idle_connections_do_not_lock_anybody_out(ends):
 THIRD = "172.16.0.99"
 
 
-def test_a_captured_broadcast_is_answered_neither_twice_nor_to_a_third_host(ends):
-    lab, (ask, answer) = ends.lab, (b"nsQ", b"nsA")
-    ends.serve("--for", "120", where=lab.guest)
-    lab.run("ip", "address", "add", f"{THIRD}/24", "dev", "dp1", where=lab.outside)
-    with attacker.packet_socket(lab.outside, "dp1") as packets:
-        words = ("--secret-file", ends.secret, "--only", "broadcast", "--broadcast", "1", NEAR)
-        lab.run(sys.executable, "-c", MAIN, "--config", ends.far, *words, where=lab.outside,
-                check=False)  # fmt: skip
-        seen = attacker.waiting_frames(packets)
-        asked = [one for one in seen if one[42:45] == ask]
-        assert asked
-        assert [one for one in seen if one[42:45] == answer]
-        for one in asked:
-            ports = struct.unpack("!HH", one[34:38])
-            packet = frames.udp4(THIRD, "255.255.255.255", ports, one[42:])
-            packets.send(one)
-            packets.send(frames.ethernet(one[6:12].hex(), frames.BROADCAST, frames.IP4, packet))
-        assert stranger.say(lab.outside.enter, NEAR, b"\n")  # it has had its turn since
-        again = attacker.waiting_frames(packets)
-    assert [one for one in again if one[42:45] == answer] == []
-
-
 def test_iperf3_of_a_helper_runs_without_privileges_and_takes_nobody_else(ends):
     """While a test is under way a third host connects to iperf3's port."""
     if os.geteuid():
@@ -127,12 +102,12 @@ HARMFUL = {
     "net.ipv4.tcp_rmem": "1 1 1",
     "net.ipv4.tcp_wmem": "4096 16384 65535",
     "net.ipv4.tcp_max_syn_backlog": "1",
-    "net.core.somaxconn": "128",  # allowed, but less than the present value
+    "net.core.somaxconn": "128",
     "net.ipv4.tcp_mtu_probing": "9",
 }
 
 
-def test_a_peer_with_the_secret_sets_no_sysctl_that_harms_the_host(ends):
+def test_a_peer_with_the_secret_sets_no_sysctl(ends):
     ends.serve()
     paths = [f"/proc/sys/{name.replace('.', '/')}" for name in HARMFUL]
     before = ends.lab.run("cat", *paths, where=ends.lab.outside).out
@@ -141,7 +116,6 @@ def test_a_peer_with_the_secret_sets_no_sysctl_that_harms_the_host(ends):
         f"client = hostile_peer.client({FAR!r}, {PORT + 1}, {SECRET.strip().encode()!r})\n"
         f"for name, value in {HARMFUL!r}.items():\n"
         "    client.send({'ask': 'set', 'sysctls': {name: value}}); print(client.receive())\n"
-        "client.send({'ask': 'keep'}); client.receive()\n"
     )
     out = ends.lab.run(sys.executable, "-c", script).out.splitlines()
     assert [one for one in out if "error" not in one] == []

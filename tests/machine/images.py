@@ -147,8 +147,8 @@ RECIPES = {recipe.name: recipe for recipe in (
     Recipe("I", "bookworm", ("systemd-sysv", "network-manager", "open-iscsi", "tgt"),
            (*_SYSTEMD, ("etc/systemd/system/tgt.service.d/lab.conf", TARGET_UNIT)), f"{ENABLE}; systemctl disable tgt.service",
            "net.ifnames=0"),
-    # RDMA over Ethernet (rdma_rxe) is in the other kernel, whose drivers would all be in its initial RAM disk.
-    Recipe("R", "bookworm", ("systemd-sysv", "iperf3", "rdma-core", "ibverbs-utils", "ibverbs-providers", "perftest"),
+    # USB is in the other kernel, whose drivers would all be in its initial RAM disk.
+    Recipe("R", "bookworm", ("systemd-sysv", "iperf3"),
            (*_SYSTEMD, ("etc/systemd/network/80-dhcp.network", NETWORKD_MANAGEMENT),
             ("etc/initramfs-tools/conf.d/lab", "MODULES=list\n"),
             ("etc/initramfs-tools/modules", "virtio_pci\nvirtio_blk\next4\n"),

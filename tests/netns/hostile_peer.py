@@ -8,8 +8,6 @@ It shares no code with the product, so that it can say what the product never sa
     hostile_peer.py serve ADDRESS PORT HEX…             says each of them to one connection
     hostile_peer.py lie ADDRESS PORT SECRET ANSWER…     knows the secret, and gives these answers
     hostile_peer.py connect ADDRESS PORT [SOURCE]       "connected", or why not, within two seconds
-    hostile_peer.py capture DEVICE PORT NUMBER          datagrams to a UDP port, in hexadecimal
-    hostile_peer.py replay DEVICE SOURCE SPORT DESTINATION PORT HEX…   sends them, from any source
 """
 
 # SPDX-License-Identifier: MIT
@@ -21,13 +19,11 @@ import hmac
 import json
 import re
 import socket
-import struct
 import sys
 
 PROTOCOL = 2
 SURROGATE = b'{"nonce":"\\ud800","proof":"x"}\n'  # ended neuca-selftest --serve up to protocol 1
 PATIENCE = 20.0  # seconds
-ETH_P_ALL = 3
 NONCE = "5a" * 32
 
 
@@ -118,50 +114,6 @@ def shout(address, port, lines):
                     pass
 
 
-def checksum(data):
-    data += b"\0" * (len(data) % 2)
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
-
-
-def spoofed(source, source_port, destination, port, payload):
-    """An IPv4 packet with a UDP datagram, from whoever it is said to be."""
-    ours, theirs = socket.inet_aton(source), socket.inet_aton(destination)
-    length = 8 + len(payload)
-    head = struct.pack("!HHH", int(source_port), int(port), length)
-    pseudo = ours + theirs + struct.pack("!BBH", 0, socket.IPPROTO_UDP, length)
-    total = checksum(pseudo + head + b"\0\0" + payload) or 0xFFFF
-    ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + length, 0, 0, 64, 17, 0, ours, theirs)
-    return ip + head + struct.pack("!H", total) + payload
-
-
-def replay(device, source, source_port, destination, port, payloads):
-    """Send these datagrams out of a device, with any source; to 255.255.255.255 too."""
-    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as sender:
-        sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        sender.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode() + b"\0")
-        for payload in payloads:
-            packet = spoofed(source, source_port, destination, port, payload)
-            sender.sendto(packet, (destination, 0))
-
-
-def capture(device, port, number):
-    """So many UDP datagrams over IPv4 to this port: sender, its port, payload, one on a line."""
-    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL)) as heard:
-        heard.bind((device, ETH_P_ALL))
-        print("listening", flush=True)
-        while number:
-            packet = heard.recv(65536)
-            if len(packet) < 28 or packet[0] != 0x45 or packet[9] != socket.IPPROTO_UDP:
-                continue
-            source_port, to = struct.unpack_from("!HH", packet, 20)
-            if to == port:
-                number -= 1
-                print(socket.inet_ntoa(packet[12:16]), source_port, packet[28:].hex(), flush=True)
-
-
 def main(what, *words):
     """One of the rows of the module's docstring."""
     if what == "idle":
@@ -177,16 +129,12 @@ def main(what, *words):
         shout(words[0], words[1], [bytes.fromhex(one) for one in words[2:]])
     elif what == "lie":
         server(words[0], words[1], words[2].encode(), [one.encode() for one in words[3:]])
-    elif what == "connect":
+    else:
         try:
             connect(words[0], words[1], *words[2:], seconds=2.0).close()
             print("connected", flush=True)
         except OSError as error:
             print(error.strerror or "timed out", flush=True)
-    elif what == "capture":
-        capture(words[0], int(words[1]), int(words[2]))
-    else:
-        replay(*words[:5], [bytes.fromhex(one) for one in words[5:]])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ends import DOCUMENT, FAR, FAR6, LONG, MAIN, NEAR, NEAR6, PORT, SECRET, TCP, findings, steps
+from ends import DOCUMENT, FAR, FAR6, LONG, MAIN, NEAR, NEAR6, PORT, TCP, findings, steps
 from firstline import first_line
 from lab import PATIENCE, ROOT
 
@@ -129,18 +129,6 @@ def test_so_are_those_of_both_ways_at_once(ends):
     )
 
 
-def test_rdma_is_not_applicable_where_there_is_no_device(ends):
-    ends.serve()
-    _, report = ends.helped("--only", "rdma")
-    step = next(one for one in report["evidence"]["steps"] if one["name"] == "rdma")
-    reasons = ("this host has no RDMA device", "no RDMA device of this host belongs to dp1")
-    assert (
-        step["verdict"],
-        step["text"] in [f"not applicable here: {reason}" for reason in reasons],
-    ) == ("skipped", True), step
-    assert (findings(report), "rdma" in report["evidence"]) == (set(), False)
-
-
 def test_ipv6(ends):
     ends.serve()
     _, report = ends.helped("--only", "latency,path-mtu,tcp", *TCP[2:], peer=FAR6)
@@ -168,37 +156,6 @@ def test_the_other_end_by_ssh(ends):
         1,
         'neuca-selftest: start neuca-selftest on "nowhere" by ssh: it exited with 255\n',
     )
-
-
-TRY = """import sys
-from ipaddress import ip_address
-from neuca_tools.selftest.measure.host.fixes import Fix
-from neuca_tools.commands.selftest_agent import Outlook
-from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.session import PeerTest
-wanted = Options(frozenset({"reach", "tcp"}), 1.0, (1,), rate=20e6, secret=sys.argv[1].encode())
-fix = Fix({"net.ipv4.tcp_rmem": "4096 131072 777777777"}, True, True, before=float(sys.argv[2]))
-found = PeerTest(ip_address(sys.argv[3]), wanted, Outlook(), lambda step: None, fix).run()
-print(next(step.text for step in found.steps if step.name == "try-fix"))
-"""
-
-
-@pytest.mark.parametrize(("before", "kept"), [("1", True), ("1e15", False)])
-def test_an_advice_is_tried_at_both_ends_and_kept_only_if_it_helps(ends, before, kept):
-    """Between two namespaces no setting is sure to help: what it was before is made up."""
-
-    def values():
-        return [
-            ends.lab.run("cat", "/proc/sys/net/ipv4/tcp_rmem", where=where).out.split()[2]
-            for where in (ends.lab.guest, ends.lab.outside)
-        ]
-
-    ends.serve()
-    was = values()
-    said = ends.lab.run(sys.executable, "-c", TRY, SECRET.strip(), before, FAR).out
-    assert ("kept until the next boot" in said, "so restored" in said) == (kept, not kept), said
-    assert values() == (["777777777"] * 2 if kept else was)
-    ends.lab.run("sh", "-c", f"echo 4096 131072 {was[0]} > /proc/sys/net/ipv4/tcp_rmem")
 
 
 def test_a_test_from_another_namespace_of_the_host(ends):

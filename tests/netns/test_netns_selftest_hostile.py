@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from ends import FAR, NEAR, NEAR6, PORT, SECRET, TCP, findings, steps
+from ends import FAR, NEAR6, PORT, SECRET, TCP, findings, steps
 
 HOSTILE = Path(__file__).with_name("hostile_peer.py")
 THIRD = "172.16.0.66"
@@ -136,34 +136,6 @@ def test_iperf3_is_nobody_on_both_hosts(ends):
     ends.until(lambda: not iperf3s(helper))
 
 
-# --- broadcasts -----------------------------------------------------------------------------------
-
-
-def test_captured_broadcasts_are_answered_to_nobody(ends, third):
-    """All that the guest has sent, once more: from its address and port, and from a third one's."""
-    if os.geteuid():
-        pytest.skip("only root sends with any source")
-    ends.serve()
-    heard = hostile(ends, "capture", "eth0", PORT + 2, "10", where=third)
-    assert heard.stdout.readline() == "listening\n"
-    _, report = ends.helped("--only", "broadcast", "--broadcast", "1")
-    assert report["evidence"]["broadcast"]["answered"] == 1
-    captured = [heard.stdout.readline().split() for _ in range(10)]
-    assert {one[0] for one in captured} == {NEAR}
-    ours, payloads = captured[0][1], [one[2] for one in captured]
-    for source, at in ((THIRD, third), (NEAR, ends.lab.guest)):
-        back = hostile(ends, "capture", "eth0" if at is third else "dp1", ours, "1", where=at)
-        assert back.stdout.readline() == "listening\n"
-        words = ("replay", "eth0", source, ours, "255.255.255.255", PORT + 2, *payloads)
-        assert hostile(ends, *words, where=third).wait(60) == 0
-        # The server takes datagrams before connections: by then it has read all of them.
-        said = hostile(ends, "send", FAR, PORT + 1, SURROGATE.hex(), where=third)
-        assert said.stdout.readline() == "b''\n"
-        mark = ("replay", "br0", FAR, "9", source, ours, "aa")
-        assert hostile(ends, *mark, where=ends.lab.outside).wait(60) == 0
-        assert back.stdout.readline() == f"{FAR} 9 aa\n"
-
-
 # --- who knows the secret, and lies ---------------------------------------------------------------
 
 LIES = {
@@ -216,11 +188,7 @@ HOSTILE_REQUESTS = (
     b'{"ask":"begin","seconds":1' + b"0" * 400 + b"}",
     b'{"ask":"begin","seconds":1e999,"udp":[]}',
     b'{"ask":"begin","seconds":NaN}',
-    b'{"ask":"set","sysctls":{"net.core.rmem_max\\n":"1"}}',
     b'{"ask":"set","sysctls":{"kernel.core_pattern":"|/bin/sh"}}',
-    b'{"ask":"set","sysctls":{"net.core.rmem_max":"\\u0661"}}',
-    b'{"ask":"set","sysctls":{"net.core.rmem_max":["1"]}}',
-    b'{"ask":"rdma","program":["/bin/sh"]}',
     b'{"ask":"hello","client":"fe80::1%;reboot"}',
 )
 
@@ -235,7 +203,7 @@ def test_a_client_that_knows_the_secret_ends_no_server_and_runs_nothing(ends):
     )
     out = ends.lab.run(sys.executable, "-c", script).out.splitlines()
     assert len(out) == len(HOSTILE_REQUESTS)
-    assert all("error" in one or "lacking" in one or "token" in one for one in out), out
+    assert all("error" in one or "token" in one for one in out), out
     assert helper.poll() is None
     _, report = ends.helped(*TCP)
     assert steps(report) == {"reach": "pass", "tcp": "pass"}
@@ -244,13 +212,12 @@ def test_a_client_that_knows_the_secret_ends_no_server_and_runs_nothing(ends):
 FILTERED = """import os, socket, subprocess, sys
 from ipaddress import ip_address
 from neuca_tools.backends.peerfilter import PeerFilter
-from neuca_tools.selftest.measure.confine import entering
 address, peer, *sources = sys.argv[1:]
 family = socket.AF_INET6 if ":" in address else socket.AF_INET
 restriction = PeerFilter(ip_address(peer))
 said, saying = os.pipe()
 if os.fork() == 0:  # what a process in the group listens at
-    entering(restriction.joining)()
+    os.write(restriction.joining, b"0")
     listener = socket.create_server((address, 4444), family=family)
     os.write(saying, b"1")
     while True:

@@ -40,16 +40,14 @@ name@172.16.0.1 fd00::2
 --plan standard PEER
 --plan full --time 30 --port 5201 --parallel 1,8,128 PEER
 --bidir --udp --rate 500M PEER
-PEER --skip udp,rdma
+PEER --skip udp,path
 --only tcp,udp PEER
---broadcast 5 PEER
 --numa auto PEER
 --ssh HOST PEER
 --interface eth1 PEER
 --netns NAME PEER
 --container NAME PEER
 --family 6 PEER
---try-fix PEER
 --label TEXT PEER
 --json PEER
 --nagios PEER
@@ -65,8 +63,8 @@ FORMER_SERVICES = """\
 --serve --netns NAME
 --serve --container NAME"""
 FORMER_OPTIONS = (
-    "--config --plan --time --port --parallel --bidir --udp --rate --expect --skip --only --broadcast --numa --ssh"
-    " --secret-file --interface --netns --container --family --try-fix --label --at-boot --json --nagios --html"
+    "--config --plan --time --port --parallel --bidir --udp --rate --expect --skip --only --numa --ssh"
+    " --secret-file --interface --netns --container --family --label --at-boot --json --nagios --html"
     " --prometheus --serve --for --address --stdio"
 ).split()
 

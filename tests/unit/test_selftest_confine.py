@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from neuca_tools.selftest.measure.confine import LIMITS, confined, entering
+from neuca_tools.selftest.measure.confine import LIMITS, confined
 from neuca_tools.selftest.measure.program import Program
 
 LOOK = "cat /proc/self/status; ulimit -c; ulimit -n; echo x > /tmp/confined; ls /tmp; ls -A /var"
@@ -40,5 +40,5 @@ def test_of_root_it_is_nobody_in_a_file_system_that_is_empty_where_it_matters():
 def test_a_program_that_cannot_be_confined_is_not_started():
     unwritable = os.open(os.devnull, os.O_RDONLY)
     with pytest.raises(OSError, match="it cannot be confined"):
-        Program(["true"], entering(unwritable))
+        Program(["true"], confined(unwritable))
     os.close(unwritable)

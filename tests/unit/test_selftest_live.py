@@ -18,7 +18,7 @@ import pytest
 from neuca_tools.selftest.measure.iperf.plans import PLANS, Options
 from neuca_tools.selftest.measure.live import (
     ERASE,
-    Course,
+    Progress,
     Stage,
     counted,
     duration,
@@ -63,30 +63,30 @@ def test_the_header_names_peer_nic_plan_and_duration():
 
 
 def test_the_course_follows_the_steps():
-    course = Course(STAGES)
-    assert (course.current, course.left(0), course.left(1.5), course.left(99)) == (
+    progress = Progress(STAGES)
+    assert (progress.current, progress.left(0), progress.left(1.5), progress.left(99)) == (
         *("reach", 18.5, 17.0),
         16.5,
     )
-    course.ended("loaded")
-    assert course.current == "reach"
-    course.ended("tcp")
-    assert (course.current, course.left(1)) == ("udp", 10.0)
+    progress.ended("loaded")
+    assert progress.current == "reach"
+    progress.ended("tcp")
+    assert (progress.current, progress.left(1)) == ("udp", 10.0)
     for name in ("udp", "udp", "udp", "unheard of"):
-        course.ended(name)
-    assert (course.current, course.left(3)) == ("", 0.0)
+        progress.ended(name)
+    assert (progress.current, progress.left(3)) == ("", 0.0)
 
 
 def test_the_live_line_has_the_stage_the_rates_and_the_estimate():
-    course = Course(STAGES)
-    assert live_line(course, 1.2, "", 80) == "reach         1 s  about 20 s left"
-    course.ended("udp")
+    progress = Progress(STAGES)
+    assert live_line(progress, 1.2, "", 80) == "reach         1 s  about 20 s left"
+    progress.ended("udp")
     rates = "eth1 941 Mbit/s out, 1.00 Mbit/s in"
-    assert live_line(course, 2, rates, 80) == f"udp           2 s  {rates}  about 5 s left"
-    assert live_line(course, 30, "", 80) == "udp           30 s  almost done"
-    assert live_line(course, 30, "", 10) == "udp      "
-    course.ended("udp")
-    assert live_line(course, 1, rates, 80) == ""
+    assert live_line(progress, 2, rates, 80) == f"udp           2 s  {rates}  about 5 s left"
+    assert live_line(progress, 30, "", 80) == "udp           30 s  almost done"
+    assert live_line(progress, 30, "", 10) == "udp      "
+    progress.ended("udp")
+    assert live_line(progress, 1, rates, 80) == ""
 
 
 def test_the_rates_are_those_of_the_device():
@@ -102,7 +102,7 @@ def test_the_stages_of_a_plan_are_its_steps_in_order():
     names = [stage.name for stage in stages(PLANS["quick"])]
     assert names == ["as-planned", "reach", "latency", "path-mtu", "tcp", "tcp-reverse"]
     many = [stage.name for stage in stages(PLANS["full"])]
-    assert (many.count("tcp-parallel"), "loaded" in many, many[-1]) == (2, False, "rdma")
+    assert (many.count("tcp-parallel"), "loaded" in many, many[-1]) == (2, False, "connections")
     assert [many.count(name) for name in ("rpm", "one-way", "path")] == [2, 2, 1]
     both = stages(Options(frozenset({"rpm", "one-way"}), seconds=7.0))
     assert both == [Stage("rpm", 8.5)] * 2 + [Stage("one-way", 6.5)] * 2

@@ -26,7 +26,12 @@ from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.measure.iperf.phases import probes_of
 from neuca_tools.selftest.measure.probes import foreign
 from neuca_tools.selftest.measure.probes.echo import Echo
-from neuca_tools.selftest.measure.probes.foreign import EVERY, ForeignProbes, Times, interval
+from neuca_tools.selftest.measure.probes.foreign import (
+    PROBE_SECONDS,
+    ForeignProbes,
+    Times,
+    interval,
+)
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.page import page
 from neuca_tools.selftest.report.record import record
@@ -129,7 +134,7 @@ def test_round_trips_that_a_peer_makes_up_do_no_harm():
 
 
 def test_probes_use_at_most_a_twentieth_of_a_slow_path():
-    assert interval(None) == interval(1e9) == EVERY
+    assert interval(None) == interval(1e9) == PROBE_SECONDS
     assert interval(100e3) == pytest.approx(1.12)
     assert 700 * 8 / interval(1e6) <= 0.05 * 1e6
 
@@ -211,7 +216,7 @@ def test_unanswered_probes_are_bounded_and_have_failed_when_they_are_late(monkey
         run(probes, lambda: len(probes._open) == 3)
         probes.turn()
         assert len(probes._open) == 3
-        monkeypatch.setattr(foreign, "LATE", 0.0)
+        monkeypatch.setattr(foreign, "FAILED_SECONDS", 0.0)
         run(probes, lambda: probes._failed == 4)
         found = probes.end()
     assert (found.begun, found.failed) == ((), 4)

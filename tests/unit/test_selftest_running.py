@@ -18,9 +18,8 @@ from neuca_tools.commands.selftest_test_parsers import run_parser
 from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Roles
-from neuca_tools.errors import ApplyError, UsageError
+from neuca_tools.errors import UsageError
 from neuca_tools.model import Device, NetworkState, Owned
-from neuca_tools.selftest.diagnosis.diagnose import Finding
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.measure import store
 from neuca_tools.selftest.measure.host.kernel import Way
@@ -31,16 +30,14 @@ from neuca_tools.selftest.measure.iperf.phases import datagram
 from neuca_tools.selftest.measure.iperf.plans import (
     LADDER,
     LOAD_BYTES,
-    TRIES,
+    SEARCH_STEPS,
     Rung,
     load,
     loss_free,
     next_rate,
 )
-from neuca_tools.selftest.measure.iperf.trial import NAMES, Trial, advised, ends
 from neuca_tools.selftest.measure.probes.path_mtu import largest
 from neuca_tools.selftest.measure.program import Ended
-from neuca_tools.tuning.allowed_sysctls import value_reason
 from neuca_tools.tuning.layer import CONGESTION, Layer, Value
 
 PEER = ip_address("172.16.0.2")
@@ -113,7 +110,7 @@ ENDS = {
         Ended(-63, b"", b""),
         "iperf3 was terminated by signal 63",
     ),
-    "hung": (Ended(-9, b"", b"", late=True), command.LATE),
+    "hung": (Ended(-9, b"", b"", was_killed=True), command.NOT_ENDED),
     "all went well, and nothing arrived": (
         Ended(0, b'{"start": {}, "intervals": [{}], "end": {"sum_sent": {"bytes": 0}}}', b""),
         "iperf3 reported success, but nothing arrived",
@@ -147,12 +144,12 @@ def climb(capacity: float, top: float, able: float = 1e12) -> list[Rung]:
     while (rate := next_rate(rungs, top)) is not None:
         sent = min(rate, able)
         rungs.append(Rung(rate, sent, max(0.0, 1 - capacity / sent)))
-        assert len(rungs) <= len(LADDER) + TRIES
+        assert len(rungs) <= len(LADDER) + SEARCH_STEPS
     return rungs
 
 
 def test_a_path_that_takes_all_is_climbed_to_the_top():
-    assert [one.asked for one in climb(2e9, 1e9)] == [1e7, 1e8, 5e8, 1e9]
+    assert [one.offered for one in climb(2e9, 1e9)] == [1e7, 1e8, 5e8, 1e9]
 
 
 @pytest.mark.parametrize("capacity", [3e6, 12e6, 96.7e6, 440e6, 730e6, 970e6])
@@ -163,7 +160,7 @@ def test_the_search_ends_near_what_a_policer_lets_through(capacity):
 
 
 def test_a_sender_that_cannot_offer_more_ends_the_search():
-    assert [one.asked for one in climb(2e9, 1e9, able=3e8)] == [1e7, 1e8, 5e8]
+    assert [one.offered for one in climb(2e9, 1e9, able=3e8)] == [1e7, 1e8, 5e8]
 
 
 def test_a_path_that_always_loses_is_not_searched():
@@ -402,83 +399,6 @@ def test_a_test_at_boot_is_quick_and_can_be_off():
 
 
 # --- What an advice may set -----------------------------------------------------------------------------------------------
-
-
-def finding(sysctls: dict[str, str], end: str = "receiver") -> Finding:
-    return Finding(
-        "D01",
-        "receive window too small",
-        "limit",
-        0.8,
-        "high",
-        "tcp",
-        end,
-        "",
-        (),
-        "advice that is only read by people: sysctl -w net.ipv4.ip_forward=1",
-        sysctls=sysctls,
-    )
-
-
-@pytest.mark.parametrize(
-    "sysctls",
-    [
-        {"net.ipv4.tcp_rmem": "4096 131072 33554432"},
-        {"net.ipv4.tcp_rmem": "4096 131072 1", "net.ipv4.tcp_wmem": "4096 16384 2"},
-        {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"},
-        {"net.ipv4.tcp_mtu_probing": "1"},
-    ],
-)
-def test_the_sysctls_of_a_recommendation_can_be_tried(sysctls):
-    assert advised(finding(sysctls)) == sysctls
-
-
-@pytest.mark.parametrize(
-    "sysctls",
-    [
-        {"kernel.core_pattern": "|/bin/sh"},
-        {"net.core.rmem_max": "1 && reboot"},
-        {"net.core.rmem_max": "1", "net.ipv4.ip_forward": "1"},
-        {},
-    ],
-)
-def test_no_other_sysctl_of_a_recommendation_is_tried(sysctls):
-    assert advised(finding(sysctls)) == {}
-
-
-@pytest.mark.parametrize(
-    ("end", "direction", "expected"),
-    [
-        ("receiver", "forward", (False, True)),
-        ("receiver", "reverse", (True, False)),
-        ("sender", "forward", (True, False)),
-        ("both", "forward", (True, True)),
-        ("path", "reverse", (True, True)),
-        ("peer", "forward", (False, True)),
-        ("tool", "forward", (False, False)),
-    ],
-)
-def test_whom_an_advice_is_for(end, direction, expected):
-    assert ends(finding({}, end), direction) == expected
-
-
-def test_nothing_else_is_tried_for_anybody():
-    with pytest.raises(ApplyError) as raised:
-        Trial().set({"net.core.rmem_max": "1", "net.ipv4.ip_forward": "1"})
-    assert raised.value.text == (
-        "set net.ipv4.ip_forward: the self-test does not set this sysctl, or not to this value"
-    )
-
-
-def test_no_value_is_tried_that_a_document_must_not_have():
-    for name, bounds in NAMES.items():
-        for add in range(2):
-            value = " ".join(str(most + add) for most in bounds)
-            refused = value_reason(name.replace(".", "/"), value) is not None
-            assert (refused, advised(finding({name: value}))) == (
-                bool(add),
-                {} if add else {name: value},
-            )
 
 
 @pytest.mark.parametrize(

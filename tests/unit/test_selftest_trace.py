@@ -20,8 +20,8 @@ from neuca_tools.selftest.evidence.trace import (
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.heard import clock_of
 from neuca_tools.selftest.measure.helper.heard import trace_of as heard_trace
-from neuca_tools.selftest.measure.host import tracing
-from neuca_tools.selftest.measure.host.tracing import Recorder
+from neuca_tools.selftest.measure.host import series
+from neuca_tools.selftest.measure.host.series import Recorder
 
 CONTROL, DATA, MORE = (40000, 5201), (40001, 5201), (40002, 5201)
 
@@ -115,7 +115,7 @@ def test_a_peer_without_a_clock_has_no_trace(clock):
 
 
 def test_a_recorder_sees_a_connection_and_the_processors(monkeypatch):
-    monkeypatch.setattr(tracing, "MOST", 1)
+    monkeypatch.setattr(series, "MOST_POINTS", 1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as one:

@@ -115,11 +115,12 @@ DOUBTS = (
     ),
     Doubt(
         frozenset({"D01", "D18"}),
-        "larger buffers (--try-fix): the same rate means the path, a higher one the window",
+        "larger buffers (--only tcp again): the same rate means the path, a higher one the window",
     ),
     Doubt(
         frozenset({"D03", "D18"}),
-        "larger buffers (--try-fix): the same rate means the path, a higher one the send buffer",
+        "larger buffers (--only tcp again): the same rate means the path, a higher one the send "
+        "buffer",
     ),
     Doubt(
         frozenset({"D17", "D26"}),

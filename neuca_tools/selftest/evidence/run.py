@@ -132,7 +132,8 @@ class Run:
 
 def version_of(run: Run) -> tuple[int, ...]:
     """Empty if it is not known."""
-    digits = (run.version or "").partition("-")[0].partition("+")[0].split(".")
+    # int() refuses more than 4300 digits.
+    digits = (run.version or "")[:40].partition("-")[0].partition("+")[0].split(".")
     return tuple(int(one) for one in digits if one.isdecimal())
 
 

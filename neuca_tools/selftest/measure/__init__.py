@@ -1,8 +1,8 @@
 """The part of the self-test that sends packets and starts programs, to fill in the Evidence.
 
 session     a whole test of one peer, step by step
-iperf/      the throughput steps: plans, one run of iperf3 with both ends sampled, settings on trial
-probes/     reachability, round trips, path MTU, RDMA, broadcasts
+iperf/      the throughput steps: plans, one run of iperf3 with both ends sampled
+probes/     reachability, round trips, path MTU
 host/       the state of this host, and what the agent has planned for it
 helper/     the server that a peer runs, its client, and the signed channel between them
 program     a program started for a test; confine: what iperf3 may do; wait: until a deadline

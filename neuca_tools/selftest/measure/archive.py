@@ -23,7 +23,7 @@ MOST_ENTRIES, MOST_BYTES = 1000, 8 * 1024 * 1024
 # Bytes of one entry; a test of the plan full has about 20,000. A larger one has no evidence.
 LARGEST_ENTRY = 256 * 1024
 # Seconds to wait for another test that is being archived.
-PATIENCE = 5.0
+LOCK_SECONDS = 5.0
 
 
 def append(state: Path, entry: Mapping[str, object]) -> None:
@@ -35,7 +35,7 @@ def append(state: Path, entry: Mapping[str, object]) -> None:
     if len(line) > LARGEST_ENTRY:
         line = _line({**entry, "evidence": None})
     path = state / ARCHIVE
-    with locked(state / ARCHIVE_LOCK, PATIENCE), applying(f'write "{path}"'):
+    with locked(state / ARCHIVE_LOCK, LOCK_SECONDS), applying(f'write "{path}"'):
         content = read_bytes(path) or b""
         if content.count(b"\n") >= MOST_ENTRIES or len(content) + len(line) > MOST_BYTES:
             path.replace(state / OLD_ARCHIVE)
@@ -73,7 +73,7 @@ def entries(state: Path) -> tuple[list[Entry], int]:
 
     Raises SelftestError if a file cannot be read.
     """
-    found: list[Entry] = []
+    entries_read: list[Entry] = []
     damaged = 0
     for name in (OLD_ARCHIVE, ARCHIVE):
         path = state / name
@@ -82,17 +82,17 @@ def entries(state: Path) -> tuple[list[Entry], int]:
         except OSError as error:
             raise SelftestError(f'read "{path}": {error.strerror}') from error
         known = [_entry(line) for line in content.split(b"\n") if line]
-        found += [one for one in known if one]
+        entries_read += [entry for entry in known if entry]
         damaged += known.count({})
-    return found, damaged
+    return entries_read, damaged
 
 
 def _entry(line: bytes) -> Entry:
     """Empty if it is not an entry of this version."""
     try:
-        found = json.loads(line)
+        entry = json.loads(line)
     except (RecursionError, ValueError):
         return {}
-    if not isinstance(found, dict) or found.get("version") != VERSION:
+    if not isinstance(entry, dict) or entry.get("version") != VERSION:
         return {}
-    return found
+    return entry

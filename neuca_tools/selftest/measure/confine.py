@@ -46,7 +46,8 @@ def confined(joining: int = -1) -> Callable[[], None]:
     """
 
     def confine() -> None:
-        entering(joining)()
+        if joining >= 0:
+            os.write(joining, b"0")
         with suppress(OSError):
             # The first process to be killed if the host runs out of memory.
             Path("/proc/self/oom_score_adj").write_bytes(b"1000")
@@ -60,16 +61,6 @@ def confined(joining: int = -1) -> Callable[[], None]:
             call("capset", struct.pack("=II", CAPABILITY_VERSION_3, 0), bytes(24))
 
     return confine
-
-
-def entering(joining: int) -> Callable[[], None]:
-    """As `confined`, but only with the control group, for a program that needs devices."""
-
-    def enter() -> None:
-        if joining >= 0:
-            os.write(joining, b"0")
-
-    return enter
 
 
 def _limit(kind: int, value: int) -> None:

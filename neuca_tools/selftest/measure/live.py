@@ -25,31 +25,29 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.measure.iperf.plans import (
     LADDER,
     LOAD_SECONDS,
+    SEARCH_STEPS,
     STEP_SECONDS,
     STEPS,
-    TRIES,
     Options,
 )
 from neuca_tools.selftest.measure.wait import readable
 
 # Called with the name of a stage that ended, and the line to print; empty for none.
-Tell = Callable[[str, str], None]
+ReportStage = Callable[[str, str], None]
 # Seconds between two drawings.
-EVERY = 1.0
+DRAW_SECONDS = 1.0
 # ECMA-48: return to the first column and erase to the end of the line.
 ERASE = "\r\x1b[K"
 # Seconds that iperf3 takes to connect and to exchange results.
-AROUND = 1.5
+CONNECT_SECONDS = 1.5
 # Seconds of the other steps; those not listed take about one. `loaded` runs beside `tcp`.
 SECONDS = {
     "reach": 2.0,
     "latency": 3.0,
     "path-mtu": 3.0,
     "path": 4.0,
-    "rdma": 0.0,
-    "broadcast": 4.0,
 }
-BESIDE = frozenset({"loaded"})
+CONCURRENT = frozenset({"loaded"})
 # Steps with a test in each direction, and its longest duration.
 BOTH_WAYS = {"rpm": LOAD_SECONDS, "one-way": STEP_SECONDS}
 PIECE = 65536
@@ -63,29 +61,31 @@ def can_draw() -> bool:
 
 def stages(options: Options) -> list[Stage]:
     """The steps of a test in order, with the seconds that each is likely to take."""
-    found = []
+    planned = []
     for name in STEPS:
-        if name in options.steps - BESIDE:
-            found += [Stage(name, seconds) for seconds in _seconds(name, options)]
-    return found
+        if name in options.steps - CONCURRENT:
+            planned += [Stage(name, seconds) for seconds in _seconds(name, options)]
+    return planned
 
 
 def _seconds(name: str, options: Options) -> list[float]:
     """The seconds of each test of a step."""
-    each = options.seconds + AROUND
+    each = options.seconds + CONNECT_SECONDS
     if name == "tcp-parallel":
         return [each for streams in options.parallel if streams > 1]
     if name == "udp":
-        return [min(STEP_SECONDS, options.seconds) + AROUND] * (len(LADDER) + TRIES // 2)
+        return [min(STEP_SECONDS, options.seconds) + CONNECT_SECONDS] * (
+            len(LADDER) + SEARCH_STEPS // 2
+        )
     if name.startswith("tcp"):
         return [each]
     if name in BOTH_WAYS:
-        return [min(BOTH_WAYS[name], options.seconds) + AROUND] * 2
+        return [min(BOTH_WAYS[name], options.seconds) + CONNECT_SECONDS] * 2
     return [SECONDS.get(name, 1.0)]
 
 
 @contextmanager
-def live(planned: Sequence[Stage], device: Optional[str] = None) -> Iterator[Tell]:
+def live(planned: Sequence[Stage], device: Optional[str] = None) -> Iterator[ReportStage]:
     """Draw until the context ends; `device` is the one whose rates are shown."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -127,16 +127,16 @@ def _child(reading: int, planned: Sequence[Stage], device: Optional[str]) -> Non
         # An interrupt ends the test, and thereby this process.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         with suppress(OSError, ValueError):
-            _Drawing(Course(planned), device).run(reading)
+            _LiveLine(Progress(planned), device).run(reading)
     finally:
         os._exit(0)
 
 
-class _Drawing:
+class _LiveLine:
     """The state of the line: the stage, when it began, and the last counters of the device."""
 
-    def __init__(self, course: Course, device: Optional[str]) -> None:
-        self._course, self._device = course, device
+    def __init__(self, progress: Progress, device: Optional[str]) -> None:
+        self._progress, self._device = progress, device
         self._began = self._counted_at = time.monotonic()
         self._counters = self._count()
         self._rates = ""
@@ -146,7 +146,7 @@ class _Drawing:
         waiting = b""
         while True:
             self._draw()
-            if not readable([reading], time.monotonic() + EVERY):
+            if not readable([reading], time.monotonic() + DRAW_SECONDS):
                 self._measure()
                 continue
             piece = os.read(reading, PIECE)
@@ -158,9 +158,9 @@ class _Drawing:
         self._write(ERASE)
 
     def _ended(self, name: str, text: str) -> None:
-        current = self._course.current
-        self._course.ended(name)
-        if self._course.current != current:
+        current = self._progress.current
+        self._progress.ended(name)
+        if self._progress.current != current:
             self._began = time.monotonic()
         if text:
             self._write(f"{ERASE}{text}\n")
@@ -168,7 +168,7 @@ class _Drawing:
     def _draw(self) -> None:
         columns = os.get_terminal_size(sys.stdout.fileno()).columns
         elapsed = time.monotonic() - self._began
-        self._write(ERASE + live_line(self._course, elapsed, self._rates, columns or 80))
+        self._write(ERASE + live_line(self._progress, elapsed, self._rates, columns or 80))
 
     def _measure(self) -> None:
         now, counters = time.monotonic(), self._count()
@@ -201,7 +201,7 @@ class Stage(NamedTuple):
     seconds: float
 
 
-class Course:
+class Progress:
     """Where a test is in its stages, which end in order; some end without having run."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
@@ -245,13 +245,13 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def live_line(course: Course, elapsed: float, rates: str, columns: int) -> str:
+def live_line(progress: Progress, elapsed: float, rates: str, columns: int) -> str:
     """The current stage, for how long it has run, the rates of the device, and the estimate."""
-    if not course.current:
+    if not progress.current:
         return ""
-    left = course.left(elapsed)
+    left = progress.left(elapsed)
     rest = f"about {duration(left)} left" if left else "almost done"
-    parts = (f"{course.current:<{LABEL}}{elapsed:.0f} s", rates, rest)
+    parts = (f"{progress.current:<{LABEL}}{elapsed:.0f} s", rates, rest)
     return plain("  ".join(filter(None, parts)))[: max(0, columns - 1)]
 
 

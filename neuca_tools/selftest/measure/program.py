@@ -20,16 +20,16 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MOST = 32 * 1024 * 1024
 PIECE = 65536
 # Seconds that a program gets to end once its outputs are closed, or it was killed.
-AT_ONCE = 2.0
+END_SECONDS = 2.0
 
 
 class Ended(NamedTuple):
-    """The exit code, negative for a signal, and both outputs. `late`: it had to be killed."""
+    """The exit code, negative for a signal, and both outputs; `was_killed` if it was late."""
 
     code: int
     out: bytes
     error: bytes
-    late: bool = False
+    was_killed: bool = False
 
 
 class Program:
@@ -86,19 +86,19 @@ class Program:
 
     def end(self) -> Ended:
         """The result. Kills the program if it still has an output open."""
-        late = bool(self._streams)
-        if late:
+        was_killed = bool(self._streams)
+        if was_killed:
             self._process.kill()
             for descriptor in self.waiting:
                 while descriptor in self._streams:
                     self.take(descriptor)
         try:
-            code = self._process.wait(AT_ONCE)
+            code = self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             # It closed its outputs without ending.
             self._process.kill()
-            code, late = self._process.wait(), True
-        return Ended(code, bytes(self._kept[self._out]), bytes(self._kept[self._error]), late)
+            code, was_killed = self._process.wait(), True
+        return Ended(code, bytes(self._kept[self._out]), bytes(self._kept[self._error]), was_killed)
 
 
 def _started(command: Sequence[str], begin: Callable[[], None]) -> subprocess.Popen[bytes]:

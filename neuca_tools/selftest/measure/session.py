@@ -8,7 +8,7 @@ Nothing is sent before `permit` has confirmed that a test may use the route to t
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Optional
@@ -16,14 +16,14 @@ from typing import Optional
 from neuca_tools.errors import SelftestError
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
-from neuca_tools.selftest.conditions.reach import broadcast_lost, is_udp_blocked
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.reach import is_udp_blocked
 from neuca_tools.selftest.evidence import (
     NOT_ASKED,
     Evidence,
     Host,
     Latency,
     PathMtu,
-    Rdma,
     Reach,
     Step,
 )
@@ -33,20 +33,17 @@ from neuca_tools.selftest.measure.helper.greeting import BusyError, ImpostorErro
 from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper
 from neuca_tools.selftest.measure.host import facts, kernel
 from neuca_tools.selftest.measure.host.facts import Messages
-from neuca_tools.selftest.measure.host.fixes import STEP, Fix
 from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
 from neuca_tools.selftest.measure.iperf.phases import NO_HELPER, UDP_BLOCKED, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.probes import broadcast, hops, path_mtu, rdma, reach, roundtrip
-from neuca_tools.selftest.measure.probes.broadcast import LocalAddress
-from neuca_tools.selftest.measure.probes.rdma import RdmaChoice
-from neuca_tools.selftest.measure.words import path_step, rdma_words, reach_words, words_of
+from neuca_tools.selftest.measure.probes import hops, path_mtu, reach, roundtrip
+from neuca_tools.selftest.report.text import route_words
 
 # Seconds for all round trips of the latency step.
-ROUND_TRIPS_WITHIN = 5.0
+LATENCY_SECONDS = 5.0
 # Seconds of the connection-rate test.
-CONNECTING = 1.0
+CONNECTION_TEST_SECONDS = 1.0
 # Results of the connection attempt after which nothing else can be measured.
 FATAL = ("busy", "no-route", "unreachable")
 Tell = Callable[[Step], None]
@@ -55,10 +52,7 @@ Result = tuple[str, str]
 
 
 class PeerTest:
-    """One test of one peer. `tell` is called with each step when it is over.
-
-    `fix`: settings to try out; they are applied for the throughput steps.
-    """
+    """One test of one peer. `tell` is called with each step when it is over."""
 
     def __init__(
         self,
@@ -66,13 +60,11 @@ class PeerTest:
         options: Options,
         plan: AgentPlan,
         tell: Tell,
-        fix: Optional[Fix] = None,
     ) -> None:
         self._address, self._options, self._plan, self._tell = address, options, plan, tell
         self._evidence = Evidence(address=str(address), expect=options.expect, label=options.label)
         self._helper: Optional[Helper] = None
         self._node: Optional[int] = None
-        self._fix = fix
 
     def run(self) -> Evidence:
         """Run every step in order.
@@ -94,8 +86,6 @@ class PeerTest:
         try:
             self._measure(way, way.source, device, planned)
         finally:
-            if self._fix:
-                self._fix.abandon()
             if self._helper:
                 self._evidence = replace(self._evidence, peer=self._helper.facts())
                 self._helper.close()
@@ -106,10 +96,10 @@ class PeerTest:
         return facts.host(way, planned, self._plan.sysctls, self._plan.drift or ())
 
     def _measure(self, way: Way, source: Address, device: Device, planned: str) -> None:
-        self._as_planned()
+        self._if("as-planned", self._compare_with_plan)
         if not self._reach(way, source, device, planned):
             return
-        devices = [one.name for one in facts.path(kernel.devices(), way.index)]
+        devices = [device.name for device in facts.path(kernel.devices(), way.index)]
         local = self._local(way, planned)
         self._node = facts.node_for(local, self._options.numa)
         numa = None if self._node is None else str(self._node)
@@ -118,8 +108,6 @@ class PeerTest:
         self._if("latency", lambda: self._latency(source))
         self._if("path-mtu", lambda: self._path_mtu(source, device))
         self._if("path", lambda: self._path(source, device))
-        if self._fix:
-            self._fix.begin(self._helper)
         throughput = ThroughputSteps(
             options=self._options,
             address=self._address,
@@ -129,12 +117,7 @@ class PeerTest:
             tell=self._tell,
         )
         self._evidence = throughput.run(self._evidence)
-        if self._fix:
-            self._done(STEP, *self._fix.end(self._evidence, self._helper))
-        place = LocalAddress(source, device.name, device.index)
         self._if("connections", lambda: self._connections(source))
-        self._if("rdma", lambda: self._rdma(source, devices))
-        self._if("broadcast", lambda: self._broadcast(place))
 
     def _if(self, name: str, step: Callable[[], Result]) -> None:
         """Run a step if it was requested, else report it as skipped."""
@@ -158,9 +141,6 @@ class PeerTest:
         )
 
     # --- Before anything is measured ------------------------------------------------------------
-
-    def _as_planned(self) -> None:
-        self._if("as-planned", self._compare_with_plan)
 
     def _compare_with_plan(self) -> Result:
         drift = self._plan.drift
@@ -191,19 +171,19 @@ class PeerTest:
             )
             self._done("reach", "fail", text)
             return False
-        found = Reach(route=device.name)
+        reached = Reach(route=device.name)
         if "reach" in self._options.steps:
-            found = reach.reach(self._address, way, device)
-        found, note = self._connect(source, found)
-        found = replace(found, port=self._options.port)
-        self._evidence = replace(self._evidence, reach=found)
-        reachable = is_reachable(found)
-        several = len(set(found.macs)) > 1
+            reached = reach.reach(self._address, way, device)
+        reached, note = self._connect(source, reached)
+        reached = replace(reached, port=self._options.port)
+        self._evidence = replace(self._evidence, reach=reached)
+        reachable = is_reachable(reached)
+        several = len(set(reached.macs)) > 1
         verdict = "pass" if reachable and not several else "fail"
-        self._done("reach", verdict, ", ".join([*reach_words(found), note]))
+        self._done("reach", verdict, ", ".join([*reach_words(reached), note]))
         return reachable
 
-    def _connect(self, source: Address, found: Reach) -> tuple[Reach, str]:
+    def _connect(self, source: Address, reached: Reach) -> tuple[Reach, str]:
         """Connect to the helper if one is expected: what that adds to `found`, and a note.
 
         Raises ChannelError if a helper that ssh should start does not respond.
@@ -213,22 +193,22 @@ class PeerTest:
             self._helper = peer.by_ssh(
                 options.ssh, self._address, options.port, options.duration, source
             )
-            return found, f"helper by ssh on {options.ssh}"
+            return reached, f"helper by ssh on {options.ssh}"
         if options.secret is None:
-            return found, "no helper: evidence of one host only"
+            return reached, "no helper: evidence of one host only"
         try:
             self._helper = peer.connect(self._address, options.port + 1, options.secret, source)
         except BusyError as error:
-            return replace(found, tcp="busy"), str(error)
+            return replace(reached, tcp="busy"), str(error)
         except ImpostorError as error:
-            return replace(found, wrong_peer=True), str(error)
+            return replace(reached, wrong_peer=True), str(error)
         except AbsentError as error:
-            word = error.word if error.word in ("no-route", "unreachable") else None
-            return replace(found, tcp=word), f"no helper ({error}): evidence of one host only"
+            word = error.reason if error.reason in ("no-route", "unreachable") else None
+            return replace(reached, tcp=word), f"no helper ({error}): evidence of one host only"
         except ChannelError as error:
-            return found, f"no helper ({error}): evidence of one host only"
+            return reached, f"no helper ({error}): evidence of one host only"
         self._evidence = replace(self._evidence, peer=self._helper.host)
-        return replace(found, tcp="connected"), "helper found"
+        return replace(reached, tcp="connected"), "helper found"
 
     # --- The steps: each stores what it measured and returns its verdict --------------------------
 
@@ -255,14 +235,12 @@ class PeerTest:
         count, port = self._options.round_trips, self._options.port
         if self._helper is None:
             pings = roundtrip.pings(self._address, source)
-            return "ping", roundtrip.measure(pings, count, ROUND_TRIPS_WITHIN), Latency()
+            return "ping", roundtrip.measure(pings, count, LATENCY_SECONDS), Latency()
         probe = roundtrip.datagrams(self._address, port + 1, self._helper.token, source)
-        idle = roundtrip.measure(probe, count, ROUND_TRIPS_WITHIN)
+        idle = roundtrip.measure(probe, count, LATENCY_SECONDS)
         over_tcp = Latency()
         with suppress(OSError):
-            over_tcp = roundtrip.over_tcp(
-                self._address, port + 2, source, count, ROUND_TRIPS_WITHIN
-            )
+            over_tcp = roundtrip.over_tcp(self._address, port + 2, source, count, LATENCY_SECONDS)
         return "UDP", idle, over_tcp
 
     def _path_mtu(self, source: Address, device: Device) -> Result:
@@ -271,20 +249,12 @@ class PeerTest:
         if is_udp_blocked(self._evidence):
             return "unknown", UDP_BLOCKED
         try:
-            found = self._probe_path(source, mtu)
+            path = self._probe_path(source, mtu)
         except OSError as error:
             return "unknown", f"cannot be probed: {error.strerror}"
-        self._evidence = replace(self._evidence, path_mtu=found)
-        forward, backward = found.forward or "no response", found.backward or "not known"
-        text = f"{forward} out, {backward} back, of {mtu} bytes"
-        if device.mtu != mtu:
-            text += f" ({device.mtu} here)"
-        known = [value for value in (found.forward, found.backward) if value]
-        if not known:
-            return "unknown", text
-        if found.told and min(known) < mtu:
-            return "pass", f"{text}: ICMP reports it"
-        return ("pass" if min(known) >= mtu else "fail"), text
+        self._evidence = replace(self._evidence, path_mtu=path)
+        here = f" ({device.mtu} here)" if device.mtu != mtu else ""
+        return judge_path_mtu(path, mtu, here)
 
     def _common_mtu(self, device: Device) -> int:
         """The smaller MTU in bytes of this end's device and of the helper's, if that is known."""
@@ -311,73 +281,60 @@ class PeerTest:
         target = hops.Target(self._address, source, device.name)
         if self._helper is not None:
             target = target._replace(port=self._options.port + 1, token=self._helper.token)
-        return self._keep(path_step(self._evidence, target, device.mtu))
-
-    def _keep(self, found: tuple[Evidence, str, str]) -> Result:
-        self._evidence = found[0]
-        return found[1:]
+        target = target._replace(rtt=self._evidence.idle.p50 or 0.0)
+        try:
+            route = hops.trace(target, device.mtu, self._evidence.path_mtu.forward)
+        except OSError as error:
+            return "unknown", f"cannot be measured: {error.strerror}"
+        self._evidence = replace(self._evidence, route=route)
+        return "pass" if route.reached else "unknown", route_words(route)
 
     def _connections(self, source: Address) -> Result:
         if not self._helper or self._helper.failure:
             return "skipped", NO_HELPER
-        found = reach.connections(self._address, self._options.port + 2, source, CONNECTING)
-        self._evidence = replace(self._evidence, connections=found)
-        text = f"{found.rate:.0f} connections/s, {found.failed} failed"
-        if found.failed:
-            return "fail", text
-        return "pass", text
-
-    def _rdma(self, source: Address, devices: Sequence[str]) -> Result:
-        chosen = rdma.choose(rdma.ports(), devices, source)
-        if isinstance(chosen, str):
-            return "skipped", f"not applicable here: {chosen}"
-        found, reasons = self._measure_rdma(chosen)
-        self._evidence = replace(self._evidence, rdma=found)
-        words = [*filter(None, [found.error]), *reasons, rdma_words(chosen, found)]
-        verdict = "skipped" if reasons else "pass"
-        if found.error or not chosen.usable:
-            verdict = "fail"
-        return verdict, "; ".join(words)
-
-    def _measure_rdma(self, chosen: RdmaChoice) -> tuple[Rdma, list[str]]:
-        """What was measured, and the reasons why it was not."""
-        helper, found = self._helper, Rdma(chosen.device, chosen.state, chosen.gid)
-        reasons = list(filter(None, [rdma.hindrance(self._address)]))
-        if self._options.rate:
-            reasons.append("RDMA cannot be limited to a rate (--rate)")
-        if helper is None or helper.failure:
-            return found, [NO_HELPER, *reasons]
-        if reasons or not chosen.usable:
-            return found, reasons
-        measured = rdma.measure(
-            chosen, self._options.port, self._address, begin=helper.rdma, finish=helper.finish
+        connections = reach.connections(
+            self._address, self._options.port + 2, source, CONNECTION_TEST_SECONDS
         )
-        if isinstance(measured, str):
-            return found, [f"the peer: {measured}"]
-        return measured, []
-
-    def _broadcast(self, place: LocalAddress) -> Result:
-        secret, port = self._options.secret, self._options.port + 2
-        if secret is None:
-            return "skipped", "this needs the secret that all responders share (--secret-file)"
-        try:
-            found = broadcast.ask(place, port, secret, self._options.broadcast)
-        except OSError as error:
-            return "unknown", f"cannot be measured: {error.strerror}"
-        self._evidence = replace(self._evidence, broadcast=found)
-        of = f" of {found.expected}" if found.expected else ""
-        text = f"{found.answered}{of} answered: {words_of(found.times)}"
-        if broadcast_lost(found):
+        self._evidence = replace(self._evidence, connections=connections)
+        text = f"{connections.rate:.0f} connections/s, {connections.failed} failed"
+        if connections.failed:
             return "fail", text
-        if not found.answered:
-            return "unknown", text
         return "pass", text
 
 
 # --- Texts and judgements -------------------------------------------------------------------------
 
 
-def is_reachable(found: Reach) -> bool:
+def is_reachable(reached: Reach) -> bool:
     """Whether anything but the reach step is worth trying: pings may be filtered."""
-    silent = found.neighbour in ("failed", "incomplete") and not found.ping
-    return not silent and found.tcp not in FATAL and not found.wrong_peer
+    silent = reached.neighbour in ("failed", "incomplete") and not reached.ping
+    return not silent and reached.tcp not in FATAL and not reached.wrong_peer
+
+
+def judge_path_mtu(path: PathMtu, mtu: int, here: str) -> Result:
+    """The verdict and the text of the step, for a path that should carry `mtu` bytes."""
+    forward, backward = path.forward or "no response", path.backward or "not known"
+    text = f"{forward} out, {backward} back, of {mtu} bytes{here}"
+    smallest = min(filter(None, (path.forward, path.backward)), default=None)
+    if smallest is None:
+        return "unknown", text
+    if smallest >= mtu:
+        return "pass", text
+    return ("pass", f"{text}: ICMP reports it") if path.told else ("fail", text)
+
+
+def reach_words(reach: Reach) -> list[str]:
+    """What is known of the neighbour and of pings."""
+    words = [f"neighbour {reach.neighbour}"] if reach.neighbour else []
+    if reach.ping is not None:
+        words.append("ping answered" if reach.ping else "no response to ping")
+    return words
+
+
+def words_of(latency: Latency) -> str:
+    """A latency for people, in the units of `amounts.time`."""
+    if latency.p50 is None or latency.p99 is None or latency.maximum is None:
+        return f"no response to {latency.count} requests" if latency.count else "not measured"
+    lost = f", {latency.lost} of {latency.count} lost" if latency.lost else ""
+    p50, p99, most = map(amounts.time, (latency.p50, latency.p99, latency.maximum))
+    return f"p50 {p50}, p99 {p99}, max {most}{lost}"

@@ -22,13 +22,13 @@ from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.entry import Entry
 
 # The most reports that are kept.
-KEPT = 30
+MOST_REPORTS = 30
 # The most earlier tests that a rate is compared with.
-USUAL = 10
+MOST_EARLIER = 10
 
 
 @dataclass(frozen=True)
-class Kept:
+class EarlierTest:
     """An earlier test: its report, if that is still kept, or its entry in the archive."""
 
     address: Optional[str]
@@ -64,44 +64,47 @@ def keep(state: Path, evidence: Evidence, report: str) -> Path:
         path, number = state / f"selftest-{stamp}-{number}.json", number + 1
     old = names(state)
     write_files(
-        {path: report.encode(), **dict.fromkeys(old[: max(0, len(old) + 1 - KEPT)])}, mode=0o600
+        {path: report.encode(), **dict.fromkeys(old[: max(0, len(old) + 1 - MOST_REPORTS)])},
+        mode=0o600,
     )
     return path
 
 
-def kept(state: Path) -> list[Kept]:
+def kept(state: Path) -> list[EarlierTest]:
     """All tests of a known peer, the oldest first. A report that cannot be read is skipped.
 
     Raises SelftestError if the archive cannot be read.
     """
     reports = {path.name: path for path in names(state)}
-    found = [_of_entry(one, reports) for one in archive.entries(state)[0]]
-    archived = {one.report for one in found}
-    found += [_of_report(path) for path in reports.values() if path not in archived]
-    return sorted((one for one in found if one.address is not None), key=lambda one: one.taken)
+    tests = [_of_entry(entry, reports) for entry in archive.entries(state)[0]]
+    archived = {test.report for test in tests}
+    tests += [_of_report(path) for path in reports.values() if path not in archived]
+    return sorted((test for test in tests if test.address is not None), key=lambda test: test.taken)
 
 
-def _of_entry(entry: Entry, reports: dict[str, Path]) -> Kept:
+def _of_entry(entry: Entry, reports: dict[str, Path]) -> EarlierTest:
     address, label, boot, taken, name = (
         value if isinstance(value, str) else None
         for value in map(entry.get, ("peer", "label", "boot", "taken", "report"))
     )
-    return Kept(address, label, boot, taken or "", reports.get(name or ""), entry.get("evidence"))
+    return EarlierTest(
+        address, label, boot, taken or "", reports.get(name or ""), entry.get("evidence")
+    )
 
 
-def _of_report(path: Path) -> Kept:
+def _of_report(path: Path) -> EarlierTest:
     """A report that is not in the archive, because that could not be written."""
-    found = Kept(None, report=path).evidence() or Evidence()
-    return Kept(found.address, found.label, found.boot, found.taken or "", path)
+    evidence = EarlierTest(None, report=path).evidence() or Evidence()
+    return EarlierTest(evidence.address, evidence.label, evidence.boot, evidence.taken or "", path)
 
 
 def earlier(state: Path, address: Optional[str]) -> list[Evidence]:
-    """The last USUAL tests of this peer, the oldest first. Raises SelftestError."""
-    found: list[Evidence] = []
-    for one in reversed(kept(state)):
-        evidence = one.evidence() if one.address == address else None
+    """The last MOST_EARLIER tests of this peer, the oldest first. Raises SelftestError."""
+    evidences: list[Evidence] = []
+    for test in reversed(kept(state)):
+        evidence = test.evidence() if test.address == address else None
         if evidence is not None:
-            found.insert(0, evidence)
-        if len(found) == USUAL:
+            evidences.insert(0, evidence)
+        if len(evidences) == MOST_EARLIER:
             break
-    return found
+    return evidences

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-MOST = 1024  # FD_SETSIZE: descriptors from there on are not for select(2)
+FD_SETSIZE = 1024  # FD_SETSIZE: descriptors from there on are not for select(2)
 
 
 def readable(sources: Sequence[Any], deadline: float) -> list[Any]:
@@ -19,8 +19,10 @@ def readable(sources: Sequence[Any], deadline: float) -> list[Any]:
     A source is a descriptor or an object with `fileno`.
     """
     left = max(0.0, deadline - time.monotonic())
-    by_descriptor = {one if isinstance(one, int) else one.fileno(): one for one in sources}
-    if max(by_descriptor, default=0) < MOST:
+    by_descriptor = {
+        source if isinstance(source, int) else source.fileno(): source for source in sources
+    }
+    if max(by_descriptor, default=0) < FD_SETSIZE:
         return select.select(sources, [], [], left)[0]
     waiting = select.poll()  # which waits for whole milliseconds
     for descriptor in by_descriptor:

@@ -19,7 +19,7 @@ VERSION = 1
 # Hosts of one mesh; labels of a host; slots of a plan with its retests.
 MOST_HOSTS, MOST_LABELS, MOST_SLOTS = 4096, 8, 20_000
 # Seconds that a slot adds to its two guard intervals and its two transfers: iperf3 starts on a busy
-# host, and lost probes of the path MTU time out (path_mtu.PATIENCE).
+# host, and lost probes of the path MTU time out (path_mtu.ANSWER_SECONDS).
 SETTLE = 15.0
 # Seconds that a full diagnosis takes in addition, on a busy host.
 DIAGNOSIS = 60.0
@@ -28,7 +28,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 # What a host may say of itself: MACs of one address, characters of a text.
 MOST_MACS, MOST_TEXT = 4, 200
-# Texts of the diagnosis of a path; a line of a host has 4096 bytes (coordinate.LINE).
+# Texts of the diagnosis of a path; a line of a host has 4096 bytes (coordinate.LINE_BYTES).
 MOST_DIAGNOSIS = 3
 # Rates in bit/s, sizes in bytes, times in seconds that a host may report.
 BOUNDS = {

@@ -31,21 +31,23 @@ IPERF2 = re.compile(
 # iperf3 pads the end of an interval to six characters, iperf 2 writes one digit ("0.0- 1.0 sec").
 ROW_OF_IPERF3 = re.compile(r"\]\s+\d+\.\d\d-\d+\.\d\d\s{2,3}sec")
 # An escape sequence, and what quoted-printable makes of long lines and of spaces at their ends.
-NOISE = re.compile("\x1b\\[[0-9;?]{0,20}[A-Za-z]|=\n|(?:=20){1,100}(?=\n|$)")
+TERMINAL_NOISE = re.compile("\x1b\\[[0-9;?]{0,20}[A-Za-z]|=\n|(?:=20){1,100}(?=\n|$)")
 # Results that are a string of another document, such as "server_output_text".
-ESCAPED = re.compile(r"sec\b[^\n]{0,200}\\n")
-LONG = 100  # characters of a line: two rows have more
+ESCAPED_ROW = re.compile(r"sec\b[^\n]{0,200}\\n")
+LONG_LINE = 100  # characters of a line: two rows have more
 # Two rows in one line, and where the next one begins: newlines that a web page lost.
-SEVERAL = re.compile(r"sec\b[^\n]{0,200}?\][ \d.]{1,20}-[ \d.]{1,20}sec\b")
-NEXT = re.compile(r"(?<=[^\s-]) {1,20}(?=\[ {0,5}(?:\d{1,9}|SUM|ID)\]|- - - )|(?<=- -) {1,5}(?=\[)")
+TWO_ROWS = re.compile(r"sec\b[^\n]{0,200}?\][ \d.]{1,20}-[ \d.]{1,20}sec\b")
+ROW_START = re.compile(
+    r"(?<=[^\s-]) {1,20}(?=\[ {0,5}(?:\d{1,9}|SUM|ID)\]|- - - )|(?<=- -) {1,5}(?=\[)"
+)
 # A row whose last words a mail program put on a line of their own.
-WRAPPED = re.compile(
+WRAPPED_ROW = re.compile(
     r"\n[> |]{0,20}(sender|receiver|port \d{1,5}(?: connected [^\n]{1,80})?"
     r"|\d{1,12}/ {0,8}\d{1,12} \([\d.e+-]{1,9}%\)[^\n]{0,20}?)[ \t]{0,20}$",
     re.MULTILINE,
 )
 # A row of the table that pScheduler prints: without a window, it is the summary.
-SCHEDULED = re.compile(
+PSCHEDULER_ROW = re.compile(
     r"^\s{0,20}([\d.]{1,12}) - ([\d.]{1,12})\s{1,20}([\d.]{1,20}) ?([KMGT]?)bps\s{1,20}(\d{1,12})"
     r"(?:\s{1,20}([\d.]{1,20} [KMG]?Bytes))?\s{0,20}$",
     re.MULTILINE,
@@ -66,14 +68,14 @@ def read_all(content: bytes) -> list[Run]:
     if document is None:
         return [_too_large()]
     if JSON.search(document):
-        found = objects(document)
-        if found or not _has_rows(document):
-            return [read_iperf3_json(one) for one in found] or [read_iperf3_json(document)]
+        documents = objects(document)
+        if documents or not _has_rows(document):
+            return [read_iperf3_json(text) for text in documents] or [read_iperf3_json(document)]
         document = _unescaped(document)
     form = _form(document)
     if form is None:
         return [_read(document)]
-    return joined(form(one) for one in texts(document))
+    return joined(form(text) for text in texts(document))
 
 
 def _text(content: bytes) -> Optional[str]:
@@ -82,15 +84,15 @@ def _text(content: bytes) -> Optional[str]:
     document = _decoded(content).replace("\r\n", "\n").replace("&nbsp;", " ").lstrip("\ufeff")
     if not JSON.search(document):
         document = _unescaped(document)
-    document = WRAPPED.sub(r" \1", NOISE.sub("", as_text(document)))
-    document = SCHEDULED.sub(_row_of_table, document)
-    is_joined = max(map(len, document.split("\n"))) > LONG and SEVERAL.search(document)
-    return NEXT.sub("\n", document) if is_joined else document
+    document = WRAPPED_ROW.sub(r" \1", TERMINAL_NOISE.sub("", as_text(document)))
+    document = PSCHEDULER_ROW.sub(_row_of_table, document)
+    is_joined = max(map(len, document.split("\n"))) > LONG_LINE and TWO_ROWS.search(document)
+    return ROW_START.sub("\n", document) if is_joined else document
 
 
-def _row_of_table(found: re.Match[str]) -> str:
+def _row_of_table(match: re.Match[str]) -> str:
     """The same as iperf3 writes it."""
-    start, end, rate, prefix, again, window = found.groups()
+    start, end, rate, prefix, again, window = match.groups()
     return f"[  5] {start}0-{end}0  sec  {rate} {prefix}bits/sec  {again}   {window or 'sender'}"
 
 
@@ -102,7 +104,7 @@ def _decoded(content: bytes) -> str:
 
 def _unescaped(document: str) -> str:
     """The lines of results that are a string of another document, each on its own."""
-    return document.replace("\\n", "\n") if ESCAPED.search(document) else document
+    return document.replace("\\n", "\n") if ESCAPED_ROW.search(document) else document
 
 
 def _too_large() -> Run:

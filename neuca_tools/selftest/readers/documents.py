@@ -1,4 +1,4 @@
-"""A document becomes Evidence: the output of iperf or another program, or a self-test's report."""
+"""A document becomes Evidence: the output of iperf, or the report of a self-test."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from contextlib import suppress
 from dataclasses import replace
 from typing import Optional
@@ -14,12 +15,17 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence import VERSION, Evidence, Phase
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.evidence.run import Run
-from neuca_tools.selftest.readers import LARGEST, flent, perfsonar, read_all
-from neuca_tools.selftest.readers.imported import expanded
+from neuca_tools.selftest.readers import LARGEST, read_all
 from neuca_tools.selftest.readers.split import is_server
 
 OPPOSITE = {"forward": "reverse", "reverse": "forward"}
-OURS = "phases"  # a key of evidence that iperf3's JSON does not have
+REPORT_KEY = "phases"  # a key of evidence that iperf3's JSON does not have
+# RFC 1952.
+GZIP = b"\x1f\x8b"
+# zlib's number for a gzip header, with the largest window.
+GZIP_WINDOW = 31
+# Bytes that a compressed document may expand to.
+MOST_EXPANDED = 32 * 1024 * 1024
 
 # The statistics of a ping: of Linux, BSD and macOS in milliseconds, and of Windows.
 _PING = re.compile(
@@ -34,14 +40,13 @@ def evidence_of(
 ) -> Evidence:
     """Parse a document; `expect` (bit/s) and `rtt` (seconds) override what it says.
 
-    The document may be compressed by gzip. Raises SelftestError if there is no result of iperf or
-    another program in it, and for a self-test's evidence that is damaged or of another version.
+    The document may be compressed by gzip. Raises SelftestError if there is no result of iperf in
+    it, and for a self-test's evidence that is damaged or of another version.
     """
     content = expanded(content)
     if len(content) > LARGEST:
         raise SelftestError(f"read the output of iperf: it is larger than {LARGEST >> 20} MiB")
-    data = _decoded(content)
-    evidence = _own(data) or _of_others(data)
+    evidence = _own(content)
     if evidence is None:
         evidence = _of_runs(read_all(content), content.decode("utf-8", "replace"))
     if expect is not None:
@@ -66,19 +71,21 @@ def _of_runs(runs: list[Run], raw: str) -> Evidence:
 
 def pinged(text: str, runs: list[Run]) -> Optional[float]:
     """Seconds: the shortest round trip of a ping that was pasted as well, if it is of the peer."""
-    found = [one for one in _PING.finditer(text) if _is_of_peer(one["host"], runs)]
-    if not found:
+    matches = [match for match in _PING.finditer(text) if _is_of_peer(match["host"], runs)]
+    if not matches:
         return None
-    return min(float(one["unix"] or one["windows"]) for one in found) / 1000 or None
+    return min(float(match["unix"] or match["windows"]) for match in matches) / 1000 or None
 
 
 def _is_of_peer(host: str, runs: list[Run]) -> bool:
-    peers = {run.peer for run in runs} | {one.remote for run in runs for one in run.connections}
+    peers = {run.peer for run in runs} | {
+        connection.remote for run in runs for connection in run.connections
+    }
     return host in peers
 
 
 def _turned(runs: list[Run]) -> list[Run]:
-    """The same; a run whose client is the server of the first one is the other direction."""
+    """Reverse each run whose client is the server of the first run."""
     ends = next(filter(None, map(_ends, runs)), None)
     if ends is None or ends[0] == ends[1]:
         return runs
@@ -87,14 +94,14 @@ def _turned(runs: list[Run]) -> list[Run]:
 
 def _ends(run: Run) -> Optional[tuple[str, str]]:
     """The hosts of the client and the server, as far as known."""
-    for one in run.connections[:1]:
-        hosts = one.local, one.remote
+    for connection in run.connections[:1]:
+        hosts = connection.local, connection.remote
         return hosts[::-1] if is_server(run) else hosts
     return None
 
 
 def _reversed(run: Run) -> Run:
-    flows = [replace(one, direction=OPPOSITE[one.direction]) for one in run.flows]
+    flows = [replace(flow, direction=OPPOSITE[flow.direction]) for flow in run.flows]
     return replace(run, flows=tuple(flows))
 
 
@@ -111,33 +118,35 @@ def _phase_name(run: Run) -> str:
     return "tcp-parallel" if (run.streams or 1) > 1 else "tcp"
 
 
-def _decoded(content: bytes) -> object:
-    """The JSON document, or its last line if it is a stream of events; None if it is neither."""
-    for part in (content, content.rstrip().rpartition(b"\n")[2]):
-        with suppress(RecursionError, ValueError):
-            return json.loads(part)
-    return None
+def expanded(content: bytes) -> bytes:
+    """The content, decompressed if it is gzip. Raises SelftestError."""
+    document = b""
+    rest = content
+    while rest.startswith(GZIP):
+        member = zlib.decompressobj(GZIP_WINDOW)
+        try:
+            document += member.decompress(rest, MOST_EXPANDED + 1 - len(document))
+        except zlib.error:
+            raise SelftestError("read the gzip file: it is damaged") from None
+        if len(document) > MOST_EXPANDED:
+            most = MOST_EXPANDED // 1024 // 1024
+            raise SelftestError(f"read the gzip file: it expands to more than {most} MiB")
+        if not member.eof:
+            raise SelftestError("read the gzip file: it is truncated")
+        rest = member.unused_data
+    return document if content.startswith(GZIP) else content
 
 
-def _of_others(data: object) -> Optional[Evidence]:
-    """The result of a program that is not iperf; None if no reader knows it."""
-    for read in (flent.read, perfsonar.read):
-        found = read(data)
-        if found:
-            phases = [phase for run in found.runs for phase in _phases(run)]
-            taken = found.runs[0].taken
-            known = Evidence(phases=tuple(phases), rtt=found.rtt, taken=taken)
-            return replace(known, idle=found.idle, loaded=found.loaded)
-    return None
-
-
-def _own(data: object) -> Optional[Evidence]:
-    """The evidence of a self-test: alone, or as a part of its report."""
+def _own(content: bytes) -> Optional[Evidence]:
+    """The evidence of a self-test, alone or as a part of its report; None for anything else."""
+    data = None
+    with suppress(RecursionError, ValueError):
+        data = json.loads(content)
     if not isinstance(data, dict):
         return None
     if isinstance(data.get("evidence"), dict):
         data = data["evidence"]
-    elif OURS not in data:
+    elif REPORT_KEY not in data:
         return None
     try:
         return decode(Evidence, data, VERSION)

@@ -29,7 +29,7 @@ def gather(lines: Sequence[Line]) -> tuple[Interval, ...]:
         key = (OMITTED in row.rest, round(row.start / unit), round(row.end / unit))
         groups.setdefault(key, []).append((row, rest))
     intervals = map(_interval, groups.values())
-    return tuple(sorted(intervals, key=lambda one: (not one.omitted, one.start)))
+    return tuple(sorted(intervals, key=lambda interval: (not interval.omitted, interval.start)))
 
 
 def _usual_length(lines: Sequence[Line]) -> float:
@@ -99,6 +99,6 @@ def arrived(sent: Total, lost: Optional[int], datagrams: Optional[int]) -> Total
 
 def counted(total: Total, intervals: Sequence[Interval]) -> Total:
     """Without the zeros that an end writes for what only the other end counts."""
-    if total.bytes or not any(one.bytes for one in intervals):
+    if total.bytes or not any(interval.bytes for interval in intervals):
         return total
     return replace(total, bytes=None, rate=None, datagrams=total.datagrams or None)

@@ -28,7 +28,7 @@ from neuca_tools.selftest.readers.lines import (
 )
 from neuca_tools.selftest.readers.values import whole
 
-MORE = 4  # times what was asked for
+MOST_GRANTED = 4  # times what was asked for
 UDP_TARGET = 1_048_576.0  # bit/s of a UDP test without -b (iperf(1))
 # With -e: Write/Err Rtry Cwnd/RTT(var), from 2.1 with a count of packets, from 2.2 with InF before.
 _ENHANCED = re.compile(
@@ -110,34 +110,36 @@ def _error(text: Text, document: str) -> Optional[str]:
 
 def _buffer(asked: Optional[float], granted: Optional[float]) -> Optional[float]:
     """Bytes that were asked for; Linux grants twice as many, and some thousand at least."""
-    if asked and granted and granted > MORE * asked:
+    if asked and granted and granted > MOST_GRANTED * asked:
         return granted / 2
     return asked or granted
 
 
 def _window(document: str) -> Optional[float]:
     """Bytes: the size of the socket buffer, if it is not the default."""
-    found = _WINDOW.search(document)
-    return amount(found[1], found[2], 1024) if found else None
+    match = _WINDOW.search(document)
+    return amount(match[1], match[2], 1024) if match else None
 
 
 def _peer(document: str) -> Optional[str]:
-    found = _PEER.search(document)
-    return (found[1] or found[2]) if found else None
+    match = _PEER.search(document)
+    return (match[1] or match[2]) if match else None
 
 
 def _trip(document: str) -> Optional[float]:
     """Seconds of the shortest first round trip of a connection."""
-    first_trips = [int(found[2]) * 1e-6 for found in _FIRST.finditer(document)]
-    connects = [(floating(found[1]) or 0.0) * 1e-3 for found in _CONNECT.finditer(document)]
+    first_trips = [int(match[2]) * 1e-6 for match in _FIRST.finditer(document)]
+    connects = [(floating(match[1]) or 0.0) * 1e-3 for match in _CONNECT.finditer(document)]
     return min(filter(None, first_trips or connects), default=None)
 
 
 def _with_trip(flow: Flow, trip: Optional[float]) -> Flow:
     """With the first round trip in the intervals, if none is known of them."""
-    if trip is None or any(one.rtt for one in flow.intervals):
+    if trip is None or any(interval.rtt for interval in flow.intervals):
         return flow
-    return replace(flow, intervals=tuple(replace(one, rtt=trip) for one in flow.intervals))
+    return replace(
+        flow, intervals=tuple(replace(interval, rtt=trip) for interval in flow.intervals)
+    )
 
 
 def _count(pattern: re.Pattern[str], document: str) -> Optional[int]:
@@ -199,38 +201,38 @@ def _parse_rest(rest: str) -> Optional[Rest]:
 
 
 def _parse_enhanced(rest: str) -> Optional[Rest]:
-    found = _ENHANCED.match(rest)
-    if found is None:
+    match = _ENHANCED.match(rest)
+    if match is None:
         return None
-    rtt = int(found[4]) * 1e-6
-    window = amount(found[2].lstrip("-"), found[3], 1024)
-    if found[2].startswith("-"):  # "-1K": the kernel did not say
+    rtt = int(match[4]) * 1e-6
+    window = amount(match[2].lstrip("-"), match[3], 1024)
+    if match[2].startswith("-"):  # "-1K": the kernel did not say
         window = None
-    return Rest(int(found[1]), window or None, rtt or None)
+    return Rest(int(match[1]), window or None, rtt or None)
 
 
 def as_text(document: str) -> str:
     """The document with each line of this report replaced; as it was if it has none."""
     if not _CSV.search(document):
         return document
-    connections = dict.fromkeys(_connection(found) for found in _LINE.finditer(document))
+    connections = dict.fromkeys(_connection(match) for match in _LINE.finditer(document))
     return "\n".join((*connections, _LINE.sub(_row, document)))
 
 
-def _connection(found: re.Match[str]) -> str:
-    ends = f"local {found['local']} port {found['port']}"
-    return f"[{_stream(found)}] {ends} connected with {found['remote']} port {found['far']}"
+def _connection(match: re.Match[str]) -> str:
+    ends = f"local {match['local']} port {match['port']}"
+    return f"[{_stream(match)}] {ends} connected with {match['remote']} port {match['far']}"
 
 
-def _row(found: re.Match[str]) -> str:
+def _row(match: re.Match[str]) -> str:
     row = (
-        f"[{_stream(found)}] {found['start']}-{found['end']} sec  {found['bytes']} Bytes  "
-        f"{found['rate']} bits/sec"
+        f"[{_stream(match)}] {match['start']}-{match['end']} sec  {match['bytes']} Bytes  "
+        f"{match['rate']} bits/sec"
     )
-    if found["count"]:
-        row += f"  {found['jitter']} ms  {found['lost']}/{found['count']}"
+    if match["count"]:
+        row += f"  {match['jitter']} ms  {match['lost']}/{match['count']}"
     return row
 
 
-def _stream(found: re.Match[str]) -> str:
-    return "SUM" if found["id"].startswith("-") else f"{found['id']:>3}"
+def _stream(match: re.Match[str]) -> str:
+    return "SUM" if match["id"].startswith("-") else f"{match['id']:>3}"

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Optional
 
@@ -22,9 +22,11 @@ from neuca_tools.selftest.readers.values import (
 
 Json = Mapping[str, Any]
 MOST_INTERVALS = 200_000
+# What only the sender knows of an interval of TCP.
+WINDOWS = ("retransmits", "cwnd", "snd_wnd", "rtt", "pmtu")
 # The receiver counts gaps between datagrams, and so misses those lost after the last one that it
 # received. This share of them may still be in flight when the test ends.
-TAIL = 0.1
+MOST_IN_FLIGHT = 0.1
 
 
 def flow(document: Json, direction: str, suffix: str = "", sender: Optional[bool] = None) -> Flow:
@@ -33,38 +35,20 @@ def flow(document: Json, direction: str, suffix: str = "", sender: Optional[bool
     `sender` selects the streams whose own end sends (True) or receives (False); None selects all.
     """
     every = mappings(document.get("intervals"))[:MOST_INTERVALS]
-    intervals = tuple(filter(None, (_interval(one, suffix, sender) for one in every)))
+    intervals = tuple(filter(None, (_interval(interval, suffix, sender) for interval in every)))
     totals = _totals(mapping(document.get("end")), suffix, sender, _is_of_server(document))
-    sent, received = (counted(one, intervals) for one in totals)
+    sent, received = (counted(end_total, intervals) for end_total in totals)
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
 
 
-def with_windows(received: Flow, sent: Flow) -> Flow:
-    """Add the sender's windows, which in a reverse test only the server knows."""
-    at = {round(one.start): one for one in sent.intervals}
-    pairs = [(one, at.get(round(one.start), one)) for one in received.intervals]
-    merged = (
-        replace(
-            one,
-            retransmits=other.retransmits,
-            cwnd=other.cwnd,
-            snd_wnd=other.snd_wnd,
-            rtt=other.rtt,
-            pmtu=other.pmtu,
-        )
-        for one, other in pairs
-    )
-    return replace(received, intervals=tuple(merged))
-
-
-def with_losses(sent: Flow, received: Flow) -> Flow:
-    """Add what was lost in each interval, which in a forward test only the server knows."""
-    at = {round(one.start): one for one in received.intervals}
-    merged = (
-        replace(one, lost=at[round(one.start)].lost) if round(one.start) in at else one
-        for one in sent.intervals
-    )
-    return replace(sent, intervals=tuple(merged))
+def with_counts(flow: Flow, server: Flow, names: Sequence[str]) -> Flow:
+    """Take these fields of each interval from the server, because only it knows them."""
+    by_start = {round(interval.start): interval for interval in server.intervals}
+    merged = []
+    for interval in flow.intervals:
+        other = by_start.get(round(interval.start), interval)
+        merged.append(replace(interval, **{name: getattr(other, name) for name in names}))
+    return replace(flow, intervals=tuple(merged))
 
 
 def _interval(document: Json, suffix: str, sender: Optional[bool]) -> Optional[Interval]:
@@ -76,16 +60,16 @@ def _interval(document: Json, suffix: str, sender: Optional[bool]) -> Optional[I
     if start is None or end is None:
         return None
     amounts = _total(summed)
-    pmtu = min((value for one in streams if (value := positive(one, "pmtu"))), default=None)
+    pmtu = min((value for stream in streams if (value := positive(stream, "pmtu"))), default=None)
     return Interval(
         start,
         end,
         bytes=amounts.bytes,
         rate=amounts.rate,
         retransmits=amounts.retransmits,
-        cwnd=total(positive(one, "snd_cwnd") for one in streams),
-        snd_wnd=total(positive(one, "snd_wnd") for one in streams),
-        rtt=scaled(mean(positive(one, "rtt") for one in streams), 1e-6),
+        cwnd=total(positive(stream, "snd_cwnd") for stream in streams),
+        snd_wnd=total(positive(stream, "snd_wnd") for stream in streams),
+        rtt=scaled(mean(positive(stream, "rtt") for stream in streams), 1e-6),
         pmtu=whole(pmtu),
         datagrams=amounts.datagrams,
         lost=amounts.lost,
@@ -96,7 +80,9 @@ def _interval(document: Json, suffix: str, sender: Optional[bool]) -> Optional[I
 
 def _selected(streams: list[Json], sender: Optional[bool]) -> list[Json]:
     """The streams whose end is `sender`; one that does not say so belongs to either."""
-    return [one for one in streams if sender is None or one.get("sender", sender) is sender]
+    return [
+        stream for stream in streams if sender is None or stream.get("sender", sender) is sender
+    ]
 
 
 def positive(document: Json, key: str) -> Optional[float]:
@@ -134,14 +120,14 @@ def _with_missing_tail(received: Total, sent: Optional[int]) -> Total:
     if not sent or received.datagrams is None or received.lost is None:
         return received
     missing = sent - received.datagrams
-    if missing <= TAIL * sent:
+    if missing <= MOST_IN_FLIGHT * sent:
         return received
     return replace(received, datagrams=sent, lost=received.lost + missing)
 
 
 def _out_of_order(end: Json, sender: Optional[bool]) -> Optional[int]:
-    streams = [mapping(one.get("udp")) for one in mappings(end.get("streams"))]
-    return whole(total(number(one.get("out_of_order")) for one in _selected(streams, sender)))
+    streams = [mapping(stream.get("udp")) for stream in mappings(end.get("streams"))]
+    return whole(total(number(stream.get("out_of_order")) for stream in _selected(streams, sender)))
 
 
 def _total(summed: Json) -> Total:

@@ -17,11 +17,11 @@ from typing import Any, Optional
 
 from neuca_tools.selftest.evidence.run import Connection, Flow, Run
 from neuca_tools.selftest.readers.iperf3_flow import (
+    WINDOWS,
     Json,
     flow,
     positive,
-    with_losses,
-    with_windows,
+    with_counts,
 )
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 from neuca_tools.selftest.readers.values import mapping, mappings, number, scaled, text, whole
@@ -46,15 +46,15 @@ def read(document: str) -> Run:
         return Run("iperf3", error="not a JSON object", unreadable=True)
     decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer)
     try:
-        found, end, document = _decoded(decoder, document, start)
+        data, end, document = _decoded(decoder, document, start)
     except json.JSONDecodeError as error:
         return Run("iperf3", error=_broken(document, error), unreadable=True)
     except RecursionError:
         reason = "the JSON cannot be read: it is nested too deeply"
         return Run("iperf3", error=reason, unreadable=True)
-    if "event" in found and "data" in found:
+    if "event" in data and "data" in data:
         return _run(_from_events(document[start:], decoder), "")
-    return _run(found, document[end:].strip())
+    return _run(data, document[end:].strip())
 
 
 def objects(document: str) -> list[str]:
@@ -63,23 +63,23 @@ def objects(document: str) -> list[str]:
     Empty if there is none, or only one that cannot be decoded or that consists of events.
     """
     decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer)
-    found: list[str] = []
+    results: list[str] = []
     position, seen = document.find("{"), None
-    while position >= 0 and len(found) < MOST_RUNS:
+    while position >= 0 and len(results) < MOST_RUNS:
         try:
-            one, end, document = _decoded(decoder, document, position)
+            data, end, document = _decoded(decoder, document, position)
         except (RecursionError, json.JSONDecodeError):
-            return found
-        if "event" in one:
-            return found
+            return results
+        if "event" in data:
+            return results
         # iperf3 3.16 and 3.17 may print the same object twice.
-        if one.keys() & RESULT and one != seen:
-            found.append(document[position:end])
-            seen = one
-        elif not one.keys() & RESULT:
-            found += map(json.dumps, _nested(one, NESTED))
+        if data.keys() & RESULT and data != seen:
+            results.append(document[position:end])
+            seen = data
+        elif not data.keys() & RESULT:
+            results += map(json.dumps, _nested(data, NESTED))
         position = document.find("{", end)
-    return found[:MOST_RUNS]
+    return results[:MOST_RUNS]
 
 
 def _nested(value: object, depth: int) -> Iterator[Json]:
@@ -89,8 +89,8 @@ def _nested(value: object, depth: int) -> Iterator[Json]:
     if isinstance(value, dict) and {"start", "end"} <= value.keys():
         yield value
         return
-    for one in value.values() if isinstance(value, dict) else value:
-        yield from _nested(one, depth - 1)
+    for part in value.values() if isinstance(value, dict) else value:
+        yield from _nested(part, depth - 1)
 
 
 def _decoded(decoder: json.JSONDecoder, document: str, start: int) -> tuple[Any, int, str]:
@@ -104,20 +104,20 @@ def _decoded(decoder: json.JSONDecoder, document: str, start: int) -> tuple[Any,
             return *decoder.raw_decode(repaired, start), repaired
         except json.JSONDecodeError:
             whole = document[:start] + (closed(repaired, start) or "")
-            found, end = decoder.raw_decode(whole, start) if len(whole) > start else ({}, 0)
-            if mappings(found.get("intervals")):
-                return found, end, whole
+            data, end = decoder.raw_decode(whole, start) if len(whole) > start else ({}, 0)
+            if mappings(data.get("intervals")):
+                return data, end, whole
         raise
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """In 3.7 and 3.9 both directions have one key, the sender's first (iperf_api.c, lower_mode)."""
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found and key.startswith("sum"):
+        if key in members and key.startswith("sum"):
             key += REVERSE
-        found[key] = value
-    return found
+        members[key] = value
+    return members
 
 
 def _integer(digits: str) -> Optional[int]:
@@ -135,7 +135,7 @@ def _broken(document: str, error: json.JSONDecodeError) -> str:
 def _from_events(document: str, decoder: json.JSONDecoder) -> Json:
     """The output of `--json-stream`: one event on each line; a broken line is skipped."""
     intervals: list[Any] = []
-    found: dict[str, Any] = {"intervals": intervals}
+    parts: dict[str, Any] = {"intervals": intervals}
     for line in document.split("\n")[:MOST_EVENTS]:
         try:
             event = mapping(decoder.decode(line))
@@ -145,25 +145,25 @@ def _from_events(document: str, decoder: json.JSONDecoder) -> Json:
         if name == "interval":
             intervals.append(event.get("data"))
         elif name:
-            found[name] = event.get("data")
-    return found
+            parts[name] = event.get("data")
+    return parts
 
 
 def _run(document: Json, rest: str) -> Run:
     start, end = mapping(document.get("start")), mapping(document.get("end"))
-    asked = mapping(start.get("test_start"))
+    requested = mapping(start.get("test_start"))
     cpu = mapping(end.get("cpu_utilization_percent"))
-    streams = whole(asked.get("num_streams"))
+    streams = whole(requested.get("num_streams"))
     return Run(
         tool="iperf3",
         version=text(start.get("version")).replace("iperf ", "") or None,
-        protocol=text(asked.get("protocol")).lower() or None,
-        flows=_flows(document, asked),
+        protocol=text(requested.get("protocol")).lower() or None,
+        flows=_flows(document, requested),
         connections=tuple(_connections(start)),
         streams=streams,
-        duration=number(asked.get("duration")),
-        target=scaled(number(asked.get("target_bitrate")), streams or 1),
-        datagram=whole(asked.get("blksize")),
+        duration=number(requested.get("duration")),
+        target=scaled(number(requested.get("target_bitrate")), streams or 1),
+        datagram=whole(requested.get("blksize")),
         buffer=positive(start, "sock_bufsize"),
         sndbuf=positive(start, "sndbuf_actual"),
         rcvbuf=positive(start, "rcvbuf_actual"),
@@ -174,7 +174,7 @@ def _run(document: Json, rest: str) -> Run:
         peer=_peer(start) or None,
         taken=text(mapping(start.get("timestamp")).get("time")) or None,
         system=text(start.get("system_info")) or None,
-        options=_options(asked) or None,
+        options=_options(requested) or None,
         error=_error(document, end),
         notes=tuple(_notes(document, rest)),
     )
@@ -188,7 +188,7 @@ def _peer(start: Json) -> str:
     return ""
 
 
-def _options(asked: Json) -> str:
+def _options(requested: Json) -> str:
     """What the test was asked to do, as options of iperf3(1)."""
     named = (
         ("-P", "num_streams", 1),
@@ -199,30 +199,30 @@ def _options(asked: Json) -> str:
     words = [
         f"{option} {value:.0f}"
         for option, key, usual in named
-        if (value := number(asked.get(key)) or 0) > usual
+        if (value := number(requested.get(key)) or 0) > usual
     ]
     flags = (("-R", "reverse"), ("--bidir", "bidir"))
-    words += [option for option, key in flags if asked.get(key)]
+    words += [option for option, key in flags if requested.get(key)]
     return " ".join(words)
 
 
-def _flows(document: Json, asked: Json) -> tuple[Flow, ...]:
+def _flows(document: Json, requested: Json) -> tuple[Flow, ...]:
     end = mapping(document.get("end"))
     if not document.get("intervals") and not document.get("end"):
         return ()
     sums = ("sum", "sum_sent", "sum_received")
-    if asked.get("bidir") or any(f"{key}{REVERSE}" in end for key in sums):
+    if requested.get("bidir") or any(f"{key}{REVERSE}" in end for key in sums):
         return (flow(document, "forward", "", True), flow(document, "reverse", REVERSE, False))
-    if not asked.get("reverse"):
-        return (_forward(document, text(asked.get("protocol")).lower()),)
+    if not requested.get("reverse"):
+        return (_forward(document, text(requested.get("protocol")).lower()),)
     received, sent = flow(document, "reverse"), _flow_of_server(document, "reverse")
-    return (with_windows(received, sent) if sent else received,)
+    return (with_counts(received, sent, WINDOWS) if sent else received,)
 
 
 def _forward(document: Json, protocol: str) -> Flow:
     sent = flow(document, "forward")
     received = _flow_of_server(document, "forward") if protocol == "udp" else None
-    return with_losses(sent, received) if received else sent
+    return with_counts(sent, received, ["lost"]) if received else sent
 
 
 def _flow_of_server(document: Json, direction: str) -> Optional[Flow]:
@@ -235,13 +235,13 @@ def _flow_of_server(document: Json, direction: str) -> Optional[Flow]:
 
 
 def _connections(start: Json) -> list[Connection]:
-    found = []
-    for one in mappings(start.get("connected")):
-        local, remote = text(one.get("local_host")), text(one.get("remote_host"))
-        local_port, remote_port = whole(one.get("local_port")), whole(one.get("remote_port"))
+    connections = []
+    for socket in mappings(start.get("connected")):
+        local, remote = text(socket.get("local_host")), text(socket.get("remote_host"))
+        local_port, remote_port = whole(socket.get("local_port")), whole(socket.get("remote_port"))
         if local and remote and local_port is not None and remote_port is not None:
-            found.append(Connection(local, local_port, remote, remote_port))
-    return found
+            connections.append(Connection(local, local_port, remote, remote_port))
+    return connections
 
 
 def _error(document: Json, end: Json) -> Optional[str]:
@@ -276,14 +276,14 @@ def closed(document: str, start: int) -> Optional[str]:
     kept: Optional[tuple[int, str]] = None
     is_string = False
     for token in _TOKEN.finditer(document, start):
-        one = token[0]
-        if one == '"':
+        mark = token[0]
+        if mark == '"':
             is_string = not is_string
-        elif is_string or one.startswith("\\"):
+        elif is_string or mark.startswith("\\"):
             continue
-        elif one in CLOSING:
-            opened.append(CLOSING[one])
-        elif not opened or opened.pop() != one:
+        elif mark in CLOSING:
+            opened.append(CLOSING[mark])
+        elif not opened or opened.pop() != mark:
             return None
         elif len(opened) <= DEEPEST:
             kept = token.end(), "".join(reversed(opened))

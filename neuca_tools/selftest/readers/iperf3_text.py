@@ -29,10 +29,10 @@ from neuca_tools.selftest.readers.values import scaled, whole
 # Characters at either end of a document, in which the facts about the whole run are looked for.
 HEAD = 10_000
 # Bytes of a datagram, and how much those of two rows differ, which have three digits.
-SMALLEST, LARGEST, ALIKE = 16, 65_507, 1.05
+SMALLEST, LARGEST, SIZE_TOLERANCE = 16, 65_507, 1.05
 _ERROR = re.compile(r"iperf3: (?:error - )?(.*)")
 MOST_ERRORS = 5
-LONGER = 1.5  # times the usual interval: a line of totals
+TOTALS_FACTOR = 1.5  # times the usual interval: a line of totals
 _FAILED = re.compile(r"iperf3: error - (.*)")  # among results, other lines are warnings or prose
 _VERSION = re.compile(r"iperf (3\.[\w.+-]{1,20})")
 # Retransmits, congestion window, and on macOS the round trip. Apple's own iperf3 -V also prints the
@@ -102,25 +102,27 @@ def _is_udp(rows: list[Row], document: str) -> bool:
     # TCP prints a lone number too, but of retransmits: it is not in proportion to the bytes.
     counts = [floating(row.rest) or 0.0 for row in rows]
     sizes = [row.bytes / count for row, count in zip(rows, counts) if count >= 1]
-    return len(sizes) == len(rows) and SMALLEST <= max(sizes) <= min(ALIKE * min(sizes), LARGEST)
+    return len(sizes) == len(rows) and SMALLEST <= max(sizes) <= min(
+        SIZE_TOLERANCE * min(sizes), LARGEST
+    )
 
 
 def _error(text: Text, document: str) -> Optional[str]:
     if not text.rows:
-        said = dict.fromkeys(one.strip() for one in _ERROR.findall(document))
-        return " | ".join(list(said)[:MOST_ERRORS]) or NO_RESULTS
+        messages = dict.fromkeys(message.strip() for message in _ERROR.findall(document))
+        return " | ".join(list(messages)[:MOST_ERRORS]) or NO_RESULTS
     # What failed before the results was another attempt.
     failed = first(_FAILED, document[document.find(" sec ") :])
     return failed.strip() if failed else None
 
 
 def _cpus(document: str, client: str) -> tuple[Optional[float], Optional[float]]:
-    """The client's and the server's, whichever of them wrote this; `client`: what the client is."""
-    found = _CPU.search(document)
-    if found is None:
+    """The CPU load of the client and of the server; `client` is the role of the client."""
+    match = _CPU.search(document)
+    if match is None:
         return None, None
-    local, remote = floating(found[2]), floating(found[3])
-    return (local, remote) if found[1] == client else (remote, local)
+    local, remote = floating(match[2]), floating(match[3])
+    return (local, remote) if match[1] == client else (remote, local)
 
 
 def _notes(text: Text, document: str) -> Iterator[str]:
@@ -129,12 +131,12 @@ def _notes(text: Text, document: str) -> Iterator[str]:
 
 
 def _streams(text: Text) -> Optional[int]:
-    """With --bidir, each stream has two connections; without these lines, the rows tell."""
+    """By the connections, of which --bidir has two for each stream, or else by the rows."""
     both = any(row.role for row in text.rows)
-    # Of a log of both ends, each connection is there twice.
+    # In a log of both ends, each connection is there twice.
     ends = {
-        frozenset(((one.local, one.local_port), (one.remote, one.remote_port)))
-        for one in text.distinct_connections
+        frozenset(((ours.local, ours.local_port), (ours.remote, ours.remote_port)))
+        for ours in text.distinct_connections
     }
     connections = len(ends) or len(text.ids)
     return connections // (1 + both) or None
@@ -153,7 +155,7 @@ def _flows(rows: list[Row], reverse: bool, udp: bool) -> tuple[Flow, ...]:
 
 
 def _is_part_of(rows: list[Row], others: list[Row]) -> bool:
-    """Whether streams of this direction are missing, as where the text ends before them."""
+    """Whether streams of this direction are missing, because the text ends before them."""
     ids, theirs = {row.id for row in rows}, {row.id for row in others}
     return SUM in theirs and SUM not in ids
 
@@ -166,7 +168,7 @@ def _flow(direction: str, rows: list[Row], udp: bool) -> Flow:
     sent, received = _total(totals, SENDER), _total(totals, RECEIVER)
     if old:
         sent, received = _old_totals(total_of(totals), intervals)
-    sent, received = (counted(one, intervals) for one in (sent, received))
+    sent, received = (counted(end_total, intervals) for end_total in (sent, received))
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
 
 
@@ -177,8 +179,8 @@ def _is_total(row: Row, old: Collection[Row]) -> bool:
 def _old_totals(both: Total, intervals: Sequence[Interval]) -> tuple[Total, Total]:
     """What was sent and what arrived, of one line of totals."""
     # The intervals of a receiver say what arrived, and its totals do, too.
-    rates = known_rates(one for one in intervals if one.lost is not None)
-    if rates and (both.rate or 0.0) <= ALIKE * sum(rates) / len(rates):
+    rates = known_rates(interval for interval in intervals if interval.lost is not None)
+    if rates and (both.rate or 0.0) <= SIZE_TOLERANCE * sum(rates) / len(rates):
         return Total(), both
     return both, arrived(both, both.lost, both.datagrams)
 
@@ -192,7 +194,7 @@ def _total(lines: list[Line], end: str) -> Total:
 
 
 def _signed(rows: list[Row]) -> list[Row]:
-    """The same; whose the totals of a stream are, if the text lost it: the sender's come first.
+    """Mark totals that have lost the word "sender" or "receiver": the sender's come first.
 
     With --bidir, a direction may have no rows.
     """
@@ -200,7 +202,7 @@ def _signed(rows: list[Row]) -> list[Row]:
         return []
     last = max(row.end for row in rows)
     usual = median(row.end - row.start for row in rows)
-    longest = max(last - usual, LONGER * usual)
+    longest = max(last - usual, TOTALS_FACTOR * usual)
     totals = [row for row in rows if row.start == 0 and row.end >= longest]
     first_of = {row.id: row for row in reversed(totals)}
     signed = {row: _with_end(row, row is first_of[row.id]) for row in totals}
@@ -229,10 +231,10 @@ def _parse_rest(row: Row, udp: bool) -> Rest:
         return Rest()  # Apple's prints the receiver's window
     if window is not None:
         return Rest(cwnd=amount(window[1], window[2], 1024))
-    found = _TCP_REST.match(rest)
-    if found is None:
+    match = _TCP_REST.match(rest)
+    if match is None:
         return Rest()
     if udp:
-        return Rest(datagrams=int(found[1]))
-    rtt = scaled(floating(found[4]), 1e-6 if found[5] == "u" else 1e-3)
-    return Rest(int(found[1]), amount(found[2], found[3], 1024), rtt or None)
+        return Rest(datagrams=int(match[1]))
+    rtt = scaled(floating(match[4]), 1e-6 if match[5] == "u" else 1e-3)
+    return Rest(int(match[1]), amount(match[2], match[3], 1024), rtt or None)

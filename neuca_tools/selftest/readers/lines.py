@@ -102,7 +102,7 @@ class Words(NamedTuple):
 
 
 class Text(NamedTuple):
-    """The lines of a document that could be parsed; each connection comes with its stream's id."""
+    """The lines of a document that could be parsed, each connection with the id of its stream."""
 
     rows: list[Row]
     connections: list[tuple[str, Connection]]
@@ -121,7 +121,7 @@ class Text(NamedTuple):
 def parse(document: str) -> Text:
     every = [line[:LONGEST_LINE] for line in _as_printed(document).split("\n")[:MOST_LINES]]
     commands = known(map(parse_command, every))
-    words = next((one for one in commands if one.client), next(iter(commands), Words()))
+    words = next((command for command in commands if command.client), next(iter(commands), Words()))
     # The same line again is a copy, such as the last one in a script's own summary.
     rows = list(dict.fromkeys(known(map(parse_row, every))))
     return Text(rows, known(map(parse_connection, every)), words)
@@ -136,8 +136,8 @@ def _as_printed(document: str) -> str:
 
 def first(pattern: re.Pattern[str], document: str) -> Optional[str]:
     """The first group of the first match."""
-    found = pattern.search(document)
-    return found[1] if found else None
+    match = pattern.search(document)
+    return match[1] if match else None
 
 
 def floating(word: Optional[str]) -> Optional[float]:
@@ -155,19 +155,21 @@ def amount(digits: Optional[str], prefix: Optional[str], base: int) -> Optional[
 def parse_row(line: str) -> Optional[Row]:
     if "sec" not in line:
         return None
-    found = _ROW.search(line) or _ROW.search(_COMMA.sub(".", _BAR.sub(" ", line)))
-    if found is None:
-        return None
-    start, end, rate = floating(found["start"]), floating(found["end"]), _rate(found)
+    match = _ROW.search(line) or _ROW.search(_COMMA.sub(".", _BAR.sub(" ", line)))
+    return _row(match) if match else None
+
+
+def _row(match: re.Match[str]) -> Optional[Row]:
+    start, end, rate = floating(match["start"]), floating(match["end"]), _rate(match)
     if start is None or end is None or rate is None:
         return None
-    size = _size(found, rate * (end - start) / 8)
+    size = _size(match, rate * (end - start) / 8)
     if size is None:
         return None
-    if end > start and (not rate or _digits(found["rate"]) < _digits(found["size"] or "")):
-        rate = size * 8 / (end - start)  # too low for the unit that was asked for (-f g)
-    rest = found["rest"].strip(_QUOTES)
-    return Row((found["id"] or "1").upper(), found["role"], start, end, size, rate, rest)
+    if end > start and (not rate or _digits(match["rate"]) < _digits(match["size"] or "")):
+        rate = size * 8 / (end - start)  # too low for the requested unit (-f g)
+    rest = match["rest"].strip(_QUOTES)
+    return Row((match["id"] or "1").upper(), match["role"], start, end, size, rate, rest)
 
 
 def _digits(word: str) -> int:
@@ -175,58 +177,58 @@ def _digits(word: str) -> int:
     return len(word.replace(".", "").lstrip("0"))
 
 
-def _rate(found: re.Match[str]) -> Optional[float]:
+def _rate(match: re.Match[str]) -> Optional[float]:
     """Bits per second as a row says."""
-    per = (found["per"] or "bit").casefold()
-    return scaled(amount(found["rate"], found["scale"], BASES[per]), BITS[per])
+    per = (match["per"] or "bit").casefold()
+    return scaled(amount(match["rate"], match["scale"], BASES[per]), BITS[per])
 
 
-def _size(found: re.Match[str], by_rate: float) -> Optional[float]:
+def _size(match: re.Match[str], by_rate: float) -> Optional[float]:
     """Bytes as a row says; by its rate if it does not."""
-    if found["size"] is None:
+    if match["size"] is None:
         return by_rate
-    unit = (found["unit"] or "byte").casefold()
-    return scaled(amount(found["size"], found["prefix"], 1024), BITS[unit] / 8)
+    unit = (match["unit"] or "byte").casefold()
+    return scaled(amount(match["size"], match["prefix"], 1024), BITS[unit] / 8)
 
 
 def parse_losses(rest: str) -> Optional[Rest]:
     """Jitter, lost datagrams and all datagrams, as the receiver of a UDP test counted them."""
-    found = _LOSSES.match(rest)
-    if found is None:
+    match = _LOSSES.match(rest)
+    if match is None:
         return None
     # iperf subtracts datagrams that arrive late, and may print a negative number.
-    lost = max(0, int(found[2]))
-    return Rest(datagrams=int(found[3]), lost=lost, jitter=scaled(floating(found[1]), 1e-3))
+    lost = max(0, int(match[2]))
+    return Rest(datagrams=int(match[3]), lost=lost, jitter=scaled(floating(match[1]), 1e-3))
 
 
 def parse_connection(line: str) -> Optional[tuple[str, Connection]]:
     """The stream's id and its connection."""
     if " local " not in line:
         return None
-    found = _CONNECTED.search(line)
-    if found is None:
+    match = _CONNECTED.search(line)
+    if match is None:
         return None
-    return found[1], Connection(found[2], int(found[3]), found[4], int(found[5]))
+    return match[1], Connection(match[2], int(match[3]), match[4], int(match[5]))
 
 
 def parse_size(word: str) -> Optional[float]:
     """Bytes, as given to `-w` and `-l`: K is 1024."""
-    found = _SIZE.fullmatch(word)
-    return amount(found[1], found[2], 1024) if found else None
+    match = _SIZE.fullmatch(word)
+    return amount(match[1], match[2], 1024) if match else None
 
 
 def parse_rate(word: str) -> Optional[float]:
     """bit/s, as given to `-b`: K is 1000. Also "5G", "100 Mbit/s" and "10gbit"."""
-    found = _RATE.fullmatch(word.strip())
-    return amount(found[1], found[2], 1000) if found else None
+    match = _RATE.fullmatch(word.strip())
+    return amount(match[1], match[2], 1000) if match else None
 
 
 def parse_command(line: str) -> Optional[Words]:
     """The iperf command in this line, if there is one."""
-    found = _COMMAND.search(line)
-    if found is None:
+    match = _COMMAND.search(line)
+    if match is None:
         return None
-    words = _separate(found[1].split())
+    words = _separate(match[1].split())
     options = dict(zip(words, [*words[1:], ""]))
     streams: Optional[int] = None
     if options.get("-P", "").isdecimal() and len(options["-P"]) < 6:
@@ -243,7 +245,7 @@ def parse_command(line: str) -> Optional[Words]:
         client="-c" in words,
         peer=options.get("-c", "")[:LONGEST_NAME] or None,
         mss=whole(floating(options.get("-M"))),
-        options=found[1].strip(),
+        options=match[1].strip(),
     )
 
 

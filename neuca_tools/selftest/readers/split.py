@@ -29,11 +29,11 @@ _HEADER = re.compile(
 )
 _COLUMNS = re.compile(r"\[ ID\].{0,20}Interval")
 TOTALS = ("sender", "receiver")
-ALONE = 2.0  # seconds: a shorter run may have one interval, whose row its totals repeat
+LONE_INTERVAL_SECONDS = 2.0  # a shorter run may have one interval, which its totals repeat
 
 
 class _Results:
-    """What the lines of a run have said so far."""
+    """What is known of a run from its lines so far."""
 
     def __init__(self) -> None:
         self.last: dict[str, float] = {}  # when each stream's last row ended
@@ -67,9 +67,9 @@ class _Results:
         return bool(_HEADER.search(line) or parse_command(line))
 
     def ends_with(self, opened: tuple[str, Connection], after: Iterable[str]) -> bool:
-        """Whether this connection is another run's: its port or its stream had one before.
+        """Whether this connection belongs to another run: its port or stream already had one.
 
-        If other streams go on `after` it, it is that of one more client.
+        If other streams continue `after` it, another client has connected.
         """
         stream, connection = opened
         if not self.last or stream in self.streams:
@@ -87,7 +87,7 @@ class _Results:
 
     def _is_repeated(self, row: Row) -> bool:
         """Whether this row, below its own header, covers the same time as the one before it."""
-        if not self.is_headed or row.start or row.end <= ALONE:
+        if not self.is_headed or row.start or row.end <= LONE_INTERVAL_SECONDS:
             return False
         latest = self.latest.get(_key(row))
         if latest is None or latest.start:
@@ -99,7 +99,7 @@ class _Results:
 
 def texts(document: str) -> list[str]:
     """The text of each run; the last ones together if there are too many."""
-    found: list[list[str]] = [[]]
+    runs: list[list[str]] = [[]]
     results = _Results()
     lines = document.split("\n")
     for at, line in enumerate(lines):
@@ -108,15 +108,15 @@ def texts(document: str) -> list[str]:
         is_end = results.ends_at(line[:LONGEST_LINE], row)
         if opened is not None:
             is_end = results.ends_with(opened, lines[at + 1 : at + 1 + MOST_CLIENTS])
-        if is_end and len(found) < MOST_RUNS:
-            found.append([])
+        if is_end and len(runs) < MOST_RUNS:
+            runs.append([])
             results = _Results()
         if row is not None:
             results.add(row)
         if opened is not None:
             results.add_connection(*opened)
-        found[-1].append(line)
-    return ["\n".join(part) for run in found for part in _by_peer(run)]
+        runs[-1].append(line)
+    return ["\n".join(part) for lines_of_run in runs for part in _by_peer(lines_of_run)]
 
 
 def _by_peer(lines: list[str]) -> list[list[str]]:
@@ -152,26 +152,28 @@ def _key(row: Row) -> str:
 
 
 def joined(runs: Iterable[Run]) -> list[Run]:
-    """The same runs; of two ends of one connection, the client's run with what arrived."""
-    found: list[Run] = []
+    """Merge the two ends of a connection into the client's run, with what arrived."""
+    distinct: list[Run] = []
     for run in runs:
-        other = next((one for one in found if _is_other_end(one, run)), None)
+        other = next((earlier for earlier in distinct if _is_other_end(earlier, run)), None)
         if other is None:
-            found.append(run)
+            distinct.append(run)
             continue
         client, server = (run, other) if is_server(other) else (other, run)
-        found[found.index(other)] = _with_received(client, server)
-    return found
+        distinct[distinct.index(other)] = _with_received(client, server)
+    return distinct
 
 
-def _is_other_end(one: Run, run: Run) -> bool:
-    ports = {(each.local_port, each.remote_port) for each in one.connections}
-    return any((each.remote_port, each.local_port) in ports for each in run.connections)
+def _is_other_end(earlier: Run, run: Run) -> bool:
+    ports = {(connection.local_port, connection.remote_port) for connection in earlier.connections}
+    return any(
+        (connection.remote_port, connection.local_port) in ports for connection in run.connections
+    )
 
 
 def is_server(run: Run) -> bool:
     """Whether the port that all connections share is its own: the client has one for each."""
-    return any(each.local_port < each.remote_port for each in run.connections)
+    return any(connection.local_port < connection.remote_port for connection in run.connections)
 
 
 def _with_received(client: Run, server: Run) -> Run:

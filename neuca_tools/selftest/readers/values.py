@@ -20,8 +20,8 @@ def number(value: object) -> Optional[float]:
 
 
 def whole(value: object) -> Optional[int]:
-    found = number(value)
-    return None if found is None else int(found)
+    known_number = number(value)
+    return None if known_number is None else int(known_number)
 
 
 def text(value: object) -> str:
@@ -35,7 +35,7 @@ def mapping(value: object) -> Mapping[str, Any]:
 def mappings(value: object) -> list[Mapping[str, Any]]:
     if not isinstance(value, list):
         return []
-    return [one for one in value if isinstance(one, dict)]
+    return [part for part in value if isinstance(part, dict)]
 
 
 def known(values: Iterable[Optional[Value]]) -> list[Value]:
@@ -44,16 +44,16 @@ def known(values: Iterable[Optional[Value]]) -> list[Value]:
 
 def total(values: Iterable[Optional[float]]) -> Optional[float]:
     """The sum of the known values; None if there are none."""
-    found = known(values)
-    return sum(found) if found else None
+    numbers = known(values)
+    return sum(numbers) if numbers else None
 
 
 def mean(values: Iterable[Optional[float]]) -> Optional[float]:
     """The mean of the known values; None if there are none."""
-    found = known(values)
-    if not found:
+    numbers = known(values)
+    if not numbers:
         return None
-    return sum(found) / len(found)
+    return sum(numbers) / len(numbers)
 
 
 def scaled(value: Optional[float], factor: float) -> Optional[float]:

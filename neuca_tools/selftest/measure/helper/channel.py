@@ -111,9 +111,9 @@ class Channel:
             raise ChannelError("query the peer: a message has a wrong signature")
         self._received += 1
         with suppress(ValueError, RecursionError):
-            found = json.loads(text)
-            if isinstance(found, dict):
-                return found
+            message = json.loads(text)
+            if isinstance(message, dict):
+                return message
         raise ChannelError("query the peer: its response is not a message of neuca-selftest")
 
     def _signature(self, role: str, number: int, text: bytes) -> bytes:

@@ -187,9 +187,9 @@ def _read(connection: socket.socket, room: int) -> bytes:
 
 # Connections at the same time: in total, and of one IPv4 address or one IPv6 /64, of which a single
 # host can use every address.
-MOST, MOST_OF_ONE = 64, 8
+MOST, MOST_OF_NETWORK = 64, 8
 # Seconds for the handshake: one and a half round trips, with a lost segment.
-PATIENCE = 5.0
+HANDSHAKE_SECONDS = 5.0
 # Refused connections that are logged.
 MOST_REFUSALS = 100
 
@@ -227,14 +227,17 @@ class Lobby:
 
     def due(self) -> float:
         """When the next handshake times out, by the monotonic clock; infinity without any."""
-        return min((one.deadline for one in self._guests.values()), default=float("inf"))
+        return min((guest.deadline for guest in self._guests.values()), default=float("inf"))
 
     def add(self, connection: socket.socket) -> None:
         """Begin the handshake on a connection that was accepted."""
         try:
             address = ip_address(connection.getpeername()[0].partition("%")[0])
             guest = _Guest(
-                Greeting(connection), address, network(address), time.monotonic() + PATIENCE
+                Greeting(connection),
+                address,
+                network(address),
+                time.monotonic() + HANDSHAKE_SECONDS,
             )
         except (OSError, ChannelError):
             # The client has closed it already.
@@ -248,7 +251,7 @@ class Lobby:
 
         `busy`: refuse clients that know the secret, because another one is being served.
         """
-        for descriptor in [one for one in self._guests if one in ready]:
+        for descriptor in [descriptor for descriptor in self._guests if descriptor in ready]:
             guest = self._guests[descriptor]
             try:
                 channel = guest.greeting.turn(self._secret, busy)
@@ -261,7 +264,7 @@ class Lobby:
                 busy = True
                 yield Proven(channel, guest.greeting.connection, guest.address)
         now = time.monotonic()
-        for descriptor in [key for key, one in self._guests.items() if now >= one.deadline]:
+        for descriptor in [key for key, guest in self._guests.items() if now >= guest.deadline]:
             self._drop(descriptor)
 
     def close(self) -> None:
@@ -269,14 +272,14 @@ class Lobby:
             self._drop(descriptor)
 
     def _make_room(self, newcomer: bytes) -> None:
-        count = Counter(one.network for one in self._guests.values())
-        if count[newcomer] >= MOST_OF_ONE:
+        count = Counter(guest.network for guest in self._guests.values())
+        if count[newcomer] >= MOST_OF_NETWORK:
             crowded = newcomer
         elif len(self._guests) >= MOST:
             crowded = count.most_common(1)[0][0]
         else:
             return
-        self._drop(next(key for key, one in self._guests.items() if one.network == crowded))
+        self._drop(next(key for key, guest in self._guests.items() if guest.network == crowded))
 
     def _drop(self, descriptor: int) -> None:
         with suppress(OSError):

@@ -34,10 +34,10 @@ SETTING = re.compile(r"[A-Za-z0-9_.,:/+ \t-]{0,256}")
 
 def token_of(answer: Message) -> bytes:
     """The token for the echo. Raises ChannelError."""
-    found = answer.get("token")
-    if not isinstance(found, str) or not TOKEN_FORM.fullmatch(found):
+    token = answer.get("token")
+    if not isinstance(token, str) or not TOKEN_FORM.fullmatch(token):
         raise ChannelError(f"the peer's response to hello: its token is not of {TOKEN} bytes")
-    return bytes.fromhex(found)
+    return bytes.fromhex(token)
 
 
 def host_of(answer: Message, what: str) -> Host:
@@ -48,7 +48,7 @@ def host_of(answer: Message, what: str) -> Host:
     return replace(
         host,
         links=tuple(
-            replace(one, parent=_device(one.parent)) for one in host.links if _device(one.name)
+            replace(link, parent=_device(link.parent)) for link in host.links if _device(link.name)
         ),
         path=tuple(filter(_device, host.path)),
         planned=_device(host.planned),
@@ -65,10 +65,10 @@ def samples_of(answer: Message) -> tuple[Sample, ...]:
 
 def clock_of(answer: Message) -> Optional[float]:
     """The monotonic time of the peer, in seconds; None if it does not say, or says nonsense."""
-    found = answer.get("clock")
-    if isinstance(found, bool) or not isinstance(found, (int, float)):
+    seconds = answer.get("clock")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         return None
-    return float(found) if 0 <= found < LARGEST else None
+    return float(seconds) if 0 <= seconds < LARGEST else None
 
 
 def trace_of(answer: Message, ahead: float, first: float, last: float) -> Trace:
@@ -77,8 +77,8 @@ def trace_of(answer: Message, ahead: float, first: float, last: float) -> Trace:
     All are in seconds. Raises ChannelError.
     """
     phase = {"name": "", "sender_trace": answer.get("trace", {})}
-    found = _evidence({"phases": [phase]}, "finish").phases[0].sender_trace
-    return within(shifted(found, ahead), first, last)
+    trace = _evidence({"phases": [phase]}, "finish").phases[0].sender_trace
+    return within(shifted(trace, ahead), first, last)
 
 
 def log_of(answer: Message) -> tuple[str, ...]:
@@ -107,12 +107,12 @@ def _bounded(value: object, path: str) -> None:
     if isinstance(value, (int, float)) and not abs(value) < LARGEST:
         raise SelftestError(f"{path} is out of range")
     if isinstance(value, dict):
-        for key, one in value.items():
+        for key, member in value.items():
             _bounded(key, path)
-            _bounded(one, f"{path}.{key[:40]}")
+            _bounded(member, f"{path}.{key[:40]}")
     if isinstance(value, list):
-        for place, one in enumerate(value):
-            _bounded(one, f"{path}[{place}]")
+        for place, member in enumerate(value):
+            _bounded(member, f"{path}[{place}]")
 
 
 def _device(name: Optional[str]) -> Optional[str]:

@@ -8,7 +8,7 @@ import errno
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -28,19 +28,19 @@ from neuca_tools.selftest.measure.helper.channel import (
 )
 from neuca_tools.selftest.measure.helper.greeting import greet
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
-from neuca_tools.selftest.measure.host.series import Seen
+from neuca_tools.selftest.measure.host.series import EndObservations
 from neuca_tools.selftest.measure.iperf.command import Test
 
 # Seconds to wait for an answer, and for a connection.
-PATIENCE, CONNECT = 20.0, 3.0
+ANSWER_SECONDS, CONNECT_SECONDS = 20.0, 3.0
 # Bytes of an answer, enough for 4096 links with their offloads, and of each sample in it, enough
 # for the sockets of 128 streams and the counters.
-ROOM, ROOM_FOR_A_SAMPLE = 4 * 2**20, 128 * 2**10
+ANSWER_BYTES, SAMPLE_BYTES = 4 * 2**20, 128 * 2**10
 # Seconds for ssh to log in and for Python to start there.
-SSH_PATIENCE = 60.0
+SSH_SECONDS = 60.0
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 # The reasons for a failed connection, in the words of `Reach.tcp`; "timeout" for any other.
-WORDS = {
+REASON_BY_ERRNO = {
     errno.ECONNREFUSED: "refused",
     errno.EHOSTUNREACH: "no-route",
     errno.ENETUNREACH: "unreachable",
@@ -48,15 +48,15 @@ WORDS = {
 # The exit code of a shell that does not find the program.
 NOT_FOUND = 127
 # Seconds that ssh gets to end.
-TERMINATION = 3.0
+SSH_END_SECONDS = 3.0
 
 
 class AbsentError(ChannelError):
-    """No connection: `word` is refused, timeout, no-route or unreachable."""
+    """No connection: `reason` is refused, timeout, no-route or unreachable."""
 
-    def __init__(self, text: str, word: str) -> None:
+    def __init__(self, text: str, reason: str) -> None:
         super().__init__(text)
-        self.word = word
+        self.reason = reason
 
 
 class Helper:
@@ -76,7 +76,7 @@ class Helper:
         self._began = 0.0
         self._ahead: Optional[float] = None
 
-    def hello(self, seconds: float = PATIENCE) -> None:
+    def hello(self, seconds: float = ANSWER_SECONDS) -> None:
         """Exchange addresses and get the token. Raises ChannelError."""
         answer = self._ask({"ask": "hello", "client": str(self._client)}, seconds)
         self.token, self.host = heard.token_of(answer), heard.host_of(answer, "hello")
@@ -86,7 +86,7 @@ class Helper:
         self._seconds, self._began = test.seconds, time.monotonic()
         message = {"ask": "begin", "seconds": test.seconds, "udp": test.udp}
         try:
-            clock = heard.clock_of(self._ask(message, PATIENCE))
+            clock = heard.clock_of(self._ask(message, ANSWER_SECONDS))
         except ChannelError as error:
             return str(error)
         self._ahead = None
@@ -95,22 +95,15 @@ class Helper:
             self._ahead = clock - time.monotonic()
         return None
 
-    def rdma(self, program: str) -> str:
-        """Start the server of an RDMA program at the peer, for one test.
-
-        Returns why that is not applicable there, or an empty string. Raises ChannelError.
-        """
-        return heard.text_of(self._ask({"ask": "rdma", "program": program}, PATIENCE), "lacking")
-
-    def finish(self) -> Seen:
+    def finish(self) -> EndObservations:
         """End the server and return what the peer saw; nothing if it does not respond."""
         try:
-            room = ROOM + int(self._seconds * ROOM_FOR_A_SAMPLE)
-            answer = self._ask({"ask": "finish"}, PATIENCE, min(room, LONGEST))
+            room = ANSWER_BYTES + int(self._seconds * SAMPLE_BYTES)
+            answer = self._ask({"ask": "finish"}, ANSWER_SECONDS, min(room, LONGEST))
             self._log = (*self._log, *heard.log_of(answer))[-heard.MOST_LINES :]
-            return Seen(heard.samples_of(answer), self._trace_of(answer))
+            return EndObservations(heard.samples_of(answer), self._trace_of(answer))
         except ChannelError:
-            return Seen()
+            return EndObservations()
 
     def _trace_of(self, answer: Message) -> Trace:
         """The peer's trace by our clock; none from a helper that does not send its clock."""
@@ -118,21 +111,10 @@ class Helper:
             return Trace()
         return heard.trace_of(answer, self._ahead, self._began, time.monotonic())
 
-    def set(self, sysctls: Mapping[str, str]) -> None:
-        """Set sysctls at the peer, which restores them at the end unless `keep` is called.
-
-        Raises ChannelError.
-        """
-        self._ask({"ask": "set", "sysctls": dict(sysctls)}, PATIENCE)
-
-    def keep(self) -> None:
-        """Keep the sysctls that `set` has set. Raises ChannelError."""
-        self._ask({"ask": "keep"}, PATIENCE)
-
     def facts(self) -> Host:
         """The peer as it is, or last was if it does not respond, with its kernel log."""
         with suppress(ChannelError):
-            self.host = heard.host_of(self._ask({"ask": "host"}, PATIENCE), "host")
+            self.host = heard.host_of(self._ask({"ask": "host"}, ANSWER_SECONDS), "host")
         return replace(self.host, log=self._log)
 
     def close(self) -> None:
@@ -141,7 +123,7 @@ class Helper:
                 self._channel.send({"ask": "bye"}, 1.0)
         self._end()
 
-    def _ask(self, message: Message, seconds: float, room: int = ROOM) -> Message:
+    def _ask(self, message: Message, seconds: float, room: int = ANSWER_BYTES) -> Message:
         if self.failure:
             raise ChannelError(self.failure)
         self._channel.longest = room
@@ -164,16 +146,17 @@ def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
     connection = socket.socket(FAMILIES[peer.version], socket.SOCK_STREAM)
     try:
         small_segments(connection)
-        connection.settimeout(CONNECT)
+        connection.settimeout(CONNECT_SECONDS)
         connection.bind((str(source), 0))
         connection.connect((str(peer), port))
-        helper = Helper(greet(connection, secret, PATIENCE), source, connection.close)
+        helper = Helper(greet(connection, secret, ANSWER_SECONDS), source, connection.close)
         helper.hello()
     except OSError as error:
         connection.close()
         reason = error.strerror or "no response"
         raise AbsentError(
-            f"connect to port {port} of {peer}: {reason}", WORDS.get(error.errno or 0, "timeout")
+            f"connect to port {port} of {peer}: {reason}",
+            REASON_BY_ERRNO.get(error.errno or 0, "timeout"),
         ) from error
     except ChannelError:
         connection.close()
@@ -197,7 +180,7 @@ def by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address)
     try:
         channel = Channel(process.stdout.fileno(), process.stdin.fileno(), CLIENT)
         helper = Helper(channel, source, partial(_end, process))
-        helper.hello(SSH_PATIENCE)
+        helper.hello(SSH_SECONDS)
     except ChannelError as error:
         _end(process)
         code = process.returncode
@@ -215,7 +198,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with suppress(OSError):
             stream.close()
     try:
-        process.wait(TERMINATION)
+        process.wait(SSH_END_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

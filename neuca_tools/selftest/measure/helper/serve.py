@@ -1,8 +1,7 @@
 """The server: `Server` serves tests, one after the other, for a limited time.
 
 It uses three ports, on the address that the client connected to. P is that of iperf3, during a test
-only. P+1 takes requests (TCP) and echoes datagrams. P+2 echoes connections, and answers broadcasts
-(UDP) on each device with one of the server's addresses.
+only. P+1 takes requests (TCP) and echoes datagrams. P+2 echoes connections.
 """
 
 # SPDX-License-Identifier: MIT
@@ -24,21 +23,21 @@ from neuca_tools.selftest.measure.helper.channel import SERVER, Channel, small_s
 from neuca_tools.selftest.measure.helper.greeting import Lobby, Proven
 from neuca_tools.selftest.measure.helper.serving import ServerSession
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
-from neuca_tools.selftest.measure.probes.broadcast import IPV6_FREEBIND, LocalAddress, Responder
 from neuca_tools.selftest.measure.wait import readable
 
+# linux/in6.h. Without it a new address cannot be bound during duplicate address detection.
+IPV6_FREEBIND = 78
 # Connections that the kernel keeps until they are accepted.
 BACKLOG = 128
 # Seconds after its time at which SIGALRM ends this process, if it hangs.
-AFTER = 10
+ALARM_SECONDS = 10
 
 
 class Server:
     """Serves every client that knows the secret, on these addresses.
 
-    `log` is called with each line to log. `places` are the addresses and devices on which
-    broadcasts are answered. Only hosts in `clients` are accepted, unless that is None. The
-    constructor raises OSError if it cannot listen.
+    `log` is called with each line to log. Only hosts in `clients` are accepted, unless that is
+    None. The constructor raises OSError if it cannot listen.
     """
 
     def __init__(
@@ -47,7 +46,6 @@ class Server:
         port: int,
         secret: bytes,
         log: Callable[[str], None],
-        places: Sequence[LocalAddress] = (),
         clients: Optional[frozenset[Address]] = None,
     ) -> None:
         self._port, self._log, self._clients = port, log, clients
@@ -55,16 +53,10 @@ class Server:
         self._filtered = can_filter(addresses[0], log)
         self._session: Optional[ServerSession] = None
         self._listeners: dict[int, socket.socket] = {}
-        self._responder: Optional[Responder] = None
         try:
             for address in addresses:
                 listener = _listen(address, port + 1)
                 self._listeners[listener.fileno()] = listener
-            self._responder = Responder(
-                {(one.number, one.address.version): one for one in reversed(places)},
-                port + 2,
-                secret,
-            )
         except OSError:
             self.close()
             raise
@@ -81,24 +73,18 @@ class Server:
     def close(self) -> None:
         if self._session is not None:
             self._session.close()
-        if self._responder is not None:
-            self._responder.close()
         self._lobby.close()
-        for one in self._listeners.values():
-            one.close()
+        for listener in self._listeners.values():
+            listener.close()
 
     def _turn(self, end: float) -> None:
-        session, responder = self._session, self._responder
+        session = self._session
         sources = [*self._listeners, *self._lobby.waiting]
         wake = min(end, self._lobby.due())
-        if responder:
-            sources += responder.waiting
         if session:
             sources += session.waiting
             wake = min(wake, session.due())
         ready = set(readable(sources, wake))
-        if responder:
-            responder.turn(ready)
         for proven in self._lobby.turn(ready, session is not None):
             self._begin(proven)
         for descriptor in ready & self._listeners.keys():
@@ -167,10 +153,10 @@ def can_filter(address: Address, log: Callable[[str], None]) -> bool:
 def _bounded(seconds: float) -> float:
     """The monotonic time at which `seconds` are over.
 
-    If this process hangs, SIGALRM ends it AFTER seconds later; its iperf3 ends with it.
+    If this process hangs, SIGALRM ends it ALARM_SECONDS seconds later; its iperf3 ends with it.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, seconds + AFTER)
+    signal.setitimer(signal.ITIMER_REAL, seconds + ALARM_SECONDS)
     return time.monotonic() + seconds
 
 

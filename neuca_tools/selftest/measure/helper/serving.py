@@ -14,33 +14,31 @@ from secrets import token_bytes
 from typing import Optional
 
 from neuca_tools.backends.peerfilter import PeerFilter
-from neuca_tools.errors import ApplyError, SelftestError
+from neuca_tools.errors import SelftestError
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.measure.confine import confined, entering
+from neuca_tools.selftest.measure.confine import confined
 from neuca_tools.selftest.measure.helper.channel import Channel, ChannelError, Message
 from neuca_tools.selftest.measure.host import facts, kernel, tcp_info
-from neuca_tools.selftest.measure.host.series import SampleSeries, Seen
+from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
 from neuca_tools.selftest.measure.iperf import command
-from neuca_tools.selftest.measure.iperf.trial import Trial
-from neuca_tools.selftest.measure.probes import rdma
 from neuca_tools.selftest.measure.probes.echo import TOKEN, Echo
 from neuca_tools.selftest.measure.program import Program
 from neuca_tools.selftest.measure.wait import readable
 
 # Seconds that a client may be silent beyond the test it announced. The latency and path MTU steps
 # send no requests.
-IDLE = 60.0
+IDLE_SECONDS = 60.0
 # The longest test, in seconds.
-LONGEST = 3600.0
+LONGEST_TEST_SECONDS = 3600.0
 # The longest request, in bytes.
-REQUEST = 64 * 2**10
+REQUEST_BYTES = 64 * 2**10
 CLIENT_ADDRESS = re.compile(r"[0-9A-Fa-f.:]{2,45}")
 # Seconds within which a program has to listen, on a busy host too, and between two checks of it.
-READY = 10.0
-LOOK = 0.02
+READY_SECONDS = 10.0
+LISTEN_CHECK_SECONDS = 0.02
 # Seconds that iperf3 gets to end after SIGTERM.
-TERMINATION = 1.0
+TERMINATION_SECONDS = 1.0
 
 
 class RefusedError(SelftestError):
@@ -64,18 +62,17 @@ class ServerSession:
         peer: Optional[Address] = None,
         connection: Optional[socket.socket] = None,
     ) -> None:
-        channel.longest = REQUEST
+        channel.longest = REQUEST_BYTES
         self._channel, self._connection = channel, connection
         self._address, self._port = address, port
         self.peer, self.end_reason = peer, ""
-        self._expiry = time.monotonic() + IDLE
+        self._expiry = time.monotonic() + IDLE_SECONDS
         self._echo: Optional[Echo] = None
         self._program: Optional[Program] = None
         self._filtered = filtered
         self._filter: Optional[PeerFilter] = None
         self._series: Optional[SampleSeries] = None
         self._messages = facts.Messages()
-        self._trial = Trial()
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -122,7 +119,6 @@ class ServerSession:
 
     def close(self) -> None:
         self._stop()
-        self._trial.restore()
         if self._echo:
             self._echo.close()
         if self._connection:
@@ -131,7 +127,7 @@ class ServerSession:
 
     def _handle(self, message: Message) -> bool:
         """Answer one request; False if it ends the session. Raises ChannelError."""
-        self._expiry = time.monotonic() + IDLE
+        self._expiry = time.monotonic() + IDLE_SECONDS
         asked = message.get("ask")
         if asked == "bye":
             return False
@@ -140,9 +136,6 @@ class ServerSession:
             "begin": self._begin,
             "finish": self._finish,
             "host": self._host,
-            "set": self._set,
-            "keep": self._keep,
-            "rdma": self._rdma,
         }
         answer = answers.get(str(asked))
         try:
@@ -153,7 +146,7 @@ class ServerSession:
                 self._channel.send(answer(message))
         except OSError as error:
             self._channel.send({"error": f"{asked}: {error.strerror or error}"})
-        except (ApplyError, RefusedError) as error:
+        except RefusedError as error:
             self._channel.send({"error": f"{asked}: {error}"})
         return True
 
@@ -177,14 +170,14 @@ class ServerSession:
 
     def _device(self) -> int:
         """The index of the device with this end's address, 0 for none. Raises OSError."""
-        return next((index for index, one in kernel.addresses() if one == self._address), 0)
+        return next((index for index, address in kernel.addresses() if address == self._address), 0)
 
     def _begin(self, message: Message) -> Message:
         """Start an iperf3 server for one test, and sample this end meanwhile."""
         self._stop()
         seconds = _number(message.get("seconds"))
-        if not 0 < seconds <= LONGEST or self.peer is None:
-            raise RefusedError(f"a test takes up to {LONGEST:g} s, and comes after hello")
+        if not 0 < seconds <= LONGEST_TEST_SECONDS or self.peer is None:
+            raise RefusedError(f"a test takes up to {LONGEST_TEST_SECONDS:g} s, after hello")
         if tcp_info.listening(self._address.version, self._port):
             reason = f"another program listens on port {self._port} there"
             raise RefusedError(f"the server is busy: {reason}")
@@ -203,34 +196,8 @@ class ServerSession:
         if message.get("udp"):
             port = 0
         self._series = SampleSeries(self._address.version, seconds, port, devices=devices)
-        self._expiry = time.monotonic() + seconds + IDLE
+        self._expiry = time.monotonic() + seconds + IDLE_SECONDS
         return {"ready": self._port, "clock": time.monotonic()}
-
-    def _rdma(self, message: Message) -> Message:
-        """Start a server of one of the two RDMA programs, for one test.
-
-        They listen on all addresses, because neither has an option for one.
-        """
-        self._stop()
-        if self.peer is None:
-            raise RefusedError("it comes after hello")
-        devices = [one.name for one in facts.path(kernel.devices(), self._device())]
-        chosen = rdma.choose(rdma.ports(), devices or ["nothing"], self._address)
-        if isinstance(chosen, str):
-            return {"lacking": chosen}
-        missing = rdma.missing()
-        if missing:
-            return {"lacking": missing}
-        name = message.get("program")
-        if name not in rdma.PROGRAMS or not chosen.gid:
-            raise RefusedError("no such program, or no GID for this network")
-        self._program = Program(
-            rdma.command(name, chosen, self._port), entering(self._joining(self.peer))
-        )
-        self._expiry = time.monotonic() + rdma.SECONDS + rdma.GRACE + IDLE
-        if not self._listens(self._program):
-            raise RefusedError(f"{name} does not listen there")
-        return {"ready": self._port}
 
     def _joining(self, peer: Optional[Address]) -> int:
         """The descriptor of a new control group with a packet filter that passes only the peer.
@@ -243,29 +210,17 @@ class ServerSession:
         return self._filter.joining
 
     def _listens(self, program: Program) -> bool:
-        """Wait until the program listens; False if it ended instead, or did not within READY."""
-        deadline = time.monotonic() + READY
+        """Wait until the program listens; False if it ended, or does not in time."""
+        deadline = time.monotonic() + READY_SECONDS
         while program.waiting and time.monotonic() < deadline:
             if tcp_info.listening(self._address.version, self._port):
                 return True
-            for descriptor in readable(program.waiting, time.monotonic() + LOOK):
+            for descriptor in readable(program.waiting, time.monotonic() + LISTEN_CHECK_SECONDS):
                 program.take(descriptor)
         return False
 
-    def _set(self, message: Message) -> Message:
-        """Set sysctls until the end of this session. Raises ApplyError."""
-        asked = message.get("sysctls")
-        if not isinstance(asked, dict) or not all(isinstance(one, str) for one in asked.values()):
-            raise RefusedError("the settings are not texts")
-        self._trial.set(asked)
-        return {"set": True}
-
-    def _keep(self, _: Message) -> Message:
-        self._trial.keep()
-        return {"kept": True}
-
     def _finish(self, _: Message) -> Message:
-        seen = self._series.end() if self._series else Seen()
+        seen = self._series.end() if self._series else EndObservations()
         self._stop()
         log, self._messages = self._messages.end(), facts.Messages()
         return {"samples": encode(seen.samples), "trace": encode(seen.trace), "log": list(log)}
@@ -276,7 +231,7 @@ class ServerSession:
         if program is not None:
             with suppress(ProcessLookupError):
                 program.signal(signal.SIGTERM)
-            program.finish(TERMINATION)
+            program.finish(TERMINATION_SECONDS)
         if self._filter is not None:
             self._filter.close()
             self._filter = None
@@ -291,7 +246,7 @@ def _address(text: str) -> Address:
 
 
 def _number(value: object) -> float:
-    """A number of seconds; 0 for anything that is no number, or outside ±LONGEST."""
+    """A number of seconds; 0 for anything that is no number, or outside ±LONGEST_TEST_SECONDS."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0.0
-    return float(value) if -LONGEST <= value <= LONGEST else 0.0
+    return float(value) if -LONGEST_TEST_SECONDS <= value <= LONGEST_TEST_SECONDS else 0.0

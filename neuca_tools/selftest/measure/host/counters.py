@@ -21,11 +21,11 @@ from neuca_tools.selftest.measure.iperf import driver
 
 PROC = Path("/proc/net")
 # The most bytes that are read from one file below /proc.
-LARGEST = 1024 * 1024
+MOST_BYTES = 1024 * 1024
 # In /proc/net/stat.
 TABLES = ("arp_cache", "ndisc_cache", "nf_conntrack")
 # Columns that describe the whole table in every line, instead of the events on one CPU.
-LEVELS = ("entries", "searched")
+TABLE_COLUMNS = ("entries", "searched")
 BOTH_FAMILIES = {
     "Udp6RcvbufErrors": "Udp.RcvbufErrors",
     "Udp6MemErrors": "Udp.MemErrors",
@@ -48,30 +48,35 @@ def sample(
         # A kernel without inet_diag still has everything else.
         with suppress(OSError):
             sockets = tcp_info.sockets(version, local_port, remote_port)
-    return Sample(time.monotonic(), sockets, cpus(_read(Path("/proc/stat"))), counters(devices))
+    return Sample(time.monotonic(), sockets, read_cpus(), counters(devices))
 
 
 def counters(devices: Iterable[str] = ()) -> dict[str, int]:
     """All counters; what this kernel does not have is left out."""
-    found = {
+    totals = {
         **pairs(_read(PROC / "snmp")),
         **pairs(_read(PROC / "netstat")),
         **softnet(_read(PROC / "softnet_stat")),
     }
     for name, value in snmp6(_read(PROC / "snmp6")).items():
-        found[name] = found.get(name, 0) + value
+        totals[name] = totals.get(name, 0) + value
     for name in TABLES:
-        found.update(table(name, _read(PROC / "stat" / name)))
+        totals.update(table(name, _read(PROC / "stat" / name)))
     with suppress(OSError):
         for prefix, values in kernel.counters().items():
-            found.update(_prefixed(prefix, values))
+            totals.update(_prefixed(prefix, values))
     for name in devices:
-        found.update(_prefixed(f"{name}.ethtool", driver.statistics(name)))
-    return found
+        totals.update(_prefixed(f"{name}.ethtool", driver.statistics(name)))
+    return totals
+
+
+def read_cpus() -> tuple[Cpu, ...]:
+    """The times of each CPU."""
+    return cpus(_read(Path("/proc/stat")))
 
 
 def _read(path: Path) -> str:
-    return kernel.text_of(path, LARGEST)
+    return kernel.text_of(path, MOST_BYTES)
 
 
 def _prefixed(prefix: str, values: Mapping[str, int]) -> dict[str, int]:
@@ -81,11 +86,13 @@ def _prefixed(prefix: str, values: Mapping[str, int]) -> dict[str, int]:
 def thinned(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     """The samples without the counters that are the same as in the first one, to save room."""
     first = samples[0].counters if samples else {}
-    found = list(samples[:1])
-    for one in samples[1:]:
-        changed = {name: value for name, value in one.counters.items() if first.get(name) != value}
-        found.append(replace(one, counters=changed))
-    return tuple(found)
+    kept = list(samples[:1])
+    for sample in samples[1:]:
+        changed = {
+            name: value for name, value in sample.counters.items() if first.get(name) != value
+        }
+        kept.append(replace(sample, counters=changed))
+    return tuple(kept)
 
 
 # --- Readers, each of the text of one file --------------------------------------------------
@@ -93,14 +100,14 @@ def thinned(samples: Sequence[Sample]) -> tuple[Sample, ...]:
 
 def pairs(text: str) -> dict[str, int]:
     """/proc/net/snmp and netstat: a line of names, then one of values with the same first word."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     lines = [line.split() for line in text.splitlines()]
     for names, values in zip(lines[::2], lines[1::2]):
         if names[:1] == values[:1] and names:
             numbers = zip(names[1:], map(_integer, values[1:]))
             known = {name: number for name, number in numbers if number is not None}
-            found.update(_prefixed(names[0].rstrip(":"), known))
-    return found
+            counts.update(_prefixed(names[0].rstrip(":"), known))
+    return counts
 
 
 def snmp6(text: str) -> dict[str, int]:
@@ -108,13 +115,13 @@ def snmp6(text: str) -> dict[str, int]:
 
     The UDP errors get the names of those of IPv4, to which they are added.
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for words in map(str.split, text.splitlines()):
         number = _integer(words[1]) if len(words) == 2 else None
         if number is not None:
             name = words[0]
-            found[BOTH_FAMILIES.get(name, f"{_group(name)}.{name}")] = number
-    return found
+            counts[BOTH_FAMILIES.get(name, f"{_group(name)}.{name}")] = number
+    return counts
 
 
 def _group(name: str) -> str:
@@ -126,42 +133,42 @@ def softnet(text: str) -> dict[str, int]:
 
     The first three columns, for each CPU and in total (softnet_seq_show in net/core/net-procfs.c).
     """
-    found = _prefixed("softnet", dict.fromkeys(SOFTNET, 0)) if text else {}
+    counts = _prefixed("softnet", dict.fromkeys(SOFTNET, 0)) if text else {}
     for place, words in enumerate(map(str.split, text.splitlines())):
         numbers = [_integer(word, 16) or 0 for word in words]
         if len(numbers) < 3:
             continue
         cpu = numbers[12] if len(numbers) > 12 else place
         for name, value in zip(SOFTNET, numbers):
-            found[f"softnet.{name}"] += value
-            found[f"softnet.{cpu}.{name}"] = value
-    return found
+            counts[f"softnet.{name}"] += value
+            counts[f"softnet.{cpu}.{name}"] = value
+    return counts
 
 
 def table(name: str, text: str) -> dict[str, int]:
     """A file in /proc/net/stat, hexadecimal: a line of names, then one line for each CPU.
 
-    The values are totals, except for the columns in LEVELS.
+    The values are totals, except for the columns in TABLE_COLUMNS.
     """
     lines = [line.split() for line in text.splitlines()]
-    found: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for words in lines[1:]:
         for column, word in zip(lines[0], words):
-            number, before = _integer(word, 16) or 0, found.get(column, 0)
-            found[column] = max(before, number) if column in LEVELS else before + number
-    return _prefixed("conntrack" if name == "nf_conntrack" else name, found)
+            number, before = _integer(word, 16) or 0, totals.get(column, 0)
+            totals[column] = max(before, number) if column in TABLE_COLUMNS else before + number
+    return _prefixed("conntrack" if name == "nf_conntrack" else name, totals)
 
 
 def cpus(text: str) -> tuple[Cpu, ...]:
     """/proc/stat (proc(5)), whose clock ticks become seconds. A column that is missing counts 0."""
     tick = os.sysconf("SC_CLK_TCK")
-    found = []
+    processors = []
     for words in map(str.split, text.splitlines()):
         if words and words[0].startswith("cpu") and words[0] != "cpu":
             times = [(_integer(word) or 0) / tick for word in [*words[1:9], *["0"] * 8][:8]]
             user, nice, system, idle, iowait, irq, softirq, steal = times
-            found.append(Cpu(user + nice, system + irq, softirq, idle + iowait, steal))
-    return tuple(found)
+            processors.append(Cpu(user + nice, system + irq, softirq, idle + iowait, steal))
+    return tuple(processors)
 
 
 def _integer(word: str, base: int = 10) -> Optional[int]:

@@ -25,7 +25,7 @@ from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.program import Program
 
-SETTINGS = (
+SYSCTLS = (
     "core/rmem_max core/wmem_max core/rmem_default core/wmem_default core/netdev_max_backlog"
     " core/netdev_budget core/netdev_budget_usecs core/default_qdisc core/somaxconn ipv4/tcp_rmem"
     " ipv4/tcp_wmem ipv4/tcp_mem ipv4/udp_mem ipv4/tcp_congestion_control"
@@ -47,7 +47,7 @@ OFFLOADS = {
     "offloads.tx": "tx-checksumming",
 }
 # From the name of a sysctl to its path and back, as net.ipv4.conf.eth1/1445.rp_filter (sysctl(8)).
-SWAP = str.maketrans("./", "/.")
+SWAP_SEPARATORS = str.maketrans("./", "/.")
 SYSFS = Path("/sys/class/net")
 # The files with the hardware properties of a NIC.
 HARDWARE = (
@@ -58,8 +58,8 @@ HARDWARE = (
     "device/max_link_speed",
 )
 # The most lines of the kernel's log that are kept, and characters of each.
-LINES = 1000
-LINE = 1024
+MOST_LOG_LINES = 1000
+LOG_LINE_CHARACTERS = 1024
 
 
 def host(
@@ -103,42 +103,42 @@ def host(
 
 def _addresses() -> dict[int, tuple[str, ...]]:
     """The addresses of each device by its index, without link-local ones. Raises OSError."""
-    found: dict[int, tuple[str, ...]] = {}
+    texts_by_index: dict[int, tuple[str, ...]] = {}
     for index, address in kernel.addresses():
         if not address.is_link_local:
-            found[index] = (*found.get(index, ()), str(address))
-    return found
+            texts_by_index[index] = (*texts_by_index.get(index, ()), str(address))
+    return texts_by_index
 
 
 def _sysctl_names(devices: Iterable[str]) -> list[str]:
     """The dotted names of the sysctls that conditions use, with those of these devices."""
-    paths = [*SETTINGS, *(f"ipv4/conf/{name}/rp_filter" for name in sorted(devices))]
-    return [f"net/{one}".translate(SWAP) for one in paths]
+    paths = [*SYSCTLS, *(f"ipv4/conf/{name}/rp_filter" for name in sorted(devices))]
+    return [f"net/{path}".translate(SWAP_SEPARATORS) for path in paths]
 
 
 def settings(names: Iterable[str]) -> dict[str, str]:
     """The values of these sysctls by their dotted names; those that do not exist are left out."""
-    values = {name: sysctl.read(name.translate(SWAP)) for name in names}
+    values = {name: sysctl.read(name.translate(SWAP_SEPARATORS)) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def path(devices: Mapping[int, Device], index: int) -> list[Device]:
     """The device `index` and everything below it: its lower devices, and the members of a bond."""
-    found: list[Device] = []
+    chain: list[Device] = []
     waiting = [index]
     while waiting:
         device = devices.get(waiting.pop(0))
-        if device is not None and device not in found:
-            found.append(device)
+        if device is not None and device not in chain:
+            chain.append(device)
             waiting += [device.lower, *_members(devices, device.index)]
-    return found
+    return chain
 
 
 def _members(devices: Mapping[int, Device], bond: int) -> list[int]:
     """Their indexes. The ports of a bridge are no members: a packet leaves through one of them."""
     if devices[bond].kind not in ("bond", "team"):
         return []
-    return [one.index for one in devices.values() if one.master == bond]
+    return [device.index for device in devices.values() if device.master == bond]
 
 
 def node_for(host: Host, asked: Optional[str]) -> Optional[int]:
@@ -248,11 +248,11 @@ class Messages:
             os.lseek(self._descriptor, 0, os.SEEK_END)
 
     def end(self) -> tuple[str, ...]:
-        """At most LINES lines, without their prefix. Stops listening."""
-        found: list[str] = []
+        """At most MOST_LOG_LINES lines, without their prefix. Stops listening."""
+        lines: list[str] = []
         if self._descriptor is None:
             return ()
-        for _ in range(LINES):
+        for _ in range(MOST_LOG_LINES):
             try:
                 line = os.read(self._descriptor, 8192)
             except BrokenPipeError:
@@ -261,7 +261,7 @@ class Messages:
             except OSError:
                 break
             text = line.partition(b";")[2].partition(b"\n")[0]
-            found.append(text.decode("utf-8", "replace")[:LINE])
+            lines.append(text.decode("utf-8", "replace")[:LOG_LINE_CHARACTERS])
         os.close(self._descriptor)
         self._descriptor = None
-        return tuple(found)
+        return tuple(lines)

@@ -64,19 +64,19 @@ class Way:
 
 def devices() -> dict[int, Device]:
     """All devices by index. Raises OSError."""
-    found = map(outlook.device, _dump(GETLINK, bytes(LINK.size)))
-    return {device.index: device for device in found}
+    links = map(outlook.device, _dump(GETLINK, bytes(LINK.size)))
+    return {device.index: device for device in links}
 
 
 def addresses() -> list[tuple[int, Address]]:
     """The addresses of this host, each with the index of its device. Raises OSError."""
-    found = []
+    pairs = []
     for body in _dump(GETADDR, ADDRESS.pack(0, 0, 0, 0, 0)):
         parts = dict(wire.attributes(body[ADDRESS.size :]))
         value = parts.get(IFA_LOCAL) or parts.get(IFA_ADDRESS)
         if value is not None and len(value) in (4, 16):
-            found.append((ADDRESS.unpack_from(body)[4], ip_address(value)))
-    return found
+            pairs.append((ADDRESS.unpack_from(body)[4], ip_address(value)))
+    return pairs
 
 
 def way_to(peer: Address) -> Way:
@@ -105,10 +105,10 @@ def device_to(peer: Address) -> Optional[str]:
     For people: a test reports by itself why there is no route.
     """
     try:
-        found = devices().get(way_to(peer).index)
+        device = devices().get(way_to(peer).index)
     except OSError:
         return None
-    return found.name if found else None
+    return device.name if device else None
 
 
 def neighbour(peer: Address, index: int) -> Optional[str]:
@@ -131,17 +131,17 @@ def counters() -> dict[str, dict[str, int]]:
 
     Raises OSError.
     """
-    found, queues = {}, _queues()
+    counters_by_name, queues = {}, _queues()
     for body in _dump(GETLINK, bytes(LINK.size)):
         parts = dict(wire.attributes(body[LINK.size :]))
         name = os.fsdecode(parts.get(IFLA_IFNAME, b"").rstrip(b"\0"))
         statistics = parts.get(IFLA_STATS64, b"")
         values = struct.unpack_from(f"={len(statistics) // 8}Q", statistics)
-        found[name] = dict(zip(STATISTICS, values))
+        counters_by_name[name] = dict(zip(STATISTICS, values))
         if IFLA_CARRIER_CHANGES in parts:
-            found[name]["carrier_changes"] = _number(parts[IFLA_CARRIER_CHANGES])
-        found[f"{name}.qdisc"] = queues.get(LINK.unpack_from(body)[3], {})
-    return found
+            counters_by_name[name]["carrier_changes"] = _number(parts[IFLA_CARRIER_CHANGES])
+        counters_by_name[f"{name}.qdisc"] = queues.get(LINK.unpack_from(body)[3], {})
+    return counters_by_name
 
 
 def _queues() -> dict[int, dict[str, int]]:
@@ -150,7 +150,7 @@ def _queues() -> dict[int, dict[str, int]]:
     The root of `mq` or `htb` includes the counts of its leaves, so the largest value of a device is
     its total. The structures are those of linux/gen_stats.h.
     """
-    found: dict[int, dict[str, int]] = {}
+    queues: dict[int, dict[str, int]] = {}
     for body in _dump(GETQDISC, QDISC.pack(0, 0, 0, 0, 0, 0, 0)):
         index = QDISC.unpack_from(body)[3]
         statistics = dict(wire.attributes(body[QDISC.size :])).get(TCA_STATS2, b"")
@@ -158,10 +158,12 @@ def _queues() -> dict[int, dict[str, int]]:
         queue = dict(wire.attributes(statistics)).get(TCA_STATS_QUEUE, b"")
         if len(queue) >= 20:
             _, backlog, drops, requeues, _ = struct.unpack_from("=5I", queue)
-            before = found.get(index, {})
+            before = queues.get(index, {})
             values = {"drops": drops, "backlog": backlog, "requeues": requeues}
-            found[index] = {name: max(value, before.get(name, 0)) for name, value in values.items()}
-    return found
+            queues[index] = {
+                name: max(value, before.get(name, 0)) for name, value in values.items()
+            }
+    return queues
 
 
 def text_of(path: Path, most: int = 100) -> str:

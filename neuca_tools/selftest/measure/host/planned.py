@@ -70,9 +70,9 @@ def planned_device(plan: AgentPlan, peer: Address) -> Optional[str]:
     """The device whose planned network contains the peer; of several, the narrowest network's."""
     lengths: dict[str, int] = {}
     for name, addresses in plan.networks:
-        networks = [one.network for one in addresses if peer in one.network]
+        networks = [interface.network for interface in addresses if peer in interface.network]
         if networks:
-            lengths[name] = max(one.prefixlen for one in networks)
+            lengths[name] = max(network.prefixlen for network in networks)
     return max(lengths, key=lambda name: (lengths[name], name), default=None)
 
 

@@ -4,24 +4,31 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from neuca_tools.selftest.evidence import Sample
-from neuca_tools.selftest.evidence.trace import Trace
-from neuca_tools.selftest.measure.host import counters
-from neuca_tools.selftest.measure.host.tracing import Recorder
+from neuca_tools.selftest.evidence import Cpu, Sample, Socket
+from neuca_tools.selftest.evidence.trace import Connection, Point, Trace, trace_of
+from neuca_tools.selftest.measure.host import counters, tcp_info
 
 # Seconds between two samples.
-EVERY = 1.0
+SAMPLE_SECONDS = 1.0
 # A last sample sooner than this, in seconds, after the one before is merged with that.
-SHORT = 0.3
+SHORTEST_SECONDS = 0.3
+
+# Seconds between two points, and the most points of a test: a longer one has them further apart.
+POINT_SECONDS, MOST_POINTS = 0.1, 600
+# A point is followed by a pause of this many times the CPU time that it took, so that a host with
+# many CPUs or a test with many connections spends at most 5% of a CPU on it. Not of the time that
+# passed: on a busy host most of that is spent waiting for a CPU.
+PAUSE_FACTOR = 20
 
 
-class Seen(NamedTuple):
+class EndObservations(NamedTuple):
     """What one end saw of a test."""
 
     samples: tuple[Sample, ...] = ()
@@ -54,7 +61,7 @@ class SampleSeries:
         return min(self._recorder.due(), self._sample_due())
 
     def _sample_due(self) -> float:
-        return self._samples[-1].time + EVERY
+        return self._samples[-1].time + SAMPLE_SECONDS
 
     def turn(self) -> None:
         """Look at this end if that is due."""
@@ -63,14 +70,83 @@ class SampleSeries:
             # Thinned at once, because an hour of samples is kept.
             self._samples.append(counters.thinned([self._samples[0], self._sample()])[1])
 
-    def end(self) -> Seen:
+    def end(self) -> EndObservations:
         """Take a last sample and return everything.
 
         The connections of the test no longer exist then, so a merged sample keeps those before.
         """
         last, before = self._sample(), self._samples[-1]
-        if last.time - before.time < SHORT and len(self._samples) > 1:
+        if last.time - before.time < SHORTEST_SECONDS and len(self._samples) > 1:
             self._samples[-1] = replace(before, counters=last.counters)
         else:
             self._samples.append(last)
-        return Seen(counters.thinned(self._samples), self._recorder.end())
+        return EndObservations(counters.thinned(self._samples), self._recorder.end())
+
+
+class Recorder:
+    """The points of a test of `seconds`; for the ports see `counters.sample`.
+
+    Without a port only the CPUs are recorded.
+    """
+
+    def __init__(
+        self, version: int, seconds: float, local_port: int = 0, remote_port: int = 0
+    ) -> None:
+        self._version, self._ports = version, (local_port, remote_port)
+        self._every = max(POINT_SECONDS, seconds / MOST_POINTS)
+        self._points: list[Point] = []
+        self._due = time.monotonic()
+        self.turn()
+
+    def due(self) -> float:
+        """When the next point has to be taken, by the monotonic clock in seconds."""
+        return self._due
+
+    def turn(self) -> None:
+        """Take a point if it is due."""
+        began, used = time.monotonic(), time.thread_time()
+        if began < self._due:
+            return
+        self._points.append(Point(began, self._connections(), self._cpus()))
+        pause = PAUSE_FACTOR * (time.thread_time() - used)
+        self._due = max(began + self._every, time.monotonic() + pause)
+        if len(self._points) >= 2 * MOST_POINTS:
+            self._due = math.inf
+
+    def end(self) -> Trace:
+        return trace_of(self._points)
+
+    def _connections(self) -> list[Connection]:
+        if not any(self._ports):
+            return []
+        try:
+            return [
+                _connection(connection)
+                for connection in tcp_info.sockets(self._version, *self._ports)
+            ]
+        except OSError:
+            # A kernel without inet_diag has its CPUs all the same. It is not asked again, because
+            # it runs modprobe for each request.
+            self._ports = (0, 0)
+            return []
+
+    def _cpus(self) -> list[tuple[float, float]]:
+        return [_busy_and_whole(cpu) for cpu in counters.read_cpus()]
+
+
+def _connection(connection: Socket) -> Connection:
+    return Connection(
+        (connection.local_port, connection.remote_port),
+        connection.bytes_acked,
+        connection.bytes_received,
+        connection.total_retrans,
+        connection.rtt / 1e6 if connection.rtt else None,
+        connection.cwnd,
+        connection.snd_wnd,
+        connection.in_flight,
+    )
+
+
+def _busy_and_whole(cpu: Cpu) -> tuple[float, float]:
+    busy = cpu.user + cpu.system + cpu.softirq + cpu.steal
+    return busy, busy + cpu.idle

@@ -2,6 +2,9 @@
 
 The offset of each value is that in struct tcp_info of linux/tcp.h. Older kernels send a shorter
 structure, without the values at its end.
+
+ss(8) is not used: for 128 connections it takes twice the CPU time of this, 2.9 ms, without the time
+to parse its text, and a test reads them ten times a second.
 """
 
 # SPDX-License-Identifier: MIT
@@ -88,17 +91,17 @@ def _socket(body: bytes) -> Socket:
     parts = dict(wire.attributes(body[MESSAGE:]))
     info = parts.get(INFO, b"")
     memory = parts.get(MEMORY, b"")
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "recv_q": _value(body, "=I", RECEIVE_QUEUE),
         **{name: _value(info, "=I", place) for name, place in WORDS.items()},
         **{name: _value(info, "=Q", place) for name, place in LONG_WORDS.items()},
         **{name: _value(memory, "=I", place) for name, place in BUFFERS.items()},
     }
     if len(info) > FLAGS:
-        found.update(backoff=info[BACKOFF], app_limited=bool(info[FLAGS] & 1))
+        fields.update(backoff=info[BACKOFF], app_limited=bool(info[FLAGS] & 1))
     if CONGESTION in parts:
-        found["congestion"] = parts[CONGESTION].rstrip(b"\0").decode(errors="replace")
-    return Socket(local, remote, **found)
+        fields["congestion"] = parts[CONGESTION].rstrip(b"\0").decode(errors="replace")
+    return Socket(local, remote, **fields)
 
 
 def _value(data: bytes, form: str, offset: int) -> Optional[int]:

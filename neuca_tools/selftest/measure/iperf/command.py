@@ -21,11 +21,11 @@ from neuca_tools.selftest.readers import read
 
 PROGRAM = "iperf3"
 # Milliseconds for connecting.
-CONNECT = 3000
+CONNECT_MILLISECONDS = 3000
 # MAX_STREAMS in iperf3's src/iperf.h.
 MOST_STREAMS = 128
-SILENT = "iperf3 ended without a result or an error message"
-LATE = "iperf3 did not end in time and was terminated: the peer may have stopped responding"
+NO_RESULT = "iperf3 ended without a result or an error message"
+NOT_ENDED = "iperf3 did not end in time and was terminated: the peer may have stopped responding"
 
 
 DIRECTIONS: dict[str, list[str]] = {"forward": [], "reverse": ["-R"], "both": ["--bidir"]}
@@ -58,7 +58,14 @@ def client(test: Test) -> list[str]:
         command += ["numactl", f"--cpunodebind={test.cpus}", f"--membind={test.cpus}"]
     seconds = max(1, round(test.seconds))
     command += [PROGRAM, "-c", str(test.peer), "-p", str(test.port), "-t", f"{seconds}"]
-    command += ["-i", "1", "-J", "--connect-timeout", str(CONNECT), "--get-server-output"]
+    command += [
+        "-i",
+        "1",
+        "-J",
+        "--connect-timeout",
+        str(CONNECT_MILLISECONDS),
+        "--get-server-output",
+    ]
     if test.source:
         command += ["-B", str(test.source)]
     if test.streams > 1:
@@ -80,10 +87,10 @@ def server(address: Address, port: int) -> list[str]:
 
 def version(text: bytes) -> Optional[str]:
     """The version in the output of `iperf3 --version`, such as `iperf 3.12 (cJSON 1.7.15)`."""
-    found = re.match(rb"iperf (\d[\w.+-]{0,30})", text)
-    if found is None:
+    match = re.match(rb"iperf (\d[\w.+-]{0,30})", text)
+    if match is None:
         return None
-    return found[1].decode()
+    return match[1].decode()
 
 
 def outcome(test: Test, ended: Ended) -> Run:
@@ -91,7 +98,7 @@ def outcome(test: Test, ended: Ended) -> Run:
 
     What iperf3 did not print is taken from the requested test.
     """
-    run = read(ended.out) if ended.out.strip() else Run("iperf3", error=SILENT)
+    run = read(ended.out) if ended.out.strip() else Run("iperf3", error=NO_RESULT)
     run = replace(
         run,
         protocol=run.protocol or protocol(test),
@@ -107,14 +114,14 @@ def protocol(test: Test) -> str:
 
 def _error(run: Run, ended: Ended) -> Optional[str]:
     """Why the run failed; None if it did not."""
-    if ended.late:
-        return LATE
+    if ended.was_killed:
+        return NOT_ENDED
     if ended.code < 0:
         return f"iperf3 was terminated by {_signal(-ended.code)}"
     last = ended.error.decode("utf-8", "replace").strip().rpartition("\n")[2]
     last = last.replace("iperf3: error - ", "")
-    if run.error == SILENT:
-        return last or SILENT
+    if run.error == NO_RESULT:
+        return last or NO_RESULT
     if run.error or ended.code:
         return run.error or last or f"iperf3 exited with {ended.code} without an error message"
     if not _arrived(run):

@@ -7,7 +7,7 @@
     diagnose(Evidence(local=facts.host(way), peer=helper.facts(), phases=tuple(phases), expect=1e9))
 
 A failure of iperf3 or of the peer is not raised: it is the error of the run. A run takes
-`test.seconds` and up to GRACE more.
+`test.seconds` and up to GRACE_SECONDS more.
 """
 
 # SPDX-License-Identifier: MIT
@@ -23,17 +23,17 @@ from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.measure.confine import confined
 from neuca_tools.selftest.measure.helper.peer import Helper
-from neuca_tools.selftest.measure.host.series import SampleSeries, Seen
+from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
 from neuca_tools.selftest.measure.iperf import command as iperf
 from neuca_tools.selftest.measure.iperf.command import Test
 from neuca_tools.selftest.measure.program import Ended, Program
 from neuca_tools.selftest.measure.wait import readable
 
 # Seconds that a run may take beyond its test, to connect and to exchange results over a long path.
-GRACE = 10.0
+GRACE_SECONDS = 10.0
 
 
-class Beside(Protocol):
+class ConcurrentProbe(Protocol):
     """What is measured during a run: `turn` is called when it is due or its descriptor ready."""
 
     def fileno(self) -> int: ...
@@ -48,8 +48,8 @@ def conduct(
     test: Test,
     far: Optional[Helper] = None,
     devices: Sequence[str] = (),
-    probe: Optional[Beside] = None,
-    grace: float = GRACE,
+    probe: Optional[ConcurrentProbe] = None,
+    grace: float = GRACE_SECONDS,
 ) -> list[Phase]:
     """The phases of one run: one, or two for a run in both directions at once.
 
@@ -58,25 +58,25 @@ def conduct(
     refused = far.begin(test) if far else None
     if refused is not None:
         run = Run("iperf3", protocol=iperf.protocol(test), error=refused)
-        return phases(name, test, run, Seen(), Seen())
-    ours = Seen()
+        return phases(name, test, run, EndObservations(), EndObservations())
+    ours = EndObservations()
     try:
         ended, ours = watch(iperf.client(test), test, devices, probe, test.seconds + grace)
     except OSError as error:
         program = "numactl" if test.cpus else "iperf3"
         ended = Ended(1, b"", f"start {program}: {error.strerror}".encode())
-    theirs = far.finish() if far else Seen()
-    found = phases(name, test, iperf.outcome(test, ended), ours, theirs)
-    found[0] = replace(found[0], raw=ended.out.decode("utf-8", "replace"))
-    return found
+    theirs = far.finish() if far else EndObservations()
+    measured = phases(name, test, iperf.outcome(test, ended), ours, theirs)
+    measured[0] = replace(measured[0], raw=ended.out.decode("utf-8", "replace"))
+    return measured
 
 
 def phases(
     name: str,
     test: Test,
     run: Run,
-    ours: Seen,
-    theirs: Seen,
+    ours: EndObservations,
+    theirs: EndObservations,
 ) -> list[Phase]:
     """A phase for each direction, with what its sender and its receiver saw."""
     forward = _phase(Phase(name, run, "forward", test.rate), ours, theirs)
@@ -84,7 +84,7 @@ def phases(
     return {"forward": [forward], "reverse": [reverse], "both": [forward, reverse]}[test.direction]
 
 
-def _phase(phase: Phase, sender: Seen, receiver: Seen) -> Phase:
+def _phase(phase: Phase, sender: EndObservations, receiver: EndObservations) -> Phase:
     return replace(
         phase,
         sender=sender.samples,
@@ -98,9 +98,9 @@ def watch(
     command: Sequence[str],
     test: Test,
     devices: Sequence[str],
-    probe: Optional[Beside],
+    probe: Optional[ConcurrentProbe],
     seconds: float,
-) -> tuple[Ended, Seen]:
+) -> tuple[Ended, EndObservations]:
     """Run a client until it ends, but at most `seconds`, and sample this end meanwhile.
 
     Raises OSError if it cannot be started.

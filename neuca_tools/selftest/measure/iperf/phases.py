@@ -18,11 +18,11 @@ from neuca_tools.selftest.evidence.responsiveness import Probes, responsiveness
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.iperf.command import MOST_STREAMS, Test
-from neuca_tools.selftest.measure.iperf.conduct import GRACE, conduct
+from neuca_tools.selftest.measure.iperf.conduct import GRACE_SECONDS, conduct
 from neuca_tools.selftest.measure.iperf.plans import (
     HALF,
     LOAD_STREAMS,
-    LOWEST,
+    LOWEST_RATE,
     STEP_SECONDS,
     Options,
     Rung,
@@ -34,20 +34,20 @@ from neuca_tools.selftest.measure.probes import roundtrip
 from neuca_tools.selftest.measure.probes.foreign import ForeignProbes, Times, interval
 from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_words
 
-# The part of the slowest rate at which one-way loss is measured, or LOWEST if that is more, but
-# never more than half of the slowest: see D19.
-GENTLE = 0.1
+# The part of the slowest rate at which one-way loss is measured, or LOWEST_RATE if that is more,
+# but never more than half of the slowest: see D19.
+GENTLE_SHARE = 0.1
 # Datagrams of that test: 0.5% of them are ten, which is more than chance. They are smaller than
 # packets if the rate is low, but no smaller than SMALLEST bytes, so that headers hardly count.
 DATAGRAMS, SMALLEST, LARGEST = 2000, 256, 1400
 # Round trips in which iperf3 opens a connection, one after the other; a lost packet takes longer.
-OPENING = 2
+ROUND_TRIPS_TO_OPEN = 2
 # Seconds beyond a test of many streams: a helper waits for a minute (IDLE in serving.py).
-PATIENCE = 50.0
+MOST_GRACE_SECONDS = 50.0
 # The test that may fail although the peer responds: iperf3 opens all streams before it begins.
-OPTIONAL = "tcp-parallel"
+MAY_FAIL = "tcp-parallel"
 # Seconds between the round trips that are measured under load.
-BESIDE = 0.05
+PROBE_SECONDS = 0.05
 NO_HELPER = "this needs a helper on the peer"
 UDP_BLOCKED = "no datagram gets through"
 
@@ -72,7 +72,7 @@ class ThroughputSteps:
         self._address, self._source = address, source
         self._helper, self._tell = helper, tell
         # Why the steps that remain are skipped; empty while there is no reason.
-        self._lost = ""
+        self._skip_reason = ""
         self._evidence = Evidence()
 
     def run(self, evidence: Evidence) -> Evidence:
@@ -99,8 +99,8 @@ class ThroughputSteps:
         if name not in self._options.steps:
             self._done(name, "skipped", NOT_ASKED)
             return True
-        if self._lost:
-            self._done(name, "skipped", self._lost)
+        if self._skip_reason:
+            self._done(name, "skipped", self._skip_reason)
             return True
         return False
 
@@ -122,12 +122,14 @@ class ThroughputSteps:
         )
         beside = self._beside() if probe and "loaded" in options.steps else None
         phase = "tcp" if name == "tcp-reverse" else name
-        grace = GRACE + streams * OPENING * (self._evidence.idle.p50 or 0.0)
-        found = conduct(phase, test, self._helper, self._devices, beside, min(grace, PATIENCE))
+        grace = GRACE_SECONDS + streams * ROUND_TRIPS_TO_OPEN * (self._evidence.idle.p50 or 0.0)
+        phases = conduct(
+            phase, test, self._helper, self._devices, beside, min(grace, MOST_GRACE_SECONDS)
+        )
         more = ""
         if streams > 1:
             more = f" of {streams} streams"
-        self._add(name, found, more)
+        self._add(name, phases, more)
         if beside is not None:
             self._add_loaded(beside.end())
 
@@ -154,33 +156,33 @@ class ThroughputSteps:
         """Round trips to measure during a test; None if this host cannot send pings."""
         with suppress(OSError):
             if self._helper is None:
-                return roundtrip.pings(self._address, self._source, BESIDE)
+                return roundtrip.pings(self._address, self._source, PROBE_SECONDS)
             port, token = self._options.port + 1, self._helper.token
-            return roundtrip.datagrams(self._address, port, token, self._source, BESIDE)
+            return roundtrip.datagrams(self._address, port, token, self._source, PROBE_SECONDS)
         return None
 
-    def _add(self, name: str, found: Sequence[Phase], more: str = "") -> None:
+    def _add(self, name: str, phases: Sequence[Phase], more: str = "") -> None:
         """Add the phases of one run, with a step for each direction."""
-        self._evidence = replace(self._evidence, phases=(*self._evidence.phases, *found))
-        results = phase_results(replace(self._evidence, phases=tuple(found)))
-        for phase, result in zip(found, results):
+        self._evidence = replace(self._evidence, phases=(*self._evidence.phases, *phases))
+        results = phase_results(replace(self._evidence, phases=tuple(phases)))
+        for phase, result in zip(phases, results):
             back = " back" if len(results) > 1 and result.direction == "reverse" else ""
             self._done(name, _verdict(phase, result), f"{phase_words(result)}{more}{back}")
-        error = next((one.error for one in results if one.error), None)
-        if error and name != OPTIONAL and not any(one.rate for one in results):
-            self._lost = f"the previous test got nothing through: {error}"
+        error = next((result.error for result in results if result.error), None)
+        if error and name != MAY_FAIL and not any(result.rate for result in results):
+            self._skip_reason = f"the previous test got nothing through: {error}"
 
     def _udp(self) -> None:
         """Offer rates up to the expected one, or to what TCP reached, for the loss-free rate."""
         if self._is_left_out("udp") or self._is_blocked("udp"):
             return
-        asked = self._options.rate or self._options.expect
-        rates = [one.rate for one in phase_results(self._evidence) if one.rate]
-        top = asked or max(rates, default=None)
+        requested = self._options.rate or self._options.expect
+        rates = [result.rate for result in phase_results(self._evidence) if result.rate]
+        top = requested or max(rates, default=None)
         if not top:
             self._done("udp", "skipped", "no target rate is known: use --rate or --expect")
             return
-        best = loss_free(self._climb(top, searching=not asked))
+        best = loss_free(self._climb(top, searching=not requested))
         if best is None:
             self._done("udp", "unknown", "no rate was found at which nothing is lost")
         else:
@@ -195,13 +197,13 @@ class ThroughputSteps:
         seconds = min(STEP_SECONDS, self._options.seconds)
         rungs: list[Rung] = []
         rate = next_rate(rungs, top)
-        while rate is not None and not self._lost:
-            search = searching or not all(one.clean for one in rungs)
+        while rate is not None and not self._skip_reason:
+            search = searching or not all(rung.clean for rung in rungs)
             test = self._test(seconds, rate)._replace(udp=True)
-            found = self._datagrams("udp", test)
-            marked = [replace(one, search=search) for one in found]
+            phases = self._datagrams("udp", test)
+            marked = [replace(phase, search=search) for phase in phases]
             self._add("udp", marked, f" of {amounts.rate(rate)}")
-            rung = _rung(found[0], rate)
+            rung = _rung(phases[0], rate)
             if rung is None:
                 break
             rungs.append(rung)
@@ -214,9 +216,9 @@ class ThroughputSteps:
         iperf3 does not send the first datagram of a stream again, without which no test begins: on
         a path that loses 4%, one test in twenty fails.
         """
-        found = conduct(name, test, self._helper, self._devices)
-        if any(one.flow and one.flow.rate for one in found):
-            return found
+        phases = conduct(name, test, self._helper, self._devices)
+        if any(phase.flow and phase.flow.rate for phase in phases):
+            return phases
         return conduct(name, test, self._helper, self._devices)
 
     def _rpm(self) -> None:
@@ -228,36 +230,36 @@ class ThroughputSteps:
             return
         for direction in ("forward", "reverse"):
             try:
-                phase, found = self._loaded(self._helper, direction)
+                phase, probes = self._loaded(self._helper, direction)
             except OSError as error:
                 self._done("rpm", "unknown", f"cannot be measured: {error.strerror}")
                 return
             self._evidence = replace(
                 self._evidence,
                 loads=(*self._evidence.loads, phase),
-                responsiveness=(*self._evidence.responsiveness, found),
+                responsiveness=(*self._evidence.responsiveness, probes),
             )
-            self._done("rpm", *_rpm_result(phase, found))
+            self._done("rpm", *_rpm_result(phase, probes))
 
     def _loaded(self, helper: Helper, direction: str) -> tuple[Phase, Probes]:
         """Probe while there is load in one direction. Raises OSError."""
-        rates = [one.rate for one in phase_results(self._evidence) if one.rate]
+        rates = [result.rate for result in phase_results(self._evidence) if result.rate]
         seconds, rate = load(self._options.seconds, self._options.rate, max(rates, default=None))
         test = self._test(seconds, rate)._replace(streams=LOAD_STREAMS, direction=direction)
         port, every = self._options.port + 2, interval(min(rates, default=None))
         foreign = ForeignProbes(self._address, port, self._source, every)
         (phase,) = conduct("rpm", test, helper, self._devices, foreign)
         (result,) = phase_results(replace(self._evidence, phases=(phase,)))
-        found = probes_of(phase, foreign.end(), self._evidence.idle_tcp.p50)
-        return replace(phase, raw=None), replace(found, rate=result.rate)
+        probes = probes_of(phase, foreign.end(), self._evidence.idle_tcp.p50)
+        return replace(phase, raw=None), replace(probes, rate=result.rate)
 
     def _one_way(self) -> None:
         """The loss of each direction on its own, at a rate that the path carries without queues."""
         if self._is_left_out("one-way") or self._is_blocked("one-way"):
             return
-        rates = [one.rate for one in phase_results(self._evidence) if one.rate]
-        slowest = min(rates, default=LOWEST / HALF)
-        rate = min(max(LOWEST, GENTLE * slowest), HALF * slowest)
+        rates = [result.rate for result in phase_results(self._evidence) if result.rate]
+        slowest = min(rates, default=LOWEST_RATE / HALF)
+        rate = min(max(LOWEST_RATE, GENTLE_SHARE * slowest), HALF * slowest)
         seconds = min(STEP_SECONDS, self._options.seconds)
         for direction in ("forward", "reverse"):
             test = self._test(seconds, min(rate, self._options.rate or rate))
@@ -265,10 +267,10 @@ class ThroughputSteps:
                 udp=True, direction=direction, length=datagram(test.rate or rate, seconds)
             )
             (phase,) = self._datagrams("one-way", test)
-            found = one_way_of(phase)
-            self._evidence = replace(self._evidence, one_way=(*self._evidence.one_way, found))
+            one_way = one_way_of(phase)
+            self._evidence = replace(self._evidence, one_way=(*self._evidence.one_way, one_way))
             error = phase.run.error if phase.run else None
-            self._done("one-way", *_one_way_result(found, error))
+            self._done("one-way", *_one_way_result(one_way, error))
 
 
 def datagram(rate: float, seconds: float) -> int:
@@ -293,18 +295,18 @@ def one_way_of(phase: Phase) -> OneWay:
         seen=received.datagrams,
         lost=received.lost,
         out_of_order=received.out_of_order,
-        losses=tuple(one.lost for one in flow.intervals if one.lost is not None),
+        losses=tuple(interval.lost for interval in flow.intervals if interval.lost is not None),
     )
 
 
-def _one_way_result(found: OneWay, error: Optional[str]) -> tuple[str, str]:
+def _one_way_result(one_way: OneWay, error: Optional[str]) -> tuple[str, str]:
     """The verdict and the text of the step: a loss is shown here, and judged by the step udp."""
-    way = "back" if found.direction == "reverse" else "out"
+    way = "back" if one_way.direction == "reverse" else "out"
     if error:
         return "fail", f"{way}: {error}"
-    if found.loss is None:
+    if one_way.loss is None:
         return "unknown", f"{way}: iperf3 did not report the sequence numbers of both hosts"
-    return "pass", f"{one_way_words(found)} {way}"
+    return "pass", f"{one_way_words(one_way)} {way}"
 
 
 def probes_of(phase: Phase, times: Times, idle: Optional[float]) -> Probes:
@@ -330,14 +332,14 @@ def _since(began: float, times: Sequence[float]) -> tuple[float, ...]:
     return tuple(round(time - began, 6) for time in times)
 
 
-def _rpm_result(phase: Phase, found: Probes) -> tuple[str, str]:
+def _rpm_result(phase: Phase, probes: Probes) -> tuple[str, str]:
     """The verdict and the text of the step."""
-    known = responsiveness(found)
-    way = "back" if found.direction == "reverse" else "out"
+    known = responsiveness(probes)
+    way = "back" if probes.direction == "reverse" else "out"
     if phase.run is not None and phase.run.error:
         return "fail", f"{way}: {phase.run.error}"
     if known is None:
-        return "unknown", f"{way}: no response to any probe under load, {found.failed} failed"
+        return "unknown", f"{way}: no response to any probe under load, {probes.failed} failed"
     return "pass", f"{rpm_words(known)} {way}"
 
 
@@ -353,11 +355,11 @@ def _verdict(phase: Phase, result: PhaseResult) -> str:
     return "pass"
 
 
-def _rung(phase: Phase, asked: float) -> Optional[Rung]:
-    """What a UDP phase says about the rate `asked`; None if it is incomplete."""
+def _rung(phase: Phase, offered: float) -> Optional[Rung]:
+    """What a UDP phase says about the rate `offered`; None if it is incomplete."""
     if phase.run is None or phase.run.error:
         return None
     flow = phase.run.flow("forward")
     if flow is None or not flow.received.datagrams or flow.sent.rate is None:
         return None
-    return Rung(asked, flow.sent.rate, (flow.received.lost or 0) / flow.received.datagrams)
+    return Rung(offered, flow.sent.rate, (flow.received.lost or 0) / flow.received.datagrams)

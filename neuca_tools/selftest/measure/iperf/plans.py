@@ -13,33 +13,29 @@ from neuca_tools.selftest.conditions.udp import LOSSY
 
 STEPS = tuple(
     "as-planned reach latency path-mtu path tcp tcp-reverse loaded tcp-parallel tcp-bidir udp rpm"
-    " one-way connections rdma broadcast".split()
+    " one-way connections".split()
 )
-# Run only on request.
-OPT_IN = frozenset({"broadcast"})
 # Not in the plan "quick".
-SLOW = frozenset(
-    {"tcp-parallel", "tcp-bidir", "path", "udp", "rpm", "one-way", "connections", "rdma"}
-)
+SLOW = frozenset({"tcp-parallel", "tcp-bidir", "path", "udp", "rpm", "one-way", "connections"})
 # As in test_bandwidth.sh of the Deep Learning Benchmarking Suite.
 PORT = 45678
 # Rates of the ladder, as parts of the expected rate; the lowest that is offered, in bit/s.
 LADDER = (0.01, 0.1, 0.5, 1.0)
-LOWEST = 1e6
+LOWEST_RATE = 1e6
 # A loss below this part of the datagrams may be chance in a slow test: one or two datagrams, lost
 # while the host was busy for a moment.
-FEW = 0.05
+CHANCE_LOSS = 0.05
 # Steps of the search between the highest rate without loss and the lowest with loss.
-TRIES = 4
+SEARCH_STEPS = 4
 # The search ends when the two differ by less than this factor.
-CLOSE = 1.1
+CLOSE_FACTOR = 1.1
 # A sender that reaches less than this part of the offered rate does not reach a higher one either.
-OFFERED = 0.95
+SENT_SHARE = 0.95
 # The longest duration of one step, in seconds.
 STEP_SECONDS = 5.0
 # Of what got through at the lowest rate: where that lost much, so much is offered next, if it is no
 # less than this, in bit/s. A policer passes it, and loss at random does not.
-HALF, SLOWEST = 0.5, 50e3
+HALF, SLOWEST_RATE = 0.5, 50e3
 # The longest load of the step rpm in each direction, in seconds: two to fill the queues, and those
 # that the moving averages of the result need. Its connections.
 LOAD_SECONDS, LOAD_STREAMS = 9.0, 8
@@ -54,10 +50,10 @@ class Options:
     `seconds` are those of each throughput test, `parallel` the numbers of streams to test with, and
     `round_trips` those that are measured on the idle path. Rates are in bit/s: `rate` limits every
     step, `expect` is what the path should reach. `numa` is the number of a node, or "auto" for the
-    NIC's. `broadcast`: how many hosts should answer.
+    NIC's.
     """
 
-    steps: frozenset[str] = frozenset(STEPS) - OPT_IN
+    steps: frozenset[str] = frozenset(STEPS)
     seconds: float = 10.0
     parallel: tuple[int, ...] = (1, 8)
     round_trips: int = 200
@@ -69,12 +65,11 @@ class Options:
     ssh: Optional[str] = None
     secret: Optional[bytes] = None
     label: Optional[str] = None
-    broadcast: Optional[int] = None
 
     @property
     def duration(self) -> float:
         """The longest time that a whole test takes, in seconds; a helper has to run for as long."""
-        tests = 8 + len(self.parallel) + len(LADDER) + TRIES
+        tests = 8 + len(self.parallel) + len(LADDER) + SEARCH_STEPS
         return 90 + tests * (self.seconds + 15)
 
 
@@ -88,7 +83,7 @@ PLANS = {
 class Rung(NamedTuple):
     """One step of the ladder: the rates requested and sent in bit/s, and the share lost."""
 
-    asked: float
+    offered: float
     sent: float
     loss: float
 
@@ -99,8 +94,8 @@ class Rung(NamedTuple):
 
 def _may_be_chance(rungs: Sequence[Rung]) -> bool:
     """Whether the last rate was the first with loss, and lost little."""
-    is_first = not rungs[-1].clean and sum(not one.clean for one in rungs) == 1
-    return is_first and rungs[-1].loss < FEW
+    is_first = not rungs[-1].clean and sum(not rung.clean for rung in rungs) == 1
+    return is_first and rungs[-1].loss < CHANCE_LOSS
 
 
 def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
@@ -111,9 +106,9 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
     A small loss may be chance: the next rate shows it. If even the lowest rate loses much, half of
     what got through is offered once.
     """
-    if any(one.sent < OFFERED * one.asked for one in rungs):
+    if any(rung.sent < SENT_SHARE * rung.offered for rung in rungs):
         return None
-    ladder = sorted({max(LOWEST, part * top) for part in LADDER})
+    ladder = sorted({max(LOWEST_RATE, part * top) for part in LADDER})
     low, high = _bounds(rungs)
     if high is None:
         return _above(low, ladder)
@@ -122,7 +117,7 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
         return above
     if not low and len(rungs) == 1:
         return _below(rungs[0])
-    if not low or len(rungs) >= len(ladder) + TRIES:
+    if not low or len(rungs) >= len(ladder) + SEARCH_STEPS:
         return None
     return _between(low, high)
 
@@ -130,19 +125,19 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
 def _below(lowest: Rung) -> Optional[float]:
     """bit/s: half of what got through of the lowest rate; None if that is too little."""
     rate = HALF * lowest.sent * (1 - lowest.loss)
-    return rate if rate >= SLOWEST else None
+    return rate if rate >= SLOWEST_RATE else None
 
 
 def _bounds(rungs: Sequence[Rung]) -> tuple[float, Optional[float]]:
     """The highest rate without loss, 0 for none, and the lowest above it with loss."""
-    low = max((one.asked for one in rungs if one.clean), default=0.0)
-    lossy = [one.asked for one in rungs if not one.clean and one.asked > low]
+    low = max((rung.offered for rung in rungs if rung.clean), default=0.0)
+    lossy = [rung.offered for rung in rungs if not rung.clean and rung.offered > low]
     return low, min(lossy, default=None)
 
 
 def _between(low: float, high: float) -> Optional[float]:
     """Their mean, the geometric one if they are far apart; None if they are close enough."""
-    if high <= CLOSE * low:
+    if high <= CLOSE_FACTOR * low:
         return None
     if high > 2 * low:
         return math.sqrt(low * high)
@@ -150,12 +145,12 @@ def _between(low: float, high: float) -> Optional[float]:
 
 
 def _above(rate: float, ladder: Sequence[float]) -> Optional[float]:
-    return next((one for one in ladder if one > rate), None)
+    return next((higher for higher in ladder if higher > rate), None)
 
 
 def loss_free(rungs: Sequence[Rung]) -> Optional[float]:
     """The highest rate in bit/s that was sent without loss; None if there was none."""
-    return max((one.sent for one in rungs if one.clean), default=None)
+    return max((rung.sent for rung in rungs if rung.clean), default=None)
 
 
 def load(seconds: float, rate: Optional[float], known: Optional[float]) -> tuple[float, float]:

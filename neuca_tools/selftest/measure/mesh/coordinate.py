@@ -37,16 +37,18 @@ from neuca_tools.selftest.mesh.schedule import among, duration_words
 from neuca_tools.selftest.mesh.verdict import with_diagnoses
 
 # Seconds for all hosts to start, and for them to end.
-PATIENCE, ENDING = 60.0, 15.0
+START_SECONDS, END_SECONDS = 60.0, 15.0
 # Seconds for the engine to end once its outputs have, and after each signal.
-AT_ONCE = 1.0
+SIGNAL_SECONDS = 1.0
 # How clush(1) says that the command on a host has ended, and how many of its messages are shown.
-GONE = re.compile(r"clush: ([A-Za-z0-9._-]+): (exited with exit code .*|command timeout.*)")
+COMMAND_ENDED = re.compile(
+    r"clush: ([A-Za-z0-9._-]+): (exited with exit code .*|command timeout.*)"
+)
 MOST_ERRORS = 100
 # Bytes of a line of a host, and lines of it in addition to its tests.
-LINE, MORE_LINES = 4096, 10
+LINE_BYTES, MORE_LINES = 4096, 10
 # Seconds for the engine to accept a message.
-SENDING = 60.0
+SEND_SECONDS = 60.0
 Tell = Callable[[str], None]
 
 
@@ -83,18 +85,18 @@ class Engine:
         assert self._process.stderr is not None
         self._input = self._process.stdin.fileno()
         os.set_blocking(self._input, False)
-        self.lines = Lines(self._process.stdout.fileno(), LINE)
-        self.errors = Lines(self._process.stderr.fileno(), LINE)
+        self.lines = Lines(self._process.stdout.fileno(), LINE_BYTES)
+        self.errors = Lines(self._process.stderr.fileno(), LINE_BYTES)
 
     @property
     def open(self) -> list[Lines]:
         """The outputs that have not ended."""
-        return [one for one in (self.lines, self.errors) if not one.ended]
+        return [output for output in (self.lines, self.errors) if not output.ended]
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message to all hosts."""
         content = json.dumps(message, separators=(",", ":")).encode() + b"\n"
-        deadline = time.monotonic() + SENDING
+        deadline = time.monotonic() + SEND_SECONDS
         while content:
             if not is_writable(self._input, deadline):
                 raise SelftestError("send to the hosts: the engine accepts nothing")
@@ -110,13 +112,13 @@ class Engine:
         assert self._process.stderr is not None
         with suppress(OSError):
             self._process.stdin.close()
-        deadline = time.monotonic() + ENDING
+        deadline = time.monotonic() + END_SECONDS
         while self.open and time.monotonic() < deadline:
-            for one in readable(self.open, deadline):
-                one.raw()
+            for output in readable(self.open, deadline):
+                output.raw()
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
-                self._process.wait(AT_ONCE)
+                self._process.wait(SIGNAL_SECONDS)
             except subprocess.TimeoutExpired:
                 with suppress(ProcessLookupError):
                     os.killpg(self._process.pid, number)
@@ -130,17 +132,17 @@ class _Hosts:
     """What is known of the hosts during a run."""
 
     names: frozenset[str]
-    ready: set[str] = field(default_factory=set)
+    ready_names: set[str] = field(default_factory=set)
     # Those that took longer than a slot: they are not waited for again.
-    slow: set[str] = field(default_factory=set)
+    late_names: set[str] = field(default_factory=set)
     # Why a host takes no part.
-    refused: dict[str, str] = field(default_factory=dict)
+    reason_by_name: dict[str, str] = field(default_factory=dict)
     # The last line that a host, or ssh for it, wrote to standard error.
-    complaints: dict[str, str] = field(default_factory=dict)
+    last_error_by_name: dict[str, str] = field(default_factory=dict)
     # Those on which the command has ended.
-    gone: set[str] = field(default_factory=set)
-    errors: int = 0
-    lines: Counter[str] = field(default_factory=Counter)
+    ended_names: set[str] = field(default_factory=set)
+    error_count: int = 0
+    line_count_by_name: Counter[str] = field(default_factory=Counter)
 
 
 class Coordinator:
@@ -159,13 +161,13 @@ class Coordinator:
     @property
     def reasons(self) -> Mapping[str, str]:
         """Why hosts take no part."""
-        return self._hosts.refused
+        return self._hosts.reason_by_name
 
     @property
     def rows(self) -> tuple[Row, ...]:
         return tuple(self._rows[key] for key in sorted(self._rows))
 
-    def run(self, patience: float = PATIENCE) -> None:
+    def run(self, patience: float = START_SECONDS) -> None:
         """Raises SelftestError if no two hosts can be started.
 
         If hosts are missing at the beginning, the others get a plan of their own.
@@ -173,7 +175,7 @@ class Coordinator:
         record = {**plan_record(self.plan), "slots": []}
         self._engine.send({"plan": record, "secret": secrets.token_hex(32)})
         self._gather(patience)
-        ready = self._hosts.ready & self._expected()
+        ready = self._hosts.ready_names & self._expected()
         if not self._rows and len(ready) < len(self._hosts.names):
             self._continue(among(self.plan, ready))
         self._slots()
@@ -209,18 +211,20 @@ class Coordinator:
     def _gather(self, patience: float) -> None:
         """Wait until all hosts are ready; those that are not in time are byes in every slot."""
         deadline, hosts = time.monotonic() + patience, self._hosts
-        while self._expected() - hosts.ready and time.monotonic() < deadline:
+        while self._expected() - hosts.ready_names and time.monotonic() < deadline:
             if not self._read(deadline):
                 break
-        there = hosts.ready & self._expected()
-        missing = sorted(hosts.names - there - hosts.refused.keys())
+        there = hosts.ready_names & self._expected()
+        missing = sorted(hosts.names - there - hosts.reason_by_name.keys())
         for name in missing:
-            hosts.refused[name] = hosts.complaints.get(name, f"no answer within {patience:g} s")
+            hosts.reason_by_name[name] = hosts.last_error_by_name.get(
+                name, f"no answer within {patience:g} s"
+            )
         if missing:
             shown = ", ".join(missing[:10])
             self._tell(f"{len(missing)} hosts did not start and have no tests: {shown}")
-        if hosts.refused:
-            self._results.absent(hosts.refused)
+        if hosts.reason_by_name:
+            self._results.absent(hosts.reason_by_name)
         if len(there) < 2:
             raise SelftestError("run the mesh: fewer than two hosts could be started")
         self._tell(f"{len(there)} of {len(hosts.names)} hosts are ready")
@@ -228,28 +232,28 @@ class Coordinator:
     def _expected(self) -> set[str]:
         """The hosts that may still report."""
         hosts = self._hosts
-        return set(hosts.names - hosts.refused.keys() - hosts.gone)
+        return set(hosts.names - hosts.reason_by_name.keys() - hosts.ended_names)
 
     def _left(self) -> list[tuple[int, list[tuple[int, ...]]]]:
         """The tests without a result whose hosts are both there, by the number of their slot."""
-        found = []
-        there = self._hosts.ready & self._expected()
+        slots = []
+        there = self._hosts.ready_names & self._expected()
         ready = [host.name in there for host in self.plan.hosts]
         for number, slot in enumerate(self.plan.slots):
             pairs = [
                 pair
                 for pair in slot
-                if all(ready[one] for one in pair)
+                if all(ready[place] for place in pair)
                 and (number, self.plan.hosts[pair[0]].name) not in self._rows
             ]
             if pairs:
-                found.append((number, pairs))
-        return found
+                slots.append((number, pairs))
+        return slots
 
     def _slots(self) -> None:
         """Run the slots that are left. A slot ends when all of its clients have reported."""
         left = self._left()
-        tests = [one for one in left if one[0] < len(self.plan.tests)]
+        tests = [slot for slot in left if slot[0] < len(self.plan.tests)]
         self._run(tests, 0.0)
         self._run(left[len(tests) :], DIAGNOSIS)
 
@@ -269,16 +273,16 @@ class Coordinator:
         hosts = self._hosts
 
         def missing() -> set[str]:
-            return {one for one in clients if (number, one) not in self._rows}
+            return {client for client in clients if (number, client) not in self._rows}
 
-        while missing() - hosts.slow - hosts.gone and time.monotonic() < deadline:
+        while missing() - hosts.late_names - hosts.ended_names and time.monotonic() < deadline:
             if not self._read(deadline):
                 raise SelftestError("run the mesh: the engine has ended")
-        hosts.slow |= missing()
+        hosts.late_names |= missing()
 
     def _summary(self, number: int, clients: set[str]) -> str:
-        found = [self._rows.get((number, one)) for one in clients]
-        good = sum(one is not None and one.error is None for one in found)
+        rows = [self._rows.get((number, client)) for client in clients]
+        good = sum(row is not None and row.error is None for row in rows)
         return f"{good} of {len(clients)} tests worked"
 
     # --- What hosts say --------------------------------------------------------------------------
@@ -299,8 +303,11 @@ class Coordinator:
         name, _, text = line.decode("utf-8", "replace").partition(": ")
         if name not in self._hosts.names:
             return
-        self._hosts.lines[name] += 1
-        if self._hosts.lines[name] > len(self.plan.slots) + MORE_LINES or len(text) > LINE:
+        self._hosts.line_count_by_name[name] += 1
+        if (
+            self._hosts.line_count_by_name[name] > len(self.plan.slots) + MORE_LINES
+            or len(text) > LINE_BYTES
+        ):
             return
         message = parsed(text.encode())
         if message is not None and message.get("mesh") == VERSION:
@@ -309,24 +316,24 @@ class Coordinator:
     def _complain(self, line: bytes) -> None:
         """A line of the engine's standard error, which begins with a name if it is of a host."""
         text = line.decode("utf-8", "replace")[:MOST_TEXT]
-        found = GONE.match(text)
-        if found is not None:
-            self._hosts.gone.add(found[1])
-            self._hosts.complaints.setdefault(found[1], found[2])
+        match = COMMAND_ENDED.match(text)
+        if match is not None:
+            self._hosts.ended_names.add(match[1])
+            self._hosts.last_error_by_name.setdefault(match[1], match[2])
         name, _, complaint = text.partition(": ")
         if name in self._hosts.names:
-            self._hosts.complaints[name] = complaint.strip()
-        self._hosts.errors += 1
-        if self._hosts.errors <= MOST_ERRORS:
+            self._hosts.last_error_by_name[name] = complaint.strip()
+        self._hosts.error_count += 1
+        if self._hosts.error_count <= MOST_ERRORS:
             self._tell(text)
-        elif self._hosts.errors == MOST_ERRORS + 1:
+        elif self._hosts.error_count == MOST_ERRORS + 1:
             self._tell("further errors are not shown; the report has the reason of each host")
 
     def _obey(self, name: str, message: dict[str, Any]) -> None:
         if "ready" in message:
             self._arrived(name, message.get("clock"))
         elif "behind" in message:
-            self._hosts.ready.discard(name)
+            self._hosts.ready_names.discard(name)
             self._refuse(name, "its clock is behind")
         else:
             row = read_row(message, self.plan)
@@ -342,11 +349,11 @@ class Coordinator:
         if not clock < time.time() + self.plan.guard / 2:
             self._refuse(name, "its clock is ahead")
         else:
-            self._hosts.ready.add(name)
+            self._hosts.ready_names.add(name)
 
     def _refuse(self, name: str, reason: str) -> None:
         """A host takes no part."""
-        self._hosts.refused[name] = reason
+        self._hosts.reason_by_name[name] = reason
         self._results.absent({name: reason})
         self._tell(f"{name}: {reason}, it has no tests")
 

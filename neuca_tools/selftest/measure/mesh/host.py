@@ -37,7 +37,7 @@ IDLE = 600.0
 # Bytes of a message of the coordinator: the slots of 4096 hosts.
 LONGEST = 16 * 2**20
 # The part of the guard interval by which a clock may differ.
-TOLERATED = 0.5
+CLOCK_TOLERANCE = 0.5
 Slot = tuple[int, tuple[tuple[int, ...], ...]]
 
 
@@ -131,7 +131,7 @@ class Member:
 
     def _sources(self) -> list[Union[Lines, int]]:
         """What may have something to read."""
-        return [one for one in (self._lines, self._child and self._child.reading) if one]
+        return [source for source in (self._lines, self._child and self._child.reading) if source]
 
     def _listen(self, lines: Lines) -> bool:
         """Obey the coordinator; False if it says that this is the end, or is gone."""
@@ -155,12 +155,12 @@ class Member:
             slots = read_slots(message["slots"], len(self._plan.hosts))
             self._schedule = _Schedule(slots, diagnoses=message.get("diagnoses") is True)
         if "next" in message:
-            place, start, clock = (message.get(one) for one in ("next", "start", "clock"))
-            if not all(isinstance(one, (int, float)) for one in (place, start, clock)):
+            place, start, clock = (message.get(key) for key in ("next", "start", "clock"))
+            if not all(isinstance(number, (int, float)) for number in (place, start, clock)):
                 raise SelftestError("follow the coordinator: a message without its times")
             # It was sent before it was received: a clock that is behind even then is wrong.
             behind = float(str(clock)) - time.time()
-            if behind > TOLERATED * self._plan.guard:
+            if behind > CLOCK_TOLERANCE * self._plan.guard:
                 self._say({"mesh": VERSION, "behind": round(behind, 3)})
                 return False
             self._schedule.place, self._schedule.start = int(str(place)), float(str(start))
@@ -258,18 +258,20 @@ class Member:
 
 def read_slots(data: object, hosts: int) -> tuple[Slot, ...]:
     """The slots in a message. Raises SelftestError."""
-    found: list[Slot] = []
+    slots: list[Slot] = []
     try:
         assert isinstance(data, list)
         for number, pairs in data:
-            found.append((int(number), tuple((int(one), int(two)) for one, two in pairs)))
+            slots.append(
+                (int(number), tuple((int(client), int(server)) for client, server in pairs))
+            )
     except (AssertionError, TypeError, ValueError):
         raise SelftestError("follow the coordinator: its slots cannot be read") from None
-    if len(found) > MOST_SLOTS:
+    if len(slots) > MOST_SLOTS:
         raise SelftestError(f"follow the coordinator: more than {MOST_SLOTS} slots")
-    for number, slot in found:
+    for number, slot in slots:
         check_slot(slot, hosts, number)
-    return tuple(found)
+    return tuple(slots)
 
 
 def invited(lines: Lines, patience: float) -> tuple[MeshPlan, bytes]:

@@ -29,21 +29,21 @@ class Lines:
         """Read once; the lines that are complete now."""
         piece = os.read(self._descriptor, PIECE)
         self.ended = not piece
-        *found, rest = bytes(self._buffer + piece).split(b"\n")
-        if found and self._skipping:
+        *lines, rest = bytes(self._buffer + piece).split(b"\n")
+        if lines and self._skipping:
             # The end of a line that was too long.
-            del found[0]
+            del lines[0]
             self._skipping = False
         self._buffer = bytearray(rest)
         if len(rest) > self._longest:
             self._buffer.clear()
             self._skipping = True
-        return found
+        return lines
 
     def take(self) -> list[dict[str, Any]]:
         """Read once; the messages that are complete now."""
-        found = map(parsed, self.raw())
-        return [one for one in found if one is not None]
+        messages = map(parsed, self.raw())
+        return [message for message in messages if message is not None]
 
 
 def parsed(line: bytes) -> Optional[dict[str, Any]]:

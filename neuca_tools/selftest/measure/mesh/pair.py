@@ -36,9 +36,9 @@ from neuca_tools.selftest.mesh.model import MOST_DIAGNOSIS, MOST_MACS, MOST_TEXT
 
 # Seconds in addition to the guard interval within which the server has to listen, and between two
 # attempts: its clock may be behind, and its host busy.
-APPEARING, AGAIN = 5.0, 0.2
+LISTEN_SECONDS, RETRY_SECONDS = 5.0, 0.2
 # Round trips that are measured, and the seconds for them.
-TRIPS, TRIPS_WITHIN = 20 + roundtrip.WARM, 2.0
+TRIPS, TRIPS_WITHIN = 20 + roundtrip.UNCOUNTED, 2.0
 
 
 # A full diagnosis: the latency, the path MTU and TCP from the sender of the finding, of which both
@@ -85,7 +85,7 @@ def _tested(row: Row, plan: MeshPlan, route: Route, secret: bytes) -> Row:
     try:
         helper = _connected(route, plan, secret)
     except AbsentError as error:
-        return _failed(row, error.word, error)
+        return _failed(row, error.reason, error)
     except ImpostorError as error:
         return _failed(row, "wrong-peer", error)
     except ChannelError as error:
@@ -136,14 +136,14 @@ def _route(peer: Address, agent: AgentPlan) -> Route:
 
 def _connected(route: Route, plan: MeshPlan, secret: bytes) -> Helper:
     """A session with the server, which may begin a little later. Raises ChannelError."""
-    deadline = time.monotonic() + plan.guard + APPEARING
+    deadline = time.monotonic() + plan.guard + LISTEN_SECONDS
     while True:
         try:
             return connect(route.peer, plan.port + 1, secret, route.source)
         except AbsentError as error:
-            if error.word != "refused" or time.monotonic() >= deadline:
+            if error.reason != "refused" or time.monotonic() >= deadline:
                 raise
-        readable([], time.monotonic() + AGAIN)
+        readable([], time.monotonic() + RETRY_SECONDS)
 
 
 def _measured(row: Row, plan: MeshPlan, route: Route, helper: Helper) -> Row:
@@ -218,17 +218,17 @@ def diagnosed(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
     )
     try:
         await_server(ip_address(address), plan, agent, secret)
-        found = diagnose(PeerTest(ip_address(address), options, agent, lambda _: None).run())
+        diagnosis = diagnose(PeerTest(ip_address(address), options, agent, lambda _: None).run())
     except (NeucaError, OSError) as error:
         return replace(row, error="failed", text=str(error)[:MOST_TEXT])
-    rate = next((phase.steady or phase.rate for phase in found.phases), None)
-    return replace(row, rate_out=rate, diagnosis=tuple(_texts(found))[:MOST_DIAGNOSIS])
+    rate = next((phase.steady or phase.rate for phase in diagnosis.phases), None)
+    return replace(row, rate_out=rate, diagnosis=tuple(_texts(diagnosis))[:MOST_DIAGNOSIS])
 
 
-def _texts(found: Diagnosis) -> Iterator[str]:
+def _texts(diagnosis: Diagnosis) -> Iterator[str]:
     """The findings, the most important first; why there is no explanation, if there is none."""
-    for one in found.findings:
-        if one.severity != INFO:
-            yield f"{one.title}: {one.text}"[:MOST_TEXT]
-    if found.unknown:
-        yield found.unknown[:MOST_TEXT]
+    for finding in diagnosis.findings:
+        if finding.severity != INFO:
+            yield f"{finding.title}: {finding.text}"[:MOST_TEXT]
+    if diagnosis.unknown:
+        yield diagnosis.unknown[:MOST_TEXT]

@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Optional
@@ -36,7 +36,7 @@ from neuca_tools.selftest.mesh.model import (
 # Bytes of a line, and of the files that are read: all pairs of 1,000 hosts.
 LONGEST, MOST = 32 * 2**20, 2**30
 # Seconds for a process to end that has a lock, and between two attempts to get it.
-ENDING, AGAIN = 10.0, 0.1
+END_SECONDS, RETRY_SECONDS = 10.0, 0.1
 
 
 class Recorded(NamedTuple):
@@ -140,7 +140,7 @@ def take_over(path: Path) -> None:
     Ansible leaves `mesh join` behind where a play is interrupted. Do not open the plan afterwards:
     closing it releases the lock (fcntl(2)). Raises SelftestError.
     """
-    deadline = time.monotonic() + ENDING
+    deadline = time.monotonic() + END_SECONDS
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
@@ -149,7 +149,7 @@ def take_over(path: Path) -> None:
         if time.monotonic() >= deadline:
             raise SelftestError(f'lock "{path}": the process that has it does not end')
         stop(path)
-        readable([], time.monotonic() + AGAIN)
+        readable([], time.monotonic() + RETRY_SECONDS)
 
 
 def _is_locked(descriptor: int) -> bool:
@@ -162,51 +162,53 @@ def _is_locked(descriptor: int) -> bool:
 
 def read(paths: Iterable[Path]) -> Recorded:
     """What the files have together. Raises SelftestError if none has a plan."""
-    found: dict[str, Iterable[dict[str, object]]] = {}
+    records_by_path: dict[str, Sequence[dict[str, object]]] = {}
     for path in paths:
         try:
             with path.open("rb") as stream:
-                found[str(path)] = list(_records(stream))
+                records_by_path[str(path)] = list(_records(stream))
         except OSError as error:
             raise SelftestError(f'read "{path}": {error.strerror}') from error
-    return joined(found)
+    return joined(records_by_path)
 
 
-def joined(files: Mapping[str, Iterable[dict[str, object]]]) -> Recorded:
+def joined(files: Mapping[str, Sequence[dict[str, object]]]) -> Recorded:
     """The plan and the rows in these records. Raises SelftestError."""
-    plan, began = None, None
-    waiting: list[dict[str, object]] = []
-    reasons: dict[str, str] = {}
+    records = [record for file in files.values() for record in file]
+    plan = _last_plan(files)
+    rows = {}
+    for row in filter(None, (read_row(record, plan) for record in records)):
+        rows[row.slot, row.client] = row
+    began = filter(None, (_time(record.get("began")) for record in records if "plan" in record))
+    reasons = _reasons(records, {host.name for host in plan.hosts})
+    return Recorded(plan, tuple(rows[key] for key in sorted(rows)), next(began, None), reasons)
+
+
+def _last_plan(files: Mapping[str, Sequence[dict[str, object]]]) -> MeshPlan:
+    """The latest state of the one plan in these files. Raises SelftestError."""
+    plan: Optional[MeshPlan] = None
     for name, records in files.items():
         for record in records:
-            if "absent" in record:
-                reasons.update(_reasons(record["absent"]))
             if "plan" not in record:
-                waiting.append(record)
                 continue
-            plan = _continued(read_plan(record["plan"]), plan, name)
-            if began is None:
-                began = _time(record.get("began"))
+            later = read_plan(record["plan"])
+            if plan is not None and not continues(later, plan):
+                raise SelftestError(f'read "{name}": it has two different plans')
+            plan = later
     if plan is None:
         raise SelftestError("read the results of a mesh: there is no plan in them")
-    read = filter(None, (read_row(one, plan) for one in waiting))
-    rows = {(row.slot, row.client): row for row in read}
-    known = {host.name for host in plan.hosts}
-    reasons = {name: reason for name, reason in reasons.items() if name in known}
-    return Recorded(plan, tuple(rows[key] for key in sorted(rows)), began, reasons)
+    return plan
 
 
-def _reasons(data: object) -> dict[str, str]:
-    if not isinstance(data, dict):
-        return {}
-    return {name: str(reason)[:MOST_TEXT] for name, reason in data.items()}
-
-
-def _continued(found: MeshPlan, before: Optional[MeshPlan], name: str) -> MeshPlan:
-    """The plan that was found in a file after another one. Raises SelftestError."""
-    if before is not None and not continues(found, before):
-        raise SelftestError(f'read "{name}": it has two different plans')
-    return found
+def _reasons(records: Iterable[Mapping[str, object]], hosts: set[str]) -> dict[str, str]:
+    """Why these hosts took no part, by their names."""
+    reasons: dict[str, str] = {}
+    for record in records:
+        absent = record.get("absent")
+        if isinstance(absent, dict):
+            for name in hosts & absent.keys():
+                reasons[name] = str(absent[name])[:MOST_TEXT]
+    return reasons
 
 
 def continues(later: MeshPlan, plan: MeshPlan) -> bool:

@@ -1,3 +1,3 @@
-"""Measurements without iperf3: round trips, path MTU, reachability, broadcasts, RDMA."""
+"""Measurements without iperf3: round trips, path MTU, reachability."""
 
 # SPDX-License-Identifier: MIT

@@ -26,9 +26,9 @@ PIECE = 4096
 # Bytes per second by which the answers may exceed their requests. The token can be read on the
 # path, so without a limit small requests with a forged source would cause large answers to the
 # peer. A search for the path MTU has at most 17 of them.
-GROWTH = 2**20
+MOST_GROWTH = 2**20
 # Datagrams or connections that one turn handles.
-MANY = 256
+MOST_PER_TURN = 256
 
 
 class Echo:
@@ -49,7 +49,7 @@ class Echo:
             self._datagrams.bind((str(address), port))
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._listener.bind((str(address), port + 1))
-            self._listener.listen(MANY)
+            self._listener.listen(MOST_PER_TURN)
         except OSError:
             self.close()
             raise
@@ -63,11 +63,11 @@ class Echo:
         if self._datagrams.fileno() in ready:
             # No more datagrams for now, or an answer that is too large for this host (EMSGSIZE).
             with suppress(OSError):
-                for _ in range(MANY):
+                for _ in range(MOST_PER_TURN):
                     self._answer(*self._datagrams.recvfrom(65536))
         if self._listener.fileno() in ready:
             with suppress(OSError):
-                for _ in range(MANY):
+                for _ in range(MOST_PER_TURN):
                     self._accept(*self._listener.accept())
         for descriptor in ready & self._connections.keys():
             self._return(descriptor)
@@ -86,7 +86,7 @@ class Echo:
         if time.monotonic() - self._second >= 1:
             self._second, self._grown = time.monotonic(), 0
         self._grown += max(0, more)
-        return self._grown <= GROWTH
+        return self._grown <= MOST_GROWTH
 
     def _accept(self, connection: socket.socket, sender: tuple[str, int]) -> None:
         if sender[0] != self._peer or len(self._connections) >= MOST:
@@ -112,6 +112,6 @@ class Echo:
         connection.close()
 
     def close(self) -> None:
-        for one in (self._datagrams, self._listener, *self._connections.values()):
-            one.close()
+        for endpoint in (self._datagrams, self._listener, *self._connections.values()):
+            endpoint.close()
         self._connections.clear()

@@ -16,14 +16,14 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 
 # Seconds between probes, so that at most 20 begin in a second. The draft allows 100 (MPS).
-EVERY = 0.05
+PROBE_SECONDS = 0.05
 # Bytes of a probe on the wire, there or back, and the part of the capacity that the probes may
 # use: the draft's PTC.
-BYTES, PART = 700, 0.05
+BYTES, CAPACITY_SHARE = 700, 0.05
 # Probes at the same time, fewer than the connections that an echo accepts; probes of one test.
 MOST_OPEN, MOST = 32, 1000
 # Seconds after which a probe has failed.
-LATE = 5.0
+FAILED_SECONDS = 5.0
 
 
 class Times(NamedTuple):
@@ -48,8 +48,8 @@ class _Probe:
 def interval(rate: Optional[float]) -> float:
     """Seconds between probes on a path of `rate` bit/s; None if that is not known."""
     if not rate:
-        return EVERY
-    return max(EVERY, BYTES * 8 / (PART * rate))
+        return PROBE_SECONDS
+    return max(PROBE_SECONDS, BYTES * 8 / (CAPACITY_SHARE * rate))
 
 
 class ForeignProbes:
@@ -58,7 +58,9 @@ class ForeignProbes:
     The constructor raises OSError.
     """
 
-    def __init__(self, peer: Address, port: int, source: Address, every: float = EVERY) -> None:
+    def __init__(
+        self, peer: Address, port: int, source: Address, every: float = PROBE_SECONDS
+    ) -> None:
         self._peer, self._source, self._every = (str(peer), port), str(source), every
         self._family = FAMILIES[peer.version]
         self._poll = select.epoll()
@@ -80,7 +82,11 @@ class ForeignProbes:
         for descriptor, _ in self._poll.poll(0):
             self._advance(descriptor)
         now = time.monotonic()
-        for descriptor in [one for one, probe in self._open.items() if now > probe.begun + LATE]:
+        for descriptor in [
+            descriptor
+            for descriptor, probe in self._open.items()
+            if now > probe.begun + FAILED_SECONDS
+        ]:
             self._close(descriptor)
             self._failed += 1
         if now >= self._next:
@@ -100,20 +106,20 @@ class ForeignProbes:
 
     def _begin(self, now: float) -> None:
         self._count += 1
-        one = socket.socket(self._family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        connection = socket.socket(self._family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         # Closed by a reset, so that its port does not stay in TIME_WAIT.
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            one.bind((self._source, 0))
+            connection.bind((self._source, 0))
             with suppress(BlockingIOError):
-                one.connect(self._peer)
+                connection.connect(self._peer)
         except OSError:
-            one.close()
+            connection.close()
             self._failed += 1
             return
-        self._open[one.fileno()] = _Probe(one, now)
-        self._poll.register(one.fileno(), select.EPOLLOUT)
+        self._open[connection.fileno()] = _Probe(connection, now)
+        self._poll.register(connection.fileno(), select.EPOLLOUT)
 
     def _advance(self, descriptor: int) -> None:
         """The connection is there, or the answer, or neither."""

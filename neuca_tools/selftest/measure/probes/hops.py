@@ -6,6 +6,10 @@ ports, because routers with several equal ways choose by them (RFC 2992); other 
 source ports. Linux answers a host with six ICMP errors at once and then one a second
 (icmp_ratelimit, Documentation/networking/ip-sysctl.rst): the first flow and the five others stay
 within that, and silence is taken for loss only after a pause.
+
+tracepath(8) itself is not used. It took 92 s on a path whose routers do not respond, for which this
+takes 7 s. It has one flow and cannot be bound to a device, and it does not find an MTU that no
+router reports.
 """
 
 # SPDX-License-Identifier: MIT
@@ -30,11 +34,11 @@ from neuca_tools.selftest.measure.probes.path_mtu import ERROR, LOCAL, RECEIVE_E
 from neuca_tools.selftest.measure.wait import readable
 
 # The most hops; those that may be silent one after the other; flows; and seconds for everything.
-MOST_HOPS, MOST_SILENT, FLOWS, WITHIN = 30, 4, 6, 30.0
+MOST_HOPS, MOST_SILENT, FLOWS, TRACE_SECONDS = 30, 4, 6, 30.0
 # A hop limit that no route needs.
 FARTHEST = 64
 # Seconds to wait for an answer beyond two round trips, at most, and before silence is believed.
-PATIENCE, MOST_PATIENCE, PAUSE = 0.3, 1.0, 1.1
+ANSWER_SECONDS, MOST_ANSWER_SECONDS, ICMP_PAUSE_SECONDS = 0.3, 1.0, 1.1
 # The most times that routers may report a smaller MTU: a forged report must not keep this busy.
 MOST_REPORTS = 8
 # IP_TTL, IPV6_UNICAST_HOPS (linux/in.h, in6.h).
@@ -123,9 +127,9 @@ class Flow:
         """The answer to a probe with the last hop limit, if one has arrived."""
         with suppress(OSError):
             while True:
-                found = self._error()
-                if found is not None:
-                    return found
+                reply = self._error()
+                if reply is not None:
+                    return reply
         with suppress(OSError):
             answer = self.socket.recv(65536)
             if len(answer) >= HEADER.size and self._is_current(answer):
@@ -168,7 +172,7 @@ def read(version: int, data: bytes, seconds: float = 0.0) -> Optional[Reply]:
 
 
 def trace(target: Target, mtu: int, known: Optional[int] = None) -> Route:
-    """The route of packets of up to `mtu` bytes, within WITHIN seconds.
+    """The route of packets of up to `mtu` bytes, within TRACE_SECONDS seconds.
 
     What was not found until then is absent. `known` is a size in bytes that is known to get there,
     if any. Raises OSError.
@@ -185,8 +189,8 @@ class _Tracer:
         self._flows, self._target = flows, target
         self._smallest = SMALLEST[target.peer.version]
         self._size, self._known = max(mtu, self._smallest), known
-        self._patience = min(MOST_PATIENCE, PATIENCE + 2 * target.rtt)
-        self._end = time.monotonic() + WITHIN
+        self._patience = min(MOST_ANSWER_SECONDS, ANSWER_SECONDS + 2 * target.rtt)
+        self._end = time.monotonic() + TRACE_SECONDS
         self._hops: list[Hop] = []
         self._narrowings: list[Narrowing] = []
         self._refused: Optional[str] = None
@@ -229,7 +233,7 @@ class _Tracer:
         """Try the size that got to the hop before, then again more patiently, then smaller ones."""
         reply = self._ask(number, self._size)
         if reply is None:
-            reply = self._ask(number, self._size, MOST_PATIENCE)
+            reply = self._ask(number, self._size, MOST_ANSWER_SECONDS)
         if reply is None:
             reply = self._ask_smaller(number)
         if reply is None:
@@ -258,8 +262,9 @@ class _Tracer:
     def _ask_smaller(self, number: int) -> Optional[Reply]:
         """Distinguish a router that is silent from one that large packets do not reach."""
         size = self._size
-        sizes = sorted({self._known or size, self._smallest} - {size}, reverse=True)
-        for smaller in (one for one in sizes if one < size):
+        for smaller in sorted({self._known or size, self._smallest}, reverse=True):
+            if smaller >= size:
+                continue
             if self._is_late():
                 return None
             reply = self._ask(number, smaller)
@@ -269,7 +274,7 @@ class _Tracer:
 
     def _confirmed(self, number: int, size: int, smaller: int, reply: Reply) -> Reply:
         """Small packets get there: do large ones after all, once the limit of ICMP allows?"""
-        readable([], time.monotonic() + PAUSE)
+        readable([], time.monotonic() + ICMP_PAUSE_SECONDS)
         again = self._ask(number, size)
         if again is not None:
             return again
@@ -283,12 +288,14 @@ class _Tracer:
     def _with_other_flows(self, hop: Hop) -> Hop:
         if self._is_late():
             return hop
-        found = self._answers(self._flows[1:], hop.number, self._smallest).values()
-        addresses = [one.address for one in found if one.kind in (ROUTER, REACHED)]
+        replies = self._answers(self._flows[1:], hop.number, self._smallest).values()
+        addresses = [reply.address for reply in replies if reply.kind in (ROUTER, REACHED)]
         return Hop(
             hop.number,
             tuple(sorted({*hop.addresses, *addresses})),
-            min([one.seconds for one in found] + ([hop.rtt] if hop.rtt else []), default=None),
+            min(
+                [reply.seconds for reply in replies] + ([hop.rtt] if hop.rtt else []), default=None
+            ),
             hop.mtu,
         )
 
@@ -296,17 +303,17 @@ class _Tracer:
         self, flows: Sequence[Flow], number: int, size: int, patience: float = 0.0
     ) -> dict[int, Reply]:
         """The answers to one packet of each flow, by the place of the flow."""
-        found: dict[int, Reply] = {}
+        replies: dict[int, Reply] = {}
         for flow in flows:
             flow.send(number, size)
         deadline = min(time.monotonic() + max(patience, self._patience), self._end)
-        while len(found) < len(flows):
-            waiting = [flow for place, flow in enumerate(flows) if place not in found]
+        while len(replies) < len(flows):
+            waiting = [flow for place, flow in enumerate(flows) if place not in replies]
             ready = readable(waiting, deadline)
             if not ready:
                 break
             for flow in ready:
                 reply = flow.reply()
                 if reply is not None:
-                    found[flows.index(flow)] = reply
-        return found
+                    replies[flows.index(flow)] = reply
+        return replies

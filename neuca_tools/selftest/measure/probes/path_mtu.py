@@ -33,7 +33,7 @@ IP_HEADER = {4: 20, 6: 40}
 # Probes of one size.
 TRIES = 3
 # Seconds to wait for an answer, in addition to two round trips.
-PATIENCE = 0.25
+ANSWER_SECONDS = 0.25
 # IP_RECVERR, IPV6_RECVERR.
 RECEIVE_ERRORS = {4: (socket.IPPROTO_IP, 11), 6: (socket.IPPROTO_IPV6, 25)}
 # struct sock_extended_err of linux/errqueue.h, and SO_EE_ORIGIN_LOCAL.
@@ -51,7 +51,7 @@ class Probe:
         self, sender: socket.socket, source: Address, peer: Address, port: int, rtt: float
     ) -> None:
         self._socket, self._number = sender, 0
-        self._patience, self.reported = PATIENCE + 2 * rtt, False
+        self._patience, self.reported = ANSWER_SECONDS + 2 * rtt, False
         sender.setsockopt(*MTU_DISCOVER[peer.version], PROBE)
         sender.setsockopt(*RECEIVE_ERRORS[peer.version], 1)
         sender.bind((str(source), 0))
@@ -87,12 +87,12 @@ class Probe:
 
 def is_too_large_reported(asked: socket.socket) -> bool:
     """Whether ICMP reported that a packet was too large. Empties the socket's error queue."""
-    found = False
+    reported = False
     with suppress(OSError):
         while True:
             _, ancillary, _, _ = asked.recvmsg(512, 512, socket.MSG_ERRQUEUE | socket.MSG_DONTWAIT)
-            found = any([found, *(_is_too_large(data) for _, _, data in ancillary)])
-    return found
+            reported = any([reported, *(_is_too_large(data) for _, _, data in ancillary)])
+    return reported
 
 
 def _is_too_large(data: bytes) -> bool:
@@ -159,7 +159,7 @@ def alone(peer: Address, source: Address, mtu: int, rtt: float) -> PathMtu:
                 lambda number, packet: answered(version, identity, packet) == number & 0xFFFF,
             )
 
-        found = largest(answers, low, max(mtu, low))
-        if found is None:
+        answered_size = largest(answers, low, max(mtu, low))
+        if answered_size is None:
             return PathMtu()
-        return PathMtu(forward=found, told=probe.reported)
+        return PathMtu(forward=answered_size, told=probe.reported)

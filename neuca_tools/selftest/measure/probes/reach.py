@@ -23,11 +23,11 @@ from neuca_tools.selftest.measure.wait import readable
 ARP, REQUEST, REPLY = 0x0806, 1, 2
 BROADCAST = b"\xff" * 6
 # ARP requests, and seconds to wait for all answers to one.
-TRIES, ANSWERS = 3, 0.4
+ARP_TRIES, ARP_SECONDS = 3, 0.4
 # Pings, the seconds between them, and the seconds after which there are no more.
-PINGS, PING_EVERY, PINGED = 5, 0.05, 1.0
+PINGS, PING_EVERY, PING_SECONDS = 5, 0.05, 1.0
 # Seconds for one connection.
-CONNECT = 3.0
+CONNECT_SECONDS = 3.0
 # Failed connections after which the test ends.
 MOST_FAILED = 100
 
@@ -51,16 +51,16 @@ def reach(peer: Address, way: Way, device: Device) -> Reach:
 
 def _ping(peer: Address, source: Optional[Address]) -> Optional[bool]:
     try:
-        found = measure(pings(peer, source, PING_EVERY), PINGS, PINGED)
+        answers = measure(pings(peer, source, PING_EVERY), PINGS, PING_SECONDS)
     except OSError:
         # Only root may open a raw socket.
         return None
-    return bool(found.count and found.count > (found.lost or 0))
+    return bool(answers.count and answers.count > (answers.lost or 0))
 
 
 def answering(peer: Address, source: Address, device: Device) -> tuple[str, ...]:
     """Every MAC that answers an ARP request for the peer's address. Raises OSError."""
-    found: set[str] = set()
+    macs: set[str] = set()
     mine = bytes.fromhex(device.mac.replace(":", ""))
     if len(mine) != 6:
         # Not an Ethernet device.
@@ -69,14 +69,14 @@ def answering(peer: Address, source: Address, device: Device) -> tuple[str, ...]
         asked.bind((device.name, ARP))
         addresses = mine + source.packed + bytes(6) + peer.packed
         request = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REQUEST) + addresses
-        for _ in range(TRIES):
+        for _ in range(ARP_TRIES):
             asked.sendto(request, (device.name, ARP, 0, 0, BROADCAST))
-            deadline = time.monotonic() + ANSWERS
+            deadline = time.monotonic() + ARP_SECONDS
             while readable([asked], deadline):
-                found |= _answer(asked.recv(128), peer)
-            if found:
+                macs |= _answer(asked.recv(128), peer)
+            if macs:
                 break
-    return tuple(sorted(found))
+    return tuple(sorted(macs))
 
 
 def _answer(packet: bytes, peer: Address) -> set[str]:
@@ -97,11 +97,11 @@ def connections(peer: Address, port: int, source: Address, seconds: float) -> Co
     began = time.monotonic()
     while time.monotonic() < began + seconds and failed < MOST_FAILED:
         try:
-            with socket.socket(kernel.FAMILIES[peer.version], socket.SOCK_STREAM) as one:
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                one.settimeout(CONNECT)
-                one.bind((str(source), 0))
-                one.connect((str(peer), port))
+            with socket.socket(kernel.FAMILIES[peer.version], socket.SOCK_STREAM) as connection:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.settimeout(CONNECT_SECONDS)
+                connection.bind((str(source), 0))
+                connection.connect((str(peer), port))
                 made += 1
         except OSError as error:
             failed += 1

@@ -1,4 +1,8 @@
-"""Round trips, while idle or during a test: by UDP to the helper's echo, by TCP, or by ping."""
+"""Round trips, while idle or during a test: by UDP to the helper's echo, by TCP, or by ping.
+
+ping(8) is not started for the last: the requests of all three are sent and counted by one class,
+and path_mtu sends pings of many sizes, each of which would be a process.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -19,13 +23,13 @@ from neuca_tools.selftest.measure.probes.echo import HEADER
 from neuca_tools.selftest.measure.wait import readable
 
 # Seconds between requests.
-EVERY = 0.01
+REQUEST_SECONDS = 0.01
 # Seconds after which an answer counts as lost.
-LATE = 2.0
+LOST_SECONDS = 2.0
 # Seconds assumed for a round trip while none is known. The last answers get four round trips.
-FIRST = 0.25
+UNKNOWN_ROUND_TRIP = 0.25
 # Round trips that are not counted: they resolve addresses and wake CPUs.
-WARM = 3
+UNCOUNTED = 3
 # Bytes of a ping, with its ICMP header.
 PING = 24
 # The most requests of one probe.
@@ -47,7 +51,7 @@ class RoundTrips:
         sender: socket.socket,
         request: Callable[[int], bytes],
         number_of: Callable[[bytes], int],
-        every: float = EVERY,
+        every: float = REQUEST_SECONDS,
     ) -> None:
         sender.setblocking(False)
         self._socket, self._every = sender, every
@@ -81,22 +85,24 @@ class RoundTrips:
             while True:
                 number = self._number_of(self._socket.recv(65536))
                 sent = self._sent.pop(number, None)
-                if sent is not None and number > WARM:
+                if sent is not None and number > UNCOUNTED:
                     self._times.append(time.monotonic() - sent)
 
     def end(self) -> Latency:
         """Wait for the last answers and close. Without any, only the counts are set."""
-        deadline = time.monotonic() + min(LATE, max(0.2, 4 * max(self._times, default=FIRST)))
+        deadline = time.monotonic() + min(
+            LOST_SECONDS, max(0.2, 4 * max(self._times, default=UNKNOWN_ROUND_TRIP))
+        )
         while self._sent and time.monotonic() < deadline:
             if readable([self._socket], deadline):
                 self._take()
         self._socket.close()
-        lost = sum(number > WARM for number in self._sent)
+        lost = sum(number > UNCOUNTED for number in self._sent)
         return latency(self._times, lost)
 
 
 def datagrams(
-    peer: Address, port: int, token: bytes, source: Address, every: float = EVERY
+    peer: Address, port: int, token: bytes, source: Address, every: float = REQUEST_SECONDS
 ) -> RoundTrips:
     """Round trips by UDP, to the echo of a helper. Raises OSError."""
     sender = socket.socket(FAMILIES[peer.version], socket.SOCK_DGRAM)
@@ -113,7 +119,7 @@ def datagrams(
     )
 
 
-def pings(peer: Address, source: Optional[Address], every: float = EVERY) -> RoundTrips:
+def pings(peer: Address, source: Optional[Address], every: float = REQUEST_SECONDS) -> RoundTrips:
     """Round trips by ICMP, which needs root. Raises OSError."""
     sender, version, identity = ping_socket(peer.version), peer.version, randbits(16)
     if source:
@@ -186,7 +192,7 @@ def over_tcp(peer: Address, port: int, source: Address, count: int, seconds: flo
     deadline = time.monotonic() + seconds
     with socket.create_connection((str(peer), port), seconds, (str(source), 0)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for number in range(count + WARM):
+        for number in range(count + UNCOUNTED):
             left = deadline - time.monotonic()
             if left <= 0:
                 break
@@ -200,7 +206,7 @@ def over_tcp(peer: Address, port: int, source: Address, count: int, seconds: flo
                 return latency(times, 1)
             if not answer:
                 break
-            if number >= WARM:
+            if number >= UNCOUNTED:
                 times.append(time.monotonic() - began)
     return latency(times, 0)
 
