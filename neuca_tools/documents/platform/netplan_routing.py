@@ -54,7 +54,7 @@ def _route(draft: Draft, route: Part, own: int) -> None:
     else:
         _add_special(draft, route, to, kind or "unicast")
     draft.routes[before:] = [
-        _with_traits(one, route, table or MAIN_TABLE, kind) for one in draft.routes[before:]
+        _with_traits(request, route, table or MAIN_TABLE, kind) for request in draft.routes[before:]
     ]
 
 
@@ -129,21 +129,23 @@ def _with_traits(
 
 def _rule(draft: Draft, rule: Part, own: int) -> None:
     """Add a rule; with an unusable value, it is ignored as a whole."""
-    found = rule_sections.Draft({"table": own} if own else {})
+    draft_of_rule = rule_sections.Draft({"table": own} if own else {})
     errors = rule.faults.unusable
     for key, read_value in _RULE_READERS.items():
         value = rule.read(key, read_value)
         if value is not None:
-            found.found[key] = value
+            draft_of_rule.values[key] = value
     if rule.faults.unusable != errors:
         return
-    if "table" not in found.found:
+    if "table" not in draft_of_rule.values:
         rule.fault("table", None, "a rule without a table, ignoring it", "warning")
         return
-    if own and found.found["table"] != own:
+    if own and draft_of_rule.values["table"] != own:
         rule.fault("table", rule.text("table"), f"the table of this VRF is {own}, ignoring it")
         return
     try:
-        draft.rules += [RuleRequest(one, rule.where, draft.key) for one in found.rules()]
+        draft.rules += [
+            RuleRequest(selector, rule.where, draft.key) for selector in draft_of_rule.rules()
+        ]
     except UnusableError as reason:
         rule.fault("", None, f"{reason}, ignoring it")
