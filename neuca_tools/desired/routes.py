@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, shared_tables
 from neuca_tools.desired.roles import Roles, Scene
-from neuca_tools.desired.safety import Fence
+from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import (
     Address,
     Hop,
@@ -56,7 +56,7 @@ def resolve_routes(
     links: Mapping[LinkKey, Link],
     asked_of: Mapping[LinkKey, tuple[Address, ...]],
     scene: Scene,
-    limits: Fence,
+    limits: RequestLimits,
     without_ipv6: Mapping[LinkKey, str] = ALL_HAVE_IPV6,
 ) -> Routing:
     """Find the link of each route. A route that is refused, or cannot be set, becomes a problem.
@@ -85,7 +85,7 @@ def _on_link(
     own, is on the link of that one.
     """
     direct = {route.to: route.link for route in routes if _is_direct(route)}
-    networks = {one.network for one in chain.from_iterable(asked_of.values())}
+    networks = {address.network for address in chain.from_iterable(asked_of.values())}
     for route in routes:
         via = route.via
         if via is not None and direct and not any(via in network for network in networks):
@@ -110,12 +110,12 @@ class _Finder:
         links: Mapping[LinkKey, Link],
         asked_of: Mapping[LinkKey, tuple[Address, ...]],
         scene: Scene,
-        limits: Fence,
+        limits: RequestLimits,
     ) -> None:
-        world, found = scene.world, scene.found
+        world, devices = scene.world, scene.device_by_link
         usable = {key: link for key, link in links.items() if link.role == "dataplane"}
-        present = {key: found[key].index for key in usable if key in found}
-        self._usable, self._found, self._limits = usable, found, limits
+        present = {key: devices[key].index for key in usable if key in devices}
+        self._usable, self._device_by_link, self._limits = usable, devices, limits
         self._asked = Networks({key: link.addresses for key, link in usable.items()})
         self._present = Networks({key: world.addresses.get(at, ()) for key, at in present.items()})
         self._all = Networks(asked_of)
@@ -233,12 +233,12 @@ class _Finder:
     def _down_reason(self, route: RouteRequest, key: LinkKey) -> Optional[str]:
         """Why the link can have no routes: it or its NIC is down (the kernel returns ENETDOWN)."""
         subject = f"the next hop {route.via}" if route.via else "it"
-        place, found = f'{subject} is on "{self._usable[key].name}"', self._found
+        place, devices = f'{subject} is on "{self._usable[key].name}"', self._device_by_link
         for part in (key.nic, key):
             link = self._usable.get(part)
             if link is not None and link.state == "down":
                 return f"{place}, which is requested to be down"
-            if (link is None or link.state != "up") and not (part in found and found[part].up):
+            if (link is None or link.state != "up") and not (part in devices and devices[part].up):
                 return f"{place}, which is down"
         return None
 
@@ -269,10 +269,10 @@ class Networks:
 
     @cached_property
     def _links(self) -> dict[Network, LinkKey]:
-        found: dict[Network, LinkKey] = {}
+        link_by_network: dict[Network, LinkKey] = {}
         for key in sorted(self._addresses, reverse=True):
-            found.update((address.network, key) for address in self._addresses[key])
-        return found
+            link_by_network.update((address.network, key) for address in self._addresses[key])
+        return link_by_network
 
     @cached_property
     def _table(self) -> NetworkTable:
