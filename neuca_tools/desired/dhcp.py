@@ -17,6 +17,7 @@ from typing import Optional
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.coverage import public
 from neuca_tools.desired.roles import Roles, find_links
+from neuca_tools.desired.routes import local_hosts, on_link
 from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import (
     Address,
@@ -32,7 +33,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
-from neuca_tools.model.topology import foreign_routes, hosts_of
+from neuca_tools.model.topology import foreign_routes
 
 SETTING = "dhcp"
 MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
@@ -82,7 +83,7 @@ class Learned:
         self, roles: Roles, world: World, limits: RequestLimits, taken: Collection[object]
     ) -> None:
         self.world, self.limits = world, limits
-        self.taken, self.own = {*taken, *foreign_routes(world)}, hosts_of(world, world.addresses)
+        self.taken, self.local_hosts = {*taken, *foreign_routes(world)}, local_hosts(world)
         self.addresses: dict[LinkKey, tuple[Address, ...]] = {}
         self.hops: list[Hop] = []
         self.notes: list[Note] = []
@@ -157,17 +158,11 @@ class Learned:
             return reason
         if route.to.is_link_local:
             return "link-local addresses are not routed"
-        return self._next_hop_reason(route.via, near)
-
-    def _next_hop_reason(self, via: Host, near: Collection[Network]) -> Optional[str]:
-        """Why the next hop cannot be used; None if it can."""
-        if via in self.own:
-            return f"its next hop {via} is this host itself"
-        if via.is_link_local:
+        if on_link(route.index, route.via) in self.local_hosts:
+            return f"its next hop {route.via} is this host itself"
+        if route.via.is_link_local or any(route.via in network for network in near):
             return None
-        if any(via.version == network.version and via in network for network in near):
-            return None
-        return f"its next hop {via} is in no network on this link"
+        return f"its next hop {route.via} is in no network on this link"
 
     def _check(self, key: LinkKey, device: Device) -> None:
         """Report what a client must not have set: it is left as it is, since it is not ours."""

@@ -22,7 +22,7 @@ from typing import Any, Optional
 
 from neuca_tools.desired.coverage import is_inside
 from neuca_tools.desired.roles import Scene
-from neuca_tools.desired.routes import ROUTE_METRIC, Routing
+from neuca_tools.desired.routes import ROUTE_METRIC, Routing, local_hosts, on_link
 from neuca_tools.desired.routing_tables import TABLES, assigned, closed
 from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import Address, Device, Hop, Host, Link, LinkKey, LinkRequest, Network, World
@@ -256,8 +256,7 @@ class _Work:
         self.led = {route.to for route in world.routes}
         self.management = [*addresses_of(world, sorted(roles.guard.management))]
         self.own = {address.ip for address in self.management}
-        asked = chain.from_iterable(link.addresses for link in links.values())
-        self.ours = {*hosts_of(world, world.addresses), *(address.ip for address in asked)}
+        self.local_hosts = local_hosts(world, links.values())
         self.siblings = {version: Siblings(self._networks(version)) for version in (4, 6)}
 
     def usable(self, routed: Gateways) -> dict[LinkKey, Link]:
@@ -296,7 +295,7 @@ class _Work:
         gateway: Host,
     ) -> None:
         """The routes of all addresses of one family, and the rules of those that are `free`."""
-        if gateway in self.ours:
+        if on_link(self.links[key].index, gateway) in self.local_hosts:
             self.note(key, f"the gateway {gateway} is this host itself")
             return
         hops = list(self._table(key, table, addresses, gateway))

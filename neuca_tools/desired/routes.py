@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, Optional
@@ -26,7 +26,7 @@ from neuca_tools.model import (
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, Rule, Traits, is_link_scoped
-from neuca_tools.model.topology import foreign_routes, hosts_of
+from neuca_tools.model.topology import foreign_routes
 
 # A metric of our own, so that no other program's route with the same prefix is replaced: the kernel
 # replaces by prefix, TOS and metric. It is below the kernel's default for IPv6, 1024
@@ -120,8 +120,7 @@ class _Finder:
         self._present = Networks({key: world.addresses.get(at, ()) for key, at in present.items()})
         self._all = Networks(asked_of)
         self._foreign = foreign_routes(world)
-        asked = chain.from_iterable(link.addresses for link in links.values())
-        self._own = {*hosts_of(world, world.addresses), *(address.ip for address in asked)}
+        self._own = local_hosts(world, links.values())
         self._vrfs = foreign_vrfs(world, scene.roles)
         self.without_ipv6: Mapping[LinkKey, str] = ALL_HAVE_IPV6
         self._shared = shared_tables(world)
@@ -226,7 +225,7 @@ class _Finder:
             return f"{hop} is in no network of a dataplane NIC"
         if key not in self._usable:
             return f"{hop} is on {key}, which cannot be used"
-        if route.via in self._own:
+        if route.via and on_link(self._usable[key].index, route.via) in self._own:
             return f"{hop} is this host itself"
         return None
 
@@ -250,6 +249,18 @@ def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:
         for device in world.devices.values()
         if device.kind == "vrf" and device.index not in roles.made.indexes
     }
+
+
+def local_hosts(world: World, links: Iterable[Link] = ()) -> frozenset[tuple[int, Host]]:
+    """The addresses of this host and those that it will have, as `on_link` has them."""
+    asked = ((link.index, link.addresses) for link in links)
+    both = chain(world.addresses.items(), asked)
+    return frozenset(on_link(index, address.ip) for index, own in both for address in own)
+
+
+def on_link(index: int, host: Host) -> tuple[int, Host]:
+    """An address with the index of its link, 0 if no other link can have the same address."""
+    return (index if is_link_scoped(host) else 0), host
 
 
 class Networks:

@@ -15,7 +15,7 @@ from ipaddress import ip_network
 from typing import Optional
 
 from neuca_tools.desired.roles import Scene
-from neuca_tools.desired.routes import ROUTE_METRIC, Networks, foreign_vrfs
+from neuca_tools.desired.routes import ROUTE_METRIC, Networks, foreign_vrfs, local_hosts, on_link
 from neuca_tools.model import (
     Hop,
     Host,
@@ -36,7 +36,6 @@ from neuca_tools.model.routing import (
     Traits,
     is_link_scoped,
 )
-from neuca_tools.model.topology import hosts_of
 
 VRF = "vrf"
 EVERYTHING = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
@@ -186,13 +185,13 @@ def default_routes(
     inside = _members_with_addresses(links)
     if not inside:
         return (), ()
-    present = hosts_of(scene.world, scene.world.addresses)
+    present = local_hosts(scene.world)
     for link in inside:
         table = vrf_table(scene.requests[link.master].virtual) if link.master else 0
         for gateway in scene.requests[link.key].routing.gateways:
             to = EVERYTHING[gateway.version]
             hop = Hop(to, link.key, gateway, ROUTE_METRIC, traits=Traits(table))
-            if gateway in present:
+            if on_link(link.index, gateway) in present:
                 text = f"the gateway {gateway} is this host itself"
             elif hop.identity in {*hops, *taken}:
                 text = f"its VRF has another default route than through {gateway}"

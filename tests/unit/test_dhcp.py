@@ -400,6 +400,13 @@ def test_a_route_that_is_there_already_is_neither_set_nor_reported():
     assert (main_routes(found), refusals(found)) == ({("10.50.0.0/16", "10.9.0.1")}, [])
 
 
+def test_a_link_local_router_may_have_the_address_of_another_link():
+    look = seen(offered("fd00:50::/48", "fe80::1", source=None))
+    addresses = {**look.addresses, 1: (*look.addresses[1], ip_interface("fe80::1/64"))}
+    found = solve(replace(look, addresses=addresses))
+    assert (main_routes(found), refusals(found)) == ({("fd00:50::/48", "fe80::1")}, [])
+
+
 def test_a_server_cannot_fill_the_main_table():
     many = [offered(f"10.50.{n}.0/24", "10.9.0.1") for n in range(MOST_ROUTES + 10)]
     found = solve(seen(LINK, *many))

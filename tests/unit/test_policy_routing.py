@@ -638,6 +638,28 @@ def test_a_gateway_that_is_this_host_itself_is_not_used():
     assert [note.reason for note in found.notes] == ["the gateway 10.0.0.5 is this host itself"]
 
 
+@pytest.mark.parametrize("vrf", ["", "vrf = blue\n[vrf blue]\ntable = 77\n"])
+def test_a_link_local_gateway_may_be_an_address_of_another_link(vrf):
+    """docker0 and the bridges of LXD have fe80::1, as has the router of many clouds."""
+    text = f"[interface {mac(2)}]\naddresses = fd00:2::5/64\ngateway = fe80::1\n{vrf}"
+    bridge = resolved(text, replace(seen(), addresses={3: (ip_interface("fe80::1/64"),)}))
+    assert [str(hop.via) for hop in bridge.want.hops if not hop.to.prefixlen] == ["fe80::1"]
+    assert bridge.notes == ()
+    own = resolved(text, replace(seen(), addresses={2: (ip_interface("fe80::1/64"),)}))
+    assert [note.reason for note in own.notes] == ["the gateway fe80::1 is this host itself"]
+
+
+def test_a_link_local_next_hop_may_be_an_address_of_another_link():
+    text = f"[interface {mac(2)}]\naddresses = fd00:2::5/64\n[routes]\n"
+    text += f"fd00:9::/48 = fe80::1 interface {mac(2)}\n"
+    bridge = resolved(text, replace(seen(), addresses={3: (ip_interface("fe80::1/64"),)}))
+    assert ([str(hop.to) for hop in bridge.want.hops], bridge.problems) == (["fd00:9::/48"], ())
+    own = resolved(text, replace(seen(), addresses={2: (ip_interface("fe80::1/64"),)}))
+    assert [problem.text for problem in own.problems] == [
+        "route to fd00:9::/48: the next hop fe80::1 is this host itself"
+    ]
+
+
 # --- an address in the management network -----------------------------------------------------------
 
 NEAR = f"[interface {mac(2)}]\naddresses = 192.0.2.77/24\ngateway = 192.0.2.1\n"
