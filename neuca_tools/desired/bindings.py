@@ -58,18 +58,21 @@ def bound(
 def _described_twice(
     platform: PlatformDocument, macs_by_name: Mapping[str, Collection[str]]
 ) -> Iterator[Problem]:
-    """A problem for each NIC that the document describes by several names, or also by its MAC."""
-    described: dict[str, list[str]] = defaultdict(list)
+    """A problem for each NIC or VLAN that the document describes by several names, or also by the
+    MAC of the NIC.
+    """
+    described: dict[LinkKey, list[str]] = defaultdict(list)
     for request in platform.links:
         only_named = LinkRequest(request.key, state=request.state, origins=request.origins)
-        if request.key.vlan_id is None and request != only_named:
-            for mac in macs_by_name.get(request.key.mac, (request.key.mac,)):
-                described[mac].append(request.key.mac.replace(BY_NAME, "", 1))
-    for mac, keys in described.items():
-        if len(keys) > 1:
-            names = " and ".join(f'"{key}"' for key in keys)
-            text = f"the document describes this NIC {len(keys)} times, as {names}:"
-            yield Problem("refused", f"{text} of each setting, the first counts", LinkKey(mac))
+        if request.key.vlan_id is not None or request != only_named:
+            for key in _keys(request.key, macs_by_name):
+                described[key].append(str(request.key).replace(BY_NAME, "", 1))
+    for key, written in described.items():
+        if len(written) > 1:
+            names = " and ".join(f'"{name}"' for name in written)
+            kind = "NIC" if key.vlan_id is None else "VLAN"
+            text = f"the document describes this {kind} {len(written)} times, as {names}:"
+            yield Problem("refused", f"{text} of each setting, the first counts", key)
 
 
 def _keys(key: LinkKey, identities: Mapping[str, Collection[str]]) -> list[LinkKey]:
