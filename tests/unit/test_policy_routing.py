@@ -448,8 +448,11 @@ def test_a_netplan_nic_without_a_network_answers_through_its_on_link_gateway(
 ):
     way = {"to": "default" if "." in gateway else "::/0", "via": gateway, "on-link": True}
     nic_ = {"match": {"macaddress": mac(2)}, "addresses": addresses, "routes": [way]}
-    (link,) = of_netplan({"a": nic_}).platform.links
-    assert (link.routing.implied, list(map(str, link.routing.gateways))) == (routed, [gateway])
+    other = {"match": {"macaddress": mac(1)}, "dhcp4": True}
+    platform = of_netplan({"a": nic_, "b": other}).platform
+    routing = platform.links[0].routing
+    assert (routing.implied, list(map(str, routing.gateways))) == (routed, [gateway])
+    assert platform.faults == ()
 
 
 def test_a_next_hop_that_a_link_scoped_route_covers_is_on_that_link():
@@ -482,6 +485,30 @@ def test_a_single_address_responds_through_the_only_next_hop_of_its_link(address
     nic_ = {"match": {"macaddress": mac(2)}, "addresses": [address], "routes": ways}
     (link,) = of_netplan({"a": nic_}).platform.links
     assert list(map(str, link.routing.gateways)) == gateways
+
+
+@pytest.mark.parametrize("gateway", ["169.254.1.1", "10.99.0.1"])
+def test_a_route_through_the_on_link_gateway_of_a_single_address_is_set(gateway):
+    """Neither OpenStack's document nor version 1 of network-config can say that it is on link."""
+    ways = [
+        {"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": gateway},
+        {"network": "10.77.0.0", "netmask": "255.255.0.0", "gateway": gateway},
+    ]
+    address = {"ip_address": "10.2.0.5", "netmask": "255.255.255.255", "routes": ways}
+    tree = {
+        "links": [{"id": "l", "type": "phy", "ethernet_mac_address": mac(2)}],
+        "networks": [{"link": "l", "type": "ipv4", **address}],
+    }
+    around = world(
+        nic(1, up=True),
+        nic(2, up=True),
+        addresses={1: "192.0.2.10/24"},
+        routes=[route("0.0.0.0/0", 1, "192.0.2.1", protocol=4)],
+    )
+    found = resolved(read(openstack, tree), around, Record(), policy=Policy(management={mac(1)}))
+    assert found.problems == ()
+    hops = {str(hop.to): (str(hop.via), hop.traits.onlink) for hop in found.want.hops}
+    assert hops["10.77.0.0/16"] == (gateway, True)
 
 
 def of_netplan(ethernets):

@@ -112,10 +112,8 @@ class Draft:
     def lease(self, family: int) -> None:
         """Record that the link has DHCP of this family (4, 6)."""
         self.manage("the platform's document has DHCP on it")
-        if family == 4:
-            self.automatic = self.automatic._replace(dhcp4=True)
-        else:
-            self.automatic = self.automatic._replace(dhcp6=True)
+        changes: dict[str, Any] = {f"dhcp{family}": True}
+        self.automatic = self.automatic._replace(**changes)
 
     def listen(self) -> None:
         """Record that the link gets addresses or settings from router advertisements."""
@@ -258,9 +256,7 @@ class Draft:
         request, reason = without_small_mtu(request)
         if reason:
             self.part.fault("mtu", str(self.mtu), reason)
-        if self.state == "user":
-            return hands_off(request)
-        return request
+        return hands_off(request) if self.state == "user" else request
 
     def _is_isolated(self, *families: int) -> bool:
         """Whether all addresses of these families are single ones, in no network.
@@ -270,12 +266,18 @@ class Draft:
         addresses = [address for address in self.addresses if address.version in families]
         return bool(addresses) and all(address.network.num_addresses == 1 for address in addresses)
 
-    def add_only_routers(self) -> None:
-        """Add the only next hop of the routes of a link with single addresses and no gateway."""
-        for family in (4, 6):
+    def finish_isolated(self) -> None:
+        """Of a link with single addresses and no gateway, the only next hop of its routes is that.
+
+        Its gateway is on the link, also as the next hop of routes.
+        """
+        for family in filter(self._is_isolated, (4, 6)):
             hops = {route.via for route in self.routes if route.via and route.to.version == family}
-            if len(hops) == 1 and self._is_isolated(family) and not self.management:
+            if len(hops) == 1 and not self.management:
                 self._add_gateway(*hops)
+        for number, route in enumerate(self.routes):
+            if route.via in self.gateways and self._is_isolated(route.to.version):
+                self.routes[number] = route._replace(traits=route.traits._replace(onlink=True))
 
     def _device(self) -> dict[str, str]:
         words = (f"{name} {self.offloads[name]}" for name in sorted(self.offloads))
@@ -332,7 +334,7 @@ def finish(drafts: Iterable[Draft], root: Part, *, by_hand: bool = False) -> Pla
     """
     described = _distinct(drafts, root)
     for draft in described if by_hand else ():
-        draft.add_only_routers()
+        draft.finish_isolated()
     links = {draft.key: draft.request() for draft in described}
     hints = [
         ManagementHint(draft.key.mac, draft.management, draft.firm)

@@ -66,11 +66,12 @@ def _kind(text: str) -> str:
 
 def _is_plain(route: Part, kind: Optional[str]) -> bool:
     """Whether it is a default route, or one with a next hop in a network of its link."""
+    is_on_link = route.flag("on-link")
     if kind not in (None, "unicast"):
         return False
     if route.text("to") in _DEFAULT:
         return True
-    return route.text("via") is not None and not route.flag("on-link")
+    return route.text("via") is not None and not is_on_link
 
 
 def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
@@ -116,13 +117,16 @@ def _with_traits(
     kind: Any,  # noqa: ANN401 - a word of KINDS
 ) -> RouteRequest:
     source = route.read("from", values.host)
+    if source and source.version != request.to.version:
+        reason = f'the source is not of the family of "{request.to}"'
+        route.fault("from", str(source), reason)
     traits = Traits(
         table,
         kind or "unicast",
         route.read("scope", lambda text: values.word(text, route_lines.SCOPES)) or "",
         bool(route.flag("on-link")) and request.via is not None,
         route.mtu() or 0,
-        source=source if source and source.version == request.to.version else None,
+        source=source,
     )
     return request._replace(traits=traits, metric=route.read("metric", route_lines.metric))
 
