@@ -312,7 +312,7 @@ def decide(
     problems = (*resolution.problems, *bypasses, *_duplicates(have, want, world))
     resolution = resolution._replace(problems=problems)
     # networkd marks its addresses in the same way as the kernel.
-    quiet = {key for key in resolution.quiet if key not in managed}
+    quiet = {key for key in resolution.without_advertisements if key not in managed}
     made = router_advertisements.removable(resolution.removable, have, world, quiet)
     removable = leftovers.removable(made, record, have, world, resolution.roles)
     difference = Difference(have, want, removable, world.rename_while_up)

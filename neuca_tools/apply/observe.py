@@ -251,7 +251,7 @@ def _hops(
         key = keys.get(route.index)
         if key is None or route.protocol == ROUTE_PROTOCOL:
             continue
-        left_over = key in resolution.quiet and is_advertised(route, world)
+        left_over = key in resolution.without_advertisements and is_advertised(route, world)
         left_over = left_over or (
             _is_left_behind(route, key, record, kept) and is_automatic(route, world)
         )

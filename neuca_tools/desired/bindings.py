@@ -42,81 +42,89 @@ def bound(
     platform: PlatformDocument, world: World, record: Record
 ) -> tuple[PlatformDocument, list[Problem]]:
     """The document with names of NICs replaced by MACs; a problem for each name that no NIC has."""
-    macs = (*(one.key.mac for one in platform.links), *(hint.mac for hint in platform.management))
+    macs = (*(link.key.mac for link in platform.links), *(hint.mac for hint in platform.management))
     known = {mac for mac in macs if mac.startswith(BY_NAME)}
     if not known:
         return platform, []
-    found = {mac: _called(mac[len(BY_NAME) :], world, record) for mac in known}
-    unknown = [mac[len(BY_NAME) :] for mac in sorted(known) if not found[mac]]
+    macs_by_name = {mac: _called(mac[len(BY_NAME) :], world, record) for mac in known}
+    unknown = [mac[len(BY_NAME) :] for mac in sorted(known) if not macs_by_name[mac]]
     problems = [Problem("absent", f'no NIC is named "{name}"') for name in unknown]
-    return _bound_platform(platform, found), [*problems, *_described_twice(platform, found)]
+    return _bound_platform(platform, macs_by_name), [
+        *problems,
+        *_described_twice(platform, macs_by_name),
+    ]
 
 
 def _described_twice(
-    platform: PlatformDocument, found: Mapping[str, Collection[str]]
+    platform: PlatformDocument, macs_by_name: Mapping[str, Collection[str]]
 ) -> Iterator[Problem]:
-    """A problem for each NIC that the document describes by several names, or also by its MAC."""
-    described: dict[str, list[str]] = defaultdict(list)
+    """A problem for each NIC or VLAN that the document describes by several names, or also by the
+    MAC of the NIC.
+    """
+    described: dict[LinkKey, list[str]] = defaultdict(list)
     for request in platform.links:
         only_named = LinkRequest(request.key, state=request.state, origins=request.origins)
-        if request.key.vlan_id is None and request != only_named:
-            for mac in found.get(request.key.mac, (request.key.mac,)):
-                described[mac].append(request.key.mac.replace(BY_NAME, "", 1))
-    for mac, keys in described.items():
-        if len(keys) > 1:
-            names = " and ".join(f'"{key}"' for key in keys)
-            text = f"the document describes this NIC {len(keys)} times, as {names}:"
-            yield Problem("refused", f"{text} of each setting, the first counts", LinkKey(mac))
+        if request.key.vlan_id is not None or request != only_named:
+            for key in _keys(request.key, macs_by_name):
+                described[key].append(str(request.key).replace(BY_NAME, "", 1))
+    for key, written in described.items():
+        if len(written) > 1:
+            names = " and ".join(f'"{name}"' for name in written)
+            kind = "NIC" if key.vlan_id is None else "VLAN"
+            text = f"the document describes this {kind} {len(written)} times, as {names}:"
+            yield Problem("refused", f"{text} of each setting, the first counts", key)
 
 
-def _keys(key: LinkKey, found: Mapping[str, Collection[str]]) -> list[LinkKey]:
+def _keys(key: LinkKey, identities: Mapping[str, Collection[str]]) -> list[LinkKey]:
     """The links that a key of a document means."""
-    return [LinkKey(mac, key.vlan_id) for mac in found.get(key.mac, (key.mac,))]
+    return [LinkKey(mac, key.vlan_id) for mac in identities.get(key.mac, (key.mac,))]
 
 
-def _bound_requests(text: _Text, found: Mapping[str, Collection[str]]) -> _Text:
+def _bound_requests(text: _Text, identities: Mapping[str, Collection[str]]) -> _Text:
     return text._replace(
-        links=bound_links(text.links, found),
-        routes=tuple(_bound(text.routes, found)),
-        rules=tuple(_bound(text.rules, found)),
+        links=bound_links(text.links, identities),
+        routes=tuple(_bound(text.routes, identities)),
+        rules=tuple(_bound(text.rules, identities)),
     )
 
 
 def _bound_platform(
-    platform: PlatformDocument, found: Mapping[str, Collection[str]]
+    platform: PlatformDocument, identities: Mapping[str, Collection[str]]
 ) -> PlatformDocument:
     hints = [
         hint._replace(mac=mac)
         for hint in platform.management
-        for mac in found.get(hint.mac, (hint.mac,))
+        for mac in identities.get(hint.mac, (hint.mac,))
     ]
-    return _bound_requests(platform, found)._replace(management=tuple(hints))
+    return _bound_requests(platform, identities)._replace(management=tuple(hints))
 
 
-def _bound(requests: Iterable[_OnLink], found: Mapping[str, Collection[str]]) -> Iterator[_OnLink]:
+def _bound(
+    requests: Iterable[_OnLink], identities: Mapping[str, Collection[str]]
+) -> Iterator[_OnLink]:
     for request in requests:
-        links = _keys(request.link, found) if request.link else [None]
+        links = _keys(request.link, identities) if request.link else [None]
         yield from (request._replace(link=link) for link in links)
 
 
 def bound_links(
-    requests: Iterable[LinkRequest], found: Mapping[str, Collection[str]]
+    requests: Iterable[LinkRequest], identities: Mapping[str, Collection[str]]
 ) -> tuple[LinkRequest, ...]:
-    """The requests with each MAC of `found` replaced; requests for the same link are merged."""
-    if not found:
+    """The requests with these MACs replaced; requests for the same link are merged."""
+    if not identities:
         return tuple(requests)
     links: dict[LinkKey, LinkRequest] = {}
     for request in requests:
-        virtual = request.virtual and _bound_virtual(request.virtual, found)
-        for key in _keys(request.key, found):
+        virtual = request.virtual and _bound_virtual(request.virtual, identities)
+        for key in _keys(request.key, identities):
             moved = replace(request, key=key, virtual=virtual)
             links[key] = overlay(moved, links[key]) if key in links else moved
     return tuple(links.values())
 
 
-def _bound_virtual(virtual: Virtual, found: Mapping[str, Collection[str]]) -> Virtual:
-    members = tuple(key for member in virtual.members for key in _keys(member, found))
-    parent = virtual.parent and [*_keys(virtual.parent, found), virtual.parent][0]
+def _bound_virtual(virtual: Virtual, identities: Mapping[str, Collection[str]]) -> Virtual:
+    members = tuple(key for member in virtual.members for key in _keys(member, identities))
+    parent = virtual.parent and [*_keys(virtual.parent, identities), virtual.parent][0]
     return virtual._replace(members=members, parent=parent)
 
 
@@ -152,17 +160,23 @@ def aliases(world: World, record: Record) -> dict[str, tuple[str, ...]]:
     """
     ports = defaultdict(set)
     for guid, also in _ports(world, record):
-        for one in also:
-            ports[one].add(guid)
+        for short_form in also:
+            ports[short_form].add(guid)
     if not ports:
         return {}
     macs = {mac for mac, nic in record.nics.items() if nic.name}
     for device in filter(is_nic, world.devices.values()):
         macs |= {identity(device), device.mac}
-    for one, guids in ports.items():
+    for short_form, guids in ports.items():
         if len(guids) > 1:
-            ports[one] = {guid for guid in guids if record.nics.get(guid, UNRECORDED).applied}
-    return {one: tuple(ports[one]) for one in ports.keys() - macs if len(ports[one]) == 1}
+            ports[short_form] = {
+                guid for guid in guids if record.nics.get(guid, UNRECORDED).applied
+            }
+    return {
+        short_form: tuple(ports[short_form])
+        for short_form in ports.keys() - macs
+        if len(ports[short_form]) == 1
+    }
 
 
 def _ports(world: World, record: Record) -> Iterator[tuple[str, frozenset[str]]]:
@@ -174,12 +188,12 @@ def _ports(world: World, record: Record) -> Iterator[tuple[str, frozenset[str]]]
             yield identity(device), forms([identity(device), device.mac]) - {identity(device)}
 
 
-def bound_document(document: Document, found: Mapping[str, Collection[str]]) -> Document:
+def bound_document(document: Document, identities: Mapping[str, Collection[str]]) -> Document:
     """The document with the GUIDs of ports in place of their short forms."""
-    if not found:
+    if not identities:
         return document
-    platform = document.platform and _bound_platform(document.platform, found)
-    return _bound_requests(document, found)._replace(platform=platform)
+    platform = document.platform and _bound_platform(document.platform, identities)
+    return _bound_requests(document, identities)._replace(platform=platform)
 
 
 def bind(
@@ -190,9 +204,9 @@ def bind(
     record: Record,
 ) -> tuple[Optional[Document], tuple[LinkRequest, ...], Policy]:
     """All with the GUID of each InfiniBand port that they name by six bytes."""
-    found = aliases(world, record)
-    bound = document and bound_document(document, found)
-    return bound, bound_links(links, found), bound_policy(policy, world, record)
+    identities = aliases(world, record)
+    bound = document and bound_document(document, identities)
+    return bound, bound_links(links, identities), bound_policy(policy, world, record)
 
 
 def bound_policy(policy: Policy, world: World, record: Record) -> Policy:

@@ -17,8 +17,13 @@ from neuca_tools.desired.device_settings import Wish, flat
 from neuca_tools.desired.mtu import LEAST_IPV6_MTU
 from neuca_tools.desired.policy_routing import Gateways, bare
 from neuca_tools.desired.roles import Scene
-from neuca_tools.desired.router_advertisements import ipv6_clients, quieted, reset, restored
-from neuca_tools.desired.safety import Fence, mac_reason
+from neuca_tools.desired.router_advertisements import (
+    advertisements_off,
+    ipv6_clients,
+    reset,
+    restored,
+)
+from neuca_tools.desired.safety import RequestLimits, mac_reason
 from neuca_tools.documents.neuca.link_settings import PRIMARY, place_of
 from neuca_tools.model import (
     ACCEPT_RA,
@@ -53,7 +58,7 @@ class CommonSettings:
     def __init__(
         self,
         places: Places,
-        limits: Fence,
+        limits: RequestLimits,
         sure: Optional[Collection[LinkKey]],
         rules: allowed_sysctls.Judge,
         routed: Gateways,
@@ -93,14 +98,14 @@ class CommonSettings:
             if not (small and name.startswith(IPV6))
         }
         near = bare(request, self.routed, self.limits)
-        quiet = quieted(request, link, self.world, small, request.key in self.leased)
-        if quiet:
-            quiet.update(reset(request, link, self.world, room))
-        unasked = {**original, **quiet}
+        off = advertisements_off(request, link, self.world, small, request.key in self.leased)
+        if off:
+            off.update(reset(request, link, self.world, room))
+        unasked = {**original, **off}
         reason = small or self._disabled(request, link, original)
         if reason:
             self.without_ipv6[request.key] = reason
-            self.lacking |= {one.ip for one in request.addresses if one.version == 6}
+            self.lacking |= {address.ip for address in request.addresses if address.version == 6}
         if self.world.fixed_sysctls:
             self._note_fixed(request.key, link, unasked)
             unasked = {}
@@ -164,15 +169,15 @@ class CommonSettings:
         others.
         """
         device, declined = self.world.devices.get(index), self.record.declined.get(request.key, {})
-        found, qdisc, txqueuelen = None, "noqueue", 0
+        observed, qdisc, txqueuelen = None, "noqueue", 0
         if device:
-            found = self.world.settings.get(index)
+            observed = self.world.settings.get(index)
             qdisc, txqueuelen = device.qdisc, device.txqueuelen
         asked = flat(request.device)
         for setting, reason in self.places.refused(request.key, asked) if asked else ():
             self._refuse(request.key, f"{setting} {asked.pop(setting)}: {reason}")
         master, joined = self.places.master(request.key), self.places.is_joined(request.key)
-        wish = Wish(request.key, asked, found, declined, master, joined)
+        wish = Wish(request.key, asked, observed, declined, master, joined)
         wish.resolve()
         wish.queue(queue, request.txqueuelen is not None, qdisc, txqueuelen)
         self.notes += wish.notes
@@ -229,8 +234,8 @@ class Places:
         """Whether the link is in the bond or bridge that it is to be in."""
         if key not in self.masters:
             return False
-        found = self.scene.found
-        device, master = found.get(key), found.get(self.masters[key])
+        devices = self.scene.device_by_link
+        device, master = devices.get(key), devices.get(self.masters[key])
         return device is not None and master is not None and device.master == master.index
 
     def refused(self, key: LinkKey, asked: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -249,7 +254,7 @@ class Places:
 
         The bond sets the MAC of its members, and a port has its settings as long as it is one.
         """
-        device = self.scene.found.get(key)
+        device = self.scene.device_by_link.get(key)
         in_bond = device is not None and device.slave
         places = {"", self.master(key)} if self.is_joined(key) else {""}
         return {
@@ -261,25 +266,25 @@ class Places:
     @cached_property
     def _by_requested_mac(self) -> Mapping[str, list[LinkKey]]:
         """The NICs that are requested to have each MAC."""
-        found = defaultdict(list)
+        links_by_mac = defaultdict(list)
         for key, request in self.scene.requests.items():
             mac = dict(request.device).get(MAC)
             if mac and not key.rank:
-                found[mac].append(key)
-        return found
+                links_by_mac[mac].append(key)
+        return links_by_mac
 
     @cached_property
     def _primary(self) -> Mapping[LinkKey, list[LinkKey]]:
         """The links that are requested to be the primary member of each bond."""
-        found = defaultdict(list)
+        members_by_bond = defaultdict(list)
         for key, master in self.masters.items():
             if dict(self.scene.requests[key].device).get(PRIMARY) == "yes":
-                found[master].append(key)
-        return found
+                members_by_bond[master].append(key)
+        return members_by_bond
 
     def _mac_reason(self, key: LinkKey, mac: str) -> Optional[str]:
         """Why a NIC may not have this MAC."""
-        device = self.scene.found.get(key)
+        device = self.scene.device_by_link.get(key)
         if self.master(key) == "bond" or (device is not None and device.slave):
             return "it is in a bond, which sets the MAC address of its members"
         if mac == key.mac:
@@ -292,11 +297,11 @@ class Places:
 
     def _owner_reason(self, key: LinkKey, mac: str) -> Optional[str]:
         """Whether it is that of a NIC that is absent, or the present one of another NIC."""
-        requests, world, _, record, found = self.scene
+        requests, world, _, record, devices = self.scene
         if mac in record.nics or LinkKey(mac) in requests:
             return f"the MAC address {mac} is that of another NIC"
         for device in world.devices.values():
-            if is_nic(device) and device.mac == mac and device != found.get(key):
+            if is_nic(device) and device.mac == mac and device != devices.get(key):
                 return f'the MAC address {mac} is that of "{device.name}"'
         return None
 

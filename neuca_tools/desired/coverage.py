@@ -120,7 +120,7 @@ def kept(
     }
     if removable.routes:
         return frozenset(connected)
-    ours = (one for one in (*world.routes, *world.tables) if one.protocol == ROUTE_PROTOCOL)
+    ours = (route for route in (*world.routes, *world.tables) if route.protocol == ROUTE_PROTOCOL)
     routed = {route.to for route in ours if route.traits.table in tables}
     return frozenset(connected | routed)
 
@@ -131,23 +131,23 @@ def shortest(asked: Collection[Network], kept: Collection[Network]) -> dict[int,
     The widest requests are refused first, all of one length together, until the union of the rest
     and of what is kept is within the limit. So the order of the requests does not matter.
     """
-    found = {}
+    shortest = {}
     for version, most in MOST.items():
         longest = LONGEST[version]
         limit = 1 << (longest - most)
-        there, wanted = _of(version, kept), _of(version, asked)
+        kept_here, wanted = _of(version, kept), _of(version, asked)
         low, high = SHORTEST_PREFIX, longest + 1
-        if _size(there) + _size(wanted) <= limit:  # a shortcut: they may overlap, or be private
+        if _size(kept_here) + _size(wanted) <= limit:  # a shortcut: they may overlap, or be private
             high = low
         while low < high:
             middle = (low + high) // 2
             granted = [network for network in wanted if network.prefixlen >= middle]
-            if public([*there, *granted], version) <= limit:
+            if public([*kept_here, *granted], version) <= limit:
                 high = middle
             else:
                 low = middle + 1
-        found[version] = high
-    return found
+        shortest[version] = high
+    return shortest
 
 
 def _of(version: int, networks: Iterable[Network]) -> list[Network]:

@@ -34,14 +34,14 @@ def flat(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
     >>> flat([("rings", "rx 256 tx 512"), ("qdisc", "fq maxrate 2gbit")])
     {'rings.rx': '256', 'rings.tx': '512', 'qdisc': 'fq maxrate 2gbit'}
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for group, value in settings:
         words = value.split()
         if SETTINGS[group].named:
-            found.update((f"{group}.{name}", one) for name, one in zip(words[::2], words[1::2]))
+            values.update((f"{group}.{name}", word) for name, word in zip(words[::2], words[1::2]))
         else:
-            found[group] = value
-    return found
+            values[group] = value
+    return values
 
 
 def text(values: Mapping[str, Optional[str]]) -> str:
@@ -54,38 +54,38 @@ def text(values: Mapping[str, Optional[str]]) -> str:
     return " ".join(filter(None, words))
 
 
-def same(setting: str, found: Optional[str], wanted: str) -> bool:
+def same(setting: str, present: Optional[str], wanted: str) -> bool:
     """Whether the device has the value already."""
     row = row_of(setting)
-    if row is None or found is None:
-        return found == wanted
-    return row.same(found, wanted)
+    if row is None or present is None:
+        return present == wanted
+    return row.same(present, wanted)
 
 
 def to_do(
-    found: Mapping[str, str], wanted: Mapping[str, str]
+    present: Mapping[str, str], wanted: Mapping[str, str]
 ) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
     """Each group with something to set: its name, the known present values, and the new ones."""
     differing = sorted(
-        name for name, value in wanted.items() if not same(name, found.get(name), value)
+        name for name, value in wanted.items() if not same(name, present.get(name), value)
     )
     for group in SETTINGS if differing else ():
         names = [name for name in differing if group_of(name) == group]
         if names:
             yield (
                 group,
-                {name: found[name] for name in names if name in found},
+                {name: present[name] for name in names if name in present},
                 {name: wanted[name] for name in names},
             )
 
 
-def restorable(found: Mapping[str, str]) -> dict[str, str]:
+def restorable(observed: Mapping[str, str]) -> dict[str, str]:
     """The values to restore these."""
-    values = dict(found)
-    for name in found:
+    values = dict(observed)
+    for name in observed:
         row = row_of(name)
         if row:
-            values[name] = row.restored(found[name])
+            values[name] = row.restored(observed[name])
     return values
 
 
@@ -182,13 +182,13 @@ class Wish:
         set, in packets. `asks`: the document requests it. `kind` is the present root qdisc,
         `packets` the present length, 0 if there is none.
         """
-        found = self._present_qdisc()
+        present = self._present_qdisc()
         if self.wanted.get("qdisc") == "pfifo":
             self.wanted["qdisc"] = f"pfifo limit {txqueuelen or packets or USUAL_TXQUEUELEN}"
-        elif asks and "qdisc" not in self.asked and found.startswith("pfifo limit"):
+        elif asks and "qdisc" not in self.asked and present.startswith("pfifo limit"):
             self.wanted["qdisc"] = f"pfifo limit {txqueuelen}"
         if asks:
-            self._note_unused(_plain(self.wanted.get("qdisc", "")) or found or kind)
+            self._note_unused(_plain(self.wanted.get("qdisc", "")) or present or kind)
 
     def _present_qdisc(self) -> str:
         if self.has is None:
@@ -212,10 +212,10 @@ def _plain(qdisc: str) -> str:
 
 
 def _numbers(lists: Iterable[str]) -> set[int]:
-    found: set[int] = set()
-    for one in lists:
-        parts = [] if one == "none" else one.split(",")
+    numbers: set[int] = set()
+    for ranges in lists:
+        parts = [] if ranges == "none" else ranges.split(",")
         for part in parts:
             low, _, high = part.partition("-")
-            found.update(range(int(low), int(high or low) + 1))
-    return found
+            numbers.update(range(int(low), int(high or low) + 1))
+    return numbers

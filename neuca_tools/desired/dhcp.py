@@ -17,7 +17,8 @@ from typing import Optional
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.coverage import public
 from neuca_tools.desired.roles import Roles, find_links
-from neuca_tools.desired.safety import Fence
+from neuca_tools.desired.routes import local_hosts, on_link
+from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import (
     Address,
     Device,
@@ -32,7 +33,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
-from neuca_tools.model.topology import foreign_routes, hosts_of
+from neuca_tools.model.topology import foreign_routes
 
 SETTING = "dhcp"
 MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
@@ -40,22 +41,22 @@ MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing ta
 
 def gateways(roles: Roles, world: World) -> dict[LinkKey, dict[int, Host]]:
     """The gateways, by family, that the clients have learned."""
-    found: dict[LinkKey, dict[int, Host]] = {}
+    gateways: dict[LinkKey, dict[int, Host]] = {}
     for key, device in devices(roles, world).items():
-        found[key] = {}
+        gateways[key] = {}
         for route in _inbox(key, device, world):
             if route.to.prefixlen == 0 and route.via is not None:
-                found[key].setdefault(route.to.version, route.via)
-    return found
+                gateways[key].setdefault(route.to.version, route.via)
+    return gateways
 
 
 def devices(roles: Roles, world: World) -> dict[LinkKey, Device]:
     """The links that are present and have a client, in a fixed order."""
-    found = find_links(world, roles)
+    devices = find_links(world, roles)
     return {
-        key: found[key]
+        key: devices[key]
         for key in sorted(roles.dhcp.clients)
-        if key in found and found[key].index not in roles.guard.devices
+        if key in devices and devices[key].index not in roles.guard.devices
     }
 
 
@@ -79,10 +80,10 @@ class Learned:
     """
 
     def __init__(
-        self, roles: Roles, world: World, limits: Fence, taken: Collection[object]
+        self, roles: Roles, world: World, limits: RequestLimits, taken: Collection[object]
     ) -> None:
         self.world, self.limits = world, limits
-        self.taken, self.own = {*taken, *foreign_routes(world)}, hosts_of(world, world.addresses)
+        self.taken, self.local_hosts = {*taken, *foreign_routes(world)}, local_hosts(world)
         self.addresses: dict[LinkKey, tuple[Address, ...]] = {}
         self.hops: list[Hop] = []
         self.notes: list[Note] = []
@@ -92,12 +93,12 @@ class Learned:
 
     def added_to(self, links: Mapping[LinkKey, Link]) -> dict[LinkKey, Link]:
         """The links with their learned addresses too."""
-        found = dict(links)
+        extended = dict(links)
         for key in self.addresses.keys() & links.keys():
             asked = links[key].addresses
-            more = tuple(one for one in self.addresses[key] if one not in asked)
-            found[key] = replace(links[key], addresses=(*asked, *more))
-        return found
+            more = tuple(address for address in self.addresses[key] if address not in asked)
+            extended[key] = replace(links[key], addresses=(*asked, *more))
+        return extended
 
     def _add(self, key: LinkKey, device: Device) -> None:
         """Look at the routes in the table of this NIC, and at its addresses."""
@@ -140,10 +141,10 @@ class Learned:
     def _is_there(self, route: Route) -> bool:
         """Whether the main table has the route already, as for an address from before our file."""
         return any(
-            (one.to, one.index, one.via, one.metric)
+            (present.to, present.index, present.via, present.metric)
             == (route.to, route.index, route.via, route.metric)
-            and one.protocol != ROUTE_PROTOCOL
-            for one in self.world.routes
+            and present.protocol != ROUTE_PROTOCOL
+            for present in self.world.routes
         )
 
     def _reason(self, route: Route, near: Collection[Network]) -> Optional[str]:
@@ -157,17 +158,11 @@ class Learned:
             return reason
         if route.to.is_link_local:
             return "link-local addresses are not routed"
-        return self._next_hop_reason(route.via, near)
-
-    def _next_hop_reason(self, via: Host, near: Collection[Network]) -> Optional[str]:
-        """Why the next hop cannot be used; None if it can."""
-        if via in self.own:
-            return f"its next hop {via} is this host itself"
-        if via.is_link_local:
+        if on_link(route.index, route.via) in self.local_hosts:
+            return f"its next hop {route.via} is this host itself"
+        if route.via.is_link_local or any(route.via in network for network in near):
             return None
-        if any(via.version == network.version and via in network for network in near):
-            return None
-        return f"its next hop {via} is in no network on this link"
+        return f"its next hop {route.via} is in no network on this link"
 
     def _check(self, key: LinkKey, device: Device) -> None:
         """Report what a client must not have set: it is left as it is, since it is not ours."""

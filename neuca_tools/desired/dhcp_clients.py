@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from neuca_tools.desired import dhcp_files, platform_roles
 from neuca_tools.desired.dhcp_files import MANAGERS, OWN, client_labels
-from neuca_tools.desired.management import ANSWERED
+from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 from neuca_tools.desired.roles import Dhcp, Roles, find_links
 from neuca_tools.desired.router_advertisements import ipv6_clients
 from neuca_tools.documents.neuca.link_kinds import is_ipoib
@@ -39,10 +39,10 @@ NOT_ON_INFINIBAND = (
 
 def wants(request: LinkRequest) -> bool:
     """Whether DHCP or router advertisements are requested on this link."""
-    found = request.automatic
-    if found is None or request.key.kind == "vrf" or request.state in ("down", "user"):
+    automatic = request.automatic
+    if automatic is None or request.key.kind == "vrf" or request.state in ("down", "user"):
         return False
-    return bool(found.dhcp4 or found.dhcp6 or found.accept_ra)
+    return bool(automatic.dhcp4 or automatic.dhcp6 or automatic.accept_ra)
 
 
 def client(world: World, roles: Roles) -> str:
@@ -80,7 +80,7 @@ def _is_plain(world: World) -> bool:
     Early in a boot, a manager that is enabled may not run yet.
     """
     own = world.own_clients
-    is_early = own.expected and world.age < ANSWERED
+    is_early = own.expected and world.age < MANAGEMENT_DHCP_SECONDS
     return bool(own.program) and world.unmanaged and not is_early
 
 
@@ -155,8 +155,12 @@ def _is_for_own(request: LinkRequest, index: int, world: World) -> bool:
 def _has_other_lease(asked: Automatic, index: int, world: World) -> bool:
     """Whether there is an address from another program of the first family that is requested."""
     version = 4 if asked.dhcp4 else 6
-    found = (one for leased, one in world.leased if leased == index and one.version == version)
-    return any((index, one) not in world.autoconf for one in found)
+    leases = (
+        address
+        for leased, address in world.leased
+        if leased == index and address.version == version
+    )
+    return any((index, address) not in world.autoconf for address in leases)
 
 
 def _ports(
@@ -179,7 +183,7 @@ def unserved(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
 ) -> Iterator[Problem]:
     """A problem for each link with DHCP that has neither a client nor a lease."""
-    is_late, reason = world.age >= ANSWERED, ""
+    is_late, reason = world.age >= MANAGEMENT_DHCP_SECONDS, ""
     if world.own_clients.forced and not world.own_clients.program:
         reason = NOT_INSTALLED
     elif world.unmanaged and is_late:
@@ -209,9 +213,9 @@ def without_kernel(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles
 ) -> dict[LinkKey, LinkRequest]:
     """The requests without `accept_ra` on links whose advertisements a client handles."""
-    found = dict(requests)
+    changed = dict(requests)
     for key in ipv6_clients(requests, roles) & requests.keys():
-        request = found[key]
+        request = changed[key]
         sysctls = tuple(pair for pair in request.sysctls if pair[0] != ACCEPT_RA)
-        found[key] = replace(request, sysctls=sysctls)
-    return found
+        changed[key] = replace(request, sysctls=sysctls)
+    return changed

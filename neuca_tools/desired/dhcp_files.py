@@ -88,7 +88,7 @@ def labelled(text: str) -> Optional[LinkKey]:
     vlan_id = int(match["vlan"]) if match["vlan"] else None
     mac = ":".join(re.findall("..", match["mac"] or ""))
     if match["kind"]:
-        name = re.sub(r"_([0-9a-f]{2})", lambda one: chr(int(one[1], 16)), match["name"])
+        name = re.sub(r"_([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), match["name"])
         mac = f"{match['kind']} {name.encode('latin-1').decode('utf-8', 'replace')}"
     key = LinkKey(mac, vlan_id)
     return key if label(key) == text else None
@@ -153,9 +153,9 @@ def is_ours(name: str) -> bool:
 
 def known(files: Mapping[str, Optional[bytes]]) -> dict[str, tuple[str, LinkKey]]:
     """The manager and the link of each of these files that is one of ours and exists, by path."""
-    there = [path for path, content in files.items() if _MARK in path and content is not None]
-    found = {path: owner(path.rpartition("/")[2]) for path in there}
-    return {path: pair for path, pair in found.items() if pair is not None}
+    present = [path for path, content in files.items() if _MARK in path and content is not None]
+    owners = {path: owner(path.rpartition("/")[2]) for path in present}
+    return {path: pair for path, pair in owners.items() if pair is not None}
 
 
 def networkd(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> bytes:

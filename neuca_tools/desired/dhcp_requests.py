@@ -39,7 +39,7 @@ def requests(resolution: Resolution, record: Record, world: World) -> dict[str, 
 
     Without a complete document, the clients of unlisted links go on.
     """
-    found = dict(_kept(resolution, world.own_clients))
+    request_by_label = dict(_kept(resolution, world.own_clients))
     devices = find_links(world, resolution.roles)
     for key in sorted(resolution.roles.dhcp.handed([OWN])):
         device, request = devices.get(key), resolution.requests.get(key)
@@ -52,8 +52,8 @@ def requests(resolution: Resolution, record: Record, world: World) -> dict[str, 
             has_mtu = asked_mtu(key, resolution, record) is not None
             own = _Link(key, device, request.automatic, has_mtu)
             for text, protocol in client_labels(key, request.automatic).items():
-                found[text] = _request(own, protocol, world.own_clients)
-    return found
+                request_by_label[text] = _request(own, protocol, world.own_clients)
+    return request_by_label
 
 
 def _kept(resolution: Resolution, own: OwnClients) -> Iterator[tuple[str, str]]:
@@ -83,7 +83,7 @@ def _request(link: _Link, protocol: str, own: OwnClients) -> str:
     # Only one of the clients of a link sets its MTU.
     is_second = bool(protocol) and bool(link.asked.dhcp4)
     has_mtu = link.has_mtu or is_second or is_false(overrides.get("use-mtu"))
-    found = {
+    fields = {
         "link": str(link.key),
         "program": own.program,
         "helper": own.helper,
@@ -95,7 +95,7 @@ def _request(link: _Link, protocol: str, own: OwnClients) -> str:
         "routes": not is_false(overrides.get("use-routes")),
         "hostname": name,
     }
-    return json.dumps({**found, "protocol": protocol} if protocol else found)
+    return json.dumps({**fields, "protocol": protocol} if protocol else fields)
 
 
 def notes(resolution: Resolution) -> Iterator[Note]:

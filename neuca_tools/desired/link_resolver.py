@@ -14,7 +14,7 @@ from neuca_tools.desired.mtu import Sizes
 from neuca_tools.desired.names import reserved, vlan_name
 from neuca_tools.desired.policy_routing import Gateways
 from neuca_tools.desired.roles import Scene
-from neuca_tools.desired.safety import Fence
+from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.desired.virtual_links import (
     Stacks,
     remaining,
@@ -43,13 +43,13 @@ class LinkResolver:
     def __init__(
         self,
         scene: Scene,
-        limits: Fence,
+        limits: RequestLimits,
         names: Mapping[LinkKey, str],
         sure: Optional[Collection[LinkKey]],
         rules: allowed_sysctls.Judge,
         routed: Gateways,
     ) -> None:
-        self.requests, self.world, self.roles, self.record, self.found_keys = scene
+        self.requests, self.world, self.roles, self.record, self.device_by_link = scene
         self.scene, self.names, self.limits, self.routed = scene, names, limits, routed
         taken = {**reserved(scene.roles, scene.record), **names}
         # An incomplete document removes nothing.
@@ -101,9 +101,9 @@ class LinkResolver:
             if key.nic not in self.wanted:
                 self.refuse(key, f"{subject(key)} is on {key.nic}, which cannot be used")
             return key.nic in self.wanted
-        found = self.roles.made.devices.get(key.mac)
-        if found and self.requests[key].state == "user":
-            return found.index not in self.roles.guard.devices
+        device = self.roles.made.devices.get(key.mac)
+        if device and self.requests[key].state == "user":
+            return device.index not in self.roles.guard.devices
         return key in self.stacks.links
 
     def _put_into(self, master: LinkKey, link: Link) -> Link:
@@ -127,10 +127,10 @@ class LinkResolver:
 
         It keeps what it has, and gets nothing: its addresses would be reachable outside of a VRF.
         """
-        device = self.found_keys.get(link.key, Device(0, ""))
+        device = self.device_by_link.get(link.key, Device(0, ""))
         present, owned = self.world.addresses.get(device.index, ()), self.record.owned.addresses
         kept = tuple(address for address in present if (link.key, address) in owned)
-        holders = {found.index: mac for mac, found in self.roles.made.devices.items()}
+        holders = {bond.index: mac for mac, bond in self.roles.made.devices.items()}
         holder = LinkKey(holders[device.master]) if device.master in holders else None
         for address in link.addresses:
             if address not in kept:
@@ -158,7 +158,7 @@ class LinkResolver:
             # While it is in doubt which NIC is management, the problem is contested: any change of
             # a link may decide it.
             code: ProblemCode = "refused"
-            if key.mac in self.roles.choice.doubtful:
+            if key.mac in self.roles.choice.by_automatic_route_only:
                 code = "contested"
             self.refuse(key, f"{subject(key)} is on the management NIC: {reason}", code)
         if role == "ignored" and key.vlan_id is None:
@@ -187,7 +187,7 @@ class LinkResolver:
 
     def _managers(self, key: LinkKey) -> Mapping[str, str]:
         """What network managers should say of the link; nothing if DHCP is left to others."""
-        if key.mac in self.roles.dhcp.left:
+        if key.mac in self.roles.dhcp.left_to_others:
             return {}
         client = self.roles.dhcp.clients.get(key)
         if client in MANAGERS:
@@ -225,13 +225,13 @@ class LinkResolver:
     def _made(self, request: LinkRequest) -> Optional[Link]:
         """A virtual link of any kind but a VLAN."""
         key, virtual = request.key, self.stacks.links.get(request.key)
-        found = self.found_keys.get(key)
+        device = self.device_by_link.get(key)
         self.vlan_names[key] = key.given_name
-        index = found.index if found else 0
+        index = device.index if device else 0
         managers = self._managers(key)
         link = Link(key, key.kind, "dataplane", key.given_name, index, managers=managers)
         if virtual is None:
-            return self._hands_off(link, found)
+            return self._hands_off(link, device)
         if virtual.parent and virtual.parent not in self.wanted:
             self.refuse(key, f"it is on {virtual.parent}, which cannot be used")
             return None
@@ -241,23 +241,23 @@ class LinkResolver:
 
     def _vlan(self, request: LinkRequest) -> Optional[Link]:
         """A VLAN; None if it is refused, or if it is left to the user and absent."""
-        key, found = request.key, self.found_keys.get(request.key)
+        key, device = request.key, self.device_by_link.get(request.key)
         parent = self.wanted.get(key.nic) or self._carrier(key.nic)
         refusal = vlan_reason(request, parent, self.scene)
         if refusal:
             self.refuse(key, refusal)
             return None
-        name = self._vlan_name(request, str(parent.name), found)
+        name = self._vlan_name(request, str(parent.name), device)
         if name is None:
             return None
         self.vlan_names[key] = name
         link = Link(key, "vlan", "dataplane", name, managers=self._managers(key))
-        if found is not None:
-            link = replace(link, index=found.index)
+        if device is not None:
+            link = replace(link, index=device.index)
         if request.state == "user":
-            return self._hands_off(link, found)
+            return self._hands_off(link, device)
         link = self._configured_vlan(request, link, parent)
-        self._check_vlan_mac(request, found)
+        self._check_vlan_mac(request, device)
         if link.state == "up" and self._is_down(parent):
             lower = key.made or "NIC"
             text = f"{subject(key)} cannot be up: its {lower} is requested to be {parent.state}"
@@ -267,15 +267,15 @@ class LinkResolver:
 
     def _configured_vlan(self, request: LinkRequest, link: Link, parent: Link) -> Link:
         """The VLAN with its MTU, which is at most that of its parent, and its other settings."""
-        key, found = request.key, self.found_keys.get(request.key)
+        key, device = request.key, self.device_by_link.get(request.key)
         most = self.sizes.of(key.nic)
         mtu = request.mtu or self.common.before(key).mtu
-        if found and key in self.record.owned.vlans:
+        if device and key in self.record.owned.vlans:
             mtu = request.mtu or most
         mtu = self.sizes.vlan(key, mtu, parent, most)
         room = mtu or most
-        if found and not mtu:
-            room = min(found.mtu, most)
+        if device and not mtu:
+            room = min(device.mtu, most)
         return self.common.add(request, replace(link, virtual=request.virtual), mtu, room)
 
     def _carrier(self, key: LinkKey) -> Link:
@@ -283,32 +283,32 @@ class LinkResolver:
         device = self.roles.links[key]
         return Link(key, key.kind, "management", device.name, device.index)
 
-    def _check_vlan_mac(self, request: LinkRequest, found: Optional[Device]) -> None:
+    def _check_vlan_mac(self, request: LinkRequest, device: Optional[Device]) -> None:
         """Refuse a MAC for a VLAN that another program created: the MAC is set at creation only."""
         mac = (request.virtual or Virtual()).option("mac")
-        if found is None or mac in ("", found.mac) or request.key in self.record.owned.vlans:
+        if device is None or mac in ("", device.mac) or request.key in self.record.owned.vlans:
             return
-        self.refuse(request.key, f'the MAC {mac} for "{found.name}": neucad did not create it')
+        self.refuse(request.key, f'the MAC {mac} for "{device.name}": neucad did not create it')
 
     def _is_down(self, lower: Link) -> bool:
         """Whether the link is down, or is requested to be."""
         if lower.state in ("up", "down"):
             return lower.state == "down"
-        device = self.found_keys.get(lower.key)
+        device = self.device_by_link.get(lower.key)
         return device is None or not device.up
 
     def _vlan_name(
-        self, request: LinkRequest, parent: str, found: Optional[Device]
+        self, request: LinkRequest, parent: str, device: Optional[Device]
     ) -> Optional[str]:
         """The requested name, the present name of a VLAN that is not ours, or the default; None if
         it is taken.
         """
         default = vlan_name(parent, request.key)
-        if found and request.key not in self.record.owned.vlans:
-            default = found.name
+        if device and request.key not in self.record.owned.vlans:
+            default = device.name
         name = request.name or default
         holder = self.by_name.get(name)
-        free = holder is None or (found is not None and holder.index == found.index)
+        free = holder is None or (device is not None and holder.index == device.index)
         if free and self._give(name, request.key):
             return name
         self.refuse(
@@ -316,8 +316,8 @@ class LinkResolver:
             f'{subject(request.key)} should be "{name}", but another interface has that name',
             "name",
         )
-        if found and self._give(found.name, request.key):
-            return found.name
+        if device and self._give(device.name, request.key):
+            return device.name
         return None
 
     def _give(self, name: str, key: LinkKey) -> bool:
@@ -328,7 +328,7 @@ class LinkResolver:
         """Links that are no longer requested, with the original values to restore."""
         left: dict[LinkKey, Link] = {}
         for key in self.record.originals:
-            device = self.found_keys.get(key)
+            device = self.device_by_link.get(key)
             if device is None or device.index in self.roles.guard.devices:
                 continue
             if key in self.requests or key in self.record.owned.vlans:
@@ -359,8 +359,8 @@ class LinkResolver:
         request, role = self.requests.get(key), self.roles.role_of(key)
         name = (key.given_name if key == key.nic else "") or None
         if request is None:
-            if key in self.found_keys:
-                name = self.found_keys[key].name
+            if key in self.device_by_link:
+                name = self.device_by_link[key].name
             return Link(key, key.kind, role, name)
         link = Link(key, key.kind, role, name, virtual=request.virtual)
         if role != "dataplane" or key.mac in self.roles.nics:

@@ -16,14 +16,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 from neuca_tools.desired import first_nic
-from neuca_tools.desired.policy import NOTHING, Policy, Said
+from neuca_tools.desired.policy import NOTHING, PlatformClaims, Policy
 from neuca_tools.model import UNRECORDED, Record, Route, World
 from neuca_tools.model.provenance import ADVERTISEMENT, is_automatic, provenance
 from neuca_tools.model.topology import METADATA_HOSTS, below, best_default_routes, identity, is_nic
 
 # Seconds after a boot. NetworkManager tries DHCP four times for 45 s each (NetworkManager.conf(5)),
 # the units of systemd-networkd wait 120 s for the network, dhclient tries for 60 s.
-ANSWERED = 360.0
+MANAGEMENT_DHCP_SECONDS = 360.0
 
 CONFIGURED = "[network] management-macs names it"
 RECORDED = "it is recorded as the management NIC"
@@ -34,36 +34,37 @@ TUNNEL = "it is the first NIC, and a tunnel carries the default route"
 FIRST = "it is the first of the NICs with a gateway or DHCP in the platform's document"
 
 
-class Management(NamedTuple):
+class ManagementChoice(NamedTuple):
     """The management NICs, each with the reason.
 
-    `doubtful` maps NICs that are management NICs only because of automatic default routes to the
-    address families of those routes (4, 6). `declared` are management NICs only because a document
-    says so. One of the `undecided` will be a management NIC, but nothing on the host shows yet
-    which one. `rivals` are NICs that the document does not distinguish from the chosen ones.
-    `beside` are further management NICs that were not chosen, and that only a route indicates which
-    no DHCP server or router has caused.
-    `belief`: the NIC that is believed on a first boot.
+    `by_automatic_route_only` maps NICs that only automatic default routes make management NICs to
+    the address families of those routes (4, 6), `by_document_only` are those that only a document
+    makes management NICs. One of the `candidates` will be a management NIC, but nothing on the host
+    shows yet which one. `equal_candidates` are NICs that the document does not distinguish from the
+    chosen ones. `not_chosen` are further management NICs, which only a route indicates that no DHCP
+    server or router has caused. `belief`: the NIC that is believed on a first boot.
     """
 
-    reasons: Mapping[str, str]
-    doubtful: Mapping[str, tuple[int, ...]]
-    declared: frozenset[str] = frozenset()
-    undecided: frozenset[str] = frozenset()
-    rivals: frozenset[str] = frozenset()
-    beside: frozenset[str] = frozenset()
+    reason_by_mac: Mapping[str, str]
+    by_automatic_route_only: Mapping[str, tuple[int, ...]]
+    by_document_only: frozenset[str] = frozenset()
+    candidates: frozenset[str] = frozenset()
+    equal_candidates: frozenset[str] = frozenset()
+    not_chosen: frozenset[str] = frozenset()
     belief: first_nic.Belief = first_nic.Belief()
 
 
-NO_CHOICE = Management({}, {})
+NO_CHOICE = ManagementChoice({}, {})
 
 
-def choose(world: World, policy: Policy, record: Record, said: Said = NOTHING) -> Management:
+def choose(
+    world: World, policy: Policy, record: Record, claims: PlatformClaims = NOTHING
+) -> ManagementChoice:
     """The management NICs of this host."""
-    return _Chooser(world, policy, record, said).outcome()
+    return _Chooser(world, policy, record, claims).outcome()
 
 
-def nics_of(world: World, indexes: Iterable[int]) -> frozenset[str]:
+def nics_below(world: World, indexes: Iterable[int]) -> frozenset[str]:
     """The MACs of the NICs that are among these devices or below them."""
     carriers = (world.devices[index] for index in below(world, indexes) if index in world.devices)
     return frozenset(identity(device) for device in carriers if is_nic(device))
@@ -72,43 +73,45 @@ def nics_of(world: World, indexes: Iterable[int]) -> frozenset[str]:
 class _Chooser:
     """Compares the signs on the host with the platform's document."""
 
-    def __init__(self, world: World, policy: Policy, record: Record, said: Said) -> None:
-        self.world, self.policy, self.record, self.said = world, policy, record, said
+    def __init__(
+        self, world: World, policy: Policy, record: Record, claims: PlatformClaims
+    ) -> None:
+        self.world, self.policy, self.record, self.claims = world, policy, record, claims
         self._nics_by_index: dict[int, frozenset[str]] = {}
         self.present = {*map(identity, filter(is_nic, world.devices.values()))}
         self.dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
-        self.managing = {mac for mac, nic in record.nics.items() if nic.role == "management"}
-        self.certain = {mac for mac in self.managing if not record.nics[mac].doubtful}
-        self.hinted = {mac for group in said.gateways for mac in group}
-        self.defaults = [route for route in world.routes if route.to.prefixlen == 0]
+        self.recorded = {mac for mac, nic in record.nics.items() if nic.role == "management"}
+        self.certain = {mac for mac in self.recorded if not record.nics[mac].doubtful}
+        self.gateway_macs = {mac for group in claims.gateway_candidates for mac in group}
+        self.default_routes = [route for route in world.routes if route.to.prefixlen == 0]
         self.belief = self._belief()
         # That of a tunnel tells nothing of NICs, and hides the route that its own packets take.
-        on_nics = [route for route in self.defaults if self._nics(route.index)]
-        has_tunnel = on_nics != self.defaults and first_nic.is_addressed(world, self.belief.mac)
-        self.tunneled = {self.belief.mac} if has_tunnel else set[str]()
-        self.best = best_default_routes(filter(self._is_sign, on_nics))
-        self.manual = [*filter(self._is_manual, self.best)]
-        self.four = [route for route in self.best if route.to.version == 4]
-        self.metadata = self._metadata()
+        on_nics = [route for route in self.default_routes if self._nics(route.index)]
+        self.tunnel_macs = set[str]()
+        if on_nics != self.default_routes and first_nic.is_addressed(world, self.belief.mac):
+            self.tunnel_macs = {self.belief.mac}
+        self.best_routes = best_default_routes(filter(self._is_sign, on_nics))
+        self.manual_routes = [*filter(self._is_manual, self.best_routes)]
+        self.ipv4_routes = [route for route in self.best_routes if route.to.version == 4]
+        self.metadata_macs = self._metadata()
         self.proven = self._proven()
-        self.weak = self._weak()
-        self.anchored = self._anchored(self.metadata | policy.management | self._origin())
-        self.relevant = [*filter(self._counts, self.best)]
+        self.leased_macs = self._weak()
+        self.decided = self._anchored(self.metadata_macs | policy.management | self._origin())
+        self.counted_routes = [*filter(self._counts, self.best_routes)]
 
-    def outcome(self) -> Management:
+    def outcome(self) -> ManagementChoice:
         """The NICs of one link, and any others that the document does not describe."""
         firm = {**self._beyond_doubt(), **self.proven}
-        chosen = self.present & {*firm, *self.said.named} or self._by_routes()
-        declared, undecided = dict(self.said.named), frozenset[str]()
+        chosen = self.present & {*firm, *self.claims.marked_as_management} or self._by_routes()
+        declared, undecided = dict(self.claims.marked_as_management), frozenset[str]()
         if not chosen:
             chosen, declared, undecided = self._without_routes()
         if not self._has_default(chosen):
-            alone = self._with_the_default(chosen)
             undecided = undecided or self._too_early(chosen)
-            chosen |= alone
+            chosen |= self._with_the_default(chosen)
         seen = self._reasons(chosen)
-        doubtful = seen.keys() - firm.keys() - self._carriers(self.manual) | self.weak
-        return Management(
+        doubtful = seen.keys() - firm.keys() - self._carriers(self.manual_routes) | self.leased_macs
+        return ManagementChoice(
             {**declared, **seen},
             {mac: self._families(mac, chosen) for mac in doubtful},
             frozenset(declared.keys() - seen.keys()),
@@ -126,8 +129,9 @@ class _Chooser:
         barred = {*self.policy.ignored, *self.dataplane}
         barred |= {mac for mac, nic in self.record.nics.items() if nic.released}
         candidates = self.present - barred
-        marked = candidates & self.said.named.keys()
-        return first_nic.believed(self.world, marked or candidates & self.hinted or candidates)
+        marked = candidates & self.claims.marked_as_management.keys()
+        likely = marked or candidates & self.gateway_macs or candidates
+        return first_nic.believed(self.world, likely)
 
     def _is_sign(self, route: Route) -> bool:
         """Whether the route may show a management NIC, and was not caused by a stranger.
@@ -138,7 +142,7 @@ class _Chooser:
         nics = self._nics(route.index)
         if self._is_manual(route) or self.belief.mac in nics:
             return True
-        is_documented = bool(nics & self.hinted) and not self._is_advertised(route)
+        is_documented = bool(nics & self.gateway_macs) and not self._is_advertised(route)
         return is_documented and self._may_trust_hints
 
     @cached_property
@@ -151,8 +155,9 @@ class _Chooser:
         declared, undecided = self._by_document()
         chosen = set[str]()
         if not declared and not undecided:
-            chosen = self._first(filter(self._is_advertised, self.relevant))
-            declared = {} if chosen else self._first_described()
+            chosen = self._first(filter(self._is_advertised, self.counted_routes))
+            if not chosen:
+                declared = {mac: FIRST for group in self._candidates()[:1] for mac in group}
         return chosen or {*declared}, declared, undecided
 
     def _is_advertised(self, route: Route) -> bool:
@@ -162,15 +167,15 @@ class _Chooser:
         """The other NICs with a gateway or DHCP, unless something stronger than a route decides."""
         if self._is_named() or (self.present & {*self.proven} and self._has_default(self.proven)):
             return frozenset()
-        return frozenset(self.hinted - {*chosen})
+        return frozenset(self.gateway_macs - {*chosen})
 
     def _is_named(self) -> bool:
         """Whether the configuration or the document names a management NIC that is present."""
-        return bool(self.present & {*self.policy.management, *self.said.named})
+        return bool(self.present & {*self.policy.management, *self.claims.marked_as_management})
 
     def _has_default(self, nics: Collection[str]) -> bool:
         """Whether one of these NICs carries any default route."""
-        return any({*nics} & {*self._nics(route.index)} for route in self.defaults)
+        return any({*nics} & {*self._nics(route.index)} for route in self.default_routes)
 
     def _with_the_default(self, chosen: Collection[str]) -> set[str]:
         """The described NICs with the default route, if the chosen ones have none.
@@ -178,20 +183,21 @@ class _Chooser:
         The chosen ones may be on an isolated network with the metadata service; no request may take
         away the default route. If only the record shows them, the others must be in it too.
         """
-        if self.world.age >= first_nic.LEASE_SECONDS and self.evident:
-            return {*self.evident}
+        if self.world.age >= first_nic.LEASE_SECONDS and self.service_macs:
+            return {*self.service_macs}
         if not chosen or self._is_named():
             return set()
-        found = self._first([*self.four, *self.manual]) & self.said.described
+        nics = self._first([*self.ipv4_routes, *self.manual_routes]) & self.claims.listed
         if self.proven.keys().isdisjoint(chosen):
-            found &= self.managing
-        return found
+            nics &= self.recorded
+        return nics
 
     def _too_early(self, chosen: Collection[str]) -> frozenset[str]:
         """The NICs that may still get the default route of this host while nothing has one."""
-        if self.evident and self.world.age < first_nic.LEASE_SECONDS:
-            return self.evident
-        if not chosen or self.defaults or self._is_named() or self.world.age >= ANSWERED:
+        if self.service_macs and self.world.age < first_nic.LEASE_SECONDS:
+            return self.service_macs
+        is_late = self.world.age >= MANAGEMENT_DHCP_SECONDS
+        if not chosen or self.default_routes or self._is_named() or is_late:
             return frozenset()
         groups = (group for group in self._candidates() if group.keys().isdisjoint(chosen))
         return frozenset().union(*groups)
@@ -204,7 +210,7 @@ class _Chooser:
         A route from DHCP proves nothing on a NIC for which the document has neither DHCP nor a
         gateway if it has them for other NICs.
         """
-        nics = nics_of(self.world, [self.world.metadata_index]) - self.dataplane
+        nics = nics_below(self.world, [self.world.metadata_index]) - self.dataplane
         ways = self._ways_to_metadata()
         signs = [*filter(self._is_sign, ways)]
         if (ways and not signs) or (ways and all(map(self._is_advertised, ways))):
@@ -217,20 +223,18 @@ class _Chooser:
 
     def _ways_to_metadata(self) -> list[Route]:
         """The routes to the metadata service through the device that leads to it."""
-        return [
-            route
-            for route in self.world.routes
-            if route.index == self.world.metadata_index
-            and any(host in route.to for host in METADATA_HOSTS)
-        ]
+        index = self.world.metadata_index
+        routes = (route for route in self.world.routes if route.index == index)
+        return [route for route in routes if any(host in route.to for host in METADATA_HOSTS)]
 
     def _weak(self) -> set[str]:
         """The NICs that only a route from DHCP, which any server can send, shows."""
-        found = {mac for mac, reason in self.proven.items() if reason == METADATA}
+        nics = {mac for mac, reason in self.proven.items() if reason == METADATA}
         ways = [route for route in self._ways_to_metadata() if route.to.prefixlen]
         if not ways or any(map(self._is_manual, ways)):
             return set()
-        return found - self._origin() - self._beyond_doubt().keys() - self._carriers(self.manual)
+        known = self._origin() | self._beyond_doubt().keys()
+        return nics - known - self._carriers(self.manual_routes)
 
     def _origin(self) -> frozenset[str]:
         """The NIC through which the metadata service of this instance has responded."""
@@ -240,11 +244,11 @@ class _Chooser:
         """The NICs that are management beyond doubt, whatever is recorded."""
         if self.policy.management & self.present:
             return dict.fromkeys(self.policy.management, CONFIGURED)
-        found = dict.fromkeys(self._origin(), ANSWERS)
-        if not self.metadata <= self._carriers(self.best):
+        reasons = dict.fromkeys(self._origin(), ANSWERS)
+        if not self.metadata_macs <= self._carriers(self.best_routes):
             # A route to the service itself, not the default route.
-            found.update(dict.fromkeys(self.metadata, METADATA))
-        return {**found, **dict.fromkeys(self.policy.management, CONFIGURED)}
+            reasons.update(dict.fromkeys(self.metadata_macs, METADATA))
+        return {**reasons, **dict.fromkeys(self.policy.management, CONFIGURED)}
 
     def _beyond_doubt(self) -> dict[str, str]:
         """The NICs that are recorded as management without a doubt."""
@@ -252,7 +256,7 @@ class _Chooser:
 
     def _in_doubt(self) -> set[str]:
         """The NICs that are recorded with a doubt that has not ended."""
-        doubts = ((mac, self.record.nics[mac].doubtful) for mac in self.managing - self.certain)
+        doubts = ((mac, self.record.nics[mac].doubtful) for mac in self.recorded - self.certain)
         if self.policy.management:
             return set()
         return {mac for mac, doubt in doubts if not self._has_ended(mac, doubt)}
@@ -264,43 +268,43 @@ class _Chooser:
         (fib_select_default): the one that leads to the metadata service for the moment is not
         better than the others.
         """
-        is_better = bool(self.proven) or mac not in self._carriers(self.four)
-        return is_better and self.anchored.issuperset(doubt)
+        is_better = bool(self.proven) or mac not in self._carriers(self.ipv4_routes)
+        return is_better and self.decided.issuperset(doubt)
 
     @cached_property
-    def evident(self) -> frozenset[str]:
+    def service_macs(self) -> frozenset[str]:
         """The NICs that lead to the metadata service and have the best default route, if the NIC
         that the document names has none: they are for management too.
         """
-        named = self.present & self.said.named.keys()
+        named = self.present & self.claims.marked_as_management.keys()
         if not named or self.policy.management & self.present or self._has_default(named):
             return frozenset()
-        ways = best_default_routes(route for route in self.defaults if route.to.version == 4)
-        service = nics_of(self.world, [self.world.metadata_index])
+        ways = best_default_routes(route for route in self.default_routes if route.to.version == 4)
+        service = nics_below(self.world, [self.world.metadata_index])
         return service & self._carriers(ways) - self.dataplane
 
     def _is_possible(self, nics: Collection[str]) -> bool:
         """Whether an automatic route of these NICs agrees with the document."""
-        return not (self.hinted and self.hinted.isdisjoint(nics))
+        return not (self.gateway_macs and self.gateway_macs.isdisjoint(nics))
 
     # --- choices ---
 
     def _by_routes(self) -> set[str]:
         """The NICs that the best route shows: IPv4 before IPv6, and no advertised route."""
-        first = self._first(self.four)
-        if first & self._carriers(filter(self._is_manual, self.four)):
+        first = self._first(self.ipv4_routes)
+        if first & self._carriers(filter(self._is_manual, self.ipv4_routes)):
             return first
         return (
             self._in_doubt_here()
-            or {*self.metadata}
-            or self._first(filter(self._counts, self.four))
-            or self._first(self.manual)
-            or self.tunneled
+            or {*self.metadata_macs}
+            or self._first(filter(self._counts, self.ipv4_routes))
+            or self._first(self.manual_routes)
+            or self.tunnel_macs
         )
 
     def _counts(self, route: Route) -> bool:
         """Whether the route shows a management NIC, because its family has no stronger sign."""
-        return self._is_manual(route) or route.to.version not in self.anchored
+        return self._is_manual(route) or route.to.version not in self.decided
 
     def _first(self, routes: Iterable[Route]) -> set[str]:
         """The NICs of the first of these routes, which is the one that the kernel uses.
@@ -309,7 +313,7 @@ class _Chooser:
         document.
         """
         for route in sorted(routes, key=lambda route: route.index != self.world.metadata_index):
-            nics = nics_of(self.world, [route.index]) - self.dataplane
+            nics = nics_below(self.world, [route.index]) - self.dataplane
             if nics and (self._is_manual(route) or self._is_possible(nics)):
                 return {*nics}
         return set()
@@ -317,9 +321,10 @@ class _Chooser:
     def _in_doubt_here(self) -> set[str]:
         """The likeliest of the present NICs that are recorded with a doubt, and all of its link."""
         nics = [mac for mac in self._in_doubt() & self.present if self._is_possible([mac])]
-        carriers = self._carriers(self.best)
-        nics.sort(key=lambda mac: (mac not in self.metadata, mac not in carriers, mac))
-        links = [{*nics[:1]}, *self.said.gateways, *(self._nics(one.index) for one in self.best)]
+        carriers = self._carriers(self.best_routes)
+        nics.sort(key=lambda mac: (mac not in self.metadata_macs, mac not in carriers, mac))
+        lowers = (self._nics(route.index) for route in self.best_routes)
+        links = [{*nics[:1]}, *self.claims.gateway_candidates, *lowers]
         return {mac for mac in nics if any({mac, nics[0]} <= {*link} for link in links)}
 
     def _by_document(self) -> tuple[dict[str, str], frozenset[str]]:
@@ -327,71 +332,69 @@ class _Chooser:
         groups = self._candidates()
         if len(groups) == 1:
             return dict(groups[0]), frozenset()
-        return {}, frozenset().union(*groups if self.world.age < ANSWERED else ())
-
-    def _first_described(self) -> dict[str, str]:
-        return {mac: FIRST for group in self._candidates()[:1] for mac in group}
+        return {}, frozenset().union(*groups if self.world.age < MANAGEMENT_DHCP_SECONDS else ())
 
     def _candidates(self) -> list[Mapping[str, str]]:
         """The links with a gateway or DHCP that may be management; only present ones if any are."""
-        groups = [group for group in self.said.gateways if self.dataplane.isdisjoint(group)]
+        listed = self.claims.gateway_candidates
+        groups = [group for group in listed if self.dataplane.isdisjoint(group)]
         return [group for group in groups if group.keys() & self.present] or groups
 
     # --- results ---
 
     def _reasons(self, chosen: Collection[str]) -> dict[str, str]:
         """What the host and the configuration show; of the described NICs, only the chosen ones."""
-        barred = self.said.described.difference(chosen)
+        barred = self.claims.listed.difference(chosen)
         recorded = {**dict.fromkeys(self._in_doubt() - barred, RECORDED), **self._beyond_doubt()}
-        carriers = self._carriers(self.relevant) | self._carriers(self.best) & {*chosen}
-        carriers |= self.evident
+        carriers = self._carriers(self.counted_routes) | self.service_macs
+        carriers |= self._carriers(self.best_routes) & {*chosen}
         return {
             **self.proven,
             **recorded,
-            **dict.fromkeys(self.metadata - barred, METADATA),
+            **dict.fromkeys(self.metadata_macs - barred, METADATA),
             **dict.fromkeys(carriers - self.dataplane - barred, DEFAULT),
             **dict.fromkeys(self.policy.management, CONFIGURED),
-            **dict.fromkeys(self.tunneled & {*chosen}, TUNNEL),
+            **dict.fromkeys(self.tunnel_macs & {*chosen}, TUNNEL),
         }
 
     def _carriers(self, routes: Iterable[Route]) -> frozenset[str]:
         """The MACs of the NICs that these routes go through."""
-        return nics_of(self.world, (route.index for route in routes))
+        return nics_below(self.world, (route.index for route in routes))
 
     def _nics(self, index: int) -> frozenset[str]:
         """The MACs of the NICs of one device, looked up once."""
         if index not in self._nics_by_index:
-            self._nics_by_index[index] = nics_of(self.world, [index])
+            self._nics_by_index[index] = nics_below(self.world, [index])
         return self._nics_by_index[index]
 
     def _families(self, mac: str, chosen: Collection[str]) -> tuple[int, ...]:
         """The families whose automatic default route makes it management, now or as recorded."""
-        routes = self.relevant
+        routes = self.counted_routes
         if mac in chosen:
-            routes = [route for route in self.best if not self._is_manual(route)]
+            routes = [route for route in self.best_routes if not self._is_manual(route)]
         now = {route.to.version for route in routes if mac in self._nics(route.index)}
-        if mac in self.evident:
+        if mac in self.service_macs:
             now |= {4}
-        if mac in self.weak:
+        if mac in self.leased_macs:
             now |= {route.to.version for route in self._ways_to_metadata()}
         before = self.record.nics.get(mac, UNRECORDED).doubtful
-        return tuple(sorted(now | ({*before} - self.anchored)))
+        return tuple(sorted(now | ({*before} - self.decided)))
 
-    def _anchored(self, certain: Collection[str]) -> set[int]:
+    def _anchored(self, macs: Collection[str]) -> set[int]:
         """The address families whose automatic default routes do not make a NIC management.
 
         With any other sign of a management NIC that includes IPv6: any host on the link can send
         router advertisements.
         """
         families: set[int] = {
-            route.to.version for route in self.defaults if self._nics(route.index) & {*certain}
+            route.to.version for route in self.default_routes if self._nics(route.index) & {*macs}
         }
-        if certain or self._has_other_signs():
+        if macs or self._has_other_signs():
             families.add(6)
         return families
 
     def _has_other_signs(self) -> bool:
         """Whether anything but a router advertisement shows a management NIC that is present."""
-        signs = filter(self._is_sign, self.defaults)
+        signs = filter(self._is_sign, self.default_routes)
         counted = (route for route in signs if not self._is_advertised(route))
         return bool(self.certain & self.present or self._carriers(counted) - self.dataplane)

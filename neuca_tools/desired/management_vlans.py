@@ -23,8 +23,8 @@ def around(
     """
     only = tagged(world, indexes)
     management = management_devices(world, indexes, only)
-    found = {**beside(world, management, ours, vlans), **only}
-    return found, management_devices(world, indexes, found)
+    ids = {**beside(world, management, ours, vlans), **only}
+    return ids, management_devices(world, indexes, ids)
 
 
 def tagged(world: World, indexes: Collection[int]) -> dict[str, frozenset[int]]:
@@ -38,13 +38,13 @@ def tagged(world: World, indexes: Collection[int]) -> dict[str, frozenset[int]]:
     upper = above(world, plain)
     ways = best_default_routes(route for route in world.routes if route.index in upper)
     lines = below(world, [*(route.index for route in ways), world.metadata_index])
-    found: dict[str, frozenset[int]] = {}
+    ids_by_mac: dict[str, frozenset[int]] = {}
     for index in lines & world.devices.keys():
         device = world.devices[index]
         if device.vlan_id is not None and device.lower in plain:
             mac = plain[device.lower]
-            found[mac] = found.get(mac, frozenset()) | {device.vlan_id}
-    return found
+            ids_by_mac[mac] = ids_by_mac.get(mac, frozenset()) | {device.vlan_id}
+    return ids_by_mac
 
 
 def _is_plain(nic: Device, world: World) -> bool:
@@ -70,22 +70,26 @@ def beside(
     asked: dict[str, set[int]] = {}
     for key in vlans:
         asked.setdefault(key.mac, set()).add(key.vlan_id or 0)
-    found = {}
+    ids_by_link = {}
     for device in (world.devices[index] for index in management):
         if base(device) not in asked or device.vlan_id is not None or device.index in ours:
             continue
-        uppers = [one for one in world.devices.values() if one.lower == device.index]
-        foreign = {one.vlan_id for one in uppers if one.index not in ours}
+        uppers = [upper for upper in world.devices.values() if upper.lower == device.index]
+        foreign = {upper.vlan_id for upper in uppers if upper.index not in ours}
         if not device.master and not device.slave:
-            found[base(device)] = _EVERY_ID - (asked[base(device)] - foreign)
-    return found
+            ids_by_link[base(device)] = _EVERY_ID - (asked[base(device)] - foreign)
+    return ids_by_link
 
 
 def management_devices(
     world: World, devices: Collection[int], vlans: Mapping[str, frozenset[int]]
 ) -> frozenset[int]:
     """These devices and what is stacked on them, without VLANs that are not for management."""
-    kept = {index: one for index, one in world.devices.items() if not _is_beside(one, world, vlans)}
+    kept = {
+        index: device
+        for index, device in world.devices.items()
+        if not _is_beside(device, world, vlans)
+    }
     return above(replace(world, devices=kept), devices)
 
 

@@ -75,7 +75,9 @@ def marked(resolution: Resolution, record: Record) -> frozenset[str]:
     Dataplane NICs; without a complete document also those that were dataplane NICs before.
     """
     roles = resolution.roles
-    named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"} - roles.dhcp.left
+    named = {
+        mac for mac, role in roles.by_mac.items() if role == "dataplane"
+    } - roles.dhcp.left_to_others
     before = {
         mac
         for mac, nic in record.nics.items()
@@ -121,7 +123,7 @@ class _Files:
     def __init__(self, resolution: Resolution, record: Record, places: Places) -> None:
         self.resolution, self.record, self.places = resolution, record, places
         self.roles, self.names = resolution.roles, resolution.names
-        self.dataplane = marked(resolution, record) | resolution.roles.ahead
+        self.dataplane = marked(resolution, record) | resolution.roles.marked_early
 
     # --- udev rules ---
 
@@ -159,12 +161,12 @@ class _Files:
     def _macs(self, paths: Iterable[str]) -> dict[str, str]:
         """The MAC of each of these files that is a rule of ours."""
         split = {path: path.rpartition("/") for path in paths}
-        found = {
+        mac_by_path = {
             path: marks.rule_mac(name, self.places.substring)
             for path, (directory, _, name) in split.items()
             if directory == str(self.places.udev)
         }
-        return {path: mac for path, mac in found.items() if mac}
+        return {path: mac for path, mac in mac_by_path.items() if mac}
 
     def _rule(self, mac: str, name: str) -> dict[str, bytes]:
         places, is_dataplane = self.places, mac in self.dataplane
@@ -201,7 +203,7 @@ class _Files:
             str(places.networkmanager / marks.NETWORKMANAGER_FILE): "networkmanager",
         }
         contents = {**self._lists(), sysctls: self._sysctls(files.get(sysctls) or b"")}
-        is_held = bool(self.roles.held)
+        is_held = bool(self.roles.held_back)
         kept = {
             path: contents.get(path) or None
             for path in (*told, sysctls)
@@ -239,7 +241,7 @@ class _Files:
         A name that is requested and not granted is left out: the interface that has it now belongs
         to another manager.
         """
-        nics, names, left = self.roles.nics, self.names, self.roles.dhcp.left
+        nics, names, left = self.roles.nics, self.names, self.roles.dhcp.left_to_others
         others = {device.name for mac, device in nics.items() if mac not in self.dataplane}
         bases = {names.get(LinkKey(mac)) or self._recorded_name(mac) for mac in self.dataplane}
         bases.update(key.given_name for key in names)  # empty for a NIC
@@ -256,7 +258,7 @@ class _Files:
         keys: dict[str, str] = {}
         if not self.resolution.complete:
             keys = marks.sysctls_of(now)
-        for key in self.resolution.quiet:
+        for key in self.resolution.without_advertisements:
             name = self.names.get(key)
             if not name and not key.rank:
                 name = self._pinned_name(key.mac)
@@ -273,21 +275,21 @@ class _Files:
 
         A file is removed once the document no longer requests it, or its NIC is ignored.
         """
-        found: dict[str, Optional[bytes]] = {}
-        there = dhcp_files.known(files)
-        for path, (_, key) in there.items():
+        contents: dict[str, Optional[bytes]] = {}
+        known = dhcp_files.known(files)
+        for path, (_, key) in known.items():
             is_known = key in self.resolution.requests or self.roles.role(key.mac) == "ignored"
-            if (self.resolution.complete or is_known) and key.mac not in self.roles.held:
-                found[path] = None
-        told = {path: manager for path, (manager, _) in there.items() if path in found}
+            if (self.resolution.complete or is_known) and key.mac not in self.roles.held_back:
+                contents[path] = None
+        told = {path: manager for path, (manager, _) in known.items() if path in contents}
         profiles: dict[LinkKey, str] = {}
         for key in sorted(self.roles.dhcp.handed(dhcp_files.MANAGERS)):
             path, content = self._client_file(key)
-            found.pop(path, None)
+            contents.pop(path, None)
             if content:
-                found[path], told[path] = content, self.roles.dhcp.clients[key]
+                contents[path], told[path] = content, self.roles.dhcp.clients[key]
                 profiles[key] = dhcp_profiles.uuid_of(content)
-        return Marks(found, {path: told[path] for path in found}, profiles)
+        return Marks(contents, {path: told[path] for path in contents}, profiles)
 
     def _client_file(self, key: LinkKey) -> tuple[str, bytes]:
         """The path of the file for the client of a link, and its content, empty if it stays."""

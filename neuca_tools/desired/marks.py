@@ -113,10 +113,10 @@ def rule_mac(filename: str, substring: str) -> Optional[str]:
     >>> rule_mac("15-neuca-persistent-fe163e006daf.rules", "neuca-persistent")
     'fe:16:3e:00:6d:af'
     """
-    found = _RULE.fullmatch(filename)
-    if found is None or found["substring"] != substring:
+    match = _RULE.fullmatch(filename)
+    if match is None or match["substring"] != substring:
         return None
-    return bytes.fromhex(found["digits"]).hex(":")
+    return bytes.fromhex(match["digits"]).hex(":")
 
 
 def names_given(rules: str) -> dict[str, str]:
@@ -126,7 +126,7 @@ def names_given(rules: str) -> dict[str, str]:
     ...             ' ATTR{address}=="fe:16:3e:00:6d:af", NAME="ens17"')
     {'fe:16:3e:00:6d:af': 'ens17'}
     """
-    return {found["mac"]: found["name"] for found in map(_NAMES.match, rules.splitlines()) if found}
+    return {match["mac"]: match["name"] for match in map(_NAMES.match, rules.splitlines()) if match}
 
 
 def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> bytes:
@@ -232,7 +232,7 @@ def _plain(patterns: Iterable[str]) -> list[str]:
     """The patterns that every reader interprets alike: plain characters with an optional `*` at the
     end.
     """
-    return sorted({one for one in patterns if _PATTERN.fullmatch(one)})
+    return sorted({pattern for pattern in patterns if _PATTERN.fullmatch(pattern)})
 
 
 def _checked(mac: str) -> str:

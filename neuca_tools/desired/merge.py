@@ -19,7 +19,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.desired import dhcp_clients, platform_roles, routing_tables
 from neuca_tools.desired.bindings import bound
-from neuca_tools.desired.management import ANSWERED
+from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles, assign
 from neuca_tools.desired.routes import Networks
@@ -50,13 +50,13 @@ from neuca_tools.model.provenance import is_automatic
 from neuca_tools.model.routing import RuleRequest
 from neuca_tools.model.topology import VIRTUAL_NICS
 
-MARKED_FOR = 240.0  # seconds after a boot; see `management.ANSWERED`
+EARLY_MARK_SECONDS = 240.0  # seconds after a boot; see `management.MANAGEMENT_DHCP_SECONDS`
 _UNTIL = (
-    f"until {{}}, and at most for the first {ANSWERED / 60:g} minutes after boot, no NIC is"
-    " configured just because a document names it"
+    f"until {{}}, and at most for the first {MANAGEMENT_DHCP_SECONDS / 60:g} minutes after boot,"
+    " no NIC is configured just because a document names it"
 )
-HELD = f"it is not known yet which NIC is for management: {_UNTIL.format('it is')}"
-WAITS = f"no NIC carries the default route of this host yet: {_UNTIL.format('one does')}"
+MANAGEMENT_UNKNOWN = f"it is not known yet which NIC is for management: {_UNTIL.format('it is')}"
+NO_DEFAULT_ROUTE = f"no NIC carries the default route of this host yet: {_UNTIL.format('one does')}"
 
 
 class Layers(NamedTuple):
@@ -113,27 +113,27 @@ class _Side(NamedTuple):
 
 def _held_back(layers: Layers, side: _Side) -> Layers:
     roles = layers.roles
-    held = roles.choice.undecided or _held(roles, side)
+    held = roles.choice.candidates or _held(roles, side)
     if not held:
         return layers
-    reason = WAITS if "management" in roles.by_mac.values() else HELD
+    reason = NO_DEFAULT_ROUTE if "management" in roles.by_mac.values() else MANAGEMENT_UNKNOWN
     problems = [
         Problem("contested", reason, LinkKey(mac)) for mac in sorted(held & roles.nics.keys())
     ]
     roles = replace(
         roles,
         by_mac={**roles.by_mac, **dict.fromkeys(held, "unlisted")},
-        held=held,
+        held_back=held,
         reasons={**roles.reasons, **dict.fromkeys(held, reason)},
         # Managers must be able to try the NICs between which nothing has decided yet.
-        ahead=held if _may_be_marked(roles, side.world) else frozenset(),
+        marked_early=held if _may_be_marked(roles, side.world) else frozenset(),
     )
     return layers._replace(roles=roles, problems=(*layers.problems, *problems))
 
 
 def _may_be_marked(roles: Roles, world: World) -> bool:
     """Whether NICs may be kept from managers although it is not known yet what they are for."""
-    if roles.choice.undecided or world.age >= MARKED_FOR:
+    if roles.choice.candidates or world.age >= EARLY_MARK_SECONDS:
         return False
     return any(
         roles.role(mac) == "unlisted" and device.kind not in VIRTUAL_NICS
@@ -151,7 +151,7 @@ def _held(roles: Roles, side: _Side) -> frozenset[str]:
     """
     if "management" in roles.by_mac.values() or _is_reached(side.world, roles):
         return frozenset()
-    if side.world.age >= ANSWERED:
+    if side.world.age >= MANAGEMENT_DHCP_SECONDS:
         return frozenset()
     nics = side.record.nics
     named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"} - side.configured
@@ -190,12 +190,12 @@ def _stacked(document: Document, side: _Side) -> Layers:
 def _roles(platform: PlatformDocument, own: Mapping[LinkKey, LinkRequest], side: _Side) -> Roles:
     """The roles, with the platform's requests for NICs that neither `own` nor `side` names."""
     named = {key.mac for key in own}
-    said = platform_roles.says(platform, side.configured, side.world)
+    claims = platform_roles.says(platform, side.configured, side.world)
     left = frozenset[str]()
     if not dhcp_clients.serves_virtual(side.world):
         left = platform_roles.left_alone(platform) - named
-    known = named | (said.described - left)
-    roles = assign(side.world, known, side.policy, side.record, said)
+    known = named | (claims.listed - left)
+    roles = assign(side.world, known, side.policy, side.record, claims)
     every = {request.key: request for request in (*platform.links, *own.values())}
     roles = stacked(roles, every, left)
     return replace(
@@ -222,13 +222,13 @@ def stacked(
     `left` are left alone.
     """
     lowers = {lower.mac for lower in chain.from_iterable(map(lower_of, requests.values()))}
-    found: dict[str, Role] = {key.mac: "dataplane" for key in requests if key.made}
-    found.update(dict.fromkeys(found.keys() & left, "unlisted"))
+    virtual_roles: dict[str, Role] = {key.mac: "dataplane" for key in requests if key.made}
+    virtual_roles.update(dict.fromkeys(virtual_roles.keys() & left, "unlisted"))
     stricter: tuple[Role, ...] = ("ignored", "management")
     for role in stricter:
         on_such = users([mac for mac in lowers if roles.role(mac) == role], requests)
-        found.update(dict.fromkeys(found.keys() & on_such, role))
-    return replace(roles, made=replace(roles.made, roles=found))
+        virtual_roles.update(dict.fromkeys(virtual_roles.keys() & on_such, role))
+    return replace(roles, made=replace(roles.made, roles=virtual_roles))
 
 
 # --- Requests, before the host is looked at -------------------------------------------------------
@@ -259,7 +259,7 @@ def _with_dns(request: LinkRequest) -> LinkRequest:
     return replace(request, device=tuple(device.items()))
 
 
-def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, str]:
+def requested_twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, str]:
     """The addresses requested on several dataplane links, with these links; none of them gets it.
 
     This depends on the documents, not on which NICs are present. Link-local IPv6 addresses are
@@ -324,7 +324,9 @@ def digests(
     for key in sorted(requests):
         request = requests[key]
         parts[key.mac].append(request.substance())
-        parts[key.mac] += [f"not {one}" for one in request.addresses if one.ip in refused]
+        parts[key.mac] += [
+            f"not {address}" for address in request.addresses if address.ip in refused
+        ]
         parts[""] += [repr(pair) for pair in request.sysctls if OWN not in pair[0]]
         for lower in lower_of(request):
             parts[lower.mac].append(f"in {key}")

@@ -54,9 +54,9 @@ class Sizes:
     """
 
     def __init__(self, scene: Scene, links: Mapping[LinkKey, Link], refuse: Refuse) -> None:
-        self.requests, self.world, _, self.record, self.found = scene
+        self.requests, self.world, _, self.record, self.device_by_link = scene
         self.links, self.refuse = links, refuse
-        self.keys = {device.index: key for key, device in scene.found.items()}
+        self.keys = {device.index: key for key, device in scene.device_by_link.items()}
         self.children: dict[int, list[Device]] = defaultdict(list)
         for device in scene.world.devices.values():
             self.children[device.lower].append(device)
@@ -67,12 +67,12 @@ class Sizes:
         The default of a bridge is the lowest of its ports' (br_mtu_auto_adjust), that of a VLAN
         the one of its lower device.
         """
-        link, found = self.links.get(key), self.found.get(key)
+        link, device = self.links.get(key), self.device_by_link.get(key)
         if link and link.mtu:
             return link.mtu
-        if key.vlan_id is not None and not found:
+        if key.vlan_id is not None and not device:
             return self.of(key.nic)
-        default = found.mtu if found else USUAL_MTU
+        default = device.mtu if device else USUAL_MTU
         if link is None or link.virtual is None or key.kind != "bridge":
             return default
         return min(self._of_members(link.virtual), default=default)
@@ -126,17 +126,17 @@ class Sizes:
         elif key.kind == "bridge" and mtu:
             mtu = self._bridge(key, virtual, mtu)
         elif key.kind == "ipoib" and virtual.parent:
-            mtu = self._child(key, virtual.option("mode"), self.found[virtual.parent], mtu)
+            mtu = self._child(key, virtual.option("mode"), self.device_by_link[virtual.parent], mtu)
         elif virtual.parent:
             mtu = self._over(key, virtual, virtual.parent, mtu)
-        if not mtu and key in self.found and Written("mtu", key) in self.record.written:
+        if not mtu and key in self.device_by_link and Written("mtu", key) in self.record.written:
             mtu = self._default(key, virtual)
         return self._checked(key, mtu)
 
     def _default(self, key: LinkKey, virtual: Virtual) -> Optional[int]:
         """The MTU of a link of ours that no longer requests one; None if that is not known."""
         if key.kind == "vrf":
-            return self.found[key].max_mtu
+            return self.device_by_link[key].max_mtu
         ports = self._of_members(virtual)
         defaults = {"bond": USUAL_MTU, "bridge": min(ports, default=USUAL_MTU)}
         return defaults.get(key.kind)
@@ -172,7 +172,7 @@ class Sizes:
         asked = {member: self.requests[member].mtu for member in members}
         mtu = mtu or min(filter(None, asked.values()), default=None)
         for member in asked:
-            most = self.found[member].max_mtu
+            most = self.device_by_link[member].max_mtu
             if mtu and 0 < most < mtu:
                 name = self.links[member].name
                 self._refuse(key, mtu, f'its member "{name}" supports at most {most}')
@@ -186,8 +186,8 @@ class Sizes:
         """Whether a document or the configuration gives the link an MTU; a profile's does not
         count.
         """
-        origins = [one for one in self.requests[key].origins if one.setting == "mtu"]
-        return not all(one.where.startswith(PROFILE) for one in origins)
+        origins = [origin for origin in self.requests[key].origins if origin.setting == "mtu"]
+        return not all(origin.where.startswith(PROFILE) for origin in origins)
 
     def _over(self, key: LinkKey, virtual: Virtual, parent: LinkKey, mtu: Optional[int]) -> int:
         size, taken = self.of(parent), link_kinds.overhead(virtual)
@@ -202,7 +202,11 @@ class Sizes:
 
     def _checked(self, key: LinkKey, mtu: Optional[int]) -> Optional[int]:
         """The MTU of a link; that of a present one `with_ipv6`."""
-        return self.with_ipv6(key, mtu, self.found[key]) if mtu and key in self.found else mtu
+        return (
+            self.with_ipv6(key, mtu, self.device_by_link[key])
+            if mtu and key in self.device_by_link
+            else mtu
+        )
 
     def with_ipv6(self, key: LinkKey, mtu: int, device: Device) -> Optional[int]:
         """The MTU, unless the kernel would drop an IPv6 address of the user for it."""

@@ -60,7 +60,7 @@ def nic_names(
         for key in current.keys() - managed
         if roles.role(key.mac) == "dataplane"
         and roles.nics[key.mac].index not in roles.guard.devices
-        and key.mac not in roles.dhcp.left
+        and key.mac not in roles.dhcp.left_to_others
     }
     wishes = _wishes(movable, requests, record, roles)
     keys = {roles.nics[key.mac].index: key for key in movable}
@@ -124,8 +124,8 @@ def _wishes(
     keys: Iterable[LinkKey], requests: Mapping[LinkKey, LinkRequest], record: Record, roles: Roles
 ) -> dict[LinkKey, str]:
     """The requested or recorded name of each of these NICs that has one."""
-    found = {key: _wish(key, requests, record, roles) for key in keys}
-    return {key: wish for key, wish in found.items() if wish}
+    wishes = {key: _wish(key, requests, record, roles) for key in keys}
+    return {key: wish for key, wish in wishes.items() if wish}
 
 
 def _grant(
@@ -242,8 +242,8 @@ def own_names(
 ) -> dict[LinkKey, str]:
     """The name that each NIC should have, even if not possible now, without ignored NICs."""
     keys = [LinkKey(mac) for mac, role in roles.by_mac.items() if role != "ignored"]
-    found = {key: _wish(key, requests, record, roles) or roles.name(key.mac) for key in keys}
-    return {key: name for key, name in found.items() if name}
+    names = {key: _wish(key, requests, record, roles) or roles.name(key.mac) for key in keys}
+    return {key: name for key, name in names.items() if name}
 
 
 def _is_asked(key: LinkKey, requests: Mapping[LinkKey, LinkRequest]) -> bool:

@@ -14,7 +14,7 @@ from ipaddress import ip_address, ip_network
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired.first_nic import Belief, bus_order
-from neuca_tools.desired.management import nics_of
+from neuca_tools.desired.management import nics_below
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
@@ -62,15 +62,15 @@ def is_void(origin: Origin, policy: Policy, configured: Collection[str]) -> bool
 
 def pinned(origin: Origin, world: World, record: Record) -> tuple[Outlet, ...]:
     """The interface through which the service has answered; none while it is absent."""
-    found = []
+    outlets = []
     for device in world.devices.values():
-        nics = nics_of(world, [device.index])
+        nics = nics_below(world, [device.index])
         released = any(record.nics.get(mac, NicRecord()).released for mac in nics)
         usable = nics and device.up and not device.master and not released
         if usable and name_of(world, device) == origin.mac:
             macs = _macs(world, device)
-            found.append(Outlet(device.name, origin.mac, EVERYWHERE, macs=macs))
-    return tuple(found)
+            outlets.append(Outlet(device.name, origin.mac, EVERYWHERE, macs=macs))
+    return tuple(outlets)
 
 
 def outlets(
@@ -124,7 +124,7 @@ def _outlet(candidate: _Candidate, world: World) -> Outlet:
 
 def name_of(world: World, device: Device) -> str:
     """The lasting identity of the interface: the MAC of the NIC below it, and its VLAN."""
-    nics = nics_of(world, [device.index])
+    nics = nics_below(world, [device.index])
     if not nics:
         return ""
     if device.kind == "vlan":
@@ -143,12 +143,12 @@ def _usable(world: World, roles: Roles, device: Device) -> frozenset[str]:
     """The NICs below it, empty if it cannot be used: one of them is dataplane or ignored, or it is
     ours.
     """
-    nics = nics_of(world, [device.index])
+    nics = nics_below(world, [device.index])
     lowers = below(world, [device.index])
     current = {world.devices[index].mac for index in lowers if index in world.devices}
-    ours = {one.index for one in roles.made.devices.values()} & lowers
+    ours = {device.index for device in roles.made.devices.values()} & lowers
     refused = {"dataplane", "ignored"} & {roles.role(mac) for mac in nics | current}
-    if ours or refused or roles.held & nics or device.master or not device.up:
+    if ours or refused or roles.held_back & nics or device.master or not device.up:
         return frozenset()
     return nics
 

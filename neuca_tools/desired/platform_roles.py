@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from neuca_tools.desired.policy import Said
+from neuca_tools.desired.policy import PlatformClaims
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.virtual_links import subject
 from neuca_tools.documents.stacking import carriers
@@ -27,7 +27,7 @@ OTHERS = (
 STAYS = "the default route of this host stays with the management NIC"
 
 
-def says(platform: PlatformDocument, configured: Collection[str], world: World) -> Said:
+def says(platform: PlatformDocument, configured: Collection[str], world: World) -> PlatformClaims:
     """What the document says about management NICs, except those that the configuration names."""
     own = _own_macs(world)
     firm: dict[str, str] = {}
@@ -37,7 +37,9 @@ def says(platform: PlatformDocument, configured: Collection[str], world: World) 
             reasons = firm if hint.firm else weak
             reasons[own.get(hint.mac, hint.mac)] = hint.reason
     described = (own.get(request.key.mac, request.key.mac) for request in platform.links)
-    return Said(frozenset(described), firm, tuple(_groups(platform, weak)), _vlans(platform, world))
+    return PlatformClaims(
+        frozenset(described), firm, tuple(_groups(platform, weak)), _vlans(platform, world)
+    )
 
 
 def _vlans(platform: PlatformDocument, world: World) -> frozenset[LinkKey]:
@@ -74,8 +76,8 @@ def _groups(platform: PlatformDocument, weak: Mapping[str, str]) -> Iterator[dic
 
 def is_leased(request: LinkRequest) -> bool:
     """Whether the document requests DHCP on the link."""
-    found = request.automatic
-    return found is not None and bool(found.dhcp4 or found.dhcp6)
+    automatic = request.automatic
+    return automatic is not None and bool(automatic.dhcp4 or automatic.dhcp6)
 
 
 def leased(
@@ -118,17 +120,19 @@ def reasons(
     """Why NICs in the document are dataplane NICs, and why those in `left` are left alone."""
     hints = {hint.mac: hint.reason for hint in reversed(platform.management)}
     chosen = _chosen(roles)
-    found = dict.fromkeys(set(left) - roles.reasons.keys(), LEFT)
+    reasons = dict.fromkeys(set(left) - roles.reasons.keys(), LEFT)
     for mac in dict.fromkeys(request.key.mac for request in platform.links):
         if roles.role(mac) != "dataplane":
             continue
         if mac not in named:
-            found[mac] = "the platform's document names it, and does not indicate a management NIC"
+            reasons[mac] = (
+                "the platform's document names it, and does not indicate a management NIC"
+            )
         if mac in hints and mac in named:
-            found[mac] = f"a NEuca document or the configuration names it, though {hints[mac]}"
+            reasons[mac] = f"a NEuca document or the configuration names it, though {hints[mac]}"
         elif mac in hints:
-            found[mac] = f"{hints[mac]}, but {chosen}"
-    return found
+            reasons[mac] = f"{hints[mac]}, but {chosen}"
+    return reasons
 
 
 def _chosen(roles: Roles) -> str:
@@ -178,14 +182,18 @@ def refused(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[
 def _is_there(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], world: World) -> bool:
     """Whether such a link is on its NICs, whatever its name."""
     macs = {key.mac} | carriers((key.mac,), requests)
-    nics = [index for index, one in world.devices.items() if is_nic(one) and identity(one) in macs]
+    nics = [
+        index
+        for index, device in world.devices.items()
+        if is_nic(device) and identity(device) in macs
+    ]
     uppers = (world.devices[index] for index in above(world, nics) - {*nics})
     return any((device.kind, device.vlan_id) == (key.kind, key.vlan_id) for device in uppers)
 
 
 def unset(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[Note]:
     """Notes on addresses and default routes of management links that are absent."""
-    present = {address.ip for of_one in world.addresses.values() for address in of_one}
+    present = {address.ip for addresses in world.addresses.values() for address in addresses}
     families = {route.to.version for route in world.routes if route.to.prefixlen == 0}
     for request in platform.links:
         if roles.role_of(request.key) != "management" or not roles.name(request.key.mac):
@@ -200,7 +208,7 @@ def unset(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[No
 
 def _unserved(key: LinkKey, roles: Roles) -> str:
     """Why the agent has no DHCP client for this link; empty if it has one."""
-    if key.mac in roles.dhcp.left:
+    if key.mac in roles.dhcp.left_to_others:
         return LEFT
     if key.rank and key not in roles.dhcp.clients:
         return UPPER
@@ -209,9 +217,9 @@ def _unserved(key: LinkKey, roles: Roles) -> str:
 
 def choice(roles: Roles) -> Iterator[str]:
     """A sentence if the document has several links that could equally be the management link."""
-    if not roles.choice.rivals:
+    if not roles.choice.equal_candidates:
         return
-    others = ", ".join(sorted(roles.name(mac) or mac for mac in roles.choice.rivals))
+    others = ", ".join(sorted(roles.name(mac) or mac for mac in roles.choice.equal_candidates))
     yield (
         f"{_chosen(roles)}; the platform's document has a gateway or DHCP on {others} too:"
         " to choose otherwise, set [network] management-macs"

@@ -21,19 +21,19 @@ class Policy(NamedTuple):
     origin: str = ""
 
 
-class Said(NamedTuple):
+class PlatformClaims(NamedTuple):
     """What the platform's document says about management, unless the configuration overrides it.
 
-    `described` are the NICs that it lists. `named` maps the NICs that it marks as management NICs
-    to the reason. `gateways` has one mapping of NICs to reasons for each link that may be the
-    management link because it has DHCP, a default route or the route to the metadata service.
-    `vlans` are the VLANs that it lists.
+    `listed` are its NICs, `vlans` its VLANs. `marked_as_management` maps the NICs that it marks as
+    management NICs to the reason. `gateway_candidates` has one mapping of NICs to reasons for each
+    link that may be the management link because it has DHCP, a default route or the route to the
+    metadata service.
     """
 
-    described: frozenset[str] = frozenset()
-    named: Mapping[str, str] = {}
-    gateways: tuple[Mapping[str, str], ...] = ()
+    listed: frozenset[str] = frozenset()
+    marked_as_management: Mapping[str, str] = {}
+    gateway_candidates: tuple[Mapping[str, str], ...] = ()
     vlans: frozenset[LinkKey] = frozenset()
 
 
-NOTHING = Said()
+NOTHING = PlatformClaims()

@@ -22,9 +22,9 @@ from typing import Any, Optional
 
 from neuca_tools.desired.coverage import is_inside
 from neuca_tools.desired.roles import Scene
-from neuca_tools.desired.routes import ROUTE_METRIC, Routing
+from neuca_tools.desired.routes import ROUTE_METRIC, Routing, local_hosts, on_link
 from neuca_tools.desired.routing_tables import TABLES, assigned, closed
-from neuca_tools.desired.safety import Fence
+from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import Address, Device, Hop, Host, Link, LinkKey, LinkRequest, Network, World
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.device_settings import Note
@@ -73,7 +73,9 @@ def gateways(
         implied = request.routing.implied or key in learned
         own = configured.get(key)
         if request.state in ("up", None) and _is_routed(request, own, choice, implied):
-            asked: dict[int, Host] = {one.version: one for one in request.routing.gateways}
+            asked: dict[int, Host] = {
+                gateway.version: gateway for gateway in request.routing.gateways
+            }
             known = {6: routers[key]} if key in routers else {}
             routed[key] = {**learned.get(key, {}), **known, **asked}
     return routed
@@ -92,7 +94,7 @@ def _is_routed(
 
 
 def routers(
-    world: World, found: Mapping[LinkKey, Device], recorded: Mapping[str, str]
+    world: World, devices: Mapping[LinkKey, Device], recorded: Mapping[str, str]
 ) -> dict[LinkKey, Host]:
     """The IPv6 router that has advertised itself on each of these devices.
 
@@ -100,12 +102,14 @@ def routers(
     lasts longer, and the record lasts.
     """
     known: dict[int, Host] = {}
-    defaults = (one for one in world.routes if one.protocol == RTPROT_RA and one.to.prefixlen == 0)
+    defaults = (
+        route for route in world.routes if route.protocol == RTPROT_RA and route.to.prefixlen == 0
+    )
     for route in sorted(defaults, key=lambda route: route.metric):
         if route.via is not None and route.via.version == 6:
             known.setdefault(route.index, route.via)
     choices: dict[LinkKey, list[Host]] = {}
-    for key, device in found.items():
+    for key, device in devices.items():
         before: list[Host] = [ip_address(recorded[str(key)])] if str(key) in recorded else []
         neighbours = world.routers.get(device.index, ())
         again = [host for host in before if host in neighbours]
@@ -114,16 +118,17 @@ def routers(
     return {key: hosts[0] for key, hosts in choices.items() if hosts}
 
 
-def bare(request: LinkRequest, routed: Gateways, limits: Fence) -> tuple[Address, ...]:
+def bare(request: LinkRequest, routed: Gateways, limits: RequestLimits) -> tuple[Address, ...]:
     """The addresses in the management network; the link's rules and table make them usable.
 
     Only those of a NIC in that very network, whose gateway is in it too.
     """
     gateways = routed.get(request.key, {}).values()
     return tuple(
-        one
-        for one in request.addresses
-        if one.network in limits.prefixes and any(gateway in one.network for gateway in gateways)
+        address
+        for address in request.addresses
+        if address.network in limits.prefixes
+        and any(gateway in address.network for gateway in gateways)
     )
 
 
@@ -202,13 +207,19 @@ class Siblings:
         No prefix is equal to one of `own`, or inside one unless another NIC has just this network.
         """
         removed = {*self._table.covering(gateway)} - {*own}
-        found = set(self._joined)
+        prefixes = set(self._joined)
         for network in sorted(removed):
-            _remove(found, network)
-        found = {one for one in found if not any(is_inside(one, network) for network in own)}
+            _remove(prefixes, network)
+        prefixes = {
+            prefix for prefix in prefixes if not any(is_inside(prefix, network) for network in own)
+        }
         hidden = {*own, *removed}
-        found |= {one for one in self._nested if self._above(one) & hidden and one not in hidden}
-        return sorted(found)
+        prefixes |= {
+            nested
+            for nested in self._nested
+            if self._above(nested) & hidden and nested not in hidden
+        }
+        return sorted(prefixes)
 
     def _above(self, network: Network) -> set[Network]:
         """The other networks that this one is in."""
@@ -222,7 +233,7 @@ def _remove(networks: set[Network], gone: Network) -> None:
     wider = (gone.supernet(new_prefix=length) for length in range(gone.prefixlen, -1, -1))
     holder = next((network for network in wider if network in networks), None)
     if holder is None:
-        networks.difference_update([one for one in networks if is_inside(one, gone)])
+        networks.difference_update([network for network in networks if is_inside(network, gone)])
         return
     networks.remove(holder)
     if holder != gone:
@@ -245,22 +256,21 @@ class _Work:
         self.led = {route.to for route in world.routes}
         self.management = [*addresses_of(world, sorted(roles.guard.management))]
         self.own = {address.ip for address in self.management}
-        asked = chain.from_iterable(link.addresses for link in links.values())
-        self.ours = {*hosts_of(world, world.addresses), *(address.ip for address in asked)}
+        self.local_hosts = local_hosts(world, links.values())
         self.siblings = {version: Siblings(self._networks(version)) for version in (4, 6)}
 
     def usable(self, routed: Gateways) -> dict[LinkKey, Link]:
         """The links with an address, but for those that request a table that is refused."""
-        found, refused = {}, closed(self.scene)
+        usable, refused = {}, closed(self.scene)
         for key in routed:
             reason = refused.get(self.scene.requests[key].routing.table)
             if key not in self.links or not self.links[key].addresses:
                 continue
             if reason is None:
-                found[key] = self.links[key]
+                usable[key] = self.links[key]
             else:
                 self.note(key, reason)
-        return found
+        return usable
 
     def note(self, key: LinkKey, reason: str) -> None:
         """Add the reason why a link has no rules."""
@@ -271,8 +281,8 @@ class _Work:
         if 6 not in gateways and any(_counts(address, 6) for address in link.addresses):
             self.note(link.key, NO_ROUTER)
         for version in sorted(gateways):
-            addresses = [one for one in link.addresses if _counts(one, version)]
-            free = [one for one in addresses if not self._is_taken(one, link.key)]
+            addresses = [address for address in link.addresses if _counts(address, version)]
+            free = [address for address in addresses if not self._is_taken(address, link.key)]
             if free:
                 self._family(link.key, table, addresses, free, gateways[version])
 
@@ -285,7 +295,7 @@ class _Work:
         gateway: Host,
     ) -> None:
         """The routes of all addresses of one family, and the rules of those that are `free`."""
-        if gateway in self.ours:
+        if on_link(self.links[key].index, gateway) in self.local_hosts:
             self.note(key, f"the gateway {gateway} is this host itself")
             return
         hops = list(self._table(key, table, addresses, gateway))
@@ -316,7 +326,11 @@ class _Work:
         self, key: LinkKey, table: int, addresses: Collection[Address], gateway: Host
     ) -> Iterator[Hop]:
         """The routes of the same family, in an order in which each next hop is known."""
-        own = {one.network: one for one in addresses if one.network.prefixlen < one.max_prefixlen}
+        own = {
+            address.network: address
+            for address in addresses
+            if address.network.prefixlen < address.max_prefixlen
+        }
         if not is_link_scoped(gateway) and not any(gateway in network for network in own):
             yield _hop(ip_network(gateway), key, table)
         for network, address in own.items():

@@ -13,15 +13,18 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.desired import bindings, coverage, dhcp, policy_routing, routing_tables
 from neuca_tools.desired.link_resolver import LinkResolver
-from neuca_tools.desired.merge import Layers, digests, stack, trusted, twice
+from neuca_tools.desired.merge import Layers, digests, requested_twice, stack, trusted
 from neuca_tools.desired.names import nic_names
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles, Scene, find_links
-from neuca_tools.desired.router_advertisements import allowed_forwarding, quiet
+from neuca_tools.desired.router_advertisements import (
+    allowed_forwarding,
+    links_without_advertisements,
+)
 from neuca_tools.desired.routes import Routing, resolve_routes
 from neuca_tools.desired.routing_tables import of_vrfs
 from neuca_tools.desired.rules import resolve_rules, shadowed, without_included
-from neuca_tools.desired.safety import Fence, fence, ground
+from neuca_tools.desired.safety import RequestLimits, management_networks, request_limits
 from neuca_tools.desired.virtual_links import deletable
 from neuca_tools.model import (
     Document,
@@ -63,9 +66,9 @@ class Resolution(NamedTuple):
 
     `removable` is what may be removed. `digests` maps each NIC to the digests of its request; the
     key "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to
-    the user, `loose` those with routes through addresses that another program sets. On links that
-    are `quiet`, router advertisements have no effect. `tables` are those of policy routing.
-    `lacks_ipv6`: a link that is to have IPv6 addresses has no IPv6.
+    the user, `loose` those with routes through addresses that another program sets. On the links
+    `without_advertisements`, router advertisements have no effect. `tables` are those of policy
+    routing. `lacks_ipv6`: a link that is to have IPv6 addresses has no IPv6.
     """
 
     want: NetworkState
@@ -81,10 +84,10 @@ class Resolution(NamedTuple):
     complete: bool = False
     left_alone: tuple[Network, ...] = ()
     loose: frozenset[Network] = frozenset()
-    ground: tuple[str, ...] = ()
+    management_networks: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
     tuning: Layer = Layer()
-    quiet: frozenset[LinkKey] = frozenset()
+    without_advertisements: frozenset[LinkKey] = frozenset()
     tables: Mapping[LinkKey, int] = {}
     lacks_ipv6: bool = False
 
@@ -113,7 +116,7 @@ def resolve(
     work = LinkResolver(scene, limits, names, sure, rules, _gateways(scene, settings))
     links = work.links()
     forwards, contested = allowed_forwarding(_router(document, settings), layers.roles, world)
-    refused = limits.twice.keys() | work.common.lacking
+    refused = limits.requested_twice.keys() | work.common.lacking
     routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *layers.roles.problems, *layers.problems, *name_problems)
     return Resolution(
@@ -131,19 +134,19 @@ def resolve(
         complete=complete,
         left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
         loose=routing.loose,
-        ground=ground(world, layers.roles),
+        management_networks=management_networks(world, layers.roles),
         notes=(*_open(layers.notes, routing), *work.common.notes, *tuned.notes, *routing.notes),
         tuning=settings.tuning._replace(values=(*settings.tuning.values, *tuned.values)),
-        quiet=quiet(tuned.requests, layers.roles, world),
+        without_advertisements=links_without_advertisements(tuned.requests, layers.roles, world),
         tables=routing.tables,
     )
 
 
 def _tuned(layers: Layers, tuning: Layer, world: World, record: Record) -> tuple[Tuned, Scene]:
     """What the profiles make of the requests."""
-    found = find_links(world, layers.roles)
-    tuned = tune(layers.requests, tuning, found, record)
-    return tuned, Scene(tuned.requests, world, layers.roles, record, found)
+    devices = find_links(world, layers.roles)
+    tuned = tune(layers.requests, tuning, devices, record)
+    return tuned, Scene(tuned.requests, world, layers.roles, record, devices)
 
 
 def _left_as_they_are(removable: Owned, work: LinkResolver, complete: bool) -> Owned:
@@ -166,7 +169,7 @@ def _open(notes: Iterable[Note], routing: Routing) -> Iterator[Note]:
 
 
 def _gateways(scene: Scene, settings: Settings) -> dict[LinkKey, dict[int, Host]]:
-    routers = policy_routing.routers(scene.world, scene.found, scene.record.routers)
+    routers = policy_routing.routers(scene.world, scene.device_by_link, scene.record.routers)
     learned, choice = dhcp.gateways(scene.roles, scene.world), settings.policy_routing
     routed = policy_routing.gateways(scene, settings.links, choice, learned, routers)
     return {key: routed[key] for key in routed.keys() - of_vrfs(scene.requests).keys()}
@@ -208,19 +211,19 @@ def _host_sysctls(
 
 def _limits(
     layers: Layers, settings: Settings, world: World, record: Record, removable: Owned
-) -> Fence:
+) -> RequestLimits:
     """What requests may not take over, and how many public addresses they may have together."""
     requests, roles = layers.requests, layers.roles
     tables = coverage.shared_tables(world)
     kept = coverage.kept(record.owned.addresses, removable, world, tables)
     asked = coverage.requested(requests, layers.routes, roles, tables)
-    return fence(
+    return request_limits(
         world,
         roles,
         settings.metadata_hosts,
         settings.allow_default_route,
         record.ground,
-        twice=twice(requests, roles),
+        requested_twice=requested_twice(requests, roles),
         shortest=coverage.shortest(asked, kept),
     )
 
@@ -234,24 +237,24 @@ def resolve_routing(
     """The routing for these links, which `work` has resolved."""
     scene, world, roles, limits = work.scene, work.world, work.roles, work.limits
     without_ipv6 = work.common.without_ipv6
-    found = resolve_routes(
+    routing = resolve_routes(
         layers.routes, links, layers.addresses, work.after, limits, without_ipv6=without_ipv6
     )
-    taken = {hop.identity for hop in found.hops}
+    taken = {hop.identity for hop in routing.hops}
     learned = dhcp.Learned(roles, world, limits, taken)
     isolated = of_vrfs(work.requests)
     leased = learned.added_to({key: links[key] for key in links if key not in isolated})
     policy = policy_routing.build(work.routed, leased, scene)
     inside, vrf_notes = routing_tables.default_routes(links, work.after, taken)
-    asked = (*found.hops, *inside)
+    asked = (*routing.hops, *inside)
     tables = {hop.traits.table for hop in asked} - {MAIN_TABLE} | {*policy.tables.values()}
     rules, problems = resolve_rules(_requests(document, layers, roles), links, tables, limits)
     rules = without_included({**rules, **policy.rules})
-    return found._replace(
+    return routing._replace(
         hops=_joined((*asked, *learned.hops), policy.hops),
         rules=rules,
         tables=policy.tables,
-        problems=(*found.problems, *problems, *learned.problems),
+        problems=(*routing.problems, *problems, *learned.problems),
         notes=(*policy.notes, *learned.notes, *vrf_notes, *shadowed(rules, world)),
     )
 
@@ -266,6 +269,8 @@ def _requests(document: Optional[Document], layers: Layers, roles: Roles) -> lis
     """The rules of the NEuca document, and those of the platform's for its dataplane NICs."""
     own = document.rules if document else ()
     theirs = (
-        one for one in layers.platform_rules if one.link and roles.role_of(one.link) == "dataplane"
+        request
+        for request in layers.platform_rules
+        if request.link and roles.role_of(request.link) == "dataplane"
     )
     return [*own, *theirs]

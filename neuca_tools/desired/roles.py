@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Optional
 
-from neuca_tools.desired.management import NO_CHOICE, Management, choose
+from neuca_tools.desired.management import NO_CHOICE, ManagementChoice, choose
 from neuca_tools.desired.management_vlans import around
-from neuca_tools.desired.policy import NOTHING, Policy, Said
+from neuca_tools.desired.policy import NOTHING, PlatformClaims, Policy
 from neuca_tools.model import Device, LinkKey, LinkRequest, Problem, Record, Role, World
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import short
@@ -45,10 +45,10 @@ class Guard:
 
 @dataclass(frozen=True)
 class Dhcp:
-    """What does DHCP on links (`dhcp_clients`); NICs without a client are `left` to others."""
+    """What does DHCP on links (`dhcp_clients`); NICs without a client are `left_to_others`."""
 
     clients: Mapping[LinkKey, str] = field(default_factory=dict)
-    left: frozenset[str] = frozenset()
+    left_to_others: frozenset[str] = frozenset()
 
     def handed(self, clients: Collection[str]) -> frozenset[LinkKey]:
         """The links on which one of these clients does DHCP for us."""
@@ -70,18 +70,18 @@ class Made:
 class Roles:
     """The role of every NIC, by MAC, with the reasons.
 
-    `nics` are free and have a MAC of their own; `twins` have a master or share a MAC. `held` are
-    unlisted for now although a document names them (see `merge`); network managers are also kept
-    off those that are `ahead`.
+    `nics` are free and have a MAC of their own; `twins` have a master or share a MAC. `held_back`
+    are unlisted for now although a document names them (see `merge`); network managers are also
+    kept off those that are `marked_early`.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
     twins: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
     by_mac: Mapping[str, Role] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
-    choice: Management = NO_CHOICE
-    held: frozenset[str] = frozenset()
-    ahead: frozenset[str] = frozenset()
+    choice: ManagementChoice = NO_CHOICE
+    held_back: frozenset[str] = frozenset()
+    marked_early: frozenset[str] = frozenset()
     guard: Guard = field(default_factory=Guard)
     dhcp: Dhcp = field(default_factory=Dhcp)
     made: Made = field(default_factory=Made)
@@ -131,13 +131,13 @@ class Roles:
 
 
 class Scene(NamedTuple):
-    """What links are resolved from. `found` has the device of each link that is present."""
+    """What links are resolved from. `device_by_link` has each link that is present."""
 
     requests: Mapping[LinkKey, LinkRequest]
     world: World
     roles: Roles
     record: Record
-    found: Mapping[LinkKey, Device]
+    device_by_link: Mapping[LinkKey, Device]
 
 
 def _created(world: World, record: Record) -> tuple[frozenset[int], dict[str, Device]]:
@@ -212,12 +212,12 @@ def _configured(world: World, record: Record) -> frozenset[tuple[str, int]]:
 
 def _twins(world: World, nics: Mapping[str, Device]) -> dict[str, tuple[Device, ...]]:
     """All other NICs, by MAC."""
-    found: dict[str, tuple[Device, ...]] = {}
+    twins: dict[str, tuple[Device, ...]] = {}
     for device in world.devices.values():
         mac = identity(device)
         if nics.get(mac) is not device and is_nic(device):
-            found[mac] = (*found.get(mac, ()), device)
-    return found
+            twins[mac] = (*twins.get(mac, ()), device)
+    return twins
 
 
 def _absence(mac: str, world: World) -> Problem:
@@ -232,28 +232,32 @@ def _absence(mac: str, world: World) -> Problem:
 
 
 def assign(
-    world: World, named: Collection[str], policy: Policy, record: Record, said: Said = NOTHING
+    world: World,
+    named: Collection[str],
+    policy: Policy,
+    record: Record,
+    claims: PlatformClaims = NOTHING,
 ) -> Roles:
     """Give every NIC its role; recorded ones stay, unless `[network] management-macs` is set."""
     ours, stacked = _created(world, record)
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
     named = {mac for mac in named if not LinkKey(mac).made}
-    choice = choose(world, policy, record, said)
+    choice = choose(world, policy, record, claims)
     ports = {identity(device) for device in world.devices.values() if device.master}
-    free = named - ignored - choice.declared - (ports & choice.reasons.keys())
+    free = named - ignored - choice.by_document_only - (ports & choice.reason_by_mac.keys())
     nics, problems = find_nics(world, free, {device.index for device in stacked.values()}, record)
-    roles = _by_mac(world, named, ignored, choice.reasons, ours)
+    roles = _by_mac(world, named, ignored, choice.reason_by_mac, ours)
     managing = {mac for mac, role in roles.items() if role == "management"}
-    wanted = said.vlans | _made_beside(record)
+    wanted = claims.vlans | _made_beside(record)
     vlans, management = around(world, _indexes(world, managing, ours, vlans=False), ours, wanted)
     if not named:
         # Before any document is known, every default route but one is in question.
-        choice = choice._replace(declared=choice.declared | choice.beside)
+        choice = choice._replace(by_document_only=choice.by_document_only | choice.not_chosen)
     return Roles(
         nics,
         _twins(world, nics),
         roles,
-        choice.reasons,
+        choice.reason_by_mac,
         choice,
         guard=Guard(
             management | above(world, _indexes(world, ignored, ours)),
@@ -278,8 +282,8 @@ def _carriers(
 ) -> dict[str, Device]:
     """The bonds and bridges of other programs that VLANs can be created on."""
     devices = (world.devices[index] for index in management)
-    found = {base(device): device for device in devices if device.kind in KINDS}
-    return {mac: found[mac] for mac in found.keys() & vlans}
+    carriers = {base(device): device for device in devices if device.kind in KINDS}
+    return {mac: carriers[mac] for mac in carriers.keys() & vlans}
 
 
 def _by_mac(
@@ -334,8 +338,8 @@ def _indexes(
 
 def find_links(world: World, roles: Roles) -> dict[LinkKey, Device]:
     """The device of each key: free NICs, our virtual links on them, and every VLAN on either."""
-    found, macs = dict(roles.links), roles.macs
+    device_by_link, macs = dict(roles.links), roles.macs
     for device in world.devices.values():
         if device.kind == "vlan" and device.vlan_id is not None and device.lower in macs:
-            found[LinkKey(macs[device.lower], device.vlan_id)] = device
-    return found
+            device_by_link[LinkKey(macs[device.lower], device.vlan_id)] = device
+    return device_by_link

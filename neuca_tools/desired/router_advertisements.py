@@ -33,16 +33,20 @@ from neuca_tools.model.provenance import ROUTER_SECONDS
 from neuca_tools.model.topology import identity, is_nic
 
 
-def removable(owned: Owned, have: NetworkState, world: World, quiet: Collection[LinkKey]) -> Owned:
-    """What may be removed, including the autoconfigured addresses on the links in `quiet`."""
+def removable(
+    owned: Owned, have: NetworkState, world: World, without_advertisements: Collection[LinkKey]
+) -> Owned:
+    """What may be removed, including the autoconfigured addresses on these links."""
     made = set()
-    for key in have.links.keys() & quiet:
+    for key in have.links.keys() & without_advertisements:
         link = have.links[key]
-        made |= {(key, one) for one in link.addresses if (link.index, one) in world.autoconf}
+        made |= {
+            (key, address) for address in link.addresses if (link.index, address) in world.autoconf
+        }
     return owned._replace(addresses=owned.addresses | made)
 
 
-def quiet(
+def links_without_advertisements(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
 ) -> frozenset[LinkKey]:
     """The dataplane links on which the kernel must not accept router advertisements.
@@ -80,11 +84,13 @@ def is_left_on(request: LinkRequest) -> bool:
     That is so if the document requests DHCPv6, which a client starts only after an advertisement
     (RFC 4861, 4.2), or both SLAAC and DHCP.
     """
-    found = request.automatic
-    return found is not None and bool(found.dhcp6 or (found.dhcp4 and found.accept_ra))
+    automatic = request.automatic
+    return automatic is not None and bool(
+        automatic.dhcp6 or (automatic.dhcp4 and automatic.accept_ra)
+    )
 
 
-def quieted(
+def advertisements_off(
     request: LinkRequest, link: Link, world: World, without_ipv6: Optional[str], has_client: bool
 ) -> dict[str, str]:
     """The sysctl that turns off advertisements on a link; empty if nothing has to be set.
@@ -113,7 +119,7 @@ def reset(request: LinkRequest, link: Link, world: World, mtu: int) -> dict[str,
         return {}
     if world.sysctls.get(ACCEPT_RA.replace(OWN, device.name), "0") == "0":
         return {}
-    paths = {one: one.replace(OWN, device.name) for one in (*ADVERTISED, IPV6_MTU)}
+    paths = {template: template.replace(OWN, device.name) for template in (*ADVERTISED, IPV6_MTU)}
     values = {
         template: world.unadvertised[path]
         for template, path in paths.items()

@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, shared_tables
 from neuca_tools.desired.roles import Roles, Scene
-from neuca_tools.desired.safety import Fence
+from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import (
     Address,
     Hop,
@@ -26,7 +26,7 @@ from neuca_tools.model import (
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, Rule, Traits, is_link_scoped
-from neuca_tools.model.topology import foreign_routes, hosts_of
+from neuca_tools.model.topology import foreign_routes
 
 # A metric of our own, so that no other program's route with the same prefix is replaced: the kernel
 # replaces by prefix, TOS and metric. It is below the kernel's default for IPv6, 1024
@@ -56,7 +56,7 @@ def resolve_routes(
     links: Mapping[LinkKey, Link],
     asked_of: Mapping[LinkKey, tuple[Address, ...]],
     scene: Scene,
-    limits: Fence,
+    limits: RequestLimits,
     without_ipv6: Mapping[LinkKey, str] = ALL_HAVE_IPV6,
 ) -> Routing:
     """Find the link of each route. A route that is refused, or cannot be set, becomes a problem.
@@ -85,7 +85,7 @@ def _on_link(
     own, is on the link of that one.
     """
     direct = {route.to: route.link for route in routes if _is_direct(route)}
-    networks = {one.network for one in chain.from_iterable(asked_of.values())}
+    networks = {address.network for address in chain.from_iterable(asked_of.values())}
     for route in routes:
         via = route.via
         if via is not None and direct and not any(via in network for network in networks):
@@ -110,18 +110,17 @@ class _Finder:
         links: Mapping[LinkKey, Link],
         asked_of: Mapping[LinkKey, tuple[Address, ...]],
         scene: Scene,
-        limits: Fence,
+        limits: RequestLimits,
     ) -> None:
-        world, found = scene.world, scene.found
+        world, devices = scene.world, scene.device_by_link
         usable = {key: link for key, link in links.items() if link.role == "dataplane"}
-        present = {key: found[key].index for key in usable if key in found}
-        self._usable, self._found, self._limits = usable, found, limits
+        present = {key: devices[key].index for key in usable if key in devices}
+        self._usable, self._device_by_link, self._limits = usable, devices, limits
         self._asked = Networks({key: link.addresses for key, link in usable.items()})
         self._present = Networks({key: world.addresses.get(at, ()) for key, at in present.items()})
         self._all = Networks(asked_of)
         self._foreign = foreign_routes(world)
-        asked = chain.from_iterable(link.addresses for link in links.values())
-        self._own = {*hosts_of(world, world.addresses), *(address.ip for address in asked)}
+        self._own = local_hosts(world, links.values())
         self._vrfs = foreign_vrfs(world, scene.roles)
         self.without_ipv6: Mapping[LinkKey, str] = ALL_HAVE_IPV6
         self._shared = shared_tables(world)
@@ -226,19 +225,19 @@ class _Finder:
             return f"{hop} is in no network of a dataplane NIC"
         if key not in self._usable:
             return f"{hop} is on {key}, which cannot be used"
-        if route.via in self._own:
+        if route.via and on_link(self._usable[key].index, route.via) in self._own:
             return f"{hop} is this host itself"
         return None
 
     def _down_reason(self, route: RouteRequest, key: LinkKey) -> Optional[str]:
         """Why the link can have no routes: it or its NIC is down (the kernel returns ENETDOWN)."""
         subject = f"the next hop {route.via}" if route.via else "it"
-        place, found = f'{subject} is on "{self._usable[key].name}"', self._found
+        place, devices = f'{subject} is on "{self._usable[key].name}"', self._device_by_link
         for part in (key.nic, key):
             link = self._usable.get(part)
             if link is not None and link.state == "down":
                 return f"{place}, which is requested to be down"
-            if (link is None or link.state != "up") and not (part in found and found[part].up):
+            if (link is None or link.state != "up") and not (part in devices and devices[part].up):
                 return f"{place}, which is down"
         return None
 
@@ -250,6 +249,18 @@ def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:
         for device in world.devices.values()
         if device.kind == "vrf" and device.index not in roles.made.indexes
     }
+
+
+def local_hosts(world: World, links: Iterable[Link] = ()) -> frozenset[tuple[int, Host]]:
+    """The addresses of this host and those that it will have, as `on_link` has them."""
+    asked = ((link.index, link.addresses) for link in links)
+    both = chain(world.addresses.items(), asked)
+    return frozenset(on_link(index, address.ip) for index, own in both for address in own)
+
+
+def on_link(index: int, host: Host) -> tuple[int, Host]:
+    """An address with the index of its link, 0 if no other link can have the same address."""
+    return (index if is_link_scoped(host) else 0), host
 
 
 class Networks:
@@ -269,10 +280,10 @@ class Networks:
 
     @cached_property
     def _links(self) -> dict[Network, LinkKey]:
-        found: dict[Network, LinkKey] = {}
+        link_by_network: dict[Network, LinkKey] = {}
         for key in sorted(self._addresses, reverse=True):
-            found.update((address.network, key) for address in self._addresses[key])
-        return found
+            link_by_network.update((address.network, key) for address in self._addresses[key])
+        return link_by_network
 
     @cached_property
     def _table(self) -> NetworkTable:

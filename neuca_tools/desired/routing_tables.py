@@ -15,7 +15,7 @@ from ipaddress import ip_network
 from typing import Optional
 
 from neuca_tools.desired.roles import Scene
-from neuca_tools.desired.routes import ROUTE_METRIC, Networks, foreign_vrfs
+from neuca_tools.desired.routes import ROUTE_METRIC, Networks, foreign_vrfs, local_hosts, on_link
 from neuca_tools.model import (
     Hop,
     Host,
@@ -36,7 +36,6 @@ from neuca_tools.model.routing import (
     Traits,
     is_link_scoped,
 )
-from neuca_tools.model.topology import hosts_of
 
 VRF = "vrf"
 EVERYTHING = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
@@ -54,13 +53,13 @@ def of_vrfs(requests: Mapping[LinkKey, LinkRequest]) -> dict[LinkKey, int]:
 
     This depends on the requests only: whether the VRF can be created makes no difference.
     """
-    found: dict[LinkKey, int] = {}
+    table_by_link: dict[LinkKey, int] = {}
     for key, request in requests.items():
         table = vrf_table(request.virtual) if key.kind == VRF else 0
         if table and request.virtual and request.state != "user":
-            found[key] = table
-            found.update(dict.fromkeys(request.virtual.members, table))
-    return found
+            table_by_link[key] = table
+            table_by_link.update(dict.fromkeys(request.virtual.members, table))
+    return table_by_link
 
 
 def without_dhcp(
@@ -70,13 +69,13 @@ def without_dhcp(
 
     networkd takes a link out of a VRF that is not in its own files (systemd.network(5), VRF=).
     """
-    found, notes = dict(requests), []
+    changed, notes = dict(requests), []
     for key in sorted(of_vrfs(requests).keys() & requests.keys(), key=lambda key: key.order):
         asked = requests[key].automatic
         if asked and (asked.dhcp4 or asked.dhcp6 or asked.accept_ra):
             notes.append(Note("dhcp", "not applicable", NO_DHCP, key))
-        found[key] = replace(requests[key], automatic=None)
-    return found, notes
+        changed[key] = replace(requests[key], automatic=None)
+    return changed, notes
 
 
 def placed(
@@ -116,7 +115,9 @@ def _through_member(
     if key is None or key.kind != VRF or route.via is None or key not in routed:
         return route
     virtual = requests[key].virtual or Virtual()
-    members = {one: requests[one].addresses for one in virtual.members if one in requests}
+    members = {
+        member: requests[member].addresses for member in virtual.members if member in requests
+    }
     return route._replace(link=Networks(members).link(route.via) or key)
 
 
@@ -144,7 +145,7 @@ class Taken:
 
     def reason(self, key: LinkKey, table: int) -> Optional[str]:
         """Why the VRF may not have this table."""
-        twin = next((one for one in self._vrfs.get(table, ()) if one != key), None)
+        twin = next((vrf for vrf in self._vrfs.get(table, ()) if vrf != key), None)
         if twin:
             return f"the table {table} is requested for {twin} too"
         if table in self._links:
@@ -184,18 +185,20 @@ def default_routes(
     inside = _members_with_addresses(links)
     if not inside:
         return (), ()
-    present = hosts_of(scene.world, scene.world.addresses)
+    present = local_hosts(scene.world)
     for link in inside:
         table = vrf_table(scene.requests[link.master].virtual) if link.master else 0
         for gateway in scene.requests[link.key].routing.gateways:
             to = EVERYTHING[gateway.version]
             hop = Hop(to, link.key, gateway, ROUTE_METRIC, traits=Traits(table))
-            if gateway in present:
+            if on_link(link.index, gateway) in present:
                 text = f"the gateway {gateway} is this host itself"
             elif hop.identity in {*hops, *taken}:
                 text = f"its VRF has another default route than through {gateway}"
             else:
-                hops.update((one.identity, one) for one in _near(link, gateway, table))
+                hops.update(
+                    (near_hop.identity, near_hop) for near_hop in _near(link, gateway, table)
+                )
                 hops[hop.identity] = hop
                 continue
             notes.append(Note("gateway", "not applicable", text, link.key))
@@ -204,13 +207,15 @@ def default_routes(
 
 def _members_with_addresses(links: Mapping[LinkKey, Link]) -> list[Link]:
     """The members of VRFs that have addresses, in the order of their keys."""
-    members = [one for one in links.values() if one.master and one.master.kind == VRF]
-    return sorted((one for one in members if one.addresses), key=lambda one: one.key.order)
+    members = [link for link in links.values() if link.master and link.master.kind == VRF]
+    return sorted((link for link in members if link.addresses), key=lambda link: link.key.order)
 
 
 def _near(link: Link, gateway: Host, table: int) -> Iterator[Hop]:
     """The route to the gateway itself if it is in no network of the link."""
-    if not is_link_scoped(gateway) and not any(gateway in one.network for one in link.addresses):
+    if not is_link_scoped(gateway) and not any(
+        gateway in address.network for address in link.addresses
+    ):
         yield Hop(ip_network(gateway), link.key, None, ROUTE_METRIC, traits=Traits(table))
 
 
@@ -224,17 +229,17 @@ def closed(scene: Scene) -> dict[int, str]:
 
     Whoever marks packets for a table means this table.
     """
-    found = {
+    reasons = {
         seen.rule.table: f"rule {seen.rule.priority} of another program refers to its table"
         for seen in scene.world.rules
         if seen.protocol != ROUTE_PROTOCOL and seen.rule.table and not _is_marked(seen)
     }
-    found.update(dict.fromkeys(of_vrfs(scene.requests).values(), "its table is that of a VRF"))
-    found.update(
+    reasons.update(dict.fromkeys(of_vrfs(scene.requests).values(), "its table is that of a VRF"))
+    reasons.update(
         (table, f'its table is that of the VRF "{name}", which neucad did not create')
         for table, name in foreign_vrfs(scene.world, scene.roles).items()
     )
-    return found
+    return reasons
 
 
 def _is_marked(seen: SeenRule) -> bool:
@@ -253,7 +258,7 @@ def assigned(links: Collection[LinkKey], scene: Scene) -> dict[LinkKey, int]:
     asked = {request.routing.table for request in requests.values()}
     spare = iter(_spare_tables(foreign | ours | asked, recorded, set(map(str, requests))))
     usable = set(TABLES) - (foreign - ours) - asked
-    found: dict[int, LinkKey] = {}
+    link_by_table: dict[int, LinkKey] = {}
     for key in sorted(links, key=lambda key: key.order):
         table = requests[key].routing.table
         before = recorded.get(str(key), 0)
@@ -262,8 +267,8 @@ def assigned(links: Collection[LinkKey], scene: Scene) -> dict[LinkKey, int]:
             table = before
         table = table or next(spare, 0)
         if table:
-            found.setdefault(table, key)
-    return {key: table for table, key in found.items()}
+            link_by_table.setdefault(table, key)
+    return {key: table for table, key in link_by_table.items()}
 
 
 def _spare_tables(

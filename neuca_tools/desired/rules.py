@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Any, Optional
 
 from neuca_tools.desired.coverage import is_inside
-from neuca_tools.desired.safety import Fence
+from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import Host, Link, LinkKey, Network, Problem, World
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import NOWHERE, ROUTE_PROTOCOL, Rule, RuleRequest, SeenRule
@@ -42,7 +42,7 @@ def resolve_rules(
     requests: Iterable[RuleRequest],
     links: Mapping[LinkKey, Link],
     tables: Collection[int],
-    limits: Fence,
+    limits: RequestLimits,
 ) -> tuple[dict[Rule, LinkKey], list[Problem]]:
     """The rules that can be set, with their links. Only we add routes to the `tables`."""
     dataplane = (link for link in links.values() if link.role == "dataplane")
@@ -60,7 +60,7 @@ def resolve_rules(
 
 
 def _reason(
-    rule: Rule, own: Collection[object], tables: Collection[int], limits: Fence
+    rule: Rule, own: Collection[object], tables: Collection[int], limits: RequestLimits
 ) -> Optional[str]:
     """Why a rule could lead packets of the management NIC or to the metadata service elsewhere."""
     if not rule.source:
@@ -79,7 +79,7 @@ def _reason(
     return _source_reason(source, limits)
 
 
-def _source_reason(source: Network, limits: Fence) -> Optional[str]:
+def _source_reason(source: Network, limits: RequestLimits) -> Optional[str]:
     """Why no rule may select packets from these addresses."""
     host = _first_in(source, limits.own)
     if host:
@@ -99,7 +99,9 @@ def without_included(rules: Mapping[Rule, LinkKey]) -> dict[Rule, LinkKey]:
 
     They have no effect, and the kernel takes a request to delete the other one for them.
     """
-    return {rule: rules[rule] for rule in rules if not any(one in rules for one in _wider(rule))}
+    return {
+        rule: rules[rule] for rule in rules if not any(wider in rules for wider in _wider(rule))
+    }
 
 
 def _wider(rule: Rule) -> Iterator[Rule]:
@@ -116,8 +118,8 @@ def _first_in(network: Network, hosts: Collection[Host]) -> Optional[Host]:
     """One of these addresses that is in the network, None if none is."""
     if network.prefixlen == network.max_prefixlen:
         return network.network_address if network.network_address in hosts else None
-    found = (one for one in hosts if one.version == network.version and one in network)
-    return min(found, key=str, default=None)
+    contained = (host for host in hosts if host.version == network.version and host in network)
+    return min(contained, key=str, default=None)
 
 
 # --- Rules of other programs ----------------------------------------------------------------------

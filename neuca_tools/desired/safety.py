@@ -37,7 +37,7 @@ MOST_ROUTED = 1000  # routes through the management NIC that are remembered for 
 
 
 @dataclass(frozen=True)
-class Fence:
+class RequestLimits:
     """The management prefixes, and the length of the prefix that routes each guarded host.
 
     `routed`: where foreign routes lead through a management gateway. `shortest`: the outcome of
@@ -49,7 +49,7 @@ class Fence:
     hosts: Mapping[Host, int] = field(default_factory=dict)
     allow_default_route: bool = False
     default_routes: frozenset[int] = frozenset()
-    twice: Mapping[Host, str] = field(default_factory=dict)
+    requested_twice: Mapping[Host, str] = field(default_factory=dict)
     routed: frozenset[Network] = frozenset()
     shortest: Mapping[int, int] = field(default_factory=dict)
     own: frozenset[Host] = frozenset()
@@ -70,8 +70,9 @@ class Fence:
 
     def bare_address(self, address: Address) -> Optional[str]:
         """Why this address is refused if its network gets no route in the main table."""
-        if address.ip in self.twice:
-            return f"it is requested on {self.twice[address.ip]}, so it is set on none of them"
+        others = self.requested_twice.get(address.ip)
+        if others:
+            return f"it is requested on {others}, so it is set on none of them"
         if address.ip in self.own:
             return "it is an address of the management NIC"
         if address.ip in self.hosts:
@@ -83,8 +84,9 @@ class Fence:
         takes over what is guarded.
         """
         ip = address.ip  # made anew each time
-        if ip in self.twice:
-            return f"it is requested on {self.twice[ip]}, so it is set on none of them"
+        others = self.requested_twice.get(ip)
+        if others:
+            return f"it is requested on {others}, so it is set on none of them"
         for prefix in self.prefixes:
             if address.version == prefix.version and ip in prefix:
                 return f"it is inside the management network {prefix}"
@@ -135,19 +137,19 @@ def _place(to: Network, prefix: Network) -> str:
     return "it is" if to == prefix else "it is inside"
 
 
-def fence(
+def request_limits(
     world: World,
     roles: Roles,
     metadata_hosts: Iterable[Host],
     allow_default_route: bool = False,
-    ground: Iterable[str] = (),
-    twice: Mapping[Host, str] = NOTHING,
+    before: Iterable[str] = (),
+    requested_twice: Mapping[Host, str] = NOTHING,
     shortest: Mapping[int, int] = NO_LIMIT,
-) -> Fence:
+) -> RequestLimits:
     """The limits on this host. Routes through dataplane NICs are not counted, as they may be ours,
     and neither are those that a stranger may have caused on an unlisted NIC.
 
-    `ground` are the management networks, gateways and routes of the last boot.
+    `before` are the management networks, gateways and routes of the last boot.
     """
     dataplane = _dataplane_indexes(world, roles)
     foreign = [
@@ -157,17 +159,17 @@ def fence(
         or (route.index not in dataplane and not is_automatic(route, world))
     ]
     defaults = best_default_routes(foreign)
-    before = [*map(ip_network, ground)]
-    guarded = {*METADATA_HOSTS, *metadata_hosts, *_gateways(foreign, before)}
+    last_boot = [*map(ip_network, before)]
+    guarded = {*METADATA_HOSTS, *metadata_hosts, *_gateways(foreign, last_boot)}
     routed = _routed(world, roles)
-    prefixes = _connected(world, roles) | ({*before} - routed)
+    prefixes = _connected(world, roles) | ({*last_boot} - routed)
     prefixes.discard(LINK_LOCAL)
-    return Fence(
+    return RequestLimits(
         tuple(sorted(prefixes, key=str)),
         _lengths_now([host for host in guarded if not _is_of_each_link(host)], foreign),
         allow_default_route,
         frozenset(route.to.version for route in defaults),
-        twice,
+        requested_twice,
         routed=routed,
         shortest=shortest,
         own=hosts_of(world, roles.guard.management),
@@ -187,11 +189,11 @@ def _shares(mark: int, mask: int, marks: Iterable[int]) -> bool:
 
 def _marks(world: World) -> dict[int, frozenset[int]]:
     """The marks that rules of other programs select or exclude, by mask."""
-    found: dict[int, set[int]] = {}
+    marks_by_mask: dict[int, set[int]] = {}
     for seen in world.rules:
         if seen.protocol != ROUTE_PROTOCOL and seen.rule.mask:
-            found.setdefault(seen.rule.mask, set()).add(seen.rule.mark)
-    return {mask: frozenset(marks) for mask, marks in found.items()}
+            marks_by_mask.setdefault(seen.rule.mask, set()).add(seen.rule.mark)
+    return {mask: frozenset(marks) for mask, marks in marks_by_mask.items()}
 
 
 def _gateways(foreign: Iterable[Route], before: Iterable[Network]) -> Iterator[Host]:
@@ -226,7 +228,7 @@ def _routed(world: World, roles: Roles) -> frozenset[Network]:
     )
 
 
-def ground(world: World, roles: Roles) -> tuple[str, ...]:
+def management_networks(world: World, roles: Roles) -> tuple[str, ...]:
     """The management networks, gateways and routes, to be remembered for the next boot.
 
     Empty while the management devices have no address.
@@ -270,7 +272,8 @@ def mac_reason(mac: str, carriers: Collection[str], world: World, roles: Roles) 
     if reason or mac in carriers:
         return reason
     owner = next(
-        (one for one in world.devices.values() if is_nic(one) and identity(one) == mac), None
+        (device for device in world.devices.values() if is_nic(device) and identity(device) == mac),
+        None,
     )
     return (
         f'the MAC address {mac} is that of "{owner.name}", which is not one of its lower devices'

@@ -32,7 +32,7 @@ class Stacks:
 
     def __init__(self, scene: Scene, names: Mapping[LinkKey, str]) -> None:
         """Judge the requested virtual links, lowest first. `names` are the names of the NICs."""
-        self.requests, self.world, self.roles, _, self.found = scene
+        self.requests, self.world, self.roles, _, self.device_by_link = scene
         self.taken, requests = frozenset(names.values()), scene.requests
         ours = {device.index for device in self.roles.made.devices.values()}
         self.macvlans: dict[int, str] = {}
@@ -208,7 +208,11 @@ class Stacks:
 
         The kernel refuses such a member.
         """
-        present = self.macvlans.get(self.found[lower].index) if lower in self.found else None
+        present = (
+            self.macvlans.get(self.device_by_link[lower].index)
+            if lower in self.device_by_link
+            else None
+        )
         if present:
             return present
         asked = (key for key, made in self.links.items() if made.parent == lower)
@@ -264,12 +268,12 @@ def held(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKey, str]:
 
     What was added to a link that is still requested counts only if it is another link.
     """
-    found = scene.found
+    devices = scene.device_by_link
     nics = {key for key in map(LinkKey, scene.record.nics) if not key.rank}
-    ours = {found[key].index for key in (scene.record.owned.vlans | nics) & found.keys()}
+    ours = {devices[key].index for key in (scene.record.owned.vlans | nics) & devices.keys()}
     reasons = {}
-    for key in sorted({*keys} & found.keys()):
-        holder = foreign_on(found[key], scene.world, ours)
+    for key in sorted({*keys} & devices.keys()):
+        holder = foreign_on(devices[key], scene.world, ours)
         reason = f'"{holder.name}" is on top of it' if holder else ""
         if not reason and key not in scene.requests:
             reason = _addition(key, scene, ours)
@@ -280,7 +284,7 @@ def held(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKey, str]:
 
 def _addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:
     """What somebody did with a link of ours; empty if nothing."""
-    device, world, record = scene.found[key], scene.world, scene.record
+    device, world, record = scene.device_by_link[key], scene.world, scene.record
     if device.master and device.master not in ours and device.master in world.devices:
         return f'somebody put it into "{world.devices[device.master].name}"'
     automatic = world.leased | world.endless | world.autoconf
@@ -297,7 +301,10 @@ def _addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:
 
 def _copies(scene: Scene) -> frozenset[LinkKey]:
     """The links of ours that have the MAC address of a management or ignored NIC."""
-    present = ((key, scene.found[key]) for key in scene.record.owned.vlans & scene.found.keys())
+    present = (
+        (key, scene.device_by_link[key])
+        for key in scene.record.owned.vlans & scene.device_by_link.keys()
+    )
     return frozenset(
         key
         for key, device in present
@@ -310,9 +317,9 @@ def foreign_on(device: Device, world: World, ours: Collection[int]) -> Optional[
     """A device that is on this one, or in it, and that is none of `ours`."""
     return next(
         (
-            one
-            for one in world.devices.values()
-            if device.index in (one.lower, one.master) and one.index not in ours
+            other
+            for other in world.devices.values()
+            if device.index in (other.lower, other.master) and other.index not in ours
         ),
         None,
     )
@@ -332,7 +339,7 @@ def remaining(scene: Scene) -> Scene:
     tables = set(map(_table, gone.values()))
     after = replace(
         world,
-        devices={index: one for index, one in world.devices.items() if index not in gone},
+        devices={index: device for index, device in world.devices.items() if index not in gone},
         addresses={
             index: tuple(address for address in present if (index, address) not in removed)
             for index, present in world.addresses.items()
@@ -347,7 +354,10 @@ def _deleted(scene: Scene) -> dict[int, Device]:
     """The devices of our links that are no longer requested and may go."""
     old = scene.record.owned.vlans - scene.requests.keys()
     old -= held(scene, old).keys() if old else set()
-    return {scene.found[key].index: scene.found[key] for key in old & scene.found.keys()}
+    return {
+        scene.device_by_link[key].index: scene.device_by_link[key]
+        for key in old & scene.device_by_link.keys()
+    }
 
 
 def _removed(scene: Scene) -> set[tuple[int, Address]]:
@@ -355,7 +365,11 @@ def _removed(scene: Scene) -> set[tuple[int, Address]]:
     requests = scene.requests
     asked = {(key, address) for key in requests for address in requests[key].addresses}
     stale = scene.record.owned.addresses - asked
-    return {(scene.found[key].index, address) for key, address in stale if key in scene.found}
+    return {
+        (scene.device_by_link[key].index, address)
+        for key, address in stale
+        if key in scene.device_by_link
+    }
 
 
 def _table(device: Device) -> int:

@@ -55,7 +55,7 @@ class Checked(NamedTuple):
 
     def is_valid(self, strict: bool = False) -> bool:
         """Whether there is no error; with `strict`, no warning either."""
-        return not any(strict or one.severity == "error" for one in self.findings)
+        return not any(strict or finding.severity == "error" for finding in self.findings)
 
 
 def check(data: bytes, kind: Kind = "") -> Checked:
@@ -70,7 +70,9 @@ def check(data: bytes, kind: Kind = "") -> Checked:
 
 def in_order(kind: Kind, findings: Iterable[Finding]) -> Checked:
     """The result with these findings, each once and by its line."""
-    return Checked(kind, tuple(sorted(set(findings), key=lambda one: (one.line, one.text))))
+    return Checked(
+        kind, tuple(sorted(set(findings), key=lambda finding: (finding.line, finding.text)))
+    )
 
 
 def _line_of_syntax(text: str, data: bytes) -> int:
@@ -193,7 +195,7 @@ def _incomplete(document: Document, text: str) -> Iterator[Finding]:
     """Virtual links of which this document says too little, unless it only adds to another one."""
     lines = _headers(text)
     faulty = {fault.section for fault in document.faults if fault.severity == "error"}
-    described = frozenset(one.key for one in document.links if one.virtual or one.key.vlan_id)
+    described = frozenset(link.key for link in document.links if link.virtual or link.key.vlan_id)
     for request in document.links:
         section = _section(request.key)
         if section in faulty:
@@ -224,11 +226,11 @@ def _section(link: LinkKey) -> str:
 
 def _headers(text: str) -> dict[Optional[LinkKey], int]:
     """The first line of the section of each link."""
-    found: dict[Optional[LinkKey], int] = {}
+    first_lines: dict[Optional[LinkKey], int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         name = _HEADER.match(line)
         section = " ".join(name[1].split()) if name else ""
         if link_kind(section):
             with suppress(UnusableError):
-                found.setdefault(links.section_key(section), number)
-    return found
+                first_lines.setdefault(links.section_key(section), number)
+    return first_lines

@@ -116,7 +116,7 @@ def _all_networks(requests: Sequence[LinkRequest]) -> set[Network]:
 
 def _is_in(host: Host, networks: Collection[Network]) -> bool:
     """Whether the host is in one of many networks, of which few have different lengths."""
-    lengths = {one.prefixlen for one in networks if one.version == host.version}
+    lengths = {network.prefixlen for network in networks if network.version == host.version}
     return any(ip_network((host, length), strict=False) in networks for length in lengths)
 
 
@@ -162,14 +162,16 @@ def _unlisted(links: Sequence[LinkRequest]) -> Iterator[Clash]:
             yield Clash(_where(request, "state"), "", text, "warning", alike[0], request.key)
 
 
-def _differ_in_one(one: str, other: str) -> bool:
-    return len(one) == len(other) and sum(a != b for a, b in zip(one, other)) == 1
+def _differ_in_one(mac: str, other: str) -> bool:
+    return len(mac) == len(other) and sum(a != b for a, b in zip(mac, other)) == 1
 
 
 def _next_hops(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -> Iterator[Clash]:
     of_links: dict[Optional[LinkKey], set[Network]] = {None: _all_networks(links)}
     of_links.update({request.key: _all_networks([request]) for request in links})
-    versions = defaultdict(set, {key: {one.version for one in of_links[key]} for key in of_links})
+    versions = defaultdict(
+        set, {key: {network.version for network in of_links[key]} for key in of_links}
+    )
     listed = list(routes)
     own = {address.ip for request in links for address in request.addresses}
     direct: dict[Optional[LinkKey], set[Network]] = defaultdict(set)

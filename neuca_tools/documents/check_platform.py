@@ -105,14 +105,18 @@ def _entries(tree: Tree) -> Iterator[_Entry]:
     while waiting:
         item, path, named = waiting.pop()
         if isinstance(item, list):
-            waiting += [(one, f"{path}[{number}]", False) for number, one in enumerate(item)]
+            waiting += [
+                (element, f"{path}[{number}]", False) for number, element in enumerate(item)
+            ]
         elif isinstance(item, dict):
-            given = ((key, value) for key, value in item.items() if key != REPEATED)
-            entries = [_Entry(_below(path, key), key, value) for key, value in given]
+            pairs = ((key, value) for key, value in item.items() if key != REPEATED)
+            entries = [_Entry(_below(path, key), key, value) for key, value in pairs]
             if not named:
                 yield from entries
-            for one in entries:
-                waiting.append((one.value, one.path, not named and one.key in foreign_keys.NAMED))
+            for entry in entries:
+                waiting.append(
+                    (entry.value, entry.path, not named and entry.key in foreign_keys.NAMED)
+                )
 
 
 def _below(path: str, key: str) -> str:
@@ -132,18 +136,18 @@ class _Corrector:
         if path in self._lines:
             self.lines[new] = self._lines[path]
         if isinstance(tree, list):
-            every = enumerate(tree)
-            return [self.corrected(one, f"{path}[{at}]", f"{new}[{at}]") for at, one in every]
+            items = enumerate(tree)
+            return [self.corrected(item, f"{path}[{at}]", f"{new}[{at}]") for at, item in items]
         if not isinstance(tree, dict):
             return tree
-        found: dict[str, Tree] = {}
+        corrected: dict[str, Tree] = {}
         for key, value in tree.items():
             below = _below(path, key)
             name = self._misspelt.get(below, key)
             # Of two spellings of a key, the correct one counts.
             if name == key or name not in tree:
-                found[name] = self.corrected(value, below, _below(new, name))
-        return found
+                corrected[name] = self.corrected(value, below, _below(new, name))
+        return corrected
 
 
 def _findings(
@@ -210,7 +214,9 @@ def _line(lines: Mapping[str, int], path: str) -> int:
 def _unknown(tree: dict[str, Tree]) -> Iterator[tuple[str, str, str, str]]:
     """Each link that is named but not described: path, path of the item, name, probable name."""
     described = frozenset(_described(tree))
-    named = (one for entry in _entries(tree) if entry.key in _NAMING for one in _names(entry))
+    named = (
+        reference for entry in _entries(tree) if entry.key in _NAMING for reference in _names(entry)
+    )
     unknown = ((path, item, name) for path, item, name in named if name not in described)
     for path, item, name in islice(unknown, MOST_SPELLINGS):
         yield path, item, name, closest_name(name, described)
@@ -221,9 +227,9 @@ def _described(tree: dict[str, Tree]) -> Iterator[str]:
     inner = tree.get("network")
     top = inner if isinstance(inner, dict) else tree
     for key in foreign_keys.LINKS:
-        found = top.get(key)
-        if isinstance(found, dict):
-            yield from found
+        links = top.get(key)
+        if isinstance(links, dict):
+            yield from links
     for key in ("config", "links"):
         listed = top.get(key)
         for link in listed if isinstance(listed, list) else ():
@@ -236,6 +242,6 @@ def _names(entry: _Entry) -> Iterator[tuple[str, str, str]]:
     if isinstance(entry.value, str):
         yield entry.path, entry.path, entry.value
     elif isinstance(entry.value, list):
-        for number, one in enumerate(entry.value):
-            if isinstance(one, str):
-                yield entry.path, f"{entry.path}[{number}]", one
+        for number, name in enumerate(entry.value):
+            if isinstance(name, str):
+                yield entry.path, f"{entry.path}[{number}]", name

@@ -57,8 +57,8 @@ def closest(word: str, known: Collection[str], cutoff: float = 0.65) -> str:
     if word in known or len(word) > LONGEST:
         return ""
     folded = {_folded(name): name for name in sorted(known, reverse=True)}
-    found = _swapped(_folded(word)) & folded.keys()
-    alike = sorted(found) or difflib.get_close_matches(_folded(word), folded, 1, cutoff)
+    swapped = _swapped(_folded(word)) & folded.keys()
+    alike = sorted(swapped) or difflib.get_close_matches(_folded(word), folded, 1, cutoff)
     return folded[alike[0]] if alike else ""
 
 
@@ -69,7 +69,7 @@ def closest_name(name: str, known: Iterable[str]) -> str:
     ('eth0', '')
     """
     numbers = re.findall("[0-9]+", name)
-    return closest(name, [one for one in known if re.findall("[0-9]+", one) == numbers])
+    return closest(name, [word for word in known if re.findall("[0-9]+", word) == numbers])
 
 
 def section_meant(name: str) -> str:

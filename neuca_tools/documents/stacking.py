@@ -73,27 +73,27 @@ def users(macs: Iterable[str], requests: Mapping[LinkKey, LinkRequest]) -> froze
 
 def _reachable(start: Iterable[str], following: Callable[[str], set[str]]) -> frozenset[str]:
     """Everything that follows these; one of them is included only if it follows another."""
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = list(start)
     while waiting:
-        more = following(waiting.pop()) - found
-        found |= more
+        more = following(waiting.pop()) - reached
+        reached |= more
         waiting += more
-    return frozenset(found)
+    return frozenset(reached)
 
 
 def above(unusable: Collection[LinkKey], requests: Iterable[LinkRequest]) -> dict[LinkKey, LinkKey]:
     """What is on these links, directly or not, or is to be in one that is a VRF: each with that."""
-    found: dict[LinkKey, LinkKey] = {}
+    lower_by_link: dict[LinkKey, LinkKey] = {}
     for request in sorted(requests, key=lambda request: request.key.rank):
         key = request.key
         below = [*lower_of(request), *((key.nic,) if key.vlan_id else ())]
         if request.vrf:
             below.append(LinkKey(f"vrf {request.vrf}"))
         for lower in below:
-            if key not in unusable and (lower in unusable or lower in found):
-                found[key] = found.get(lower, lower)
-    return found
+            if key not in unusable and (lower in unusable or lower in lower_by_link):
+                lower_by_link[key] = lower_by_link.get(lower, lower)
+    return lower_by_link
 
 
 # --- Merging requests for one link ----------------------------------------------------------------
@@ -106,7 +106,9 @@ SINGLE = ("state", "name", "addresses", "vrf", "dns", *ATTRIBUTES)
 
 def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
     """Merge two requests setting by setting; `above` wins, unless its state is only a default."""
-    defaulted = any(one.setting == "state" and one.where == DEFAULT for one in above.origins)
+    defaulted = any(
+        origin.setting == "state" and origin.where == DEFAULT for origin in above.origins
+    )
     own = above
     if defaulted and below.state:
         own = without(above, "state")

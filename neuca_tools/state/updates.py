@@ -43,10 +43,10 @@ def remember_nics(record: Record, resolution: Resolution) -> Record:
             continue
         nic = nics.get(mac, UNRECORDED)
         name, lasting = _name(mac, nic, resolution), _lasting_role(mac, resolution, dataplane)
-        doubtful = resolution.roles.choice.doubtful.get(mac, ())
+        doubtful = resolution.roles.choice.by_automatic_route_only.get(mac, ())
         if mac not in nics or (nic.name, nic.role, nic.doubtful) != (name, lasting, doubtful):
             nics[mac] = nic._replace(name=name, role=lasting, doubtful=doubtful)
-    return record._replace(nics=nics, ground=resolution.ground or record.ground)
+    return record._replace(nics=nics, ground=resolution.management_networks or record.ground)
 
 
 def remember_tables(record: Record, resolution: Resolution) -> Record:
@@ -91,9 +91,9 @@ def _lasting_role(
     So does that of the NICs which were not chosen then: the next boot may show more.
     """
     roles = resolution.roles
-    if mac in roles.choice.rivals and roles.choice.declared:
+    if mac in roles.choice.equal_candidates and roles.choice.by_document_only:
         return ""
-    if roles.by_mac[mac] == "management" and mac not in roles.choice.declared:
+    if roles.by_mac[mac] == "management" and mac not in roles.choice.by_document_only:
         return "management"
     if mac in dataplane:
         return "dataplane"

@@ -123,7 +123,7 @@ def judge(
     undone += _files(left, failed, applied=report is not None and not pending)
     problems = tuple(dict.fromkeys([*unfulfilled, *undone, *_contested(resolution, have)]))
     codes = {problem.code for problem in problems} - INFORMATION
-    state = _state(codes, document, "pending" in codes or bool(resolution.roles.held))
+    state = _state(codes, document, "pending" in codes or bool(resolution.roles.held_back))
     data = {
         "version": 2,
         "neuca": version,
@@ -135,8 +135,8 @@ def judge(
         "last_pass": _last_pass(report),
         "not_rolled_back": [problem.text for problem in (report.stuck if report else ())],
     }
-    code, roles = _exit_code(state, codes), resolution.roles
-    return Status(data, code, bool(roles.held), resolution.is_routed, problems, resolution.names)
+    code, held_back = _exit_code(state, codes), bool(resolution.roles.held_back)
+    return Status(data, code, held_back, resolution.is_routed, problems, resolution.names)
 
 
 def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:

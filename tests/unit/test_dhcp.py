@@ -319,7 +319,7 @@ def test_router_advertisements_are_read_by_the_client_and_not_by_the_kernel():
     found = solve(seen(accept_ra="1"), **{"dhcp6": True, "accept-ra": True})
     link = found.want.links[key(2)]
     assert link.sysctls["net/ipv6/conf/{interface}/accept_ra"] == "0"
-    assert key(2) in found.quiet
+    assert key(2) in found.without_advertisements
 
 
 # --- what the client learns ---------------------------------------------------------------------------
@@ -398,6 +398,13 @@ def test_a_route_that_is_there_already_is_neither_set_nor_reported():
     look = seen(LINK, offered("10.50.0.0/16", "10.9.0.1"))
     found = solve(replace(look, routes=(*look.routes, theirs)))
     assert (main_routes(found), refusals(found)) == ({("10.50.0.0/16", "10.9.0.1")}, [])
+
+
+def test_a_link_local_router_may_have_the_address_of_another_link():
+    look = seen(offered("fd00:50::/48", "fe80::1", source=None))
+    addresses = {**look.addresses, 1: (*look.addresses[1], ip_interface("fe80::1/64"))}
+    found = solve(replace(look, addresses=addresses))
+    assert (main_routes(found), refusals(found)) == ({("fd00:50::/48", "fe80::1")}, [])
 
 
 def test_a_server_cannot_fill_the_main_table():

@@ -166,7 +166,7 @@ def test_who_does_dhcp(look, expected):
 def test_a_nic_with_the_lease_of_another_program_is_left_to_it():
     look = seen(**PLAIN, own_clients=OWN)
     found = decided(look, document("dhcp4 = yes"))
-    assert (clients(found), found.resolution.roles.dhcp.left) == ({}, {mac(2)})
+    assert (clients(found), found.resolution.roles.dhcp.left_to_others) == ({}, {mac(2)})
     ours = OWN._replace(requests={NIC: "{}"}, alive=frozenset({NIC}))
     assert clients(decided(replace(look, own_clients=ours), document("dhcp4 = yes"))) == {
         key(2): "neucad"

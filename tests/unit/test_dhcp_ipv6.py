@@ -60,7 +60,7 @@ def test_where_a_client_hears_routers_the_kernel_does_not():
     for keys in ({"dhcp6": True}, {"accept-ra": True}, {"dhcp4": True, "accept-ra": True}):
         found = decided(plain(accept_ra="1"), netplan(**keys))
         assert found.want.links[key(2)].sysctls[ACCEPT_RA] == "0"
-        assert key(2) in found.resolution.quiet
+        assert key(2) in found.resolution.without_advertisements
     without = decided(plain(accept_ra="1", own_clients=type(OWN)()), netplan(**{"accept-ra": True}))
     assert without.want.links[key(2)].sysctls[ACCEPT_RA] == "1"
 

@@ -143,6 +143,23 @@ def test_two_entries_for_one_nic_by_address_and_by_name_are_reported():
     assert [(one.code, one.text, str(one.link)) for one in problems] == [("refused", text, A)]
 
 
+def test_two_entries_for_one_vlan_by_address_and_by_name_are_reported():
+    text = SAME_NIC.replace("  eth1: {addresses: [10.3.0.5/24]}", "  eth1: {}")
+    text += "vlans:\n"
+    text += "  v5: {link: a, id: 5, addresses: [10.5.0.1/24]}\n"
+    text += "  w5: {link: eth1, id: 5, addresses: [10.5.1.1/24]}\n"
+    device = nic(1, mac=A, permanent_mac=A, name="eth1")
+    document, problems = bound(made("network-config", text), world(device), Record())
+    assert links(document)[f"{A}.5"] == ("up", "v5", None, ["10.5.0.1/24"])
+    text = (
+        f'the document describes this VLAN 2 times, as "{A}.5" and "eth1.5":'
+        " of each setting, the first counts"
+    )
+    assert [(one.code, one.text, str(one.link)) for one in problems] == [
+        ("refused", text, f"{A}.5")
+    ]
+
+
 def test_a_nic_that_is_only_named_as_a_port_is_not_described_twice():
     text = SAME_NIC.replace(
         "  eth1: {addresses: [10.3.0.5/24]}\n", "bridges: {br0: {interfaces: [eth1]}}\n"

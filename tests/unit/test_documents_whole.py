@@ -152,6 +152,15 @@ def hetzner(**more):
     return "Hetzner private networks", [{**network, **more}]
 
 
+def test_a_route_from_an_address_of_the_other_family_is_not_made():
+    name, tree = netplan_route(**{"from": "fd00::5"})
+    document = made(name, json.dumps(tree))
+    assert routes(document) == []
+    reason = 'the source is not of the family of "10.9.0.0/16"'
+    key = f'network-config {MAC} "ethernets.a.routes[0].from" = "fd00::5"'
+    assert faults(document) == [f"error: {key}: {reason}"]
+
+
 # The item, its keys, and what of the document must be absent: a route, a rule, an address or a link.
 ITEMS = {
     "netplan route": (

@@ -138,7 +138,10 @@ def test_dhcp_on_a_port_is_left_to_other_programs():
         replace(one.kernel.world(), managers={"networkd": {}}),
     )
     found = dhcp_clients.assigned(resolution.requests, resolution.roles, seen, complete=True)
-    assert (found.dhcp.clients, found.dhcp.left) == ({LinkKey(mac(3)): "networkd"}, {GUID})
+    assert (found.dhcp.clients, found.dhcp.left_to_others) == (
+        {LinkKey(mac(3)): "networkd"},
+        {GUID},
+    )
     (problem,) = dhcp_clients.unserved(resolution.requests, found, seen)
     assert (problem.link, problem.text) == (LinkKey(GUID), dhcp_clients.NOT_ON_INFINIBAND)
     lease = frozenset({(2, ip_interface("10.4.0.9/24"))})

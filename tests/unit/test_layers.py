@@ -14,7 +14,11 @@ from platforms import made
 from worlds import PLACES, Agent, bare, key, mac, machine, nic, route, world
 
 from neuca_tools.desired.manager_files import wanted
-from neuca_tools.desired.merge import ANSWERED, HELD, MARKED_FOR
+from neuca_tools.desired.merge import (
+    EARLY_MARK_SECONDS,
+    MANAGEMENT_DHCP_SECONDS,
+    MANAGEMENT_UNKNOWN,
+)
 from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.desired.roles import Policy
 from neuca_tools.documents import parse
@@ -195,14 +199,18 @@ def test_a_tag_names_a_dataplane_nic_that_has_no_network():
 def test_what_is_seen_goes_before_what_a_document_says():
     found = solve(asking(network(dhcp(1))))
     assert found.roles.reasons[mac(1)] == "it carries the default route"
-    assert found.roles.choice.declared == frozenset()
+    assert found.roles.choice.by_document_only == frozenset()
 
 
 def test_management_by_a_document_s_word_is_not_recorded():
     at_first = replace(SEEN, routes=(), metadata_index=0)
     found = solve(asking(network(dhcp(2))), seen=at_first)
     record = updates.remember_nics(Record(nics={mac(2): NicRecord(name="eth2")}), found)
-    assert (found.roles.choice.declared, record.nics[mac(2)].role, record.nics[mac(1)].role) == (
+    assert (
+        found.roles.choice.by_document_only,
+        record.nics[mac(2)].role,
+        record.nics[mac(1)].role,
+    ) == (
         {mac(2)},
         "",
         "",
@@ -312,7 +320,7 @@ OWN_WORD = "[interfaces]\n" + "".join(
 )
 ALL_OF_THEM = OWN_WORD + f"{bare(3)} = up\n"
 YOUNG = replace(SEEN, routes=(), addresses={}, metadata_index=0, age=20.0)
-OLD = replace(YOUNG, age=ANSWERED)
+OLD = replace(YOUNG, age=MANAGEMENT_DHCP_SECONDS)
 
 
 @pytest.mark.parametrize("text", [OWN_WORD, ALL_OF_THEM])
@@ -320,8 +328,8 @@ def test_before_anything_shows_which_nic_is_for_management_no_document_has_one_t
     found = solve(parse(text), seen=YOUNG)
     assert roles(found) == ["unlisted"] * 3
     assert found.want.links == {}
-    assert Problem("contested", HELD, key(1)) in found.problems
-    assert found.roles.reasons[mac(1)] == HELD
+    assert Problem("contested", MANAGEMENT_UNKNOWN, key(1)) in found.problems
+    assert found.roles.reasons[mac(1)] == MANAGEMENT_UNKNOWN
     status = judge("", DocumentStatus("file:/x"), found, NetworkState(), ())
     assert (status.data["state"], status.held) == ("pending", True)
 
@@ -359,24 +367,27 @@ def test_a_host_without_any_management_nic_is_configured_in_the_end():
 
 
 def test_a_document_that_leaves_a_nic_out_is_marked_ahead_at_first_and_given_up_if_that_brings_no_management_nic():
-    assert solve(parse(ALL_OF_THEM), seen=YOUNG).roles.ahead == frozenset()
-    assert solve(parse(OWN_WORD), seen=YOUNG).roles.ahead == {mac(1), mac(2)}
-    assert solve(parse(OWN_WORD), seen=replace(YOUNG, age=MARKED_FOR)).roles.ahead == frozenset()
+    assert solve(parse(ALL_OF_THEM), seen=YOUNG).roles.marked_early == frozenset()
+    assert solve(parse(OWN_WORD), seen=YOUNG).roles.marked_early == {mac(1), mac(2)}
+    assert (
+        solve(parse(OWN_WORD), seen=replace(YOUNG, age=EARLY_MARK_SECONDS)).roles.marked_early
+        == frozenset()
+    )
     with_a_container = replace(
         YOUNG, devices={**YOUNG.devices, 9: nic(9, kind="veth", hardware=False)}
     )
-    assert solve(parse(ALL_OF_THEM), seen=with_a_container).roles.ahead == frozenset()
+    assert solve(parse(ALL_OF_THEM), seen=with_a_container).roles.marked_early == frozenset()
 
 
 def test_marks_come_ahead_without_a_role_and_go_again_with_word_to_the_managers():
     marked, given_up = (
         wanted(solve(parse(OWN_WORD), seen=replace(YOUNG, age=age)), Record(), PLACES, {})
-        for age in (20.0, MARKED_FOR)
+        for age in (20.0, EARLY_MARK_SECONDS)
     )
     assert f"unmanaged-devices+=mac:{mac(1)}".encode() in marked.files["/nm/neuca.conf"]
     assert given_up.files["/nm/neuca.conf"] is None
     assert given_up.tell["/nm/neuca.conf"] == "networkmanager"
-    faulty = solve(parse(OWN_WORD + "nonsense = 1\n"), seen=replace(YOUNG, age=MARKED_FOR))
+    faulty = solve(parse(OWN_WORD + "nonsense = 1\n"), seen=replace(YOUNG, age=EARLY_MARK_SECONDS))
     assert wanted(faulty, Record(), PLACES, {}).files["/nm/neuca.conf"] is None
     record = updates.record_applied(
         updates.remember_nics(Record(), solve(parse(OWN_WORD), seen=YOUNG)),

@@ -16,9 +16,9 @@ from worlds import PLACES, Agent, key, mac, machine, nic, route, vlan, world
 
 from neuca_tools.desired import platform_roles
 from neuca_tools.desired.first_nic import LEASE_SECONDS
-from neuca_tools.desired.management import ANSWERED, ANSWERS, FIRST, Policy
+from neuca_tools.desired.management import ANSWERS, FIRST, MANAGEMENT_DHCP_SECONDS, Policy
 from neuca_tools.desired.manager_files import marked, wanted
-from neuca_tools.desired.merge import HELD, WAITS
+from neuca_tools.desired.merge import MANAGEMENT_UNKNOWN, NO_DEFAULT_ROUTE
 from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.documents import parse
 from neuca_tools.model import Device, Document, NetworkState, NicRecord, Problem, Record
@@ -126,7 +126,7 @@ def test_the_nic_through_which_the_service_has_answered_is_chosen_whatever_the_m
     for origin in (1, 2, 3):
         found = solve(three_networks(kind), slots(order, ways), policy=Policy(origin=mac(origin)))
         assert roles(found) == only(origin)
-        assert found.roles.choice.rivals == frozenset()
+        assert found.roles.choice.equal_candidates == frozenset()
 
 
 def test_the_reason_of_each_role_is_told():
@@ -187,7 +187,7 @@ def test_the_nic_with_the_default_route_and_the_service_is_never_dataplane():
     for age in (LEASE_SECONDS, 9999.0):
         found = solve(document, replace(early, age=age))
         assert roles(found) == {1: "management", 2: "management", 3: "dataplane"}
-        assert found.roles.choice.doubtful == {mac(1): (4,)}
+        assert found.roles.choice.by_automatic_route_only == {mac(1): (4,)}
     both = slots((1, 2, 3, 4), [(1, 100, DHCP), (2, 200, DHCP)], metadata=1)
     record = updates.remember_nics(Record(), found)
     assert roles(solve(document, both, record))[2] == "management"
@@ -266,8 +266,8 @@ def test_while_nothing_shows_which_link_is_for_management_those_with_a_gateway_w
     seen = slots((1, 2, 3, 4), age=20.0)
     found = solve(Document(platform=platform), seen)
     assert roles(found) == {1: "unlisted", 2: "unlisted", 3: "dataplane"}
-    assert (addresses(found, 3), found.roles.held) == (["10.0.3.9/24"], {mac(1), mac(2)})
-    assert Problem("contested", HELD, key(1)) in found.problems
+    assert (addresses(found, 3), found.roles.held_back) == (["10.0.3.9/24"], {mac(1), mac(2)})
+    assert Problem("contested", MANAGEMENT_UNKNOWN, key(1)) in found.problems
     assert (state(found).data["state"], state(found).exit_code) == ("pending", 3)
 
 
@@ -275,10 +275,10 @@ def test_while_nothing_shows_which_link_is_for_management_those_with_a_gateway_w
 @pytest.mark.parametrize("order", ORDERS)
 def test_without_any_sign_the_first_link_of_the_document_is_for_management_in_the_end(kind, order):
     for numbers in permutations((1, 2, 3)):
-        found = solve(three_networks(kind, numbers), slots(order, age=ANSWERED))
+        found = solve(three_networks(kind, numbers), slots(order, age=MANAGEMENT_DHCP_SECONDS))
         assert roles(found) == only(numbers[0])
         assert found.roles.reasons[mac(numbers[0])] == FIRST
-        assert found.roles.choice.declared == {mac(numbers[0])}
+        assert found.roles.choice.by_document_only == {mac(numbers[0])}
         assert (state(found).data["state"], state(found).exit_code) == ("ok", 0)
         assert len(list(platform_roles.choice(found.roles))) == 1
 
@@ -337,8 +337,10 @@ def test_an_automatic_route_on_a_dataplane_nic_changes_no_role(kind, protocol):
 def test_advertised_routes_alone_do_not_decide_between_several_links_before_ipv4_had_its_time():
     ways = (route("::/0", 12, "fe80::1", 1024, RA),)
     young = replace(slots((1, 2, 3, 4), age=20.0), routes=ways, metadata_index=12)
-    assert solve(three_networks("static"), young).roles.held == {mac(1), mac(2), mac(3)}
-    assert roles(solve(three_networks("static"), replace(young, age=ANSWERED))) == only(1)
+    assert solve(three_networks("static"), young).roles.held_back == {mac(1), mac(2), mac(3)}
+    assert roles(
+        solve(three_networks("static"), replace(young, age=MANAGEMENT_DHCP_SECONDS))
+    ) == only(1)
 
 
 # --- what a dataplane NIC gets --------------------------------------------------------------------
@@ -430,7 +432,7 @@ def test_advertisements_stay_on_where_the_document_has_dhcpv6_and_are_off_elsewh
                      {"id": "n4", "link": "l4", "type": "ipv4_dhcp"}, {"id": "n5", "link": "l4", "type": "ipv6_slaac"}],
     }  # fmt: skip
     found = solve(Document(platform=made("network_data.json", json.dumps(data))), seen)
-    assert {number for number in (2, 3, 4) if key(number) in found.quiet} == {3}
+    assert {number for number in (2, 3, 4) if key(number) in found.without_advertisements} == {3}
     assert "net/ipv6/conf/{interface}/accept_ra" not in found.want.links[key(2)].sysctls
 
 
@@ -579,7 +581,7 @@ def test_managers_may_try_the_nics_between_which_nothing_has_decided():
     )
     seen = world(*(nic(number) for number in (1, 2, 3)), age=5.0)
     roles = resolve(document, Settings(), seen, Record()).roles
-    assert (roles.choice.undecided, roles.ahead) == ({mac(1), mac(2)}, frozenset())
+    assert (roles.choice.candidates, roles.marked_early) == ({mac(1), mac(2)}, frozenset())
 
 
 # --- an isolated network with the metadata service ------------------------------------------------
@@ -603,14 +605,14 @@ def test_the_nic_with_the_default_route_is_not_dataplane_although_the_service_is
     early = isolated(slots(order, age=5.0), order, 2)
     found = solve(document, early, record, policy)
     assert roles(found) == {1: "unlisted", 2: "management", 3: "unlisted"}
-    assert [problem.text for problem in found.problems] == [WAITS, WAITS]
+    assert [problem.text for problem in found.problems] == [NO_DEFAULT_ROUTE, NO_DEFAULT_ROUTE]
     record = updates.remember_nics(record, found)
     assert {nic.role for one, nic in record.nics.items() if one != mac(2)} == {""}
-    for age in (20.0, ANSWERED, 9999.0):
+    for age in (20.0, MANAGEMENT_DHCP_SECONDS, 9999.0):
         seen = isolated(slots(order, [(1, 100, DHCP)], age=age), order, 2)
         found = solve(document, seen, record, policy)
         assert roles(found) == {1: "management", 2: "management", 3: "dataplane"}
-        assert (found.problems, found.roles.choice.doubtful) == ((), {mac(1): (4,)})
+        assert (found.problems, found.roles.choice.by_automatic_route_only) == ((), {mac(1): (4,)})
         (told,) = platform_roles.choice(found.roles)
         assert told.endswith(
             f"the platform's document has a gateway or DHCP on {found.roles.name(mac(3))} too:"
@@ -624,14 +626,15 @@ def test_the_nic_with_the_default_route_is_not_dataplane_although_the_service_is
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_lease_that_leads_to_the_service_does_not_displace_the_first_nic(kind):
     """No service has responded yet, and any DHCP server can send a route to it."""
-    for age in (20.0, ANSWERED, 9999.0):
+    for age in (20.0, MANAGEMENT_DHCP_SECONDS, 9999.0):
         seen = isolated(slots((1, 2, 3, 4), [(1, 100, DHCP)], age=age), (1, 2, 3, 4), 2)
         assert roles(solve(three_networks(kind), seen)) == only(1)
 
 
 def test_without_a_default_route_the_other_nics_do_not_wait_for_ever():
     found = solve(
-        three_networks("dhcp"), isolated(slots((1, 2, 3, 4), age=ANSWERED), (1, 2, 3, 4), 2)
+        three_networks("dhcp"),
+        isolated(slots((1, 2, 3, 4), age=MANAGEMENT_DHCP_SECONDS), (1, 2, 3, 4), 2),
     )
     assert (roles(found), found.problems) == (only(2), ())
 

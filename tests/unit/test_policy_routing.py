@@ -448,8 +448,11 @@ def test_a_netplan_nic_without_a_network_answers_through_its_on_link_gateway(
 ):
     way = {"to": "default" if "." in gateway else "::/0", "via": gateway, "on-link": True}
     nic_ = {"match": {"macaddress": mac(2)}, "addresses": addresses, "routes": [way]}
-    (link,) = of_netplan({"a": nic_}).platform.links
-    assert (link.routing.implied, list(map(str, link.routing.gateways))) == (routed, [gateway])
+    other = {"match": {"macaddress": mac(1)}, "dhcp4": True}
+    platform = of_netplan({"a": nic_, "b": other}).platform
+    routing = platform.links[0].routing
+    assert (routing.implied, list(map(str, routing.gateways))) == (routed, [gateway])
+    assert platform.faults == ()
 
 
 def test_a_next_hop_that_a_link_scoped_route_covers_is_on_that_link():
@@ -482,6 +485,30 @@ def test_a_single_address_responds_through_the_only_next_hop_of_its_link(address
     nic_ = {"match": {"macaddress": mac(2)}, "addresses": [address], "routes": ways}
     (link,) = of_netplan({"a": nic_}).platform.links
     assert list(map(str, link.routing.gateways)) == gateways
+
+
+@pytest.mark.parametrize("gateway", ["169.254.1.1", "10.99.0.1"])
+def test_a_route_through_the_on_link_gateway_of_a_single_address_is_set(gateway):
+    """Neither OpenStack's document nor version 1 of network-config can say that it is on link."""
+    ways = [
+        {"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": gateway},
+        {"network": "10.77.0.0", "netmask": "255.255.0.0", "gateway": gateway},
+    ]
+    address = {"ip_address": "10.2.0.5", "netmask": "255.255.255.255", "routes": ways}
+    tree = {
+        "links": [{"id": "l", "type": "phy", "ethernet_mac_address": mac(2)}],
+        "networks": [{"link": "l", "type": "ipv4", **address}],
+    }
+    around = world(
+        nic(1, up=True),
+        nic(2, up=True),
+        addresses={1: "192.0.2.10/24"},
+        routes=[route("0.0.0.0/0", 1, "192.0.2.1", protocol=4)],
+    )
+    found = resolved(read(openstack, tree), around, Record(), policy=Policy(management={mac(1)}))
+    assert found.problems == ()
+    hops = {str(hop.to): (str(hop.via), hop.traits.onlink) for hop in found.want.hops}
+    assert hops["10.77.0.0/16"] == (gateway, True)
 
 
 def of_netplan(ethernets):
@@ -636,6 +663,28 @@ def test_a_gateway_that_is_this_host_itself_is_not_used():
     found = resolved(f"{PLAIN}gateway = 10.0.0.5\n")
     assert (found.want.hops, found.want.rules) == ((), {})
     assert [note.reason for note in found.notes] == ["the gateway 10.0.0.5 is this host itself"]
+
+
+@pytest.mark.parametrize("vrf", ["", "vrf = blue\n[vrf blue]\ntable = 77\n"])
+def test_a_link_local_gateway_may_be_an_address_of_another_link(vrf):
+    """docker0 and the bridges of LXD have fe80::1, as has the router of many clouds."""
+    text = f"[interface {mac(2)}]\naddresses = fd00:2::5/64\ngateway = fe80::1\n{vrf}"
+    bridge = resolved(text, replace(seen(), addresses={3: (ip_interface("fe80::1/64"),)}))
+    assert [str(hop.via) for hop in bridge.want.hops if not hop.to.prefixlen] == ["fe80::1"]
+    assert bridge.notes == ()
+    own = resolved(text, replace(seen(), addresses={2: (ip_interface("fe80::1/64"),)}))
+    assert [note.reason for note in own.notes] == ["the gateway fe80::1 is this host itself"]
+
+
+def test_a_link_local_next_hop_may_be_an_address_of_another_link():
+    text = f"[interface {mac(2)}]\naddresses = fd00:2::5/64\n[routes]\n"
+    text += f"fd00:9::/48 = fe80::1 interface {mac(2)}\n"
+    bridge = resolved(text, replace(seen(), addresses={3: (ip_interface("fe80::1/64"),)}))
+    assert ([str(hop.to) for hop in bridge.want.hops], bridge.problems) == (["fd00:9::/48"], ())
+    own = resolved(text, replace(seen(), addresses={2: (ip_interface("fe80::1/64"),)}))
+    assert [problem.text for problem in own.problems] == [
+        "route to fd00:9::/48: the next hop fe80::1 is this host itself"
+    ]
 
 
 # --- an address in the management network -----------------------------------------------------------

@@ -373,19 +373,19 @@ def test_an_advertised_default_route_tells_nothing_beside_one_of_ipv4():
 
 def test_management_for_such_a_route_alone_is_recorded_with_a_doubt_that_a_better_one_ends():
     before = assign(replace(leased(100, None), metadata_index=0), {mac(2)}, ANYONE, NOBODY)
-    assert before.choice.doubtful == {mac(1): (4,)}
+    assert before.choice.by_automatic_route_only == {mac(1): (4,)}
     doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=(4,))})
     assert roles(leased(None, None), named=(2,), record=doubt)[2] == "management"
     assert roles(leased(102, 100), named=(2,), record=doubt)[2] == "dataplane"
     firm = Record(nics={mac(2): NicRecord(role="management")})
     assert roles(leased(102, 100), named=(2,), record=firm)[2] == "management"
-    assert assign(leased(102, 100), {mac(2)}, ANYONE, firm).choice.doubtful == {}
+    assert assign(leased(102, 100), {mac(2)}, ANYONE, firm).choice.by_automatic_route_only == {}
 
 
 def test_a_doubt_of_ipv6_is_ended_by_any_other_sign_of_a_management_nic():
     six, better = route("::/0", 2, "fe80::1", 1024, 9), route("::/0", 1, "fe80::2", 100, 9)
     alone = replace(leased(None, None), routes=(better,), metadata_index=0)
-    assert assign(alone, {mac(2)}, ANYONE, NOBODY).choice.doubtful == {mac(1): (6,)}
+    assert assign(alone, {mac(2)}, ANYONE, NOBODY).choice.by_automatic_route_only == {mac(1): (6,)}
     doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=(6,))})
     anchored4 = leased(100, None)
     for seen in (anchored4, replace(anchored4, routes=(*anchored4.routes, six))):

@@ -28,8 +28,8 @@ _WORD = r"[a-z0-9]{1,20}"
 
 def _pairs(names: str) -> str:
     """A list of `name` and `name=value`, of these names alone."""
-    one = rf"(?:{'|'.join(names.split())})(?:=[A-Za-z0-9.:-]{{1,40}})?"
-    return f"{one}(?:,{one})*"
+    pair = rf"(?:{'|'.join(names.split())})(?:=[A-Za-z0-9.:-]{{1,40}})?"
+    return f"{pair}(?:,{pair})*"
 
 
 _EXT: Mapping[str, str] = {

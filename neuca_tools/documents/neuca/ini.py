@@ -183,8 +183,8 @@ class _Reader:
 
     def _delimiter(self, text: str, start: int) -> Optional[re.Match[str]]:
         """What separates the key and the value."""
-        found = _AFTER_ADDRESS.search(text, start) if self._name in _ADDRESSED else None
-        return found or _DELIMITER.search(text, start)
+        delimiter = _AFTER_ADDRESS.search(text, start) if self._name in _ADDRESSED else None
+        return delimiter or _DELIMITER.search(text, start)
 
     def _close_key(self) -> None:
         key, self._key = self._key, None

@@ -213,12 +213,12 @@ def _link_lines(
 
 
 def _section_keys(
-    found: Iterable[Section],
+    sections: Iterable[Section],
 ) -> tuple[dict[str, Optional[LinkKey]], list[Fault]]:
     """The link of each section by its name; None, with a fault, if its header is unusable."""
     keys: dict[str, Optional[LinkKey]] = {}
     faults: list[Fault] = []
-    for section in found:
+    for section in sections:
         if not link_kind(section.name) or section.name in keys:
             continue
         try:

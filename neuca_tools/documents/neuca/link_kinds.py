@@ -110,10 +110,10 @@ MEMBERS, PARENT = ("bond", "bridge", "vrf"), ("vxlan", "macvlan", "ipoib")
 
 def link_key(kind: str, name: str) -> LinkKey:
     """The key of a virtual link; raises UnusableError for an invalid name."""
-    found = values.link_name(name)
-    if "." in found:
-        raise UnusableError(f'"{found}" has a ".", which separates the ID of a VLAN')
-    return LinkKey(f"{kind} {found}")
+    valid_name = values.link_name(name)
+    if "." in valid_name:
+        raise UnusableError(f'"{valid_name}" has a ".", which separates the ID of a VLAN')
+    return LinkKey(f"{kind} {valid_name}")
 
 
 def vlan(lower: LinkKey, number: str) -> LinkKey:
@@ -169,10 +169,10 @@ def _word(words: tuple[str, ...], numbers: bool = True) -> Callable[[str], str]:
 
 
 def _host(text: str) -> str:
-    found: Host = values.host(text)
-    if found.is_unspecified or found.is_loopback:
-        raise UnusableError(f'"{found}" cannot be an endpoint of a VXLAN')
-    return str(found)
+    endpoint: Host = values.host(text)
+    if endpoint.is_unspecified or endpoint.is_loopback:
+        raise UnusableError(f'"{endpoint}" cannot be an endpoint of a VXLAN')
+    return str(endpoint)
 
 
 def _arp_targets(text: str) -> str:
@@ -301,7 +301,9 @@ def fault(
         return wrong
     unfit = [lower for lower in virtual.lower if not _can_be_below(lower, key)]
     if unfit:
-        listed = ", ".join(f'"{names[one]}" ({one})' if one in names else str(one) for one in unfit)
+        listed = ", ".join(
+            f'"{names[lower]}" ({lower})' if lower in names else str(lower) for lower in unfit
+        )
         is_of_vlans = key.kind == "bond" and any(lower.vlan_id for lower in unfit)
         return f"a {key.kind} cannot use {listed}{_NO_VLANS if is_of_vlans else ''}"
     for lower in virtual.lower:

@@ -144,29 +144,29 @@ def cpus(text: str) -> str:
 def _cpu_list(text: str) -> str:
     if text in ("all", "none"):
         return text
-    found: set[tuple[int, int]] = set()
+    ranges: set[tuple[int, int]] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         low = values.integer(first, 0, MOST_CPUS - 1, "the CPU")
         high = values.integer(last, low, MOST_CPUS - 1, "the CPU") if dash else low
-        found.add((low, high))
-    return _ranges(found)
+        ranges.add((low, high))
+    return _ranges(ranges)
 
 
-def listed(found: Iterable[int]) -> str:
+def listed(cpu_numbers: Iterable[int]) -> str:
     """CPUs as the kernel lists them: `0-3,8`; `none` for no CPU."""
-    return _ranges((number, number) for number in found)
+    return _ranges((number, number) for number in cpu_numbers)
 
 
-def _ranges(found: Iterable[tuple[int, int]]) -> str:
+def _ranges(ranges: Iterable[tuple[int, int]]) -> str:
     """`listed` for ranges, each with its first and last CPU; they may overlap."""
-    ranges: list[list[int]] = []
-    for low, high in sorted(found):
-        if ranges and low <= ranges[-1][1] + 1:
-            ranges[-1][1] = max(high, ranges[-1][1])
+    merged: list[list[int]] = []
+    for low, high in sorted(ranges):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1][1] = max(high, merged[-1][1])
         else:
-            ranges.append([low, high])
-    return ",".join(f"{low}-{high}" if low != high else str(low) for low, high in ranges) or "none"
+            merged.append([low, high])
+    return ",".join(f"{low}-{high}" if low != high else str(low) for low, high in merged) or "none"
 
 
 def _wake_on_lan(text: str) -> str:
@@ -208,31 +208,31 @@ def search(text: str) -> str:
 
 
 def _domain(text: str) -> str:
-    found = text.rstrip(".")
-    if len(found) > LONGEST_DOMAIN or not all(map(_LABEL.fullmatch, found.split("."))):
+    domain = text.rstrip(".")
+    if len(domain) > LONGEST_DOMAIN or not all(map(_LABEL.fullmatch, domain.split("."))):
         raise UnusableError(f'"{values.clip(text)}" is not a domain')
-    if "." not in found and found not in _PRIVATE_DOMAINS:
-        raise UnusableError(f'"{found}" is a top-level domain')
-    if f".{METADATA_NAME}".endswith(f".{found}"):
-        raise UnusableError(f'"{found}" contains the name of the metadata service')
-    return found
+    if "." not in domain and domain not in _PRIVATE_DOMAINS:
+        raise UnusableError(f'"{domain}" is a top-level domain')
+    if f".{METADATA_NAME}".endswith(f".{domain}"):
+        raise UnusableError(f'"{domain}" contains the name of the metadata service')
+    return domain
 
 
 def _is_default(qdisc: str) -> bool:
     return qdisc.startswith(DEFAULT_QDISC)
 
 
-def _is_same_qdisc(found: str, wanted: str) -> bool:
+def _is_same_qdisc(present: str, wanted: str) -> bool:
     """Whether the device has the qdisc already. "default KIND" matches both "default" and KIND."""
     if _is_default(wanted):
-        return _is_default(found)
-    return found in (wanted, f"{DEFAULT_QDISC} {wanted}")
+        return _is_default(present)
+    return present in (wanted, f"{DEFAULT_QDISC} {wanted}")
 
 
-def _restorable_qdisc(found: str) -> str:
+def _restorable_qdisc(present: str) -> str:
     """The qdisc to restore: the kernel's default in place of one that we cannot create."""
-    if found.partition(" ")[0] in _CREATABLE:
-        return found
+    if present.partition(" ")[0] in _CREATABLE:
+        return present
     return DEFAULT_QDISC
 
 

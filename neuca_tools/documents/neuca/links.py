@@ -97,7 +97,9 @@ class Draft:
 
     def asked(self) -> Asked:
         """What the lines have asked for."""
-        pairs: dict[str, Any] = {name: tuple(one.items()) for name, one in self._pairs.items()}
+        pairs: dict[str, Any] = {
+            name: tuple(pairs_of_field.items()) for name, pairs_of_field in self._pairs.items()
+        }
         origins = tuple(self._origins.values())
         request = LinkRequest(self.key, origins=origins, **self._fields, **pairs)
         if self.unusable & routing_keys.READERS.keys():
@@ -183,9 +185,9 @@ def read_section(draft: Draft, lines: Iterable[Line]) -> list[Fault]:
 def _take(draft: Draft, line: Line) -> list[Fault]:
     """Add the setting of a line, and return its faults; raises UnusableError."""
     if line.key == "addresses":
-        found, faults = _addresses(line)
-        if found:
-            draft.give(line, "addresses", found)
+        addresses, faults = _addresses(line)
+        if addresses:
+            draft.give(line, "addresses", addresses)
         return faults
     _take_one(draft, line)
     return []
@@ -227,13 +229,13 @@ def _take_automatic(draft: Draft, line: Line) -> None:
 
 
 def _take_setting(draft: Draft, line: Line) -> None:
-    found = _READERS[line.key](line.value)
+    value = _READERS[line.key](line.value)
     if line.key in SINGLE:
-        draft.give(line, line.key, found)
-    elif isinstance(found, tuple):
-        draft.add(line, "sysctls", found, line.key, line.value)
+        draft.give(line, line.key, value)
+    elif isinstance(value, tuple):
+        draft.add(line, "sysctls", value, line.key, line.value)
     else:
-        draft.add(line, "device", (line.key, found), line.key)
+        draft.add(line, "device", (line.key, value), line.key)
 
 
 def _take_virtual(draft: Draft, line: Line) -> None:
@@ -248,15 +250,15 @@ def _take_virtual(draft: Draft, line: Line) -> None:
 
 def one_address(line: Line, text: str) -> tuple[Address, list[Fault]]:
     """Parse an address; one without a prefix length gets a warning. Raises UnusableError."""
-    found = values.address(text)
+    address = values.address(text)
     if "/" in text:
-        return found, []
-    reason = f'"{found.ip}" has no prefix length, treated as "{found}"'
-    return found, [line.fault(reason, "warning")]
+        return address, []
+    reason = f'"{address.ip}" has no prefix length, treated as "{address}"'
+    return address, [line.fault(reason, "warning")]
 
 
 def _addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
-    found: dict[Address, None] = {}
+    addresses: dict[Address, None] = {}
     faults: list[Fault] = []
     texts = [text for text in line.value.split(",") if text.strip()]
     if len(texts) > MAX_SETTINGS:
@@ -267,11 +269,11 @@ def _addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
         except UnusableError as reason:
             faults.append(line.fault(str(reason), unknown=reason.unknown))
             continue
-        if address in found:
+        if address in addresses:
             warnings = [line.fault(f'"{address}" is listed twice', "warning")]
         faults += warnings
-        found[address] = None
-    return tuple(found), faults
+        addresses[address] = None
+    return tuple(addresses), faults
 
 
 # --- Checks of complete requests ------------------------------------------------------------------

@@ -80,7 +80,7 @@ def _split(text: str) -> tuple[list[str], list[str]]:
     *others, last = text.lower().split(",")
     words = last.split()
     count = 1 if words and words[0] not in (*_TRAITS, *_OTHERS) else 0
-    hops = [one.strip() for one in others] + words[:count]
+    hops = [hop.strip() for hop in others] + words[:count]
     if len(hops) > MOST_NEXT_HOPS:
         raise UnusableError(f"more than {MOST_NEXT_HOPS} next hops")
     return hops, words[count:]
@@ -116,10 +116,10 @@ def _value(word: str, words: Iterator[str]) -> str:
         shown = values.clip(word)
         reason = f'unknown word "{shown}"; known are {", ".join(known)}'
         raise UnusableError(reason, UnknownWord("word", shown, tuple(known)))
-    found = next(words, None)
-    if found is None:
+    text = next(words, None)
+    if text is None:
         raise UnusableError(f'"{word}" has no value')
-    return found
+    return text
 
 
 def _trait(request: RouteRequest, word: str, text: str) -> Traits:

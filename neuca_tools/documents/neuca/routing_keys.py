@@ -16,10 +16,10 @@ from neuca_tools.model.routing import CHOICES, MAIN_TABLE, Choice, NicRouting
 
 def _gateways(text: str) -> NicRouting:
     """One address, or one of each family. The key has no other use, so `auto` stands for `yes`."""
-    found = tuple(values.next_hop(part) for part in text.split(",") if part.strip())
-    if len({gateway.version for gateway in found}) < len(found):
+    gateways = tuple(values.next_hop(part) for part in text.split(",") if part.strip())
+    if len({gateway.version for gateway in gateways}) < len(gateways):
         raise UnusableError("two gateways of the same family")
-    return NicRouting(gateways=found, implied=True)
+    return NicRouting(gateways=gateways, implied=True)
 
 
 def _choice(text: str) -> NicRouting:

@@ -25,13 +25,13 @@ DEFAULT_PRIORITY = 30900
 def _mark(text: str) -> tuple[int, int]:
     """`MARK` or `MARK/MASK`, decimal or hexadecimal. A mark of 0 would select unmarked packets."""
     mark, slash, mask = text.partition("/")
-    found = _number(mark)
+    number = _number(mark)
     bits = _number(mask) if slash else MOST
-    if not found & bits:
+    if not number & bits:
         raise UnusableError(f'"{values.clip(text)}" selects packets without a mark')
-    if found & ~bits:
+    if number & ~bits:
         raise UnusableError(f'"{values.clip(text)}" is a mark with bits outside its mask')
-    return found, bits
+    return number, bits
 
 
 def _number(text: str) -> int:
@@ -59,7 +59,7 @@ READERS: Mapping[str, Callable[[str], Any]] = {
 class Draft:
     """The values of one rule while it is read, by their keys, and the family if it is given."""
 
-    found: dict[str, Any]
+    values: dict[str, Any]
     family: int = 0
 
     def take(self, key: str, text: str) -> None:
@@ -69,13 +69,13 @@ class Draft:
             raise UnusableError(
                 f"unknown key; known are {', '.join(known)}", UnknownWord("key", key, tuple(known))
             )
-        self.found[key] = READERS[key](text)
+        self.values[key] = READERS[key](text)
 
     def rules(self) -> list[Rule]:
         """The rule, one for each family if it has no address. Raises UnusableError."""
-        if "table" not in self.found:
+        if "table" not in self.values:
             raise UnusableError("a rule without a table")
-        ends: list[Network] = [self.found[key] for key in ("from", "to") if key in self.found]
+        ends: list[Network] = [self.values[key] for key in ("from", "to") if key in self.values]
         families = {network.version for network in ends} or {self.family} - {0} or {4, 6}
         if len(families) > 1 and ends:
             raise UnusableError("from and to are not of the same family")
@@ -83,17 +83,17 @@ class Draft:
 
     def _selector(self, key: str) -> str:
         """The prefix of `from` or `to`; a /0 is no selector, as in the kernel's answers."""
-        prefix = self.found.get(key)
+        prefix = self.values.get(key)
         return str(prefix) if prefix is not None and prefix.prefixlen else ""
 
     def _rule(self, family: int) -> Rule:
-        mark, mask = self.found.get("mark", (0, 0))
-        tos = self.found.get("type-of-service", 0)
+        mark, mask = self.values.get("mark", (0, 0))
+        tos = self.values.get("type-of-service", 0)
         route_lines.kept_by_kernel(family, tos)
         return Rule(
             family,
-            self.found.get("priority", DEFAULT_PRIORITY),
-            self.found["table"],
+            self.values.get("priority", DEFAULT_PRIORITY),
+            self.values["table"],
             self._selector("from"),
             self._selector("to"),
             mark,
@@ -108,16 +108,16 @@ def read(lines: Iterable[Line]) -> tuple[tuple[RuleRequest, ...], list[Fault]]:
     for line in lines:
         if is_rule(line.section):
             sections.setdefault(line.section, []).append(line)
-    found: list[RuleRequest] = []
+    requests: list[RuleRequest] = []
     faults: list[Fault] = []
     for section in sections.values():
         rules, more = _section(section)
-        found += rules
+        requests += rules
         faults += more
-        if len(found) > MAX_RULES:
+        if len(requests) > MAX_RULES:
             faults.append(section[0].fault(f"more than {MAX_RULES} rules, ignoring the rest"))
             break
-    return tuple(found[:MAX_RULES]), faults
+    return tuple(requests[:MAX_RULES]), faults
 
 
 def _section(lines: list[Line]) -> tuple[list[RuleRequest], list[Fault]]:

@@ -31,21 +31,21 @@ def rows(
     lines: Iterable[Line], read: Callable[[Line], tuple[_Row, list[Fault]]], most: int
 ) -> tuple[tuple[_Row, ...], list[Fault]]:
     """Parse at most `most` lines; each further or unusable one becomes a fault."""
-    found: list[_Row] = []
+    parsed: list[_Row] = []
     faults: list[Fault] = []
     for line in lines:
-        if len(found) == most:
+        if len(parsed) == most:
             faults.append(
                 line._replace(key="", value="").fault(f"more than {most} lines, ignoring the rest")
             )
             break
         try:
             row, more = read(line)
-            found.append(row)
+            parsed.append(row)
             faults += more
         except UnusableError as reason:
             faults.append(line.fault(str(reason), unknown=reason.unknown))
-    return tuple(found), faults
+    return tuple(parsed), faults
 
 
 def user(line: Line) -> tuple[User, list[Fault]]:
@@ -131,16 +131,19 @@ def storage_rows(lines: Iterable[Line], most: int) -> tuple[tuple[Storage, ...],
             devices.append(line)
 
     def read(line: Line) -> tuple[Storage, list[Fault]]:
-        found, more = storage(line)
-        asked = mutual.pop(line.key, None)
-        if asked:
-            found = _with_mutual_chap(found, asked.value)
-        return found, more
+        device, more = storage(line)
+        chap_line = mutual.pop(line.key, None)
+        if chap_line:
+            device = _with_mutual_chap(device, chap_line.value)
+        return device, more
 
-    found, faults = rows(devices, read, most)
+    attached, faults = rows(devices, read, most)
     named = {line.key for line in devices}
     lost = [line for device, line in mutual.items() if device not in named]
-    return found, [*faults, *(line.fault("it is for a device that is not listed") for line in lost)]
+    return attached, [
+        *faults,
+        *(line.fault("it is for a device that is not listed") for line in lost),
+    ]
 
 
 def _with_mutual_chap(device: Storage, text: str) -> Storage:
@@ -175,10 +178,10 @@ def _target(text: str) -> tuple[str, list[str]]:
 
 
 def _yes_no(text: str, name: str) -> bool:
-    found = _YES_NO.get(text.strip().lower())
-    if found is None:
+    answer = _YES_NO.get(text.strip().lower())
+    if answer is None:
         raise UnusableError(f'the {name} word is not "yes" or "no"')
-    return found
+    return answer
 
 
 _T = TypeVar("_T")

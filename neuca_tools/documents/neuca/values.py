@@ -72,7 +72,7 @@ def clip(text: str) -> str:
     folded = " ".join(text[: 4 * _LONGEST_SHOWN].split())
     printable = folded
     if not folded.isprintable():
-        printable = "".join(one if one.isprintable() else "?" for one in folded)
+        printable = "".join(character if character.isprintable() else "?" for character in folded)
     whole = len(printable) <= _LONGEST_SHOWN and len(text) <= 4 * _LONGEST_SHOWN
     return printable if whole else printable[: _LONGEST_SHOWN - 1] + "…"
 
@@ -127,9 +127,9 @@ def pkey(text: str) -> str:
 
     The `0x` is required: ip-link(8) takes digits without it for a decimal number.
     """
-    found, number = _PKEY.fullmatch(text.strip().lower()), 0
-    if found:
-        number = int(found.group(1), 16)
+    digits, number = _PKEY.fullmatch(text.strip().lower()), 0
+    if digits:
+        number = int(digits.group(1), 16)
     if not number & ~_FULL_MEMBER:
         raise UnusableError(f'"{clip(text)}" is not a P_Key from 0x0001 to 0xffff')
     return f"0x{number | _FULL_MEMBER:04x}"
@@ -212,10 +212,10 @@ def host(text: str) -> Host:
 
 def next_hop(text: str) -> Host:
     """The address of a router on a link."""
-    found = host(text)
-    if found.is_unspecified or found.is_loopback or found.is_multicast:
-        raise UnusableError(f'"{found}" cannot be a next hop')
-    return found
+    router = host(text)
+    if router.is_unspecified or router.is_loopback or router.is_multicast:
+        raise UnusableError(f'"{router}" cannot be a next hop')
+    return router
 
 
 def address(text: str) -> Address:
@@ -248,12 +248,12 @@ def network(text: str) -> Network:
     if short:
         text = f"{short[1]}{'.0' * (3 - short[1].count('.'))}{short[2]}"
     ip, length = _cidr(text)
-    found = ip_network(f"{ip}/{length}", strict=False)
-    if found.network_address != ip:
-        raise UnusableError(f'"{ip}/{length}" has host bits set, its network is "{found}"')
-    if found.is_loopback:
-        raise UnusableError(f'"{found}" is the loopback network')
-    return found
+    prefix = ip_network(f"{ip}/{length}", strict=False)
+    if prefix.network_address != ip:
+        raise UnusableError(f'"{ip}/{length}" has host bits set, its network is "{prefix}"')
+    if prefix.is_loopback:
+        raise UnusableError(f'"{prefix}" is the loopback network')
+    return prefix
 
 
 def _cidr(text: str) -> tuple[Host, int]:

@@ -45,7 +45,7 @@ def of_netplan(link: Part) -> Automatic:
     if "link-local" in part.tree:
         read = (part.made("link-local", text, _family) for text in part.texts("link-local"))
         families = tuple(filter(None, read))
-    found = Automatic(
+    automatic = Automatic(
         dhcp4=part.flag("dhcp4"),
         dhcp6=part.flag("dhcp6"),
         accept_ra=part.flag("accept-ra"),
@@ -55,10 +55,10 @@ def of_netplan(link: Part) -> Automatic:
         optional=part.flag("optional"),
         critical=part.flag("critical"),
     )
-    if found.dhcp4 or found.dhcp6 or found.accept_ra:
+    if automatic.dhcp4 or automatic.dhcp6 or automatic.accept_ra:
         for key in _BESIDE:
             link.close(key)
-    return found
+    return automatic
 
 
 def _family(text: str) -> str:
@@ -67,8 +67,8 @@ def _family(text: str) -> str:
 
 def _overrides(part: Part) -> tuple[tuple[str, str], ...]:
     """The overrides that netplan-yaml(5) lists, as texts."""
-    found = ((name, part.read(name, partial(_override, name))) for name in _OVERRIDES)
-    return tuple((name, text) for name, text in found if text is not None)
+    overrides = ((name, part.read(name, partial(_override, name))) for name in _OVERRIDES)
+    return tuple((name, text) for name, text in overrides if text is not None)
 
 
 def _override(name: str, text: str) -> str:

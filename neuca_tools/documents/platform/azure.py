@@ -46,7 +46,9 @@ def _addresses(draft: Draft, family: Part, *, gateway: bool) -> None:
         host = entry.read("privateIpAddress", values.host)
         if host is None:
             continue
-        length = next((one.prefixlen for one in subnets if host in one), host.max_prefixlen)
+        length = next(
+            (subnet.prefixlen for subnet in subnets if host in subnet), host.max_prefixlen
+        )
         if length == host.max_prefixlen and has_unusable:
             reason = "its subnet is unusable, ignoring the address"
             entry.fault("privateIpAddress", str(host), reason)

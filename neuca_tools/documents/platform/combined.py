@@ -66,7 +66,7 @@ def _pruned_object(
         ports = tree[key]
         if isinstance(ports, dict):
             # Its keys are names of links.
-            items[key] = {name: one if _is_number(one) else "" for name, one in ports.items()}
+            items[key] = {name: value if _is_number(value) else "" for name, value in ports.items()}
     return {key: value for key, value in items.items() if value is not None}
 
 
@@ -110,12 +110,12 @@ def instance_id(text: str) -> str:
     if not text:
         return ""
     trees = _trees(text)
-    found = (
+    ids = (
         machine.instance(kind, str(trees[name].get("uuid", "")))
         for name, kind in _INSTANCES.items()
         if name in trees
     )
-    return next(filter(None, found), "")
+    return next(filter(None, ids), "")
 
 
 def incomplete(text: str, before: str, macs: Collection[str]) -> str:
@@ -175,19 +175,19 @@ def _trees(text: str) -> dict[str, dict[str, Tree]]:
     return {name: tree for name, tree in trees.items() if name in _KINDS and isinstance(tree, dict)}
 
 
-def _joined(one: PlatformDocument, other: PlatformDocument) -> PlatformDocument:
-    links: dict[object, LinkRequest] = {link.key: link for link in one.links}
+def _joined(document: PlatformDocument, other: PlatformDocument) -> PlatformDocument:
+    links: dict[object, LinkRequest] = {link.key: link for link in document.links}
     for link in other.links:
         if link.key in links:
             links[link.key] = overlay(links[link.key], link)
         else:
             links[link.key] = link
     return PlatformDocument(
-        hostname=one.hostname or other.hostname,
+        hostname=document.hostname or other.hostname,
         links=tuple(links.values()),
-        routes=one.routes + other.routes,
-        management=one.management + other.management,
-        items=one.items + other.items,
-        faults=one.faults + other.faults,
-        rules=one.rules + other.rules,
+        routes=document.routes + other.routes,
+        management=document.management + other.management,
+        items=document.items + other.items,
+        faults=document.faults + other.faults,
+        rules=document.rules + other.rules,
     )

@@ -23,12 +23,12 @@ _KINDS = ("dns", "nameserver")
 
 def items(tree: Tree) -> tuple[Item, ...]:
     """The items for `neuca get dns nameservers` and `neuca get dns search`, in document order."""
-    found: dict[str, dict[str, None]] = {"nameservers": {}, "search": {}}
+    offers: dict[str, dict[str, None]] = {"nameservers": {}, "search": {}}
     for key, value in _entries(tree):
-        found[key][value] = None
+        offers[key][value] = None
     return tuple(
         Item(SECTION, key, " ".join(list(values)[:MOST]), 0)
-        for key, values in found.items()
+        for key, values in offers.items()
         if values
     )
 

@@ -112,10 +112,8 @@ class Draft:
     def lease(self, family: int) -> None:
         """Record that the link has DHCP of this family (4, 6)."""
         self.manage("the platform's document has DHCP on it")
-        if family == 4:
-            self.automatic = self.automatic._replace(dhcp4=True)
-        else:
-            self.automatic = self.automatic._replace(dhcp6=True)
+        changes: dict[str, Any] = {f"dhcp{family}": True}
+        self.automatic = self.automatic._replace(**changes)
 
     def listen(self) -> None:
         """Record that the link gets addresses or settings from router advertisements."""
@@ -131,13 +129,13 @@ class Draft:
         """Add DNS servers (`nameservers`) or domains (`search`), which count only on request."""
         for text in texts:
             try:
-                found = str(SETTINGS[setting].parse(text))
+                offer = str(SETTINGS[setting].parse(text))
             except values.UnusableError as reason:
                 part.fault(key, text, f"{reason}, ignoring it", "warning")
                 continue
             known = self.offers.setdefault(setting, [])
-            if found not in known and len(known) < MOST_DNS:
-                known.append(found)
+            if offer not in known and len(known) < MOST_DNS:
+                known.append(offer)
 
     def set_ipv6_mtu(self, part: Part, key: str) -> None:
         """Set the MTU of IPv6, in bytes, which is a sysctl."""
@@ -175,15 +173,15 @@ class Draft:
 
         An unusable one becomes a fault of `key`; more than MAX_ADDRESSES are dropped.
         """
-        found = part.made(key, text, lambda text: values.address(cidr(text, netmask)))
-        if found is None:
+        address = part.made(key, text, lambda text: values.address(cidr(text, netmask)))
+        if address is None:
             return
         if is_assumed(text, netmask):
             part.fault(
-                key, text, f'"{found.ip}" has no prefix length, treated as "{found}"', "warning"
+                key, text, f'"{address.ip}" has no prefix length, treated as "{address}"', "warning"
             )
         if len(self.addresses) < MAX_ADDRESSES:
-            self.addresses.setdefault(found, part.where)
+            self.addresses.setdefault(address, part.where)
 
     def add_route(
         self, part: Part, key: str, to: str, netmask: Optional[str], via: Optional[str]
@@ -238,7 +236,7 @@ class Draft:
 
     def request(self) -> LinkRequest:
         """The finished request. The link is up unless the document says otherwise."""
-        found = LinkRequest(
+        request = LinkRequest(
             self.key,
             state=self.state,
             name=self.name,
@@ -255,12 +253,10 @@ class Draft:
             automatic=self.automatic if self.automatic != Automatic() else None,
             offers=tuple((name, " ".join(words)) for name, words in self.offers.items()),
         )
-        found, reason = without_small_mtu(found)
+        request, reason = without_small_mtu(request)
         if reason:
             self.part.fault("mtu", str(self.mtu), reason)
-        if self.state == "user":
-            return hands_off(found)
-        return found
+        return hands_off(request) if self.state == "user" else request
 
     def _is_isolated(self, *families: int) -> bool:
         """Whether all addresses of these families are single ones, in no network.
@@ -268,14 +264,20 @@ class Draft:
         Packets from such an address cannot leave but through the gateway of the link.
         """
         addresses = [address for address in self.addresses if address.version in families]
-        return bool(addresses) and all(one.network.num_addresses == 1 for one in addresses)
+        return bool(addresses) and all(address.network.num_addresses == 1 for address in addresses)
 
-    def add_only_routers(self) -> None:
-        """Add the only next hop of the routes of a link with single addresses and no gateway."""
-        for family in (4, 6):
+    def finish_isolated(self) -> None:
+        """Of a link with single addresses and no gateway, the only next hop of its routes is that.
+
+        Its gateway is on the link, also as the next hop of routes.
+        """
+        for family in filter(self._is_isolated, (4, 6)):
             hops = {route.via for route in self.routes if route.via and route.to.version == family}
-            if len(hops) == 1 and self._is_isolated(family) and not self.management:
+            if len(hops) == 1 and not self.management:
                 self._add_gateway(*hops)
+        for number, route in enumerate(self.routes):
+            if route.via in self.gateways and self._is_isolated(route.to.version):
+                self.routes[number] = route._replace(traits=route.traits._replace(onlink=True))
 
     def _device(self) -> dict[str, str]:
         words = (f"{name} {self.offloads[name]}" for name in sorted(self.offloads))
@@ -332,7 +334,7 @@ def finish(drafts: Iterable[Draft], root: Part, *, by_hand: bool = False) -> Pla
     """
     described = _distinct(drafts, root)
     for draft in described if by_hand else ():
-        draft.add_only_routers()
+        draft.finish_isolated()
     links = {draft.key: draft.request() for draft in described}
     hints = [
         ManagementHint(draft.key.mac, draft.management, draft.firm)
@@ -356,17 +358,17 @@ def finish(drafts: Iterable[Draft], root: Part, *, by_hand: bool = False) -> Pla
 
 def _distinct(drafts: Iterable[Draft], root: Part) -> list[Draft]:
     """The drafts without those of a link that an earlier one describes; at most MAX_LINKS."""
-    found: dict[LinkKey, Draft] = {}
+    distinct: dict[LinkKey, Draft] = {}
     for draft in drafts:
-        if draft.key in found:
+        if draft.key in distinct:
             reason = f'there is already a link "{draft.key}", ignoring this one'
             draft.part.fault("", None, reason)
-        elif len(found) == MAX_LINKS:
+        elif len(distinct) == MAX_LINKS:
             root.fault("", None, f"more than {MAX_LINKS} links, ignoring the rest")
             break
         else:
-            found[draft.key] = draft
-    return list(found.values())
+            distinct[draft.key] = draft
+    return list(distinct.values())
 
 
 def _name_unused(drafts: Iterable[Draft]) -> None:
@@ -385,13 +387,13 @@ def _hints_below(
     hints: Iterable[ManagementHint], links: Mapping[LinkKey, LinkRequest]
 ) -> list[ManagementHint]:
     """Hints for all lower devices of these links, with the reason of the first upper device."""
-    found: dict[str, ManagementHint] = {hint.mac: hint for hint in hints}
-    waiting = list(found.values())
-    given = len(found)
+    hint_by_mac: dict[str, ManagementHint] = {hint.mac: hint for hint in hints}
+    waiting = list(hint_by_mac.values())
+    hinted = len(hint_by_mac)
     for hint in waiting:  # it grows
         request = links.get(LinkKey(hint.mac))
         for lower in lower_of(request) if request else ():
-            if lower.mac not in found:
-                found[lower.mac] = ManagementHint(lower.mac, hint.reason)
-                waiting.append(found[lower.mac])
-    return waiting[given:]
+            if lower.mac not in hint_by_mac:
+                hint_by_mac[lower.mac] = ManagementHint(lower.mac, hint.reason)
+                waiting.append(hint_by_mac[lower.mac])
+    return waiting[hinted:]

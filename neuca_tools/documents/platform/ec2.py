@@ -127,7 +127,9 @@ def _prefix_length(
         for version, length in lengths
         if version == host.version
     )
-    containing = ((networks[one], one.prefixlen) for one in around if one in networks)
+    containing = (
+        (networks[network], network.prefixlen) for network in around if network in networks
+    )
     _, length = min(containing, default=(0, host.max_prefixlen))
     return length
 

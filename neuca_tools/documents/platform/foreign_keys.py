@@ -71,6 +71,6 @@ WORDS = {
 
 def elsewhere(parent: str, key: str) -> Iterator[str]:
     """What a key of the other version, or of another place, may be called below this key."""
-    yield from (one for pair in _SAME if key in pair for one in pair if one != key)
+    yield from (name for names in _SAME if key in names for name in names if name != key)
     if parent == "params":
         yield from (f"bond-{key}", f"bridge_{key}")

@@ -71,10 +71,10 @@ def _addresses(draft: Draft) -> None:
 def _address(draft: Draft, key: str, text: str) -> None:
     """One address, with its full length; a wider range is for containers, and gets no address."""
     host, _, length = text.partition("/")
-    found = draft.part.made(key, host, values.host)
-    if found is None:
+    address = draft.part.made(key, host, values.host)
+    if address is None:
         return
-    if length in ("", str(_FULL[found.version])):
-        draft.add_address(draft.part, key, f"{found}/{_FULL[found.version]}")
+    if length in ("", str(_FULL[address.version])):
+        draft.add_address(draft.part, key, f"{address}/{_FULL[address.version]}")
     else:
         draft.part.warn(key, f"{text} is a range, and not set as addresses of the guest")

@@ -22,8 +22,8 @@ MTU = 1450
 
 def load(data: bytes, name: str) -> Tree:
     """The list, as the object that all documents are. Raises DocumentError."""
-    found = from_yaml(data, name)
-    return {ROOT: found} if isinstance(found, list) else found
+    tree = from_yaml(data, name)
+    return {ROOT: tree} if isinstance(tree, list) else tree
 
 
 def read(root: Part) -> PlatformDocument:
@@ -46,4 +46,4 @@ def _route(draft: Draft) -> None:
     network, gateway = draft.part.text("network"), draft.part.text("gateway")
     if network and gateway:
         draft.add_route(draft.part, "network", network, None, gateway)
-        draft.routes = [one._replace(traits=Traits(onlink=True)) for one in draft.routes]
+        draft.routes = [route._replace(traits=Traits(onlink=True)) for route in draft.routes]

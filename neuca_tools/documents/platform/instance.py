@@ -31,14 +31,14 @@ def kept(tree: Tree) -> dict[str, Tree]:
     if not isinstance(tree, dict):
         return {}
     top = tree
-    found: dict[str, Tree] = {
+    metadata: dict[str, Tree] = {
         "hostname": top.get("hostname") or top.get("local-hostname"),
         "uuid": top.get("uuid") or top.get("instance-id"),
         "meta": top.get("meta"),
         PUBLIC_KEYS: top.get("public_keys") or top.get("public-keys"),
         "devices": _nics(top.get("devices")),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in metadata.items() if value}
 
 
 def _nics(devices: Tree) -> list[Tree]:

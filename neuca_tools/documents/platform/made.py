@@ -41,8 +41,8 @@ def draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     key = link.made(where, name, lambda text: link_kinds.link_key(kind, text))
     if key is None:
         return None
-    found = Draft(key, link.about(key.mac), virtual=Virtual())
-    return found if options(found, link, MAC) else None
+    virtual_link = Draft(key, link.about(key.mac), virtual=Virtual())
+    return virtual_link if options(virtual_link, link, MAC) else None
 
 
 def add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
@@ -95,7 +95,7 @@ def _with_own_mac(vlan: Draft, parent: Draft) -> Optional[Draft]:
 
 
 def options(
-    found: Draft,
+    draft: Draft,
     part: Part,
     names: Mapping[str, str],
     spans: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
@@ -104,15 +104,15 @@ def options(
 
     `names` maps the document's names to ours, `spans` the names of time spans to their readers.
     """
-    part, errors = part.about(found.key.mac), part.faults.unusable
+    part, errors = part.about(draft.key.mac), part.faults.unusable
     for theirs, ours in names.items():
         text = _text(part, theirs)
         if text is None:
             continue
-        read = partial(_setting, found.key.kind, ours, spans.get(theirs, str))
+        read = partial(_setting, draft.key.kind, ours, spans.get(theirs, str))
         own = part.made(theirs, text, read)
         if own is not None:
-            found.virtual = own.over(found.virtual)
+            draft.virtual = own.over(draft.virtual)
     return part.faults.unusable == errors
 
 
@@ -156,12 +156,12 @@ def _setting(kind: str, name: str, number: Callable[[str], str], text: str) -> V
         raise values.UnusableError(str(reason)) from None
 
 
-def default(found: Draft, name: str, value: str) -> None:
+def default(draft: Draft, name: str, value: str) -> None:
     """Set an option to the default of the document's format if the document does not set it."""
-    virtual = found.virtual or Virtual()
+    virtual = draft.virtual or Virtual()
     if not virtual.option(name):
         virtual = virtual._replace(options=(*virtual.options, (name, value)))
-    found.virtual = virtual
+    draft.virtual = virtual
 
 
 class Upper(NamedTuple):
@@ -252,25 +252,25 @@ def name_members(link: Part, key: str, drafts: dict[str, Draft], why_not: Collec
             drafts[name] = Draft(by_name(name), link.without_keys())
 
 
-def set_members(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
+def set_members(draft: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
     """Set the members of a bond or the ports of a bridge; one that is not described is a fault."""
     members = (_by_name(name, link, key, drafts) for name in link.texts(key))
-    found.virtual = (found.virtual or Virtual())._replace(
+    draft.virtual = (draft.virtual or Virtual())._replace(
         members=tuple(dict.fromkeys(filter(None, members)))
     )
 
 
-def set_primary(found: Draft, part: Part, key: str, drafts: Mapping[str, Draft]) -> None:
+def set_primary(bond: Draft, part: Part, key: str, drafts: Mapping[str, Draft]) -> None:
     """Set the primary member of a bond."""
     name = part.text(key)
     if name:
-        part = part.about(found.key.mac)
-        _set_place(_members(found), part, (key, "bond-primary"), (name, "yes"), drafts)
+        part = part.about(bond.key.mac)
+        _set_place(_members(bond), part, (key, "bond-primary"), (name, "yes"), drafts)
 
 
-def set_ports(found: Draft, part: Part, drafts: Mapping[str, Draft]) -> None:
+def set_ports(bridge: Draft, part: Part, drafts: Mapping[str, Draft]) -> None:
     """Set what an object, or a list of `NAME VALUE`, says of each port of a bridge."""
-    part, members = part.about(found.key.mac), _members(found)
+    part, members = part.about(bridge.key.mac), _members(bridge)
     for key, setting in PORTS.items():
         for where, name, value in _pairs(part, key):
             own = part.made(where, value, partial(_parsed, setting))
@@ -294,8 +294,8 @@ def _pairs(part: Part, key: str) -> Iterator[tuple[str, str, str]]:
         yield key, name, value.strip()
 
 
-def _members(found: Draft) -> frozenset[LinkKey]:
-    return frozenset((found.virtual or Virtual()).members)
+def _members(draft: Draft) -> frozenset[LinkKey]:
+    return frozenset((draft.virtual or Virtual()).members)
 
 
 def _set_place(
@@ -314,13 +314,13 @@ def _set_place(
         part.fault(key, name, "it is not a member or port of this link")
 
 
-def set_parent(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
+def set_parent(vxlan: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
     """Set the lower device of a VXLAN."""
     name = link.text(key)
     parent = None
     if name:
         parent = _by_name(name, link, key, drafts)
-    found.virtual = (found.virtual or Virtual())._replace(parent=parent)
+    vxlan.virtual = (vxlan.virtual or Virtual())._replace(parent=parent)
 
 
 def _by_name(name: str, link: Part, key: str, drafts: Mapping[str, Draft]) -> Optional[LinkKey]:

@@ -167,15 +167,15 @@ def _outside(top: Part, taken: Collection[str], drafts: Mapping[str, Draft]) -> 
 
 def _uppers(top: Part) -> dict[str, made.Upper]:
     """The links that name their lower devices."""
-    found = {
+    uppers = {
         name: made.Upper(link, "interfaces")
         for kind in ("bonds", "bridges", "vrfs")
         for name, link in top.named(kind, _BESIDES)
     }
     for kind in ("vlans", "tunnels"):
         links = top.named(kind, _BESIDES)
-        found.update((name, made.Upper(link, "link", is_master=False)) for name, link in links)
-    return found
+        uppers.update((name, made.Upper(link, "link", is_master=False)) for name, link in links)
+    return uppers
 
 
 def _free(top: Part, kind: str, taken: Collection[str]) -> Iterator[tuple[str, Part]]:

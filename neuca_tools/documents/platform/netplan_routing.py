@@ -54,7 +54,7 @@ def _route(draft: Draft, route: Part, own: int) -> None:
     else:
         _add_special(draft, route, to, kind or "unicast")
     draft.routes[before:] = [
-        _with_traits(one, route, table or MAIN_TABLE, kind) for one in draft.routes[before:]
+        _with_traits(request, route, table or MAIN_TABLE, kind) for request in draft.routes[before:]
     ]
 
 
@@ -66,11 +66,12 @@ def _kind(text: str) -> str:
 
 def _is_plain(route: Part, kind: Optional[str]) -> bool:
     """Whether it is a default route, or one with a next hop in a network of its link."""
+    is_on_link = route.flag("on-link")
     if kind not in (None, "unicast"):
         return False
     if route.text("to") in _DEFAULT:
         return True
-    return route.text("via") is not None and not route.flag("on-link")
+    return route.text("via") is not None and not is_on_link
 
 
 def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
@@ -116,34 +117,39 @@ def _with_traits(
     kind: Any,  # noqa: ANN401 - a word of KINDS
 ) -> RouteRequest:
     source = route.read("from", values.host)
+    if source and source.version != request.to.version:
+        reason = f'the source is not of the family of "{request.to}"'
+        route.fault("from", str(source), reason)
     traits = Traits(
         table,
         kind or "unicast",
         route.read("scope", lambda text: values.word(text, route_lines.SCOPES)) or "",
         bool(route.flag("on-link")) and request.via is not None,
         route.mtu() or 0,
-        source=source if source and source.version == request.to.version else None,
+        source=source,
     )
     return request._replace(traits=traits, metric=route.read("metric", route_lines.metric))
 
 
 def _rule(draft: Draft, rule: Part, own: int) -> None:
     """Add a rule; with an unusable value, it is ignored as a whole."""
-    found = rule_sections.Draft({"table": own} if own else {})
+    draft_of_rule = rule_sections.Draft({"table": own} if own else {})
     errors = rule.faults.unusable
     for key, read_value in _RULE_READERS.items():
         value = rule.read(key, read_value)
         if value is not None:
-            found.found[key] = value
+            draft_of_rule.values[key] = value
     if rule.faults.unusable != errors:
         return
-    if "table" not in found.found:
+    if "table" not in draft_of_rule.values:
         rule.fault("table", None, "a rule without a table, ignoring it", "warning")
         return
-    if own and found.found["table"] != own:
+    if own and draft_of_rule.values["table"] != own:
         rule.fault("table", rule.text("table"), f"the table of this VRF is {own}, ignoring it")
         return
     try:
-        draft.rules += [RuleRequest(one, rule.where, draft.key) for one in found.rules()]
+        draft.rules += [
+            RuleRequest(selector, rule.where, draft.key) for selector in draft_of_rule.rules()
+        ]
     except UnusableError as reason:
         rule.fault("", None, f"{reason}, ignoring it")

@@ -81,10 +81,10 @@ def read(top: Part) -> PlatformDocument:
 def _why_not(top: Part, taken: Iterable[str]) -> dict[str, str]:
     """Why links that are described cannot be the lower device of a VLAN, by their names."""
     names = (link.text("name") or "" for link in top.parts("config"))
-    found = {**dict.fromkeys(names, _UNUSABLE), **dict.fromkeys(taken, LEFT)}
-    found.update((link.text("name") or "", QINQ) for link in _of_kind(top, "vlan"))
-    found.pop("", None)
-    return found
+    why_not = {**dict.fromkeys(names, _UNUSABLE), **dict.fromkeys(taken, LEFT)}
+    why_not.update((link.text("name") or "", QINQ) for link in _of_kind(top, "vlan"))
+    why_not.pop("", None)
+    return why_not
 
 
 def _of_kind(top: Part, kind: str) -> Iterator[Part]:
@@ -147,14 +147,14 @@ def _set_members(
 
 def _uppers(top: Part) -> dict[str, made.Upper]:
     """The links that name their lower devices."""
-    found = {}
+    uppers = {}
     for link in top.parts("config"):
         kind, name = link.text("type") or "", link.text("name") or link.path
         if kind in MEMBERS:
-            found[name] = made.Upper(link, f"{kind}_interfaces")
+            uppers[name] = made.Upper(link, f"{kind}_interfaces")
         elif kind == "vlan":
-            found[name] = made.Upper(link, "vlan_link", is_master=False)
-    return found
+            uppers[name] = made.Upper(link, "vlan_link", is_master=False)
+    return uppers
 
 
 def _connect(drafts: Mapping[str, Draft], draft: Draft, upper: made.Upper) -> None:
@@ -270,12 +270,12 @@ def _prefix(address: Union[Host, Address], length: int) -> tuple[int, int, int]:
 
 
 def _networks(drafts: Iterable[Draft]) -> _Networks:
-    found: _Networks = {}
+    networks: _Networks = {}
     for number, draft in enumerate(drafts):
         for address in draft.addresses:
             length = address.network.prefixlen
-            found.setdefault(_prefix(address, length), (number, draft))
-    return found
+            networks.setdefault(_prefix(address, length), (number, draft))
+    return networks
 
 
 def _unattached_route(route: Part, networks: _Networks) -> None:

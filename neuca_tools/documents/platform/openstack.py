@@ -71,10 +71,10 @@ def read(root: Part) -> PlatformDocument:
 
 def _kinds(root: Part) -> dict[str, list[Part]]:
     """The links, each of an unknown kind as a NIC."""
-    found: dict[str, list[Part]] = {"physical": [], "bond": [], "vlan": []}
+    links_by_kind: dict[str, list[Part]] = {"physical": [], "bond": [], "vlan": []}
     for link in root.parts("links"):
-        found.get(link.text("type") or "", found["physical"]).append(link)
-    return found
+        links_by_kind.get(link.text("type") or "", links_by_kind["physical"]).append(link)
+    return links_by_kind
 
 
 def _add(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> None:

@@ -31,22 +31,22 @@ class Faults:
     def __init__(self, by_key: bool = False) -> None:
         self.by_key = by_key
         self.unusable = 0
-        self._found: dict[Fault, None] = {}
+        self._faults: dict[Fault, None] = {}
         self._kept = Counter[str]()
 
     def __iter__(self) -> Iterator[Fault]:
-        return iter(self._found)
+        return iter(self._faults)
 
     def add(self, fault: Fault) -> None:
         """Add a fault; the first one beyond the limit is replaced by a note about the rest."""
         self.unusable += fault.severity == "error"
-        if fault in self._found or self._kept[fault.severity] > MAX_FAULTS:
+        if fault in self._faults or self._kept[fault.severity] > MAX_FAULTS:
             return
         if self._kept[fault.severity] == MAX_FAULTS:
             rest = f"there are more {fault.severity}s than the {MAX_FAULTS} that are shown"
             fault = Fault(0, fault.section.partition(" ")[0], "", "", rest, fault.severity)
         self._kept[fault.severity] += 1
-        self._found[fault] = None
+        self._faults[fault] = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Part:
         shown = ""
         if isinstance(value, str):
             shown = clip(value)
-        found = Fault(
+        fault = Fault(
             line=0,
             section=f"{self.document} {self.mac}".strip(),
             key=clip(self._path(key)),
@@ -99,7 +99,7 @@ class Part:
             unknown=unknown,
         )
         self.close(key)
-        self.faults.add(found)
+        self.faults.add(fault)
 
     def warn(self, key: str, reason: str) -> None:
         """Record a warning about a key."""

@@ -61,16 +61,16 @@ _Repeated = dict[int, "tuple[dict[str, Tree], dict[str, Tree]]"]
 
 def _object(repeated: _Repeated, pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
     """An object of JSON; its repeated keys are noted by its identity."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        given: dict[str, Tree] = {}
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        values_by_key: dict[str, Tree] = {}
         notes: dict[str, Tree] = {}
-        repeated[id(found)] = (found, notes)
+        repeated[id(mapping)] = (mapping, notes)
         for key, value in pairs:
-            if key in given:
-                _note(notes, key, given[key], value)
-            given[key] = value
-    return found
+            if key in values_by_key:
+                _note(notes, key, values_by_key[key], value)
+            values_by_key[key] = value
+    return mapping
 
 
 def _placed(tree: Tree, path: str, repeated: _Repeated) -> Iterator[tuple[str, Tree]]:
@@ -160,14 +160,14 @@ def lines_of(data: bytes) -> dict[str, int]:
     except ImportError:
         return {}
     text = data.decode("utf-8-sig", "replace").replace("\t", " ")  # YAML allows no tabs
-    found: dict[str, int] = {}
+    line_by_path: dict[str, int] = {}
     try:
         root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
-        return found
+        return line_by_path
     waiting = [("", root)]
     for path, node in waiting:  # it grows
-        if len(found) > MAX_ITEMS:
+        if len(line_by_path) > MAX_ITEMS:
             break
         if isinstance(node, yaml.MappingNode):
             below = [(f"{path}.{key.value}".lstrip("."), key, value) for key, value in node.value]
@@ -175,9 +175,9 @@ def lines_of(data: bytes) -> dict[str, int]:
             below = [(f"{path}[{at}]", item, item) for at, item in enumerate(node.value)]
         else:
             continue
-        found.update((name, key.start_mark.line + 1) for name, key, _ in below)
+        line_by_path.update((name, key.start_mark.line + 1) for name, key, _ in below)
         waiting += [(name, value) for name, _, value in below]
-    return found
+    return line_by_path
 
 
 def _text(data: bytes, what: str) -> str:
@@ -300,7 +300,7 @@ class _Builder:
         holder = self._open[-1]
         holder.size += size
         holder.height = max(holder.height, height + 1)
-        if sum(one.size for one in self._open) > MAX_ITEMS:
+        if sum(holder.size for holder in self._open) > MAX_ITEMS:
             raise _too_many(self.what)
         if isinstance(holder.tree, list):
             holder.tree.append(tree)
