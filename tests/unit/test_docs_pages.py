@@ -26,11 +26,13 @@ PAGES = {
 LARGEST_README = 6 * 1024  # bytes
 REFERENCES = ("docs/ACCURACY.md", "docs/PERFORMANCE.md", "docs/TUNING.md", "tests/README.md")
 LARGEST_REFERENCE = 1500  # words
+MOST_WORDS = 13000  # docs/*.md
 MOST_WORDS_FOR_DEVELOPERS = 3000  # HACKING and the README of the tests
+WIDEST_ROW_OF_CLOUDS = 100
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 HISTORY = re.compile(
     rf"\b(?:(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{{7,40}}|20\d\d-\d\d(?:-\d\d)?|(?:{MONTHS}) 20\d\d"
-    r"|(?:earlier|previous) versions?|used to|no longer|missed)\b",
+    r"|(?:earlier|previous) (?:versions?|runs?)|used to|no longer|missed|loads? of|was busy|not repeated)\b",
     re.IGNORECASE,
 )
 LEFT_OUT = (".git", "build", "neuca_tools")
@@ -39,6 +41,11 @@ FENCE = re.compile(r"^```[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def prose(page: str) -> str:
     return FENCE.sub("", PAGES[page])
+
+
+def words_of(page: str) -> int:
+    """The words of a page, without the bars of its tables."""
+    return len(PAGES[page].replace("|", " ").split())
 
 
 def blocks(page: str) -> list[str]:
@@ -60,16 +67,33 @@ def test_the_readme_is_short():
 def test_a_reference_has_one_page_of_present_figures_and_no_history(page):
     """What was measured earlier is in the history of the repository."""
     assert HISTORY.findall(PAGES[page]) == []
-    assert "before |" not in PAGES[page], "a column of figures of an earlier version"
-    assert len(PAGES[page].split()) <= LARGEST_REFERENCE
+    columns = re.findall(r"^\|(.*)\|\n\|-", PAGES[page], re.MULTILINE)
+    names = {name.strip() for row in columns for name in row.split("|")}
+    assert names & {"before", "now", "then", "target", "aim", "met"} == set()
+    assert words_of(page) <= LARGEST_REFERENCE
+
+
+def test_the_pages_are_no_longer_than_a_user_reads():
+    assert sum(words_of(page) for page in PAGES if page.startswith("docs/")) <= MOST_WORDS
+
+
+def test_no_row_about_clouds_is_wider_than_a_screen():
+    rows = [row for row in PAGES["docs/CLOUDS.md"].splitlines() if row.startswith("|")]
+    assert [row for row in rows if len(row) > WIDEST_ROW_OF_CLOUDS] == []
+
+
+def test_the_table_of_systems_is_what_was_run_and_what_the_guests_are():
+    command = [ROOT / "docs" / "systems"]
+    table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert table in PAGES["docs/GUIDE.md"]
 
 
 def test_the_page_for_developers_shows_a_test_that_is_run_and_no_commit():
     example = next(text for text in blocks("docs/HACKING.md") if "def test_" in text)
     assert example in (ROOT / "tests/netns/test_netns_settings.py").read_text()
     assert HISTORY.findall(PAGES["docs/HACKING.md"]) == []
-    text = PAGES["docs/HACKING.md"] + PAGES["tests/README.md"]
-    assert len(text.replace("|", " ").split()) <= MOST_WORDS_FOR_DEVELOPERS
+    pages = ("docs/HACKING.md", "tests/README.md")
+    assert sum(map(words_of, pages)) <= MOST_WORDS_FOR_DEVELOPERS
 
 
 @pytest.mark.parametrize("page", PAGES)
