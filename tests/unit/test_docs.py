@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+import sysctls_manual
 
 from neuca_tools import errors
 from neuca_tools.apply.observe import found
@@ -76,14 +77,11 @@ def items(roff: str) -> dict[str, str]:
 
 
 def test_the_sysctls_that_a_document_may_set_are_documented_with_their_bounds():
-    text = parts("neuca-user-data.5", "Ss")["Settings of the whole host"]
-    found = dict(re.findall(r"^\.It Ql (net\.\S+)\n(.*)$", text, re.MULTILINE))
-    expected = {}
-    for path, rule in allowed_sysctls.ALLOWED.items():
-        listed = isinstance(rule, allowed_sysctls.Words)
-        values = rule.words if listed else [f"{low} to {high}" for low, high in rule.bounds]
-        expected[path.replace("/", ".")] = ", ".join(values)
-    assert found == expected
+    page = MAN["neuca-sysctls.7"]
+    assert sysctls_manual.written(page) == page, "run python3 tests/sysctls_manual.py"
+    documented = re.findall(r"^\.It Va (net\.\S+)\n.+$", page, re.MULTILINE)
+    assert sorted(documented) == sorted(path.replace("/", ".") for path in allowed_sysctls.ALLOWED)
+    assert "\n.It Va net.ipv4.ip_local_port_range\n1024 to 40000, 50000 to 65535\n" in page
 
 
 # --- The configuration ----------------------------------------------------------------------------------------------
