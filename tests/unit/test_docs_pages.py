@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -177,27 +178,76 @@ def test_the_picture_shows_the_captured_status():
         assert word in drawn
 
 
-def test_the_site_builds_without_a_warning(tmp_path):
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """The directory of the built site. mkdocs says nothing unless something is wrong."""
     assert shutil.which("mkdocs"), "mkdocs is not installed: tests/setup.sh unit"
+    tree = tmp_path_factory.mktemp("site") / "tree"
     shutil.copytree(
-        ROOT,
-        tmp_path / "tree",
-        ignore=lambda directory, _: LEFT_OUT if Path(directory) == ROOT else (),
+        ROOT, tree, ignore=lambda directory, _: LEFT_OUT if Path(directory) == ROOT else ()
     )
-    done = subprocess.run(
-        [tmp_path / "tree" / "docs" / "build"], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([tree / "docs" / "build"], capture_output=True, text=True, check=False)
     assert (done.stdout + done.stderr, done.returncode) == ("", 0)
-    site = tmp_path / "tree" / "build" / "site"
+    return tree / "build" / "site"
+
+
+def test_every_link_of_the_site_leads_to_a_page_and_a_part_of_it(site):
     missing = {
         f"{html.name}: {target}"
-        for html in site.glob("*.html")
+        for html in site.glob("[!4]*.html")
         for target in re.findall(r'(?:href|src)="([^"#?:/][^"#?:]*)[#"?]', html.read_text())
-        # mkdocs of Ubuntu 24.04 names a version of jquery that its package does not have.
-        if not (site / target).exists() and not target.startswith("js/jquery-")
+        if not (site / target).exists()
     }
     assert missing == set()
     assert broken_anchors(site) == set()
+
+
+def test_the_site_loads_nothing_from_elsewhere(site):
+    loaded = r'<(?:script|img|iframe)[^>]* src="(https?:[^"]*)|<link[^>]* rel="stylesheet"[^>]* href="(https?:[^"]*)'
+    assert [html.name for html in site.glob("*.html") if re.search(loaded, html.read_text())] == []
+
+
+def test_every_page_of_the_site_has_a_heading_and_a_clean_title_in_the_search(site):
+    for html in site.glob("[!4]*.html"):
+        text = html.read_text()
+        assert len(re.findall(r"<h1\b", text)) == 1, html.name
+        assert re.search(r"<title>[\w(][^<>]*</title>", text), html.name
+    documents = json.loads((site / "search" / "search_index.json").read_text())["docs"]
+    titles = [document["title"] for document in documents]
+    assert len(titles) > 200
+    strange = re.compile(r"[^\w '\"()[\]{}.,:;/?!&<>|*=+…-]|&\w+;")
+    assert [title for title in titles if strange.search(title)] == []
+
+
+def test_the_site_has_two_colour_schemes_copy_buttons_and_four_kinds_of_pages(site):
+    text = (site / "GUIDE.html").read_text()
+    schemes = re.findall(r'data-md-color-media="([^"]*)"[^>]*data-md-color-scheme="(\w+)"', text)
+    assert set(schemes) == {
+        ("(prefers-color-scheme: light)", "default"),
+        ("(prefers-color-scheme: dark)", "slate"),
+    }
+    assert "content.code.copy" in text
+    tabs = re.findall(r'class="md-tabs__link[^>]*>\s*(\S[^<]*?)\s*</a>', text)
+    assert tabs[:4] == ["Tutorial", "How-to", "Reference", "Explanation"]
+
+
+def test_nothing_on_the_site_is_wider_than_a_phone(site):
+    """A table and a block scroll by themselves: those of Markdown by the theme, those of mandoc by manual.css."""
+    (theme,) = (site / "assets" / "stylesheets").glob("main.*.css")
+    (rule,) = re.findall(r"\.md-typeset table:not\(\[class\]\)\{([^}]*)\}", theme.read_text())[:1]
+    assert "overflow:auto" in rule
+    assert "max-width:100%" in rule
+    style = (site / "manual.css").read_text()
+    for scrolling in ("pre", r"table\.Nm", r"table\.Bl-column"):
+        assert re.search(
+            rf"^\.md-typeset {scrolling} {{[^}}]*overflow-x: auto", style, re.MULTILINE
+        )
+    tables = {
+        table
+        for html in site.glob("*.html")
+        for table in re.findall(r"<table([^>]*)>", html.read_text())
+    }
+    assert tables <= {"", ' class="Nm"', ' class="Bl-column"'}
 
 
 def broken_anchors(site):
