@@ -13,7 +13,7 @@ packages_of() {
         demo) echo "${product[@]}" iproute2 procps mount ;;
         unit) echo "${product[@]}" python3-pytest python3-hypothesis python3-venv python3-pip git ca-certificates mandoc \
                 python3-jsonschema python3-prometheus-client e2fsprogs; packages_of docs ;;
-        docs) echo python3 mkdocs mandoc ;;
+        docs) echo python3 mkdocs mkdocs-material mandoc ;;
         # What unpacks the oracles of this tier is below.
         wild) echo "${product[@]}" python3-pytest python3-hypothesis mandoc util-linux ;;
         dbus) echo "${product[@]}" python3-pytest python3-hypothesis python3-dbusmock dbus ;;

@@ -95,7 +95,7 @@ options:
             description:
               - >-
                 Host-wide sysctls that a document may set to any value, in addition to those
-                listed in neuca-user-data(5), such as `net.ipv4.tcp_base_mss'.
+                listed in neuca-sysctls(7), such as `net.ipv4.tcp_base_mss'.
               - >-
                 Keys that affect every interface (`net.ipv4.conf.all.*', `net.ipv4.ip_forward')
                 cannot be allowed. If any key in the list is invalid, the whole list is ignored.

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-COLUMNS = ("effect", "published", "untuned", "tuned", "figure", "aim")
+COLUMNS = ("effect", "published", "untuned", "tuned", "figure")
 
 
 class Finding(NamedTuple):
@@ -61,6 +61,7 @@ def ratio(effect: str, before, after, **more) -> Finding:
 
 
 def markdown(findings: Iterable[Finding]) -> str:
-    """The table, as docs/TUNING.md has it."""
-    rows = [COLUMNS, tuple("---" for _ in COLUMNS), *(finding.cells() for finding in findings)]
+    """The table, as docs/TUNING.md has it: without the aims, which a test asserts."""
+    figures = (finding.cells()[: len(COLUMNS)] for finding in findings)
+    rows = [COLUMNS, tuple("---" for _ in COLUMNS), *figures]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
