@@ -15,13 +15,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
-from neuca_tools.commands.arguments import (
-    CONFIG,
-    Options,
-    add_options,
-    add_output_options,
-    value,
-)
+from neuca_tools.commands.arguments import CONFIG, Options, add_options, add_output_options, value
 from neuca_tools.commands.common import read_input, uses_color
 from neuca_tools.commands.context import configuration
 from neuca_tools.commands.parsers import Parser
