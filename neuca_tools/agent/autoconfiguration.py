@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from neuca_tools.backends import dhcplease
 from neuca_tools.backends.advertisements import Advertisement, Listener, Prefix
-from neuca_tools.backends.dhcplease import EVERYTHING6, FOR_EVER, Given, Timed
+from neuca_tools.backends.dhcplease import EVERYTHING6, FOR_EVER, LeaseContent, TimedAddress
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
@@ -87,14 +87,14 @@ class State:
         ends += [heard + prefix.valid for prefix, heard in self._prefixes.values()]
         return min(ends, default=math.inf)
 
-    def given(self, mac: str, request: Mapping[str, Any], now: float) -> Given:
+    def given(self, mac: str, request: Mapping[str, Any], now: float) -> LeaseContent:
         """What is to be set on the link with this MAC address."""
         self._expire(now)
         addresses = tuple(self._addresses(mac, now))
         routes = tuple(self._routes(request)) if request["routes"] else ()
-        return Given(addresses, self._mtu, routes, 6)
+        return LeaseContent(addresses, self._mtu, routes, 6)
 
-    def _addresses(self, mac: str, now: float) -> Iterator[Timed]:
+    def _addresses(self, mac: str, now: float) -> Iterator[TimedAddress]:
         """An address in each prefix of 64 bits (RFC 2464, 4)."""
         for network, (prefix, heard) in self._prefixes.items():
             if prefix.autonomous and network.prefixlen == 64:
@@ -103,7 +103,7 @@ class State:
                 valid = min(prefix.valid - past, FOR_EVER - 1)
                 if valid > 0 and dhcplease.is_unicast(host):
                     preferred = min(max(prefix.preferred - past, 0), valid)
-                    yield Timed(IPv6Interface((host, 64)), valid, preferred)
+                    yield TimedAddress(IPv6Interface((host, 64)), valid, preferred)
 
     def _routes(self, request: Mapping[str, Any]) -> Iterator[Route]:
         """The networks on the link, and the default route through the preferred router."""

@@ -162,7 +162,7 @@ class Daemon:
     # --- the worker ---
 
     def _begin(self, job: Job) -> None:
-        self._links.stirred = False
+        self._links.has_seen_change = False
         try:
             try:
                 self._idle_worker().begin(job)
@@ -249,8 +249,8 @@ class Daemon:
         if outcome.failed:
             # Discard the events of what the pass did and rolled back: the retry is planned anyway.
             self._links.drain()
-        self._links.attentive = outcome.attentive and not outcome.failed
-        if self._links.attentive and self._links.stirred:
+        self._links.reports_all_changes = outcome.attentive and not outcome.failed
+        if self._links.reports_all_changes and self._links.has_seen_change:
             # A link changed during the pass, maybe after the pass had observed it.
             self._dirty(EVENT_GAP_SECONDS)
         if outcome.passed:

@@ -28,7 +28,7 @@ from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, UsageError
 from neuca_tools.files import NEW, applying, sync_directory, write_files
 from neuca_tools.guest import accounts, authorized_keys, blockdev, programs
-from neuca_tools.guest.users import Leaving
+from neuca_tools.guest.users import UserWithdrawal
 
 # The name of an archive, and the option of tar that writes it.
 OPTIONS = {".tar": (), ".tar.gz": ("--gzip",), ".tar.xz": ("--xz",)}
@@ -144,7 +144,7 @@ def replacements(root: Path, findings: Findings) -> dict[Path, bytes]:
     return dict(pair for item in findings.traces for pair in _replaced(root, item))
 
 
-def _replaced(root: Path, item: Union[Trace, Leaving]) -> Iterator[tuple[Path, bytes]]:
+def _replaced(root: Path, item: Union[Trace, UserWithdrawal]) -> Iterator[tuple[Path, bytes]]:
     if isinstance(item, Trace):
         if item.emptied:
             yield item.path, b""

@@ -27,7 +27,7 @@ from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.errors import ApplyError, NeucaError
 from neuca_tools.files import NEW, lock_holder, locked, names_in, observed, write_files
 from neuca_tools.guest import iscsi, outcome, storage, users, version1
-from neuca_tools.guest.users import Leaving
+from neuca_tools.guest.users import UserWithdrawal
 from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
 from neuca_tools.state import records, store
 from neuca_tools.status import report
@@ -90,7 +90,7 @@ class Trace(NamedTuple):
 class Findings(NamedTuple):
     """The files to remove; `kept` are SSH host keys that nothing would replace."""
 
-    traces: tuple[Union[Trace, Leaving], ...]
+    traces: tuple[Union[Trace, UserWithdrawal], ...]
     kept: tuple[Trace, ...] = ()
 
 
@@ -100,7 +100,7 @@ def find(config: Config, root: Path, with_identity: bool) -> Findings:
     Raises ApplyError, ObserveError.
     """
     # Users come first, since a file of the agent's lists them.
-    ours: list[Union[Trace, Leaving]] = [*users.leaving(config)]
+    ours: list[Union[Trace, UserWithdrawal]] = [*users.leaving(config)]
     ours += [Trace(path) for path in own_files(config) if os.path.lexists(path)]
     if not with_identity:
         return Findings(tuple(ours))

@@ -13,8 +13,8 @@ from typing import Any, Optional
 from neuca_tools.backends.dhcplease import (
     EVERYTHING,
     FOR_EVER,
-    Given,
-    Timed,
+    LeaseContent,
+    TimedAddress,
     is_unicast,
     number,
 )
@@ -26,7 +26,7 @@ MAX_ROUTES = 64
 _ADDRESS = "dhcp6_ia_na1_ia_addr1"  # without "new_" or "old_" (dhcpcd-run-hooks(8))
 
 
-def given4(environment: Mapping[str, str], request: Mapping[str, Any]) -> Optional[Given]:
+def given4(environment: Mapping[str, str], request: Mapping[str, Any]) -> Optional[LeaseContent]:
     """What a DHCPv4 lease in the environment of a hook asks to set (dhcpcd-run-hooks(8)).
 
     None if its address is unusable. Values that are malformed count as absent.
@@ -41,7 +41,7 @@ def given4(environment: Mapping[str, str], request: Mapping[str, Any]) -> Option
     seconds = number(environment, "new_dhcp_lease_time") or FOR_EVER
     routes = tuple(_routes(address, environment, request))
     mtu = number(environment, "new_interface_mtu")
-    return Given((Timed(address, seconds, seconds),), mtu, routes, 4)
+    return LeaseContent((TimedAddress(address, seconds, seconds),), mtu, routes, 4)
 
 
 def _routes(
@@ -82,7 +82,7 @@ def _host(text: str) -> Optional[IPv4Address]:
     return None
 
 
-def given6(environment: Mapping[str, str]) -> Optional[Given]:
+def given6(environment: Mapping[str, str]) -> Optional[LeaseContent]:
     """The address of a lease, with a prefix length of 128; None if there is no usable one.
 
     DHCPv6 says nothing of what is on the link (RFC 5942, 3), and has no routes and no MTU.
@@ -95,8 +95,8 @@ def given6(environment: Mapping[str, str]) -> Optional[Given]:
     if not valid:
         return None
     preferred = min(number(environment, f"new_{_ADDRESS}_pltime"), valid)
-    timed = Timed(IPv6Interface((address, 128)), valid, preferred)
-    return Given((timed,))
+    timed = TimedAddress(IPv6Interface((address, 128)), valid, preferred)
+    return LeaseContent((timed,))
 
 
 def lost(environment: Mapping[str, str], prefix: str = "old") -> Optional[IPv6Address]:

@@ -1,4 +1,4 @@
-"""What a client of ours has got for a link, by DHCP or advertisements, as far as it is harmless.
+"""Sets the leases and autoconfigured addresses that the agent's clients report, if harmless.
 
 The clients themselves set nothing (`dhcp4`, `dhcp6` and `advertisements` read what is given). All
 routes go into the link's own table, as those of a network manager do (`desired.dhcp`). Anybody on
@@ -51,7 +51,7 @@ MAX_LEASE_BYTES = 1 << 16
 _LINK_LOCAL = {4: "RFC 3927, 1.6", 6: "RFC 4862, 5.3"}
 
 
-class Timed(NamedTuple):
+class TimedAddress(NamedTuple):
     """An address, and for how many seconds it is valid and preferred (RFC 4862, 5.5.4)."""
 
     address: Address
@@ -59,13 +59,13 @@ class Timed(NamedTuple):
     preferred: int
 
 
-class Given(NamedTuple):
+class LeaseContent(NamedTuple):
     """What a client wants to set. `mtu`: in bytes, 0 if there is none.
 
     `family`: of the routes, 0 if this client sets none, as they share a table.
     """
 
-    addresses: tuple[Timed, ...] = ()
+    addresses: tuple[TimedAddress, ...] = ()
     mtu: int = 0
     routes: tuple[Route, ...] = ()
     family: int = 0
@@ -123,7 +123,7 @@ def _gateways_elsewhere(index: int, world: World) -> set[Optional[Host]]:
 # --- setting --------------------------------------------------------------------------------------
 
 
-def accept(lease: Given, request: Mapping[str, Any], place: Path) -> None:
+def accept(lease: LeaseContent, request: Mapping[str, Any], place: Path) -> None:
     """Set what was given for the link of a request, and remember it in the file at `place`.
 
     Raises ApplyError, ObserveError.
@@ -153,8 +153,8 @@ def accept(lease: Given, request: Mapping[str, Any], place: Path) -> None:
 
 
 def _sorted(
-    lease: Given, index: int, world: World, before: Collection[str]
-) -> tuple[tuple[Timed, ...], str]:
+    lease: LeaseContent, index: int, world: World, before: Collection[str]
+) -> tuple[tuple[TimedAddress, ...], str]:
     """The addresses that may be set, and why another one must not be."""
     accepted, refused = [], ""
     for timed in lease.addresses:
@@ -178,9 +178,9 @@ def held(lease: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _lease(
-    lease: Given, request: Mapping[str, Any], world: World, before: Mapping[str, Any]
+    lease: LeaseContent, request: Mapping[str, Any], world: World, before: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What is remembered of a lease. `mtu_before` is to be restored; 0 if the MTU is not set."""
+    """The record of a lease. `mtu_before`: the MTU to restore, 0 if the lease sets none."""
     index = int(request["index"])
     mtu = _mtu(lease.mtu, request, index, world)
     was = int(before.get("mtu_before", 0))
@@ -209,7 +209,7 @@ def _set(
     netlink: Netlink,
     world: World,
     lease: Mapping[str, Any],
-    addresses: Collection[Timed],
+    addresses: Collection[TimedAddress],
     routes: Collection[Route],
 ) -> None:
     index = int(lease["index"])

@@ -137,14 +137,14 @@ class Watch(AbstractContextManager["Watch"]):
 class LinkWatch(Watch):
     """Watches for devices that appear or disappear.
 
-    If `attentive` is set, any change of a link counts. `stirred` is set by any link message. While
-    routes are watched, so does any change of a link, an address or a rule, the loss of a route of
-    ours, any change of a route from DHCP, and a new default route of another program.
+    With `reports_all_changes`, any change of a link counts. `has_seen_change` is set by any link
+    message. While routes are watched, these count too: any change of a link, an address, a rule or
+    a route from DHCP, the loss of one of our routes, and a new default route of another program.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.attentive = self.stirred = self._routed = False
+        self.reports_all_changes = self.has_seen_change = self._watches_routes = False
         self._known = set(interfaces().values())
         self._gone: set[int] = set()
 
@@ -155,8 +155,8 @@ class LinkWatch(Watch):
 
     def watch_routes(self, routed: bool) -> None:
         """Receive messages on routes and rules only while they matter: there may be many."""
-        if routed != self._routed:
-            self._routed = routed
+        if routed != self._watches_routes:
+            self._watches_routes = routed
             option = ADD_MEMBERSHIP if routed else DROP_MEMBERSHIP
             for group in (*RULE_GROUPS, *ROUTE_GROUPS):
                 self._socket.setsockopt(SOL_NETLINK, option, group)
@@ -181,13 +181,13 @@ class LinkWatch(Watch):
             return protocol == RTPROT_DHCP or (kind == RTM_NEWROUTE and not body[LENGTH_AT])
         if kind in (RTM_NEWLINK, RTM_DELLINK):
             return self._link_matters(kind, body, addresses)
-        return addresses or self._routed
+        return addresses or self._watches_routes
 
     def _link_matters(self, kind: int, body: bytes, addresses: bool) -> bool:
         family, _, index, _, _ = IFINFOMSG.unpack_from(body)
         if family != AF_UNSPEC:
             return False
-        self.stirred = True
+        self.has_seen_change = True
         before = index in self._known
         now = kind == RTM_NEWLINK
         if now:
@@ -195,4 +195,4 @@ class LinkWatch(Watch):
         else:
             self._known.discard(index)
             self._gone.add(index)
-        return before != now or self.attentive or self._routed or addresses
+        return before != now or self.reports_all_changes or self._watches_routes or addresses

@@ -210,7 +210,7 @@ class Netlink(AbstractContextManager["Netlink"]):
         self._request("route", "replace", **routing.route_arguments(route))
 
     def delete_route(self, route: Route) -> None:
-        """Delete a route of ours, unless it is gone."""
+        """Delete one of our routes, unless it is gone."""
         done = (errno.ESRCH, errno.ENODEV)
         self._request("route", "del", done, **routing.route_arguments(route))
 
@@ -237,7 +237,7 @@ class Netlink(AbstractContextManager["Netlink"]):
                 self._request("rule", command, **arguments)
 
     def delete_rule(self, rule: Rule) -> None:
-        """Delete a rule of ours, unless it is gone."""
+        """Delete one of our rules, unless it is gone."""
         self._request("rule", "del", (errno.ENOENT,), **routing.rule_arguments(rule))
 
     # --- requests ---

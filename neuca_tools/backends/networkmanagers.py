@@ -1,4 +1,4 @@
-"""NetworkManager and systemd-networkd over D-Bus: which interfaces they manage; profiles of ours.
+"""NetworkManager and systemd-networkd over D-Bus: which interfaces they manage; our profiles.
 
 GetManagedObjects covers all devices at once, which matters on a host with 1,000 interfaces.
 """
@@ -134,7 +134,7 @@ class NetworkManager(Manager):
     def load_profiles(
         self, place: Path, names: Collection[str], is_ours: Callable[[str], bool]
     ) -> None:
-        """Load these profiles of a directory, and drop those of ours that no longer exist.
+        """Load these profiles of a directory, and drop our own that no longer exist.
 
         Other profiles are not loaded again: one whose file is gone would be taken out of use, which
         could be that of the management NIC. Raises ManagerError.

@@ -52,7 +52,7 @@ def add_address(index: int, address: Address, flags: int) -> None:
     """
     network, packed = address.network, address.ip.packed
     head = _ADDRESS.pack(FAMILIES[address.version], network.prefixlen, flags & 0xFF, 0, index)
-    # For both ends: none of ours is that of a point-to-point link.
+    # The same for both ends: we set no addresses of point-to-point links.
     parts = [head, wire.attribute(_LOCAL, packed), wire.attribute(_PEER, packed)]
     if address.version == 4 and network.prefixlen < 31:
         parts.append(wire.attribute(_BROADCAST, network.broadcast_address.packed))
@@ -107,7 +107,7 @@ def restore_route(message: bytes, indexes: Mapping[int, int], elapsed: float) ->
 
     `indexes` has the present index of each device that may have another one than in the message. A
     route that would have expired by now is left out. The kernel drops a next hop object with its
-    device: what it stood for takes its place.
+    device; the next hops that it stood for take its place.
     """
     for body in _restored_routes(message, indexes, elapsed):
         _request(NEW_ROUTE, wire.CREATE | _APPEND, body)

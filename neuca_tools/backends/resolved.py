@@ -1,7 +1,7 @@
 """The DNS servers and search domains of single links, through systemd-resolved over D-Bus.
 
-Nothing is ever set for the whole host: a link of ours is no default route for names, so its servers
-are asked only for names in its own search domains. See org.freedesktop.resolve1(5).
+Nothing is set for the whole host: none of our links is a default route for names, so the servers of
+a link are asked only for names in its search domains. See org.freedesktop.resolve1(5).
 """
 
 # SPDX-License-Identifier: MIT

@@ -119,7 +119,7 @@ def _is_router(body: bytes) -> bool:
 
 
 def _is_relevant(body: bytes) -> bool:
-    """Whether it is a route of ours, or of a table that is not the kernel's own."""
+    """Whether the route is ours, or in a table other than the kernel's own."""
     _, _, _, _, table, protocol, _, kind, _ = HEAD.unpack_from(body)
     return kind in _NAMES and (protocol == ROUTE_PROTOCOL or table != _LOCAL_TABLE)
 
@@ -230,7 +230,7 @@ def output_device(host: Host) -> int:
 
 
 def route_arguments(route: Route) -> dict[str, Any]:
-    """What pyroute2 is told of a route, to set or to delete it."""
+    """The arguments with which pyroute2 sets or deletes a route."""
     traits, version = route.traits, route.to.version
     metrics = {"mtu": traits.mtu, "advmss": traits.advmss}
     flags = ONLINK if traits.onlink else 0
@@ -292,14 +292,14 @@ def _network(data: Optional[bytes], length: int) -> str:
 
 
 def has_rule(rule: Rule) -> bool:
-    """Whether exactly this rule of ours is there. Raises OSError."""
+    """Whether exactly this rule exists as one of ours. Raises OSError."""
     with wire.Socket(socket.NETLINK_ROUTE) as kernel:
         bodies = _dump(kernel, GET_RULE, rule.family)
     return SeenRule(rule, ROUTE_PROTOCOL) in [seen for body in bodies for seen in rules(body)]
 
 
 def rule_arguments(rule: Rule) -> dict[str, Any]:
-    """What pyroute2 is told of a rule, to add or to delete it.
+    """The arguments with which pyroute2 adds or deletes a rule.
 
     All selectors and the protocol: without one, the kernel deletes another rule that fits.
     """

@@ -16,9 +16,9 @@ from neuca_tools.commands.common import require_root
 from neuca_tools.commands.context import configuration
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, ApplyError
-from neuca_tools.guest.users import Leaving
+from neuca_tools.guest.users import UserWithdrawal
 
-Item = Union[Trace, Leaving]
+Item = Union[Trace, UserWithdrawal]
 Say = Callable[[str], object]
 KEPT = (
     'neuca: keep the SSH host keys in "{}": nothing generates new ones at the next boot\n'

@@ -118,7 +118,7 @@ def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry
     for number in _read_lines(parser, lines, str(file)):
         reason = f'line {number} is neither a section nor "option = value", ignoring it'
         faults.append(ConfigFault(str(file), "", "", "", reason, line=number))
-        # Whoever looks for options that protect has to see these as well.
+        # The search for options that protect must see these as well.
         yield Entry(str(file), "", lines[number - 1].split()[0], "", (number,))
     numbers = _line_numbers(text)
     for section in parser.sections():

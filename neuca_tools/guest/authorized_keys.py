@@ -44,15 +44,15 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
         _run_as_user(user, keys, write)
     os.close(write)
     try:
-        said = _receive(read)
+        output = _receive(read)
     finally:
         os.close(read)
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     try:
-        word = json.loads(said)
-        failed, ignored = str(word["failed"]), str(word["ignored"])
+        result = json.loads(output)
+        failed, ignored = str(result["failed"]), str(result["ignored"])
     except (ValueError, TypeError, KeyError):
         raise ApplyError(
             "the child that edits them ended without a result, or took too long"
@@ -64,16 +64,16 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
 
 def _receive(descriptor: int) -> bytes:
     """The output of the child until its end or time-out. The user may have forged it."""
-    said, deadline = b"", time.monotonic() + EDIT_SECONDS
-    while len(said) < MAX_RESULT_BYTES:
+    output, deadline = b"", time.monotonic() + EDIT_SECONDS
+    while len(output) < MAX_RESULT_BYTES:
         left = max(0.0, deadline - time.monotonic())
         if not select.select([descriptor], [], [], left)[0]:
             break
         part = os.read(descriptor, 4096)
         if not part:
             break
-        said += part
-    return said
+        output += part
+    return output
 
 
 def _run_as_user(user: pwd.struct_passwd, keys: Sequence[str], write: int) -> NoReturn:
@@ -110,7 +110,7 @@ def place(user: pwd.struct_passwd, root: Path) -> Path:
 def without_ours(user: pwd.struct_passwd, root: Path) -> Optional[bytes]:
     """The content of that file without our keys; None if the file does not exist.
 
-    Raises ApplyError for what `edit_as` would refuse, since it has no keys of ours then.
+    Raises ApplyError for what `edit_as` would refuse, since that file has none of our keys then.
     """
     home = str(root / user.pw_dir.lstrip("/"))
     try:

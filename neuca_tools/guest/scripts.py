@@ -88,7 +88,7 @@ def _now() -> str:
 
 
 def _ran_before(config: Config, script: Script, mark: Mapping[str, Any]) -> bool:
-    """Whether version 1.7 ran a script that has no mark of ours."""
+    """Whether version 1.7 ran a script that has none of our marks."""
     return not mark and version1.has_run(config.state_directory, script)
 
 

@@ -28,7 +28,7 @@ RECORD = "guest-storage.json"  # in the state directory; outcome.RECORDS has its
 INITIATOR = "iscsi_initiator_iqn"
 
 
-class Attached(NamedTuple):
+class AttachedDisk(NamedTuple):
     """One disk. `ours`: the agent began its session. `mounted`: its mount point, if any."""
 
     target: str
@@ -43,7 +43,7 @@ class Attached(NamedTuple):
         return Target(self.target, self.ip, self.port)
 
 
-Known = dict[str, Attached]
+Known = dict[str, AttachedDisk]
 
 
 def run(guest: Guest) -> Iterator[Finding]:
@@ -101,7 +101,7 @@ class _Record:
         except (RecordError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ApplyError(f'read "{path}": it is not what neucad wrote: {error!r}') from error
 
-    def keep(self, device: str, attached: Optional[Attached]) -> None:
+    def keep(self, device: str, attached: Optional[AttachedDisk]) -> None:
         """Record this about a disk; None: it is detached. Raises ApplyError."""
         others = {name: disk for name, disk in self.known.items() if name != device}
         self.known = {**others, device: attached} if attached else others
@@ -136,7 +136,7 @@ def _attach(storage: Storage, record: _Record) -> Iterator[Finding]:
     yield Finding("ok", f"{device}: {_mount_disk(storage, name)}", device)
 
 
-def _target(storage: Storage, before: Optional[Attached]) -> tuple[Target, str]:
+def _target(storage: Storage, before: Optional[AttachedDisk]) -> tuple[Target, str]:
     """The target with its tag; the tag is empty for a target that has a session already."""
     if before and iscsi.session(before.where):
         return before.where, ""
@@ -147,7 +147,7 @@ def _log_in(storage: Storage, record: _Record, target: Target, tag: str, *, was_
     """Log in unless there is a session. A session that another program began stays theirs."""
     begun = iscsi.session(target) is not None
     ours = not begun or was_ours
-    attached = Attached(target.name, target.ip, target.port, storage.lun, ours, storage.mount_point)
+    attached = AttachedDisk(*target, storage.lun, ours, storage.mount_point)
     record.keep(storage.device, attached)
     if not begun:
         iscsi.create_record(target, tag)
@@ -161,7 +161,7 @@ def _log_in(storage: Storage, record: _Record, target: Target, tag: str, *, was_
         iscsi.find_new_disks(target)
 
 
-def _discovered(storage: Storage, before: Optional[Attached]) -> tuple[Target, str]:
+def _discovered(storage: Storage, before: Optional[AttachedDisk]) -> tuple[Target, str]:
     """The target attached before, or the only one, with its portal group tag. Raises ApplyError."""
     tag_by_target = iscsi.discover(str(storage.ip), storage.port)
     if before and before.where in tag_by_target:
@@ -238,16 +238,17 @@ def _check_mountable(
 def _detach(device: str, record: _Record) -> Iterator[Finding]:
     """Unmount a disk; log out unless another disk uses the session. Raises ApplyError."""
     attached = record.known[device]
-    beside = {
+    others_of_session = {
         name: disk
         for name, disk in record.known.items()
         if name != device and disk.where == attached.where
     }
     _unmount(attached)
-    if attached.ours and not beside:
+    if attached.ours and not others_of_session:
         _log_out(attached.where)
     if attached.ours:
-        for name, disk in beside.items():  # the session is recorded with these disks from now on
+        # The session is recorded with the other disks from now on.
+        for name, disk in others_of_session.items():
             record.keep(name, disk._replace(ours=True))
     record.keep(device, None)
     yield Finding("ok", f"{device}: is no longer attached", device)
@@ -264,7 +265,7 @@ def _log_out(target: Target) -> None:
     iscsi.delete_record(target)
 
 
-def _unmount(attached: Attached) -> None:
+def _unmount(attached: AttachedDisk) -> None:
     """Unmount a disk from where the agent mounted it, if it is this disk. Raises ApplyError."""
     name = iscsi.disks(attached.where).get(attached.lun)
     place = os.path.realpath(attached.mounted) if attached.mounted else ""

@@ -25,7 +25,7 @@ from neuca_tools.model import Document
 from neuca_tools.model.rows import User
 from neuca_tools.state.store import read, remove, save
 
-RECORD = "guest-users.json"  # in the state directory: the users with keys or a sudo file of ours
+RECORD = "guest-users.json"  # in the state directory: the users with our keys or sudo file
 
 
 def run(guest: Guest) -> Iterator[Finding]:
@@ -133,7 +133,7 @@ def withdraw(login: str) -> None:
 
 
 def recorded(config: Config) -> set[str]:
-    """The users that have keys or a sudo file of ours. Raises ApplyError if unknown."""
+    """The users that have our keys or sudo file. Raises ApplyError if unknown."""
     try:
         data = read(config.state_directory, RECORD)
         return set() if data is None else {_login(login) for login in data["logins"]}
@@ -149,7 +149,7 @@ def _login(value: object) -> str:
     raise ValueError
 
 
-class Leaving(NamedTuple):
+class UserWithdrawal(NamedTuple):
     """A user whose keys must not give access to the clones of an image."""
 
     login: str
@@ -163,9 +163,9 @@ class Leaving(NamedTuple):
         withdraw(self.login)
 
 
-def leaving(config: Config) -> list[Leaving]:
-    """Every user that has keys or a sudo file of ours. Raises ApplyError if unknown."""
-    return [Leaving(login) for login in sorted(recorded(config))]
+def leaving(config: Config) -> list[UserWithdrawal]:
+    """Every user that has our keys or sudo file. Raises ApplyError if unknown."""
+    return [UserWithdrawal(login) for login in sorted(recorded(config))]
 
 
 def own_files(config: Config) -> list[Path]:

@@ -6,6 +6,10 @@ write its module, import what is slow to import inside its functions, and add a 
 for a cloud to `model.clouds`.
 `_AUTO` lists the sources that `auto` asks, in order. A module is imported when a source of it is
 made: most commands ask none or one.
+
+The firmware decides which services `auto` asks at well-known addresses: any host on a guest's
+network can answer there (CVE-2024-6174 in cloud-init), but only the hypervisor writes the guest's
+DMI tables. OpenStack also serves the paths of EC2.
 """
 
 # SPDX-License-Identifier: MIT
@@ -15,13 +19,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from neuca_tools.errors import SourceError, UsageError
+from neuca_tools.files import text_of
 from neuca_tools.model import Host
 from neuca_tools.model.clouds import CLOUDS
 from neuca_tools.sources.base import Answer, Deadline, Session, Source, Surroundings, Token
-from neuca_tools.sources.platforms import ANY, KINDS, UNKNOWN, Unknown, recognized
 
 # Imports inside functions: `neuca status` asks no source; that saves 5 to 20 ms.
 
@@ -68,11 +73,37 @@ _KINDS: Mapping[str, _Kind] = {
     **{cloud.kind: _Kind(cloud.usage, "=", *cloud.source.split(".")) for cloud in CLOUDS},
     "lxd": _Kind("lxd[=SOCKET]", "=", "hypervisors", "Lxd"),
     "imds": _Kind("imds[=SOCKET]", "=", "imds", "Imds"),
-    "none": _Kind("none", "=", "files", "Nothing"),
+    "none": _Kind("none", "=", "files", "NoSource"),
 }
 _SERVICES = tuple(cloud.kind for cloud in CLOUDS if cloud.is_service)
 _AUTO = ("configdrive", "nocloud", "lxd", "vmware", *_SERVICES)  # local ones first
 _LOCAL = frozenset({"file", "configdrive", "nocloud", "lxd"})
+_UNKNOWN, _ANY = "unknown", "any"
+# The services that may be asked at a well-known address, by cloud.
+_SERVICES_BY_CLOUD: Mapping[str, frozenset[str]] = {
+    **{cloud.kind: frozenset((cloud.kind, *cloud.also)) for cloud in CLOUDS},
+    _ANY: frozenset({"openstack", "ec2"}),
+    _UNKNOWN: frozenset(),
+}
+
+
+class _UnknownCloud(Source):
+    """Stands for the services that are not asked because the firmware names no cloud.
+
+    It raises SourceError: not asking is not the same as there being no document.
+    """
+
+    name = "auto"
+
+    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
+        raise SourceError(
+            "the firmware (DMI) names no supported cloud, "
+            "so no well-known address is queried; "
+            'set "platform = any" in [metadata] to query them anyway'
+        )
+
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
+        return self.documents(deadline, session)
 
 
 class SourceSpec(NamedTuple):
@@ -167,17 +198,28 @@ def fetch_path(
 
 
 def platform(specs: Sequence[SourceSpec], surroundings: Surroundings) -> str:
-    """The cloud that `auto` detects, a key of `platforms.KINDS`; empty without `auto`."""
+    """The cloud that `auto` detects, `unknown`, or `any` if it does not look; empty without it."""
     if not any(spec.kind == "auto" for spec in specs):
         return ""
-    return recognized(surroundings.dmi) if surroundings.check_platform else ANY
+    return _recognized_cloud(surroundings.dmi) if surroundings.check_platform else _ANY
+
+
+def _recognized_cloud(dmi: Path) -> str:
+    """The cloud that the files in /sys/class/dmi/id name; `unknown` if they name none."""
+    for cloud in CLOUDS:
+        if any(text_of(dmi / sign.field) == sign.text for sign in cloud.signs):
+            return cloud.kind
+    # Xen instances of EC2 (AWS, "Detect whether a host is an EC2 instance").
+    if text_of(dmi / "bios_version").endswith(".amazon"):
+        return "ec2"
+    return _UNKNOWN
 
 
 def _made(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Source]:
     cloud = platform(specs, surroundings)
     made = [_KINDS[spec.kind].make(spec.argument, surroundings) for spec in _each(specs, cloud)]
-    if cloud == UNKNOWN and all(spec.kind in ("auto", *_LOCAL) for spec in specs):
-        made.append(Unknown())
+    if cloud == _UNKNOWN and all(spec.kind in ("auto", *_LOCAL) for spec in specs):
+        made.append(_UnknownCloud())
     if all(source.local for source in made):
         return made
     from neuca_tools.sources.service import by_outlet
@@ -185,9 +227,10 @@ def _made(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Sourc
     return by_outlet(made)
 
 
-def _each(specs: Sequence[SourceSpec], cloud: str = ANY) -> list[SourceSpec]:
+def _each(specs: Sequence[SourceSpec], cloud: str = _ANY) -> list[SourceSpec]:
     """The sources without duplicates, with `auto` replaced by those it asks on this cloud."""
-    auto = [SourceSpec(kind) for kind in _AUTO if kind in _LOCAL or kind in KINDS.get(cloud, ())]
+    kinds = _LOCAL | _SERVICES_BY_CLOUD.get(cloud, frozenset())
+    auto = [SourceSpec(kind) for kind in _AUTO if kind in kinds]
     unique: dict[SourceSpec, None] = {}
     for spec in specs:
         unique.update(dict.fromkeys({"auto": auto}.get(spec.kind, [spec])))

@@ -211,5 +211,5 @@ class Source(Protocol):
         raise SourceError(f"it has no {path}: only ec2 and alibaba have paths")
 
     def close(self) -> None:
-        """End what it keeps open for the requests of one query; called after each query."""
+        """Close the connections of a query; called after each query."""
         return

@@ -27,7 +27,7 @@ _DATED = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}")
 
 
 class File(Source):
-    """`file:PATH`. An absent file is an error: whoever gives a path expects a document there."""
+    """`file:PATH`. An absent file is an error: the path says that there is a document."""
 
     def __init__(self, argument: str, _: Surroundings) -> None:
         if not argument or not argument.isprintable():
@@ -90,7 +90,7 @@ class ConfigDrive(Directory):
         return self.none(session, f"openstack/latest/{instance.OPENSTACK}")
 
 
-class Nothing(Source):
+class NoSource(Source):
     """`none`: nothing is read; the configuration file is all there is."""
 
     def __init__(self, argument: str, _: Surroundings) -> None:
@@ -141,7 +141,7 @@ def read(path: Path) -> Optional[bytes]:
 def settle(source: str) -> bool:
     """Wait until a file is SECONDS_UNCHANGED old: who rewrites it in place may not have finished.
 
-    Returns whether it was younger, and has to be read again.
+    Returns whether it was younger, and must be read again.
     """
     try:
         age = time.time() - Path(source.partition(":")[2]).stat().st_mtime

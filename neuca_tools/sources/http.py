@@ -226,7 +226,7 @@ class Connection:
 
     def close(self) -> None:
         if self._last is not None:
-            self._last.close()  # it flushes the stream, which has to be open
+            self._last.close()  # it flushes the stream, which must be open
         if self._socket is not None:
             self._socket.shut()
         self._socket = self._last = None

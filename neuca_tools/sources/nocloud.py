@@ -160,8 +160,8 @@ def _boot(surroundings: Surroundings) -> dict[str, str]:
     ]
     word = next(filter(_BOOT.match, words), "")
     pairs = (item.partition("=") for item in word.split(";")[1:])
-    said = {_SHORT.get(key, key): value for key, _, value in pairs}
-    return {key: value for key, value in said.items() if key in _SHORT.values() and value}
+    items = {_SHORT.get(key, key): value for key, _, value in pairs}
+    return {key: value for key, value in items.items() if key in _SHORT.values() and value}
 
 
 def _dmi(folder: Path, name: str) -> str:

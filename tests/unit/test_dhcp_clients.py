@@ -17,7 +17,7 @@ from worlds import key, mac, nic, route
 
 from neuca_tools.agent import dhcp_helper
 from neuca_tools.backends import dhcp_reports, dhcpclients, dhcplease, processes
-from neuca_tools.backends.dhcplease import FOR_EVER, Given, Timed
+from neuca_tools.backends.dhcplease import FOR_EVER, LeaseContent, TimedAddress
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import NOT_INSTALLED, UNSERVED
 from neuca_tools.documents import parse
@@ -277,8 +277,8 @@ def leased(environment):
 
 
 def test_a_lease_as_the_client_reports_it():
-    timed = Timed(IPv4Interface("10.9.0.51/24"), 3600, 3600)
-    assert leased(BOUND) == Given((timed,), 0, (), 4)
+    timed = TimedAddress(IPv4Interface("10.9.0.51/24"), 3600, 3600)
+    assert leased(BOUND) == LeaseContent((timed,), 0, (), 4)
     assert [*dhcp_reports.offered(BOUND)] == [(IPv4Network("0.0.0.0/0"), ROUTER)]
     routes = [(IPv4Network("192.168.64.0/18"), ROUTER), (IPv4Network("10.7.7.7/32"), ROUTER)]
     words = "192.168.64.0/18 10.9.0.1 10.7.7.7/32 10.9.0.1"
@@ -305,8 +305,8 @@ def test_values_that_are_malformed_count_as_absent():
         "new_interface_mtu": "1e9",
         "new_dhcp_lease_time": "-1",
     }
-    timed = Timed(IPv4Interface("10.9.0.51/24"), FOR_EVER, FOR_EVER)
-    assert leased({**BOUND, **odd}) == Given((timed,), family=4)
+    timed = TimedAddress(IPv4Interface("10.9.0.51/24"), FOR_EVER, FOR_EVER)
+    assert leased({**BOUND, **odd}) == LeaseContent((timed,), family=4)
     assert [*dhcp_reports.offered({**BOUND, "new_routers": ";"})] == []
 
 

@@ -20,7 +20,7 @@ from neuca_tools.agent import autoconfiguration, dhcp_helper
 from neuca_tools.agent.autoconfiguration import State
 from neuca_tools.backends import advertisements, dhcp_reports, dhcplease, linkwatch
 from neuca_tools.backends.advertisements import Advertisement, Prefix, parse
-from neuca_tools.backends.dhcplease import FOR_EVER, Timed
+from neuca_tools.backends.dhcplease import FOR_EVER, TimedAddress
 from neuca_tools.desired import dhcp_files
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import ACCEPT_RA
@@ -114,7 +114,7 @@ DHCPCD = {
 
 def test_a_dhcpv6_lease_as_the_client_reports_it():
     found = dhcp_reports.given6(DHCPCD)
-    assert found.addresses == (Timed(IPv6Interface("fd00:9::51/128"), 600, 300),)
+    assert found.addresses == (TimedAddress(IPv6Interface("fd00:9::51/128"), 600, 300),)
     assert (found.routes, found.mtu) == ((), 0)
 
 
@@ -238,7 +238,7 @@ def test_a_link_has_an_address_in_each_prefix_and_the_routes_in_its_own_table():
     state = State({}, 0.0, 0.0)
     state.hear(advertisement(USUAL), 0.0)
     found = said(state, 100.0)
-    assert found.addresses == (Timed(ADDRESS, 9900, 4900),)
+    assert found.addresses == (TimedAddress(ADDRESS, 9900, 4900),)
     assert (found.mtu, found.family) == (1400, 6)
     assert [(str(one.to), one.via, one.traits.table) for one in found.routes] == [
         ("fd00:9::/64", None, 1073741826),
@@ -259,7 +259,7 @@ def test_no_router_ends_an_address_at_once():
     state = State({}, 0.0, 0.0)
     state.hear(advertisement(USUAL), 0.0)
     state.hear(advertisement(USUAL._replace(valid=0, preferred=0)), 1000.0)
-    assert said(state, 1000.0).addresses == (Timed(ADDRESS, 7200, 0),)
+    assert said(state, 1000.0).addresses == (TimedAddress(ADDRESS, 7200, 0),)
     state.hear(advertisement(USUAL._replace(valid=1, preferred=1)), 7200.0)
     assert said(state, 7200.0).addresses[0].valid == 1000
     assert said(state, 8300.0).addresses == ()

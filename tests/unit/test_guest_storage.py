@@ -385,7 +385,7 @@ def offers(tmp_path, monkeypatch):
 
 
 def found(before=None):
-    return storage._discovered(parse(TEXT).storage[0], before and storage.Attached(*before, 1))
+    return storage._discovered(parse(TEXT).storage[0], before and storage.AttachedDisk(*before, 1))
 
 
 def test_the_only_target_of_a_portal_is_meant_under_whatever_name(offers):
@@ -473,7 +473,7 @@ def test_what_an_image_must_not_have_is_the_records_of_targets_that_are_ours(tmp
         ("dev2", TARGET, True),
         ("dev3", OTHER, False),
     ):
-        record.keep(device, storage.Attached(*target, 1, ours))
+        record.keep(device, storage.AttachedDisk(*target, 1, ours))
     assert storage.own_files(config) == kept[:1]
 
 
@@ -492,7 +492,7 @@ def test_a_record_that_cannot_be_used_is_an_error_and_not_empty(tmp_path, conten
 
 def test_the_record_tells_no_secret_and_goes_with_its_last_disk(tmp_path):
     record = storage._Record(tmp_path / storage.RECORD)
-    record.keep("dev1", storage.Attached(*TARGET, 1, True, "/mnt/one"))
+    record.keep("dev1", storage.AttachedDisk(*TARGET, 1, True, "/mnt/one"))
     text = (tmp_path / storage.RECORD).read_text()
     assert json.loads(text)["disks"]["dev1"] == {
         "target": TARGET.name,

@@ -15,7 +15,7 @@ from sources_server import Server, http
 from neuca_tools.errors import SourceError
 from neuca_tools.sources import Session, Surroundings, race
 from neuca_tools.sources.ec2 import Ec2
-from neuca_tools.sources.files import File, Nothing
+from neuca_tools.sources.files import File, NoSource
 from neuca_tools.sources.url import parse_url
 
 LONG = 300
@@ -191,7 +191,7 @@ def test_local_sources_are_asked_before_anybody_else(serve, tmp_path):
     (tmp_path / "document").write_bytes(b"local")
     server = serve(having(b"remote"))
     local = File(str(tmp_path / "document"), Surroundings())
-    assert ask(Nothing("", Surroundings()), local, Several(server)).data == b"local"
+    assert ask(NoSource("", Surroundings()), local, Several(server)).data == b"local"
     assert server.asked == []
 
 
