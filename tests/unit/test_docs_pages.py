@@ -131,6 +131,13 @@ def test_every_path_that_is_named_is_there(page):
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
+def test_sysctls_have_the_names_that_users_type():
+    manuals = {path.name: path.read_text() for path in (ROOT / "docs" / "man").iterdir()}
+    texts = {page: prose(page) for page in PAGES} | manuals
+    paths = re.compile(r"(?<![\w/])(?:net|kernel|vm)/[a-z]\w*/\w[\w/]*")
+    assert {name: paths.findall(text) for name, text in texts.items() if paths.search(text)} == {}
+
+
 def test_every_test_that_the_page_on_security_names_is_there():
     """Those without a directory are in tests/attack."""
     named = re.findall(r"`((?:[\w/]+/)?test_\w+\.py)`", PAGES["docs/SECURITY.md"])
