@@ -287,11 +287,13 @@ def test_every_number_of_a_link_is_documented_with_its_bounds():
         assert f"\n.Bq {least} to {most} .\n" in documented[key], key
 
 
-def test_the_example_of_the_manual_page_has_no_fault():
-    text = re.search(
+def test_the_examples_of_the_manual_page_have_no_fault_and_show_each_kind_of_link():
+    examples = re.findall(
         r"^\.Bd -literal[^\n]*\n(.*?)^\.Ed", MAN["neuca-user-data.5"], re.MULTILINE | re.DOTALL
-    )[1]
-    assert parse(text).faults == ()
+    )
+    assert [parse(text).faults for text in examples] == [()] * len(examples)
+    kinds = set(re.findall(r"^\[(\w+)", "".join(examples), re.MULTILINE))
+    assert set(LINK_KINDS) - kinds <= {"ipoib"}
 
 
 # --- The guide ------------------------------------------------------------------------------------------------------

@@ -89,6 +89,19 @@ def test_the_table_of_systems_is_what_was_run_and_what_the_guests_are():
     assert table in PAGES["docs/GUIDE.md"]
 
 
+def test_a_run_is_recorded_for_the_system_of_this_machine(tmp_path):
+    for name in ("docs/systems", "tests/machine/images.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "docs" / "systems.json").write_text("[]")
+    command = [tmp_path / "docs" / "systems", "--record", "demo"]
+    for _ in range(2):
+        table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    (system,) = json.loads((tmp_path / "docs" / "systems.json").read_text())
+    assert system["passed"] == ["demo"]
+    assert table.splitlines()[2].startswith(f"| {system['name']} | passed | – | ")
+
+
 def test_the_page_for_developers_shows_a_test_that_is_run_and_no_commit():
     example = next(text for text in blocks("docs/HACKING.md") if "def test_" in text)
     assert example in (ROOT / "tests/netns/test_netns_settings.py").read_text()
@@ -116,6 +129,13 @@ def test_every_path_that_is_named_is_there(page):
         r"`((?:neuca_tools|tests|examples|docs|packaging|demo)(?:/[\w.-]+)*)`", prose(page)
     )
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_sysctls_have_the_names_that_users_type():
+    manuals = {path.name: path.read_text() for path in (ROOT / "docs" / "man").iterdir()}
+    texts = {page: prose(page) for page in PAGES} | manuals
+    paths = re.compile(r"(?<![\w/])(?:net|kernel|vm)/[a-z]\w*/\w[\w/]*")
+    assert {name: paths.findall(text) for name, text in texts.items() if paths.search(text)} == {}
 
 
 def test_every_test_that_the_page_on_security_names_is_there():
