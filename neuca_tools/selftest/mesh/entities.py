@@ -37,9 +37,16 @@ def pair_of(host: str, other: str) -> Entity:
     return Entity(PAIR, _ordered(host, other))
 
 
+def entities_passed(sender: Place, receiver: Place) -> Sequence[Entity]:
+    """Every entity but the pair that a test from `sender` to `receiver` passes."""
+    out, into = (sender.host,), (receiver.host,)
+    hosts = (Entity(HOST_OUT, out), Entity(HOST_IN, into), Entity(HOST, out), Entity(HOST, into))
+    return (*hosts, *_groups_passed(sender.group, receiver.group))
+
+
 @lru_cache(maxsize=4096)
-def of_groups(sender: str, receiver: str) -> Sequence[Entity]:
-    """Every entity of groups that a test from one group to another, or the same one, passes."""
+def _groups_passed(sender: str, receiver: str) -> Sequence[Entity]:
+    """Those of groups, from one group to another or the same one."""
     if not sender or not receiver:
         return ()
     if sender == receiver:
@@ -56,16 +63,9 @@ def of_groups(sender: str, receiver: str) -> Sequence[Entity]:
 
 def is_passed(entity: Entity, sender: Place, receiver: Place) -> bool:
     """Whether a test from `sender` to `receiver` passes this entity."""
-    kind, names = entity
-    if kind == PAIR:
-        return names == _ordered(sender.host, receiver.host)
-    if kind in HOSTS:
-        return (kind != HOST_IN and sender.host == names[0]) or (
-            kind != HOST_OUT and receiver.host == names[0]
-        )
-    if names[0] not in (sender.group, receiver.group):
-        return False
-    return entity in of_groups(sender.group, receiver.group)
+    if entity.kind == PAIR:
+        return entity == pair_of(sender.host, receiver.host)
+    return entity in entities_passed(sender, receiver)
 
 
 def _ordered(name: str, other: str) -> tuple[str, str]:
