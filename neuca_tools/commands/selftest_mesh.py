@@ -20,6 +20,7 @@ from neuca_tools.commands.arguments import (
     Options,
     add_options,
     add_output_options,
+    seconds,
     value,
 )
 from neuca_tools.commands.common import read_input, uses_color
@@ -33,7 +34,6 @@ from neuca_tools.commands.selftest_values import (
     OUTPUT_OPTIONS,
     REPORT_OPTIONS,
     rate,
-    seconds,
     whole,
 )
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
