@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Optional
@@ -20,7 +20,7 @@ from neuca_tools.agent import dhcp_helper
 from neuca_tools.commands import collect_rarely
 from neuca_tools.errors import NeucaError
 
-ACTIONS = {
+ACTIONS: dict[str, Callable[[Path], object]] = {
     "run": partial(dhcp_helper.become, is_plain=False),
     "start": partial(dhcp_helper.become, is_plain=True),
     "stop": dhcp_helper.give_up,
