@@ -82,19 +82,19 @@ class DocumentStatus(NamedTuple):
 class Status(NamedTuple):
     """What `neuca status --json` prints (`data`), and what has to be watched.
 
-    `held`: see `desired.roles.Roles`. `routed`: there are routing rules to keep, routes from
-    DHCP to copy, or a default route of ours. `problems` are those of `data`, `names` the names of
-    links to print with them. `unheard`: a network manager has not answered, and may not have read
-    our files.
+    `waits_for_management`: NICs are held (`desired.roles.Roles`). `has_routing_to_keep`: there are
+    routing rules to keep, routes from DHCP to copy, or our own default route. `problems` are those
+    of `data`, `names` the names of links to print with them. `has_silent_manager`: a network
+    manager has not answered, and may not have read our files.
     """
 
     data: Mapping[str, Any]
     exit_code: int
-    held: bool = False
-    routed: bool = False
+    waits_for_management: bool = False
+    has_routing_to_keep: bool = False
     problems: tuple[Problem, ...] = ()
     names: Mapping[LinkKey, str] = {}
-    unheard: bool = False
+    has_silent_manager: bool = False
 
 
 def judge(
