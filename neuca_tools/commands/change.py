@@ -104,7 +104,7 @@ def _trusted_nic(config: Config, link: str) -> str:
 
 
 def _record(config: Config, mac: str) -> None:
-    """Record the NIC as a management NIC, without a doubt. Raises NeucaError."""
+    """Record the NIC as a management NIC that is not in doubt. Raises NeucaError."""
     with locked(config.run_directory / "lock", config.command_timeout):
         demand_room(config.state)
         record = records.load_record(config.state)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-# Kinds: of a host what it sends, what it receives, both; of a group the same for what crosses its
-# border, with all of that and what stays inside (any), or the latter alone (inside).
+# Kinds. Of a host: what it sends, what it receives, or both. Of a group: the same for what crosses
+# its border, all of that together with what stays inside, or only what stays inside.
 HOST_OUT, HOST_IN, HOST = "host-out", "host-in", "host"
 HOSTS = (HOST_OUT, HOST_IN, HOST)
 GROUP_OUT, GROUP_IN, UPLINK = "group-out", "group-in", "group-uplink"
@@ -46,7 +46,7 @@ def entities_passed(sender: Place, receiver: Place) -> Sequence[Entity]:
 
 @lru_cache(maxsize=4096)
 def _groups_passed(sender: str, receiver: str) -> Sequence[Entity]:
-    """Those of groups, from one group to another or the same one."""
+    """The entities of groups that a test between these two groups, or within one, passes."""
     if not sender or not receiver:
         return ()
     if sender == receiver:

@@ -102,7 +102,7 @@ class _Scored(NamedTuple):
 
 
 class Suspicions(NamedTuple):
-    """Suspects, the likeliest first; what is not likely enough; and pairs that were bad only.
+    """Suspects, the most likely first; less likely ones; and pairs without a good test.
 
     `doubtful` and `pairs` are worth a retest, and nothing else.
     """

@@ -169,7 +169,7 @@ def judge(
     findings = _findings(plan, rows, suspicions, seen)
     explained = {test for suspect in suspicions.suspects for test in suspect.tests}
     failed = {number for number, row in enumerate(rows) if row.error in ERRORS_WITHOUT_RESULT}
-    bad = _bad_tests(seen) | failed
+    bad = {each.test for of_it in seen.values() for each in of_it if each.bad} | failed
     silent = _silent_hosts(plan, rows, reasons)
     return Verdict(
         tuple(sorted((_diagnosed(plan, finding, every) for finding in findings), key=_rank)),
@@ -228,10 +228,6 @@ def _least_good_rate(plan: MeshPlan, rows: Sequence[Row]) -> float:
 def _not_always_slow(rates: Sequence[float]) -> str:
     number = "alone" if len(rates) == 1 else f"with {len(rates) - 1} others at the same time"
     return f"{amounts.rate(rates[0])} arrived when it was tested {number}: not always slow"
-
-
-def _bad_tests(seen: Mapping[str, Sequence[Observation]]) -> set[int]:
-    return {observation.test for of_it in seen.values() for observation in of_it if observation.bad}
 
 
 def _rank(finding: MeshFinding) -> tuple[int, bool, float]:

@@ -30,7 +30,7 @@ LABEL = 12
 MOST_PHASES = 4  # on the first screen
 LABELS = ("LIMIT", "FIX", "NEXT LIMIT", "TELL APART")
 LABELS_OF_OTHERS = ("also", "fix", "next limit", "tell apart")
-# What is added where only one direction was found to be limited.
+# Added to a finding if only one direction is limited.
 WAYS = {"forward": ", to the peer", "reverse": ", from the peer"}
 WHERE = {
     "sender": "on the sender: ",

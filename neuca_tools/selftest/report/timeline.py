@@ -105,7 +105,7 @@ def _seconds(phase: Phase) -> float:
 
 
 def _intervals(phase: Phase) -> list[Interval]:
-    """What iperf counted in this direction, without slow start if it was told to omit that."""
+    """What iperf counted in this direction, without the slow start that its -O omits."""
     flow = phase.run and phase.run.flow(phase.direction)
     return [interval for interval in flow.intervals if not interval.omitted] if flow else []
 
