@@ -8,13 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from neuca_tools.selftest.mesh.entities import (
-    Entity,
-    Place,
-    entities_passed,
-    is_passed,
-    pair_of,
-)
+from neuca_tools.selftest.mesh.entities import Entity, Place, entities_passed, is_passed, pair_of
 
 
 class Observation(NamedTuple):
