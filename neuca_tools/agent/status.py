@@ -65,7 +65,7 @@ def status_of(
     if audited:
         data = {**data, "tuning": audit.to_json(resolution, have)}
     unheard = any(nic.unheard for nic in decision.record.nics.values())
-    status = status._replace(data=data, unheard=unheard)
+    status = status._replace(data=data, has_silent_manager=unheard)
     return with_unsaved(status, reason, held)
 
 

@@ -281,7 +281,7 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
     failed, parts = dict(report.failed), (status.data, *status.data["interfaces"])
     told = {problem["code"] for part in parts for problem in part["problems"]}
     codes = {problem.code for problem in report.problems}
-    if status.unheard or (codes - {"pending"} and not (failed or job.left_out)):
+    if status.has_silent_manager or (codes - {"pending"} and not (failed or job.left_out)):
         failed[WHOLE_PASS] = 0
     if job.start or report.changed or failed:
         _log_end(report, status, asked)
@@ -290,8 +290,8 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
         attentive=not {"absent", "contested"}.isdisjoint(told),
         text=_text(intake, status),
         passed=True,
-        held=status.held or "pending" in codes,
-        routed=status.routed,
+        held=status.waits_for_management or "pending" in codes,
+        routed=status.has_routing_to_keep,
     )
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +22,24 @@ def flag(text: str) -> Keywords:
 def value(metavar: str, text: str, **more: object) -> Keywords:
     """An option or argument with a value, with its help text."""
     return {"metavar": metavar, "help": text, **more}
+
+
+def seconds(high: float, low: float = 1.0) -> Callable[[str], float]:
+    """A reader of a number of seconds within these bounds."""
+
+    def read(text: str) -> float:
+        # Those that take no arguments do not load argparse: 5 ms.
+        from argparse import ArgumentTypeError
+
+        try:
+            number = float(text)
+        except ValueError:
+            number = -1.0
+        if not low <= number <= high:  # nor is NaN
+            raise ArgumentTypeError(f'"{text}" is not a number of seconds from {low:g} to {high:g}')
+        return number
+
+    return read
 
 
 def add_options(parser: argparse._ActionsContainer, options: Options) -> None:

@@ -1,4 +1,4 @@
-"""`neuca release` and `revert`, which hold the same lock as the passes of the daemon."""
+"""`neuca release`, `revert` and `trust`, which hold the same lock as the passes of the daemon."""
 
 # SPDX-License-Identifier: MIT
 
@@ -25,10 +25,14 @@ from neuca_tools.commands.context import configuration
 from neuca_tools.commands.links import find_nic
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_FAILED, EXIT_OK
+from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError
+from neuca_tools.files import locked
+from neuca_tools.model import NicRecord
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteFile
+from neuca_tools.state import records
 from neuca_tools.state.active_document import confirmed, last_good
+from neuca_tools.state.store import demand_room
 from neuca_tools.status import render, render_json
 
 
@@ -36,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
     require_root(arguments.command)
     to_stderr(log_level(arguments))
-    commands = {"release": _release, "revert": _revert}
+    commands = {"release": _release, "revert": _revert, "trust": _trust}
     return commands[arguments.command](arguments, config)
 
 
@@ -79,6 +83,33 @@ def _revert(arguments: argparse.Namespace, config: Config) -> int:
         return show_planned(arguments, what_revert_does(config, last_good(config.state)))
     result = revert(config, last_good(config.state))
     return show_changed(arguments, result, restored(result))
+
+
+def _trust(arguments: argparse.Namespace, config: Config) -> int:
+    mac = _trusted_nic(config, arguments.link)
+    _record(config, mac)
+    print(f"{arguments.link} ({mac}) is the management NIC: neucad requests metadata through it")
+    return EXIT_OK
+
+
+def _trusted_nic(config: Config, link: str) -> str:
+    """The MAC of the NIC with this name or MAC. Raises UsageError."""
+    with host(config, last_good(config.state)) as handles:
+        survey = handles.survey()
+    mac = find_nic("trust", link, survey)
+    role = survey.resolution.roles.role(mac)
+    if role in ("dataplane", "ignored"):
+        raise NeucaError(f'trust "{link}": its role is {role}')
+    return mac
+
+
+def _record(config: Config, mac: str) -> None:
+    """Record the NIC as a management NIC that is not in doubt. Raises NeucaError."""
+    with locked(config.run_directory / "lock", config.command_timeout):
+        demand_room(config.state)
+        record = records.load_record(config.state)
+        nic = record.nics.get(mac, NicRecord())._replace(role="management", doubtful=())
+        records.save_record(config.state, record._replace(nics={**record.nics, mac: nic}))
 
 
 def show_planned(arguments: argparse.Namespace, operations: Iterable[Operation]) -> int:

@@ -57,7 +57,7 @@ def _found_and_removed(
 ) -> int:
     if dry_run:
         findings = image_clean.find(config, root, with_identity)
-        return _clean(config, findings, image_clean.running_daemon(config), _would_remove, say)
+        return _clean(config, findings, image_clean.running_daemon(config), lambda _: True, say)
     with image_clean.undisturbed(config) as daemon:
         return _clean(config, image_clean.find(config, root, with_identity), daemon, _remove, say)
 
@@ -79,10 +79,6 @@ def _clean(
     if not all(done):
         return EXIT_FAILED
     return EXIT_DEGRADED if findings.kept else EXIT_OK
-
-
-def _would_remove(_: Item) -> bool:
-    return True
 
 
 def _remove(trace: Item) -> bool:

@@ -1,7 +1,7 @@
-"""Becomes the DHCP client of a link, is told of its leases, and gives them up.
+"""Becomes the DHCP client of a link, receives its leases, and releases them.
 
 `run FILE` becomes dhcpcd for the request in FILE, or listens to routers itself; so does
-`start FILE` where there are no units of systemd; `stop FILE` gives up the lease.
+`start FILE` where there are no units of systemd; `stop FILE` releases the lease.
 Without arguments it is the script of the client, with the lease in its environment.
 """
 
@@ -11,13 +11,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Optional
 
 from neuca_tools.agent import dhcp_helper
 from neuca_tools.commands import collect_rarely
 from neuca_tools.errors import NeucaError
+
+ACTIONS: dict[str, Callable[[Path], object]] = {
+    "run": partial(dhcp_helper.become, is_plain=False),
+    "start": partial(dhcp_helper.become, is_plain=True),
+    "stop": dhcp_helper.give_up,
+}
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -29,10 +36,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     if arguments is None:
         collect_rarely()
     try:
-        if given[:1] in (["run"], ["start"]) and len(given) == 2:
-            dhcp_helper.become(Path(given[1]), is_plain=given[0] == "start")
-        elif given[:1] == ["stop"] and len(given) == 2:
-            dhcp_helper.give_up(Path(given[1]))
+        if len(given) == 2 and given[0] in ACTIONS:
+            ACTIONS[given[0]](Path(given[1]))
         elif not given and dhcp_helper.REQUEST_VARIABLE in os.environ:
             dhcp_helper.hear(os.environ)
         else:

@@ -33,11 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def document_lines(survey: Decision) -> Iterator[str]:
     """The lines of the document: NICs and their VLANs; what is left out is a comment."""
-    world, roles = survey.world, survey.resolution.roles
-    known = sorted(find_links(world, roles).items())
-    nics = {key.mac for key, _ in known if not key.rank and roles.role_of(key) in EXPORTED_ROLES}
-    devices = {key: device for key, device in known if LinkKey(key.mac, key.vlan_id) == key}
-    devices = {key: device for key, device in devices.items() if key.mac in nics}
+    world, devices = survey.world, _exported_devices(survey)
     for key, device in devices.items():
         yield from _link_lines(key, device, world)
     names = {device.index: device.name for device in devices.values()}
@@ -47,20 +43,33 @@ def document_lines(survey: Decision) -> Iterator[str]:
     yield from _route_lines(world, names)
 
 
+def _exported_devices(survey: Decision) -> dict[LinkKey, Device]:
+    """The dataplane NICs and those of which nothing is requested, with their VLANs."""
+    roles = survey.resolution.roles
+    known = sorted(find_links(survey.world, roles).items())
+    nics = {key.mac for key, _ in known if not key.rank and roles.role_of(key) in EXPORTED_ROLES}
+    return {
+        key: device
+        for key, device in known
+        if key.mac in nics and key == LinkKey(key.mac, key.vlan_id)
+    }
+
+
 def _link_lines(key: LinkKey, device: Device, world: World) -> Iterator[str]:
     vlan = "" if key.vlan_id is None else f" {key.vlan_id}"
     yield f"[{'vlan' if vlan else 'interface'} {key.mac}{vlan}]"
     yield f"name = {device.name}"
     yield f"state = {'up' if device.up else 'down'}"
     yield f"mtu = {device.mtu}"
-    addresses = [each for each in world.addresses.get(device.index, ()) if not each.is_link_local]
     automatic = world.leased | world.endless | world.autoconf
-    lasting = [address for address in addresses if (device.index, address) not in automatic]
-    if lasting:
-        yield f"addresses = {', '.join(map(str, lasting))}"
-    for address in addresses:
-        if address not in lasting:
+    lasting = []
+    for address in world.addresses.get(device.index, ()):
+        if (device.index, address) in automatic:
             yield f"# not exported: {address}, which was leased or advertised"
+        elif not address.is_link_local:
+            lasting.append(str(address))
+    if lasting:
+        yield f"addresses = {', '.join(lasting)}"
     yield ""
 
 

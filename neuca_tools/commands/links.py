@@ -21,9 +21,8 @@ def find_link(text: str, survey: Decision) -> Optional[LinkKey]:
     A current name takes precedence over a requested one, both over a MAC, and a MAC over the GUID
     that it may be the short form of.
     """
-    resolution, present = survey.resolution, survey.have.links
-    by_name = {name: key for key, name in resolution.names.items()}
-    by_name.update({link.name: key for key, link in present.items() if link.name})
+    by_name = _key_by_name(survey)
+    resolution = survey.resolution
     known = {*by_name.values(), *resolution.requests, *map(LinkKey, resolution.roles.by_mac)}
     by_text = {str(key): key for key in known}
     mac, _, vlan = text.rpartition(".")
@@ -33,6 +32,13 @@ def find_link(text: str, survey: Decision) -> Optional[LinkKey]:
     meant = {key.mac for key in candidates if key is not None}
     ports = sorted(key for key in known if not key.rank and forms([key.mac]) & meant)
     return next((key for key in (*candidates, *ports) if key in known), None)
+
+
+def _key_by_name(survey: Decision) -> dict[str, LinkKey]:
+    """The links by their requested and their current names, of which the latter take precedence."""
+    by_name = {name: key for key, name in survey.resolution.names.items()}
+    by_name.update({link.name: key for key, link in survey.have.links.items() if link.name})
+    return by_name
 
 
 def _key(mac: str, vlan_id: Optional[int]) -> Optional[LinkKey]:

@@ -9,7 +9,7 @@ is that subcommand, and `neuca-netconf` is `apply`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from neuca_tools import __version__
@@ -21,6 +21,7 @@ from neuca_tools.commands.arguments import (
     add_options,
     add_output_options,
     flag,
+    seconds,
     value,
 )
 
@@ -78,7 +79,7 @@ _ROWS = (
         "json undo dry-run",
         "link",
     ),
-    ("trust", "trust", "vouch for the NIC through which metadata is requested", "", "link"),
+    ("trust", "change", "vouch for the NIC through which metadata is requested", "", "link"),
     (
         "revert",
         "change",
@@ -141,23 +142,6 @@ LONGEST_TRIAL = 3600  # seconds
 LONGEST_WAIT = 86400  # seconds
 
 
-def seconds(low: int, high: int) -> Callable[[str], float]:
-    """A parser of a number of seconds within these bounds."""
-
-    def read(text: str) -> float:
-        from argparse import ArgumentTypeError
-
-        try:
-            number = float(text)
-        except ValueError:
-            number = -1.0
-        if not low <= number <= high:  # nor is NaN
-            raise ArgumentTypeError(f'"{text}" is not a number of seconds from {low} to {high}')
-        return number
-
-    return read
-
-
 def file_name(text: str) -> str:
     """A name that is not empty."""
     if not text:
@@ -189,7 +173,7 @@ _OPTIONS: dict[str, Keywords] = {
         "SECONDS",
         "wait no longer than this (default: %(default)g)",
         default=300.0,
-        type=seconds(0, LONGEST_WAIT),
+        type=seconds(LONGEST_WAIT, low=0),
     ),
     "prometheus": value(
         "FILE",
@@ -204,7 +188,7 @@ _OPTIONS: dict[str, Keywords] = {
     "try": value(
         "SECONDS",
         "roll back after SECONDS unless confirmed",
-        type=seconds(1, LONGEST_TRIAL),
+        type=seconds(LONGEST_TRIAL),
         dest="trial",
     ),
     "strict": flag("count warnings as errors"),

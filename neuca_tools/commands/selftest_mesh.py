@@ -15,7 +15,14 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
-from neuca_tools.commands.arguments import CONFIG, Options, add_options, add_output_options, value
+from neuca_tools.commands.arguments import (
+    CONFIG,
+    Options,
+    add_options,
+    add_output_options,
+    seconds,
+    value,
+)
 from neuca_tools.commands.common import read_input, uses_color
 from neuca_tools.commands.context import configuration
 from neuca_tools.commands.parsers import Parser
@@ -23,13 +30,7 @@ from neuca_tools.commands.selftest_agent import Outlook, outlook
 from neuca_tools.commands.selftest_options import port_number, secret
 from neuca_tools.commands.selftest_parsers import parser_of
 from neuca_tools.commands.selftest_serve import check_servable, devices_by_address
-from neuca_tools.commands.selftest_values import (
-    OUTPUT_OPTIONS,
-    REPORT_OPTIONS,
-    rate,
-    seconds,
-    whole,
-)
+from neuca_tools.commands.selftest_values import OUTPUT_OPTIONS, REPORT_OPTIONS, rate, whole
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.model import Host as Address
@@ -49,12 +50,7 @@ from neuca_tools.selftest.measure.mesh.lines import Lines
 from neuca_tools.selftest.mesh import report
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, tests_of
 from neuca_tools.selftest.mesh.page import page
-from neuca_tools.selftest.mesh.schedule import (
-    budget,
-    duration_words,
-    make_plan,
-    read_hosts,
-)
+from neuca_tools.selftest.mesh.schedule import budget, duration_words, make_plan, read_hosts
 from neuca_tools.selftest.mesh.verdict import judge
 from neuca_tools.selftest.report.text import colored
 

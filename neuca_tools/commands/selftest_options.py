@@ -13,9 +13,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Callable, Optional, TypeVar
 
-from neuca_tools.commands.arguments import CONFIG, flag, value
+from neuca_tools.commands.arguments import CONFIG, flag, seconds, value
 from neuca_tools.commands.arguments import Options as Table
-from neuca_tools.commands.selftest_values import EXPECT_OPTION, rate, refused, seconds, whole
+from neuca_tools.commands.selftest_values import EXPECT_OPTION, rate, refused, whole
 from neuca_tools.config import Config
 from neuca_tools.config.options import TRUTH, listed
 from neuca_tools.errors import UsageError

@@ -26,19 +26,6 @@ def rate(word: str) -> float:
     return bits
 
 
-def seconds(high: float, low: float = 1.0) -> Callable[[str], float]:
-    def read(word: str) -> float:
-        try:
-            number = float(word)
-        except ValueError:
-            number = 0.0
-        if not low <= number <= high:
-            raise refused(word, f"a number of seconds from {low:g} to {high:g}")
-        return number
-
-    return read
-
-
 def milliseconds(word: str) -> float:
     """Parse milliseconds; return seconds."""
     try:

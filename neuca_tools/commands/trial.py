@@ -111,7 +111,7 @@ def _send(parent: socket.socket, text: str) -> None:
 
 
 def _watch(child: socket.socket, pid: int, code: int) -> int:
-    """Print what the child tells; a line from the terminal confirms, an interrupt takes back."""
+    """Print what the child sends; a line from the terminal confirms, an interrupt rolls back."""
     waiting: list[int] = [child.fileno()]
     if sys.stdin is not None and sys.stdin.isatty():
         waiting.append(TERMINAL)

@@ -41,6 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
         require_root(f"tune {action}")
     if action == "revert":
         return _revert(arguments, config)
+    return _tune(arguments, config, action)
+
+
+def _tune(arguments: argparse.Namespace, config: Config, action: str) -> int:
+    """Show or plan the tuning, or apply it."""
     choice = _choice(arguments, config)
     intake = document(config, arguments.source)
     with host(config, intake, choice) as handles:

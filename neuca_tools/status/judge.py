@@ -82,19 +82,19 @@ class DocumentStatus(NamedTuple):
 class Status(NamedTuple):
     """What `neuca status --json` prints (`data`), and what has to be watched.
 
-    `held`: see `desired.roles.Roles`. `routed`: there are routing rules to keep, routes from
-    DHCP to copy, or a default route of ours. `problems` are those of `data`, `names` the names of
-    links to print with them. `unheard`: a network manager has not answered, and may not have read
-    our files.
+    `waits_for_management`: NICs are held (`desired.roles.Roles`). `has_routing_to_keep`: there are
+    routing rules to keep, routes from DHCP to copy, or our own default route. `problems` are those
+    of `data`, `names` the names of links to print with them. `has_silent_manager`: a network
+    manager has not answered, and may not have read our files.
     """
 
     data: Mapping[str, Any]
     exit_code: int
-    held: bool = False
-    routed: bool = False
+    waits_for_management: bool = False
+    has_routing_to_keep: bool = False
     problems: tuple[Problem, ...] = ()
     names: Mapping[LinkKey, str] = {}
-    unheard: bool = False
+    has_silent_manager: bool = False
 
 
 def judge(
@@ -208,20 +208,24 @@ def _alive(left: Sequence[Operation], failed: Sequence[Problem]) -> list[Operati
 
 def _rolled_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[Problem]:
     """A problem for each other link of a failed NIC, whose changes were rolled back too."""
+    first = _first_failures(failed, left)
+    links = {step.link.key for step in left if step.link and step.domain in first}
+    links -= {problem.link for problem in failed if problem.link}
+    return [
+        Problem("failed", f"rolled back, because this failed: {first[key.mac].text}", key)
+        for key in sorted(links)
+    ]
+
+
+def _first_failures(failed: Sequence[Problem], left: Sequence[Operation]) -> dict[str, Problem]:
+    """The first failure of each MAC, of those too that share the fate of the failed NIC."""
     first: dict[str, Problem] = {}
     fates = {operation.fate for operation in left}
     for problem in failed:
         if problem.link and problem.code != "pending":
             for mac in joined({problem.link.mac}, fates):
                 first.setdefault(mac, problem)
-    named = {problem.link for problem in failed}
-    links = {
-        operation.link.key for operation in left if operation.link and operation.domain in first
-    }
-    return [
-        Problem("failed", f"rolled back, because this failed: {first[key.mac].text}", key)
-        for key in sorted(links - named)
-    ]
+    return first
 
 
 def _files(left: Sequence[Operation], failed: Sequence[Problem], applied: bool) -> list[Problem]:

@@ -262,20 +262,23 @@ def _of_tuning(value: Mapping[str, Any]) -> Iterator[str]:
 
 def explain(data: Mapping[str, Any], width: int = WIDTH) -> str:
     """`neuca explain`: the result of `render_json.explanation` as a table."""
-    rows = [["SETTING", "DESIRED", "CURRENT", "ORIGINAL"]]
     name = next((row for row in data["settings"] if row["setting"] == "name"), NO_NAME)
     link = name["current"] or name["desired"] or OWN
-    for row in data["settings"]:
-        values = [row[name] for name in ("desired", "current", "original")]
-        if row["setting"] == "addresses":
-            values[1] = _without_link_local((values[1] or "").split(", "))
-        rows.append([_setting(row["setting"], link), *map(_cell, values)])
-    head, *rest = table(rows, width)
+    rows = [_explained_row(row, link) for row in data["settings"]]
+    head, *rest = table([["SETTING", "DESIRED", "CURRENT", "ORIGINAL"], *rows], width)
     lines = [f"{data['link']}: {data['role']}, because {data['reason']}", head]
     lines += _with_details(rest, map(_origin, data["settings"]))
     lines += [f"{problem['code']}: {problem['text']}" for problem in data["problems"]]
     lines += [_note(note) for note in data["notes"]]
     return "\n".join(lines)
+
+
+def _explained_row(row: Mapping[str, Any], link: str) -> list[str]:
+    current = row["current"]
+    if row["setting"] == "addresses":
+        current = _without_link_local((current or "").split(", "))
+    values = (row["desired"], current, row["original"])
+    return [_setting(row["setting"], link), *map(_cell, values)]
 
 
 def _origin(row: Mapping[str, Any]) -> Iterator[str]:

@@ -31,15 +31,7 @@ from neuca_tools.model.rows import Storage, StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status import routing_json
 from neuca_tools.status.audit import SYSCTL, dotted
-from neuca_tools.status.judge import (
-    Report,
-    Status,
-    members,
-    network,
-    nic_mac,
-    parent,
-    problem_json,
-)
+from neuca_tools.status.judge import Report, Status, members, network, nic_mac, parent, problem_json
 
 NO_ORIGIN = Origin("", "", "")
 ROLE_REASONS = {

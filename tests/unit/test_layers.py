@@ -331,7 +331,7 @@ def test_before_anything_shows_which_nic_is_for_management_no_document_has_one_t
     assert Problem("contested", MANAGEMENT_UNKNOWN, key(1)) in found.problems
     assert found.roles.reasons[mac(1)] == MANAGEMENT_UNKNOWN
     status = judge("", DocumentStatus("file:/x"), found, NetworkState(), ())
-    assert (status.data["state"], status.held) == ("pending", True)
+    assert (status.data["state"], status.waits_for_management) == ("pending", True)
 
 
 def test_once_management_shows_the_document_is_in_force_for_the_other_nics():

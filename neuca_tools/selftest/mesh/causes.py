@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -15,7 +16,6 @@ from neuca_tools.selftest.mesh.localise import Suspect, Way
 from neuca_tools.selftest.mesh.model import MeshPlan, Row
 from neuca_tools.selftest.mesh.observe import (
     DELAY,
-    ELSEWHERE,
     FIELDS,
     IDENTITY,
     JITTER,
@@ -23,6 +23,7 @@ from neuca_tools.selftest.mesh.observe import (
     MTU,
     RATE,
     REACH,
+    WRONG_NIC_ERRORS,
     hosts_by_shared_mac,
     quantile,
 )
@@ -85,7 +86,7 @@ TEXTS = {
     JITTER: "round trips vary more than those of the others",
 }
 # The share of good tests above which connections fail only now and then.
-PARTLY = 0.1
+LEAST_GOOD_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def _of_numbers(suspect: Suspect, tests: Sequence[Row]) -> Cause:
     kind = suspect.symptom
     if kind == RATE:
         kind = _OF_RATE[suspect.entity.kind]
-        elsewhere = next((row for row in tests if row.error in ELSEWHERE), None)
+        elsewhere = next((row for row in tests if row.error in WRONG_NIC_ERRORS), None)
         if suspect.entity.kind in kinds.HOSTS and elsewhere is not None:
             return Cause(WRONG_NIC, elsewhere.text or TEXTS[WRONG_NIC])
     return Cause(kind, TEXTS[kind])
@@ -147,18 +148,22 @@ def _of_identity(rows: Sequence[Row], suspect: Suspect) -> Cause:
     for mac, owners in hosts_by_shared_mac(rows).items():
         if set(names) & set(owners):
             return Cause(DUPLICATE_MAC, f"{' and '.join(owners)} both have the MAC {mac}")
-    of_address = [row.macs for row in rows if row.server in names]
-    macs = {mac for answering in of_address if len(answering) > 1 for mac in answering}
-    if not macs:
+    of_address = [row.macs for row in rows if row.server in names and len(row.macs) > 1]
+    if not of_address:
         return Cause(DUPLICATE, TEXTS[DUPLICATE])
-    others = [row for row in rows if len(row.macs) == 1 and row.server not in names]
-    owner = {row.macs[0]: f" ({row.server})" for row in others}
-    known = [f"{mac}{owner.get(mac, '')}" for mac in sorted(macs)]
+    owner = _owner_by_mac(row for row in rows if row.server not in names)
+    macs = sorted(set(chain.from_iterable(of_address)))
+    known = [f"{mac} ({owner[mac]})" if mac in owner else mac for mac in macs]
     return Cause(DUPLICATE, f"{TEXTS[DUPLICATE]}: {' and '.join(known)} answer for it")
 
 
+def _owner_by_mac(rows: Iterable[Row]) -> dict[str, str]:
+    """The hosts for whose address one MAC alone answers."""
+    return {row.macs[0]: row.server for row in rows if len(row.macs) == 1}
+
+
 def _of_mtu(tests: Sequence[Row], entity: Entity, plan: MeshPlan) -> Cause:
-    """Whether it is the NIC of the client that carries no more."""
+    """Whether the MTU of the client's own NIC is the limit."""
     group = plan.group_by_host
     own = [
         row.nic_mtu
@@ -178,7 +183,7 @@ def _of_reach(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, tests: Sequ
         return Cause(NO_ROUTE, f"{TEXTS[NO_ROUTE]}{within}")
     if entity.kind == kinds.PAIR:
         return Cause(BAD_PAIR, _of_pair(rows, suspect))
-    if suspect.good > PARTLY * (suspect.bad + suspect.good):
+    if suspect.good > LEAST_GOOD_SHARE * (suspect.bad + suspect.good):
         return Cause(UNREACHABLE, _partly(plan, rows, suspect))
     return Cause(UNREACHABLE, TEXTS[UNREACHABLE])
 
@@ -193,7 +198,7 @@ def _of_pair(rows: Sequence[Row], suspect: Suspect) -> str:
 
 
 def _only_within(plan: MeshPlan, rows: Sequence[Row], name: str) -> str:
-    """Where the tests of a host that work end, if that is its own group."""
+    """A phrase if the tests of a host work within its group only; else empty."""
     group = plan.group_by_host
     good = [row for row in rows if name in (row.client, row.server) and row.error is None]
     partners = {row.server if row.client == name else row.client for row in good}
@@ -214,7 +219,7 @@ def _partly(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> str:
 
 
 def median(rows: Sequence[Row], ways: Iterable[Way], symptom: str) -> Optional[float]:
-    """Of what these tests measured in their direction, in the units of `Row`."""
+    """The median of what these tests measured in their direction, in the units of `Row`."""
     out, back = FIELDS[symptom]
     every = (
         getattr(rows[way.test], out if rows[way.test].client == way.sender else back)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-# Kinds: of a host what it sends, what it receives, both; of a group the same for what crosses its
-# border, with all of that and what stays inside (any), or the latter alone (inside).
+# Kinds. Of a host: what it sends, what it receives, or both. Of a group: the same for what crosses
+# its border, all of that together with what stays inside, or only what stays inside.
 HOST_OUT, HOST_IN, HOST = "host-out", "host-in", "host"
 HOSTS = (HOST_OUT, HOST_IN, HOST)
 GROUP_OUT, GROUP_IN, UPLINK = "group-out", "group-in", "group-uplink"
@@ -37,9 +37,16 @@ def pair_of(host: str, other: str) -> Entity:
     return Entity(PAIR, _ordered(host, other))
 
 
+def entities_passed(sender: Place, receiver: Place) -> Sequence[Entity]:
+    """Every entity but the pair that a test from `sender` to `receiver` passes."""
+    out, into = (sender.host,), (receiver.host,)
+    hosts = (Entity(HOST_OUT, out), Entity(HOST_IN, into), Entity(HOST, out), Entity(HOST, into))
+    return (*hosts, *_groups_passed(sender.group, receiver.group))
+
+
 @lru_cache(maxsize=4096)
-def of_groups(sender: str, receiver: str) -> Sequence[Entity]:
-    """Every entity of groups that a test from one group to another, or the same one, passes."""
+def _groups_passed(sender: str, receiver: str) -> Sequence[Entity]:
+    """The entities of groups that a test between these two groups, or within one, passes."""
     if not sender or not receiver:
         return ()
     if sender == receiver:
@@ -56,16 +63,9 @@ def of_groups(sender: str, receiver: str) -> Sequence[Entity]:
 
 def is_passed(entity: Entity, sender: Place, receiver: Place) -> bool:
     """Whether a test from `sender` to `receiver` passes this entity."""
-    kind, names = entity
-    if kind == PAIR:
-        return names == _ordered(sender.host, receiver.host)
-    if kind in HOSTS:
-        return (kind != HOST_IN and sender.host == names[0]) or (
-            kind != HOST_OUT and receiver.host == names[0]
-        )
-    if names[0] not in (sender.group, receiver.group):
-        return False
-    return entity in of_groups(sender.group, receiver.group)
+    if entity.kind == PAIR:
+        return entity == pair_of(sender.host, receiver.host)
+    return entity in entities_passed(sender, receiver)
 
 
 def _ordered(name: str, other: str) -> tuple[str, str]:

@@ -30,9 +30,9 @@ from neuca_tools.selftest.mesh.observe import (
 )
 from neuca_tools.selftest.mesh.tally import Counted, Observation, Tally
 
-HIT = (0.95, 0.5)
+FAULT_PROBABILITIES = (0.95, 0.5)
 # How often a healthy path looks bad: a rate on a busy host does, two MACs for an address do not.
-CHANCE = {
+CHANCE_OF_BAD = {
     IDENTITY: 0.002,
     REACH: 0.03,
     MTU: 0.01,
@@ -41,18 +41,18 @@ CHANCE = {
     DELAY: 0.04,
     JITTER: 0.04,
 }
-ENOUGH = 4.0
-# The most that CHANCE is raised to, for what varies more.
-NOISIEST = {RATE: 0.2, LOSS: 0.4, DELAY: 0.4, JITTER: 0.4}
-# What scores less than ENOUGH, but more than this, is worth a retest. So is one test in which two
-# hosts answered for an address: few tests may have the right host as their server.
-DOUBTFUL = {symptom: -4.0 if symptom == IDENTITY else 0.0 for symptom in SYMPTOMS}
-# What takes long between groups may be far away: only hosts and pairs are at fault.
-TIMES = frozenset({DELAY, JITTER})
+LEAST_SCORE = 4.0
+# The most that CHANCE_OF_BAD is raised to, for what varies more.
+HIGHEST_CHANCE = {RATE: 0.2, LOSS: 0.4, DELAY: 0.4, JITTER: 0.4}
+# What scores less than LEAST_SCORE, but more than this, is tested again. So is a single test in
+# which two hosts answered for an address: few tests may have the right host as their server.
+LEAST_SCORE_OF_RETEST = {symptom: -4.0 if symptom == IDENTITY else 0.0 for symptom in SYMPTOMS}
+# Groups may be far from each other: a long time is only a fault of hosts and pairs.
+TIME_SYMPTOMS = frozenset({DELAY, JITTER})
 # The most entities that are named for one symptom.
-MOST = 40
+MOST_SUSPECTS = 40
 # Entities explain the same if they share this part of the bad tests, and are about as likely.
-SAME, CLOSE = 0.9, 3.0
+SAME_TESTS_SHARE, SIMILAR_SCORES = 0.9, 3.0
 
 
 class Way(NamedTuple):
@@ -102,7 +102,7 @@ class _Scored(NamedTuple):
 
 
 class Suspicions(NamedTuple):
-    """Suspects, the likeliest first; what is not likely enough; and pairs that were bad only.
+    """Suspects, the most likely first; less likely ones; and pairs without a good test.
 
     `doubtful` and `pairs` are worth a retest, and nothing else.
     """
@@ -128,7 +128,9 @@ def _scored(tally: Tally, chance: float, size: Size, only_hosts: bool) -> list[_
     for counted in tally.counted():
         if only_hosts and counted.entity.kind not in (*HOSTS, PAIR):
             continue
-        score, hit = max((ratio(counted.bad, counted.good, hit, chance), hit) for hit in HIT)
+        score, hit = max(
+            (ratio(counted.bad, counted.good, hit, chance), hit) for hit in FAULT_PROBABILITIES
+        )
         scores.append(_Scored(score - log(2 * count_of(counted.entity.kind, size)), counted, hit))
     return sorted(scores, key=lambda scored: (-scored.score, scored.counted.entity))
 
@@ -137,17 +139,17 @@ def cover(symptom: str, seen: Sequence[Observation], size: Size) -> Suspicions:
     """What explains the bad tests of one symptom.
 
     Rates, losses and times vary more on some platforms than on others. If more of them are bad
-    without explanation than CHANCE says, healthy paths look bad that often, and that is taken into
-    account.
+    without explanation than CHANCE_OF_BAD says, their share becomes the chance that a healthy path
+    looks bad.
     """
     if not any(observation.bad for observation in seen):
         return Suspicions()
-    suspicions, noise = _covered(symptom, seen, size, CHANCE[symptom])
-    if symptom in NOISIEST and noise > CHANCE[symptom]:
-        if symptom != RATE and noise > NOISIEST[symptom]:
+    suspicions, noise = _covered(symptom, seen, size, CHANCE_OF_BAD[symptom])
+    if symptom in HIGHEST_CHANCE and noise > CHANCE_OF_BAD[symptom]:
+        if symptom != RATE and noise > HIGHEST_CHANCE[symptom]:
             # So much varies here that nothing stands out.
             return Suspicions()
-        suspicions, _ = _covered(symptom, seen, size, min(noise, NOISIEST[symptom]))
+        suspicions, _ = _covered(symptom, seen, size, min(noise, HIGHEST_CHANCE[symptom]))
     return suspicions
 
 
@@ -156,13 +158,13 @@ def _covered(
 ) -> tuple[Suspicions, float]:
     """What was found, and the share of the other tests that are bad."""
     tally, suspects = Tally(seen), list[Suspect]()
-    while len(suspects) < MOST:
-        scored = _scored(tally, chance, size, symptom in TIMES)
-        if not scored or scored[0].score <= DOUBTFUL[symptom]:
+    while len(suspects) < MOST_SUSPECTS:
+        scored = _scored(tally, chance, size, symptom in TIME_SYMPTOMS)
+        if not scored or scored[0].score <= LEAST_SCORE_OF_RETEST[symptom]:
             break
         suspects.append(_suspect(symptom, seen, tally, scored))
         tally.drop(scored[0].counted.entity)
-    likely = tuple(suspect for suspect in suspects if suspect.score > ENOUGH)
+    likely = tuple(suspect for suspect in suspects if suspect.score > LEAST_SCORE)
     doubtful = tuple(suspects[len(likely) :])
     return Suspicions(likely, doubtful, tuple(tally.odd_pairs())), tally.share_bad
 
@@ -174,8 +176,9 @@ def _suspect(
     tests = tally.tests(entity)
     alike = [
         rival.counted.entity
-        for rival in scored[1:MOST]
-        if best.score - rival.score < CLOSE and _is_same(tests, tally.tests(rival.counted.entity))
+        for rival in scored[1:MOST_SUSPECTS]
+        if best.score - rival.score < SIMILAR_SCORES
+        and _is_same(tests, tally.tests(rival.counted.entity))
     ]
     return Suspect(
         symptom,
@@ -194,7 +197,7 @@ def _way(observation: Observation) -> Way:
 
 
 def _is_same(tests: frozenset[int], others: frozenset[int]) -> bool:
-    return len(tests & others) >= SAME * len(tests | others)
+    return len(tests & others) >= SAME_TESTS_SHARE * len(tests | others)
 
 
 def localise(plan: MeshPlan, rows: Sequence[Row]) -> Suspicions:
@@ -223,7 +226,7 @@ def localise(plan: MeshPlan, rows: Sequence[Row]) -> Suspicions:
 def _left(
     every: Sequence[Observation], explained: Collection[int], shared: Collection[str]
 ) -> list[Observation]:
-    """Those not of a bad test in `explained`, and not of a host in `shared`."""
+    """Without the bad tests in `explained`, and without all tests of the hosts in `shared`."""
     unexplained = (
         observation
         for observation in every

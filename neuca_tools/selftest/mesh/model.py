@@ -20,9 +20,9 @@ VERSION = 1
 MOST_HOSTS, MOST_LABELS, MOST_SLOTS = 4096, 8, 20_000
 # Seconds that a slot adds to its two guard intervals and its two transfers: iperf3 starts on a busy
 # host, and lost probes of the path MTU time out (path_mtu.ANSWER_SECONDS).
-SETTLE = 15.0
+SETTLE_SECONDS = 15.0
 # Seconds that a full diagnosis takes in addition, on a busy host.
-DIAGNOSIS = 60.0
+DIAGNOSIS_SECONDS = 60.0
 # A name goes into command lines and file names of other programs.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
@@ -102,7 +102,7 @@ class MeshPlan:
     @property
     def slot_seconds(self) -> float:
         """The longest time that a slot of tests takes."""
-        return 2 * self.guard + 2 * self.seconds + SETTLE
+        return 2 * self.guard + 2 * self.seconds + SETTLE_SECONDS
 
     @property
     def tests(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
@@ -277,8 +277,7 @@ def _is_planned(row: Row, plan: MeshPlan) -> bool:
 
 def _is_within_bounds(row: Row) -> bool:
     # NaN is in no range.
-    numbers = ((getattr(row, name), most) for name, most in BOUNDS.items())
-    if not all(value is None or 0 <= value <= most for value, most in numbers):
+    if not all(0 <= (getattr(row, name) or 0) <= most for name, most in BOUNDS.items()):
         return False
     if len(row.macs) > MOST_MACS or not all(map(MAC.fullmatch, row.macs)):
         return False

@@ -22,14 +22,14 @@ LOSS, DELAY, JITTER = "loss", "delay", "jitter"
 # In this order: what an earlier one explains is not held against a path again.
 SYMPTOMS = (IDENTITY, REACH, MTU, RATE, LOSS, DELAY, JITTER)
 # The part of the reference below which a rate is bad; the quantiles that are the references.
-BAD, QUANTILE, LOW = 0.8, 0.8, 0.2
-# A test is bad above FACTOR times its reference and so much: shares and seconds by which healthy
-# paths of busy hosts exceed it.
-FACTOR = 3.0
-EXCESS = {LOSS: 0.01, DELAY: 0.002, JITTER: 0.01}
+LEAST_RATE_SHARE, HIGH_QUANTILE, LOW_QUANTILE = 0.8, 0.8, 0.2
+# A test is bad above ALLOWED_FACTOR times its reference plus ALLOWED_EXCESS (shares and seconds),
+# by which healthy paths of busy hosts exceed it.
+ALLOWED_FACTOR = 3.0
+ALLOWED_EXCESS = {LOSS: 0.01, DELAY: 0.002, JITTER: 0.01}
 # The tests between two groups, or within one, from which these have a reference of their own: the
 # distance between two sites is no fault.
-OWN = 4
+TESTS_FOR_OWN_REFERENCE = 4
 # The values of a row out and back.
 FIELDS = {
     MTU: ("mtu_out", "mtu_back"),
@@ -39,9 +39,9 @@ FIELDS = {
     JITTER: ("jitter", "jitter"),
 }
 # Errors that say nothing of the path.
-NEITHER = frozenset({"local", "failed", "late"})
-FOREIGN = frozenset({"wrong-peer"})
-ELSEWHERE = frozenset({"wrong-interface", "reserved"})
+ERRORS_WITHOUT_RESULT = frozenset({"local", "failed", "late"})
+IDENTITY_ERRORS = frozenset({"wrong-peer"})
+WRONG_NIC_ERRORS = frozenset({"wrong-interface", "reserved"})
 Judged = tuple[str, Optional[bool], Optional[bool]]
 
 
@@ -61,15 +61,15 @@ def values(rows: Iterable[Row], symptom: str) -> list[float]:
 
 def references(rows: Sequence[Row], expect: Optional[float]) -> dict[str, Optional[float]]:
     """What a test should have of each symptom that is a number, in the units of `Row`."""
-    expected = {name: quantile(values(rows, name), LOW) for name in EXCESS}
-    expected.update({name: quantile(values(rows, name), QUANTILE) for name in (RATE, MTU)})
+    expected = {name: quantile(values(rows, name), LOW_QUANTILE) for name in ALLOWED_EXCESS}
+    expected.update({name: quantile(values(rows, name), HIGH_QUANTILE) for name in (RATE, MTU)})
     return {**expected, RATE: expect or expected[RATE]}
 
 
 def is_slow_everywhere(rows: Sequence[Row], expect: Optional[float]) -> bool:
     """Whether nearly all paths are below the rate that is expected."""
-    achieved = quantile(values(rows, RATE), QUANTILE)
-    return bool(expect and achieved and achieved < BAD * expect)
+    achieved = quantile(values(rows, RATE), HIGH_QUANTILE)
+    return bool(expect and achieved and achieved < LEAST_RATE_SHARE * expect)
 
 
 class _Distances:
@@ -86,11 +86,16 @@ class _Distances:
         """That of the narrowest scope with enough tests."""
         scopes = _scopes(client, server)
         scope = next(
-            (candidate for candidate in scopes if len(self._rows[candidate]) >= OWN), scopes[-1]
+            (
+                candidate
+                for candidate in scopes
+                if len(self._rows[candidate]) >= TESTS_FOR_OWN_REFERENCE
+            ),
+            scopes[-1],
         )
         key = (scope, symptom)
         if key not in self._known:
-            self._known[key] = quantile(values(self._rows[scope], symptom), LOW)
+            self._known[key] = quantile(values(self._rows[scope], symptom), LOW_QUANTILE)
         return self._known[key]
 
 
@@ -113,9 +118,10 @@ def observations(plan: MeshPlan, rows: Sequence[Row]) -> dict[str, list[Observat
         for name in (DELAY, JITTER):
             expected[name] = distances.reference(client, server, name)
         for symptom, out, back in _judged(row, expected, row.server in shared):
-            for sender, receiver, bad in ((client, server, out), (server, client, back)):
-                if bad is not None:
-                    by_symptom[symptom].append(Observation(number, sender, receiver, bad))
+            if out is not None:
+                by_symptom[symptom].append(Observation(number, client, server, out))
+            if back is not None:
+                by_symptom[symptom].append(Observation(number, server, client, back))
     return by_symptom
 
 
@@ -124,7 +130,7 @@ def _judged(
 ) -> Iterator[Judged]:
     """Each symptom with whether the test is bad, out and back; None for not known."""
     yield from _identity_and_reach(row, has_shared_mac)
-    if row.error in ELSEWHERE:
+    if row.error in WRONG_NIC_ERRORS:
         yield RATE, True, True
         return
     for symptom, (out, back) in FIELDS.items():
@@ -142,19 +148,23 @@ def _judged(
 
 def _identity_and_reach(row: Row, has_shared_mac: bool) -> Iterator[Judged]:
     """Both are about what the client sends, and say nothing of the way back."""
-    is_foreign = row.error in FOREIGN
+    is_foreign = row.error in IDENTITY_ERRORS
     if row.macs or is_foreign:
         yield IDENTITY, len(row.macs) > 1 or has_shared_mac or is_foreign, None
-    if row.error not in NEITHER:
-        yield REACH, row.error is not None and row.error not in FOREIGN | ELSEWHERE, None
+    if row.error not in ERRORS_WITHOUT_RESULT:
+        yield (
+            REACH,
+            row.error is not None and row.error not in IDENTITY_ERRORS | WRONG_NIC_ERRORS,
+            None,
+        )
 
 
 def _is_bad(symptom: str, reference: Optional[float], value: Optional[float]) -> Optional[bool]:
     if value is None or reference is None:
         return None
-    if symptom in EXCESS:
-        return value > FACTOR * reference + EXCESS[symptom]
-    return value < reference * (BAD if symptom == RATE else 1.0)
+    if symptom in ALLOWED_EXCESS:
+        return value > ALLOWED_FACTOR * reference + ALLOWED_EXCESS[symptom]
+    return value < reference * (LEAST_RATE_SHARE if symptom == RATE else 1.0)
 
 
 def hosts_by_shared_mac(rows: Sequence[Row]) -> dict[str, list[str]]:
@@ -173,7 +183,11 @@ def hosts_by_shared_mac(rows: Sequence[Row]) -> dict[str, list[str]]:
 
 def untested(plan: MeshPlan, rows: Sequence[Row]) -> list[tuple[str, str]]:
     """The pairs of the plan, client first, without any result that says something of the path."""
-    known = {frozenset((row.client, row.server)) for row in rows if row.error not in NEITHER}
+    known = {
+        frozenset((row.client, row.server))
+        for row in rows
+        if row.error not in ERRORS_WITHOUT_RESULT
+    }
     names = [host.name for host in plan.hosts]
     planned = [(names[client], names[server]) for slot in plan.tests for client, server in slot]
     return [pair for pair in dict.fromkeys(planned) if frozenset(pair) not in known]

@@ -73,47 +73,44 @@ class MeshResult:
 def rates_of_hosts(result: MeshResult) -> list[Rates]:
     """Of each host, in the order of the plan."""
     groups = result.plan.group_by_host
-    sent, received = _shares(result, {name: name for name in groups}, False)
-    return [
-        Rates(name, group, sent.get(name), received.get(name)) for name, group in groups.items()
-    ]
+    return _rates(result, {name: name for name in groups}, groups)
 
 
 def rates_of_groups(result: MeshResult) -> list[Rates]:
     """Of each group, by its name: of the tests that cross its border."""
     groups = result.plan.group_by_host
-    sent, received = _shares(result, groups, True)
     names = sorted(set(groups.values()) - {""})
-    return [Rates(name, name, sent.get(name), received.get(name)) for name in names]
+    return _rates(result, groups, {name: name for name in names}, crossing=True)
 
 
-Shares = dict[str, float]
-
-
-def _shares(result: MeshResult, key: Mapping[str, str], crossing: bool) -> tuple[Shares, Shares]:
-    """The median shares of what is sent and received, by key."""
+def _rates(
+    result: MeshResult, key: Mapping[str, str], groups: Mapping[str, str], crossing: bool = False
+) -> list[Rates]:
+    """The median shares of what is sent and received by each key, which has one of these groups."""
     sent: dict[str, list[float]] = {}
     received: dict[str, list[float]] = {}
     for row in result.rows:
         client, server = key[row.client], key[row.server]
         if crossing and client == server:
             continue
-        for sender, receiver, rate in (
-            (client, server, row.rate_out),
-            (server, client, row.rate_back),
+        for rate, sender, receiver in (
+            (row.rate_out, client, server),
+            (row.rate_back, server, client),
         ):
             if rate is not None:
                 sent.setdefault(sender, []).append(rate)
                 received.setdefault(receiver, []).append(rate)
-    return _medians(sent, result.reference), _medians(received, result.reference)
+    return [
+        Rates(name, group, *(_median_share(result, of.get(name, ())) for of in (sent, received)))
+        for name, group in groups.items()
+    ]
 
 
-def _medians(rates_by_name: Mapping[str, list[float]], reference: Optional[float]) -> Shares:
-    if not reference:
-        return {}
-    return {
-        name: (quantile(rates, 0.5) or 0.0) / reference for name, rates in rates_by_name.items()
-    }
+def _median_share(result: MeshResult, rates: Sequence[float]) -> Optional[float]:
+    median = quantile(rates, 0.5)
+    if median is None or not result.reference:
+        return None
+    return median / result.reference
 
 
 # --- Text ------------------------------------------------------------------------------------

@@ -24,16 +24,16 @@ from neuca_tools.selftest.mesh.entities import (
 )
 from neuca_tools.selftest.mesh.localise import Suspicions
 from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, identity
-from neuca_tools.selftest.mesh.observe import NEITHER, observations, untested
+from neuca_tools.selftest.mesh.observe import ERRORS_WITHOUT_RESULT, observations, untested
 from neuca_tools.selftest.mesh.schedule import packed, shuffled
 
 ROUNDS = 2
 # Tests of a suspected group in each round.
-OF_A_GROUP = 4
+TESTS_OF_A_GROUP = 4
 # Tests of a host in one round, if it is in several pairs that were only bad.
-OF_A_HOST = 2
+TESTS_OF_A_HOST = 2
 # The part of its tests that a cleared host may have bad ones in.
-MOSTLY = 0.25
+LARGEST_BAD_SHARE = 0.25
 
 
 def with_retests(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) -> MeshPlan:
@@ -57,7 +57,11 @@ def cleared(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) -> set[
                 every[name] += 1
                 bad[name] += observation.bad
     suspected = suspicions.names
-    return {name for name in every if name not in suspected and bad[name] <= MOSTLY * every[name]}
+    return {
+        name
+        for name in every
+        if name not in suspected and bad[name] <= LARGEST_BAD_SHARE * every[name]
+    }
 
 
 class _Chosen:
@@ -73,7 +77,8 @@ class _Chosen:
         self._met = {frozenset((row.client, row.server)) for row in rows}
         self._untested = untested(plan, rows)
         # A connection may fail in one direction only, which is the one to repeat.
-        failed = [row for row in rows if row.error is not None and row.error not in NEITHER]
+        errors = {None, *ERRORS_WITHOUT_RESULT}
+        failed = [row for row in rows if row.error not in errors]
         self._failed = {pair_of(row.client, row.server): (row.client, row.server) for row in failed}
 
     def round(self, turn: int) -> list[Pair]:
@@ -83,7 +88,7 @@ class _Chosen:
         for entity in dict.fromkeys((*self._suspicions.entities, *self._suspicions.pairs)):
             pairs += self._pairs(entity, turn)
         if turn == 0:
-            pairs += self._first(self._untested, len(self._untested), OF_A_HOST)
+            pairs += self._first(self._untested, len(self._untested), TESTS_OF_A_HOST)
         return pairs
 
     def _pairs(self, entity: Entity, turn: int) -> list[Pair]:
@@ -94,8 +99,8 @@ class _Chosen:
         if entity.kind == PAIR:
             host, other = entity.names
             way = self._failed.get(entity, [(other, host), (host, other)][turn % 2])
-            return self._first([way], 1, OF_A_HOST)
-        return self._first(self._of_groups(entity, turn), OF_A_GROUP)
+            return self._first([way], 1, TESTS_OF_A_HOST)
+        return self._first(self._of_groups(entity, turn), TESTS_OF_A_GROUP)
 
     def _partners(self, entity: Entity, turn: int) -> Iterator[str]:
         """Cleared hosts, in another order each round, those first that were not met yet."""

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.selftest.mesh.model import (
     MOST_HOSTS,
-    SETTLE,
+    SETTLE_SECONDS,
     MeshHost,
     MeshPlan,
     Pair,
@@ -30,14 +30,14 @@ T = TypeVar("T")
 # Up to this number of hosts, all pairs are tested by default; of more, this number of rounds.
 # 8 random rounds find the steady fault of a host or a group among any number of hosts: with a share
 # f of bad partners, a host is cleared by ln(N/e)/ln(1/f) tests.
-ALL_UP_TO, RANDOM_ROUNDS = 64, 8
+ALL_PAIRS_UP_TO, RANDOM_ROUNDS = 64, 8
 # The part of these rounds that stays within groups, before uplinks are loaded.
-WITHIN = 0.25
+SHARE_WITHIN_GROUPS = 0.25
 UPLINK, HYPERVISOR = "uplink", "hypervisor"
 # Seconds of a slot in addition to its transfers and a guard interval, on hosts that are not busy.
-USUAL_SETTLE = 3.0
+USUAL_SETTLE_SECONDS = 3.0
 # How many of the last slots a pair may still be put into.
-WINDOW = 64
+SLOTS_TO_SEARCH = 64
 
 
 class Budget(NamedTuple):
@@ -76,7 +76,7 @@ def make_plan(draft: MeshPlan) -> MeshPlan:
     """
     hosts = tuple(sorted(draft.hosts, key=lambda host: host.name))
     every = len(hosts) - 1 + len(hosts) % 2
-    default = every if len(hosts) <= ALL_UP_TO else RANDOM_ROUNDS
+    default = every if len(hosts) <= ALL_PAIRS_UP_TO else RANDOM_ROUNDS
     plan = replace(draft, hosts=hosts, rounds=min(draft.rounds or default, every))
     slots = _Slots(plan)
     met: set[frozenset[int]] = set()
@@ -102,7 +102,7 @@ def _rounds(plan: MeshPlan, every: int) -> tuple[list[list[Pair]], list[list[Pai
     groups = _members_by_group(plan).values()
     inside: list[list[Pair]] = []
     if len(groups) > 1:
-        most = every if plan.rounds == every else int(plan.rounds * WITHIN)
+        most = every if plan.rounds == every else int(plan.rounds * SHARE_WITHIN_GROUPS)
         inside = _joined([_drawn(members, plan.seed, most) for members in groups])
     left = plan.rounds
     if left < every:
@@ -164,7 +164,7 @@ class _Slots:
 
     def add(self, pair: Pair) -> None:
         caps = self._caps(pair)
-        for slot in self._slots[max(self._from, len(self._slots) - WINDOW) :]:
+        for slot in self._slots[max(self._from, len(self._slots) - SLOTS_TO_SEARCH) :]:
             free = slot.busy.isdisjoint(pair)
             if free and all(slot.load[name] < cap for name, cap in caps):
                 break
@@ -216,7 +216,7 @@ def budget(plan: MeshPlan) -> Budget:
     total = sum(map(len, plan.slots)) * bytes_of_a_test
     longest = plan.slot_seconds
     # A slot begins a guard interval after the last client of the one before has reported.
-    usual = longest - plan.guard - SETTLE + USUAL_SETTLE
+    usual = longest - plan.guard - SETTLE_SECONDS + USUAL_SETTLE_SECONDS
     slots = len(plan.slots)
     return Budget(
         slots * usual, slots * longest, total, max(tests.values(), default=0) * bytes_of_a_test

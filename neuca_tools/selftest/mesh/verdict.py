@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
@@ -27,15 +27,22 @@ from neuca_tools.selftest.mesh.causes import (
     subject_of,
 )
 from neuca_tools.selftest.mesh.entities import Entity, is_passed
-from neuca_tools.selftest.mesh.localise import CHANCE, HIT, Suspect, Suspicions, localise, ratio
+from neuca_tools.selftest.mesh.localise import (
+    CHANCE_OF_BAD,
+    FAULT_PROBABILITIES,
+    Suspect,
+    Suspicions,
+    localise,
+    ratio,
+)
 from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, identity, tests_of
 from neuca_tools.selftest.mesh.observe import (
-    BAD,
     DELAY,
+    ERRORS_WITHOUT_RESULT,
     JITTER,
+    LEAST_RATE_SHARE,
     LOSS,
     MTU,
-    NEITHER,
     RATE,
     is_slow_everywhere,
     observations,
@@ -51,15 +58,15 @@ from neuca_tools.selftest.mesh.tally import Observation
 # The states of a finding: a retest showed it again, there was none, or the retest was good.
 CONFIRMED, SUSPECTED, NOT_REPEATED = "confirmed", "suspected", "not-repeated"
 # The log-likelihood ratio of the retests alone that confirms a suspect, or clears it.
-SURE = 2.0
+CONFIRMING_SCORE = 2.0
 # The most paths of a run that are diagnosed: that takes longer than a test.
 MOST_DIAGNOSES = 8
 # The names of the tests that are listed with a finding.
 MOST_TESTS = 20
 # The share of tests on busy hosts with which a run may say nothing.
-BUSY = 0.5
+BUSY_SHARE = 0.5
 # The share of bad tests that nothing explains with which a run on busy hosts says nothing.
-UNSTEADY = 0.1
+UNEXPLAINED_SHARE = 0.1
 EXIT_CODES = {
     WRONG_NIC: ExitCode.NOT_AS_PLANNED,
     SMALL_MTU: ExitCode.NOT_AS_PLANNED,
@@ -68,7 +75,7 @@ EXIT_CODES = {
 }
 NO_REASON = "no result of it arrived"
 # The paths of a finding of which a full diagnosis is made; those of groups are tested at a time.
-PATHS = 4
+PATHS_OF_GROUPS = 4
 _NAMES = {RATE: "rate", LOSS: "loss", DELAY: "round trip", JITTER: "jitter", MTU: "MTU"}
 # What the value beside a measured one is.
 _BESIDE = {**dict.fromkeys(_NAMES, "others"), RATE: "expected"}
@@ -139,8 +146,8 @@ class Verdict:
     @property
     def is_disturbed(self) -> bool:
         """Whether most tests ran on busy hosts, and too many are bad for no other reason."""
-        is_busy = self.disturbed > BUSY * (self.tested - self.failed)
-        return is_busy and self.unexplained > UNSTEADY * self.tested
+        is_busy = self.disturbed > BUSY_SHARE * (self.tested - self.failed)
+        return is_busy and self.unexplained > UNEXPLAINED_SHARE * self.tested
 
     @property
     def exit_code(self) -> ExitCode:
@@ -161,9 +168,8 @@ def judge(
     suspicions, seen = localise(plan, rows), observations(plan, rows)
     findings = _findings(plan, rows, suspicions, seen)
     explained = {test for suspect in suspicions.suspects for test in suspect.tests}
-    failed = {number for number, row in enumerate(rows) if row.error in NEITHER}
-    bad = _bad_tests(seen) | failed
-    last = {frozenset((row.client, row.server)): number for number, row in enumerate(rows)}
+    failed = {number for number, row in enumerate(rows) if row.error in ERRORS_WITHOUT_RESULT}
+    bad = {each.test for of_it in seen.values() for each in of_it if each.bad} | failed
     silent = _silent_hosts(plan, rows, reasons)
     return Verdict(
         tuple(sorted((_diagnosed(plan, finding, every) for finding in findings), key=_rank)),
@@ -176,8 +182,14 @@ def judge(
         untested=tuple(untested(plan, rows)),
         reasons={name: reasons.get(name, NO_REASON) for name in silent},
         pairs=len({frozenset(pair) for slot in plan.tests for pair in slot}),
-        good_pairs=len(set(last.values()) - bad),
+        good_pairs=_count_good_pairs(rows, bad),
     )
+
+
+def _count_good_pairs(rows: Sequence[Row], bad: Collection[int]) -> int:
+    """The pairs whose last test is not among the `bad` ones."""
+    last = {frozenset((row.client, row.server)): number for number, row in enumerate(rows)}
+    return sum(number not in bad for number in last.values())
 
 
 def _findings(
@@ -203,21 +215,19 @@ def _diagnosed(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -> Mes
     if not mine:
         return finding
     rates = [row.rate_out for row in mine if row.rate_out is not None]
-    if finding.symptom == RATE and rates:
-        expected = references(tests_of(plan, rows), plan.expect)[RATE] or math.inf
-        if min(rates) >= BAD * expected:
-            return replace(finding, diagnosis=(_not_always_slow(rates),))
+    if finding.symptom == RATE and min(rates, default=0.0) >= _least_good_rate(plan, rows):
+        return replace(finding, diagnosis=(_not_always_slow(rates),))
     worst = min(mine, key=lambda row: row.rate_out or 0.0)
     return replace(finding, path=(worst.client, worst.server), diagnosis=worst.diagnosis)
+
+
+def _least_good_rate(plan: MeshPlan, rows: Sequence[Row]) -> float:
+    return LEAST_RATE_SHARE * (references(tests_of(plan, rows), plan.expect)[RATE] or math.inf)
 
 
 def _not_always_slow(rates: Sequence[float]) -> str:
     number = "alone" if len(rates) == 1 else f"with {len(rates) - 1} others at the same time"
     return f"{amounts.rate(rates[0])} arrived when it was tested {number}: not always slow"
-
-
-def _bad_tests(seen: Mapping[str, Sequence[Observation]]) -> set[int]:
-    return {observation.test for of_it in seen.values() for observation in of_it if observation.bad}
 
 
 def _rank(finding: MeshFinding) -> tuple[int, bool, float]:
@@ -278,7 +288,7 @@ def _disjoint(ways: Iterable[tuple[str, str]], entity: Entity) -> tuple[tuple[st
             busy.update(way)
             paths.append(way)
     is_shared = entity.kind not in (*kinds.HOSTS, kinds.PAIR)
-    return tuple(paths[: PATHS if is_shared else 1])
+    return tuple(paths[: PATHS_OF_GROUPS if is_shared else 1])
 
 
 def _measured(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> tuple[str, ...]:
@@ -299,7 +309,7 @@ def _everywhere(plan: MeshPlan, rows: Sequence[Row]) -> Optional[MeshFinding]:
     if not plan.expect or not is_slow_everywhere(rows, plan.expect):
         return None
     rates = values(rows, RATE)
-    bad = [rate for rate in rates if rate < BAD * plan.expect]
+    bad = [rate for rate in rates if rate < LEAST_RATE_SHARE * plan.expect]
     middle = quantile(rates, 0.5) or 0.0
     last = next(row for row in reversed(rows) if row.rate_out is not None)
     return MeshFinding(
@@ -308,7 +318,9 @@ def _everywhere(plan: MeshPlan, rows: Sequence[Row]) -> Optional[MeshFinding]:
         "both",
         RATE,
         CONFIRMED,
-        round(ratio(len(bad), len(rates) - len(bad), HIT[0], CHANCE[RATE]), 2),
+        round(
+            ratio(len(bad), len(rates) - len(bad), FAULT_PROBABILITIES[0], CHANCE_OF_BAD[RATE]), 2
+        ),
         len(bad),
         len(rates) - len(bad),
         TEXTS[SLOW_EVERYWHERE],
@@ -333,10 +345,10 @@ def _state(suspect: Suspect, again: Sequence[Observation]) -> str:
     if not results:
         return SUSPECTED
     bad, good = results.count(True), results.count(False)
-    score = ratio(bad, good, suspect.hit, CHANCE[suspect.symptom])
-    if score > SURE:
+    score = ratio(bad, good, suspect.hit, CHANCE_OF_BAD[suspect.symptom])
+    if score > CONFIRMING_SCORE:
         return CONFIRMED
-    return SUSPECTED if score > -SURE else NOT_REPEATED
+    return SUSPECTED if score > -CONFIRMING_SCORE else NOT_REPEATED
 
 
 def with_diagnoses(plan: MeshPlan, rows: Sequence[Row]) -> MeshPlan:

@@ -64,7 +64,11 @@ class Panel(NamedTuple):
 
 def figure(panels: Sequence[Panel], bands: Sequence[Band]) -> str:
     """The SVG; an empty text if there is nothing to show."""
-    shown = [panel for panel in panels if panel.columns or _has_points(panel)]
+    shown = [
+        panel
+        for panel in panels
+        if panel.columns or any(part for curve in panel.lines for part in curve.parts)
+    ]
     end = max((band.end for band in bands), default=0.0)
     if not shown or end <= 0:
         return ""
@@ -76,10 +80,6 @@ def figure(panels: Sequence[Panel], bands: Sequence[Band]) -> str:
     parts += _axis(scale, height)
     inside = "".join(parts)
     return f'<svg class="timeline" viewBox="0 0 {WIDTH} {height}" role="img">{inside}</svg>'
-
-
-def _has_points(panel: Panel) -> bool:
-    return any(any(curve.parts) for curve in panel.lines)
 
 
 def numbered(bands: Sequence[Band]) -> list[str]:
@@ -227,7 +227,8 @@ def ticks_of(top: float, count: int = 4, binary: bool = False) -> list[float]:
 def rect(style: str, box: Box, title: str = "", more: str = "") -> str:
     """A rectangle; browsers show its title when the pointer is on it."""
     place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
-    return f'<rect class="{style}" {place}{more}>{_title(title)}</rect>'
+    tooltip = title and f"<title>{escape(title)}</title>"
+    return f'<rect class="{style}" {place}{more}>{tooltip}</rect>'
 
 
 def line(style: str, start: tuple[float, float], end: tuple[float, float]) -> str:
@@ -242,8 +243,3 @@ def label(style: str, at: tuple[float, float], text: str, anchor: str) -> str:
     x, y = at
     start = f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
     return f"{start}{escape(text)}</text>"
-
-
-def _title(text: str) -> str:
-    """What a browser shows when the pointer is on it; nothing for an empty text."""
-    return text and f"<title>{escape(text)}</title>"

@@ -30,7 +30,7 @@ LABEL = 12
 MOST_PHASES = 4  # on the first screen
 LABELS = ("LIMIT", "FIX", "NEXT LIMIT", "TELL APART")
 LABELS_OF_OTHERS = ("also", "fix", "next limit", "tell apart")
-# What is added where only one direction was found to be limited.
+# Added to a finding if only one direction is limited.
 WAYS = {"forward": ", to the peer", "reverse": ", from the peer"}
 WHERE = {
     "sender": "on the sender: ",
@@ -77,18 +77,7 @@ def step_line(step: Step) -> str:
 
 
 def _conclusion(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
-    limits = [finding for finding in diagnosis.findings if finding.severity != INFO]
-    for finding in limits[:1]:
-        yield from _finding(finding, LABELS, verbose)
-    if verbose:
-        for finding in limits[1:]:
-            yield from _finding(finding, LABELS_OF_OTHERS, verbose)
-        for finding in diagnosis.findings:
-            if finding.severity == INFO:
-                yield from _labelled("info", f"{finding.text} ({finding.id})")
-    elif limits[1:]:
-        others = ", ".join(f"{finding.id} {finding.title}" for finding in limits[1:])
-        yield from _labelled("also", shorten(others, WIDTH - LABEL, placeholder=" …"))
+    yield from _limits(diagnosis, verbose)
     if diagnosis.unknown:
         yield from _labelled("UNKNOWN", diagnosis.unknown)
     yield from _labelled("VERDICT", verdict(diagnosis))
@@ -97,6 +86,22 @@ def _conclusion(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
         if not verbose:
             words = shorten(words, WIDTH - LABEL, placeholder=" …")
         yield from _labelled("possible:", words)
+
+
+def _limits(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
+    """The first limit, and of the others only their names unless the report is `verbose`."""
+    limits = [finding for finding in diagnosis.findings if finding.severity != INFO]
+    for finding in limits[:1]:
+        yield from _finding(finding, LABELS, verbose)
+    if verbose:
+        for finding in limits[1:]:
+            yield from _finding(finding, LABELS_OF_OTHERS, verbose)
+        for finding in diagnosis.findings:
+            if finding not in limits:
+                yield from _labelled("info", f"{finding.text} ({finding.id})")
+    elif limits[1:]:
+        others = ", ".join(f"{finding.id} {finding.title}" for finding in limits[1:])
+        yield from _labelled("also", shorten(others, WIDTH - LABEL, placeholder=" …"))
 
 
 def phase_words(phase: PhaseResult) -> str:

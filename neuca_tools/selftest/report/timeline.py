@@ -83,35 +83,29 @@ def _placed(phases: Sequence[Phase]) -> Iterator[PhaseSpan]:
         yield before
 
 
-def _local(phase: Phase) -> tuple[tuple[Sample, ...], Trace]:
-    if phase.direction == "forward":
-        return phase.sender, phase.sender_trace
-    return phase.receiver, phase.receiver_trace
-
-
-def _remote(phase: Phase) -> tuple[tuple[Sample, ...], Trace]:
-    if phase.direction == "forward":
-        return phase.receiver, phase.receiver_trace
-    return phase.sender, phase.sender_trace
+def _ends(phase: Phase) -> list[tuple[tuple[Sample, ...], Trace]]:
+    """The samples and the trace of this host, and those of the peer."""
+    ends = [(phase.sender, phase.sender_trace), (phase.receiver, phase.receiver_trace)]
+    return ends if phase.direction == "forward" else ends[::-1]
 
 
 def _began(phase: Phase) -> Optional[float]:
     """When the local host began to look, by its clock."""
-    samples, trace = _local(phase)
+    samples, trace = _ends(phase)[0]
     times = [*trace.time[:1], *[sample.time for sample in samples[:1]]]
     return min(times, default=None)
 
 
 def _seconds(phase: Phase) -> float:
     """How long the phase took, as far as that is known."""
-    samples, trace = _local(phase)
+    samples, trace = _ends(phase)[0]
     looks = (trace.time, [sample.time for sample in samples])
     lengths = [times[-1] - times[0] for times in looks if times]
     return max([0.0, *lengths, *[interval.end for interval in _intervals(phase)]])
 
 
 def _intervals(phase: Phase) -> list[Interval]:
-    """What iperf counted in this direction, without slow start if it was told to omit that."""
+    """What iperf counted in this direction, without the slow start that its -O omits."""
     flow = phase.run and phase.run.flow(phase.direction)
     return [interval for interval in flow.intervals if not interval.omitted] if flow else []
 
@@ -252,8 +246,10 @@ def _again(interval: Interval) -> Optional[float]:
 
 
 def _cpus(spans: Sequence[PhaseSpan]) -> list[Line]:
-    parts = [[_cpu(span, *of(span.phase)) for span in spans] for of in (_local, _remote)]
-    return [Line(name, place, part) for place, (name, part) in enumerate(zip(ENDS, parts))]
+    return [
+        Line(name, place, [_cpu(span, *_ends(span.phase)[place]) for span in spans])
+        for place, name in enumerate(ENDS)
+    ]
 
 
 def _cpu(span: PhaseSpan, samples: Sequence[Sample], trace: Trace) -> Points:

@@ -24,7 +24,7 @@ from neuca_tools.selftest.measure.mesh.results import Results
 from neuca_tools.selftest.measure.wait import is_writable, readable
 from neuca_tools.selftest.mesh.localise import localise
 from neuca_tools.selftest.mesh.model import (
-    DIAGNOSIS,
+    DIAGNOSIS_SECONDS,
     MOST_TEXT,
     VERSION,
     MeshPlan,
@@ -255,7 +255,7 @@ class Coordinator:
         left = self._left()
         tests = [slot for slot in left if slot[0] < len(self.plan.tests)]
         self._run(tests, 0.0)
-        self._run(left[len(tests) :], DIAGNOSIS)
+        self._run(left[len(tests) :], DIAGNOSIS_SECONDS)
 
     def _run(self, left: Sequence[tuple[int, list[tuple[int, ...]]]], more: float) -> None:
         """Run slots that take so many seconds more than tests do."""

@@ -22,7 +22,7 @@ from neuca_tools.selftest.measure.mesh.lines import Lines
 from neuca_tools.selftest.measure.mesh.pair import diagnosed, measure, mine
 from neuca_tools.selftest.measure.wait import readable
 from neuca_tools.selftest.mesh.model import (
-    DIAGNOSIS,
+    DIAGNOSIS_SECONDS,
     MOST_SLOTS,
     VERSION,
     MeshPlan,
@@ -183,7 +183,7 @@ class Member:
             return
         self._end_slot()
         self._schedule.place += 1
-        longest = self._plan.slot_seconds + (DIAGNOSIS if self._schedule.diagnoses else 0.0)
+        longest = self._plan.slot_seconds + (DIAGNOSIS_SECONDS if self._schedule.diagnoses else 0.0)
         self._schedule.start = start + longest
         number, pairs = slot
         names = mine(self._plan, pairs, self._name)
