@@ -72,9 +72,9 @@ def clock_of(answer: Message) -> Optional[float]:
 
 
 def trace_of(answer: Message, ahead: float, first: float, last: float) -> Trace:
-    """What is from `first` to `last` of the peer's trace, whose clock is `ahead` of ours.
+    """The part of the peer's trace from `first` to `last`, by our clock.
 
-    All are in seconds. Raises ChannelError.
+    The peer's clock is `ahead` of it. All are in seconds. Raises ChannelError.
     """
     phase = {"name": "", "sender_trace": answer.get("trace", {})}
     trace = _evidence({"phases": [phase]}, "finish").phases[0].sender_trace

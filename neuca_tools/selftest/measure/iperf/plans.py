@@ -33,8 +33,8 @@ CLOSE_FACTOR = 1.1
 SENT_SHARE = 0.95
 # The longest duration of one step, in seconds.
 STEP_SECONDS = 5.0
-# Of what got through at the lowest rate: where that lost much, so much is offered next, if it is no
-# less than this, in bit/s. A policer passes it, and loss at random does not.
+# If much is lost at the lowest rate, this part of what got through is offered next, unless that is
+# less than SLOWEST_RATE, in bit/s. A policer passes it, and random loss affects it too.
 HALF, SLOWEST_RATE = 0.5, 50e3
 # The longest load of the step rpm in each direction, in seconds: two to fill the queues, and those
 # that the moving averages of the result need. Its connections.

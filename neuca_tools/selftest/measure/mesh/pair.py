@@ -171,7 +171,7 @@ def _measured(row: Row, plan: MeshPlan, route: Route, helper: Helper) -> Row:
 
 
 def _shortest(*times: Optional[float]) -> Optional[float]:
-    """What a path takes, however late busy hosts answer at times."""
+    """The shortest of the known times, because busy hosts sometimes respond late."""
     return min((time for time in times if time is not None), default=None)
 
 
