@@ -184,7 +184,7 @@ class PeerTest:
         return reachable
 
     def _connect(self, source: Address, reached: Reach) -> tuple[Reach, str]:
-        """Connect to the helper if one is expected: what that adds to `found`, and a note.
+        """Connect to the helper if one is expected: the result and a note.
 
         Raises ChannelError if a helper that ssh should start does not respond.
         """
