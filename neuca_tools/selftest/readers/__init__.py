@@ -56,17 +56,15 @@ PSCHEDULER_ROW = re.compile(
 
 def read(content: bytes) -> Run:
     """Parse a document of one run. Never raises: if it cannot be read, the run has an `error`."""
-    document = _text(content)
-    if document is None:
-        return _too_large()
-    return _read(document)
+    return read_all(content)[0]
 
 
 def read_all(content: bytes) -> list[Run]:
     """Parse a document with one or more runs; one with an `error` if it cannot be read."""
     document = _text(content)
     if document is None:
-        return [_too_large()]
+        error = f"the document has more than {LARGEST // 1024 // 1024} MiB"
+        return [Run("iperf", error=error, unreadable=True)]
     if JSON.search(document):
         documents = objects(document)
         if documents or not _has_rows(document):
@@ -74,7 +72,7 @@ def read_all(content: bytes) -> list[Run]:
         document = _unescaped(document)
     form = _form(document)
     if form is None:
-        return [_read(document)]
+        return [Run("iperf", error=UNREADABLE, unreadable=True)]
     return joined(form(text) for text in texts(document))
 
 
@@ -105,18 +103,6 @@ def _decoded(content: bytes) -> str:
 def _unescaped(document: str) -> str:
     """The lines of results that are a string of another document, each on its own."""
     return document.replace("\\n", "\n") if ESCAPED_ROW.search(document) else document
-
-
-def _too_large() -> Run:
-    error = f"the document has more than {LARGEST // 1024 // 1024} MiB"
-    return Run("iperf", error=error, unreadable=True)
-
-
-def _read(document: str) -> Run:
-    if JSON.search(document):
-        return read_iperf3_json(document)
-    form = _form(document)
-    return Run("iperf", error=UNREADABLE, unreadable=True) if form is None else form(document)
 
 
 def _form(document: str) -> Optional[Callable[[str], Run]]:
