@@ -45,7 +45,7 @@ LATENCY_SECONDS = 5.0
 # Seconds of the connection-rate test.
 CONNECTION_TEST_SECONDS = 1.0
 # Results of the connection attempt after which nothing else can be measured.
-FATAL = ("busy", "no-route", "unreachable")
+FATAL_REASONS = ("busy", "no-route", "unreachable")
 Tell = Callable[[Step], None]
 # The verdict and the text of a step.
 Result = tuple[str, str]
@@ -308,7 +308,7 @@ class PeerTest:
 def is_reachable(reached: Reach) -> bool:
     """Whether anything but the reach step is worth trying: pings may be filtered."""
     silent = reached.neighbour in ("failed", "incomplete") and not reached.ping
-    return not silent and reached.tcp not in FATAL and not reached.wrong_peer
+    return not silent and reached.tcp not in FATAL_REASONS and not reached.wrong_peer
 
 
 def judge_path_mtu(path: PathMtu, mtu: int, here: str) -> Result:

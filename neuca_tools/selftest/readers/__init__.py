@@ -18,7 +18,7 @@ from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 from neuca_tools.selftest.readers.lines import LONGEST_LINE, parse_row
 from neuca_tools.selftest.readers.split import joined, texts
 
-LARGEST = 64 * 1024 * 1024  # bytes: a day of 128 streams in JSON
+MOST_DOCUMENT_BYTES = 64 * 1024 * 1024  # bytes: a day of 128 streams in JSON
 UNREADABLE = "this is neither iperf3's JSON, nor its text, nor iperf 2's text"
 JSON = re.compile(r"^[ \t]*\{", re.MULTILINE)  # warnings may come before it
 IPERF3 = re.compile(
@@ -63,7 +63,7 @@ def read_all(content: bytes) -> list[Run]:
     """Parse a document with one or more runs; one with an `error` if it cannot be read."""
     document = _text(content)
     if document is None:
-        error = f"the document has more than {LARGEST // 1024 // 1024} MiB"
+        error = f"the document has more than {MOST_DOCUMENT_BYTES // 1024 // 1024} MiB"
         return [Run("iperf", error=error, unreadable=True)]
     if JSON.search(document):
         documents = objects(document)
@@ -77,7 +77,7 @@ def read_all(content: bytes) -> list[Run]:
 
 
 def _text(content: bytes) -> Optional[str]:
-    if len(content) > LARGEST:
+    if len(content) > MOST_DOCUMENT_BYTES:
         return None
     document = _decoded(content).replace("\r\n", "\n").replace("&nbsp;", " ").lstrip("\ufeff")
     if not JSON.search(document):

@@ -20,9 +20,9 @@ from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.iperf.command import MOST_STREAMS, Test
 from neuca_tools.selftest.measure.iperf.conduct import GRACE_SECONDS, conduct
 from neuca_tools.selftest.measure.iperf.plans import (
-    HALF,
     LOAD_STREAMS,
     LOWEST_RATE,
+    RETRY_SHARE,
     STEP_SECONDS,
     Options,
     Rung,
@@ -39,7 +39,7 @@ from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_wor
 GENTLE_SHARE = 0.1
 # Datagrams of that test: 0.5% of them are ten, which is more than chance. They are smaller than
 # packets if the rate is low, but no smaller than SMALLEST bytes, so that headers hardly count.
-DATAGRAMS, SMALLEST, LARGEST = 2000, 256, 1400
+MOST_DATAGRAMS, SMALLEST, LARGEST = 2000, 256, 1400
 # Round trips in which iperf3 opens a connection, one after the other; a lost packet takes longer.
 ROUND_TRIPS_TO_OPEN = 2
 # Seconds beyond a test of many streams: a helper waits for a minute (IDLE in serving.py).
@@ -263,8 +263,8 @@ class ThroughputSteps:
         if self._is_left_out("one-way") or self._is_blocked("one-way"):
             return
         rates = self._measured_rates()
-        slowest = min(rates, default=LOWEST_RATE / HALF)
-        rate = min(max(LOWEST_RATE, GENTLE_SHARE * slowest), HALF * slowest)
+        slowest = min(rates, default=LOWEST_RATE / RETRY_SHARE)
+        rate = min(max(LOWEST_RATE, GENTLE_SHARE * slowest), RETRY_SHARE * slowest)
         seconds = min(STEP_SECONDS, self._options.seconds)
         for direction in WAYS:
             test = self._test(seconds, min(rate, self._options.rate or rate))
@@ -283,7 +283,7 @@ def datagram(rate: float, seconds: float) -> int:
 
     What is lost at random is counted in packets, of which a slow path carries few.
     """
-    size = int(rate * seconds / 8 / DATAGRAMS)
+    size = int(rate * seconds / 8 / MOST_DATAGRAMS)
     return 0 if size >= LARGEST else max(SMALLEST, size)
 
 
