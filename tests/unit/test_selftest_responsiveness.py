@@ -210,7 +210,7 @@ def test_refused_probes_have_failed_and_are_no_error(port):
 def test_unanswered_probes_are_bounded_and_have_failed_when_they_are_late(monkeypatch):
     """Nobody accepts: the kernel makes the connection, and no answer comes."""
     monkeypatch.setattr(foreign, "MOST_OPEN", 3)
-    monkeypatch.setattr(foreign, "MOST", 4)
+    monkeypatch.setattr(foreign, "MOST_PROBES", 4)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         probes = ForeignProbes(LOCAL, silent.getsockname()[1], LOCAL, every=0.0)
         run(probes, lambda: len(probes._open) == 3)

@@ -24,7 +24,7 @@ from test_fuzz import FUZZ
 
 from neuca_tools.selftest.measure.helper import peer
 from neuca_tools.selftest.measure.helper.channel import ChannelError
-from neuca_tools.selftest.measure.helper.greeting import MOST, MOST_OF_NETWORK, network
+from neuca_tools.selftest.measure.helper.greeting import MOST_CONNECTIONS, MOST_OF_NETWORK, network
 
 ROOT = Path(__file__).parents[2]
 SECRET = b"a secret that both sides share"
@@ -147,17 +147,17 @@ def test_idle_connections_lock_nobody_out(served, source):
             stack.enter_context(served.stranger(source))
         began = time.monotonic()
         assert served.good()
-        for _ in range(2 * MOST):
+        for _ in range(2 * MOST_CONNECTIONS):
             stack.enter_context(served.stranger(source))
         assert served.good()
         assert time.monotonic() < began + peer.ANSWER_SECONDS
-        assert served.descriptors() < 2 * MOST
+        assert served.descriptors() < 2 * MOST_CONNECTIONS
 
 
 def test_one_network_never_displaces_anothers_connection(served):
     with contextlib.ExitStack() as stack:
         theirs = stack.enter_context(served.stranger("127.0.0.2"))
-        for _ in range(2 * MOST):
+        for _ in range(2 * MOST_CONNECTIONS):
             stack.enter_context(served.stranger("127.0.0.3"))
         theirs.setblocking(False)
         with pytest.raises(BlockingIOError):

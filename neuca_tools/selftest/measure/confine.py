@@ -27,7 +27,17 @@ CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
 # Empty and read-only for iperf3. It gets a /tmp of its own, where it keeps a file for each stream.
-HIDDEN = ("/dev/shm", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/var")
+HIDDEN_DIRECTORIES = (
+    "/dev/shm",
+    "/home",
+    "/media",
+    "/mnt",
+    "/opt",
+    "/root",
+    "/run",
+    "/srv",
+    "/var",
+)
 LIMITS = {
     resource.RLIMIT_CORE: 0,
     # 128 streams have a socket and a file each.
@@ -82,7 +92,7 @@ def _hide_directories() -> None:
         call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
     except OSError:
         os._exit(1)
-    for place in HIDDEN:
+    for place in HIDDEN_DIRECTORIES:
         _mount_empty(place, MS_RDONLY, b"mode=0555,size=4k")
     _mount_empty("/tmp", 0, b"mode=1777,size=64m")
 

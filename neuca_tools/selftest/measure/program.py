@@ -17,7 +17,7 @@ from neuca_tools.selftest.measure.wait import readable
 # Never the current directory, whatever the environment says.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Bytes of each output: 128 streams for an hour.
-MOST = 32 * 1024 * 1024
+MOST_OUTPUT = 32 * 1024 * 1024
 PIECE = 65536
 # Seconds that a program gets to end once its outputs are closed, or it was killed.
 END_SECONDS = 2.0
@@ -69,7 +69,7 @@ class Program:
         """Read what has arrived, and discard what exceeds MOST."""
         piece = os.read(descriptor, PIECE)
         kept = self._kept[descriptor]
-        kept += piece[: MOST - len(kept)]
+        kept += piece[: MOST_OUTPUT - len(kept)]
         if not piece:
             self._streams.pop(descriptor).close()
 

@@ -45,7 +45,7 @@ LATENCY_SECONDS = 5.0
 # Seconds of the connection-rate test.
 CONNECTION_TEST_SECONDS = 1.0
 # Results of the connection attempt after which nothing else can be measured.
-FATAL = ("busy", "no-route", "unreachable")
+FATAL_REASONS = ("busy", "no-route", "unreachable")
 Tell = Callable[[Step], None]
 # The verdict and the text of a step.
 Result = tuple[str, str]
@@ -184,7 +184,7 @@ class PeerTest:
         return reachable
 
     def _connect(self, source: Address, reached: Reach) -> tuple[Reach, str]:
-        """Connect to the helper if one is expected: what that adds to `found`, and a note.
+        """Connect to the helper if one is expected: the result and a note.
 
         Raises ChannelError if a helper that ssh should start does not respond.
         """
@@ -308,7 +308,7 @@ class PeerTest:
 def is_reachable(reached: Reach) -> bool:
     """Whether anything but the reach step is worth trying: pings may be filtered."""
     silent = reached.neighbour in ("failed", "incomplete") and not reached.ping
-    return not silent and reached.tcp not in FATAL and not reached.wrong_peer
+    return not silent and reached.tcp not in FATAL_REASONS and not reached.wrong_peer
 
 
 def judge_path_mtu(path: PathMtu, mtu: int, here: str) -> Result:

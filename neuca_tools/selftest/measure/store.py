@@ -17,7 +17,7 @@ from neuca_tools.selftest import REPORTS
 from neuca_tools.selftest.evidence import VERSION, Evidence
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.measure import archive
-from neuca_tools.selftest.readers import LARGEST
+from neuca_tools.selftest.readers import MOST_DOCUMENT_BYTES
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.entry import Entry
 
@@ -42,7 +42,7 @@ class EarlierTest:
         """What was observed; None if it cannot be read."""
         if self.report:
             with suppress(OSError, SelftestError):
-                return evidence_of(read_bytes(self.report, LARGEST + 1) or b"")
+                return evidence_of(read_bytes(self.report, MOST_DOCUMENT_BYTES + 1) or b"")
         if isinstance(self.archived, dict):
             with suppress(RecursionError, SelftestError):
                 return decode(Evidence, self.archived, VERSION)

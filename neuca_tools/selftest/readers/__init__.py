@@ -18,7 +18,7 @@ from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 from neuca_tools.selftest.readers.lines import LONGEST_LINE, parse_row
 from neuca_tools.selftest.readers.split import joined, texts
 
-LARGEST = 64 * 1024 * 1024  # bytes: a day of 128 streams in JSON
+MOST_DOCUMENT_BYTES = 64 * 1024 * 1024  # bytes: a day of 128 streams in JSON
 UNREADABLE = "this is neither iperf3's JSON, nor its text, nor iperf 2's text"
 JSON = re.compile(r"^[ \t]*\{", re.MULTILINE)  # warnings may come before it
 IPERF3 = re.compile(
@@ -56,17 +56,15 @@ PSCHEDULER_ROW = re.compile(
 
 def read(content: bytes) -> Run:
     """Parse a document of one run. Never raises: if it cannot be read, the run has an `error`."""
-    document = _text(content)
-    if document is None:
-        return _too_large()
-    return _read(document)
+    return read_all(content)[0]
 
 
 def read_all(content: bytes) -> list[Run]:
     """Parse a document with one or more runs; one with an `error` if it cannot be read."""
     document = _text(content)
     if document is None:
-        return [_too_large()]
+        error = f"the document has more than {MOST_DOCUMENT_BYTES // 1024 // 1024} MiB"
+        return [Run("iperf", error=error, unreadable=True)]
     if JSON.search(document):
         documents = objects(document)
         if documents or not _has_rows(document):
@@ -74,12 +72,12 @@ def read_all(content: bytes) -> list[Run]:
         document = _unescaped(document)
     form = _form(document)
     if form is None:
-        return [_read(document)]
+        return [Run("iperf", error=UNREADABLE, unreadable=True)]
     return joined(form(text) for text in texts(document))
 
 
 def _text(content: bytes) -> Optional[str]:
-    if len(content) > LARGEST:
+    if len(content) > MOST_DOCUMENT_BYTES:
         return None
     document = _decoded(content).replace("\r\n", "\n").replace("&nbsp;", " ").lstrip("\ufeff")
     if not JSON.search(document):
@@ -105,18 +103,6 @@ def _decoded(content: bytes) -> str:
 def _unescaped(document: str) -> str:
     """The lines of results that are a string of another document, each on its own."""
     return document.replace("\\n", "\n") if ESCAPED_ROW.search(document) else document
-
-
-def _too_large() -> Run:
-    error = f"the document has more than {LARGEST // 1024 // 1024} MiB"
-    return Run("iperf", error=error, unreadable=True)
-
-
-def _read(document: str) -> Run:
-    if JSON.search(document):
-        return read_iperf3_json(document)
-    form = _form(document)
-    return Run("iperf", error=UNREADABLE, unreadable=True) if form is None else form(document)
 
 
 def _form(document: str) -> Optional[Callable[[str], Run]]:

@@ -15,7 +15,7 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence import VERSION, Evidence, Phase
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.evidence.run import Run
-from neuca_tools.selftest.readers import LARGEST, read_all
+from neuca_tools.selftest.readers import MOST_DOCUMENT_BYTES, read_all
 from neuca_tools.selftest.readers.split import is_server
 
 OPPOSITE = {"forward": "reverse", "reverse": "forward"}
@@ -44,8 +44,10 @@ def evidence_of(
     it, and for a self-test's evidence that is damaged or of another version.
     """
     content = expanded(content)
-    if len(content) > LARGEST:
-        raise SelftestError(f"read the output of iperf: it is larger than {LARGEST >> 20} MiB")
+    if len(content) > MOST_DOCUMENT_BYTES:
+        raise SelftestError(
+            f"read the output of iperf: it is larger than {MOST_DOCUMENT_BYTES >> 20} MiB"
+        )
     evidence = _own(content)
     if evidence is None:
         evidence = _of_runs(read_all(content), content.decode("utf-8", "replace"))

@@ -46,15 +46,15 @@ def read(document: str) -> Run:
         return Run("iperf3", error="not a JSON object", unreadable=True)
     decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer)
     try:
-        data, end, document = _decoded(decoder, document, start)
+        data, _, document = _decoded(decoder, document, start)
     except json.JSONDecodeError as error:
         return Run("iperf3", error=_broken(document, error), unreadable=True)
     except RecursionError:
         reason = "the JSON cannot be read: it is nested too deeply"
         return Run("iperf3", error=reason, unreadable=True)
     if "event" in data and "data" in data:
-        return _run(_from_events(document[start:], decoder), "")
-    return _run(data, document[end:].strip())
+        return _run(_from_events(document[start:], decoder))
+    return _run(data)
 
 
 def objects(document: str) -> list[str]:
@@ -149,7 +149,7 @@ def _from_events(document: str, decoder: json.JSONDecoder) -> Json:
     return parts
 
 
-def _run(document: Json, rest: str) -> Run:
+def _run(document: Json) -> Run:
     start, end = mapping(document.get("start")), mapping(document.get("end"))
     requested = mapping(start.get("test_start"))
     cpu = mapping(end.get("cpu_utilization_percent"))
@@ -176,7 +176,7 @@ def _run(document: Json, rest: str) -> Run:
         system=text(start.get("system_info")) or None,
         options=_options(requested) or None,
         error=_error(document, end),
-        notes=tuple(_notes(document, rest)),
+        notes=tuple(_notes(document)),
     )
 
 
@@ -253,9 +253,7 @@ def _error(document: Json, end: Json) -> Optional[str]:
     return None
 
 
-def _notes(document: Json, rest: str) -> Iterator[str]:
-    if rest:
-        yield f"{len(rest)} characters after the first JSON object, ignoring"
+def _notes(document: Json) -> Iterator[str]:
     if TRUNCATED in document:
         yield "the JSON was truncated: what is missing at its end is not known"
     if "start" not in document:

@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional, TypeVar
 
-LARGEST = 1e21  # a zettabyte, or 30 million years: more than any measurement yields
+LARGEST_NUMBER = 1e21  # a zettabyte, or 30 million years: more than any measurement yields
 Value = TypeVar("Value")
 
 
 def number(value: object) -> Optional[float]:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    if not 0 <= value <= LARGEST:
+    if not 0 <= value <= LARGEST_NUMBER:
         return None
     return float(value)
 

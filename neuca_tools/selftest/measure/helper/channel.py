@@ -21,7 +21,7 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.measure.wait import is_writable, readable
 
 # Bytes of a message: the samples of an hour with 128 streams.
-LONGEST = 32 * 1024 * 1024
+LONGEST_MESSAGE = 32 * 1024 * 1024
 PIECE = 65536
 DIGEST = "sha256"
 CLIENT, SERVER = "client", "server"
@@ -47,7 +47,7 @@ class Channel:
         self._key = b""
         self._sent = self._received = 0
         # The longest message that is accepted, in bytes.
-        self.longest = LONGEST
+        self.longest = LONGEST_MESSAGE
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
 

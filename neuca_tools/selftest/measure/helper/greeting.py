@@ -187,7 +187,7 @@ def _read(connection: socket.socket, room: int) -> bytes:
 
 # Connections at the same time: in total, and of one IPv4 address or one IPv6 /64, of which a single
 # host can use every address.
-MOST, MOST_OF_NETWORK = 64, 8
+MOST_CONNECTIONS, MOST_OF_NETWORK = 64, 8
 # Seconds for the handshake: one and a half round trips, with a lost segment.
 HANDSHAKE_SECONDS = 5.0
 # Refused connections that are logged.
@@ -275,7 +275,7 @@ class Lobby:
         count = Counter(guest.network for guest in self._guests.values())
         if count[newcomer] >= MOST_OF_NETWORK:
             crowded = newcomer
-        elif len(self._guests) >= MOST:
+        elif len(self._guests) >= MOST_CONNECTIONS:
             crowded = count.most_common(1)[0][0]
         else:
             return

@@ -23,7 +23,7 @@ from neuca_tools.selftest.measure.probes.echo import TOKEN
 # Characters; a line of the kernel's log has 1024 bytes at most.
 LONGEST_TEXT = 2048
 # Counters are unsigned numbers of 64 bits.
-LARGEST = 2.0**64
+LARGEST_NUMBER = 2.0**64
 MOST_LINKS, MOST_LINES = 4096, 1000
 TOKEN_FORM = re.compile(rf"[0-9a-f]{{{2 * TOKEN}}}")
 # At most 15 characters: IFNAMSIZ without the final NUL.
@@ -68,13 +68,13 @@ def clock_of(answer: Message) -> Optional[float]:
     seconds = answer.get("clock")
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         return None
-    return float(seconds) if 0 <= seconds < LARGEST else None
+    return float(seconds) if 0 <= seconds < LARGEST_NUMBER else None
 
 
 def trace_of(answer: Message, ahead: float, first: float, last: float) -> Trace:
-    """What is from `first` to `last` of the peer's trace, whose clock is `ahead` of ours.
+    """The part of the peer's trace from `first` to `last`, by our clock.
 
-    All are in seconds. Raises ChannelError.
+    The peer's clock is `ahead` of it. All are in seconds. Raises ChannelError.
     """
     phase = {"name": "", "sender_trace": answer.get("trace", {})}
     trace = _evidence({"phases": [phase]}, "finish").phases[0].sender_trace
@@ -104,7 +104,7 @@ def _bounded(value: object, path: str) -> None:
     """Raises SelftestError for a text that is too long, or a number that is too large or NaN."""
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         raise SelftestError(f"{path} is longer than {LONGEST_TEXT} characters")
-    if isinstance(value, (int, float)) and not abs(value) < LARGEST:
+    if isinstance(value, (int, float)) and not abs(value) < LARGEST_NUMBER:
         raise SelftestError(f"{path} is out of range")
     if isinstance(value, dict):
         for key, member in value.items():

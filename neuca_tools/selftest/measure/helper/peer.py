@@ -20,7 +20,7 @@ from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.measure.helper import heard
 from neuca_tools.selftest.measure.helper.channel import (
     CLIENT,
-    LONGEST,
+    LONGEST_MESSAGE,
     Channel,
     ChannelError,
     Message,
@@ -99,7 +99,7 @@ class Helper:
         """End the server and return what the peer saw; nothing if it does not respond."""
         try:
             room = ANSWER_BYTES + int(self._seconds * SAMPLE_BYTES)
-            answer = self._ask({"ask": "finish"}, ANSWER_SECONDS, min(room, LONGEST))
+            answer = self._ask({"ask": "finish"}, ANSWER_SECONDS, min(room, LONGEST_MESSAGE))
             self._log = (*self._log, *heard.log_of(answer))[-heard.MOST_LINES :]
             return EndObservations(heard.samples_of(answer), self._trace_of(answer))
         except ChannelError:

@@ -36,7 +36,7 @@ SYSCTLS = (
     " ipv4/neigh/default/gc_thresh1 ipv4/neigh/default/gc_thresh2 ipv4/neigh/default/gc_thresh3"
     " ipv6/neigh/default/gc_thresh3 ipv4/conf/all/rp_filter netfilter/nf_conntrack_max"
 ).split()
-# The names that `ethtool -k` prints.
+# Our names of offloads, and those that `ethtool -k` prints.
 OFFLOADS = {
     "offloads.tso": "tcp-segmentation-offload",
     "offloads.gso": "generic-segmentation-offload",

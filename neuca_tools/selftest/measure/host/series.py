@@ -23,8 +23,8 @@ SHORTEST_SECONDS = 0.3
 # Seconds between two points, and the most points of a test: a longer one has them further apart.
 POINT_SECONDS, MOST_POINTS = 0.1, 600
 # A point is followed by a pause of this many times the CPU time that it took, so that a host with
-# many CPUs or a test with many connections spends at most 5% of a CPU on it. Not of the time that
-# passed: on a busy host most of that is spent waiting for a CPU.
+# many CPUs or a test with many connections spends at most 5% of a CPU on it. The elapsed time does
+# not count, because a busy host spends most of it waiting for a CPU.
 PAUSE_FACTOR = 20
 
 

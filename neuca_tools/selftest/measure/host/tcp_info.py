@@ -57,7 +57,7 @@ LONG_WORDS = {
 # SK_MEMINFO_RCVBUF, SK_MEMINFO_SNDBUF and SK_MEMINFO_WMEM_QUEUED of linux/sock_diag.h.
 BUFFERS = {"rcvbuf": 4, "sndbuf": 12, "wmem_queued": 20}
 # The most sockets of one sample; iperf3 has at most 128 streams.
-MOST = 1024
+MOST_SOCKETS = 1024
 
 
 def sockets(version: int, local_port: int = 0, remote_port: int = 0) -> tuple[Socket, ...]:
@@ -68,7 +68,7 @@ def sockets(version: int, local_port: int = 0, remote_port: int = 0) -> tuple[So
     extensions = 1 << (INFO - 1) | 1 << (CONGESTION - 1) | 1 << (MEMORY - 1)
     states = sum(1 << state for state in SENDING)
     bodies = _ask(version, extensions, states, local_port, remote_port)
-    return tuple(_socket(body) for body in bodies)[:MOST]
+    return tuple(_socket(body) for body in bodies)[:MOST_SOCKETS]
 
 
 def listening(version: int, port: int) -> bool:

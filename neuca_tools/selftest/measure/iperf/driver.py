@@ -18,7 +18,7 @@ STATISTICS = 1
 # ETH_GSTRING_LEN; the size of struct ethtool_drvinfo, and the offset of its n_stats.
 NAME_LENGTH, INFO_LENGTH, COUNT_AT = 32, 196, 180
 # The most counters of one device; a NIC with hundreds of queues has about that many.
-MOST = 4096
+MOST_COUNTERS = 4096
 
 
 def statistics(device: str) -> dict[str, int]:
@@ -33,7 +33,7 @@ def statistics(device: str) -> dict[str, int]:
 def _statistics(descriptor: int, device: str) -> dict[str, int]:
     information = _ask(descriptor, device, struct.pack("=I", DRIVER_INFO).ljust(INFO_LENGTH, b"\0"))
     count = struct.unpack_from("=I", information, COUNT_AT)[0]
-    if not 0 < count <= MOST:
+    if not 0 < count <= MOST_COUNTERS:
         return {}
     header = struct.pack("=III", STRINGS, STATISTICS, count)
     strings = _ask(descriptor, device, header + bytes(count * NAME_LENGTH))[len(header) :]

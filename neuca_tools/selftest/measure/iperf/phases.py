@@ -20,9 +20,9 @@ from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.iperf.command import MOST_STREAMS, Test
 from neuca_tools.selftest.measure.iperf.conduct import GRACE_SECONDS, conduct
 from neuca_tools.selftest.measure.iperf.plans import (
-    HALF,
     LOAD_STREAMS,
     LOWEST_RATE,
+    RETRY_SHARE,
     STEP_SECONDS,
     Options,
     Rung,
@@ -39,7 +39,7 @@ from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_wor
 GENTLE_SHARE = 0.1
 # Datagrams of that test: 0.5% of them are ten, which is more than chance. They are smaller than
 # packets if the rate is low, but no smaller than SMALLEST bytes, so that headers hardly count.
-DATAGRAMS, SMALLEST, LARGEST = 2000, 256, 1400
+MOST_DATAGRAMS, SMALLEST, LARGEST = 2000, 256, 1400
 # Round trips in which iperf3 opens a connection, one after the other; a lost packet takes longer.
 ROUND_TRIPS_TO_OPEN = 2
 # Seconds beyond a test of many streams: a helper waits for a minute (IDLE in serving.py).
@@ -48,6 +48,7 @@ MOST_GRACE_SECONDS = 50.0
 MAY_FAIL = "tcp-parallel"
 # Seconds between the round trips that are measured under load.
 PROBE_SECONDS = 0.05
+WAYS = {"forward": "out", "reverse": "back"}
 NO_HELPER = "this needs a helper on the peer"
 UDP_BLOCKED = "no datagram gets through"
 
@@ -177,7 +178,7 @@ class ThroughputSteps:
         if self._is_left_out("udp") or self._is_blocked("udp"):
             return
         requested = self._options.rate or self._options.expect
-        rates = [result.rate for result in phase_results(self._evidence) if result.rate]
+        rates = self._measured_rates()
         top = requested or max(rates, default=None)
         if not top:
             self._done("udp", "skipped", "no target rate is known: use --rate or --expect")
@@ -228,7 +229,7 @@ class ThroughputSteps:
         if self._helper is None or self._helper.failure:
             self._done("rpm", "skipped", NO_HELPER)
             return
-        for direction in ("forward", "reverse"):
+        for direction in WAYS:
             try:
                 phase, probes = self._loaded(self._helper, direction)
             except OSError as error:
@@ -243,7 +244,7 @@ class ThroughputSteps:
 
     def _loaded(self, helper: Helper, direction: str) -> tuple[Phase, Probes]:
         """Probe while there is load in one direction. Raises OSError."""
-        rates = [result.rate for result in phase_results(self._evidence) if result.rate]
+        rates = self._measured_rates()
         seconds, rate = load(self._options.seconds, self._options.rate, max(rates, default=None))
         test = self._test(seconds, rate)._replace(streams=LOAD_STREAMS, direction=direction)
         port, every = self._options.port + 2, interval(min(rates, default=None))
@@ -253,15 +254,19 @@ class ThroughputSteps:
         probes = probes_of(phase, foreign.end(), self._evidence.idle_tcp.p50)
         return replace(phase, raw=None), replace(probes, rate=result.rate)
 
+    def _measured_rates(self) -> list[float]:
+        """The rates of all throughput tests so far, in bit/s."""
+        return [result.rate for result in phase_results(self._evidence) if result.rate]
+
     def _one_way(self) -> None:
         """The loss of each direction on its own, at a rate that the path carries without queues."""
         if self._is_left_out("one-way") or self._is_blocked("one-way"):
             return
-        rates = [result.rate for result in phase_results(self._evidence) if result.rate]
-        slowest = min(rates, default=LOWEST_RATE / HALF)
-        rate = min(max(LOWEST_RATE, GENTLE_SHARE * slowest), HALF * slowest)
+        rates = self._measured_rates()
+        slowest = min(rates, default=LOWEST_RATE / RETRY_SHARE)
+        rate = min(max(LOWEST_RATE, GENTLE_SHARE * slowest), RETRY_SHARE * slowest)
         seconds = min(STEP_SECONDS, self._options.seconds)
-        for direction in ("forward", "reverse"):
+        for direction in WAYS:
             test = self._test(seconds, min(rate, self._options.rate or rate))
             test = test._replace(
                 udp=True, direction=direction, length=datagram(test.rate or rate, seconds)
@@ -278,7 +283,7 @@ def datagram(rate: float, seconds: float) -> int:
 
     What is lost at random is counted in packets, of which a slow path carries few.
     """
-    size = int(rate * seconds / 8 / DATAGRAMS)
+    size = int(rate * seconds / 8 / MOST_DATAGRAMS)
     return 0 if size >= LARGEST else max(SMALLEST, size)
 
 
@@ -301,7 +306,7 @@ def one_way_of(phase: Phase) -> OneWay:
 
 def _one_way_result(one_way: OneWay, error: Optional[str]) -> tuple[str, str]:
     """The verdict and the text of the step: a loss is shown here, and judged by the step udp."""
-    way = "back" if one_way.direction == "reverse" else "out"
+    way = WAYS[one_way.direction]
     if error:
         return "fail", f"{way}: {error}"
     if one_way.loss is None:
@@ -335,7 +340,7 @@ def _since(began: float, times: Sequence[float]) -> tuple[float, ...]:
 def _rpm_result(phase: Phase, probes: Probes) -> tuple[str, str]:
     """The verdict and the text of the step."""
     known = responsiveness(probes)
-    way = "back" if probes.direction == "reverse" else "out"
+    way = WAYS[probes.direction]
     if phase.run is not None and phase.run.error:
         return "fail", f"{way}: {phase.run.error}"
     if known is None:

@@ -33,9 +33,9 @@ CLOSE_FACTOR = 1.1
 SENT_SHARE = 0.95
 # The longest duration of one step, in seconds.
 STEP_SECONDS = 5.0
-# Of what got through at the lowest rate: where that lost much, so much is offered next, if it is no
-# less than this, in bit/s. A policer passes it, and loss at random does not.
-HALF, SLOWEST_RATE = 0.5, 50e3
+# If much is lost at the lowest rate, this part of what got through is offered next, unless that is
+# less than SLOWEST_RATE, in bit/s. A policer passes it, and random loss affects it too.
+RETRY_SHARE, SLOWEST_RATE = 0.5, 50e3
 # The longest load of the step rpm in each direction, in seconds: two to fill the queues, and those
 # that the moving averages of the result need. Its connections.
 LOAD_SECONDS, LOAD_STREAMS = 9.0, 8
@@ -124,7 +124,7 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
 
 def _below(lowest: Rung) -> Optional[float]:
     """bit/s: half of what got through of the lowest rate; None if that is too little."""
-    rate = HALF * lowest.sent * (1 - lowest.loss)
+    rate = RETRY_SHARE * lowest.sent * (1 - lowest.loss)
     return rate if rate >= SLOWEST_RATE else None
 
 

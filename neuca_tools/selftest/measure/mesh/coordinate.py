@@ -209,7 +209,7 @@ class Coordinator:
             self._slots()
 
     def _gather(self, patience: float) -> None:
-        """Wait until all hosts are ready; those that are not in time are byes in every slot."""
+        """Wait until all hosts are ready; hosts that are late have no tests."""
         deadline, hosts = time.monotonic() + patience, self._hosts
         while self._expected() - hosts.ready_names and time.monotonic() < deadline:
             if not self._read(deadline):
@@ -299,7 +299,7 @@ class Coordinator:
         return not self._engine.lines.ended
 
     def _hear(self, line: bytes) -> None:
-        """One line. A host is heard for itself only, and not more often than it has to say."""
+        """Handle a line of a host, which may report only for itself, and only its planned tests."""
         name, _, text = line.decode("utf-8", "replace").partition(": ")
         if name not in self._hosts.names:
             return

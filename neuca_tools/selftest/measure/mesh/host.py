@@ -33,7 +33,7 @@ from neuca_tools.selftest.mesh.model import (
 )
 
 # Seconds without a message after which a host gives up, if no slot is left.
-IDLE = 600.0
+IDLE_SECONDS = 600.0
 # Bytes of a message of the coordinator: the slots of 4096 hosts.
 LONGEST = 16 * 2**20
 # The part of the guard interval by which a clock may differ.
@@ -123,7 +123,7 @@ class Member:
         if self._child and time.monotonic() >= self._end:
             self._end_slot()
         self._begin_if_due()
-        return self._is_busy() or time.monotonic() < self._heard + IDLE
+        return self._is_busy() or time.monotonic() < self._heard + IDLE_SECONDS
 
     def _is_busy(self) -> bool:
         """Whether a test runs or is to come."""
@@ -140,7 +140,7 @@ class Member:
 
     def _due(self) -> float:
         """When something has to be done in any case, by the monotonic clock."""
-        due = self._heard + IDLE
+        due = self._heard + IDLE_SECONDS
         if self._child:
             due = self._end
         if self._schedule.next is not None and self._schedule.start is not None:

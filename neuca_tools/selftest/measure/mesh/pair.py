@@ -38,7 +38,7 @@ from neuca_tools.selftest.mesh.model import MOST_DIAGNOSIS, MOST_MACS, MOST_TEXT
 # attempts: its clock may be behind, and its host busy.
 LISTEN_SECONDS, RETRY_SECONDS = 5.0, 0.2
 # Round trips that are measured, and the seconds for them.
-TRIPS, TRIPS_WITHIN = 20 + roundtrip.UNCOUNTED, 2.0
+ROUND_TRIPS, TRIPS_WITHIN = 20 + roundtrip.UNCOUNTED, 2.0
 
 
 # A full diagnosis: the latency, the path MTU and TCP from the sender of the finding, of which both
@@ -149,7 +149,7 @@ def _connected(route: Route, plan: MeshPlan, secret: bytes) -> Helper:
 def _measured(row: Row, plan: MeshPlan, route: Route, helper: Helper) -> Row:
     peer, source, port = route.peer, route.source, plan.port + 1
     trips = roundtrip.datagrams(peer, port, helper.token, source)
-    times = roundtrip.measure(trips, TRIPS, TRIPS_WITHIN)
+    times = roundtrip.measure(trips, ROUND_TRIPS, TRIPS_WITHIN)
     rtt = times.p50 or 0.0
     mtu = path_mtu.with_helper(peer, port, helper.token, source, route.device.mtu, rtt)
     row = replace(row, rtt=times.p50, mtu_out=mtu.forward, mtu_back=mtu.backward)
@@ -171,7 +171,7 @@ def _measured(row: Row, plan: MeshPlan, route: Route, helper: Helper) -> Row:
 
 
 def _shortest(*times: Optional[float]) -> Optional[float]:
-    """What a path takes, however late busy hosts answer at times."""
+    """The shortest of the known times, because busy hosts sometimes respond late."""
     return min((time for time in times if time is not None), default=None)
 
 

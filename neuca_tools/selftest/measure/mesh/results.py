@@ -34,7 +34,7 @@ from neuca_tools.selftest.mesh.model import (
 )
 
 # Bytes of a line, and of the files that are read: all pairs of 1,000 hosts.
-LONGEST, MOST = 32 * 2**20, 2**30
+LONGEST_LINE, MOST_BYTES = 32 * 2**20, 2**30
 # Seconds for a process to end that has a lock, and between two attempts to get it.
 END_SECONDS, RETRY_SECONDS = 10.0, 0.1
 
@@ -224,8 +224,8 @@ def _time(value: object) -> Optional[float]:
 
 def _records(stream: BinaryIO) -> Iterator[dict[str, object]]:
     """The JSON objects in a file; lines that are none are passed over."""
-    left = MOST
-    while left > 0 and (line := stream.readline(LONGEST)):
+    left = MOST_BYTES
+    while left > 0 and (line := stream.readline(LONGEST_LINE)):
         left -= len(line)
         record = parsed(line)
         if record is not None and "hosts" in record and "slots" in record:

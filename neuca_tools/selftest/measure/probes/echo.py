@@ -21,7 +21,7 @@ HEADER = struct.Struct("!16sII")
 # Bytes of a datagram's payload (RFC 768, over IPv4).
 LARGEST = 65507
 # Connections at the same time.
-MOST = 64
+MOST_CONNECTIONS = 64
 PIECE = 4096
 # Bytes per second by which the answers may exceed their requests. The token can be read on the
 # path, so without a limit small requests with a forged source would cause large answers to the
@@ -89,7 +89,7 @@ class Echo:
         return self._grown <= MOST_GROWTH
 
     def _accept(self, connection: socket.socket, sender: tuple[str, int]) -> None:
-        if sender[0] != self._peer or len(self._connections) >= MOST:
+        if sender[0] != self._peer or len(self._connections) >= MOST_CONNECTIONS:
             connection.close()
             return
         connection.setblocking(False)

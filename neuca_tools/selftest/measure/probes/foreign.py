@@ -19,9 +19,9 @@ from neuca_tools.selftest.measure.host.kernel import FAMILIES
 PROBE_SECONDS = 0.05
 # Bytes of a probe on the wire, there or back, and the part of the capacity that the probes may
 # use: the draft's PTC.
-BYTES, CAPACITY_SHARE = 700, 0.05
+PROBE_BYTES, CAPACITY_SHARE = 700, 0.05
 # Probes at the same time, fewer than the connections that an echo accepts; probes of one test.
-MOST_OPEN, MOST = 32, 1000
+MOST_OPEN, MOST_PROBES = 32, 1000
 # Seconds after which a probe has failed.
 FAILED_SECONDS = 5.0
 
@@ -49,7 +49,7 @@ def interval(rate: Optional[float]) -> float:
     """Seconds between probes on a path of `rate` bit/s; None if that is not known."""
     if not rate:
         return PROBE_SECONDS
-    return max(PROBE_SECONDS, BYTES * 8 / (CAPACITY_SHARE * rate))
+    return max(PROBE_SECONDS, PROBE_BYTES * 8 / (CAPACITY_SHARE * rate))
 
 
 class ForeignProbes:
@@ -91,7 +91,7 @@ class ForeignProbes:
             self._failed += 1
         if now >= self._next:
             self._next = max(self._next + self._every, now)
-            if len(self._open) < MOST_OPEN and self._count < MOST:
+            if len(self._open) < MOST_OPEN and self._count < MOST_PROBES:
                 self._begin(now)
 
     def end(self) -> Times:

@@ -36,7 +36,7 @@ from neuca_tools.selftest.measure.wait import readable
 # The most hops; those that may be silent one after the other; flows; and seconds for everything.
 MOST_HOPS, MOST_SILENT, FLOWS, TRACE_SECONDS = 30, 4, 6, 30.0
 # A hop limit that no route needs.
-FARTHEST = 64
+LARGEST_HOP_LIMIT = 64
 # Seconds to wait for an answer beyond two round trips, at most, and before silence is believed.
 ANSWER_SECONDS, MOST_ANSWER_SECONDS, ICMP_PAUSE_SECONDS = 0.3, 1.0, 1.1
 # The most times that routers may report a smaller MTU: a forged report must not keep this busy.
@@ -200,7 +200,7 @@ class _Tracer:
         self._walk()
         if not self._reached and not self._refused:
             # Behind routers that do not respond, the peer may.
-            reply = self._ask(FARTHEST, self._smallest)
+            reply = self._ask(LARGEST_HOP_LIMIT, self._smallest)
             self._reached = reply is not None and reply.kind == REACHED and self._is_peer(reply)
         hops = tuple(map(self._with_other_flows, self._hops))
         return Route(

@@ -33,7 +33,7 @@ UNCOUNTED = 3
 # Bytes of a ping, with its ICMP header.
 PING = 24
 # The most requests of one probe.
-MOST = 100_000
+MOST_REQUESTS = 100_000
 # ICMP types (RFC 792, RFC 4443).
 PROTOCOLS = {4: socket.IPPROTO_ICMP, 6: socket.IPPROTO_ICMPV6}
 ECHO, ANSWER = {4: 8, 6: 128}, {4: 0, 6: 129}
@@ -71,7 +71,7 @@ class RoundTrips:
     def turn(self) -> None:
         """Read the answers that have arrived, and send a request if it is due."""
         self._take()
-        if time.monotonic() >= self._next and self._number < MOST:
+        if time.monotonic() >= self._next and self._number < MOST_REQUESTS:
             self._next = max(self._next + self._every, time.monotonic())
             self._number += 1
             self._sent[self._number] = time.monotonic()
