@@ -175,7 +175,9 @@ def _stacked(document: Document, side: _Side) -> Layers:
         return Layers(own, stacked(assign(world, named, policy, record), own), routes)
     platform, problems = bound(document.platform, world, record)
     roles = _roles(platform, own, side)
-    requests = merge(combine(platform_roles.requests_for(platform, roles, named), links), local)
+    requests = merge(
+        combine(platform_roles.requests_for(platform, roles, named, world), links), local
+    )
     more = _platform_routes(platform, roles, {route.to for route in routes})
     return Layers(
         requests,
