@@ -212,7 +212,8 @@ def _lacking(request: LinkRequest, described: Collection[LinkKey]) -> Iterator[t
         reason = link_kinds.fault(request.key, request.virtual)
         if reason:
             yield reason, ""
-    for lower in dict.fromkeys((request.key.nic, *lower_of(request))):
+    vrf = [LinkKey(f"vrf {request.vrf}")] if request.vrf else []
+    for lower in dict.fromkeys((request.key.nic, *lower_of(request), *vrf)):
         is_made = lower.made or lower.vlan_id
         if lower != request.key and is_made and lower not in described:
             meant = closest_name(_section(lower), [*map(_section, described)])
