@@ -101,21 +101,26 @@ def routers(
     Its route goes when the kernel no longer accepts advertisements; its entry among the neighbours
     lasts longer, and the record lasts.
     """
-    known: dict[int, Host] = {}
-    defaults = (
-        route for route in world.routes if route.protocol == RTPROT_RA and route.to.prefixlen == 0
-    )
-    for route in sorted(defaults, key=lambda route: route.metric):
-        if route.via is not None and route.via.version == 6:
-            known.setdefault(route.index, route.via)
-    choices: dict[LinkKey, list[Host]] = {}
+    announced = _announced_routers(world)
+    router_by_link: dict[LinkKey, Host] = {}
     for key, device in devices.items():
-        before: list[Host] = [ip_address(recorded[str(key)])] if str(key) in recorded else []
         neighbours = world.routers.get(device.index, ())
-        again = [host for host in before if host in neighbours]
-        announced = [known[device.index]] if device.index in known else []
-        choices[key] = [*announced, *again, *neighbours, *before]
-    return {key: hosts[0] for key, hosts in choices.items() if hosts}
+        before = ip_address(recorded[str(key)]) if str(key) in recorded else None
+        likely = before if before in neighbours else next(iter(neighbours), before)
+        router = announced.get(device.index, likely)
+        if router is not None:
+            router_by_link[key] = router
+    return router_by_link
+
+
+def _announced_routers(world: World) -> dict[int, Host]:
+    """The next hop of the best default route from an advertisement, by the index of its device."""
+    known: dict[int, Host] = {}
+    for route in sorted(world.routes, key=lambda route: route.metric):
+        is_default = route.protocol == RTPROT_RA and route.to.prefixlen == 0
+        if is_default and route.via is not None and route.via.version == 6:
+            known.setdefault(route.index, route.via)
+    return known
 
 
 def bare(request: LinkRequest, routed: Gateways, limits: RequestLimits) -> tuple[Address, ...]:
