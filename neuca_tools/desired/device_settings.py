@@ -91,7 +91,7 @@ def restorable(observed: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass
 class Wish:
-    """Device settings requested for a link: `wanted` are to be set, `notes` say why others are not.
+    """Device settings requested for a link: `wanted` has those to set, `notes` why others are not.
 
     `has` is None if the link does not exist yet. Only its qdisc and its place are known then; the
     other settings follow once it exists. `master` is the kind of bond or bridge that it is to be
@@ -145,7 +145,7 @@ class Wish:
         return None
 
     def _is_tried(self, setting: str) -> bool:
-        """Whether it can have been tried where the device is, or is to be."""
+        """Whether the setting can have been tried in the requested bond or bridge of the device."""
         return self.joined or not is_of_place(setting)
 
     def _simple(self, setting: str, value: str, has: DeviceSettings) -> Optional[str]:

@@ -149,7 +149,7 @@ def state(text: str) -> LinkState:
 
 
 def _vrf(text: str) -> str:
-    """The name of a VRF that the link is to be a member of."""
+    """The name of the VRF that the link becomes a member of."""
     return link_kinds.link_key("vrf", text).given_name
 
 
