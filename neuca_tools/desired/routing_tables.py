@@ -122,7 +122,7 @@ def _through_member(
     return route._replace(link=Networks(members).link(route.via) or key)
 
 
-class Taken:
+class TablesInUse:
     """Why a table cannot be that of a VRF, by all requests and what is in the tables now."""
 
     def __init__(self, scene: Scene) -> None:

@@ -15,7 +15,7 @@ from typing import Optional
 
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import Networks
-from neuca_tools.desired.routing_tables import VRF, Taken, vrf_table
+from neuca_tools.desired.routing_tables import VRF, TablesInUse, vrf_table
 from neuca_tools.desired.safety import mac_reason, protected_mac
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.stacking import carriers
@@ -44,7 +44,7 @@ class Stacks:
         self.networks = Networks({key: request.addresses for key, request in requests.items()})
         # How many requested links have each name; none of several with the same name is made.
         self.names = Counter(key.given_name for key in requests if key.made and key == key.nic)
-        self.tables = Taken(scene)
+        self.tables = TablesInUse(scene)
         self.links: dict[LinkKey, Virtual] = {}
         self.masters: dict[LinkKey, LinkKey] = {}
         self.barred: dict[LinkKey, LinkKey] = {}

@@ -179,7 +179,7 @@ def _unknown_reason(name: str) -> str:
 def _links(
     keys: Mapping[str, Optional[LinkKey]], lines: Iterable[Line], short: Iterable[Line]
 ) -> tuple[tuple[LinkRequest, ...], Mapping[LinkKey, LinkKey], list[Fault]]:
-    """The requests for links, the links that are ignored (see `links.Checked`), and the faults."""
+    """The requests for links, the ignored links (see `links.CheckedLinks`), and the faults."""
     drafts, broken, faults = _short_lines(short)
     longer = _link_lines(keys, lines)
     for key, own in longer.items():
