@@ -13,7 +13,7 @@ from typing import Any
 
 from neuca_tools.commands.common import uses_color
 from neuca_tools.config import check as check_configuration
-from neuca_tools.documents.check import MAX_BYTES, Checked, Kind, check, in_order
+from neuca_tools.documents.check import MAX_BYTES, CheckResult, Kind, check, in_order
 from neuca_tools.documents.spelling import Finding
 from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ConfigError, NeucaError
 from neuca_tools.model.printable import GREEN, RED, YELLOW, painted, plain
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_OK if valid else EXIT_INVALID
 
 
-def checked(data: bytes, kind: Kind = "") -> Checked:
+def checked(data: bytes, kind: Kind = "") -> CheckResult:
     """Check the bytes of a document or of a configuration file; its content tells which it is."""
     is_configuration = not kind and check_configuration.is_configuration(data)
     if kind != "configuration" and not is_configuration:
@@ -65,7 +65,7 @@ def _content(name: str) -> bytes:
         raise NeucaError(f'read "{name}": {reason}') from error
 
 
-def _print(name: str, document: Checked, color: bool, *, only_errors: bool) -> None:
+def _print(name: str, document: CheckResult, color: bool, *, only_errors: bool) -> None:
     """One line for each fault, as compilers print them, and a line about the whole file."""
     for finding in document.findings:
         place = f"{name}:{finding.line}" if finding.line else name
@@ -86,7 +86,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _json(checked_files: Sequence[tuple[str, Checked]], strict: bool) -> dict[str, Any]:
+def _json(checked_files: Sequence[tuple[str, CheckResult]], strict: bool) -> dict[str, Any]:
     files = [
         {
             "file": name,

@@ -173,7 +173,7 @@ def _links(entries: Collection[Entry], faults: list[ConfigFault]) -> tuple[LinkR
 
 
 def _checked(
-    requests: Iterable[links.Asked],
+    requests: Iterable[links.RequestWithLines],
     origin: Mapping[tuple[str, str], str],
     faults: list[ConfigFault],
 ) -> tuple[LinkRequest, ...]:

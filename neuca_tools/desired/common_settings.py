@@ -132,7 +132,7 @@ class CommonSettings:
         return None if value == "0" else "IPv6 is disabled on this interface (disable_ipv6)"
 
     def _note_fixed(self, key: LinkKey, link: Link, values: Mapping[str, str]) -> None:
-        """Say which sysctls that nobody requests cannot be set."""
+        """Note which sysctls that no document requests cannot be set."""
         device = self.world.devices.get(link.index)
         if device is None:
             return
@@ -219,19 +219,19 @@ MAC = "mac"
 
 @dataclass(frozen=True)
 class Places:
-    """The places of all links: `masters` has the bond or bridge that each is to be in."""
+    """The places of all links: `masters` has the requested bond or bridge of each."""
 
     scene: Scene
     masters: Mapping[LinkKey, LinkKey]
 
     def master(self, key: LinkKey) -> str:
-        """The kind of what the link is to be in; empty for none."""
+        """The kind of the requested bond, bridge or VRF of the link; empty for none."""
         if key not in self.masters:
             return ""
         return self.masters[key].kind
 
     def is_joined(self, key: LinkKey) -> bool:
-        """Whether the link is in the bond or bridge that it is to be in."""
+        """Whether the link is in its requested bond or bridge already."""
         if key not in self.masters:
             return False
         devices = self.scene.device_by_link

@@ -176,14 +176,18 @@ def bypasses(roles: Roles, world: World, have: NetworkState) -> Iterator[Problem
     clients = {have.links[key].index for key in roles.dhcp.clients if key in have.links}
     on_management = (route for route in world.routes if route.index in roles.guard.management)
     metrics = {route.to.version: route.metric for route in best_default_routes(on_management)}
-    for route in world.routes:
-        metric = metrics.get(route.to.version)
-        if route.to.prefixlen or metric is None or route.metric >= metric:
-            continue
-        if route.protocol == ROUTE_PROTOCOL or route.index in clients | roles.guard.devices:
-            continue
-        if (route.to, route.index, route.metric) not in removed:
+    for route in _default_routes_of_others(world, clients | roles.guard.devices):
+        metric = metrics.get(route.to.version, 0)
+        if route.metric < metric and (route.to, route.index, route.metric) not in removed:
             yield from _problem(route, metric, world)
+
+
+def _default_routes_of_others(world: World, without: Collection[int]) -> Iterator[Route]:
+    """The default routes of other programs, except through these devices."""
+    for route in world.routes:
+        is_foreign = route.protocol != ROUTE_PROTOCOL and route.index not in without
+        if is_foreign and route.to.prefixlen == 0:
+            yield route
 
 
 def _problem(route: Route, metric: int, world: World) -> Iterator[Problem]:

@@ -91,19 +91,19 @@ def restorable(observed: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass
 class Wish:
-    """Device settings requested for a link: `wanted` are to be set, `notes` say why others are not.
+    """Device settings requested for a link: `wanted` has those to set, `notes` why others are not.
 
-    `has` is None if the link does not exist yet. Only its qdisc and its place are known then; the
-    other settings follow once it exists. `master` is the kind of bond or bridge that it is to be
-    in, empty for none; `joined`: it is there, so that what was declined counts.
+    `observed` is None if the link does not exist yet. Only its qdisc and its place are known then;
+    the other settings follow once it exists. `master` is the kind of its requested bond or bridge,
+    empty for none; `is_in_master`: it is there already, so that what was declined counts.
     """
 
     key: LinkKey
     asked: Mapping[str, str]
-    has: Optional[DeviceSettings]
+    observed: Optional[DeviceSettings]
     declined: Mapping[str, Declined]
     master: str = ""
-    joined: bool = False
+    is_in_master: bool = False
     wanted: dict[str, str] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
 
@@ -123,41 +123,43 @@ class Wish:
 
     def _possible(self, setting: str, value: str) -> Optional[str]:
         """The value to set for the requested one; None if the device cannot have the setting."""
-        has, place = self.has, SETTINGS[group_of(setting)].master
+        observed, place = self.observed, SETTINGS[group_of(setting)].master
         if place != self.master and place:
             self.note(setting, f"it is in no {place} that neucad created")
             return None
-        if place and not self.joined:
+        if place and not self.is_in_master:
             return value
-        if has is None:
+        if observed is None:
             return value if setting == "qdisc" else None
-        reason = has.missing.get(setting) or has.missing.get(group_of(setting))
-        if reason is not None and has.values.get(setting) != value:
-            self.note(setting, reason, has.effect_of(group_of(setting)))
+        reason = observed.missing.get(setting) or observed.missing.get(group_of(setting))
+        if reason is not None and observed.values.get(setting) != value:
+            self.note(setting, reason, observed.effect_of(group_of(setting)))
         elif not SETTINGS[group_of(setting)].named:
-            return self._simple(setting, value, has)
-        elif setting not in has.values:
+            return self._simple(setting, value, observed)
+        elif setting not in observed.values:
             self.note(setting, "the driver has no such setting")
-        elif setting in has.most:
-            return self._at_most(setting, value, int(has.most[setting]))
+        elif setting in observed.most:
+            return self._at_most(setting, value, int(observed.most[setting]))
         else:
             return value
         return None
 
     def _is_tried(self, setting: str) -> bool:
-        """Whether it can have been tried where the device is, or is to be."""
-        return self.joined or not is_of_place(setting)
+        """Whether the setting can have been tried in the requested bond or bridge of the device."""
+        return self.is_in_master or not is_of_place(setting)
 
-    def _simple(self, setting: str, value: str, has: DeviceSettings) -> Optional[str]:
-        most = has.most.get(setting)
+    def _simple(self, setting: str, value: str, observed: DeviceSettings) -> Optional[str]:
+        most = observed.most.get(setting)
         if setting in ("rps", "xps") and most is not None:
-            return self._cpus(setting, value, most, has)
+            return self._cpus(setting, value, most, observed)
         return value
 
-    def _cpus(self, setting: str, value: str, every: str, has: DeviceSettings) -> Optional[str]:
+    def _cpus(
+        self, setting: str, value: str, every: str, observed: DeviceSettings
+    ) -> Optional[str]:
         """The CPUs, one list where all queues have the same."""
         lists = [every if part == "all" else part for part in value.split(" / ")]
-        queues = int(has.most[f"{setting}.queues"])
+        queues = int(observed.most[f"{setting}.queues"])
         absent = sorted(_numbers(lists) - _numbers([every]))
         if absent:
             self.note(setting, f"there is no CPU {absent[0]}: there are {every}")
@@ -191,9 +193,9 @@ class Wish:
             self._note_unused(_plain(self.wanted.get("qdisc", "")) or present or kind)
 
     def _present_qdisc(self) -> str:
-        if self.has is None:
+        if self.observed is None:
             return ""
-        return _plain(self.has.values.get("qdisc", ""))
+        return _plain(self.observed.values.get("qdisc", ""))
 
     def _note_unused(self, qdisc: str) -> None:
         """Note that this qdisc makes no use of a txqueuelen, if so."""

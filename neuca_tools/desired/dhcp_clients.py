@@ -166,7 +166,7 @@ def _has_other_lease(asked: Automatic, index: int, world: World) -> bool:
 def _ports(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
 ) -> Iterator[LinkKey]:
-    """The links that are, or are to be, members of a bond or ports of a bridge.
+    """The present and requested members of bonds and ports of bridges.
 
     On Azure the lower one of two devices with one MAC has the other, which is the NIC, as master.
     """
@@ -197,7 +197,7 @@ def unserved(
 
 
 def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World) -> bool:
-    """Whether this is a dataplane link that is to have a lease, and has neither one nor a client.
+    """Whether this is a dataplane link that requests a lease, and has neither one nor a client.
 
     Of Ethernet links, only NICs.
     """

@@ -95,7 +95,7 @@ def labelled(text: str) -> Optional[LinkKey]:
 
 
 def served(text: str) -> Optional[LinkKey]:
-    """The key of the link of one of our own clients (`client_labels`); None if it is no such label.
+    """The link that one of our own clients serves, by its label; None for another label.
 
     >>> str(served("bridge-br_2e0.7:ra"))
     'bridge br.0.7'
@@ -152,7 +152,7 @@ def is_ours(name: str) -> bool:
 
 
 def known(files: Mapping[str, Optional[bytes]]) -> dict[str, tuple[str, LinkKey]]:
-    """The manager and the link of each of these files that is one of ours and exists, by path."""
+    """The manager and the link of each of our DHCP files that exists, by path."""
     present = [path for path, content in files.items() if _MARK in path and content is not None]
     owners = {path: owner(path.rpartition("/")[2]) for path in present}
     return {path: pair for path, pair in owners.items() if pair is not None}

@@ -35,7 +35,7 @@ _HIGHEST_PRIORITY = 999
 
 
 def is_our_uuid(uuid: str) -> bool:
-    """Whether it is the UUID of a profile of ours, of any NIC and content."""
+    """Whether it is the UUID of a profile that we wrote, for any NIC and content."""
     return uuid.replace("-", "").startswith(_MARK.hex())
 
 

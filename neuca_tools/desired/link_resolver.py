@@ -321,7 +321,7 @@ class LinkResolver:
         return None
 
     def _give(self, name: str, key: LinkKey) -> bool:
-        """Whether the name goes to this link; no two links are given the same."""
+        """Reserve a name for this link; False if another link has it."""
         return self.given.setdefault(name, key) == key
 
     def leftovers(self) -> dict[LinkKey, Link]:

@@ -42,7 +42,7 @@ class Places(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """Every file of ours with its content, None if it must not exist.
+    """Our files with their contents, None for one that must not exist.
 
     `tell` maps the path of a file to the network manager that has to read it again; `profiles`
     a NIC to the UUID of the NetworkManager profile that it has to use.
@@ -56,10 +56,10 @@ class Marks(NamedTuple):
 def wanted(
     resolution: Resolution, record: Record, places: Places, files: Mapping[str, Optional[bytes]]
 ) -> Marks:
-    """All files with their content. `files` are those of ours that are there, by path.
+    """All files with their content. `files` are our present files, by path.
 
     Without a complete document, a file is removed only if its NIC is ignored or released, or if
-    another file of ours replaces it.
+    another of our files replaces it.
     """
     work = _Files(resolution, record, places)
     rules, lists = work.rules(files), work.lists(files)
@@ -159,7 +159,7 @@ class _Files:
         return {path for path in others if known[path] in gone}
 
     def _macs(self, paths: Iterable[str]) -> dict[str, str]:
-        """The MAC of each of these files that is a rule of ours."""
+        """The MAC of each of these files that is one of our rules."""
         split = {path: path.rpartition("/") for path in paths}
         mac_by_path = {
             path: marks.rule_mac(name, self.places.substring)

@@ -106,7 +106,7 @@ def udev_rule_name(
 
 
 def rule_mac(filename: str, substring: str) -> Optional[str]:
-    """The MAC of the NIC that a rule file of ours is for; None for a file that is not ours.
+    """The MAC of the NIC that our rule file is for; None for a file that is not ours.
 
     The name may have any priority.
 

@@ -83,8 +83,8 @@ def stack(
     record: Record,
 ) -> Layers:
     """Merge a document and the local configuration, and hold back possible management NICs."""
-    side = _Side(local, policy, world, record)
-    layers = _held_back(_stacked(document or Document(), side), side)
+    inputs = _MergeInputs(local, policy, world, record)
+    layers = _held_back(_stacked(document or Document(), inputs), inputs)
     complete = document is not None and document.complete
     asked, notes = routing_tables.without_dhcp(layers.requests)
     roles = dhcp_clients.assigned(asked, layers.roles, world, complete)
@@ -97,7 +97,7 @@ def stack(
     return layers._replace(routes=routes, notes=(*layers.notes, *notes))
 
 
-class _Side(NamedTuple):
+class _MergeInputs(NamedTuple):
     """What a document is merged with."""
 
     local: Sequence[LinkRequest]
@@ -111,9 +111,9 @@ class _Side(NamedTuple):
         return {request.key.mac for request in self.local}
 
 
-def _held_back(layers: Layers, side: _Side) -> Layers:
+def _held_back(layers: Layers, inputs: _MergeInputs) -> Layers:
     roles = layers.roles
-    held = roles.choice.candidates or _held(roles, side)
+    held = roles.choice.candidates or _held(roles, inputs)
     if not held:
         return layers
     reason = NO_DEFAULT_ROUTE if "management" in roles.by_mac.values() else MANAGEMENT_UNKNOWN
@@ -126,7 +126,7 @@ def _held_back(layers: Layers, side: _Side) -> Layers:
         held_back=held,
         reasons={**roles.reasons, **dict.fromkeys(held, reason)},
         # Managers must be able to try the NICs between which nothing has decided yet.
-        marked_early=held if _may_be_marked(roles, side.world) else frozenset(),
+        marked_early=held if _may_be_marked(roles, inputs.world) else frozenset(),
     )
     return layers._replace(roles=roles, problems=(*layers.problems, *problems))
 
@@ -141,7 +141,7 @@ def _may_be_marked(roles: Roles, world: World) -> bool:
     )
 
 
-def _held(roles: Roles, side: _Side) -> frozenset[str]:
+def _held(roles: Roles, inputs: _MergeInputs) -> frozenset[str]:
     """NICs that only a document names, while the management NIC of this host may still be unknown.
 
     A local document (a file, a config drive) is read before DHCP has completed, and may name the
@@ -149,12 +149,12 @@ def _held(roles: Roles, side: _Side) -> frozenset[str]:
     manager takes them. If no management NIC shows up, the marks are removed and managers may try
     every NIC. A host without any management NIC is configured after that.
     """
-    if "management" in roles.by_mac.values() or _is_reached(side.world, roles):
+    if "management" in roles.by_mac.values() or _is_reached(inputs.world, roles):
         return frozenset()
-    if side.world.age >= MANAGEMENT_DHCP_SECONDS:
+    if inputs.world.age >= MANAGEMENT_DHCP_SECONDS:
         return frozenset()
-    nics = side.record.nics
-    named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"} - side.configured
+    nics = inputs.record.nics
+    named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"} - inputs.configured
     return frozenset(mac for mac in named if nics.get(mac, UNRECORDED).role != "dataplane")
 
 
@@ -166,36 +166,40 @@ def _is_reached(world: World, roles: Roles) -> bool:
     )
 
 
-def _stacked(document: Document, side: _Side) -> Layers:
-    local, policy, world, record = side
+def _stacked(document: Document, inputs: _MergeInputs) -> Layers:
+    local, policy, world, record = inputs
     links, routes = document.links, document.routes
     own = merge(links, local)
     named = {key.mac for key in own}
     if document.platform is None:
         return Layers(own, stacked(assign(world, named, policy, record), own), routes)
     platform, problems = bound(document.platform, world, record)
-    roles = _roles(platform, own, side)
-    requests = merge(combine(platform_roles.requests_for(platform, roles, named), links), local)
+    roles = _roles(platform, own, inputs)
+    requests = merge(
+        combine(platform_roles.requests_for(platform, roles, named, world), links), local
+    )
     more = _platform_routes(platform, roles, {route.to for route in routes})
     return Layers(
         requests,
         roles,
         (*routes, *more),
-        (*problems, *platform_roles.refused(platform, roles, side.world)),
-        tuple(platform_roles.unset(platform, roles, side.world)),
+        (*problems, *platform_roles.refused(platform, roles, inputs.world)),
+        tuple(platform_roles.unset(platform, roles, inputs.world)),
         platform.rules,
     )
 
 
-def _roles(platform: PlatformDocument, own: Mapping[LinkKey, LinkRequest], side: _Side) -> Roles:
-    """The roles, with the platform's requests for NICs that neither `own` nor `side` names."""
+def _roles(
+    platform: PlatformDocument, own: Mapping[LinkKey, LinkRequest], inputs: _MergeInputs
+) -> Roles:
+    """The roles, with the platform's requests for NICs that neither `own` nor `inputs` names."""
     named = {key.mac for key in own}
-    claims = platform_roles.says(platform, side.configured, side.world)
+    claims = platform_roles.says(platform, inputs.configured, inputs.world)
     left = frozenset[str]()
-    if not dhcp_clients.serves_virtual(side.world):
+    if not dhcp_clients.serves_virtual(inputs.world):
         left = platform_roles.left_alone(platform) - named
     known = named | (claims.listed - left)
-    roles = assign(side.world, known, side.policy, side.record, claims)
+    roles = assign(inputs.world, known, inputs.policy, inputs.record, claims)
     every = {request.key: request for request in (*platform.links, *own.values())}
     roles = stacked(roles, every, left)
     return replace(

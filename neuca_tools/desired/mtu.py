@@ -134,7 +134,7 @@ class Sizes:
         return self._checked(key, mtu)
 
     def _default(self, key: LinkKey, virtual: Virtual) -> Optional[int]:
-        """The MTU of a link of ours that no longer requests one; None if that is not known."""
+        """The default MTU of a link of our own that requests none; None if it is unknown."""
         if key.kind == "vrf":
             return self.device_by_link[key].max_mtu
         ports = self._of_members(virtual)

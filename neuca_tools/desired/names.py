@@ -53,15 +53,8 @@ def nic_names(
 
     Only dataplane NICs are renamed, and none while another program does DHCP on it.
     """
-    managed = roles.dhcp.handed(MANAGERS)
     current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
-    movable = {
-        key
-        for key in current.keys() - managed
-        if roles.role(key.mac) == "dataplane"
-        and roles.nics[key.mac].index not in roles.guard.devices
-        and key.mac not in roles.dhcp.left_to_others
-    }
+    movable = _movable(roles)
     wishes = _wishes(movable, requests, record, roles)
     keys = {roles.nics[key.mac].index: key for key in movable}
     owners = {
@@ -76,6 +69,17 @@ def nic_names(
     astray = {mac: record.nics[mac].name for mac in left if _is_astray(mac, roles, record)}
     coming = boot_names(world, roles, requests, record) if astray else {}
     return {**current, **names}, [*problems, *_astray(astray, roles, coming)]
+
+
+def _movable(roles: Roles) -> set[LinkKey]:
+    """The NICs that a pass may rename."""
+    fixed = {key.mac for key in roles.dhcp.handed(MANAGERS)} | roles.dhcp.left_to_others
+    return {
+        LinkKey(mac)
+        for mac, device in roles.nics.items()
+        if roles.role(mac) == "dataplane" and device.index not in roles.guard.devices
+        if mac not in fixed
+    }
 
 
 def reserved(roles: Roles, record: Record) -> dict[LinkKey, str]:

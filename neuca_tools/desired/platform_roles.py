@@ -100,14 +100,16 @@ def left_alone(platform: PlatformDocument) -> frozenset[str]:
 
 
 def requests_for(
-    platform: PlatformDocument, roles: Roles, named: Collection[str]
+    platform: PlatformDocument, roles: Roles, named: Collection[str], world: World
 ) -> Iterator[LinkRequest]:
-    """The requests for dataplane links.
+    """The requests for dataplane links, without the members of refused VRFs: outside of its VRF,
+    the addresses of a member would be reachable.
 
     They are without DHCP for NICs in `named`, those of the NEuca document and the configuration.
     """
+    barred = dict(_barred_members(platform, roles, world))
     for request in platform.links:
-        if roles.role_of(request.key) != "dataplane":
+        if roles.role_of(request.key) != "dataplane" or request.key in barred:
             continue
         if request.key.mac in named:
             request = replace(request, automatic=None)
@@ -170,13 +172,36 @@ def _sharing_a_hint(platform: PlatformDocument) -> set[LinkKey]:
 
 
 def refused(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[Problem]:
-    """A problem for each virtual link and VLAN for management that no program has made."""
+    """A problem for each virtual link and VLAN for management that no program has made, and for
+    the members of such VRFs.
+    """
+    requests = {request.key: request for request in platform.links}
+    for key in _refused_keys(platform, roles, world):
+        lowers = (key.mac, *sorted(carriers((key.mac,), requests)))
+        reason = next(filter(None, map(roles.reasons.get, lowers)), "by its MAC address")
+        yield Problem("refused", f"{subject(key)} is on the management NIC: {reason}", key)
+    for member, vrf in _barred_members(platform, roles, world):
+        text = f'it belongs to the VRF "{vrf.given_name}", which cannot be created'
+        yield Problem("refused", text, member)
+
+
+def _refused_keys(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[LinkKey]:
     requests = {request.key: request for request in platform.links}
     for key in requests:
         if key.rank and roles.role_of(key) == "management" and not _is_there(key, requests, world):
-            lowers = (key.mac, *sorted(carriers((key.mac,), requests)))
-            reason = next(filter(None, map(roles.reasons.get, lowers)), "by its MAC address")
-            yield Problem("refused", f"{subject(key)} is on the management NIC: {reason}", key)
+            yield key
+
+
+def _barred_members(
+    platform: PlatformDocument, roles: Roles, world: World
+) -> Iterator[tuple[LinkKey, LinkKey]]:
+    """The dataplane links that belong into a refused VRF, each with that."""
+    refused_keys = {*_refused_keys(platform, roles, world)}
+    for request in platform.links:
+        if request.key in refused_keys and request.key.kind == "vrf" and request.virtual:
+            for member in request.virtual.members:
+                if roles.role_of(member) == "dataplane":
+                    yield member, request.key
 
 
 def _is_there(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], world: World) -> bool:

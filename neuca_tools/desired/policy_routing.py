@@ -22,8 +22,8 @@ from typing import Any, Optional
 
 from neuca_tools.desired.coverage import is_inside
 from neuca_tools.desired.roles import Scene
-from neuca_tools.desired.routes import ROUTE_METRIC, Routing, local_hosts, on_link
-from neuca_tools.desired.routing_tables import TABLES, assigned, closed
+from neuca_tools.desired.routes import Routing, local_hosts, on_link
+from neuca_tools.desired.routing_tables import EVERYTHING, TABLES, assigned, closed, table_hop
 from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import Address, Device, Hop, Host, Link, LinkKey, LinkRequest, Network, World
 from neuca_tools.model.addresses import NetworkTable
@@ -35,7 +35,6 @@ from neuca_tools.model.routing import (
     Choice,
     NicRouting,
     Rule,
-    Traits,
     is_link_scoped,
 )
 from neuca_tools.model.topology import addresses_of, foreign_routes, hosts_of
@@ -47,7 +46,6 @@ OWN_NETWORKS, MAIN, DEFAULT = 31000, 31100, 31200
 # Addresses of a platform that a route of the main table may lead to, and that answers have to leave
 # to through the NIC that was asked: the probes of Azure's load balancers.
 PLATFORM_HOSTS = (ip_address("168.63.129.16"),)
-EVERYTHING: Mapping[int, Network] = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
 NO_ROUTER = "its IPv6 gateway is not known: no router has advertised itself on this link yet"
 MOST_ROUTES = 65536  # a bound of our own: each table has the networks of all other NICs
 
@@ -101,21 +99,26 @@ def routers(
     Its route goes when the kernel no longer accepts advertisements; its entry among the neighbours
     lasts longer, and the record lasts.
     """
-    known: dict[int, Host] = {}
-    defaults = (
-        route for route in world.routes if route.protocol == RTPROT_RA and route.to.prefixlen == 0
-    )
-    for route in sorted(defaults, key=lambda route: route.metric):
-        if route.via is not None and route.via.version == 6:
-            known.setdefault(route.index, route.via)
-    choices: dict[LinkKey, list[Host]] = {}
+    announced = _announced_routers(world)
+    router_by_link: dict[LinkKey, Host] = {}
     for key, device in devices.items():
-        before: list[Host] = [ip_address(recorded[str(key)])] if str(key) in recorded else []
         neighbours = world.routers.get(device.index, ())
-        again = [host for host in before if host in neighbours]
-        announced = [known[device.index]] if device.index in known else []
-        choices[key] = [*announced, *again, *neighbours, *before]
-    return {key: hosts[0] for key, hosts in choices.items() if hosts}
+        before = ip_address(recorded[str(key)]) if str(key) in recorded else None
+        likely = before if before in neighbours else next(iter(neighbours), before)
+        router = announced.get(device.index, likely)
+        if router is not None:
+            router_by_link[key] = router
+    return router_by_link
+
+
+def _announced_routers(world: World) -> dict[int, Host]:
+    """The next hop of the best default route from an advertisement, by the index of its device."""
+    known: dict[int, Host] = {}
+    for route in sorted(world.routes, key=lambda route: route.metric):
+        is_default = route.protocol == RTPROT_RA and route.to.prefixlen == 0
+        if is_default and route.via is not None and route.via.version == 6:
+            known.setdefault(route.index, route.via)
+    return known
 
 
 def bare(request: LinkRequest, routed: Gateways, limits: RequestLimits) -> tuple[Address, ...]:
@@ -332,16 +335,16 @@ class _Work:
             if address.network.prefixlen < address.max_prefixlen
         }
         if not is_link_scoped(gateway) and not any(gateway in network for network in own):
-            yield _hop(ip_network(gateway), key, table)
+            yield table_hop(ip_network(gateway), key, table)
         for network, address in own.items():
             source = address.ip if address.version == 4 else None
-            yield _hop(network, key, table, source=source)
+            yield table_hop(network, key, table, source=source)
         for network in self.siblings[gateway.version].of(own.keys(), gateway):
-            yield _hop(network, key, table, gateway)
+            yield table_hop(network, key, table, gateway)
         for host in map(ip_network, PLATFORM_HOSTS):
             if host.version == gateway.version and host in self.led:  # by a route of the main table
-                yield _hop(host, key, table, gateway)
-        yield _hop(EVERYTHING[gateway.version], key, table, gateway)
+                yield table_hop(host, key, table, gateway)
+        yield table_hop(EVERYTHING[gateway.version], key, table, gateway)
 
     def _networks(self, version: int) -> Iterator[Network]:
         """The networks of all NICs, management included."""
@@ -353,12 +356,6 @@ class _Work:
 
 def _counts(address: Address, version: int) -> bool:
     return address.version == version and not address.is_link_local
-
-
-def _hop(
-    to: Network, key: LinkKey, table: int, via: Optional[Host] = None, source: Optional[Host] = None
-) -> Hop:
-    return Hop(to, key, via, ROUTE_METRIC, traits=Traits(table, source=source))
 
 
 def _rules(address: Address, table: int) -> list[Rule]:

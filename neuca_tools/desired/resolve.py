@@ -93,7 +93,7 @@ class Resolution(NamedTuple):
 
     @property
     def is_routed(self) -> bool:
-        """Whether there are rules to keep, routes to copy from DHCP, or a default route of ours.
+        """Whether there are rules to keep, routes to copy from DHCP, or our own default route.
 
         A link that lacks IPv6 may also get it at any time.
         """

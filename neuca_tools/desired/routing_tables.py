@@ -22,6 +22,7 @@ from neuca_tools.model import (
     Link,
     LinkKey,
     LinkRequest,
+    Network,
     Route,
     RouteRequest,
     Virtual,
@@ -38,7 +39,7 @@ from neuca_tools.model.routing import (
 )
 
 VRF = "vrf"
-EVERYTHING = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
+EVERYTHING: Mapping[int, Network] = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
 Tables = Mapping[LinkKey, int]
 NO_DHCP = "network managers do no DHCP in a VRF that they have not made"
 
@@ -121,7 +122,7 @@ def _through_member(
     return route._replace(link=Networks(members).link(route.via) or key)
 
 
-class Taken:
+class TablesInUse:
     """Why a table cannot be that of a VRF, by all requests and what is in the tables now."""
 
     def __init__(self, scene: Scene) -> None:
@@ -190,7 +191,7 @@ def default_routes(
         table = vrf_table(scene.requests[link.master].virtual) if link.master else 0
         for gateway in scene.requests[link.key].routing.gateways:
             to = EVERYTHING[gateway.version]
-            hop = Hop(to, link.key, gateway, ROUTE_METRIC, traits=Traits(table))
+            hop = table_hop(to, link.key, table, gateway)
             if on_link(link.index, gateway) in present:
                 text = f"the gateway {gateway} is this host itself"
             elif hop.identity in {*hops, *taken}:
@@ -216,7 +217,14 @@ def _near(link: Link, gateway: Host, table: int) -> Iterator[Hop]:
     if not is_link_scoped(gateway) and not any(
         gateway in address.network for address in link.addresses
     ):
-        yield Hop(ip_network(gateway), link.key, None, ROUTE_METRIC, traits=Traits(table))
+        yield table_hop(ip_network(gateway), link.key, table)
+
+
+def table_hop(
+    to: Network, key: LinkKey, table: int, via: Optional[Host] = None, source: Optional[Host] = None
+) -> Hop:
+    """A route through a link in a table of our own."""
+    return Hop(to, key, via, ROUTE_METRIC, traits=Traits(table, source=source))
 
 
 # --- Policy routing -------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ def _leads_everywhere(seen: SeenRule, wide: Mapping[int, set[Network]]) -> bool:
 
 
 def _comes_first(seen: SeenRule, ours: Rule) -> bool:
-    """Whether the rule takes the packets of ours, if they have no mark and no TOS."""
+    """Whether the rule matches the packets of our rule, if they have no mark and no TOS."""
     rule = seen.rule
     if rule.family != ours.family or rule.priority >= ours.priority or ours.mask:
         return False

@@ -283,7 +283,7 @@ def mac_reason(mac: str, carriers: Collection[str], world: World, roles: Roles) 
 
 
 def protected_mac(mac: str, world: World, roles: Roles) -> Optional[str]:
-    """Why no link of ours may have this MAC address: a management or ignored device has it.
+    """Why we may give this MAC address to no link: a management or ignored device has it.
 
     The device need not be there.
     """

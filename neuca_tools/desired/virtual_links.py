@@ -15,7 +15,7 @@ from typing import Optional
 
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import Networks
-from neuca_tools.desired.routing_tables import VRF, Taken, vrf_table
+from neuca_tools.desired.routing_tables import VRF, TablesInUse, vrf_table
 from neuca_tools.desired.safety import mac_reason, protected_mac
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.stacking import carriers
@@ -44,7 +44,7 @@ class Stacks:
         self.networks = Networks({key: request.addresses for key, request in requests.items()})
         # How many requested links have each name; none of several with the same name is made.
         self.names = Counter(key.given_name for key in requests if key.made and key == key.nic)
-        self.tables = Taken(scene)
+        self.tables = TablesInUse(scene)
         self.links: dict[LinkKey, Virtual] = {}
         self.masters: dict[LinkKey, LinkKey] = {}
         self.barred: dict[LinkKey, LinkKey] = {}
@@ -243,7 +243,7 @@ def subject(key: LinkKey) -> str:
 
 
 def deletable(scene: Scene, stacks: Optional[Stacks]) -> tuple[frozenset[LinkKey], list[Problem]]:
-    """The links of ours that may be deleted.
+    """The links that we created and may delete.
 
     A link that is requested but refused may not, nor one that somebody added something to.
     `stacks` is None if the document is incomplete. Then only links with a refused MAC address may
@@ -283,7 +283,7 @@ def held(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKey, str]:
 
 
 def _addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:
-    """What somebody did with a link of ours; empty if nothing."""
+    """What another program or user added to a link that we created; empty if nothing."""
     device, world, record = scene.device_by_link[key], scene.world, scene.record
     if device.master and device.master not in ours and device.master in world.devices:
         return f'somebody put it into "{world.devices[device.master].name}"'
@@ -300,7 +300,7 @@ def _addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:
 
 
 def _copies(scene: Scene) -> frozenset[LinkKey]:
-    """The links of ours that have the MAC address of a management or ignored NIC."""
+    """The links that we created that have the MAC address of a management or ignored NIC."""
     present = (
         (key, scene.device_by_link[key])
         for key in scene.record.owned.vlans & scene.device_by_link.keys()

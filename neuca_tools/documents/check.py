@@ -47,7 +47,7 @@ _INCOMPLETE = re.compile("could not find expected|unexpected end of|expected ','
 _HEADER = re.compile(r"\s*\[([^]]*)\]")
 
 
-class Checked(NamedTuple):
+class CheckResult(NamedTuple):
     """The kind of a document, empty if it could not be told, and its faults by line."""
 
     kind: Kind
@@ -58,7 +58,7 @@ class Checked(NamedTuple):
         return not any(strict or finding.severity == "error" for finding in self.findings)
 
 
-def check(data: bytes, kind: Kind = "") -> Checked:
+def check(data: bytes, kind: Kind = "") -> CheckResult:
     """Check the bytes of a document; without a kind, its first line tells which it is."""
     kind = kind or kind_of(data)
     try:
@@ -68,9 +68,9 @@ def check(data: bytes, kind: Kind = "") -> Checked:
     return in_order(kind, findings)
 
 
-def in_order(kind: Kind, findings: Iterable[Finding]) -> Checked:
+def in_order(kind: Kind, findings: Iterable[Finding]) -> CheckResult:
     """The result with these findings, each once and by its line."""
-    return Checked(
+    return CheckResult(
         kind, tuple(sorted(set(findings), key=lambda finding: (finding.line, finding.text)))
     )
 
@@ -212,7 +212,8 @@ def _lacking(request: LinkRequest, described: Collection[LinkKey]) -> Iterator[t
         reason = link_kinds.fault(request.key, request.virtual)
         if reason:
             yield reason, ""
-    for lower in dict.fromkeys((request.key.nic, *lower_of(request))):
+    vrf = [LinkKey(f"vrf {request.vrf}")] if request.vrf else []
+    for lower in dict.fromkeys((request.key.nic, *lower_of(request), *vrf)):
         is_made = lower.made or lower.vlan_id
         if lower != request.key and is_made and lower not in described:
             meant = closest_name(_section(lower), [*map(_section, described)])

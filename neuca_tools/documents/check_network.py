@@ -167,27 +167,27 @@ def _differ_in_one(mac: str, other: str) -> bool:
 
 
 def _next_hops(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -> Iterator[Clash]:
-    of_links: dict[Optional[LinkKey], set[Network]] = {None: _all_networks(links)}
-    of_links.update({request.key: _all_networks([request]) for request in links})
-    versions = defaultdict(
-        set, {key: {network.version for network in of_links[key]} for key in of_links}
-    )
-    listed = list(routes)
+    networks: dict[Optional[LinkKey], set[Network]] = {None: _all_networks(links)}
+    networks.update({request.key: _all_networks([request]) for request in links})
     own = {address.ip for request in links for address in request.addresses}
     direct: dict[Optional[LinkKey], set[Network]] = defaultdict(set)
+    listed = list(routes)
     for route in listed:
         if route.via is None and route.link is not None:
             direct[route.link].add(route.to)
     for route in listed:
-        hops = () if route.via is None else (route.via, *route.others)
-        networks = of_links.get(route.link, set())
-        for hop in hops:
-            is_reached = _is_in(hop, networks) or _is_in(hop, direct[route.link])
-            is_known = route.to.version in versions[route.link]
-            if is_known and not (is_reached or route.traits.onlink or hop.is_link_local):
-                of = "the link" if route.link else "the document"
-                text = f"the next hop {hop} of {route.to} is in no network of {of}"
-                yield Clash(route.where, str(hop), text, "warning")
-            if hop in own:
-                text = f"the next hop {hop} of {route.to} is an address of this host"
-                yield Clash(route.where, str(hop), text)
+        near = networks.get(route.link, set())
+        if any(network.version == route.to.version for network in near):
+            yield from _unreached_hops(route, near | direct[route.link])
+        for hop in own.intersection((route.via, *route.others)):
+            text = f"the next hop {hop} of {route.to} is an address of this host"
+            yield Clash(route.where, str(hop), text)
+
+
+def _unreached_hops(route: RouteRequest, near: Collection[Network]) -> Iterator[Clash]:
+    """The next hops that are in none of the networks `near`."""
+    for hop in () if route.via is None else (route.via, *route.others):
+        if not (route.traits.onlink or hop.is_link_local or _is_in(hop, near)):
+            of = "the link" if route.link else "the document"
+            text = f"the next hop {hop} of {route.to} is in no network of {of}"
+            yield Clash(route.where, str(hop), text, "warning")

@@ -83,7 +83,9 @@ def _reachable(start: Iterable[str], following: Callable[[str], set[str]]) -> fr
 
 
 def above(unusable: Collection[LinkKey], requests: Iterable[LinkRequest]) -> dict[LinkKey, LinkKey]:
-    """What is on these links, directly or not, or is to be in one that is a VRF: each with that."""
+    """Each upper link of these links, direct or indirect, and each member of a VRF among them, with
+    the unusable link that it depends on.
+    """
     lower_by_link: dict[LinkKey, LinkKey] = {}
     for request in sorted(requests, key=lambda request: request.key.rank):
         key = request.key

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Literal, Optional
 
-from neuca_tools.desired import policy_routing
+from neuca_tools.desired import routing_tables
 from neuca_tools.desired.device_settings import flat, same
 from neuca_tools.desired.manager_files import has_rule, marked
 from neuca_tools.desired.resolve import Resolution
@@ -57,7 +57,7 @@ def remember_tables(record: Record, resolution: Resolution) -> Record:
     routers = {
         str(hop.link): str(hop.via)
         for hop in resolution.want.hops
-        if hop.to == policy_routing.EVERYTHING[6] and is_link_scoped(hop.via)
+        if hop.to == routing_tables.EVERYTHING[6] and is_link_scoped(hop.via)
         if resolution.tables.get(hop.link) == hop.traits.table
     }
     routers = {text: router for text, router in record.routers.items() if text in kept} | routers

@@ -66,6 +66,16 @@ def found(text):
     return checked.kind, [(one.line, one.severity, one.meant) for one in checked.findings]
 
 
+def test_a_vrf_without_a_section_is_named_with_the_one_that_is_meant():
+    text = "[vrf blue]\ntable = 77\n[interface 02:00:00:00:00:02]\nvrf = bleu\n"
+    assert found(text) == ("neuca", [(3, "error", "vrf blue")])
+
+
+def test_a_gateway_of_a_netplan_link_is_not_taken_for_that_of_a_route():
+    text = "version: 2\nethernets:\n  eth1:\n    addresses: [10.0.0.5/24]\n    gateway: 10.0.0.1\n"
+    assert found(text) == ("network-config", [(5, "error", "gateway4")])
+
+
 def errors(text):
     """The line and the suggestion of each error."""
     return [(line, meant) for line, severity, meant in found(text)[1] if severity == "error"]

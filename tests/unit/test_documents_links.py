@@ -171,14 +171,6 @@ def test_what_is_no_mac_address_of_a_nic(written, reason):
     ]
 
 
-@pytest.mark.parametrize("text", ["vlan:eth0:5:10.0.0.1/24", "phys:eth1", "PHYS:eth1:10.0.0.1/24"])
-def test_a_line_of_version_0_is_named(text):
-    (fault,) = parse(f"[interfaces]\neth1 = {text}").faults
-    assert fault.text == (
-        f'line 2: [interfaces] "eth1" = "{text}": a line of NEuca version 0 ("vlan:" or "phys:"), which contains no MAC address'
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

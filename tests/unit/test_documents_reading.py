@@ -151,10 +151,6 @@ def test_an_indented_key_of_the_network_is_a_key_whatever_stands_above_it():
             "error: line 1: [Routes]: unknown section, ignoring it (names of sections are in lower case)",
         ),
         (
-            "[instanceConfig]",
-            "warning: line 1: [instanceConfig]: a section of NEuca version 0, ignoring it",
-        ),
-        (
             f"[global]\na = {'x' * MAX_LINE}",
             f"error: line 2: [global]: the line is longer than {MAX_LINE} characters",
         ),

@@ -557,6 +557,23 @@ def test_a_sibling_of_the_management_vlan_is_made_without_a_write_to_the_nic_and
     assert {at: kernel.devices[at] for at in (1, management)} == before
 
 
+def test_a_member_of_a_refused_vrf_of_the_platform_gets_nothing():
+    """Outside of the VRF, its addresses would be reachable."""
+    text = f"""version: 2
+ethernets: {{a: {{match: {{macaddress: "{mac(1)}"}}}}}}
+vlans:
+  management: {{link: a, id: 10, addresses: [192.0.2.10/24], gateway4: 192.0.2.1}}
+  member: {{link: a, id: 20, addresses: [172.16.0.1/24]}}
+vrfs: {{blue: {{table: 77, interfaces: [member]}}}}
+"""
+    found = solve(Document(platform=made("network-config", text)), on_a_vlan())
+    assert found.want.links == {}
+    assert {(str(problem.link), problem.text) for problem in found.problems} == {
+        ("vrf blue", "it is on the management NIC: it carries the default route"),
+        (f"{mac(1)}.20", 'it belongs to the VRF "blue", which cannot be created'),
+    }
+
+
 def test_the_platform_s_vlans_on_one_nic_have_roles_of_their_own():
     """A trunk port of OpenStack: the default route is on VLAN 10, VLAN 20 has a gateway of its own."""
     way = [{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "10.0.0.254"}]

@@ -32,7 +32,6 @@ MAX_ROUTES = 16384
 MAX_ROWS = 1024
 MAX_FAULTS = 1000
 MAX_SPELT = 20  # faults whose unknown word is compared with the known ones
-_LEGACY_SECTIONS = ("instanceConfig",)
 _ROUTER = ("true", "false", "user")
 
 
@@ -168,15 +167,11 @@ def _misspelt(names: Sequence[str]) -> frozenset[str]:
     # Documents without unknown sections need neither module, which load difflib and typing.
     from neuca_tools.documents.spelling import MOST_SPELLINGS, section_meant
 
-    compared = (name for name in names[:MOST_SPELLINGS] if name not in _LEGACY_SECTIONS)
-    return frozenset(name for name in compared if section_meant(name))
+    return frozenset(name for name in names[:MOST_SPELLINGS] if section_meant(name))
 
 
 def _unknown_reason(name: str) -> str:
-    if name in _LEGACY_SECTIONS:
-        return "a section of NEuca version 0, ignoring it"
-    lower = name.lower()
-    if is_known_section(lower):
+    if is_known_section(name.lower()):
         return "unknown section, ignoring it (names of sections are in lower case)"
     return "unknown section, ignoring it"
 
@@ -184,7 +179,7 @@ def _unknown_reason(name: str) -> str:
 def _links(
     keys: Mapping[str, Optional[LinkKey]], lines: Iterable[Line], short: Iterable[Line]
 ) -> tuple[tuple[LinkRequest, ...], Mapping[LinkKey, LinkKey], list[Fault]]:
-    """The requests for links, the links that are ignored (see `links.Checked`), and the faults."""
+    """The requests for links, the ignored links (see `links.CheckedLinks`), and the faults."""
     drafts, broken, faults = _short_lines(short)
     longer = _link_lines(keys, lines)
     for key, own in longer.items():

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import re
-
 from neuca_tools.documents.neuca import links, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.links import Draft
@@ -15,17 +13,11 @@ from neuca_tools.model import Fault, LinkKey
 _FAMILIES = {"ipv4": 4, "ipv6": 6}
 # Those of ip(8). Version 1.7 took every word.
 _SYNONYMS = {"inet": "ipv4", "inet6": "ipv6"}
-_LEGACY_KEY = re.compile(r"eth[0-9]+")
-_LEGACY_VALUE = re.compile(r"(?:vlan|phys):", re.IGNORECASE)
 _HIGHEST_ORDER = 99999
 
 
 def key(line: Line) -> LinkKey:
     """The NIC of a line; raises UnusableError."""
-    if _LEGACY_KEY.fullmatch(line.key) and _LEGACY_VALUE.match(line.value):
-        raise UnusableError(
-            'a line of NEuca version 0 ("vlan:" or "phys:"), which contains no MAC address'
-        )
     return LinkKey(values.nic(line.key))
 
 

@@ -7,7 +7,7 @@ References: bonding.rst, bridge.rst and vrf.rst of the kernel, ip-link(8), RFC 7
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Optional
 
@@ -296,20 +296,23 @@ def fault(
     for name in _NEEDED.get(key.kind, ()):
         if not shown(virtual, name):
             return f"it requires {name}"
-    wrong = _contradiction(virtual)
-    if wrong:
-        return wrong
-    unfit = [lower for lower in virtual.lower if not _can_be_below(lower, key)]
+    return _contradiction(virtual) or _unfit_reason(key, virtual.lower, names)
+
+
+def _unfit_reason(
+    key: LinkKey, lowers: Collection[LinkKey], names: Mapping[LinkKey, str]
+) -> Optional[str]:
+    """Why a link of this kind cannot be on these links."""
+    unfit = [lower for lower in lowers if not _can_be_below(lower, key)]
     if unfit:
-        listed = ", ".join(
-            f'"{names[lower]}" ({lower})' if lower in names else str(lower) for lower in unfit
+        shown_names = (
+            f'"{names[lower]}" ({lower})' if lower in names else lower for lower in unfit
         )
         is_of_vlans = key.kind == "bond" and any(lower.vlan_id for lower in unfit)
-        return f"a {key.kind} cannot use {listed}{_NO_VLANS if is_of_vlans else ''}"
-    for lower in virtual.lower:
-        if is_ipoib(lower) and key.kind in _ETHERNET_ONLY:
-            return no_ethernet(lower, f"a {key.kind}")
-    return None
+        advice = _NO_VLANS if is_of_vlans else ""
+        return f"a {key.kind} cannot use {', '.join(map(str, shown_names))}{advice}"
+    port = next(filter(is_ipoib, lowers), None) if key.kind in _ETHERNET_ONLY else None
+    return no_ethernet(port, f"a {key.kind}") if port else None
 
 
 def is_ipoib(link: LinkKey) -> bool:

@@ -30,7 +30,7 @@ _APART = frozenset(
 )
 
 
-class Asked(NamedTuple):
+class RequestWithLines(NamedTuple):
     """A request with the line that each of its settings came from.
 
     `unusable`: a line was unusable without which the link would be another one.
@@ -95,7 +95,7 @@ class Draft:
         is_apart = key in _APART or key.startswith(_SYSCTL) or key in routing_keys.READERS
         return self.key.kind != "physical" and not is_apart
 
-    def asked(self) -> Asked:
+    def asked(self) -> RequestWithLines:
         """What the lines have asked for."""
         pairs: dict[str, Any] = {
             name: tuple(pairs_of_field.items()) for name, pairs_of_field in self._pairs.items()
@@ -107,7 +107,7 @@ class Draft:
             request = replace(request, routing=NicRouting(choice="no"))
         # One usable state is enough.
         unusable = self.unusable - ({"state"} if request.state else set())
-        return Asked(request, self.lines, any(map(self.depends_on, unusable)))
+        return RequestWithLines(request, self.lines, any(map(self.depends_on, unusable)))
 
 
 def _shown(value: object) -> str:
@@ -149,7 +149,7 @@ def state(text: str) -> LinkState:
 
 
 def _vrf(text: str) -> str:
-    """The name of a VRF that the link is to be a member of."""
+    """The name of the VRF that the link becomes a member of."""
     return link_kinds.link_key("vrf", text).given_name
 
 
@@ -279,22 +279,22 @@ def _addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
 # --- Checks of complete requests ------------------------------------------------------------------
 
 
-class Checked(NamedTuple):
+class CheckedLinks(NamedTuple):
     """The usable links, the faults of the others, and which are ignored: each with the one that is
     unusable, itself or below it.
     """
 
-    links: list[Asked]
+    links: list[RequestWithLines]
     faults: list[Fault]
     ignored: Mapping[LinkKey, LinkKey]
 
 
-def checked(links: Iterable[Asked]) -> Checked:
+def checked(links: Iterable[RequestWithLines]) -> CheckedLinks:
     """The links without unusable ones, what is on these, and settings that contradict others."""
     every = tuple(links)
     unusable = {asked.request.key for asked in every if asked.unusable}
     ignored = above(unusable, [asked.request for asked in every]) if unusable else {}
-    usable: list[Asked] = []
+    usable: list[RequestWithLines] = []
     faults: list[Fault] = []
     for asked in every:
         key = asked.request.key
@@ -305,7 +305,7 @@ def checked(links: Iterable[Asked]) -> Checked:
         elif not asked.unusable:
             usable.append(_without_contradictions(asked, faults))
     named, more = _unique_names(usable)
-    return Checked(named, [*faults, *more], {**ignored, **dict(zip(unusable, unusable))})
+    return CheckedLinks(named, [*faults, *more], {**ignored, **dict(zip(unusable, unusable))})
 
 
 def why_ignored(lower: LinkKey) -> str:
@@ -313,7 +313,7 @@ def why_ignored(lower: LinkKey) -> str:
     return f"it is on {lower}, which is ignored, so it is ignored too"
 
 
-def _without_contradictions(asked: Asked, faults: list[Fault]) -> Asked:
+def _without_contradictions(asked: RequestWithLines, faults: list[Fault]) -> RequestWithLines:
     if asked.request.state == "user":
         faults += (
             line.fault(f'the state is "user", ignoring {setting}', "warning")
@@ -327,7 +327,7 @@ def _without_contradictions(asked: Asked, faults: list[Fault]) -> Asked:
     return asked._replace(request=request)
 
 
-def _unique_names(links: list[Asked]) -> tuple[list[Asked], list[Fault]]:
+def _unique_names(links: list[RequestWithLines]) -> tuple[list[RequestWithLines], list[Fault]]:
     """The links without names that an earlier line gives to another link, and the faults."""
     owners: dict[str, LinkKey] = {}
     faults = []
@@ -341,13 +341,13 @@ def _unique_names(links: list[Asked]) -> tuple[list[Asked], list[Fault]]:
     return [_without_name(asked, losers) for asked in links], faults
 
 
-def _line_of_name(asked: Asked) -> int:
+def _line_of_name(asked: RequestWithLines) -> int:
     if "name" not in asked.lines:
         return 0
     return asked.lines["name"].number
 
 
-def _without_name(asked: Asked, losers: Collection[LinkKey]) -> Asked:
+def _without_name(asked: RequestWithLines, losers: Collection[LinkKey]) -> RequestWithLines:
     """The same request; without its name if its link is one of `losers`."""
     if asked.request.key not in losers:
         return asked

@@ -75,13 +75,11 @@ def of_nic(part: Part, key: str, **more: Any) -> Optional[Draft]:  # noqa: ANN40
 class Draft:
     """One link while its document is read.
 
-    `part` describes the link, and so do `others`, which are elsewhere in the document. `addresses`
-    maps each address to the place that gives it. `management` is the reason why the NIC may be the
-    management NIC, empty if there is none; `firm`: the document names it as the management NIC.
-    `offloads` maps the names of ethtool(8) to `on` or `off`, `device` are other settings of the
-    device, as in LinkRequest. `gateways` are the routers of the
-    link's subnets; `implied`: they are those of the platform.
-    `offers` are DNS servers and search domains.
+    `part` describes the link, and so do `other_parts`, which are elsewhere in the document.
+    `addresses` maps each address to the place that gives it. `management` is the reason why the NIC
+    may be the management NIC, empty if there is none. `offloads` maps the names of ethtool(8) to
+    `on` or `off`, `device` are other settings of the device, as in LinkRequest. `gateways` are the
+    routers of the link's subnets. `offers` are DNS servers and search domains.
     """
 
     key: LinkKey
@@ -91,7 +89,7 @@ class Draft:
     addresses: dict[Address, str] = field(default_factory=dict)
     routes: list[RouteRequest] = field(default_factory=list)
     management: str = ""
-    firm: bool = False
+    is_marked_as_management: bool = False
     virtual: Optional[Virtual] = None
     sysctls: dict[str, str] = field(default_factory=dict)
     offloads: dict[str, str] = field(default_factory=dict)
@@ -99,15 +97,15 @@ class Draft:
     state: LinkState = "up"
     rules: list[RuleRequest] = field(default_factory=list)
     automatic: Automatic = field(default_factory=Automatic)
-    others: list[Part] = field(default_factory=list)
+    other_parts: list[Part] = field(default_factory=list)
     gateways: list[Host] = field(default_factory=list)
-    implied: bool = False
+    has_platform_gateways: bool = False
     offers: dict[str, list[str]] = field(default_factory=dict)
 
     def manage(self, reason: str, firm: bool = False) -> None:
         """Record that the NIC may be, or with `firm` is, for management; keep the first reason."""
         self.management = self.management or reason
-        self.firm = self.firm or firm
+        self.is_marked_as_management = self.is_marked_as_management or firm
 
     def lease(self, family: int) -> None:
         """Record that the link has DHCP of this family (4, 6)."""
@@ -210,7 +208,7 @@ class Draft:
 
     def add_gateway(self, part: Part, key: str, text: str) -> None:
         """Add the router of this link's subnet, which the platform gives or implies."""
-        self.implied = True
+        self.has_platform_gateways = True
         self._add_router(part, key, text)
 
     def _add_router(self, part: Part, key: str, text: str) -> None:
@@ -248,7 +246,8 @@ class Draft:
             virtual=self.virtual,
             routing=NicRouting(
                 gateways=tuple(self.gateways),
-                implied=self.implied or self._is_isolated(*(hop.version for hop in self.gateways)),
+                implied=self.has_platform_gateways
+                or self._is_isolated(*(hop.version for hop in self.gateways)),
             ),
             automatic=self.automatic if self.automatic != Automatic() else None,
             offers=tuple((name, " ".join(words)) for name, words in self.offers.items()),
@@ -288,12 +287,12 @@ class Draft:
     def name_unused(self) -> None:
         """Add one warning with all keys about this link that have no effect."""
         if self.part.faults.by_key:
-            for part in (self.part, *self.others):
+            for part in (self.part, *self.other_parts):
                 for key in part.unused():
                     part.fault(key, None, "this key has no effect", "warning")
             return
         unused = list(self.part.unused())
-        for other in self.others:
+        for other in self.other_parts:
             unused += (f"{other.path}.{key}" for key in other.unused())
         if unused:
             listed = ", ".join(map(values.clip, unused[:MOST_UNUSED]))
@@ -337,7 +336,7 @@ def finish(drafts: Iterable[Draft], root: Part, *, by_hand: bool = False) -> Pla
         draft.finish_isolated()
     links = {draft.key: draft.request() for draft in described}
     hints = [
-        ManagementHint(draft.key.mac, draft.management, draft.firm)
+        ManagementHint(draft.key.mac, draft.management, draft.is_marked_as_management)
         for draft in described
         if draft.management
     ]

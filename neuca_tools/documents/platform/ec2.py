@@ -140,7 +140,7 @@ def _gateways(draft: Draft) -> None:
     (AWS, "Subnet CIDR blocks".) No document has EC2's IPv6 gateway, which is link-local and
     announces itself.
     """
-    draft.implied = True
+    draft.has_platform_gateways = True
     for key in ("gateway", "ipv6-gateway"):
         for text in _lines(draft.part, key):
             draft.add_gateway(draft.part, key, text)

@@ -31,14 +31,10 @@ VERSION_1 = frozenset(
     " bond-slaves bond-tlb_dynamic_lb bond-use_carrier bridge_gcint bridge_hw bridge_maxwait"
     " bridge_ports bridge_waitport broadcast ipv4 ipv6 keep_configuration routes".split()
 )
-# The keys that mean the same in version 1 and in version 2.
-_SAME = (
-    ("gateway", "via"),
-    ("network", "to"),
-    ("destination", "to"),
-    ("mac_address", "macaddress"),
-    ("address", "addresses"),
-)
+# The keys that mean the same in version 1 and in version 2; those of a route are in version 2 keys
+# of routes only.
+_SAME = (("mac_address", "macaddress"), ("address", "addresses"), ("gateway", "gateway4"))
+_SAME_IN_ROUTES = (("gateway", "via"), ("network", "to"), ("destination", "to"))
 _NOT_IN_2 = set("id address dns_nameservers dns_search interface scope routes".split())
 NETPLAN = (VERSION_1 - _NOT_IN_2) | frozenset(
     "nameservers dhcp4-overrides dhcp6-overrides advertised-mss access-points"
@@ -71,6 +67,7 @@ WORDS = {
 
 def elsewhere(parent: str, key: str) -> Iterator[str]:
     """What a key of the other version, or of another place, may be called below this key."""
-    yield from (name for names in _SAME if key in names for name in names if name != key)
+    same = (*_SAME_IN_ROUTES, *_SAME) if parent == "routes" or key in ("via", "to") else _SAME
+    yield from (name for names in same if key in names for name in names if name != key)
     if parent == "params":
         yield from (f"bond-{key}", f"bridge_{key}")

@@ -291,4 +291,4 @@ def _unattached_route(route: Part, networks: _Networks) -> None:
         return
     _, draft = min(on_link, key=itemgetter(0))
     _route(draft, route)
-    draft.others.append(route)
+    draft.other_parts.append(route)

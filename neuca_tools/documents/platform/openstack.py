@@ -175,7 +175,7 @@ def _network(network: Part, drafts: dict[str, Draft], ids: Collection[str]) -> N
     network = network.about(draft.key.mac)
     network.use(*_NETWORK_USED)
     _take_dns(network, draft)
-    draft.others.append(network)
+    draft.other_parts.append(network)
     if kind in automatic.DHCP:
         draft.lease(automatic.DHCP[kind])
     elif kind in _STATIC:
@@ -208,7 +208,7 @@ def _static(network: Part, draft: Draft) -> None:
         with draft.whole():
             draft.add_address(network, "ip_address", address, network.text("netmask"))
     draft.add_default_route(network, "gateway")
-    draft.implied = True
+    draft.has_platform_gateways = True
     for route in network.parts("routes"):
         route.close("services")
         with draft.whole():
