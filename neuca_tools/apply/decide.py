@@ -35,7 +35,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.ports import is_guid, short
 from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTES_OF
-from neuca_tools.model.topology import METADATA_HOSTS, above, below, key_of
+from neuca_tools.model.topology import METADATA_HOSTS, key_of
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
 from neuca_tools.state import changes, leftovers, updates
@@ -50,9 +50,8 @@ class Interest(NamedTuple):
     """What has to be read for one decision.
 
     `hosts`: addresses whose route is requested. `sysctls`: paths of settings of the whole host.
-    `templates`: for each link the settings of its own, with `{interface}` in their keys. `groups`:
-    for each link the groups of device settings. `advertised`: whether it matters which devices take
-    router advertisements.
+    `templates`: for each link the sysctls that its requests name, `groups`: the groups of its device
+    settings. `advertised`: whether it matters which devices take router advertisements.
     """
 
     hosts: tuple[Host, ...] = METADATA_HOSTS
@@ -69,15 +68,10 @@ class Interest(NamedTuple):
 
     def sysctls_of(self, world: World) -> set[str]:
         """The paths to read, those of links by the names that their devices have now."""
-        return {*self.sysctls, *self.sysctls_on(world, world.devices)}
-
-    def sysctls_on(self, world: World, indexes: Iterable[int]) -> set[str]:
-        """The paths of the settings of these devices."""
-        paths: set[str] = set()
-        for index in indexes:
-            name = world.devices[index].name
-            templates = self._applying(self.templates, key_of(world.devices[index], world))
-            paths.update(template.replace(OWN, name) for template in templates)
+        paths = {*self.sysctls}
+        for device in world.devices.values():
+            templates = self._applying(self.templates, key_of(device, world))
+            paths.update(template.replace(OWN, device.name) for template in templates)
         return paths
 
     def groups_of(self, world: World) -> dict[int, frozenset[str]]:
@@ -89,27 +83,6 @@ class Interest(NamedTuple):
             for index, device in world.devices.items()
         }
         return {index: names for index, names in groups.items() if names}
-
-
-class Earlier(NamedTuple):
-    """A look before some operations: what those were not about need not be read again.
-
-    `links` are the indexes of the devices, `files` the paths that they were about.
-    """
-
-    world: World
-    links: frozenset[int]
-    files: frozenset[str]
-
-    def changed(self, world: World) -> frozenset[int]:
-        """The devices whose own settings may be others now.
-
-        Those that the operations were about or that show any change, with what is above and below.
-        """
-        before = self.world.devices
-        indexes = {index for index, device in world.devices.items() if before.get(index) != device}
-        indexes |= self.links & world.devices.keys()
-        return (above(world, indexes) | below(world, indexes)) & world.devices.keys()
 
 
 class Observation(NamedTuple):
@@ -145,10 +118,7 @@ def interest(
     return Interest(
         hosts=(*hosts, *METADATA_HOSTS),
         sysctls=frozenset((*host_sysctls, *record.original_sysctls, *forwarded)),
-        templates={
-            key: frozenset(path for path in paths if OWN in path)
-            for key, paths in templates.items()
-        },
+        templates={key: frozenset(paths) for key, paths in templates.items()},
         groups={key: frozenset(names) for key, names in groups.items() if names},
         advertised=router == "true",
         choice=choice or Choice(),

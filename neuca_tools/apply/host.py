@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Optional
 
-from neuca_tools.apply.decide import Decision, Earlier, Policies, decide, interest
+from neuca_tools.apply.decide import Decision, Policies, decide, interest
 from neuca_tools.apply.execute import GuardedWriter
 from neuca_tools.apply.look import look, places
 from neuca_tools.apply.managers import Managers
@@ -73,11 +73,8 @@ class Host:
             records.save_record(self.config.state, record)
             self._saved = record
 
-    def decide(self, record: Record, earlier: Optional[Earlier] = None) -> Decision:
-        """Look at everything of interest and decide; change nothing. Raises ObserveError.
-
-        What was not changed since an `earlier` look is taken from there.
-        """
+    def decide(self, record: Record) -> Decision:
+        """Look at everything of interest and decide; change nothing. Raises ObserveError."""
         config, document = self.config, self.intake.document
         if document is not None:
             # What a faulty link section of the configuration requests is not known in full either.
@@ -85,7 +82,7 @@ class Host:
         addresses = metadata_hosts(config.sources, config.surroundings)
         hosts = tuple(host for host in addresses if not host.is_loopback)
         wanted = interest(document, config.links, record, hosts, self.choice)
-        seen = look(wanted, self._netlink, self._managers(), config, earlier)
+        seen = look(wanted, self._netlink, self._managers(), config)
         settings = Settings(
             Policy(config.ignored_macs, config.management_macs, self._origin()),
             config.links,
