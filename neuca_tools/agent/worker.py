@@ -278,18 +278,22 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
     except NeucaError as error:
         log.error("%s", error.text)
         return outcome._replace(failed={WHOLE_PASS: 0}, text=error.text)
+    outcome = _with_report(outcome, report, status)
+    if job.start or report.changed or outcome.failed:
+        _log_end(report, status, asked)
+    return outcome._replace(text=_text(intake, status), passed=True)
+
+
+def _with_report(outcome: Outcome, report: Report, status: Status) -> Outcome:
+    """The outcome with what failed in the pass, and what the next events depend on."""
     failed, parts = dict(report.failed), (status.data, *status.data["interfaces"])
     told = {problem["code"] for part in parts for problem in part["problems"]}
     codes = {problem.code for problem in report.problems}
-    if status.unheard or (codes - {"pending"} and not (failed or job.left_out)):
+    if status.unheard or (codes - {"pending"} and not (failed or outcome.left_out)):
         failed[WHOLE_PASS] = 0
-    if job.start or report.changed or failed:
-        _log_end(report, status, asked)
     return outcome._replace(
         failed=failed,
         attentive=not {"absent", "contested"}.isdisjoint(told),
-        text=_text(intake, status),
-        passed=True,
         held=status.held or "pending" in codes,
         routed=status.routed,
     )

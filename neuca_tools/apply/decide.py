@@ -50,8 +50,9 @@ class Interest(NamedTuple):
     """What has to be read for one decision.
 
     `hosts`: addresses whose route is requested. `sysctls`: paths of settings of the whole host.
-    `templates`: for each link the sysctls that its requests name, `groups`: the groups of its device
-    settings. `advertised`: whether it matters which devices take router advertisements.
+    `templates`: for each link the sysctls that its requests name. `groups`: for each link the
+    groups of device settings. `advertised`: whether it matters which devices take router
+    advertisements.
     """
 
     hosts: tuple[Host, ...] = METADATA_HOSTS

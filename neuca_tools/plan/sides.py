@@ -255,8 +255,9 @@ def renamed(
     gone = _gone(have, want, owned)
     everything, asked = _names(have), _names(want)
     current = {key: name for key, name in everything.items() if key not in gone}
-    movable = {key for key in current if scope is None or {key.mac, str(key)} & {*scope}}
-    wanted = {key: name for key, name in asked.items() if key in movable}
+    wanted = {key: name for key, name in asked.items() if key in current}
+    if scope is not None:
+        wanted = {key: wanted[key] for key in wanted if {key.mac, str(key)} & {*scope}}
     steps = tuple(rename_steps(current, wanted))
     names = {**everything, **asked, **current, **{step.key: step.new for step in steps}}
     bounced: frozenset[str] = frozenset()
