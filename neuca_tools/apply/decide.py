@@ -24,6 +24,7 @@ from neuca_tools.documents.platform import BY_NAME
 from neuca_tools.model import (
     OWN,
     Document,
+    Hop,
     Host,
     LinkKey,
     LinkRequest,
@@ -243,10 +244,18 @@ class Decision(NamedTuple):
         if self._has_tables():
             scope |= {POLICY_ROUTING}
         scope |= {f"{ROUTES_OF}{key.mac}" for key in self.resolution.roles.dhcp.clients}
+        is_all = "" in scope
+        routes = (hop.to for hop in self._unwanted_routes() if is_all or self._gives_way(hop))
+        return scope.union(f"{ROUTES_OF}{to}" for to in routes)
+
+    def _unwanted_routes(self) -> Iterator[Hop]:
         kept = {hop.identity for hop in self.want.hops}
-        hops = (hop for hop in self.have.hops if not hop.ours or hop.identity not in kept)
-        gone = {(hop.ours and not hop.to.prefixlen, f"{ROUTES_OF}{hop.to}") for hop in hops}
-        return scope | {route for gives_way, route in gone if gives_way or "" in scope}
+        return (hop for hop in self.have.hops if not hop.ours or hop.identity not in kept)
+
+    @staticmethod
+    def _gives_way(hop: Hop) -> bool:
+        """Whether it is a default route of ours."""
+        return hop.ours and not hop.to.prefixlen
 
 
 def decide(

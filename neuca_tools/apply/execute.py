@@ -220,21 +220,21 @@ class _Progress:
         self.missing |= {link.on.key for link in created if link not in possible}
         return possible
 
-    def fail(self, operations: Iterable[Operation], error: NeucaError) -> None:
+    def fail(self, operations: Collection[Operation], error: NeucaError) -> None:
         number = getattr(error, "errno", 0)
         cause = os.strerror(number) if number in NO_ROOM else error.text
-        failures = [
+        failures = tuple(
             Failure(operation, cause if isinstance(operation, WriteFile) else error.text, number)
             for operation in operations
-        ]
-        self.declined += filter(_is_declined, failures)
-        failed = Result(
-            failures=tuple(failure for failure in failures if not _is_declined(failure))
         )
-        self.failures += failed.failures
+        if all(map(_is_declined, failures)):  # of a device setting, which is carried out alone
+            self.declined += failures
+            return
+        self.failures += failures
         if self._goes_on:
             self.missing |= {link.on.key for link in of_kind(operations, CreateLink)}
         else:
+            failed = Result(failures=failures)
             self.missing |= failed.missing
             fates = map(attrgetter("fate"), failed.serious)
             self.stopped |= joined(frozenset().union(*fates), self._shared)

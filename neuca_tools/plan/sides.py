@@ -260,9 +260,8 @@ def renamed(
         wanted = {key: wanted[key] for key in wanted if {key.mac, str(key)} & {*scope}}
     steps = tuple(rename_steps(current, wanted))
     names = {**everything, **asked, **current, **{step.key: step.new for step in steps}}
-    bounced: frozenset[str] = frozenset()
-    if not live:
-        bounced = frozenset(step.key.mac for step in steps if have.links[step.key].state == "up")
+    up = {step.key.mac for step in steps if have.links[step.key].state == "up"}
+    bounced = frozenset(() if live else up)
     return Sides(have, want, owned, steps, bounced, names, gone)
 
 
