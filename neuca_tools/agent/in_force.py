@@ -1,6 +1,6 @@
 """The document in force, which passes, `neuca apply` and trials change by one rule.
 
-It is looked at under the lock of passes: what was read before may be out of date by then. A poll of
+It is read under the lock of passes, as what was read before may be out of date by then. A poll of
 the daemon replaces it only when the daemon's own sources have something else than when they were
 last considered. So what an administrator has applied from elsewhere, or has not confirmed, is not
 undone or applied by the next poll.

@@ -148,7 +148,7 @@ class Worker:
     def wait(self) -> bool:
         """Wait at most PASS_GRACE_SECONDS for a pass, but not for a job that only fetches.
 
-        Returns False for such a job under way, which nobody misses.
+        Returns False if such a job is under way, which can be dropped.
         """
         ended = self._read_until(time.monotonic())
         if not ended and self._said.startswith(PASS_BEGUN):

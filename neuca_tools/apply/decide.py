@@ -238,7 +238,7 @@ class Decision(NamedTuple):
     def changed(self) -> frozenset[str]:
         """The scope of a pass: `unapplied`; always rules, tables, copied routes and clients.
 
-        A default route of ours that is not wanted any more gives way to one of the host.
+        Our default route, if it is no longer wanted, gives way to one of the host.
         """
         scope = self.unapplied() | self.want.clients.keys()
         if self._has_tables():
@@ -254,7 +254,7 @@ class Decision(NamedTuple):
 
     @staticmethod
     def _gives_way(hop: Hop) -> bool:
-        """Whether it is a default route of ours."""
+        """Whether it is our default route."""
         return hop.ours and not hop.to.prefixlen
 
 

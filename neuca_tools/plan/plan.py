@@ -161,7 +161,7 @@ def _is_inactive(current: Link, wanted: Link) -> bool:
 
 
 def _clients(sides: Sides) -> Iterator[Operation]:
-    """Stop the clients of links that are to have none, and start those that do not run."""
+    """Stop the clients that are not wanted, and start those that do not run."""
     have, want = sides.have.clients, sides.want.clients
     for text in sorted(have.keys() | want.keys()):
         key = served(text)
@@ -258,7 +258,7 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
 
 
 def _removable_addresses(sides: Sides, key: LinkKey) -> list[Address]:
-    """The addresses of ours on the link that are not wanted, in their order."""
+    """Our addresses on the link that are not wanted, in their order."""
     owned, wanted = sides.owned.addresses, {*sides.wanted(key).addresses}
     present = sides.current(key).addresses
     return [address for address in present if (key, address) in owned and address not in wanted]

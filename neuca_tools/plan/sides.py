@@ -100,7 +100,7 @@ class Sides:
 
     @cached_property
     def _members(self) -> frozenset[LinkKey]:
-        """The links that are in a bond, bridge or VRF, or are to be in one."""
+        """The links that are, or should be, in a bond, bridge or VRF."""
         every = (*self.have.links.items(), *self.want.links.items())
         return frozenset(key for key, link in every if link.master)
 
@@ -209,7 +209,7 @@ def _no_link(key: LinkKey) -> Link:
 
 
 def _gone(have: NetworkState, want: NetworkState, owned: Owned) -> frozenset[LinkKey]:
-    """The links of ours that the plan deletes, for good or to recreate them, with upper ones."""
+    """Our links that the plan deletes, for good or to recreate them, with their upper links."""
     if not owned.vlans:
         return frozenset()
     gone: set[LinkKey] = set()
