@@ -215,9 +215,9 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     Raises NeucaError.
     """
     trial = trial_file.found(job.config)
-    patience = 0.0 if trial_file.is_running(trial) else job.config.command_timeout
+    lock_seconds = 0.0 if trial_file.is_running(trial) else job.config.command_timeout
     try:
-        return _work(job, begin_pass, patience)
+        return _work(job, begin_pass, lock_seconds)
     except LockedError:
         if not trial_file.is_running(trial_file.found(job.config)):
             raise
@@ -225,13 +225,15 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     return Outcome(sha256=job.sha256, session=job.session, text=text, on_trial=True)
 
 
-def _work(job: Job, begin_pass: Callable[[], object], patience: float) -> Outcome:
+def _work(job: Job, begin_pass: Callable[[], object], lock_seconds: float) -> Outcome:
     if job.start:
         _await_coldplug(job.config)
     _report_volumes(job.config)
     config, read = job.config, _Reader(job)
     own = job.fetch
-    with document_in_force(config, read, own=own, anew=not own, patience=patience) as intake:
+    with document_in_force(
+        config, read, own=own, anew=not own, lock_seconds=lock_seconds
+    ) as intake:
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
         is_saved = bool(unsaved(config.state)) and catch_up(config.state)
         has_news = is_saved or _is_news(job, intake) or bool(trial_file.found(config))

@@ -35,8 +35,8 @@ from neuca_tools.state.store import NO_ROOM
 class GuardedWriter:
     """Writes to the allowed links and those created on them, and to sysctls, files and managers.
 
-    VLANs can also be created on the `carriers`, which are not written to otherwise. `patience` are
-    the seconds to wait for addresses that the kernel still checks for duplicates.
+    VLANs can also be created on the `carriers`, which are not written to otherwise. An address that
+    the kernel still checks for duplicates is waited for `detection_seconds` at most.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class GuardedWriter:
         managers: Managers,
         allowed: Collection[int],
         carriers: Collection[int] = (),
-        patience: float = 0.0,
+        detection_seconds: float = 0.0,
     ) -> None:
-        self.links, self.managers, self._patience = netlink, managers, patience
+        self.links, self.managers, self._detection_seconds = netlink, managers, detection_seconds
         self._allowed, self._carriers = set(allowed), frozenset(carriers)
 
     def index(self, target: Target) -> int:
@@ -152,8 +152,10 @@ class GuardedWriter:
         for index in indexes:
             is_new = linkwatch.is_unusable(index, source)
             if is_new and self.links.has_carrier(index):
-                linkwatch.await_detection(index, source, self._patience)
-                self._patience = max(0.0, self._patience - (time.monotonic() - began))
+                linkwatch.await_detection(index, source, self._detection_seconds)
+                self._detection_seconds = max(
+                    0.0, self._detection_seconds - (time.monotonic() - began)
+                )
 
     def write_sysctl(self, path: str, value: str) -> None:
         sysctl.write(path, value)

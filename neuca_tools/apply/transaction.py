@@ -184,11 +184,11 @@ class Transaction:
         if not self.result.done and not self.result.declined:
             return
         self._wait_for_renames(self.result)
-        for patience in VERIFY_DELAYS_SECONDS:
-            if patience:
-                watch.wait(patience)
+        for delay in VERIFY_DELAYS_SECONDS:
+            if delay:
+                watch.wait(delay)
             left = self._left()
-            again = self._second_round(left, last=patience == VERIFY_DELAYS_SECONDS[-1])
+            again = self._second_round(left, last=delay == VERIFY_DELAYS_SECONDS[-1])
             if again:
                 self._extend_journal(again)
                 self._apply(again)
@@ -206,8 +206,8 @@ class Transaction:
         record = self.decision.record._replace(made=want.links)  # these are what a look reads
         self.decision = self.decision._replace(record=record)
         self.undone, reasons = Result(), {}
-        for patience in ROLL_BACK_DELAYS_SECONDS:
-            watch.wait(patience)
+        for delay in ROLL_BACK_DELAYS_SECONDS:
+            watch.wait(delay)
             steps = self._steps_back(want, scope)
             if not steps:
                 return
