@@ -111,20 +111,24 @@ def interest(
     """What has to be read to decide about this document, these configured links and this record."""
     requests = [*_requests(document), *links]
     templates, groups = _settings_of(requests, record)
-    host_sysctls = {path for paths in templates.values() for path in paths if OWN not in path}
-    for key in templates:
-        if key.rank:  # a new virtual link takes its own from these
-            host_sysctls.update(path.replace(OWN, "default") for path in templates[key])
     router = document.router if document else "user"
     forwarded = router_advertisements.forwarding(router)
     return Interest(
         hosts=(*hosts, *METADATA_HOSTS),
-        sysctls=frozenset((*host_sysctls, *record.original_sysctls, *forwarded)),
+        sysctls=frozenset((*_host_sysctls(templates), *record.original_sysctls, *forwarded)),
         templates={key: frozenset(paths) for key, paths in templates.items()},
         groups={key: frozenset(names) for key, names in groups.items() if names},
         advertised=router == "true",
         choice=choice or Choice(),
     )
+
+
+def _host_sysctls(templates: Mapping[LinkKey, Collection[str]]) -> Iterator[str]:
+    """The host-wide settings, and those that a new virtual link takes its own from."""
+    for key, paths in templates.items():
+        yield from (path for path in paths if OWN not in path)
+        if key.rank:
+            yield from (path.replace(OWN, "default") for path in paths)
 
 
 def _settings_of(

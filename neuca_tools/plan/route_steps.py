@@ -93,8 +93,13 @@ def restored(sides: Sides) -> Iterator[Operation]:
     lost = {hop: (routes, sides.want) for hop, routes in _missing(sides, present)}
     lost.update((hop, (present[hop], sides.have)) for hop in _dropped(sides, present, cut))
     for hop in sorted(lost, key=lambda hop: hop.via is not None):
-        if all(_is_there(sides, key) and sides.is_up_at_the_end(key) for key in _links(hop)):
+        if _is_usable(sides, hop):
             yield _restored(sides, hop, *lost[hop])
+
+
+def _is_usable(sides: Sides, hop: Hop) -> bool:
+    """Whether all of its links are present and up at the end."""
+    return all(_is_there(sides, key) and sides.is_up_at_the_end(key) for key in _links(hop))
 
 
 def _missing(sides: Sides, present: Collection[Hop]) -> Iterator[tuple[Hop, Sequence[Route]]]:
