@@ -49,7 +49,7 @@ class State:
                 self._prefixes[network] = (Prefix(network, False, True, left, left), now)
 
     def hear(self, advertisement: Advertisement, now: float) -> None:
-        """Remember what a router says. Others than the first ones are not heard."""
+        """Store an advertisement. Only the first MOST_ROUTERS routers count."""
         self._expire(now)
         self._mtu = advertisement.mtu
         self._routers.pop(advertisement.router, None)
@@ -88,7 +88,7 @@ class State:
         return min(ends, default=math.inf)
 
     def given(self, mac: str, request: Mapping[str, Any], now: float) -> LeaseContent:
-        """What is to be set on the link with this MAC address."""
+        """The settings for the link with this MAC address."""
         self._expire(now)
         addresses = tuple(self._addresses(mac, now))
         routes = tuple(self._routes(request)) if request["routes"] else ()
@@ -160,7 +160,7 @@ def _listen(listener: Listener, state: State, change: Callable[[], None]) -> NoR
 
 
 def _report(change: Callable[[], None]) -> None:
-    """What one router said may be refused by the kernel; others are heard all the same."""
+    """Report what the kernel refuses of one router; the others still count."""
     try:
         change()
     except ApplyError as error:
@@ -168,7 +168,7 @@ def _report(change: Callable[[], None]) -> None:
 
 
 def _set(state: State, path: Path, request: Mapping[str, Any]) -> None:
-    """Set what was said, unless the request is withdrawn."""
+    """Set what was advertised, unless the request is withdrawn."""
     try:
         with Netlink() as netlink:
             device = netlink.look(()).devices.get(int(request["index"]))

@@ -48,7 +48,7 @@ class Backoff:
         self._failures = failures
 
     def due(self) -> Optional[float]:
-        """When the first part is to be tried again; None if nothing failed."""
+        """When the next attempt at the first part is due; None if nothing failed."""
         return min((entry.due for entry in self._failures.values()), default=None)
 
     def left_out(self, now: float) -> dict[str, int]:

@@ -210,12 +210,7 @@ class Daemon:
             worker.end()
 
     def _end(self) -> None:
-        """Process the report of the child's job.
-
-        A child without a report has failed, and is reaped.
-
-        After a pass, the child may wait for another job.
-        """
+        """Process the report of the child's job. After a pass, it may wait for another job."""
         worker = self._worker
         if worker is None:
             return
@@ -224,12 +219,7 @@ class Daemon:
             self._retire()
         else:
             self._plans.retire = worker.retires
-        if outcome is None:
-            log.error("the pass ended without a report")
-            directory, failed = self.config.run_directory, {WHOLE_PASS: 0}
-            with applying(f'create "{directory}"'):  # only systemd can, where /run is read-only
-                make_directory(directory)
-            outcome = Outcome(failed=failed, sha256=self._job.sha256, session=self._job.session)
+        outcome = outcome or self._outcome_without_report()
         self._remember(outcome)
         self._plan_poll(outcome)
         self._plan_retry(outcome)
@@ -240,6 +230,14 @@ class Daemon:
             self._say_ready(outcome.text)
         if outcome.text:
             systemd.notify(f"STATUS={outcome.text}")
+
+    def _outcome_without_report(self) -> Outcome:
+        """That of a child that has failed, and is reaped."""
+        log.error("the pass ended without a report")
+        directory, failed = self.config.run_directory, {WHOLE_PASS: 0}
+        with applying(f'create "{directory}"'):  # only systemd can, where /run is read-only
+            make_directory(directory)
+        return Outcome(failed=failed, sha256=self._job.sha256, session=self._job.session)
 
     def _remember(self, outcome: Outcome) -> None:
         """Keep what the next job and the next events depend on."""

@@ -1,6 +1,6 @@
 """The document in force, which passes, `neuca apply` and trials change by one rule.
 
-It is looked at under the lock of passes: what was read before may be out of date by then. A poll of
+It is read under the lock of passes, as what was read before may be out of date by then. A poll of
 the daemon replaces it only when the daemon's own sources have something else than when they were
 last considered. So what an administrator has applied from elsewhere, or has not confirmed, is not
 undone or applied by the next poll.
@@ -27,17 +27,17 @@ def document_in_force(
     *,
     own: bool,
     anew: bool,
-    patience: Optional[float] = None,
+    lock_seconds: Optional[float] = None,
 ) -> Iterator[Intake]:
     """Hold the lock of passes, and yield the document to be in force; `own`, `anew`: see `decide`.
 
     `read` may take long, and is called before; it is called again if the document in force has
-    changed meanwhile. `patience` for the lock is in seconds, by default `command-timeout`. Raises
+    changed meanwhile. The lock is waited for `lock_seconds`, by default `command-timeout`. Raises
     NeucaError.
     """
     before = _active_digest(config), seen(config)
     latest = read()
-    seconds = config.command_timeout if patience is None else patience
+    seconds = config.command_timeout if lock_seconds is None else lock_seconds
     with locked(config.run_directory / "lock", seconds):
         if (_active_digest(config), seen(config)) != before:
             latest = read()

@@ -46,6 +46,14 @@ class Candidate(NamedTuple):
     def operation(self) -> SetMtu:
         return SetMtu(self.target, self.now, self.asked)
 
+    @property
+    def mac(self) -> str:
+        return self.target.key.mac
+
+    def is_acknowledged(self, mtu: int) -> bool:
+        """Whether the neighbour acknowledges a packet of this size."""
+        return acknowledged(self.target.name, self.neighbour, mtu)
+
 
 def explore(handles: HostHandles, decision: Decision, *, start: bool) -> bool:
     """Probe the paths of a virtual machine's NICs; returns whether a larger MTU is possible.
@@ -57,22 +65,14 @@ def explore(handles: HostHandles, decision: Decision, *, start: bool) -> bool:
     waiting = candidates(decision.resolution, decision.have, peers(config), record.probed, start)
     if not waiting:
         return False
-    ready = [
-        candidate
-        for candidate in waiting
-        if acknowledged(candidate.target.name, candidate.neighbour, candidate.now)
-    ]
-    save_record(
-        config.state,
-        intentions.record_intentions(record, [candidate.operation for candidate in ready]),
-    )
-    mtu_by_mac = {candidate.target.key.mac: NO_RESPONSE for candidate in waiting}
-    mtu_by_mac.update({candidate.target.key.mac: probe(candidate, writer) for candidate in ready})
+    ready = [candidate for candidate in waiting if candidate.is_acknowledged(candidate.now)]
+    raised = intentions.record_intentions(record, [candidate.operation for candidate in ready])
+    save_record(config.state, raised)
+    mtu_by_mac = {candidate.mac: NO_RESPONSE for candidate in waiting}
+    mtu_by_mac.update({candidate.mac: probe(candidate, writer) for candidate in ready})
     for candidate in waiting:
-        result = text(mtu_by_mac[candidate.target.key.mac])
-        log.info(
-            "probed the path of %s to %s: %s", candidate.target.name, candidate.neighbour, result
-        )
+        name, outcome = candidate.target.name, text(mtu_by_mac[candidate.mac])
+        log.info("probed the path of %s to %s: %s", name, candidate.neighbour, outcome)
     save_record(config.state, record._replace(probed={**record.probed, **mtu_by_mac}))
     return any(mtu > 0 for mtu in mtu_by_mac.values())
 
@@ -141,19 +141,16 @@ def probe(candidate: Candidate, writer: Writer) -> int:
 
     The NIC has its current MTU again when this returns.
     """
-    index, name = writer.index(candidate.target), candidate.target.name
-    sizes = [
-        size
-        for size in (candidate.asked - layer for layer in TUNNEL_OVERHEADS)
-        if size > candidate.now
-    ]
+    index, now = writer.index(candidate.target), candidate.now
+    sizes = [candidate.asked - overhead for overhead in TUNNEL_OVERHEADS]
     try:
         writer.links.set_attributes(index, {"mtu": candidate.asked})
-        return next((size for size in sizes if acknowledged(name, candidate.neighbour, size)), 0)
+        larger = (size for size in sizes if size > now and candidate.is_acknowledged(size))
+        return next(larger, 0)
     except ApplyError:
         return 0  # the device refuses it
     finally:
-        writer.links.set_attributes(index, {"mtu": candidate.now})
+        writer.links.set_attributes(index, {"mtu": now})
 
 
 def text(mtu: int) -> str:

@@ -53,7 +53,7 @@ def run_pass(
     try:
         config.demand_protection()
         with host(config, intake) as handles:
-            handles.patience *= waits
+            handles.detection_seconds *= waits
             return _passes(handles, start, left_out)
     except ApplyError as error:
         if error.errno in NO_ROOM:

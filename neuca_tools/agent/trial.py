@@ -104,6 +104,6 @@ def confirm(config: Config) -> None:
 
 
 def block(signals: Collection[signal.Signals] = _SIGNALS) -> None:
-    """Block the signals that end a trial, before its process is told to anybody."""
+    """Block the signals that end a trial, before its process id is published."""
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -102,7 +102,7 @@ def found(config: Config) -> dict[str, Any]:
 
 
 def is_running(trial: Mapping[str, Any]) -> bool:
-    """Whether the process of a trial still runs; a zombie, which nobody waits for, does not."""
+    """Whether the process of a trial still runs; a zombie does not."""
     try:
         state = Path(f"/proc/{trial.get('pid')}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

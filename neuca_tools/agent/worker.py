@@ -148,7 +148,7 @@ class Worker:
     def wait(self) -> bool:
         """Wait at most PASS_GRACE_SECONDS for a pass, but not for a job that only fetches.
 
-        Returns False for such a job under way, which nobody misses.
+        Returns False if such a job is under way, which can be dropped.
         """
         ended = self._read_until(time.monotonic())
         if not ended and self._said.startswith(PASS_BEGUN):
@@ -215,9 +215,9 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     Raises NeucaError.
     """
     trial = trial_file.found(job.config)
-    patience = 0.0 if trial_file.is_running(trial) else job.config.command_timeout
+    lock_seconds = 0.0 if trial_file.is_running(trial) else job.config.command_timeout
     try:
-        return _work(job, begin_pass, patience)
+        return _work(job, begin_pass, lock_seconds)
     except LockedError:
         if not trial_file.is_running(trial_file.found(job.config)):
             raise
@@ -225,13 +225,15 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     return Outcome(sha256=job.sha256, session=job.session, text=text, on_trial=True)
 
 
-def _work(job: Job, begin_pass: Callable[[], object], patience: float) -> Outcome:
+def _work(job: Job, begin_pass: Callable[[], object], lock_seconds: float) -> Outcome:
     if job.start:
         _await_coldplug(job.config)
     _report_volumes(job.config)
     config, read = job.config, _Reader(job)
     own = job.fetch
-    with document_in_force(config, read, own=own, anew=not own, patience=patience) as intake:
+    with document_in_force(
+        config, read, own=own, anew=not own, lock_seconds=lock_seconds
+    ) as intake:
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
         is_saved = bool(unsaved(config.state)) and catch_up(config.state)
         has_news = is_saved or _is_news(job, intake) or bool(trial_file.found(config))
@@ -278,18 +280,22 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
     except NeucaError as error:
         log.error("%s", error.text)
         return outcome._replace(failed={WHOLE_PASS: 0}, text=error.text)
+    outcome = _with_report(outcome, report, status)
+    if job.start or report.changed or outcome.failed:
+        _log_end(report, status, asked)
+    return outcome._replace(text=_text(intake, status), passed=True)
+
+
+def _with_report(outcome: Outcome, report: Report, status: Status) -> Outcome:
+    """The outcome with what failed in the pass, and what the next events depend on."""
     failed, parts = dict(report.failed), (status.data, *status.data["interfaces"])
     told = {problem["code"] for part in parts for problem in part["problems"]}
     codes = {problem.code for problem in report.problems}
-    if status.has_silent_manager or (codes - {"pending"} and not (failed or job.left_out)):
+    if status.has_silent_manager or (codes - {"pending"} and not (failed or outcome.left_out)):
         failed[WHOLE_PASS] = 0
-    if job.start or report.changed or failed:
-        _log_end(report, status, asked)
     return outcome._replace(
         failed=failed,
         attentive=not {"absent", "contested"}.isdisjoint(told),
-        text=_text(intake, status),
-        passed=True,
         held=status.waits_for_management or "pending" in codes,
         routed=status.has_routing_to_keep,
     )

@@ -24,6 +24,7 @@ from neuca_tools.documents.platform import BY_NAME
 from neuca_tools.model import (
     OWN,
     Document,
+    Hop,
     Host,
     LinkKey,
     LinkRequest,
@@ -35,7 +36,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.ports import is_guid, short
 from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTES_OF
-from neuca_tools.model.topology import METADATA_HOSTS, above, below, key_of
+from neuca_tools.model.topology import METADATA_HOSTS, key_of
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
 from neuca_tools.state import changes, leftovers, updates
@@ -50,9 +51,9 @@ class Interest(NamedTuple):
     """What has to be read for one decision.
 
     `hosts`: addresses whose route is requested. `sysctls`: paths of settings of the whole host.
-    `templates`: for each link the settings of its own, with `{interface}` in their keys. `groups`:
-    for each link the groups of device settings. `advertised`: whether it matters which devices take
-    router advertisements.
+    `templates`: for each link the sysctls that its requests name. `groups`: for each link the
+    groups of device settings. `advertised`: whether it matters which devices take router
+    advertisements.
     """
 
     hosts: tuple[Host, ...] = METADATA_HOSTS
@@ -69,15 +70,10 @@ class Interest(NamedTuple):
 
     def sysctls_of(self, world: World) -> set[str]:
         """The paths to read, those of links by the names that their devices have now."""
-        return {*self.sysctls, *self.sysctls_on(world, world.devices)}
-
-    def sysctls_on(self, world: World, indexes: Iterable[int]) -> set[str]:
-        """The paths of the settings of these devices."""
-        paths: set[str] = set()
-        for index in indexes:
-            name = world.devices[index].name
-            templates = self._applying(self.templates, key_of(world.devices[index], world))
-            paths.update(template.replace(OWN, name) for template in templates)
+        paths = {*self.sysctls}
+        for device in world.devices.values():
+            templates = self._applying(self.templates, key_of(device, world))
+            paths.update(template.replace(OWN, device.name) for template in templates)
         return paths
 
     def groups_of(self, world: World) -> dict[int, frozenset[str]]:
@@ -89,27 +85,6 @@ class Interest(NamedTuple):
             for index, device in world.devices.items()
         }
         return {index: names for index, names in groups.items() if names}
-
-
-class Earlier(NamedTuple):
-    """A look before some operations: what those were not about need not be read again.
-
-    `links` are the indexes of the devices, `files` the paths that they were about.
-    """
-
-    world: World
-    links: frozenset[int]
-    files: frozenset[str]
-
-    def changed(self, world: World) -> frozenset[int]:
-        """The devices whose own settings may be others now.
-
-        Those that the operations were about or that show any change, with what is above and below.
-        """
-        before = self.world.devices
-        indexes = {index for index, device in world.devices.items() if before.get(index) != device}
-        indexes |= self.links & world.devices.keys()
-        return (above(world, indexes) | below(world, indexes)) & world.devices.keys()
 
 
 class Observation(NamedTuple):
@@ -136,23 +111,24 @@ def interest(
     """What has to be read to decide about this document, these configured links and this record."""
     requests = [*_requests(document), *links]
     templates, groups = _settings_of(requests, record)
-    host_sysctls = {path for paths in templates.values() for path in paths if OWN not in path}
-    for key in templates:
-        if key.rank:  # a new virtual link takes its own from these
-            host_sysctls.update(path.replace(OWN, "default") for path in templates[key])
     router = document.router if document else "user"
     forwarded = router_advertisements.forwarding(router)
     return Interest(
         hosts=(*hosts, *METADATA_HOSTS),
-        sysctls=frozenset((*host_sysctls, *record.original_sysctls, *forwarded)),
-        templates={
-            key: frozenset(path for path in paths if OWN in path)
-            for key, paths in templates.items()
-        },
+        sysctls=frozenset((*_host_sysctls(templates), *record.original_sysctls, *forwarded)),
+        templates={key: frozenset(paths) for key, paths in templates.items()},
         groups={key: frozenset(names) for key, names in groups.items() if names},
         advertised=router == "true",
         choice=choice or Choice(),
     )
+
+
+def _host_sysctls(templates: Mapping[LinkKey, Collection[str]]) -> Iterator[str]:
+    """The host-wide settings, and those that a new virtual link takes its own from."""
+    for key, paths in templates.items():
+        yield from (path for path in paths if OWN not in path)
+        if key.rank:
+            yield from (path.replace(OWN, "default") for path in paths)
 
 
 def _settings_of(
@@ -266,16 +242,24 @@ class Decision(NamedTuple):
     def changed(self) -> frozenset[str]:
         """The scope of a pass: `unapplied`; always rules, tables, copied routes and clients.
 
-        A default route of ours that is not wanted any more gives way to one of the host.
+        Our default route, if it is no longer wanted, gives way to one of the host.
         """
         scope = self.unapplied() | self.want.clients.keys()
         if self._has_tables():
             scope |= {POLICY_ROUTING}
         scope |= {f"{ROUTES_OF}{key.mac}" for key in self.resolution.roles.dhcp.clients}
+        is_all = "" in scope
+        routes = (hop.to for hop in self._unwanted_routes() if is_all or self._gives_way(hop))
+        return scope.union(f"{ROUTES_OF}{to}" for to in routes)
+
+    def _unwanted_routes(self) -> Iterator[Hop]:
         kept = {hop.identity for hop in self.want.hops}
-        hops = (hop for hop in self.have.hops if not hop.ours or hop.identity not in kept)
-        gone = {(hop.ours and not hop.to.prefixlen, f"{ROUTES_OF}{hop.to}") for hop in hops}
-        return scope | {route for gives_way, route in gone if gives_way or "" in scope}
+        return (hop for hop in self.have.hops if not hop.ours or hop.identity not in kept)
+
+    @staticmethod
+    def _gives_way(hop: Hop) -> bool:
+        """Whether it is our default route."""
+        return hop.ours and not hop.to.prefixlen
 
 
 def decide(

@@ -35,8 +35,8 @@ from neuca_tools.state.store import NO_ROOM
 class GuardedWriter:
     """Writes to the allowed links and those created on them, and to sysctls, files and managers.
 
-    VLANs can also be created on the `carriers`, which are not written to otherwise. `patience` are
-    the seconds to wait for addresses that the kernel still checks for duplicates.
+    VLANs can also be created on the `carriers`, which are not written to otherwise. An address that
+    the kernel still checks for duplicates is waited for `detection_seconds` at most.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class GuardedWriter:
         managers: Managers,
         allowed: Collection[int],
         carriers: Collection[int] = (),
-        patience: float = 0.0,
+        detection_seconds: float = 0.0,
     ) -> None:
-        self.links, self.managers, self._patience = netlink, managers, patience
+        self.links, self.managers, self._detection_seconds = netlink, managers, detection_seconds
         self._allowed, self._carriers = set(allowed), frozenset(carriers)
 
     def index(self, target: Target) -> int:
@@ -152,8 +152,10 @@ class GuardedWriter:
         for index in indexes:
             is_new = linkwatch.is_unusable(index, source)
             if is_new and self.links.has_carrier(index):
-                linkwatch.await_detection(index, source, self._patience)
-                self._patience = max(0.0, self._patience - (time.monotonic() - began))
+                linkwatch.await_detection(index, source, self._detection_seconds)
+                self._detection_seconds = max(
+                    0.0, self._detection_seconds - (time.monotonic() - began)
+                )
 
     def write_sysctl(self, path: str, value: str) -> None:
         sysctl.write(path, value)
@@ -220,21 +222,21 @@ class _Progress:
         self.missing |= {link.on.key for link in created if link not in possible}
         return possible
 
-    def fail(self, operations: Iterable[Operation], error: NeucaError) -> None:
+    def fail(self, operations: Collection[Operation], error: NeucaError) -> None:
         number = getattr(error, "errno", 0)
         cause = os.strerror(number) if number in NO_ROOM else error.text
-        failures = [
+        failures = tuple(
             Failure(operation, cause if isinstance(operation, WriteFile) else error.text, number)
             for operation in operations
-        ]
-        self.declined += filter(_is_declined, failures)
-        failed = Result(
-            failures=tuple(failure for failure in failures if not _is_declined(failure))
         )
-        self.failures += failed.failures
+        if all(map(_is_declined, failures)):  # of a device setting, which is carried out alone
+            self.declined += failures
+            return
+        self.failures += failures
         if self._goes_on:
             self.missing |= {link.on.key for link in of_kind(operations, CreateLink)}
         else:
+            failed = Result(failures=failures)
             self.missing |= failed.missing
             fates = map(attrgetter("fate"), failed.serious)
             self.stopped |= joined(frozenset().union(*fates), self._shared)

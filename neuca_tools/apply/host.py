@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Optional
 
-from neuca_tools.apply.decide import Decision, Earlier, Policies, decide, interest
+from neuca_tools.apply.decide import Decision, Policies, decide, interest
 from neuca_tools.apply.execute import GuardedWriter
 from neuca_tools.apply.look import look, places
 from neuca_tools.apply.managers import Managers
@@ -54,7 +54,7 @@ class Host:
         choice: Optional[Choice] = None,
     ) -> None:
         self.config, self.intake, self._netlink, self._bus = config, intake, netlink, bus
-        self.patience = DUPLICATE_DETECTION_SECONDS
+        self.detection_seconds = DUPLICATE_DETECTION_SECONDS
         self._saved: Optional[Record] = None  # the record in its file, if that is known
         self.choice = choice or records.load_choice(config.run_directory) or config.choice
 
@@ -73,11 +73,8 @@ class Host:
             records.save_record(self.config.state, record)
             self._saved = record
 
-    def decide(self, record: Record, earlier: Optional[Earlier] = None) -> Decision:
-        """Look at everything of interest and decide; change nothing. Raises ObserveError.
-
-        What was not changed since an `earlier` look is taken from there.
-        """
+    def decide(self, record: Record) -> Decision:
+        """Look at everything of interest and decide; change nothing. Raises ObserveError."""
         config, document = self.config, self.intake.document
         if document is not None:
             # What a faulty link section of the configuration requests is not known in full either.
@@ -85,7 +82,7 @@ class Host:
         addresses = metadata_hosts(config.sources, config.surroundings)
         hosts = tuple(host for host in addresses if not host.is_loopback)
         wanted = interest(document, config.links, record, hosts, self.choice)
-        seen = look(wanted, self._netlink, self._managers(), config, earlier)
+        seen = look(wanted, self._netlink, self._managers(), config)
         settings = Settings(
             Policy(config.ignored_macs, config.management_macs, self._origin()),
             config.links,
@@ -136,7 +133,9 @@ class Host:
         allowed = {link.index for link in links.values()} - roles.guard.devices
         lowers = links.keys() & {key.nic for key in links if key.mac in roles.guard.vlans}
         carriers = {links[key].index for key in lowers}
-        return GuardedWriter(self._netlink, self._managers(), allowed, carriers, self.patience)
+        return GuardedWriter(
+            self._netlink, self._managers(), allowed, carriers, self.detection_seconds
+        )
 
     def watch(self) -> AbstractContextManager[Watch]:
         """A watch for changes of links and addresses."""

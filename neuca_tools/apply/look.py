@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.apply.decide import Earlier, Interest, Observation
+from neuca_tools.apply.decide import Interest, Observation
 from neuca_tools.apply.managers import Managers
 from neuca_tools.backends import hostfacts, hostid, sysctl
 from neuca_tools.backends.netlink import Netlink
@@ -18,8 +18,6 @@ from neuca_tools.desired.manager_files import Places
 from neuca_tools.files import names_in, observed
 from neuca_tools.model import ACCEPT_RA, ADVERTISED, IPV6_MTU, OWN, World
 from neuca_tools.model.device_settings import DeviceSettings
-
-NO_FILES: Mapping[str, Optional[bytes]] = {}
 
 
 def places(config: Config) -> Places:
@@ -41,22 +39,19 @@ def look(
     netlink: Netlink,
     managers: Managers,
     config: Config,
-    earlier: Optional[Earlier] = None,
 ) -> Observation:
     """Read all that is of interest. Raises ObserveError.
 
-    The kernel reports all links, addresses and routes at once. What is read for each link or file
-    is taken from an `earlier` look if nothing has changed there.
+    The kernel reports all links, addresses and routes at once.
     """
     world = replace(netlink.look(interest.hosts), age=hostid.age())
-    known = _known(world, interest, earlier)
     words = managers.ask([device.name for device in world.devices.values()])
     world = replace(
         world,
-        settings=_settings(world, interest.groups_of(world), known.settings),
+        settings=_settings(world, interest.groups_of(world)),
         fixed_sysctls=sysctl.are_fixed(),
         advertised=hostfacts.advertised(world) if interest.advertised else frozenset(),
-        files=read_files(places(config), known.files),
+        files=read_files(places(config)),
         managers=words,
         silent_managers=dict(managers.reasons),
         profiles=managers.profiles,
@@ -66,8 +61,7 @@ def look(
     tuning = hostfacts.read(
         interest.choice, config.profile_directory, config.sysctl_directory, interest.sysctls
     )
-    read = _sysctls(interest.sysctls_of(world) - known.sysctls.keys())
-    sysctls = {**tuning.facts.sysctls, **known.sysctls, **read}
+    sysctls = {**tuning.facts.sysctls, **_sysctls(interest.sysctls_of(world))}
     sysctls.update(_sysctls(_advertised(world, sysctls)))
     unadvertised = hostfacts.unadvertised(world, sysctls, config.sysctl_directory)
     return Observation(replace(world, sysctls=sysctls, unadvertised=unadvertised), tuning)
@@ -84,33 +78,14 @@ def _advertised(world: World, sysctls: Mapping[str, str]) -> set[str]:
     }
 
 
-def _settings(
-    world: World, groups: Mapping[int, Collection[str]], known: Mapping[int, DeviceSettings]
-) -> Mapping[int, DeviceSettings]:
+def _settings(world: World, groups: Mapping[int, Collection[str]]) -> Mapping[int, DeviceSettings]:
     """The requested groups of device settings, by index. Raises ObserveError."""
-    unread = {index: names for index, names in groups.items() if index not in known}
-    if not unread:
-        return known
+    if not groups:
+        return {}
     # Most hosts need neither this module nor the backends of all settings.
     from neuca_tools.apply import device_io
 
-    return {**known, **device_io.read(world, unread)}
-
-
-def _known(world: World, interest: Interest, earlier: Optional[Earlier]) -> World:
-    """The settings, sysctls and files of an earlier look that are still valid."""
-    if earlier is None:
-        return World()
-    before, changed = earlier.world, earlier.changed(world)
-    same = [index for index in world.devices if index not in changed]
-    paths = interest.sysctls_on(world, same) & before.sysctls.keys()
-    return World(
-        settings={index: before.settings[index] for index in same if index in before.settings},
-        sysctls={path: before.sysctls[path] for path in paths},
-        files={
-            path: content for path, content in before.files.items() if path not in earlier.files
-        },
-    )
+    return device_io.read(world, groups)
 
 
 def _sysctls(paths: Collection[str]) -> dict[str, str]:
@@ -118,12 +93,10 @@ def _sysctls(paths: Collection[str]) -> dict[str, str]:
     return {path: value for path, value in values.items() if value is not None}
 
 
-def read_files(
-    where: Places, known: Mapping[str, Optional[bytes]] = NO_FILES
-) -> dict[str, Optional[bytes]]:
+def read_files(where: Places) -> dict[str, Optional[bytes]]:
     """The agent's own files by path: the rule and DHCP files that exist, and each list or None.
 
-    Files whose content is `known` are not read. Raises ObserveError.
+    Raises ObserveError.
     """
     rules = [name for name in names_in(where.udev) if marks.rule_mac(name, where.substring)]
     paths = [f"{where.udev}/{name}" for name in rules]
@@ -133,6 +106,4 @@ def read_files(
         paths.append(f"{where.networkd}/{name}")
     paths.append(f"{where.networkmanager}/{marks.NETWORKMANAGER_FILE}")
     paths.append(f"{where.sysctl}/{marks.SYSCTL_FILE}")
-    unread = [path for path in paths if known.get(path) is None]
-    read = {path: observed(path) for path in unread}
-    return {path: read.get(path, known.get(path)) for path in paths}
+    return {path: observed(path) for path in paths}

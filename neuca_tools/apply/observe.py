@@ -96,7 +96,7 @@ def _defaults(resolution: Resolution, record: Record) -> Iterator[str]:
 
 
 def _clients(world: World) -> dict[str, str]:
-    """What the DHCP clients that we have started were told; empty for one that has ended."""
+    """The request of each DHCP client that we have started; empty if it has ended."""
     own = world.own_clients
     return {text: request if text in own.alive else "" for text, request in own.requests.items()}
 
@@ -121,7 +121,7 @@ def _picked(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
 
 
 def _routed(world: World) -> set[int]:
-    """The devices that routes of ours lead through."""
+    """The output devices of our routes."""
     ours = [route for route in (*world.routes, *world.tables) if route.protocol == ROUTE_PROTOCOL]
     return {
         index for route in ours for index in (route.index, *(other for other, _ in route.others))
@@ -262,7 +262,7 @@ def _hops(
 
 
 def _is_shadow(route: Route, wanted: Optional[Link], world: World) -> bool:
-    """Whether the kernel made the route for addresses that are to have none in the main table."""
+    """Whether it is the kernel's route for an address that should have none in the main table."""
     if wanted is None or not wanted.bare:
         return False
     if route.via is not None or route.protocol != RTPROT_KERNEL:

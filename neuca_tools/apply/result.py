@@ -206,7 +206,7 @@ def identity(operation: Operation) -> tuple[object, ...]:
 
 
 def as_it_was(link: Link, made: Optional[Link], world: World) -> Link:
-    """The link as a roll-back can restore it; `made` is its request, if it is one of ours.
+    """The link as a roll-back can restore it; `made` is its request if we created it.
 
     Automatic addresses, write-only values and the profile of a network manager are left out, and
     so are values that an advertisement may have set: the kernel may refuse them.

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Optional, Protocol
 
-from neuca_tools.apply.decide import Decision, Earlier
+from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import apply
 from neuca_tools.apply.result import (
     Failure,
@@ -184,11 +184,11 @@ class Transaction:
         if not self.result.done and not self.result.declined:
             return
         self._wait_for_renames(self.result)
-        for patience in VERIFY_DELAYS_SECONDS:
-            if patience:
-                watch.wait(patience)
+        for delay in VERIFY_DELAYS_SECONDS:
+            if delay:
+                watch.wait(delay)
             left = self._left()
-            again = self._second_round(left, last=patience == VERIFY_DELAYS_SECONDS[-1])
+            again = self._second_round(left, last=delay == VERIFY_DELAYS_SECONDS[-1])
             if again:
                 self._extend_journal(again)
                 self._apply(again)
@@ -206,8 +206,8 @@ class Transaction:
         record = self.decision.record._replace(made=want.links)  # these are what a look reads
         self.decision = self.decision._replace(record=record)
         self.undone, reasons = Result(), {}
-        for patience in ROLL_BACK_DELAYS_SECONDS:
-            watch.wait(patience)
+        for delay in ROLL_BACK_DELAYS_SECONDS:
+            watch.wait(delay)
             steps = self._steps_back(want, scope)
             if not steps:
                 return
@@ -277,14 +277,14 @@ class Transaction:
         if of_kind(result.done, Rename):
             self.host.wait_for_renames()
 
-    def _decide(self, record: Record, earlier: Optional[Earlier] = None) -> Decision:
-        return self.purpose.shape(self.host.decide(record, earlier))
+    def _decide(self, record: Record) -> Decision:
+        return self.purpose.shape(self.host.decide(record))
 
     def _look_again(self) -> None:
         """Observe and decide again, with a record of everything that was done."""
         declined = (failure[:3] for failure in self.result.declined)
         record = intentions.record_declined(self._with_done(), declined)
-        self.decision = self._decide(record, self._earlier())
+        self.decision = self._decide(record)
         self.recorded_operations = self.result.done
 
     def _with_done(self) -> Record:
@@ -293,15 +293,6 @@ class Transaction:
         if self.recorded_operations == done:
             return self.decision.record
         return intentions.record_intentions(self.decision.record, done)
-
-    def _earlier(self) -> Optional[Earlier]:
-        """The last look and what was tried since; None if that concerned the whole host."""
-        tried = (*self.result.tried, *self.undone.tried)
-        if not all(sysctl.on for sysctl in of_kind(tried, WriteSysctl)):
-            return None
-        links = (operation.link.ifindex for operation in tried if operation.link)
-        files = (file.path for file in of_kind(tried, WriteFile))
-        return Earlier(self.decision.world, frozenset(links), frozenset(files))
 
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
         """The planned operations, without those that wait for the disk or that `_mark` has done."""

@@ -128,7 +128,7 @@ class Shapes:
         # A call for each of these would cost most.
         plain = {name: hint if hint in (str, int, bool) else None for name, hint in hints.items()}
         parameters = signature(kind).parameters.items()
-        required = [name for name, parameter in parameters if parameter.default is parameter.empty]
+        required = {name for name, parameter in parameters if parameter.default is parameter.empty}
 
         def read(value: object) -> object:
             content, name, converted = _checked(dict, value), "", {}
@@ -138,12 +138,12 @@ class Shapes:
                         converted[name] = item if type(item) is plain[name] else readers[name](item)
             except ShapeError as error:
                 raise _below(f".{name}", error) from None
-            if self._strict and len(converted) < len(content):
-                unknown = min(content.keys() - readers.keys())
-                raise ShapeError(f'has "{unknown}", which {kind.__name__} lacks')
-            missing = [name for name in required if name not in content]
+            unknown = content.keys() - readers.keys() if self._strict else ()
+            if unknown:
+                raise ShapeError(f'has "{min(unknown)}", which {kind.__name__} lacks')
+            missing = required - content.keys()
             if missing:
-                raise ShapeError(f'has no "{missing[0]}"')
+                raise ShapeError(f'has no "{min(missing)}"')
             return kind(**converted)
 
         return read

@@ -161,7 +161,7 @@ def _is_inactive(current: Link, wanted: Link) -> bool:
 
 
 def _clients(sides: Sides) -> Iterator[Operation]:
-    """Stop the clients of links that are to have none, and start those that do not run."""
+    """Stop the clients that are not wanted, and start those that do not run."""
     have, want = sides.have.clients, sides.want.clients
     for text in sorted(have.keys() | want.keys()):
         key = served(text)
@@ -200,18 +200,22 @@ def _shrink(sides: Sides) -> Iterator[Operation]:
     A link whose name another one gets is deleted before all that.
     """
     yield from _removed_members(sides)
-    new = {step.new for step in sides.steps}
-    for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
-        link = sides.have.links[key]
-        phase = Phase.RENAME if link.name in new else Phase.SHRINK
-        lower = link.virtual.lower if link.virtual else ()
-        yield DeleteLink(Target(key, sides.names.get(key, ""), link.index), lower, phase)
+    yield from _deleted_links(sides)
     for _, current, wanted in reversed(sides.both):
         if wanted.mtu and current.mtu and wanted.mtu < current.mtu:
             yield _set_mtu(sides, current, wanted, Phase.SHRINK)
     for key, _, _ in reversed(sides.both):
         if sides.is_taken_down(key) and key.mac not in sides.bounced:
             yield SetState(sides.target(key), False, Phase.SHRINK)
+
+
+def _deleted_links(sides: Sides) -> Iterator[Operation]:
+    new = {step.new for step in sides.steps}
+    for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
+        link = sides.have.links[key]
+        phase = Phase.RENAME if link.name in new else Phase.SHRINK
+        lower = link.virtual.lower if link.virtual else ()
+        yield DeleteLink(Target(key, sides.names.get(key, ""), link.index), lower, phase)
 
 
 def _removed_members(sides: Sides) -> Iterator[Operation]:
@@ -244,17 +248,20 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
         for address in unrouted(have, want):
             if address.version == 4:
                 yield DeleteAddress(sides.target(key), address, Phase.ADDRESS)
-        present, wanted = have.addresses, want.addresses
-        if present == wanted:
+        if have.addresses == want.addresses:
             continue
-        kept = set(wanted)
-        ips = {address.ip for address in kept if address.version == 6}
-        for address in present:
-            if address in kept or (key, address) not in sides.owned.addresses:
-                continue
+        ips = {address.ip for address in want.addresses if address.version == 6}
+        for address in _removable_addresses(sides, key):
             is_early = address.ip in ips or (address.version == 4 and key in sides.without_ipv4)
             phase = Phase.ADDRESS if is_early else Phase.RETIRE
             yield DeleteAddress(sides.target(key), address, phase)
+
+
+def _removable_addresses(sides: Sides, key: LinkKey) -> list[Address]:
+    """Our addresses on the link that are not wanted, in their order."""
+    owned, wanted = sides.owned.addresses, {*sides.wanted(key).addresses}
+    present = sides.current(key).addresses
+    return [address for address in present if (key, address) in owned and address not in wanted]
 
 
 def _unmarked_links(sides: Sides) -> Iterator[Operation]:

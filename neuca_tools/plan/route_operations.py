@@ -76,7 +76,7 @@ class _RouteOperation(Operation):
 
 @dataclass(frozen=True)
 class ReplaceRoute(_RouteOperation):
-    """Set a route, in place of ours with the same identity (`before` through `leaves`)."""
+    """Set a route in place of our route with the same identity (`before` through `leaves`)."""
 
     kind = "replace-route"
     leaves: Optional[Target] = None

@@ -36,14 +36,12 @@ def stale_routes(sides: Sides) -> Iterator[Operation]:
     kept = {hop.identity for hop in sides.want.hops}
     banned = set(sides.want.banned)
     for hop in sides.have.hops:
-        is_ours = hop.ours and sides.owned.routes
         is_stale = hop.left_over or hop.shadow or hop.to in banned
-        if not is_stale and (not is_ours or hop.identity in kept):
-            continue
-        if sides.gone & {*_links(hop)}:
-            continue
-        phase = Phase.SHRINK if hop.traits.table == MAIN_TABLE else Phase.RETIRE
-        yield DeleteRoute(_targets(sides, hop), hop, phase)
+        if hop.ours and sides.owned.routes and hop.identity not in kept:
+            is_stale = True
+        if is_stale and sides.gone.isdisjoint(_links(hop)):
+            phase = Phase.SHRINK if hop.traits.table == MAIN_TABLE else Phase.RETIRE
+            yield DeleteRoute(_targets(sides, hop), hop, phase)
 
 
 def _links(hop: Hop) -> list[LinkKey]:
@@ -66,15 +64,18 @@ def routes(sides: Sides) -> Iterator[Operation]:
         if before is None:
             phase = _phase(sides, hop, known)
             yield ReplaceRoute(_targets(sides, hop), hop, phase_of=phase)
-        elif sides.gone & set(_links(before)):
-            yield ReplaceRoute(_targets(sides, hop), hop)
-        elif before.body != hop.body:
+            continue
+        is_gone = not sides.gone.isdisjoint(_links(before))
+        if before.body != hop.body and not is_gone:
             yield ReplaceRoute(_targets(sides, hop), hop, sides.target(before.link), before)
-        elif any(map(sides.goes_down, links)) or _is_dropped(sides, hop, links):
+        elif is_gone or _is_dropped(sides, hop, links):
             yield ReplaceRoute(_targets(sides, hop), hop)
 
 
 def _is_dropped(sides: Sides, hop: Hop, links: Collection[LinkKey]) -> bool:
+    """Whether the kernel drops the route, as one of its links goes down or loses IPv4."""
+    if any(map(sides.goes_down, links)):
+        return True
     return hop.to.version == 4 and not sides.without_ipv4.isdisjoint(links)
 
 
@@ -92,8 +93,13 @@ def restored(sides: Sides) -> Iterator[Operation]:
     lost = {hop: (routes, sides.want) for hop, routes in _missing(sides, present)}
     lost.update((hop, (present[hop], sides.have)) for hop in _dropped(sides, present, cut))
     for hop in sorted(lost, key=lambda hop: hop.via is not None):
-        if all(_is_there(sides, key) and sides.is_up_at_the_end(key) for key in _links(hop)):
+        if _is_usable(sides, hop):
             yield _restored(sides, hop, *lost[hop])
+
+
+def _is_usable(sides: Sides, hop: Hop) -> bool:
+    """Whether all of its links are present and up at the end."""
+    return all(_is_there(sides, key) and sides.is_up_at_the_end(key) for key in _links(hop))
 
 
 def _missing(sides: Sides, present: Collection[Hop]) -> Iterator[tuple[Hop, Sequence[Route]]]:
@@ -157,8 +163,8 @@ def _restored(
 
 def _phase(sides: Sides, hop: Hop, known: Collection[tuple[LinkKey, Optional[Host], int]]) -> Phase:
     """When a new route is added: early if its next hop can be reached already, and remains so."""
-    is_lasting = not (sides.goes_down(hop.link) or _is_dropped(sides, hop, [hop.link]))
-    if (hop.link, hop.via, hop.traits.table) in known and is_lasting:
+    is_known = (hop.link, hop.via, hop.traits.table) in known
+    if is_known and not _is_dropped(sides, hop, [hop.link]):
         return Phase.UP
     return Phase.ROUTE
 

@@ -100,7 +100,7 @@ class Sides:
 
     @cached_property
     def _members(self) -> frozenset[LinkKey]:
-        """The links that are in a bond, bridge or VRF, or are to be in one."""
+        """The links that are, or should be, in a bond, bridge or VRF."""
         every = (*self.have.links.items(), *self.want.links.items())
         return frozenset(key for key, link in every if link.master)
 
@@ -209,7 +209,7 @@ def _no_link(key: LinkKey) -> Link:
 
 
 def _gone(have: NetworkState, want: NetworkState, owned: Owned) -> frozenset[LinkKey]:
-    """The links of ours that the plan deletes, for good or to recreate them, with upper ones."""
+    """Our links that the plan deletes, for good or to recreate them, with their upper links."""
     if not owned.vlans:
         return frozenset()
     gone: set[LinkKey] = set()
@@ -255,13 +255,13 @@ def renamed(
     gone = _gone(have, want, owned)
     everything, asked = _names(have), _names(want)
     current = {key: name for key, name in everything.items() if key not in gone}
-    movable = {key for key in current if scope is None or {key.mac, str(key)} & {*scope}}
-    wanted = {key: name for key, name in asked.items() if key in movable}
+    wanted = {key: name for key, name in asked.items() if key in current}
+    if scope is not None:
+        wanted = {key: wanted[key] for key in wanted if {key.mac, str(key)} & {*scope}}
     steps = tuple(rename_steps(current, wanted))
     names = {**everything, **asked, **current, **{step.key: step.new for step in steps}}
-    bounced: frozenset[str] = frozenset()
-    if not live:
-        bounced = frozenset(step.key.mac for step in steps if have.links[step.key].state == "up")
+    up = {step.key.mac for step in steps if have.links[step.key].state == "up"}
+    bounced = frozenset(() if live else up)
     return Sides(have, want, owned, steps, bounced, names, gone)
 
 

@@ -9,7 +9,7 @@ link that was plugged in again, what was set is gone.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Optional
+from typing import Optional, TypeVar
 
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.model import (
@@ -25,6 +25,8 @@ from neuca_tools.model import (
 from neuca_tools.model.links import KINDS, LINK_ALIAS
 from neuca_tools.model.routing import ROUTES_OF
 from neuca_tools.model.topology import base, is_nic, key_of
+
+Value = TypeVar("Value")
 
 
 def incarnations(resolution: Resolution, world: World) -> dict[str, Incarnation]:
@@ -215,20 +217,24 @@ def without_links(record: Record, macs: Collection[str]) -> Record:
 
     What was written to them, and what their devices declined, is dropped too.
     """
-
-    def is_kept(key: Optional[LinkKey]) -> bool:
-        return key is None or key.mac not in macs
-
-    addresses = (pair for pair in record.owned.addresses if is_kept(pair[0]))
+    addresses = (pair for pair in record.owned.addresses if pair[0].mac not in macs)
+    links = (key for key in record.owned.vlans if key.mac not in macs)
     return record._replace(
-        owned=Owned(frozenset(addresses), frozenset(filter(is_kept, record.owned.vlans))),
-        originals={key: original for key, original in record.originals.items() if is_kept(key)},
-        declined={key: settings for key, settings in record.declined.items() if is_kept(key)},
-        made={key: link for key, link in record.made.items() if is_kept(key)},
+        owned=Owned(frozenset(addresses), frozenset(links)),
+        originals=_of_others(record.originals, macs),
+        declined=_of_others(record.declined, macs),
+        made=_of_others(record.made, macs),
         written={
-            written: value for written, value in record.written.items() if is_kept(written.link)
+            written: value
+            for written, value in record.written.items()
+            if written.link is None or written.link.mac not in macs
         },
     )
+
+
+def _of_others(values: Mapping[LinkKey, Value], macs: Collection[str]) -> dict[LinkKey, Value]:
+    """The values of links on other NICs than these."""
+    return {key: value for key, value in values.items() if key.mac not in macs}
 
 
 def _sysctls_only(record: Record, macs: Collection[str]) -> dict[LinkKey, Original]:

@@ -35,7 +35,7 @@ TXQUEUELEN = 1000  # DEFAULT_TX_QUEUE_LEN of the kernel
 def record_intentions(record: Record, operations: Iterable[Operation]) -> Record:
     """Record what these operations make ours, and values that they change for the first time.
 
-    It is saved before they run, so that a crash leaves no change of ours unrecorded.
+    It is saved before they run, so that no change is unrecorded after a crash.
     """
     operations = tuple(operations)
     if not operations:
@@ -51,12 +51,12 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
             continue
         key = operation.link.key
         if isinstance(operation, CreateLink):
-            # Those of a previous link say nothing of this one; nor does its incarnation.
+            # The values and the incarnation of a previous link do not apply to this one.
             originals.pop(key, None)
             if key.vlan_id is None:
                 nics[key.mac] = nics.get(key.mac, UNRECORDED)._replace(incarnation=None)
         elif not (isinstance(operation, SetMtu) and key in owned.vlans):
-            # The default MTU of a link of ours is that of its lower devices: see `desired.mtu`.
+            # The default MTU of our link is that of its lower devices: see `desired.mtu`.
             original = _with_first_change(originals.get(key, UNCHANGED), operation)
             if original != UNCHANGED:
                 originals[key] = original

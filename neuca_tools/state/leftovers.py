@@ -40,7 +40,7 @@ def leave(
     """Record which manager has to release a NIC that is now a dataplane NIC.
 
     `words` maps each manager to its states of the interfaces. A manager that gives no answer
-    (`silent`) may manage the NIC as well, and is told to release it until it answers.
+    (`silent`) may manage the NIC as well, and is asked to release it until it answers.
     """
     known = dict(record.nics)
     for mac in dataplane:
@@ -55,7 +55,7 @@ def leave(
 
 
 def stay(record: Record, leased: Collection[str]) -> Record:
-    """The record, in which no manager has to release these NICs: one does DHCP there for us."""
+    """The record, in which no manager has to release these NICs, as one does DHCP there."""
     return _with(record, leased, leaving="")
 
 
@@ -77,7 +77,7 @@ def removable(
 
 
 def untold(record: Record) -> Record:
-    """The record after a manager was not told of files: it is told of all dataplane NICs again."""
+    """The record after a manager could not be notified of files: the next pass does so again."""
     return unserved(record, {mac for mac, nic in record.nics.items() if nic.role == "dataplane"})
 
 

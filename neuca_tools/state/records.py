@@ -182,10 +182,7 @@ def save_machine(where: Where, machine: Machine) -> None:
 def _checked(record: Record) -> Record:
     """The record if its names are possible. Raises ValueError."""
     for text, nic in record.nics.items():
-        if key_of(text).vlan_id is not None:
-            raise ValueError(f"{text!r} is no NIC")
-        if nic.name and not _NAME.fullmatch(nic.name):
-            raise ValueError(f"{nic.name!r} is no name of an interface")
+        _check_nic(text, nic.name)
     sysctls = [original.sysctls for original in record.originals.values()]
     sysctls += [link.sysctls for link in record.made.values()]
     for path in chain(record.original_sysctls, *sysctls):
@@ -195,6 +192,13 @@ def _checked(record: Record) -> Record:
     for router in record.routers.values():
         ip_address(router)  # raises ValueError
     return record._replace(ground=tuple(str(ip_network(text)) for text in record.ground))
+
+
+def _check_nic(text: str, name: str) -> None:
+    if key_of(text).vlan_id is not None:
+        raise ValueError(f"{text!r} is no NIC")
+    if name and not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of an interface")
 
 
 def _written(text: str) -> Written:

@@ -103,7 +103,7 @@ def _lasting_role(
 def forget_restored(
     record: Record, resolution: Resolution, have: NetworkState, world: Optional[World] = None
 ) -> Record:
-    """Drop addresses and links of ours that are gone, and original values in force again.
+    """Drop our addresses and links that are gone, and original values in force again.
 
     An original value stays while a document requests the setting. What is ours on a NIC that is in
     `world` but not in `have` stays as well: it is a port of a bridge, or ignored for the moment.
@@ -140,7 +140,7 @@ def _owned_still(owned: Owned, have: NetworkState, unseen: Collection[str]) -> O
 
 
 def _made(record: Record, resolution: Resolution, have: NetworkState) -> dict[LinkKey, Link]:
-    """The links of ours and their members, as they were requested when they last were like that."""
+    """Our links and their members, by the last request that they fulfilled."""
     links = {}
     for key, link in have.links.items():
         if not link.master and key not in record.owned.vlans:
