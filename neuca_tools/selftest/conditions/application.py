@@ -10,14 +10,13 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import BELOW_BLOCKS, INFO, LIMIT, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.figures import BLOCK, tcp_printed
+from neuca_tools.selftest.conditions.figures import BLOCK
 from neuca_tools.selftest.conditions.predict import aim, buffer_for, mathis
 from neuca_tools.selftest.conditions.session import sysctl_max
 from neuca_tools.selftest.conditions.streams import DEFAULT_MSS, is_crowded, is_read_late, middle
 from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
 from neuca_tools.selftest.evidence import Phase, Sample, Socket
 from neuca_tools.selftest.evidence.look import Look, Windows, data_sockets, steady_sockets
-from neuca_tools.selftest.evidence.printed import Printed
 
 # iperf3 -b sends at least one block (-l) for each tick of 100 ms (esnet/iperf issues 439, 1052).
 TICKS, MANY = 10, 4  # in a second; seconds
@@ -47,19 +46,19 @@ FEED_THE_SENDER = "check what the sender reads from, and whether its rate was li
 
 def _whole_blocks(look: Look) -> Optional[Hit]:
     """iperf3 sends whole blocks: a lower rate than one block for each tick cannot be requested."""
-    one = tcp_printed(look)
     if _is_one_block(look):
         return _one_block_hit(look)
     is_alone = look.phase.name != TOGETHER
-    if one is not None and is_alone and not look.asked and _is_one_block_a_tick(one):
-        return _unstated_blocks(one)
-    if one is None or not look.asked or one.rate < EXCEEDED * look.asked:
+    if look.is_unsampled_tcp and is_alone and not look.asked and _is_one_block_a_tick(look):
+        return _unstated_blocks(look)
+    if not look.is_unsampled_tcp or not look.asked or look.known_rate < EXCEEDED * look.asked:
         return None
     return Hit(
         0.9,
-        f"-b requested {amounts.rate(look.asked)}, and iperf3 sent {amounts.rate(one.rate)}: it "
-        "sends whole blocks, one for each tick of its timer at least",
-        (fact("-b", round(look.asked)), fact("rate, bit/s", round(one.rate))),
+        f"-b requested {amounts.rate(look.asked)}, and iperf3 sent "
+        f"{amounts.rate(look.known_rate)}: it sends whole blocks, one for each tick of its timer "
+        "at least",
+        (fact("-b", round(look.asked)), fact("rate, bit/s", round(look.known_rate))),
         "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
         confidence=MEDIUM,
@@ -89,18 +88,20 @@ def _one_block_hit(look: Look) -> Hit:
     )
 
 
-def _is_one_block_a_tick(one: Printed) -> bool:
+def _is_one_block_a_tick(look: Look) -> bool:
     """Whether each second has just the blocks of an old iperf3's timer; links have no such rate."""
-    sizes = {round((each.bytes or 0.0) / BLOCK, 1) for each in one.late if each.seconds > 0.9}
-    return len(one.late) >= MANY and sizes == {TICKS} and (one.retransmits or 0) <= len(one.every)
+    sizes = {round((each.bytes or 0.0) / BLOCK, 1) for each in look.steady if each.seconds > 0.9}
+    return (
+        len(look.steady) >= MANY and sizes == {TICKS} and (look.retransmits or 0) <= len(look.every)
+    )
 
 
-def _unstated_blocks(one: Printed) -> Hit:
+def _unstated_blocks(look: Look) -> Hit:
     return Hit(
         0.85,
         f"every second carries {TICKS} blocks of 128 KiB: iperf3 sends one for each tick of its "
         "timer if -b asks for less than that, and nothing limits",
-        (fact("rate, bit/s", round(one.rate)),),
+        (fact("rate, bit/s", round(look.known_rate)),),
         "if -b was given: smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
         confidence=MEDIUM,

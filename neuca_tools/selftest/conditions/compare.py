@@ -12,7 +12,6 @@ from neuca_tools.selftest.conditions.capacity import given_rate, path_capacity
 from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER, carries_expected
 from neuca_tools.selftest.evidence.look import Fact, Look
-from neuca_tools.selftest.evidence.printed import printed
 
 GAP = 1.5  # rate of many streams over that of one (D26)
 ASYMMETRY = 1.3  # rate of the faster direction over that of the slower one (D27)
@@ -134,7 +133,6 @@ def _rates_together(session: Session) -> Optional[tuple[float, float]]:
     there, back = session.named(TOGETHER), session.named(TOGETHER, "reverse")
     if len(session.looks) != 2 or there is None or back is None:
         return None
-    one = printed(there)
-    if one is None or one.is_loopback or not there.rate or not back.rate:
+    if not there.is_unsampled or there.run.is_loopback or not there.rate or not back.rate:
         return None
     return there.rate, back.rate

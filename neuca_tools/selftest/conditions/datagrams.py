@@ -11,7 +11,6 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import LOW, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.figures import udp_printed
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.session import Session, first
 from neuca_tools.selftest.conditions.streams import is_crowded
@@ -28,7 +27,6 @@ from neuca_tools.selftest.conditions.udp import (
     received,
 )
 from neuca_tools.selftest.evidence.look import Fact, Look
-from neuca_tools.selftest.evidence.printed import printed
 
 MORE_THAN_CHANCE = 0.003  # of the datagrams: more than chance and busy hosts lose of few
 HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
@@ -68,8 +66,7 @@ def lost_by_chance(look: Look) -> Optional[Hit]:
 
 def _scattered(look: Look) -> Optional[Hit]:
     """UDP: a little is lost in every interval, as by chance, of datagrams that are few."""
-    one, flow = udp_printed(look), look.flow
-    if one is None or flow is None or one.is_loopback or is_one_of_several(look):
+    if not look.is_unsampled_udp or look.run.is_loopback or is_one_of_several(look):
         return None
     if not look.known_loss >= MORE_THAN_CHANCE or not is_gentle(look) or not is_chance(look):
         return None
@@ -130,7 +127,7 @@ def random_loss(session: Session) -> Optional[Hit]:
 def _random_at(slowest: Look, session: Session) -> Optional[Hit]:
     loss = slowest.known_loss
     hit = _random(loss, slowest.rate or 0.0, "forward", session)
-    if printed(slowest) is None:
+    if not slowest.is_unsampled:
         if slowest.phase.receiver or loss >= UNSEEN:
             return hit
         return replace(hit, confidence=LOW)

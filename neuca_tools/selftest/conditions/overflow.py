@@ -35,7 +35,6 @@ from neuca_tools.selftest.conditions.thresholds import (
 from neuca_tools.selftest.conditions.window import window
 from neuca_tools.selftest.evidence.derive import grown
 from neuca_tools.selftest.evidence.look import Look, data_sockets
-from neuca_tools.selftest.evidence.printed import printed
 
 # Of the shortest round trip, and seconds, beyond what a busy host adds: by so much it grows where
 # a sender fills a queue (RFC 9406, section 4.2).
@@ -248,12 +247,12 @@ def _lost_shares(look: Look) -> Iterator[float]:
 
 
 def _is_steady_bbr(look: Look) -> bool:
-    if look.protocol != "tcp" or printed(look) is not None or not is_bbr(look):
+    if look.protocol != "tcp" or look.is_unsampled or not is_bbr(look):
         return False
     if passed(look) is not False or look.loss is None or look.loss > LOSSLESS:
         return False
     spread = _spread(look)
-    if len(look.throughput.rates) < FEWEST or spread is None:
+    if len(look.rates) < FEWEST or spread is None:
         return False
     return spread < STEADY and not carries_expected(look)
 

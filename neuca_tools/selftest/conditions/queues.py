@@ -19,7 +19,6 @@ from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.conditions.udp import flow_of, is_losing, lost
 from neuca_tools.selftest.evidence import Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
-from neuca_tools.selftest.evidence.printed import printed
 
 NIC_DROPS = re.compile(
     r"\.(rx_missed_errors|ethtool\.(rx_no_buffer_count|rx_out_of_buffer|rx_missed_errors"
@@ -56,7 +55,7 @@ def _explained(look: Look, count: float) -> float:
     """The share of the losses, or of the time lost to the network, that `count` drops explain."""
     if look.protocol == "udp" and is_losing(look):
         return min(1.0, count / max(1, lost(look)))
-    again = growth(look.sender_fact("Tcp.RetransSegs")) or float(look.throughput.retransmits or 0)
+    again = growth(look.sender_fact("Tcp.RetransSegs")) or float(look.retransmits or 0)
     is_small = look.loss is not None and look.loss <= LOSSY
     if look.protocol == "udp" or not again or passed(look) or is_small:
         # A path that is full drops now and then; otherwise nothing holds the rate back.
@@ -182,7 +181,7 @@ def bloat(look: Look) -> Optional[Hit]:
     if look.is_full:
         # Packets may wait for that CPU as well.
         return replace(hit, confidence=LOW, severity=INFO)
-    if printed(look) is not None:
+    if look.is_unsampled:
         # Nothing but the kernel's round trips of one flow.
         hit = replace(hit, confidence=MEDIUM)
     if added >= DEEP and not _is_far_too_slow(look):
@@ -260,7 +259,7 @@ def _reordered(share: float, facts: tuple[Fact, ...], cost: float) -> Optional[H
 def _udp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:
     """The share of the datagrams that were overtaken, and the evidence."""
     received = flow_of(look).received
-    if printed(look) is not None and (received.out_of_order or 0) < SURELY:
+    if look.is_unsampled and (received.out_of_order or 0) < SURELY:
         return 0.0, ()
     share = (received.out_of_order or 0) / (received.datagrams or math.inf)
     return share, (fact("out_of_order / datagrams", share),)

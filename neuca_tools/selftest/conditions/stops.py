@@ -13,8 +13,7 @@ from neuca_tools.selftest.conditions.errors import is_refused
 from neuca_tools.selftest.conditions.session import Session, first, smallest_mtu
 from neuca_tools.selftest.conditions.udp import WHOLE, payload
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.printed import ETHERNET
-from neuca_tools.selftest.evidence.run import Flow, Interval
+from neuca_tools.selftest.evidence.run import JUMBO_FRAME, Flow, Interval
 
 BACKED_OFF = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
 FEWEST = 10  # datagrams
@@ -29,10 +28,9 @@ def _stopped(look: Look) -> Optional[Hit]:
 
 def _stalled(look: Look) -> Optional[Hit]:
     """The first window went out, and nothing after it."""
-    flow = _flow_printed(look)
-    if flow is None:
+    if look.protocol != "tcp" or look.is_sampled or look.flow is None:
         return None
-    first, last = _stall(flow)
+    first, last = _stall(look.flow)
     if first is None or last is None:
         return None
     begin = f"after the first {amounts.size(first.bytes)} " if first.bytes else ""
@@ -46,13 +44,6 @@ def _stalled(look: Look) -> Optional[Hit]:
         confidence=MEDIUM,
         sysctls={"net.ipv4.tcp_mtu_probing": "1"},
     )
-
-
-def _flow_printed(look: Look) -> Optional[Flow]:
-    """That of a TCP run of which no host was sampled; `printed` needs a rate."""
-    if look.protocol != "tcp" or look.phase.sender or look.phase.receiver:
-        return None
-    return look.flow
 
 
 def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
@@ -74,7 +65,7 @@ def _is_timed_out(known: Sequence[Interval]) -> bool:
     window = known[-1].cwnd
     if not tries or tries < len(known) == 2:
         return False
-    return window is None or window <= ETHERNET or tries >= BACKED_OFF
+    return window is None or window <= JUMBO_FRAME or tries >= BACKED_OFF
 
 
 def _nothing_arrives(look: Look) -> Optional[Hit]:

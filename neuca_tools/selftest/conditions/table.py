@@ -1,8 +1,8 @@
 """One row for each condition, D01 to D47: the rule of the cause, and where it comes from.
 
 To add one, write a rule in the module where it belongs, a row here, a line in the manual page, and
-a test. What only the samples of a host show asks for them; without these, `evidence.printed` has
-what iperf alone counted.
+a test. A rule asks for what it needs, and is silent where that is not known; for what iperf alone
+counted see `Look.is_unsampled`.
 """
 
 # SPDX-License-Identifier: MIT

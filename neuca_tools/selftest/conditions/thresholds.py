@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Optional
 
-from neuca_tools.selftest.evidence.look import Look, slow_start
+from neuca_tools.selftest.evidence.intervals import slow_start
+from neuca_tools.selftest.evidence.look import Look
 
 TOGETHER = "tcp-bidir"  # the phase in which both directions send at once
 # Of what is expected: TCP, UDP (facts, section 6). Not 0.95 for many streams: on a link of

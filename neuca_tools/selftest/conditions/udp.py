@@ -23,7 +23,6 @@ from neuca_tools.selftest.conditions.base import (
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, growth
-from neuca_tools.selftest.evidence.printed import printed
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
 
 LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss (facts, thresholds)
@@ -72,7 +71,7 @@ def _is_lost_at_an_end(look: Look) -> bool:
 def _is_lost_at_the_start(look: Look) -> bool:
     """Whether nothing was lost after the first interval: address resolution, or a cold receiver."""
     losses = [one.lost for one in flow_of(look).intervals if one.lost is not None]
-    if printed(look) is not None and _ends_at_once(look):
+    if look.is_unsampled and _ends_at_once(look):
         return True
     return len(losses) >= 3 and losses[0] > 0 and not any(losses[1:])
 
@@ -131,7 +130,7 @@ def _usual_cause(look: Look) -> Optional[Hit]:
     """Datagrams were lost, and no counter of the receiver says why."""
     if not is_losing(look) or look.phase.receiver or is_one_of_several(look) or not look.rate:
         return None
-    if printed(look) is not None and is_gentle(look):
+    if look.is_unsampled and is_gentle(look):
         return None
     return _overflowing(look, look.known_loss, look.rate)
 
@@ -170,7 +169,7 @@ def is_one_of_several(look: Look) -> bool:
 def _is_as_many(look: Look, other: Phase) -> bool:
     """Whether as many datagrams were sent: of its other end, or of a repeated test."""
     mine, theirs = _expected(flow_of(look)), _expected(other.flow or Flow())
-    if printed(look) is None or not mine or not theirs:
+    if not look.is_unsampled or not mine or not theirs:
         return False
     return abs(mine - theirs) <= AS_MANY * max(mine, theirs)
 
@@ -251,7 +250,7 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         return None
     if look.phase.receiver or look.receiver_load.full is not None or not look.rate:
         return None
-    if printed(look) is not None and _frames_offered(look) <= VERY_FEW:
+    if look.is_unsampled and _frames_offered(look) <= VERY_FEW:
         return None
     return Hit(
         0.7,
@@ -297,7 +296,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         (fact("sent bit/s", round(sent)), fact("-b", round(look.asked))),
         "larger datagrams (-l 8948 with jumbo frames), more streams (-P), or iperf3 3.16 or later",
         "sender",
-        confidence=HIGH if printed(look) is None else MEDIUM,
+        confidence=HIGH if not look.is_unsampled else MEDIUM,
         # More than arrives is enough, whatever was asked for.
         severity=INFO if is_enough or look.asked >= UNLIMITED else LIMIT,
     )

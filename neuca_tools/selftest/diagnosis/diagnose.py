@@ -251,7 +251,7 @@ def _result(one: Look) -> PhaseResult:
         protocol=one.protocol,
         rate=flow_of(one).rate or one.rate,
         loss=one.loss,
-        retransmits=one.throughput.retransmits,
+        retransmits=one.retransmits,
         passed=passed(one),
         error=one.phase.run.error if one.phase.run else None,
         steady=one.rate,

@@ -10,24 +10,26 @@ from statistics import mean, median
 from typing import Optional
 
 from neuca_tools.selftest.evidence import Evidence, Phase, Sample, Socket
+from neuca_tools.selftest.evidence.intervals import (
+    is_flat,
+    known_windows,
+    slow_start,
+    steady_intervals,
+    usual_intervals,
+)
 from neuca_tools.selftest.evidence.look import (
-    FLAT,
     Look,
     RoundTrip,
     Throughput,
     Windows,
     data_sockets,
-    slow_start,
-    steady_intervals,
     steady_samples,
 )
-from neuca_tools.selftest.evidence.run import Flow, Interval, Run, known_rates
+from neuca_tools.selftest.evidence.run import MSS, Flow, Interval, Run, known_rates
 from neuca_tools.selftest.evidence.trace import Trace
 
 # The data connections in each of several samples.
 Sockets = Sequence[tuple[Socket, ...]]
-# Bytes of a segment, if nothing is known: Ethernet's MTU without the headers of IPv4 and TCP.
-USUAL_MSS = 1448
 ENOUGH, FEW = 10, 3  # points of a trace for a quantile, samples for a least value
 
 
@@ -39,17 +41,22 @@ def look(evidence: Evidence, phase: Phase) -> Look:
     samples = steady_samples(_with_all_streams(phase.sender, sockets), rough)
     late = [data_sockets(sample, phase) for sample in samples]
     steady = steady_intervals(flow.intervals, rough)
+    if not phase.sender and not phase.receiver:
+        steady = usual_intervals(run, flow, rough)
     acked = tuple(rate for _, rate in rates_of(samples, phase))
     rates = known_rates(steady) or list(acked)
     rate = _rate(flow, steady, rates)
     if run.error:
         rate = rate or None
-    loss, retransmits = _loss(late, flow, run.mss), _retransmits(steady, flow)
     return Look(
         evidence,
         phase,
         Throughput(
-            steady, rate, tuple(rates), loss, retransmits, acked if len(acked) >= FEW else ()
+            steady,
+            rate,
+            tuple(rates),
+            _loss(late, flow, run.mss),
+            acked if len(acked) >= FEW else (),
         ),
         _windows(run, steady, samples, late),
         RoundTrip(
@@ -116,7 +123,7 @@ def _windows(
     run: Run, steady: Sequence[Interval], samples: Sequence[Sample], late: Sockets
 ) -> Windows:
     busy = grown(late, "busy_time")
-    cwnds = [one.cwnd for one in steady if one.cwnd] or _totals(late, "cwnd")
+    cwnds = known_windows(steady) or _totals(late, "cwnd")
     return Windows(
         mss=_median(_values(late, "mss")) or run.mss,
         cwnd=_median(cwnds),
@@ -125,7 +132,7 @@ def _windows(
         rwnd_limited=_part(grown(late, "rwnd_limited"), busy),
         sndbuf_limited=_part(grown(late, "sndbuf_limited"), busy),
         idle_share=_idle_share(samples, late, busy),
-        flat=_is_flat(cwnds),
+        flat=is_flat(cwnds),
     )
 
 
@@ -135,13 +142,6 @@ def _idle_share(samples: Sequence[Sample], late: Sockets, busy: Optional[float])
     if busy is None or not streams or samples[-1].time <= samples[0].time:
         return None
     return max(0.0, 1 - busy / ((samples[-1].time - samples[0].time) * 1e6 * streams))
-
-
-def _is_flat(cwnds: Sequence[float]) -> bool:
-    """Whether the congestion window varied by no more than the share FLAT."""
-    if len(cwnds) < 2 or not max(cwnds):
-        return False
-    return max(cwnds) - min(cwnds) <= FLAT * max(cwnds)
 
 
 def _with_all_streams(samples: Sequence[Sample], sockets: Sockets) -> list[Sample]:
@@ -186,8 +186,8 @@ def _loss(late: Sockets, flow: Flow, mss: Optional[int]) -> Optional[float]:
         # Datagrams that arrive twice make iperf3's count of losses meaningless.
         is_more = (flow.received.bytes or 0.0) > (flow.sent.bytes or math.inf)
         return 0.0 if is_more else min(1.0, lost / datagrams)
-    if flow.sent.retransmits is not None and flow.sent.bytes:
-        return min(1.0, flow.sent.retransmits * (mss or USUAL_MSS) / flow.sent.bytes)
+    if flow.retransmits is not None and flow.size:
+        return min(1.0, flow.retransmits * (mss or MSS) / flow.size)
     return None
 
 
@@ -197,13 +197,6 @@ def _lost_datagrams(flow: Flow) -> tuple[Optional[int], Optional[int]]:
         return flow.received.lost, flow.received.datagrams
     counted = [one for one in flow.intervals if one.lost is not None]
     return sum(one.lost or 0 for one in counted), sum(one.datagrams or 0 for one in counted)
-
-
-def _retransmits(steady: Sequence[Interval], flow: Flow) -> Optional[int]:
-    known = [one.retransmits for one in steady if one.retransmits is not None]
-    if known:
-        return sum(known)
-    return flow.sent.retransmits
 
 
 def _totals(looks: Sockets, name: str) -> list[float]:
