@@ -13,7 +13,7 @@ from neuca_tools.selftest.conditions.base import BELOW_BLOCKS, INFO, LIMIT, MEDI
 from neuca_tools.selftest.conditions.figures import BLOCK
 from neuca_tools.selftest.conditions.predict import aim, buffer_for, mathis
 from neuca_tools.selftest.conditions.session import sysctl_max
-from neuca_tools.selftest.conditions.streams import DEFAULT_MSS, is_crowded, is_read_late, middle
+from neuca_tools.selftest.conditions.streams import is_crowded, is_read_late, middle
 from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
 from neuca_tools.selftest.evidence import Phase, Sample, Socket
 from neuca_tools.selftest.evidence.look import Look, Windows, data_sockets, steady_sockets
@@ -71,7 +71,7 @@ def _is_one_block(look: Look) -> bool:
     flow = look.flow
     if look.protocol != "tcp" or not look.asked or flow is None or len(flow.intervals) < MANY:
         return False
-    sizes, last = [one.bytes or 0.0 for one in flow.intervals], flow.intervals[-1]
+    sizes, last = [interval.bytes or 0.0 for interval in flow.intervals], flow.intervals[-1]
     return 0 < sum(sizes) <= BLOCK and not any(sizes[1:]) and look.asked * last.end / 8 < BLOCK
 
 
@@ -113,7 +113,7 @@ def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Opt
     """bit/s that this loss allows (see `mathis`); None if either is not known."""
     if not rtt or not loss:
         return None
-    return round(mathis(look.windows.mss or DEFAULT_MSS, rtt, loss))
+    return round(mathis(look.mss, rtt, loss))
 
 
 def is_lossy(look: Look) -> bool:
@@ -162,24 +162,24 @@ def slow_reader(look: Look) -> Optional[Hit]:
 
 def _fill(sockets: Sequence[Socket]) -> float:
     """How full the receive buffer is, as a share."""
-    return middle([(one.recv_q or 0) / (one.rcvbuf or 1) for one in sockets])
+    return middle([(socket.recv_q or 0) / (socket.rcvbuf or 1) for socket in sockets])
 
 
 def _reading_delay(look: Look, sockets: Sequence[Socket]) -> float:
     """Seconds that data waits in the receive buffer; 0 if nothing was received."""
     if not look.rate:
         return 0.0
-    return middle([one.recv_q or 0 for one in sockets]) * 8 / look.rate
+    return middle([socket.recv_q or 0 for socket in sockets]) * 8 / look.rate
 
 
 def _data_sockets(samples: Sequence[Sample], phase: Phase) -> list[Socket]:
-    return [one for sample in samples for one in data_sockets(sample, phase)]
+    return [socket for sample in samples for socket in data_sockets(sample, phase)]
 
 
 def _reading_sockets(look: Look) -> list[Socket]:
     """The receiver's data connections in every sample after the first whose queue is known."""
     every = _data_sockets(look.phase.receiver[1:], look.phase)
-    return [one for one in every if one.recv_q is not None and one.rcvbuf]
+    return [socket for socket in every if socket.recv_q is not None and socket.rcvbuf]
 
 
 def sender_buffer(look: Look) -> Optional[Hit]:
@@ -218,7 +218,7 @@ def sender_buffer(look: Look) -> Optional[Hit]:
 
 def _send_buffer_size(look: Look) -> Optional[int]:
     """Bytes: the largest send buffer of a data connection in any sample."""
-    sizes = (one.sndbuf for one in _data_sockets(look.phase.sender, look.phase))
+    sizes = (socket.sndbuf for socket in _data_sockets(look.phase.sender, look.phase))
     return max(filter(None, sizes), default=None)
 
 
@@ -231,14 +231,14 @@ def _queued_full(look: Look) -> float:
     in_flight, window = look.windows.in_flight, _smaller_window(look.windows)
     has_room = in_flight is not None and in_flight < AT_WINDOW * window
     # The kernel says that all of the buffer was sent; that it fills a window too is a coincidence.
-    if not has_room and not all(one.app_limited for one in known):
+    if not has_room and not all(socket.app_limited for socket in known):
         return 0.0
     return look.left * full / len(known)
 
 
 def _sockets_with_queue(look: Look) -> list[Socket]:
     every = steady_sockets(look)
-    return [one for one in every if one.sndbuf and one.wmem_queued is not None]
+    return [socket for socket in every if socket.sndbuf and socket.wmem_queued is not None]
 
 
 def _is_buffer_full(socket: Socket) -> bool:
@@ -279,7 +279,7 @@ def _starved(look: Look, severity: Optional[str]) -> Optional[Hit]:
     window, in_flight = _smaller_window(look.windows), look.windows.in_flight
     if in_flight is None or in_flight > IDLE * window or look.left < NETWORK:
         return None
-    known = [one for one in _sockets_with_queue(look) if one.app_limited is not None]
+    known = [socket for socket in _sockets_with_queue(look) if socket.app_limited is not None]
     if not known or not all(map(_is_starved, known)):
         return None
     return Hit(

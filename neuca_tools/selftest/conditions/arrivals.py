@@ -107,8 +107,8 @@ def _after_burst(look: Look) -> Sequence[Interval]:
     return late if is_faster and all(map(_is_losing_much, late)) else ()
 
 
-def _is_losing_much(one: Interval) -> bool:
-    return (one.lost or 0) >= LOST * (one.datagrams or 0)
+def _is_losing_much(interval: Interval) -> bool:
+    return (interval.lost or 0) >= LOST * (interval.datagrams or 0)
 
 
 def _is_level(rates: Sequence[float]) -> bool:

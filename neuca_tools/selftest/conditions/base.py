@@ -74,4 +74,4 @@ def fact(name: str, value: object) -> Fact:
 
 def known_facts(facts: Iterable[Optional[Fact]]) -> tuple[Fact, ...]:
     """Those that have a value."""
-    return tuple(one for one in facts if one is not None and one.after is not None)
+    return tuple(each for each in facts if each is not None and each.after is not None)

@@ -21,21 +21,21 @@ ASYMMETRY_TOGETHER = 1.5
 
 
 def per_flow(session: Session) -> Optional[Hit]:
-    one, many = session.named("tcp"), session.named("tcp-parallel")
-    if one is None or many is None or not one.rate or not many.rate:
+    single, many = session.named("tcp"), session.named("tcp-parallel")
+    if single is None or many is None or not single.rate or not many.rate:
         return None
-    if many.rate <= GAP * one.rate or one.is_full:
+    if many.rate <= GAP * single.rate or single.is_full:
         return None
     return Hit(
-        0.4 * (1 - one.rate / many.rate),
-        f"many streams carry {many.rate / one.rate:.1f} times as much as one: each flow is "
+        0.4 * (1 - single.rate / many.rate),
+        f"many streams carry {many.rate / single.rate:.1f} times as much as one: each flow is "
         "limited, by its window, or by a policer or a hash over links on the path",
-        (Fact("one and many streams, bit/s", one.rate, many.rate),),
+        (Fact("one and many streams, bit/s", single.rate, many.rate),),
         "raise tcp_rmem and tcp_wmem on both hosts; compare a few source ports",
         confidence=MEDIUM,
         fixed=many.rate,
         direction="forward",
-        severity=INFO if carries_expected(one) else None,
+        severity=INFO if carries_expected(single) else None,
     )
 
 
@@ -68,7 +68,7 @@ def _differ_as_a_whole(session: Session) -> bool:
     On a long path, few intervals are left after slow start, and chance decides on their rates.
     """
     ways = (session.named("tcp", way) for way in ("forward", "reverse"))
-    totals = [one.flow.rate for one in ways if one is not None and one.flow and one.flow.rate]
+    totals = [look.flow.rate for look in ways if look is not None and look.flow and look.flow.rate]
     return len(totals) < 2 or max(totals) > AS_A_WHOLE * min(totals)
 
 

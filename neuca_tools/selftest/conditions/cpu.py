@@ -273,7 +273,7 @@ def _small_writes(look: Look) -> Optional[Hit]:
 def _full_cpu(look: Look) -> Optional[Hit]:
     """A CPU of either host is full, and nothing else limits the flow."""
     receiver, sender = ends(look)
-    end, _, load = max(sender, receiver, key=lambda one: _fullness(one.load))
+    end, _, load = max(sender, receiver, key=lambda end: _fullness(end.load))
     if _is_unknown(look, load):
         return None
     if load.has_full_cpu and load.is_of_others:

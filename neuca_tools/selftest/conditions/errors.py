@@ -60,7 +60,7 @@ def errors(session: Session) -> str:
 
     In a text with others that did not, these were attempts before something was put right.
     """
-    runs = [one.run for one in session.evidence.phases if one.run]
+    runs = [phase.run for phase in session.evidence.phases if phase.run]
     if any(look.is_unsampled for look in session.looks) and not all(run.error for run in runs):
         return ""
     return " | ".join(run.error for run in runs if run.error)
@@ -104,7 +104,7 @@ def other_program(session: Session) -> Optional[Hit]:
 
 def _closed_at_once(session: Session, said: str) -> Optional[Hit]:
     """Before iperf3 printed any connection of the test, of which nothing else is known."""
-    runs = [one.run for one in session.evidence.phases if one.run]
+    runs = [phase.run for phase in session.evidence.phases if phase.run]
     if not CLOSED.search(said) or session.evidence.reach != Reach():
         return None
     if any(run.connections or run.flows for run in runs):

@@ -229,7 +229,7 @@ def as_asked(look: Look) -> bool:
     """
     if not look.asked or not look.rate:
         return False
-    seconds = sum(one.seconds for one in look.steady)
+    seconds = sum(interval.seconds for interval in look.steady)
     missing = (look.asked - look.rate) * seconds / 8
     return look.rate >= NEARLY * look.asked or (seconds > 0 and missing <= BLOCK)
 

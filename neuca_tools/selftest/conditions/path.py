@@ -107,7 +107,7 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
 
 def _packets_limit(session: Session, end: str) -> bool:
     """Whether packets cost this host noticeable CPU time: a full CPU, no offload, or an overlay."""
-    if any(one.is_full for one in session.looks):
+    if any(look.is_full for look in session.looks):
         return True
     return any(map(_is_costly, links_of(dict(session.hosts)[end])))
 
@@ -190,7 +190,7 @@ def overlay_tax(session: Session) -> Optional[Hit]:
 
 def _is_overlay_shaped(session: Session) -> bool:
     """Whether packets wait before a shaper, which offloads do not make faster."""
-    return any(one.phase.path == "overlay" and path_capacity(one) for one in session.tcp)
+    return any(look.phase.path == "overlay" and path_capacity(look) for look in session.tcp)
 
 
 def _untaxed(off: Sequence[tuple[Link, str]], over: float, under: float) -> Hit:
@@ -215,7 +215,7 @@ def _missing_offloads(link: Link) -> list[str]:
 
 def _first_rate(session: Session, path: str) -> Optional[float]:
     """bit/s of the first TCP test over "overlay" or "underlay"."""
-    return next((one.rate for one in session.tcp if one.phase.path == path), None)
+    return next((look.rate for look in session.tcp if look.phase.path == path), None)
 
 
 @for_each_host
@@ -255,8 +255,8 @@ def wrong_way(session: Session) -> Optional[Hit]:
             _route_through(planned, other_end(session, "local")),
             "local",
         )
-    tried = ((one, sends) for one in session.looks for sends in (True, False))
-    return first(_wrong_device(session, one, sends) for one, sends in tried)
+    tried = ((look, sends) for look in session.looks for sends in (True, False))
+    return first(_wrong_device(session, look, sends) for look, sends in tried)
 
 
 def _route_through(device: str, address: str) -> str:
@@ -303,9 +303,9 @@ def _family(host: Host) -> set[str]:
     """The planned device with its lower and upper devices, which count the same bytes."""
     if host.planned is None or host.planned not in {link.name for link in host.links}:
         return set()
-    found, size = {host.planned}, 0
+    family, size = {host.planned}, 0
     pairs = [{link.name, link.parent} for link in host.links if link.parent is not None]
-    while len(found) > size:
-        size = len(found)
-        found = found.union(*filter(found.intersection, pairs))
-    return found
+    while len(family) > size:
+        size = len(family)
+        family = family.union(*filter(family.intersection, pairs))
+    return family

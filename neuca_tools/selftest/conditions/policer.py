@@ -98,13 +98,13 @@ def policed(session: Session) -> Optional[Hit]:
     hit = _credible_plateau(session, ladder, over)
     if hit is not None:
         return replace(hit, direction="forward")
-    alone = [one for one in session.tcp if one.phase.name != TOGETHER]
+    alone = [look for look in session.tcp if look.phase.name != TOGETHER]
     random = random_loss(session)
     if lost_while_idle(session):
         return None
     if random is not None:
-        alone = [one for one in alone if one.phase.direction != random.direction]
-    return first(_policed_one_way(one, session) for one in alone)
+        alone = [look for look in alone if look.phase.direction != random.direction]
+    return first(_policed_one_way(look, session) for look in alone)
 
 
 def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
@@ -122,14 +122,14 @@ def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:
 
     Or whether several streams in this direction fill a queue, which a policer does not have.
     """
-    slowest = slowest_test([one for one in session.looks if is_same_way(one, tcp)])
+    slowest = slowest_test([look for look in session.looks if is_same_way(look, tcp)])
     if slowest is not None and is_losing(slowest):
         return True
     way = tcp.phase.direction
     several = (
-        one for one in session.tcp if (one.phase.name, one.phase.direction) == (SEVERAL, way)
+        look for look in session.tcp if (look.phase.name, look.phase.direction) == (SEVERAL, way)
     )
-    return any(path_capacity(one) is not None for one in several)
+    return any(path_capacity(look) is not None for look in several)
 
 
 def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) -> Optional[Hit]:
@@ -137,7 +137,7 @@ def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) ->
 
     A busy sender offers datagrams in bursts, which are dropped far below the rate of TCP.
     """
-    clean = [one for one in ladder if not is_losing(one)]
+    clean = [look for look in ladder if not is_losing(look)]
     hit = _plateau(clean, over, ladder) if clean and over else None
     if _is_queue_of_tcp(session):
         return None  # a shaper, which drops what its queue does not hold
@@ -148,14 +148,16 @@ def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) ->
 
 def _is_queue_of_tcp(session: Session) -> bool:
     """Whether TCP fills a queue in the direction of the datagrams: a policer has none."""
-    there = (one for one in session.tcp if one.phase.direction == "forward")
-    return any(has_standing_queue(one) and path_capacity(one) is not None for one in there)
+    there = (look for look in session.tcp if look.phase.direction == "forward")
+    return any(has_standing_queue(look) and path_capacity(look) is not None for look in there)
 
 
 def _ladder(session: Session) -> list[Look]:
     """The UDP tests of one direction, from the slowest to the fastest."""
-    measured = [one for one in session.looks if one.protocol == "udp" and one.rate and one.flow]
-    return sorted((one for one in measured if is_same_way(one, measured[0])), key=_offered)
+    measured = [
+        look for look in session.looks if look.protocol == "udp" and look.rate and look.flow
+    ]
+    return sorted((look for look in measured if is_same_way(look, measured[0])), key=_offered)
 
 
 def _is_lost_on_the_path(look: Look) -> bool:
@@ -215,7 +217,7 @@ def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
 
 def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optional[Hit]:
     """Everything arrives up to a rate, and the same amount arrives however much more is offered."""
-    arrived = [one.rate or 0.0 for one in over]
+    arrived = [look.rate or 0.0 for look in over]
     plateau, free = max(arrived), max(map(_offered, clean))
     if min(arrived) < LEVEL * plateau or free > plateau / LEVEL:
         return None
@@ -226,7 +228,7 @@ def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optiona
         0.97,
         f"no loss at {amounts.rate(free)}, and never more than {amounts.rate(plateau)}: "
         "a policer drops the excess",
-        tuple(fact(f"of {amounts.rate(_offered(one))}, bit/s", one.rate) for one in ladder),
+        tuple(fact(f"of {amounts.rate(_offered(look))}, bit/s", look.rate) for look in ladder),
         f"ask for a shaper; on the sender, iperf3 --fq-rate {pace}K{own}",
         fixed=plateau * PACE,
         confidence=HIGH if not over[0].is_unsampled else MEDIUM,

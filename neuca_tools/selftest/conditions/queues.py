@@ -80,15 +80,15 @@ def _slowed_by(look: Look, count: float) -> float:
 
 
 def nic_ring(look: Look) -> Optional[Hit]:
-    found = _grown(look.phase.receiver, NIC_DROPS)
-    if not found:
+    counters = _grown(look.phase.receiver, NIC_DROPS)
+    if not counters:
         return None
     # Not the sum: several counters may count the same packets.
-    count, device = max(map(growth, found)), _device(found[0])
+    count, device = max(map(growth, counters)), _device(counters[0])
     return Hit(
         _explained(look, count),
         f"the receive ring of the receiver's NIC {device} overflowed: {count:.0f} packets",
-        tuple(found),
+        tuple(counters),
         f"{_larger_ring(look, device)}; spread its interrupts over CPUs",
         "receiver",
     )
@@ -148,14 +148,14 @@ def queue(look: Look) -> Optional[Hit]:
 
 def qdisc(look: Look) -> Optional[Hit]:
     """Packets dropped by a queue of the sender itself."""
-    found = _grown(look.phase.sender, QDISC_DROPS)
-    if not found:
+    counters = _grown(look.phase.sender, QDISC_DROPS)
+    if not counters:
         return None
-    count, device = sum(map(growth, found)), _device(found[0])
+    count, device = sum(map(growth, counters)), _device(counters[0])
     return Hit(
         max(_explained(look, count), _slowed_by(look, count)),
         f"the queue of the sender's {device} dropped {count:.0f} packets",
-        tuple(found),
+        tuple(counters),
         f"tc qdisc replace dev {device} root fq, whose queue is longer; {_paced(look)}",
         "sender",
     )
@@ -268,6 +268,6 @@ def _udp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:
 def _tcp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:
     """The share of the segments that were overtaken, and the evidence."""
     names = ("TcpExt.TCPSACKReorder", "TcpExt.TCPTSReorder")
-    found = tuple(filter(None, map(look.sender_fact, names)))
+    counters = tuple(filter(None, map(look.sender_fact, names)))
     segments = growth(look.sender_fact("Tcp.OutSegs"))
-    return max(map(growth, found), default=0.0) / (segments or math.inf), found
+    return max(map(growth, counters), default=0.0) / (segments or math.inf), counters

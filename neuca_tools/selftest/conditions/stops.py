@@ -51,8 +51,8 @@ def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
 
     Of a text that begins later, all intervals are without data.
     """
-    known = [one for one in flow.intervals if one.bytes is not None]
-    if len(known) < 2 or any(one.bytes for one in known[1:]):
+    known = [interval for interval in flow.intervals if interval.bytes is not None]
+    if len(known) < 2 or any(interval.bytes for interval in known[1:]):
         return None, None
     if known[0].start > 0 and (known[0].bytes or not flow.intervals[-1].cwnd):
         return None, None
@@ -61,7 +61,7 @@ def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
 
 def _is_timed_out(known: Sequence[Interval]) -> bool:
     """Whether the sender's timer ran out; of two intervals, in each of them."""
-    tries = sum(1 for one in known if one.retransmits)
+    tries = sum(1 for interval in known if interval.retransmits)
     window = known[-1].cwnd
     if not tries or tries < len(known) == 2:
         return False
@@ -126,17 +126,17 @@ def is_unreported(session: Session) -> bool:
 
 def gets_through(session: Session) -> bool:
     """Whether TCP was fast all the same, by MTU probing, MSS clamping or the MTU of a route."""
-    return any((one.rate or 0) > THROUGH for one in session.tcp)
+    return any((look.rate or 0) > THROUGH for look in session.tcp)
 
 
 def probed_mtu(session: Session) -> Optional[int]:
     """Bytes: the largest packet that gets through in both directions, as far as it was measured."""
-    found = session.evidence.path_mtu
-    return min(filter(None, (found.forward, found.backward)), default=None)
+    measured = session.evidence.path_mtu
+    return min(filter(None, (measured.forward, measured.backward)), default=None)
 
 
 def _is_stuck(look: Look) -> bool:
     """Whether a TCP test backed off again and again after what fits into a few small packets."""
     sockets = look.phase.sender[-1].sockets if look.phase.sender else ()
-    backoff = max((one.backoff or 0 for one in sockets), default=0)
-    return backoff >= 2 and sum(one.bytes_acked or 0 for one in sockets) < DEAD
+    backoff = max((socket.backoff or 0 for socket in sockets), default=0)
+    return backoff >= 2 and sum(socket.bytes_acked or 0 for socket in sockets) < DEAD

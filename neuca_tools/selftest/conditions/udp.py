@@ -70,7 +70,7 @@ def _is_lost_at_an_end(look: Look) -> bool:
 
 def _is_lost_at_the_start(look: Look) -> bool:
     """Whether nothing was lost after the first interval: address resolution, or a cold receiver."""
-    losses = [one.lost for one in flow_of(look).intervals if one.lost is not None]
+    losses = [interval.lost for interval in flow_of(look).intervals if interval.lost is not None]
     if look.is_unsampled and _ends_at_once(look):
         return True
     return len(losses) >= 3 and losses[0] > 0 and not any(losses[1:])
@@ -152,17 +152,17 @@ def _overflowing(look: Look, loss: float, rate: float) -> Hit:
 
 def _is_of_a_moment(look: Look) -> bool:
     """Whether so little was lost, and not all the time."""
-    losses = [one.lost for one in flow_of(look).intervals if one.lost is not None]
+    losses = [interval.lost for interval in flow_of(look).intervals if interval.lost is not None]
     return look.known_loss < SLIGHT and (len(losses) < LASTING or not all(losses))
 
 
 def is_one_of_several(look: Look) -> bool:
     """Whether there are other UDP tests of other rates, which tell more when compared."""
-    others = (one for one in look.evidence.phases if one is not look.phase)
-    same_way = (one for one in others if one.direction == look.phase.direction)
+    others = (phase for phase in look.evidence.phases if phase is not look.phase)
+    same_way = (phase for phase in others if phase.direction == look.phase.direction)
     return any(
-        one.run is not None and one.run.protocol == "udp" and not _is_as_many(look, one)
-        for one in same_way
+        phase.run is not None and phase.run.protocol == "udp" and not _is_as_many(look, phase)
+        for phase in same_way
     )
 
 
@@ -176,7 +176,7 @@ def _is_as_many(look: Look, other: Phase) -> bool:
 
 def _expected(flow: Flow) -> int:
     """How many datagrams the receiver expected, by its total or by its intervals."""
-    return flow.received.datagrams or sum(one.datagrams or 0 for one in flow.intervals)
+    return flow.received.datagrams or sum(interval.datagrams or 0 for interval in flow.intervals)
 
 
 def is_gentle(look: Look) -> bool:
@@ -224,10 +224,10 @@ def _received_payload(flow: Flow) -> float:
     """The same by a receiver's rows: the bytes that arrived, and the datagrams that were sent."""
     size, arrived = 0.0, 0
     rows: tuple[Union[Interval, Total], ...] = (*flow.intervals, flow.received)
-    for one in rows:
-        if one.bytes and one.datagrams:
-            size += one.bytes
-            arrived += one.datagrams - (one.lost or 0)
+    for counted in rows:
+        if counted.bytes and counted.datagrams:
+            size += counted.bytes
+            arrived += counted.datagrams - (counted.lost or 0)
     return round(size / arrived) if arrived else 0
 
 
@@ -268,14 +268,14 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
 
 def fragments(look: Look) -> Optional[Hit]:
     names = ("Ip.ReasmFails", "Ip6.Ip6ReasmFails")
-    found = [look.receiver_fact(name) for name in names]
-    failed = sum(map(growth, found))
+    counters = [look.receiver_fact(name) for name in names]
+    failed = sum(map(growth, counters))
     if not failed or not is_losing(look):
         return None
     return Hit(
         min(1.0, failed / max(1, lost(look))),
         f"{failed:.0f} datagrams could not be reassembled from their fragments{_fragments(look)}",
-        (*found, look.receiver_fact("Ip.ReasmReqds"), _loss_fact(look)),
+        (*counters, look.receiver_fact("Ip.ReasmReqds"), _loss_fact(look)),
         f"send at most MTU - {HEADERS} bytes (iperf3 -l 1472); "
         "sysctl -w net.ipv4.ipfrag_high_thresh=16777216",
         "receiver",

@@ -69,7 +69,7 @@ def look(evidence: Evidence, phase: Phase) -> Look:
 
 def _rtt(sockets: Sockets, intervals: Sequence[Interval], evidence: Evidence) -> Optional[float]:
     """The median round-trip time in seconds, from the best source that has one; None if unknown."""
-    by_iperf = [one.rtt for one in intervals]
+    by_iperf = [interval.rtt for interval in intervals]
     return _median(_seconds(sockets, "rtt")) or _median(by_iperf) or evidence.rtt
 
 
@@ -99,11 +99,11 @@ def rates_of(samples: Sequence[Sample], phase: Phase) -> Iterator[tuple[float, f
 
 def total(sockets: Sequence[Socket], name: str) -> Optional[float]:
     """The sum of a field over all sockets; None without sockets, or if one lacks the field."""
-    values = [getattr(one, name) for one in sockets]
+    values = [getattr(socket, name) for socket in sockets]
     if not values or None in values:
         return None
-    found: float = sum(values)
-    return found
+    amount: float = sum(values)
+    return amount
 
 
 def grown(looks: Sockets, name: str) -> Optional[float]:
@@ -127,7 +127,8 @@ def _windows(
     return Windows(
         mss=_median(_values(late, "mss")) or run.mss,
         cwnd=_median(cwnds),
-        snd_wnd=_median(_totals(late, "snd_wnd")) or _median([one.snd_wnd for one in steady]),
+        snd_wnd=_median(_totals(late, "snd_wnd"))
+        or _median([interval.snd_wnd for interval in steady]),
         in_flight=_median(_totals(late, "in_flight")),
         rwnd_limited=_part(grown(late, "rwnd_limited"), busy),
         sndbuf_limited=_part(grown(late, "sndbuf_limited"), busy),
@@ -149,7 +150,7 @@ def _with_all_streams(samples: Sequence[Sample], sockets: Sockets) -> list[Sampl
 
     Of a connection that is being closed the kernel knows only that it exists.
     """
-    open_ones = [sum(one.mss is not None for one in found) for found in sockets]
+    open_ones = [sum(socket.mss is not None for socket in of_sample) for of_sample in sockets]
     most = max(open_ones, default=0)
     if not most:
         open_ones = list(map(len, sockets))
@@ -158,7 +159,7 @@ def _with_all_streams(samples: Sequence[Sample], sockets: Sockets) -> list[Sampl
 
 
 def _min_rtt(sockets: Sockets, flow: Flow, evidence: Evidence) -> Optional[float]:
-    others = [*(one.rtt for one in flow.intervals), evidence.idle.p50, evidence.rtt]
+    others = [*(interval.rtt for interval in flow.intervals), evidence.idle.p50, evidence.rtt]
     return min([*_seconds(sockets, "min_rtt"), *filter(None, others)], default=None)
 
 
@@ -169,7 +170,7 @@ def _rate(flow: Flow, steady: Sequence[Interval], rates: Sequence[float]) -> Opt
         return 0.0
     if received.rate is not None and (received.lost is not None or len(rates) < 2):
         return received.rate
-    weights = [one.seconds for one in steady if one.rate is not None]
+    weights = [interval.seconds for interval in steady if interval.rate is not None]
     if sum(weights) > 0:
         return sum(rate * weight for rate, weight in zip(rates, weights)) / sum(weights)
     if rates:
@@ -195,8 +196,10 @@ def _lost_datagrams(flow: Flow) -> tuple[Optional[int], Optional[int]]:
     """How many were lost, and of how many; the sums of the intervals where totals are missing."""
     if flow.received.lost is not None and flow.received.datagrams:
         return flow.received.lost, flow.received.datagrams
-    counted = [one for one in flow.intervals if one.lost is not None]
-    return sum(one.lost or 0 for one in counted), sum(one.datagrams or 0 for one in counted)
+    counted = [interval for interval in flow.intervals if interval.lost is not None]
+    return sum(interval.lost or 0 for interval in counted), sum(
+        interval.datagrams or 0 for interval in counted
+    )
 
 
 def _totals(looks: Sockets, name: str) -> list[float]:
@@ -205,7 +208,7 @@ def _totals(looks: Sockets, name: str) -> list[float]:
 
 
 def _values(looks: Sockets, name: str) -> list[float]:
-    values = [getattr(one, name) for sockets in looks for one in sockets]
+    values = [getattr(socket, name) for sockets in looks for socket in sockets]
     return [float(value) for value in values if value is not None]
 
 
