@@ -1,4 +1,4 @@
-"""D06, D22 to D25, D29: MTUs, overlays, and the devices that packets use."""
+"""D06, D23 to D25, D29: MTUs, overlays, and the devices that packets use."""
 
 # SPDX-License-Identifier: MIT
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, MEDIUM, SMALLER_PATH, Hit, fact
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.errors import is_refused
 from neuca_tools.selftest.conditions.session import (
@@ -40,10 +40,13 @@ NOISE, ELSEWHERE = 1e6, 0.1
 BUSY_OWNER = 0.5  # of a CPU (D25)
 
 
-def smaller_path(session: Session) -> Optional[Hit]:
+def mtus(session: Session) -> Optional[Hit]:
+    """MTUs of the hosts and of the path differ: as a fault, or in a way that TCP adapts to."""
+    return _inconsistent(session) or _smaller_path(session)
+
+
+def _smaller_path(session: Session) -> Optional[Hit]:
     """The path MTU is smaller than the interface's, and ICMP reports it."""
-    if inconsistent(session) is not None:
-        return None
     for end, host in session.hosts:
         mtu = smallest_mtu(links_of(host))
         if host.route_mtu and mtu and host.route_mtu < mtu:
@@ -65,6 +68,7 @@ def _reported_mtu(end: str, interface: str, mtu: int, path_mtu: int) -> Hit:
         "MTU along the whole path, saves the discovery",
         end,
         severity=INFO,
+        title=SMALLER_PATH,
     )
 
 
@@ -118,7 +122,7 @@ def _is_costly(link: Link) -> bool:
     return link.offloads.get("tcp-segmentation-offload") is False
 
 
-def inconsistent(session: Session) -> Optional[Hit]:
+def _inconsistent(session: Session) -> Optional[Hit]:
     """A link's MTU is larger than its lower device, its tunnel or the path to the peer allows."""
     return (
         _too_large_for_its_device(session)

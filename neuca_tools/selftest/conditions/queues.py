@@ -12,7 +12,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import LOSSY, loss_ceiling
-from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import BUDGET, INFO, LIMIT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.causes import BLOAT
 from neuca_tools.selftest.conditions.session import ends
 from neuca_tools.selftest.conditions.thresholds import passed
@@ -25,8 +25,8 @@ NIC_DROPS = re.compile(
     r"|rx_\w*_drops|rx_\w*discards\w*))$"
 )
 QDISC_DROPS = re.compile(r"\.qdisc\.drops$")
-SQUEEZED = 0.01  # of the packets: softnet_stat does not count polls (D12)
-BUSY = 0.8  # of a CPU's time (D12)
+SQUEEZED = 0.01  # of the packets: softnet_stat does not count polls (D13)
+BUSY = 0.8  # of a CPU's time (D13)
 BLOATED, BLOATED_BY = 5, 0.020  # times the idle round trip, and seconds on top of it (D14)
 # Seconds: a shaper usually holds less (50 ms is common); from here on people notice (ITU-T G.114).
 DEEP = 0.1
@@ -104,7 +104,12 @@ def _larger_ring(look: Look, device: str) -> str:
     return f"a larger receive ring, if ethtool -g {device} shows one (ethtool -G, {warning})"
 
 
-def softirq_budget(look: Look) -> Optional[Hit]:
+def softirqs(look: Look) -> Optional[Hit]:
+    """Softirqs do not keep up: packets are dropped, or their budget runs out."""
+    return _backlog(look) or _softirq_budget(look)
+
+
+def _softirq_budget(look: Look) -> Optional[Hit]:
     for end, samples, load in ends(look):
         squeezed = delta(samples, "softnet.time_squeeze")
         processed = growth(delta(samples, "softnet.processed"))
@@ -119,12 +124,14 @@ def softirq_budget(look: Look) -> Optional[Hit]:
             "spread the interrupts over CPUs (ethtool -L)",
             end,
             confidence=MEDIUM,
+            severity=LIMIT,
+            title=BUDGET,
             sysctls=LARGER_SOFTIRQ_BUDGET,
         )
     return None
 
 
-def backlog(look: Look) -> Optional[Hit]:
+def _backlog(look: Look) -> Optional[Hit]:
     for end, samples, _ in ends(look):
         dropped = delta(samples, "softnet.dropped")
         if dropped is None:

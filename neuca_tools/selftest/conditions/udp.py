@@ -1,4 +1,4 @@
-"""D07, D08, D15, D20: datagrams that were lost, and datagrams that could not be sent."""
+"""D07, D15, D20: datagrams that were lost, and datagrams that could not be sent."""
 
 # SPDX-License-Identifier: MIT
 
@@ -15,6 +15,7 @@ from neuca_tools.selftest.conditions.base import (
     LIMIT,
     LOW,
     MEDIUM,
+    MEMORY,
     NOT_LISTENING,
     TOO_SLOW,
     Hit,
@@ -98,7 +99,10 @@ def _share_of_losses(look: Look, count: float, unknown: float) -> float:
 
 
 def receive_buffer(look: Look) -> Optional[Hit]:
-    """The receiver's socket buffer overflowed, by its counter or by the lack of other causes."""
+    """The receiver's memory is too small, by its counters or by the lack of other causes."""
+    memory = _udp_memory(look)
+    if memory is not None:
+        return memory
     counted = look.receiver_fact("Udp.RcvbufErrors")
     if look.protocol != "udp":
         return None
@@ -231,7 +235,7 @@ def _received_payload(flow: Flow) -> float:
     return round(size / arrived) if arrived else 0
 
 
-def udp_memory(look: Look) -> Optional[Hit]:
+def _udp_memory(look: Look) -> Optional[Hit]:
     counted = look.receiver_fact("Udp.MemErrors")
     if counted is None:
         return None
@@ -241,6 +245,7 @@ def udp_memory(look: Look) -> Optional[Hit]:
         (counted, _loss_fact(look)),
         "raise net.ipv4.udp_mem, or use fewer and smaller sockets",
         "receiver",
+        title=MEMORY,
     )
 
 
@@ -255,7 +260,7 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
     return Hit(
         0.7,
         f"the receiver takes {amounts.rate(look.rate)} of what is offered: it does not keep "
-        "up with the packets (because of D09 its CPU, D11 its NIC's rings, or D12 its softirq "
+        "up with the packets (because of D09 its CPU, D11 its NIC's rings, or D13 its softirq "
         f"budget); the loss-free rate is not known: search for it{_fragments(look)}",
         (_loss_fact(look),),
         "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S on the receiver tell which; "
