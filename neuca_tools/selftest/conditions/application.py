@@ -16,6 +16,7 @@ from neuca_tools.selftest.conditions.session import sysctl_max
 from neuca_tools.selftest.conditions.streams import is_crowded, is_read_late, middle
 from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
 from neuca_tools.selftest.evidence import Phase, Sample, Socket
+from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import Look, Windows, data_sockets, steady_sockets
 
 # iperf3 -b sends at least one block (-l) for each tick of 100 ms (esnet/iperf issues 439, 1052).
@@ -137,13 +138,13 @@ def room_for(look: Look, rate: float, rtt: float) -> int:
 def slow_reader(look: Look) -> Optional[Hit]:
     """The window is small because the application does not empty the receive buffer."""
     limited, sockets = look.windows.rwnd_limited, _reading_sockets(look)
-    if look.protocol != "tcp" or limited is None:
+    if limited is None:
         return None
     fill, waits = _fill(sockets), _reading_delay(look, sockets)
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
-    is_full = limited >= RECEIVER_LIMITED and fill > SLOW_READER
+    is_full = fill > SLOW_READER and waits >= WAITS and limited >= RECEIVER_LIMITED
     is_hopeless = is_read_late(look, waits) or (waits >= HOARDS and limited >= SOMEWHAT)
-    if not is_hopeless and not (is_full and waits >= WAITS):
+    if not is_hopeless and not is_full:
         return None
     hit = Hit(
         1.0 if is_hopeless else limited,
@@ -153,11 +154,12 @@ def slow_reader(look: Look) -> Optional[Hit]:
         "find out what limits the application: its CPU, its disk; larger buffers do not help",
         "receiver",
     )
-    if not look.receiver_load.has_full_cpu:
-        return hit
-    # An application that reads as fast as its host can is not at fault.
-    text = f"{hit.text}, and its CPU {look.receiver_load.cpu} is full"
-    return replace(hit, text=text, severity=LIMIT)
+    return _without_blame(hit, look.receiver_load) if look.receiver_load.has_full_cpu else hit
+
+
+def _without_blame(hit: Hit, load: Load) -> Hit:
+    """An application that reads as fast as its host can is not at fault."""
+    return replace(hit, text=f"{hit.text}, and its CPU {load.cpu} is full", severity=LIMIT)
 
 
 def _fill(sockets: Sequence[Socket]) -> float:
@@ -193,12 +195,25 @@ def sender_buffer(look: Look) -> Optional[Hit]:
         return None
     share = limited if limited >= SENDER_LIMITED else _queued_full(look)
     limit, size = sysctl_max(look.sender, WMEM), _send_buffer_size(look)
-    # A buffer that is smaller than what it may grow to is not what limits.
-    may_grow = bool(limit and size and size < AT_WINDOW * limit)
-    if not share or may_grow:
+    if not share or _may_grow(size, limit):
         return None
+    hit = _full_buffer(share, limited, size, limit)
+    rtt = look.rtt or look.round_trip.shortest
+    if not rtt:
+        return hit
+    room = room_for(look, look.rate, rtt)
+    return replace(hit, fixed=room * 4 / rtt, sysctls={WMEM: f"4096 16384 {room}"})
+
+
+def _may_grow(size: Optional[int], limit: Optional[int]) -> bool:
+    """Whether a buffer is smaller than what it may grow to: then it is not what limits."""
+    return bool(limit and size and size < AT_WINDOW * limit)
+
+
+def _full_buffer(share: float, limited: float, size: Optional[int], limit: Optional[int]) -> Hit:
+    """`size` bytes of `limit`, for this share of the time."""
     of_size = f" of {amounts.size(size)}" if size else ""
-    hit = Hit(
+    return Hit(
         share,
         f"the sender's buffer{of_size} is full: it waits for acknowledgements "
         f"{amounts.percent(share)} of the time",
@@ -209,11 +224,6 @@ def sender_buffer(look: Look) -> Optional[Hit]:
         ),
         end="sender",
     )
-    rtt = look.rtt or look.round_trip.shortest
-    if not rtt:
-        return hit
-    room = room_for(look, look.rate, rtt)
-    return replace(hit, fixed=room * 4 / rtt, sysctls={WMEM: f"4096 16384 {room}"})
 
 
 def _send_buffer_size(look: Look) -> Optional[int]:

@@ -137,18 +137,18 @@ def _token_bucket(look: Look) -> Optional[Hit]:
     rates, times = known_rates(look.every), ARRIVED if look.is_counted_by_receiver else BURST
     at = next((at for at, rate in enumerate(rates) if rate * times <= rates[0]), 0)
     early, rest = rates[:at], rates[at:]
-    if (
-        not early
-        or look.every[0].start > 0
-        or look.every[0].omitted
-        or _is_left_by_loss(look, rest)
-    ):
+    if not early or not _has_its_begin(look) or _is_left_by_loss(look, rest):
         return None
     slow = median(rest) or mean(rest)
-    if slow <= 0 or min(early) < times * slow or rest[-1] > 2 * slow:
+    if not 0 < times * slow <= min(early) or rest[-1] > 2 * slow:
         return None
-    seconds = sum(each.seconds for each in look.every[:at])
+    seconds = look.every[at].start
     return _bucket_hit(look, mean(early), slow, (mean(early) - slow) * seconds / 8)
+
+
+def _has_its_begin(look: Look) -> bool:
+    """Whether the first interval is that of the test, and counted."""
+    return look.every[0].start <= 0 and not look.every[0].omitted
 
 
 def _is_left_by_loss(look: Look, rates: Sequence[float]) -> bool:

@@ -244,8 +244,11 @@ def _loses_without_queue(look: Look) -> bool:
     """Whether TCP loses packets while the round trip stays at its minimum."""
     if not look.is_sampled:
         return look.is_unsampled and loss_explains(look)
-    if not is_lossy(look) or overflows(look):
-        return False
+    return is_lossy(look) and not overflows(look) and _has_no_queue(look)
+
+
+def _has_no_queue(look: Look) -> bool:
+    """Whether the round trip stays at its minimum; where it is not known, by the window."""
     if not look.queueing or not look.phase.sender:
         return not look.windows.flat and bool(look.retransmits)
     if not has_grown(look, FLAT_RTT) or is_only_a_pair(look):

@@ -31,6 +31,7 @@ from neuca_tools.selftest.conditions.figures import as_asked, is_constant, is_in
 from neuca_tools.selftest.conditions.predict import line_of
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.intervals import (
+    in_flight,
     is_flat,
     is_unqueued,
     known_round_trips,
@@ -166,7 +167,7 @@ def _has_constant_flight(look: Look) -> bool:
     Or as much as that allows, if it stays the same: no loss made it so, whatever was lost.
     """
     settled = _settled(look)
-    flights = [each.rate * each.rtt / 8 for each in settled if each.rate and each.rtt]
+    flights = in_flight(settled)
     if len(flights) < 3 or not is_unqueued(settled) or min(known_round_trips(settled)) < LONG:
         return False
     if link_filled(look) is not None or pstdev(flights) > QUANTUM * mean(flights):
@@ -190,17 +191,23 @@ def is_window(look: Look) -> bool:
 
 def _receiver_window(look: Look) -> Optional[Hit]:
     """The sender has as much in flight as the receiver's window allows."""
-    limited = look.windows.rwnd_limited
-    if look.protocol != "tcp" or limited is None or not look.rate or slow_reader(look) is not None:
+    if look.protocol != "tcp" or not look.rate or slow_reader(look) is not None:
         return None
-    if limited >= RECEIVER_LIMITED and _is_window_full(look.windows):
-        share = limited
-    elif _holds_paced_flow(look.windows, limited):
-        share = HELD
-    else:
+    share = _share_of_receiver(look.windows)
+    if share is None:
         return None
     window = look.windows.snd_wnd or look.windows.cwnd or look.rate * (look.rtt or 0) / 8
     return _receiver_window_hit(look, look.rate, window, share)
+
+
+def _share_of_receiver(windows: Windows) -> Optional[float]:
+    """Of the time: how long its window was full; None if that is not what limits."""
+    limited = windows.rwnd_limited
+    if limited is None:
+        return None
+    if limited >= RECEIVER_LIMITED and _is_window_full(windows):
+        return limited
+    return HELD if _holds_paced_flow(windows, limited) else None
 
 
 def _is_window_full(windows: Windows) -> bool:

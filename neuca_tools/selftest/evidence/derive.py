@@ -40,9 +40,7 @@ def look(evidence: Evidence, phase: Phase) -> Look:
     rough = _rtt(sockets, flow.intervals, evidence)
     samples = steady_samples(_with_all_streams(phase.sender, sockets), rough)
     late = [data_sockets(sample, phase) for sample in samples]
-    steady = steady_intervals(flow.intervals, rough)
-    if not phase.sender and not phase.receiver:
-        steady = usual_intervals(run, flow, rough)
+    steady = _steady(phase, run, flow, rough)
     acked = tuple(rate for _, rate in rates_of(samples, phase))
     rates = known_rates(steady) or list(acked)
     rate = _rate(flow, steady, rates)
@@ -65,6 +63,12 @@ def look(evidence: Evidence, phase: Phase) -> Look:
             _low(phase.sender_trace, rough) or _least(_seconds(late, "rtt")),
         ),
     )
+
+
+def _steady(phase: Phase, run: Run, flow: Flow, rtt: Optional[float]) -> tuple[Interval, ...]:
+    if phase.sender or phase.receiver:
+        return steady_intervals(flow.intervals, rtt)
+    return usual_intervals(run, flow, rtt)
 
 
 def _rtt(sockets: Sockets, intervals: Sequence[Interval], evidence: Evidence) -> Optional[float]:

@@ -144,6 +144,11 @@ def known_round_trips(intervals: Sequence[Interval]) -> list[float]:
     return [interval.rtt for interval in intervals if interval.rtt]
 
 
+def in_flight(intervals: Sequence[Interval]) -> list[float]:
+    """Bytes: the rate times the round trip, where both are known."""
+    return [each.rate * each.rtt / 8 for each in intervals if each.rate and each.rtt]
+
+
 def is_unqueued(intervals: Sequence[Interval]) -> bool:
     """Whether the round trip hardly varies, but for one of eight: nothing waits on the path."""
     trips = sorted(known_round_trips(intervals))
