@@ -11,10 +11,8 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.datagrams import (
-    MORE_THAN_CHANCE,
     is_chance,
     is_same_way,
-    may_be_limited,
 )
 from neuca_tools.selftest.conditions.figures import ARRIVED, STEADY
 from neuca_tools.selftest.conditions.predict import SPEEDS
@@ -104,11 +102,7 @@ def _after_burst(look: Look) -> Sequence[Interval]:
     if len(late) < STEADY_REST or pstdev(rates) > EVEN_ARRIVAL * mean(rates):
         return ()
     is_faster = not early[0].lost and known_rates(early)[0] >= ARRIVED * mean(rates)
-    return late if is_faster and all(map(_is_losing_much, late)) else ()
-
-
-def _is_losing_much(interval: Interval) -> bool:
-    return (interval.lost or 0) >= LOST * (interval.datagrams or 0)
+    return late if is_faster else ()
 
 
 def _is_level(rates: Sequence[float]) -> bool:
@@ -120,7 +114,7 @@ def _slow_path(look: Look) -> Optional[Hit]:
     loss, size = look.known_loss, payload(look)
     if not look.is_unsampled_udp or not 0 < size <= WHOLE or look.run.is_loopback:
         return None
-    if not (MUCH <= loss <= MOST or (MORE_THAN_CHANCE <= loss < MUCH and may_be_limited(look))):
+    if not MUCH <= loss <= MOST:
         return None
     if not is_gentle(look) or is_one_of_several(look) or is_chance(look):
         return None

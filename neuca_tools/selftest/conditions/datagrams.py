@@ -41,8 +41,6 @@ FASTER = 1.2  # times the rate of another test
 DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
 # Of the datagrams: TCP hardly works beside so much loss at random.
 DEADLY = 0.25
-# Of the datagrams; bit/s: iperf's own rate, which nearly every path carries.
-MUCH, USUAL = 0.05, 1.1e6
 CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
 # Of TCP's rate: what is sent so slowly, and evenly, is dropped by no queue and no policer.
 GENTLE = 0.5
@@ -132,7 +130,7 @@ def _random_at(slowest: Look, session: Session) -> Optional[Hit]:
             return hit
         return replace(hit, confidence=LOW)
     # No counter of a host was read: a busy host loses a few datagrams, too.
-    is_sure = (lost(slowest) >= SURELY or loss >= CLEARLY) and not may_be_limited(slowest)
+    is_sure = lost(slowest) >= SURELY or loss >= CLEARLY
     return replace(hit, confidence=MEDIUM) if is_sure and is_gentle(slowest) else None
 
 
@@ -161,16 +159,6 @@ def _random_while_idle(session: Session) -> Optional[Hit]:
         "optic",
         confidence=MEDIUM,
     )
-
-
-def may_be_limited(udp: Look) -> bool:
-    """Whether a limit of the path explains these losses as well, of a test that is the only one.
-
-    What is lost at random is lost at any rate, and what arrives does not wait.
-    """
-    loss = udp.known_loss
-    sent = (udp.rate or 0.0) / (1 - min(loss, HALF))
-    return loss >= MUCH and sent > USUAL and not is_chance(udp)
 
 
 def is_chance(udp: Look) -> bool:

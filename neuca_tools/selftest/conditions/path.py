@@ -94,9 +94,11 @@ def _stacked(session: Session, links: Callable[[Host], Iterable[Link]]) -> Itera
 
 
 def wasted_mtu(session: Session) -> Optional[Hit]:
-    """A link's MTU is smaller than its lower device allows, while the number of packets limits."""
+    """A link's MTU is smaller than its lower device allows, while a CPU is full."""
+    if not any(look.is_full for look in session.looks):
+        return None
     for end, link, mtu, lower, possible in _stacked(session, links_of):
-        if possible - mtu <= WASTED or not _packets_limit(session, end):
+        if possible - mtu <= WASTED:
             continue
         return Hit(
             1 - mtu / possible,
@@ -107,19 +109,6 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
             end,
         )
     return None
-
-
-def _packets_limit(session: Session, end: str) -> bool:
-    """Whether packets cost this host noticeable CPU time: a full CPU, no offload, or an overlay."""
-    if any(look.is_full for look in session.looks):
-        return True
-    return any(map(_is_costly, links_of(dict(session.hosts)[end])))
-
-
-def _is_costly(link: Link) -> bool:
-    if link.kind in TUNNELS or link.offloads.get(OFFLOAD) is False:
-        return True
-    return link.offloads.get("tcp-segmentation-offload") is False
 
 
 def _inconsistent(session: Session) -> Optional[Hit]:
