@@ -33,7 +33,6 @@ from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.intervals import (
     in_flight,
     is_flat,
-    is_unqueued,
     known_round_trips,
     known_windows,
     with_final_window,
@@ -162,13 +161,13 @@ def _is_usual(look: Look) -> bool:
 
 
 def _has_constant_flight(look: Look) -> bool:
-    """Whether each round trip carries the same, without a queue, below the congestion window.
+    """Whether each round trip carries the same, below the congestion window.
 
     Or as much as that allows, if it stays the same: no loss made it so, whatever was lost.
     """
     settled = _settled(look)
     flights = in_flight(settled)
-    if len(flights) < 3 or not is_unqueued(settled) or min(known_round_trips(settled)) < LONG:
+    if len(flights) < 3 or min(known_round_trips(settled)) < LONG:
         return False
     if link_filled(look) is not None or pstdev(flights) > QUANTUM * mean(flights):
         return False

@@ -21,7 +21,6 @@ FOLLOWS, NEARLY_EVEN = 0.95, 0.05  # of the rate before the window fell; its var
 FLAT = 0.02
 SHORT = 2.0  # seconds
 ANSWERED = 0.5  # of the losses
-STRETCH, OUTLIERS = 1.25, 8  # the longest round trip over the shortest; one of so many
 ROUNDED = 0.005  # how far windows differ that are the same; CUBIC's last steps are larger
 # What TCP multiplies its window with after a loss: 0.5 (RFC 5681), 0.7 for CUBIC (RFC 9438,
 # section 4.6). An interval of iperf may contain some of the recovery.
@@ -147,13 +146,6 @@ def known_round_trips(intervals: Sequence[Interval]) -> list[float]:
 def in_flight(intervals: Sequence[Interval]) -> list[float]:
     """Bytes: the rate times the round trip, where both are known."""
     return [each.rate * each.rtt / 8 for each in intervals if each.rate and each.rtt]
-
-
-def is_unqueued(intervals: Sequence[Interval]) -> bool:
-    """Whether the round trip hardly varies, but for one of eight: nothing waits on the path."""
-    trips = sorted(known_round_trips(intervals))
-    most = trips[: len(trips) - len(trips) // OUTLIERS]
-    return bool(most) and most[-1] <= STRETCH * most[0]
 
 
 def with_final_window(every: Sequence[Interval]) -> Sequence[Interval]:
