@@ -10,14 +10,14 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import BELOW_BLOCKS, INFO, LIMIT, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.figures import BLOCK, tcp_printed
+from neuca_tools.selftest.conditions.figures import BLOCK
 from neuca_tools.selftest.conditions.predict import aim, buffer_for, mathis
 from neuca_tools.selftest.conditions.session import sysctl_max
-from neuca_tools.selftest.conditions.streams import DEFAULT_MSS, is_crowded, is_read_late, middle
+from neuca_tools.selftest.conditions.streams import is_crowded, is_read_late, middle
 from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
 from neuca_tools.selftest.evidence import Phase, Sample, Socket
+from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import Look, Windows, data_sockets, steady_sockets
-from neuca_tools.selftest.evidence.printed import Printed
 
 # iperf3 -b sends at least one block (-l) for each tick of 100 ms (esnet/iperf issues 439, 1052).
 TICKS, MANY = 10, 4  # in a second; seconds
@@ -47,19 +47,19 @@ FEED_THE_SENDER = "check what the sender reads from, and whether its rate was li
 
 def _whole_blocks(look: Look) -> Optional[Hit]:
     """iperf3 sends whole blocks: a lower rate than one block for each tick cannot be requested."""
-    one = tcp_printed(look)
     if _is_one_block(look):
         return _one_block_hit(look)
     is_alone = look.phase.name != TOGETHER
-    if one is not None and is_alone and not look.asked and _is_one_block_a_tick(one):
-        return _unstated_blocks(one)
-    if one is None or not look.asked or one.rate < EXCEEDED * look.asked:
+    if look.is_unsampled_tcp and is_alone and not look.asked and _is_one_block_a_tick(look):
+        return _unstated_blocks(look)
+    if not look.is_unsampled_tcp or not look.asked or look.known_rate < EXCEEDED * look.asked:
         return None
     return Hit(
         0.9,
-        f"-b requested {amounts.rate(look.asked)}, and iperf3 sent {amounts.rate(one.rate)}: it "
-        "sends whole blocks, one for each tick of its timer at least",
-        (fact("-b", round(look.asked)), fact("rate, bit/s", round(one.rate))),
+        f"-b requested {amounts.rate(look.asked)}, and iperf3 sent "
+        f"{amounts.rate(look.known_rate)}: it sends whole blocks, one for each tick of its timer "
+        "at least",
+        (fact("-b", round(look.asked)), fact("rate, bit/s", round(look.known_rate))),
         "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
         confidence=MEDIUM,
@@ -72,7 +72,7 @@ def _is_one_block(look: Look) -> bool:
     flow = look.flow
     if look.protocol != "tcp" or not look.asked or flow is None or len(flow.intervals) < MANY:
         return False
-    sizes, last = [one.bytes or 0.0 for one in flow.intervals], flow.intervals[-1]
+    sizes, last = [interval.bytes or 0.0 for interval in flow.intervals], flow.intervals[-1]
     return 0 < sum(sizes) <= BLOCK and not any(sizes[1:]) and look.asked * last.end / 8 < BLOCK
 
 
@@ -89,18 +89,20 @@ def _one_block_hit(look: Look) -> Hit:
     )
 
 
-def _is_one_block_a_tick(one: Printed) -> bool:
+def _is_one_block_a_tick(look: Look) -> bool:
     """Whether each second has just the blocks of an old iperf3's timer; links have no such rate."""
-    sizes = {round((each.bytes or 0.0) / BLOCK, 1) for each in one.late if each.seconds > 0.9}
-    return len(one.late) >= MANY and sizes == {TICKS} and (one.retransmits or 0) <= len(one.every)
+    sizes = {round((each.bytes or 0.0) / BLOCK, 1) for each in look.steady if each.seconds > 0.9}
+    return (
+        len(look.steady) >= MANY and sizes == {TICKS} and (look.retransmits or 0) <= len(look.every)
+    )
 
 
-def _unstated_blocks(one: Printed) -> Hit:
+def _unstated_blocks(look: Look) -> Hit:
     return Hit(
         0.85,
         f"every second carries {TICKS} blocks of 128 KiB: iperf3 sends one for each tick of its "
         "timer if -b asks for less than that, and nothing limits",
-        (fact("rate, bit/s", round(one.rate)),),
+        (fact("rate, bit/s", round(look.known_rate)),),
         "if -b was given: smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
         confidence=MEDIUM,
@@ -112,7 +114,7 @@ def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Opt
     """bit/s that this loss allows (see `mathis`); None if either is not known."""
     if not rtt or not loss:
         return None
-    return round(mathis(look.windows.mss or DEFAULT_MSS, rtt, loss))
+    return round(mathis(look.mss, rtt, loss))
 
 
 def is_lossy(look: Look) -> bool:
@@ -136,13 +138,13 @@ def room_for(look: Look, rate: float, rtt: float) -> int:
 def slow_reader(look: Look) -> Optional[Hit]:
     """The window is small because the application does not empty the receive buffer."""
     limited, sockets = look.windows.rwnd_limited, _reading_sockets(look)
-    if look.protocol != "tcp" or limited is None:
+    if limited is None:
         return None
     fill, waits = _fill(sockets), _reading_delay(look, sockets)
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
-    is_full = limited >= RECEIVER_LIMITED and fill > SLOW_READER
+    is_full = fill > SLOW_READER and waits >= WAITS and limited >= RECEIVER_LIMITED
     is_hopeless = is_read_late(look, waits) or (waits >= HOARDS and limited >= SOMEWHAT)
-    if not is_hopeless and not (is_full and waits >= WAITS):
+    if not is_hopeless and not is_full:
         return None
     hit = Hit(
         1.0 if is_hopeless else limited,
@@ -152,33 +154,34 @@ def slow_reader(look: Look) -> Optional[Hit]:
         "find out what limits the application: its CPU, its disk; larger buffers do not help",
         "receiver",
     )
-    if not look.receiver_load.has_full_cpu:
-        return hit
-    # An application that reads as fast as its host can is not at fault.
-    text = f"{hit.text}, and its CPU {look.receiver_load.cpu} is full"
-    return replace(hit, text=text, severity=LIMIT)
+    return _without_blame(hit, look.receiver_load) if look.receiver_load.has_full_cpu else hit
+
+
+def _without_blame(hit: Hit, load: Load) -> Hit:
+    """An application that reads as fast as its host can is not at fault."""
+    return replace(hit, text=f"{hit.text}, and its CPU {load.cpu} is full", severity=LIMIT)
 
 
 def _fill(sockets: Sequence[Socket]) -> float:
     """How full the receive buffer is, as a share."""
-    return middle([(one.recv_q or 0) / (one.rcvbuf or 1) for one in sockets])
+    return middle([(socket.recv_q or 0) / (socket.rcvbuf or 1) for socket in sockets])
 
 
 def _reading_delay(look: Look, sockets: Sequence[Socket]) -> float:
     """Seconds that data waits in the receive buffer; 0 if nothing was received."""
     if not look.rate:
         return 0.0
-    return middle([one.recv_q or 0 for one in sockets]) * 8 / look.rate
+    return middle([socket.recv_q or 0 for socket in sockets]) * 8 / look.rate
 
 
 def _data_sockets(samples: Sequence[Sample], phase: Phase) -> list[Socket]:
-    return [one for sample in samples for one in data_sockets(sample, phase)]
+    return [socket for sample in samples for socket in data_sockets(sample, phase)]
 
 
 def _reading_sockets(look: Look) -> list[Socket]:
     """The receiver's data connections in every sample after the first whose queue is known."""
     every = _data_sockets(look.phase.receiver[1:], look.phase)
-    return [one for one in every if one.recv_q is not None and one.rcvbuf]
+    return [socket for socket in every if socket.recv_q is not None and socket.rcvbuf]
 
 
 def sender_buffer(look: Look) -> Optional[Hit]:
@@ -192,12 +195,25 @@ def sender_buffer(look: Look) -> Optional[Hit]:
         return None
     share = limited if limited >= SENDER_LIMITED else _queued_full(look)
     limit, size = sysctl_max(look.sender, WMEM), _send_buffer_size(look)
-    # A buffer that is smaller than what it may grow to is not what limits.
-    may_grow = bool(limit and size and size < AT_WINDOW * limit)
-    if not share or may_grow:
+    if not share or _may_grow(size, limit):
         return None
+    hit = _full_buffer(share, limited, size, limit)
+    rtt = look.rtt or look.round_trip.shortest
+    if not rtt:
+        return hit
+    room = room_for(look, look.rate, rtt)
+    return replace(hit, fixed=room * 4 / rtt, sysctls={WMEM: f"4096 16384 {room}"})
+
+
+def _may_grow(size: Optional[int], limit: Optional[int]) -> bool:
+    """Whether a buffer is smaller than what it may grow to: then it is not what limits."""
+    return bool(limit and size and size < AT_WINDOW * limit)
+
+
+def _full_buffer(share: float, limited: float, size: Optional[int], limit: Optional[int]) -> Hit:
+    """`size` bytes of `limit`, for this share of the time."""
     of_size = f" of {amounts.size(size)}" if size else ""
-    hit = Hit(
+    return Hit(
         share,
         f"the sender's buffer{of_size} is full: it waits for acknowledgements "
         f"{amounts.percent(share)} of the time",
@@ -208,16 +224,11 @@ def sender_buffer(look: Look) -> Optional[Hit]:
         ),
         end="sender",
     )
-    rtt = look.rtt or look.round_trip.shortest
-    if not rtt:
-        return hit
-    room = room_for(look, look.rate, rtt)
-    return replace(hit, fixed=room * 4 / rtt, sysctls={WMEM: f"4096 16384 {room}"})
 
 
 def _send_buffer_size(look: Look) -> Optional[int]:
     """Bytes: the largest send buffer of a data connection in any sample."""
-    sizes = (one.sndbuf for one in _data_sockets(look.phase.sender, look.phase))
+    sizes = (socket.sndbuf for socket in _data_sockets(look.phase.sender, look.phase))
     return max(filter(None, sizes), default=None)
 
 
@@ -230,14 +241,14 @@ def _queued_full(look: Look) -> float:
     in_flight, window = look.windows.in_flight, _smaller_window(look.windows)
     has_room = in_flight is not None and in_flight < AT_WINDOW * window
     # The kernel says that all of the buffer was sent; that it fills a window too is a coincidence.
-    if not has_room and not all(one.app_limited for one in known):
+    if not has_room and not all(socket.app_limited for socket in known):
         return 0.0
     return look.left * full / len(known)
 
 
 def _sockets_with_queue(look: Look) -> list[Socket]:
     every = steady_sockets(look)
-    return [one for one in every if one.sndbuf and one.wmem_queued is not None]
+    return [socket for socket in every if socket.sndbuf and socket.wmem_queued is not None]
 
 
 def _is_buffer_full(socket: Socket) -> bool:
@@ -278,7 +289,7 @@ def _starved(look: Look, severity: Optional[str]) -> Optional[Hit]:
     window, in_flight = _smaller_window(look.windows), look.windows.in_flight
     if in_flight is None or in_flight > IDLE * window or look.left < NETWORK:
         return None
-    known = [one for one in _sockets_with_queue(look) if one.app_limited is not None]
+    known = [socket for socket in _sockets_with_queue(look) if socket.app_limited is not None]
     if not known or not all(map(_is_starved, known)):
         return None
     return Hit(

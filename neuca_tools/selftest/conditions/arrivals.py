@@ -11,12 +11,10 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.datagrams import (
-    MORE_THAN_CHANCE,
     is_chance,
     is_same_way,
-    may_be_limited,
 )
-from neuca_tools.selftest.conditions.figures import ARRIVED, STEADY, udp_printed
+from neuca_tools.selftest.conditions.figures import ARRIVED, STEADY
 from neuca_tools.selftest.conditions.predict import SPEEDS
 from neuca_tools.selftest.conditions.udp import (
     VERY_FEW,
@@ -28,7 +26,6 @@ from neuca_tools.selftest.conditions.udp import (
 )
 from neuca_tools.selftest.evidence import Phase, derive
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.printed import Printed
 from neuca_tools.selftest.evidence.run import Interval, known_rates
 
 OF_LINE_UDP = (0.93, 0.96)  # of the speed of Ethernet: 0.957 with 1472 bytes at MTU 1500
@@ -64,12 +61,11 @@ def _contradicts(look: Look, phase: Phase) -> bool:
 
 def _constant_arrival(look: Look) -> Optional[Hit]:
     """UDP: the same rate arrives all the time, however much is lost."""
-    one = udp_printed(look)
-    if one is None or look.known_loss < LOST or not is_losing(look):
+    if not look.is_unsampled_udp or look.known_loss < LOST or not is_losing(look):
         return None
-    late = _after_burst(one)
-    rates = known_rates(late) or one.arrivals
-    arrived = mean(rates) if len(rates) >= 3 else one.rate
+    late = _after_burst(look)
+    rates = known_rates(late) or _rates_with_losses(look)
+    arrived = mean(rates) if len(rates) >= 3 else look.known_rate
     if not _are_few(look, arrived) or not (late or _is_limited(look, rates, arrived)):
         return None
     when = "after a first second without loss" if late else "all the time"
@@ -83,6 +79,11 @@ def _constant_arrival(look: Look) -> Optional[Hit]:
     )
 
 
+def _rates_with_losses(look: Look) -> list[float]:
+    """The rates of the intervals whose losses a receiver counted."""
+    return known_rates(interval for interval in look.steady if interval.lost is not None)
+
+
 def _is_limited(look: Look, rates: Sequence[float], arrived: float) -> bool:
     """Whether what arrived is constant or fills a line, and the losses are not those of chance."""
     if is_gentle(look) and is_chance(look):
@@ -90,22 +91,18 @@ def _is_limited(look: Look, rates: Sequence[float], arrived: float) -> bool:
     return _is_level(rates) or _fills_line(arrived, OF_SHAPER)
 
 
-def _after_burst(one: Printed) -> Sequence[Interval]:
+def _after_burst(look: Look) -> Sequence[Interval]:
     """The intervals with loss, if there was none in a faster first one: what a bucket held passed.
 
     A receiver that is too slow loses from the start. Empty if that is not so.
     """
-    known = [each for each in one.every if each.lost is not None and each.datagrams and each.rate]
+    known = [each for each in look.every if each.lost is not None and each.datagrams and each.rate]
     early, late = known[:1], known[1:]
     rates = known_rates(late)
     if len(late) < STEADY_REST or pstdev(rates) > EVEN_ARRIVAL * mean(rates):
         return ()
     is_faster = not early[0].lost and known_rates(early)[0] >= ARRIVED * mean(rates)
-    return late if is_faster and all(map(_is_losing_much, late)) else ()
-
-
-def _is_losing_much(one: Interval) -> bool:
-    return (one.lost or 0) >= LOST * (one.datagrams or 0)
+    return late if is_faster else ()
 
 
 def _is_level(rates: Sequence[float]) -> bool:
@@ -114,19 +111,19 @@ def _is_level(rates: Sequence[float]) -> bool:
 
 def _slow_path(look: Look) -> Optional[Hit]:
     """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
-    one = udp_printed(look)
     loss, size = look.known_loss, payload(look)
-    if one is None or not 0 < size <= WHOLE or one.is_loopback:
+    if not look.is_unsampled_udp or not 0 < size <= WHOLE or look.run.is_loopback:
         return None
-    if not (MUCH <= loss <= MOST or (MORE_THAN_CHANCE <= loss < MUCH and may_be_limited(look))):
+    if not MUCH <= loss <= MOST:
         return None
     if not is_gentle(look) or is_one_of_several(look) or is_chance(look):
         return None
     return Hit(
         0.76,
-        f"only {amounts.rate(one.rate)} arrive, and {amounts.percent(loss)} of the datagrams are "
-        "lost, although they are few and unfragmented: the path is slower than what was offered",
-        (fact("received, bit/s", round(one.rate)), fact("lost / datagrams", look.loss)),
+        f"only {amounts.rate(look.known_rate)} arrive, and {amounts.percent(loss)} of the "
+        "datagrams are lost, although they are few and unfragmented: the path is slower than what "
+        "was offered",
+        (fact("received, bit/s", round(look.known_rate)), fact("lost / datagrams", look.loss)),
         "offer less (-b) until nothing is lost: if that helps, it is the rate of the path, else "
         "it is loss at any rate (cable, radio)",
         confidence=MEDIUM,

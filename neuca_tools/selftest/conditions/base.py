@@ -15,7 +15,10 @@ HIGH, MEDIUM, LOW = "high", "medium", "low"
 # Second titles of a condition.
 BUFFERS = "receive or send buffer too small"  # D01
 BELOW_BLOCKS = "-b below what iperf3 can send"  # D04
+MEMORY = "UDP memory pressure"  # D07
 TOO_SLOW = "receiver does not keep up with UDP"  # D09
+BUDGET = "softirq budget exhausted"  # D13
+SMALLER_PATH = "smaller path MTU"  # D23
 NOT_LISTENING = "lost while the receiver was not listening"  # D19
 # The advice where the path is the limit.
 ORDERED = "compare it with the rate that was ordered; no setting of the hosts makes it faster"
@@ -74,4 +77,4 @@ def fact(name: str, value: object) -> Fact:
 
 def known_facts(facts: Iterable[Optional[Fact]]) -> tuple[Fact, ...]:
     """Those that have a value."""
-    return tuple(one for one in facts if one is not None and one.after is not None)
+    return tuple(each for each in facts if each is not None and each.after is not None)

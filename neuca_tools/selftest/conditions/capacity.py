@@ -30,8 +30,8 @@ from neuca_tools.selftest.conditions.figures import (
     is_constant,
     is_limited,
     is_paced,
+    late_share,
     link_filled,
-    tcp_printed,
 )
 from neuca_tools.selftest.conditions.overflow import measured_by_bbr, overflow
 from neuca_tools.selftest.conditions.predict import SPEEDS, goodput, line_of
@@ -39,7 +39,6 @@ from neuca_tools.selftest.conditions.session import first, links_of, smallest_mt
 from neuca_tools.selftest.conditions.streams import has_standing_queue, is_noisy, is_queued
 from neuca_tools.selftest.conditions.window import SLOWEST_PATH, is_window, stated_window
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.printed import Printed, printed
 from neuca_tools.selftest.evidence.run import known_rates
 
 LAN_TRIP = 0.04  # seconds: more than any local network has without a queue
@@ -65,24 +64,24 @@ def capacity(look: Look) -> Optional[Hit]:
     return path_capacity(look) or overflow(look) or measured_by_bbr(look) or given_rate(look)
 
 
-def queue_in_subnet(one: Printed) -> Optional[Hit]:
+def queue_in_subnet(look: Look) -> Optional[Hit]:
     """What is under way takes far longer than the network, at a rate that only blocks vary."""
-    if not one.is_local_network or one.rate >= SLOWEST_PATH or one.share >= HEAVY:
+    if not look.run.is_local_network or look.known_rate >= SLOWEST_PATH or look.known_loss >= HEAVY:
         return None
     # Frequent loss, and not a queue, may be what the window depends on.
-    if one.implied_rtt < LAN_TRIP or 2 * one.events >= len(one.every):
+    if look.implied_rtt < LAN_TRIP or 2 * look.lossy_intervals >= len(look.every):
         return None
-    if not differs_by_blocks(one, APART):
+    if not differs_by_blocks(look, APART):
         return None
     return Hit(
         0.85,
-        f"in a local network {amounts.size(one.cwnd or 0)} under way take "
-        f"{amounts.time(one.implied_rtt)} at {amounts.rate(one.rate)}: they wait in a queue, "
-        "before something that lets no more through",
+        f"in a local network {amounts.size(look.cwnd or 0)} under way take "
+        f"{amounts.time(look.implied_rtt)} at {amounts.rate(look.known_rate)}: they wait in a "
+        "queue, before something that lets no more through",
         (
-            fact("rate, bit/s", round(one.rate)),
-            fact("cwnd", one.cwnd),
-            fact("cwnd / rate, seconds", round(one.implied_rtt, 5)),
+            fact("rate, bit/s", round(look.known_rate)),
+            fact("cwnd", look.cwnd),
+            fact("cwnd / rate, seconds", round(look.implied_rtt, 5)),
         ),
         "look for a limiter (tc -s qdisc; a switch's port; a quota), or a link that fell back to "
         "10 Mbit/s (ethtool)",
@@ -92,71 +91,75 @@ def queue_in_subnet(one: Printed) -> Optional[Hit]:
 
 def given_rate(look: Look) -> Optional[Hit]:
     """The path gives this rate: a full link, a token bucket, or a rate that nothing varies."""
-    one = tcp_printed(look)
-    if one is None or as_asked(look) or one.is_loopback or is_paced(one):
+    if not look.is_unsampled_tcp or as_asked(look) or look.run.is_loopback or is_paced(look):
         return None
-    speed = link_filled(one)
+    speed = link_filled(look)
     if speed is not None:
-        return _full_link(look, one, speed)
+        return _full_link(look, speed)
     return first(
         (
-            _token_bucket(one),
-            _constant_rate(one, look),
-            _ceiling(one),
-            queue_in_subnet(one),
+            _token_bucket(look),
+            _constant_rate(look),
+            _ceiling(look),
+            queue_in_subnet(look),
         )
     )
 
 
-def _full_link(look: Look, one: Printed, speed: float) -> Hit:
-    text = f"{amounts.rate(one.rate)} is all that TCP can carry over {amounts.rate(speed)} Ethernet"
-    if one.rate < OF_LINE[0] * speed:
-        text = (
-            f"the best interval fills {amounts.rate(speed)} Ethernet; the mean is "
-            f"{amounts.rate(one.rate)}"
-        )
+def _full_link(look: Look, speed: float) -> Hit:
+    rate, line = amounts.rate(look.known_rate), amounts.rate(speed)
+    text = f"{rate} is all that TCP can carry over {line} Ethernet"
+    if look.known_rate < OF_LINE[0] * speed:
+        text = f"the best interval fills {line} Ethernet; the mean is {rate}"
     is_wanted = bool(look.evidence.expect or (look.asked and look.asked > speed))
     return Hit(
         1.0,
         text,
-        (fact("rate, bit/s", round(one.rate)),),
-        severity=None if is_wanted or _is_shaper(one, speed) else INFO,
-        confidence=MEDIUM if _is_shaper(one, speed) else HIGH,
+        (fact("rate, bit/s", round(look.known_rate)),),
+        severity=None if is_wanted or _is_shaper(look, speed) else INFO,
+        confidence=MEDIUM if _is_shaper(look, speed) else HIGH,
     )
 
 
-def _is_shaper(one: Printed, speed: float) -> bool:
+def _is_shaper(look: Look, speed: float) -> bool:
     """Whether a shaper of this rate is likelier than Ethernet so slow.
 
     Of a rate of which only the mean is known, if that is just what TCP carries over such a link.
     """
     if speed > SLOWEST_LINK:
         return False
-    return one.spread is not None or abs(one.rate / goodput(speed) - 1) <= MEAN
+    return look.spread is not None or abs(look.known_rate / goodput(speed) - 1) <= MEAN
 
 
-def _token_bucket(one: Printed) -> Optional[Hit]:
+def _token_bucket(look: Look) -> Optional[Hit]:
     """The rate of a bucket's tokens after all that it held went out."""
     # What a receiver counts did arrive; a sender also counts what waits in its buffer.
-    rates, times = known_rates(one.every), ARRIVED if one.is_received else BURST
+    rates, times = known_rates(look.every), ARRIVED if look.is_counted_by_receiver else BURST
     at = next((at for at, rate in enumerate(rates) if rate * times <= rates[0]), 0)
     early, rest = rates[:at], rates[at:]
-    if not early or one.every[0].start > 0 or one.every[0].omitted or _is_left_by_loss(one, rest):
+    if not early or not _has_its_begin(look) or _is_left_by_loss(look, rest):
         return None
     slow = median(rest) or mean(rest)
-    if slow <= 0 or min(early) < times * slow or rest[-1] > 2 * slow:
+    if not 0 < times * slow <= min(early) or rest[-1] > 2 * slow:
         return None
-    seconds = sum(each.seconds for each in one.every[:at])
-    return _bucket_hit(one, mean(early), slow, (mean(early) - slow) * seconds / 8)
+    seconds = look.every[at].start
+    return _bucket_hit(look, mean(early), slow, (mean(early) - slow) * seconds / 8)
 
 
-def _is_left_by_loss(one: Printed, rates: Sequence[float]) -> bool:
+def _has_its_begin(look: Look) -> bool:
+    """Whether the first interval is that of the test, and counted."""
+    return look.every[0].start <= 0 and not look.every[0].omitted
+
+
+def _is_left_by_loss(look: Look, rates: Sequence[float]) -> bool:
     """Whether the rates vary as those that loss leaves, or are too few to tell."""
-    return len(one.every) < 3 or (one.share >= LOSSY and pstdev(rates) > UNEVEN * mean(rates))
+    return len(look.every) < 3 or (
+        look.known_loss >= LOSSY and pstdev(rates) > UNEVEN * mean(rates)
+    )
 
 
-def _bucket_hit(one: Printed, fast: float, slow: float, excess: float) -> Optional[Hit]:
-    if excess <= buffers(one) and not one.is_received:
+def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional[Hit]:
+    if excess <= buffers(look) and not look.is_counted_by_receiver:
         return None
     return Hit(
         0.93,
@@ -171,54 +174,54 @@ def _bucket_hit(one: Printed, fast: float, slow: float, excess: float) -> Option
     )
 
 
-def _constant_rate(one: Printed, look: Look) -> Optional[Hit]:
-    if _is_given_elsewhere(one, look) or _is_unhindered(one):
+def _constant_rate(look: Look) -> Optional[Hit]:
+    if _is_given_elsewhere(look) or _is_unhindered(look):
         return None
-    cap = _cap_kept(one)
-    share = 0.9 if is_limited(one) else _share_of_cap(one, cap)
-    if not share and not is_window(one):
-        share = _share_of_steadiness(one)
+    cap = _cap_kept(look)
+    share = 0.9 if is_limited(look) else _share_of_cap(look, cap)
+    if not share and not is_window(look):
+        share = _share_of_steadiness(look)
     if not share:
         return None
     near = f", just below {amounts.rate(cap)}" if cap else ""
     return Hit(
         share,
-        f"the rate stays at {amounts.rate(one.rate)}{near}, and fills no Ethernet: something"
+        f"the rate stays at {amounts.rate(look.known_rate)}{near}, and fills no Ethernet: something"
         " on the path limits it to that",
-        (fact("rate, bit/s", round(one.rate)), fact("variation", one.spread)),
+        (fact("rate, bit/s", round(look.known_rate)), fact("variation", look.spread)),
         "compare it with the rate that was ordered, or that the cloud allows this guest; without a "
         "shaper, it is a window: iperf3 -J shows the round trip",
         confidence=MEDIUM,
     )
 
 
-def _cap_kept(one: Printed) -> Optional[float]:
+def _cap_kept(look: Look) -> Optional[float]:
     """The rate that a provider sells, just above that of the run and of most of its intervals."""
-    cap, rates = cap_of(one.rate), sorted(one.rates)
-    if cap is None or one.retransmits or not rates:
+    cap, rates = cap_of(look.known_rate), sorted(look.rates)
+    if cap is None or look.retransmits or not rates:
         return cap  # what is dropped shows a bucket, which lets bursts pass
     return cap if rates[-1 - len(rates) // 4] <= cap * highest_of(cap) else None
 
 
-def _is_given_elsewhere(one: Printed, look: Look) -> bool:
+def _is_given_elsewhere(look: Look) -> bool:
     """Whether loss, a host, a buffer or the sending program gives the rate."""
-    is_left_by_loss = one.late_share >= HEAVY and not is_limited(one)
+    is_left_by_loss = late_share(look) >= HEAVY and not is_limited(look)
     return is_left_by_loss or stated_window(look) is not None
 
 
-def _is_unhindered(one: Printed) -> bool:
+def _is_unhindered(look: Look) -> bool:
     """Whether the window stays so small that nothing queues: a limiter makes a queue, or drops."""
-    return one.is_flat and not one.late_share and one.implied_rtt < LAN_RTT
+    return look.windows.flat and not late_share(look) and look.implied_rtt < LAN_RTT
 
 
-def _ceiling(one: Printed) -> Optional[Hit]:
+def _ceiling(look: Look) -> Optional[Hit]:
     """The best intervals are alike, at a rate that providers sell; after losses, others are slower.
 
     What varies by itself is seldom as fast in several intervals, and never faster.
     """
-    rates = sorted(one.rates, reverse=True)
+    rates = sorted(look.rates, reverse=True)
     best = rates[: max(3, round(len(rates) * AT_CEILING))]
-    if len(rates) < 5 or one.share < LOSSY / 2 or best[-1] < (1 - LEVEL) * best[0]:
+    if len(rates) < 5 or look.known_loss < LOSSY / 2 or best[-1] < (1 - LEVEL) * best[0]:
         return None
     cap = cap_of(best[0])
     if cap is None:
@@ -227,38 +230,38 @@ def _ceiling(one: Printed) -> Optional[Hit]:
         0.88,
         f"the best {len(best)} intervals are just below {amounts.rate(cap)}, and none is faster: "
         "something on the path limits the rate to that, and drops the rest",
-        (fact("best interval, bit/s", round(best[0])), fact("retransmits", one.retransmits)),
+        (fact("best interval, bit/s", round(best[0])), fact("retransmits", look.retransmits)),
         "compare it with the rate that was ordered, or that the cloud allows this guest",
         confidence=MEDIUM,
     )
 
 
-def _share_of_cap(one: Printed, cap: Optional[float]) -> float:
+def _share_of_cap(look: Look, cap: Optional[float]) -> float:
     """How likely a limiter is at a rate that providers sell: if it is constant, or full."""
-    if cap is None or (not one.retransmits and not one.cwnds and is_of_a_host(one)):
+    if cap is None or (not look.retransmits and not look.cwnd and is_of_a_host(look)):
         return 0.0
-    if one.spread is None:
-        return 0.8 if one.share >= LOSSY and one.rate < FAST_LINE else 0.0
-    return 0.9 if is_constant(one) else 0.0
+    if look.spread is None:
+        return 0.8 if look.known_loss >= LOSSY and look.known_rate < FAST_LINE else 0.0
+    return 0.9 if is_constant(look) else 0.0
 
 
-def _share_of_steadiness(one: Printed) -> float:
+def _share_of_steadiness(look: Look) -> float:
     """How likely a limiter is, by how little the rate varies; hosts vary more."""
-    if is_of_a_host(one) or one.rate >= SLOW:
+    if is_of_a_host(look) or look.known_rate >= SLOW:
         return 0.0
-    if one.is_received and one.known_spread >= VERY_STEADY:
+    if look.is_counted_by_receiver and look.known_spread >= VERY_STEADY:
         return 0.0  # what arrives varies less behind a limiter, and more over a radio
-    enough = 3 if one.retransmits else 4
-    if is_constant(one, VERY_STEADY) and len(one.rates) >= enough:
+    enough = 3 if look.retransmits else 4
+    if is_constant(look, VERY_STEADY) and len(look.rates) >= enough:
         return 0.75
-    return 0.7 if _is_steady_enough(one) else 0.0
+    return 0.7 if _is_steady_enough(look) else 0.0
 
 
-def _is_steady_enough(one: Printed) -> bool:
+def _is_steady_enough(look: Look) -> bool:
     """The same of more intervals of usual length, far from what a link carries."""
-    if _is_near_line(one.rate) or len(one.rates) < 5:
+    if _is_near_line(look.known_rate) or len(look.rates) < 5:
         return False
-    return is_constant(one) and one.late[0].seconds <= USUAL
+    return is_constant(look) and look.steady[0].seconds <= USUAL
 
 
 def _is_near_line(rate: float) -> bool:
@@ -268,7 +271,7 @@ def _is_near_line(rate: float) -> bool:
 
 def path_capacity(look: Look) -> Optional[Hit]:
     """A steady rate with a queue on the path, or all that TCP can carry over a known link."""
-    if look.protocol != "tcp" or not look.rate or not is_unbounded(look) or printed(look):
+    if look.protocol != "tcp" or not look.rate or not is_unbounded(look) or look.is_unsampled:
         return None  # where no host was sampled, see `given_rate`
     speed = _filled_line(look, look.rate)
     if speed is not None:

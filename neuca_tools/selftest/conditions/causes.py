@@ -147,11 +147,11 @@ def causes_of(symptom: str) -> frozenset[str]:
     return frozenset(cause for row in rows for cause in row.causes)
 
 
-def tell_apart(one: str, other: str) -> Optional[str]:
+def tell_apart(condition: str, other: str) -> Optional[str]:
     """The test that tells one condition from the other; None if both may be true at once."""
-    rows = (row.test for row in DOUBTS if row.conditions == {one, other})
+    rows = (row.test for row in DOUBTS if row.conditions == {condition, other})
     test = next(rows, None)
-    return None if test is None else f"{one} or {other}: {test}"
+    return None if test is None else f"{condition} or {other}: {test}"
 
 
 def explains_loss(condition: str) -> bool:

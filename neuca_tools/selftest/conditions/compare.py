@@ -12,7 +12,6 @@ from neuca_tools.selftest.conditions.capacity import given_rate, path_capacity
 from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER, carries_expected
 from neuca_tools.selftest.evidence.look import Fact, Look
-from neuca_tools.selftest.evidence.printed import printed
 
 GAP = 1.5  # rate of many streams over that of one (D26)
 ASYMMETRY = 1.3  # rate of the faster direction over that of the slower one (D27)
@@ -22,21 +21,21 @@ ASYMMETRY_TOGETHER = 1.5
 
 
 def per_flow(session: Session) -> Optional[Hit]:
-    one, many = session.named("tcp"), session.named("tcp-parallel")
-    if one is None or many is None or not one.rate or not many.rate:
+    single, many = session.named("tcp"), session.named("tcp-parallel")
+    if single is None or many is None or not single.rate or not many.rate:
         return None
-    if many.rate <= GAP * one.rate or one.is_full:
+    if many.rate <= GAP * single.rate or single.is_full:
         return None
     return Hit(
-        0.4 * (1 - one.rate / many.rate),
-        f"many streams carry {many.rate / one.rate:.1f} times as much as one: each flow is "
+        0.4 * (1 - single.rate / many.rate),
+        f"many streams carry {many.rate / single.rate:.1f} times as much as one: each flow is "
         "limited, by its window, or by a policer or a hash over links on the path",
-        (Fact("one and many streams, bit/s", one.rate, many.rate),),
+        (Fact("one and many streams, bit/s", single.rate, many.rate),),
         "raise tcp_rmem and tcp_wmem on both hosts; compare a few source ports",
         confidence=MEDIUM,
         fixed=many.rate,
         direction="forward",
-        severity=INFO if carries_expected(one) else None,
+        severity=INFO if carries_expected(single) else None,
     )
 
 
@@ -69,7 +68,7 @@ def _differ_as_a_whole(session: Session) -> bool:
     On a long path, few intervals are left after slow start, and chance decides on their rates.
     """
     ways = (session.named("tcp", way) for way in ("forward", "reverse"))
-    totals = [one.flow.rate for one in ways if one is not None and one.flow and one.flow.rate]
+    totals = [look.flow.rate for look in ways if look is not None and look.flow and look.flow.rate]
     return len(totals) < 2 or max(totals) > AS_A_WHOLE * min(totals)
 
 
@@ -134,7 +133,6 @@ def _rates_together(session: Session) -> Optional[tuple[float, float]]:
     there, back = session.named(TOGETHER), session.named(TOGETHER, "reverse")
     if len(session.looks) != 2 or there is None or back is None:
         return None
-    one = printed(there)
-    if one is None or one.is_loopback or not there.rate or not back.rate:
+    if not there.is_unsampled or there.run.is_loopback or not there.rate or not back.rate:
         return None
     return there.rate, back.rate

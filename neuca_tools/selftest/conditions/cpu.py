@@ -18,7 +18,6 @@ from neuca_tools.selftest.conditions.figures import (
     is_constant,
     link_filled,
     loss_explains,
-    tcp_printed,
 )
 from neuca_tools.selftest.conditions.session import ends
 from neuca_tools.selftest.conditions.streams import is_mostly_idle
@@ -26,8 +25,7 @@ from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed
 from neuca_tools.selftest.conditions.udp import receiver_too_slow
 from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import STEAL, Look
-from neuca_tools.selftest.evidence.printed import THREADED, Printed, printed
-from neuca_tools.selftest.evidence.run import EMBEDDED, known_rates, version_of
+from neuca_tools.selftest.evidence.run import EMBEDDED, known_rates
 
 # bit/s of one TCP stream, above which a CPU core usually limits (fasterdata.es.net, "100G tuning").
 CORE = 10e9
@@ -76,20 +74,19 @@ def cpu(look: Look) -> Optional[Hit]:
 
 def _busy_process(look: Look) -> Optional[Hit]:
     """An iperf process used all of a CPU, as far as softirqs left it some."""
-    one = printed(look)
-    if one is None or as_asked(look):
+    if not look.is_unsampled or as_asked(look):
         return None
-    share, end = _busiest(look, one)
-    if look.protocol == "tcp" and share < FULL and link_filled(one) is not None:
+    share, end = _busiest(look)
+    if look.protocol == "tcp" and share < FULL and link_filled(look) is not None:
         return None
     # In a loopback, the softirqs are part of what the sender's process does.
-    if share < (FULL if one.is_loopback else NEARLY_FULL):
+    if share < (FULL if look.run.is_loopback else NEARLY_FULL):
         return None
     is_full = share >= FULL
     return Hit(
         0.95 if is_full else 0.85,
         f"iperf on the {end} used {amounts.percent(min(share, 1))} of a CPU for "
-        f"{amounts.rate(one.rate)}; interrupts and softirqs take the rest",
+        f"{amounts.rate(look.known_rate)}; interrupts and softirqs take the rest",
         (fact(f"CPU of iperf on the {end}", round(share, 3)),),
         "more streams (-P) with iperf3 3.16 or later, jumbo frames, and offloads (ethtool -k)",
         end,
@@ -97,7 +94,7 @@ def _busy_process(look: Look) -> Optional[Hit]:
     )
 
 
-def _busiest(look: Look, one: Printed) -> tuple[float, str]:
+def _busiest(look: Look) -> tuple[float, str]:
     """How busy the busier process kept its CPU, and its end.
 
     With UDP the receiver's counts only if it loses datagrams, and the sender's only if none is lost
@@ -105,27 +102,27 @@ def _busiest(look: Look, one: Printed) -> tuple[float, str]:
     each of them sends.
     """
     is_forward = look.phase.direction == "forward"
-    sender, receiver = one.cpus if is_forward else one.cpus[::-1]
+    sender, receiver = look.run.cpus if is_forward else look.run.cpus[::-1]
     if look.protocol == "tcp":
         return max((sender, "sender"), (receiver, "receiver"))
-    if len(one.run.flows) < 2 and look.known_loss >= LOSSY:
+    if len(look.run.flows) < 2 and look.known_loss >= LOSSY:
         return receiver, "receiver"
-    is_varied = len(one.run.flows) < 2 and look.loss == 0 and one.known_spread > PACED
+    is_varied = len(look.run.flows) < 2 and look.loss == 0 and look.known_spread > PACED
     return (sender if is_varied else 0.0), "sender"
 
 
 def _slow_sender(look: Look) -> Optional[Hit]:
     """The sender does not fill its window, nothing is lost, and the link has room."""
-    one = tcp_printed(look)
-    if one is None or not _has_idle_window(look, one):
+    if not look.is_unsampled_tcp or not _has_idle_window(look):
         return None
     return Hit(
         0.85,
-        f"the congestion window of {amounts.size(one.cwnd or 0)} never had to grow, nothing was "
-        f"lost, and {amounts.rate(one.rate)} fills no link: the sending host is as fast as it can",
+        f"the congestion window of {amounts.size(look.cwnd or 0)} never had to grow, nothing was "
+        f"lost, and {amounts.rate(look.known_rate)} fills no link: the sending host is as fast "
+        "as it can",
         (
-            fact("cwnd", one.cwnd),
-            fact("cwnd / rate, seconds", round(one.implied_rtt, 5)),
+            fact("cwnd", look.cwnd),
+            fact("cwnd / rate, seconds", round(look.implied_rtt, 5)),
         ),
         "check its CPUs during a test (mpstat -P ALL 1); offloads (ethtool -k); more streams",
         "sender",
@@ -133,70 +130,69 @@ def _slow_sender(look: Look) -> Optional[Hit]:
     )
 
 
-def _has_idle_window(look: Look, one: Printed) -> bool:
+def _has_idle_window(look: Look) -> bool:
     """Whether the window had room to grow, and is more than a local network needs."""
-    if not one.is_unused or one.run.buffer or is_given(look, one):
+    if not look.is_unused or look.run.buffer or is_given(look):
         return False
-    return (one.cwnd or 0) <= GROWN * one.streams and _is_of_host(one)
+    return (look.cwnd or 0) <= GROWN * look.streams and _is_of_host(look)
 
 
-def _is_of_host(one: Printed) -> bool:
+def _is_of_host(look: Look) -> bool:
     """Whether the rate is as constant as that of a host, at rates that few radios have.
 
     A radio's rate varies, that of a host hardly does; and its frames wait for longer.
     """
-    if one.rate < SLOWEST_HOST or not LAN_RTT < one.implied_rtt <= RADIO:
+    if look.known_rate < SLOWEST_HOST or not LAN_RTT < look.implied_rtt <= RADIO:
         return False
-    return is_constant(one, UNEVEN if one.rate >= FAST else STEADY)
+    return is_constant(look, UNEVEN if look.known_rate >= FAST else STEADY)
 
 
-def is_given(look: Look, one: Printed) -> bool:
+def is_given(look: Look) -> bool:
     """Whether the rate is a known one: of a link, of a cap, of -b, or shared by two directions."""
-    if look.phase.name == TOGETHER or one.is_loopback or as_asked(look):
+    if look.phase.name == TOGETHER or look.run.is_loopback or as_asked(look):
         return True
-    return link_filled(one) is not None or cap_of(one.rate) is not None
+    return link_filled(look) is not None or cap_of(look.known_rate) is not None
 
 
 def is_flat_for_another_reason(look: Look) -> bool:
     """Whether something else than a buffer keeps the congestion window from growing."""
-    one = tcp_printed(look)
-    if one is None:
+    if not look.is_unsampled_tcp:
         return False
     # Two directions share what the hosts and the path can do.
-    if look.phase.name == TOGETHER or _is_too_slow_for_its_window(one):
+    if look.phase.name == TOGETHER or _is_too_slow_for_its_window(look):
         return True
-    if link_filled(one) is not None or (cap_of(one.rate) is not None and is_constant(one)):
+    if link_filled(look) is not None or (cap_of(look.known_rate) is not None and is_constant(look)):
         return True
-    return one.is_loopback or as_asked(look) or explained_by_a_host(look)
+    return look.run.is_loopback or as_asked(look) or explained_by_a_host(look)
 
 
-def _is_too_slow_for_its_window(one: Printed) -> bool:
+def _is_too_slow_for_its_window(look: Look) -> bool:
     """Whether the window would be worth more, at the round trip that the path can have."""
-    if not one.rtt and one.rate >= CORE:
+    if not look.rtt and look.known_rate >= CORE:
         return True
     # A switched network's round trip is constant, and so is what a window allows.
-    if not one.rtt and _is_nearby(one):
-        return one.known_spread > UNEVEN or (one.cwnd or 0.0) < ALLOWED * one.streams
+    if not look.rtt and _is_nearby(look):
+        return look.known_spread > UNEVEN or (look.cwnd or 0.0) < ALLOWED * look.streams
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
-    return one.known_spread > VARIED or _is_falling(one)
+    return look.known_spread > VARIED or _is_falling(look)
 
 
-def _is_nearby(one: Printed) -> bool:
+def _is_nearby(look: Look) -> bool:
     """Whether both hosts are in one network; where the addresses are not known, by the rate."""
-    return one.is_local_network or one.is_private or one.rate >= FAST
+    return look.run.is_local_network or look.run.is_private or look.known_rate >= FAST
 
 
-def _is_falling(one: Printed) -> bool:
+def _is_falling(look: Look) -> bool:
     """Whether each interval is slower than the one before, by a tenth in the end."""
-    rates = known_rates(one.every[1:])
+    rates = known_rates(look.every[1:])
     is_sorted = len(rates) > 2 and rates == sorted(rates, reverse=True)
     return is_sorted and rates[-1] < (1 - VARIED) * rates[0]
 
 
-def is_of_a_host(one: Printed) -> bool:
+def is_of_a_host(look: Look) -> bool:
     """Whether a steady rate may be that of a host: in a local network nothing is shaped."""
-    is_lan_host = one.is_local_network and one.rate > SLOWEST_HOST
-    return is_lan_host or one.run.system == EMBEDDED
+    is_lan_host = look.run.is_local_network and look.known_rate > SLOWEST_HOST
+    return is_lan_host or look.run.system == EMBEDDED
 
 
 def explained_by_a_host(look: Look) -> bool:
@@ -206,66 +202,68 @@ def explained_by_a_host(look: Look) -> bool:
 
 def _fast_core(look: Look) -> Optional[Hit]:
     """Faster than most paths, uneven, and unimpressed by loss."""
-    one = tcp_printed(look)
-    if one is not None and _is_one_thread(one) and not is_given(look, one):
-        return _one_thread_hit(one)
-    if one is None or not _is_fast_and_uneven(one):
+    if look.is_unsampled_tcp and _is_one_thread(look) and not is_given(look):
+        return _one_thread_hit(look)
+    if not look.is_unsampled_tcp or not _is_fast_and_uneven(look):
         return None
-    if is_given(look, one) or loss_explains(one) or (one.is_unused and one.implied_rtt >= LONG):
+    if is_given(look) or loss_explains(look) or (look.is_unused and look.implied_rtt >= LONG):
         return None
     return Hit(
         0.6,
-        f"{amounts.rate(one.rate)} arrive unevenly, and no window follows any loss: at such rates "
-        "a CPU core usually limits",
-        (fact("rate, bit/s", round(one.rate)),),
+        f"{amounts.rate(look.known_rate)} arrive unevenly, and no window follows any loss: at such "
+        "rates a CPU core usually limits",
+        (fact("rate, bit/s", round(look.known_rate)),),
         "compare with several streams (-P); check the CPUs of both hosts and of any relay",
         "both",
         confidence=MEDIUM,
     )
 
 
-def _is_one_thread(one: Printed) -> bool:
+def _is_one_thread(look: Look) -> bool:
     """Whether so many streams of an iperf3 that has one thread carry as much as one can."""
-    if one.run.tool != "iperf3" or one.streams == 1 or version_of(one.run) >= THREADED:
+    if look.run.tool != "iperf3" or look.streams == 1 or look.run.is_threaded:
         return False
     lowest, highest = THREAD
-    return lowest <= one.rate <= highest and one.share < LOSSLESS
+    return lowest <= look.known_rate <= highest and look.known_loss < LOSSLESS
 
 
-def _one_thread_hit(one: Printed) -> Hit:
+def _one_thread_hit(look: Look) -> Hit:
     return Hit(
         0.8,
-        f"{one.streams} streams carry {amounts.rate(one.rate)} together: all streams of an iperf3 "
-        "before 3.16 share one thread, and this is what one takes",
-        (fact("rate, bit/s", round(one.rate)), fact("streams", one.streams)),
+        f"{look.streams} streams carry {amounts.rate(look.known_rate)} together: all streams of an "
+        "iperf3 before 3.16 share one thread, and this is what one takes",
+        (fact("rate, bit/s", round(look.known_rate)), fact("streams", look.streams)),
         "iperf3 3.16 or later, several iperf3 on different ports, or iperf 2",
         "tool",
         confidence=MEDIUM,
     )
 
 
-def _is_fast_and_uneven(one: Printed) -> bool:
-    if one.rate < CORE or not one.cwnds:
+def _is_fast_and_uneven(look: Look) -> bool:
+    if look.known_rate < CORE or not look.cwnd:
         return False
     # Without loss, this is as fast as one core copies within a host: nothing is slow.
-    if one.rate >= COPIED and one.share < LOSSLESS / 10:
+    if look.known_rate >= COPIED and look.known_loss < LOSSLESS / 10:
         return False
-    return one.spread is not None and one.spread >= UNEVEN
+    return look.spread is not None and look.spread >= UNEVEN
 
 
 def _small_writes(look: Look) -> Optional[Hit]:
     """So many system calls that they take all of a CPU (-l)."""
-    one = tcp_printed(look)
-    if one is None or not one.run.datagram or (is_given(look, one) and not one.is_loopback):
+    if (
+        not look.is_unsampled_tcp
+        or not look.run.datagram
+        or (is_given(look) and not look.run.is_loopback)
+    ):
         return None
-    calls = one.rate / 8 / one.run.datagram / one.streams
+    calls = look.known_rate / 8 / look.run.datagram / look.streams
     if calls < CALLS:
         return None
     return Hit(
         0.97,
-        f"blocks of {one.run.datagram} bytes (-l) take {calls:.0f} system calls in a second for "
+        f"blocks of {look.run.datagram} bytes (-l) take {calls:.0f} system calls in a second for "
         "each stream: they cost more CPU time than the data",
-        (fact("-l", one.run.datagram), fact("calls in a second", round(calls))),
+        (fact("-l", look.run.datagram), fact("calls in a second", round(calls))),
         "larger blocks: iperf3 -l 128K is the default for TCP",
         "sender",
         confidence=MEDIUM,
@@ -275,7 +273,7 @@ def _small_writes(look: Look) -> Optional[Hit]:
 def _full_cpu(look: Look) -> Optional[Hit]:
     """A CPU of either host is full, and nothing else limits the flow."""
     receiver, sender = ends(look)
-    end, _, load = max(sender, receiver, key=lambda one: _fullness(one.load))
+    end, _, load = max(sender, receiver, key=lambda end: _fullness(end.load))
     if _is_unknown(look, load):
         return None
     if load.has_full_cpu and load.is_of_others:

@@ -11,7 +11,6 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import LOW, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.figures import udp_printed
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.session import Session, first
 from neuca_tools.selftest.conditions.streams import is_crowded
@@ -28,7 +27,6 @@ from neuca_tools.selftest.conditions.udp import (
     received,
 )
 from neuca_tools.selftest.evidence.look import Fact, Look
-from neuca_tools.selftest.evidence.printed import printed
 
 MORE_THAN_CHANCE = 0.003  # of the datagrams: more than chance and busy hosts lose of few
 HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
@@ -43,8 +41,6 @@ FASTER = 1.2  # times the rate of another test
 DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
 # Of the datagrams: TCP hardly works beside so much loss at random.
 DEADLY = 0.25
-# Of the datagrams; bit/s: iperf's own rate, which nearly every path carries.
-MUCH, USUAL = 0.05, 1.1e6
 CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
 # Of TCP's rate: what is sent so slowly, and evenly, is dropped by no queue and no policer.
 GENTLE = 0.5
@@ -68,8 +64,7 @@ def lost_by_chance(look: Look) -> Optional[Hit]:
 
 def _scattered(look: Look) -> Optional[Hit]:
     """UDP: a little is lost in every interval, as by chance, of datagrams that are few."""
-    one, flow = udp_printed(look), look.flow
-    if one is None or flow is None or one.is_loopback or is_one_of_several(look):
+    if not look.is_unsampled_udp or look.run.is_loopback or is_one_of_several(look):
         return None
     if not look.known_loss >= MORE_THAN_CHANCE or not is_gentle(look) or not is_chance(look):
         return None
@@ -104,11 +99,11 @@ class Count(NamedTuple):
 
         A sender that got no CPU for a while makes up for it in bursts, which overflow a queue.
         """
-        known = [one for one in self.losses if len(one) > 1 and any(one)]
+        known = [losses for losses in self.losses if len(losses) > 1 and any(losses)]
         if not known:
             return self.lost >= SURELY
         expected = sum(map(_intervals_hit, known))
-        return sum(bool(lost) for one in known for lost in one) >= SPREAD * expected
+        return sum(bool(lost) for losses in known for lost in losses) >= SPREAD * expected
 
 
 def _intervals_hit(losses: Sequence[int]) -> float:
@@ -122,20 +117,20 @@ def random_loss(session: Session) -> Optional[Hit]:
     slowest = slowest_test(session.looks)
     if slowest is not None and is_losing(slowest) and _is_random(slowest, session):
         return _random_at(slowest, session)
-    alone = [one for one in session.tcp if one.phase.name != TOGETHER]
-    alone.sort(key=lambda one: -gentle(session, one).share)
-    return first(_random_beside(one, session) for one in alone) or _random_while_idle(session)
+    alone = [look for look in session.tcp if look.phase.name != TOGETHER]
+    alone.sort(key=lambda look: -gentle(session, look).share)
+    return first(_random_beside(look, session) for look in alone) or _random_while_idle(session)
 
 
 def _random_at(slowest: Look, session: Session) -> Optional[Hit]:
     loss = slowest.known_loss
     hit = _random(loss, slowest.rate or 0.0, "forward", session)
-    if printed(slowest) is None:
+    if not slowest.is_unsampled:
         if slowest.phase.receiver or loss >= UNSEEN:
             return hit
         return replace(hit, confidence=LOW)
     # No counter of a host was read: a busy host loses a few datagrams, too.
-    is_sure = (lost(slowest) >= SURELY or loss >= CLEARLY) and not may_be_limited(slowest)
+    is_sure = lost(slowest) >= SURELY or loss >= CLEARLY
     return replace(hit, confidence=MEDIUM) if is_sure and is_gentle(slowest) else None
 
 
@@ -146,9 +141,9 @@ def lost_while_idle(session: Session) -> bool:
     """
     idle = session.evidence.idle
     lost_ones, count = idle.lost or 0, idle.count or 0
-    if not FEW_LOST <= lost_ones < count / 2 or any(one.is_disturbed for one in session.looks):
+    if not FEW_LOST <= lost_ones < count / 2 or any(look.is_disturbed for look in session.looks):
         return False
-    return any((one.loss or 0.0) >= HEAVY for one in session.tcp)
+    return any((look.loss or 0.0) >= HEAVY for look in session.tcp)
 
 
 def _random_while_idle(session: Session) -> Optional[Hit]:
@@ -166,22 +161,12 @@ def _random_while_idle(session: Session) -> Optional[Hit]:
     )
 
 
-def may_be_limited(udp: Look) -> bool:
-    """Whether a limit of the path explains these losses as well, of a test that is the only one.
-
-    What is lost at random is lost at any rate, and what arrives does not wait.
-    """
-    loss = udp.known_loss
-    sent = (udp.rate or 0.0) / (1 - min(loss, HALF))
-    return loss >= MUCH and sent > USUAL and not is_chance(udp)
-
-
 def is_chance(udp: Look) -> bool:
     """Whether the intervals' losses vary as independent ones (Poisson: the variance is the mean).
 
     A shaper drops the same number in each interval; queues and busy hosts drop in bursts.
     """
-    losses = [one.lost for one in flow_of(udp).intervals if one.lost is not None]
+    losses = [interval.lost for interval in flow_of(udp).intervals if interval.lost is not None]
     if len(losses) < ENOUGH or min(losses) == 0 or sum(losses) < SURELY:
         return False
     lowest, highest = DISPERSION
@@ -203,15 +188,15 @@ def _random(loss: float, rate: float, direction: str, session: Session) -> Hit:
 
 def _random_beside(tcp: Look, session: Session) -> Optional[Hit]:
     """Datagrams are lost that were sent gently, and TCP loses as much as these or more."""
-    found = gentle(session, tcp)
-    if found.lost < SEVERAL or found.share < NOTABLE or not found.is_spread:
+    count = gentle(session, tcp)
+    if count.lost < SEVERAL or count.share < NOTABLE or not count.is_spread:
         return None
-    if tcp.known_loss < SEEN * found.share:
+    if tcp.known_loss < SEEN * count.share:
         return None
-    faster = [one for one in _significant_tests(session.looks) if is_same_way(one, tcp)]
+    faster = [look for look in _significant_tests(session.looks) if is_same_way(look, tcp)]
     if any(map(_is_clean, faster)):
         return None
-    hit = _random(found.share, found.rate, tcp.phase.direction, session)
+    hit = _random(count.share, count.rate, tcp.phase.direction, session)
     return replace(hit, confidence=MEDIUM)
 
 
@@ -224,7 +209,7 @@ def gentle(session: Session, tcp: Look) -> Count:
     """Those in the direction of this test that were offered at no more than half of its rate."""
     most = GENTLE * (tcp.rate or 0.0)
     return _added(
-        session, tcp, most, (one for one in _of_direction(session, tcp) if offered(one) <= most)
+        session, tcp, most, (look for look in _of_direction(session, tcp) if offered(look) <= most)
     )
 
 
@@ -232,16 +217,16 @@ def evenly_sent(session: Session, tcp: Look) -> Count:
     """Those that a policer lets pass, if one does: no faster than TCP, or faster without loss."""
     most = tcp.rate or 0.0
     chosen = (
-        one
-        for one in _of_direction(session, tcp)
-        if offered(one) <= most or (one.loss or 0.0) < CLEARLY
+        look
+        for look in _of_direction(session, tcp)
+        if offered(look) <= most or (look.loss or 0.0) < CLEARLY
     )
     return _added(session, tcp, most, chosen)
 
 
 def _of_direction(session: Session, tcp: Look) -> list[Look]:
-    same = [one for one in session.looks if is_same_way(one, tcp)]
-    return [one for one in same if not _is_counted(one) and not is_exceptional(one, same)]
+    same = [look for look in session.looks if is_same_way(look, tcp)]
+    return [look for look in same if not _is_counted(look) and not is_exceptional(look, same)]
 
 
 def is_exceptional(udp: Look, tests: Sequence[Look]) -> bool:
@@ -250,33 +235,33 @@ def is_exceptional(udp: Look, tests: Sequence[Look]) -> bool:
     A host was busy for a moment. With FASTER and the most that chance explains, both are certain.
     """
     share = udp.known_loss / CONTRAST
-    faster = (one for one in tests if offered(one) > FASTER * offered(udp))
+    faster = (look for look in tests if offered(look) > FASTER * offered(udp))
     return any(
-        received(one) * udp.known_loss >= SURELY and (one.loss or 0.0) <= share for one in faster
+        received(look) * udp.known_loss >= SURELY and (look.loss or 0.0) <= share for look in faster
     )
 
 
 def _one_way(session: Session, tcp: Look, most: float) -> list[Count]:
     """The tests of one-way loss in the direction of this look that were no faster than `most`."""
-    found = []
-    for one in session.evidence.one_way:
-        rate = one.rate or 0.0
-        if one.direction == tcp.phase.direction and one.loss is not None and rate <= most:
-            found.append(Count(one.lost or 0, one.seen or 0, (one.losses,), rate))
-    return found
+    counts = []
+    for test in session.evidence.one_way:
+        rate = test.rate or 0.0
+        if test.direction == tcp.phase.direction and test.loss is not None and rate <= most:
+            counts.append(Count(test.lost or 0, test.seen or 0, (test.losses,), rate))
+    return counts
 
 
 def _added(session: Session, tcp: Look, most: float, looks: Iterable[Look]) -> Count:
     """These together with the test of one-way loss, if it was no faster than `most`, in bit/s."""
-    found = [Count(lost(one), received(one), (_losses(one),), offered(one)) for one in looks]
-    found += _one_way(session, tcp, most)
-    losses = tuple(test for one in found for test in one.losses)
-    total, sent = sum(one.lost for one in found), sum(one.sent for one in found)
-    return Count(total, sent, losses, max((one.rate for one in found), default=0.0))
+    counts = [Count(lost(look), received(look), (_losses(look),), offered(look)) for look in looks]
+    counts += _one_way(session, tcp, most)
+    losses = tuple(test for count in counts for test in count.losses)
+    total, sent = sum(count.lost for count in counts), sum(count.sent for count in counts)
+    return Count(total, sent, losses, max((count.rate for count in counts), default=0.0))
 
 
 def _losses(look: Look) -> tuple[int, ...]:
-    return tuple(one.lost for one in flow_of(look).intervals if one.lost is not None)
+    return tuple(interval.lost for interval in flow_of(look).intervals if interval.lost is not None)
 
 
 def is_same_way(udp: Look, tcp: Look) -> bool:
@@ -290,8 +275,8 @@ def _is_counted(udp: Look) -> bool:
 
 def hits_bursts(tcp: Look, session: Session) -> bool:
     """Whether TCP, which sends in bursts, loses a share that evenly sent datagrams do not."""
-    found, loss = evenly_sent(session, tcp), tcp.known_loss
-    return loss >= HEAVY and loss * found.sent >= SURELY and found.share <= loss / CONTRAST
+    count, loss = evenly_sent(session, tcp), tcp.known_loss
+    return loss >= HEAVY and loss * count.sent >= SURELY and count.share <= loss / CONTRAST
 
 
 def _is_only_bursts(tcp: Look, session: Session) -> bool:
@@ -301,9 +286,11 @@ def _is_only_bursts(tcp: Look, session: Session) -> bool:
 
 def _is_random(slowest: Look, session: Session) -> bool:
     """Whether no counter explains the loss, and whatever is sent faster is lost as well."""
-    if _is_counted(slowest) or any(_is_only_bursts(one, session) for one in session.tcp):
+    if _is_counted(slowest) or any(_is_only_bursts(look, session) for look in session.tcp):
         return False
-    others = [one for one in _significant_tests(session.looks) if one is not slowest and one.rate]
+    others = [
+        look for look in _significant_tests(session.looks) if look is not slowest and look.rate
+    ]
     if others:
         return not any(map(_is_clean, others))
     return _is_certain(slowest)
@@ -320,7 +307,7 @@ def _is_clean(udp: Look) -> bool:
 
 
 def fastest_tcp(session: Session) -> float:
-    rates = [one.rate or 0.0 for one in session.tcp if one.phase.direction == "forward"]
+    rates = [look.rate or 0.0 for look in session.tcp if look.phase.direction == "forward"]
     return max(rates, default=0.0)
 
 
@@ -332,10 +319,10 @@ def _is_slow(look: Look) -> bool:
 
 def _significant_tests(looks: Sequence[Look]) -> list[Look]:
     """The UDP tests with enough datagrams: it may be chance that a short slow one lost none."""
-    udp = [one for one in looks if one.protocol == "udp" and one.loss is not None]
-    lossy = [one for one in udp if is_losing(one)]
+    udp = [look for look in looks if look.protocol == "udp" and look.loss is not None]
+    lossy = [look for look in udp if is_losing(look)]
     share = sum(map(lost, lossy)) / max(1, sum(map(received, lossy)))
-    return [one for one in udp if not share or received(one) * share >= EXPECTED]
+    return [look for look in udp if not share or received(look) * share >= EXPECTED]
 
 
 def slowest_test(looks: Sequence[Look]) -> Optional[Look]:

@@ -13,7 +13,6 @@ from neuca_tools.selftest.conditions.host import congestion
 from neuca_tools.selftest.conditions.session import Session, first
 from neuca_tools.selftest.evidence import Reach
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.printed import printed
 
 # iperf3 goes on after a connect() that failed, and reports the next call.
 REFUSED = re.compile(r"connection refused|send control message: Bad file descriptor", re.IGNORECASE)
@@ -61,8 +60,8 @@ def errors(session: Session) -> str:
 
     In a text with others that did not, these were attempts before something was put right.
     """
-    runs = [one.run for one in session.evidence.phases if one.run]
-    if any(map(printed, session.looks)) and not all(run.error for run in runs):
+    runs = [phase.run for phase in session.evidence.phases if phase.run]
+    if any(look.is_unsampled for look in session.looks) and not all(run.error for run in runs):
         return ""
     return " | ".join(run.error for run in runs if run.error)
 
@@ -105,7 +104,7 @@ def other_program(session: Session) -> Optional[Hit]:
 
 def _closed_at_once(session: Session, said: str) -> Optional[Hit]:
     """Before iperf3 printed any connection of the test, of which nothing else is known."""
-    runs = [one.run for one in session.evidence.phases if one.run]
+    runs = [phase.run for phase in session.evidence.phases if phase.run]
     if not CLOSED.search(said) or session.evidence.reach != Reach():
         return None
     if any(run.connections or run.flows for run in runs):

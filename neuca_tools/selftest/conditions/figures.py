@@ -9,8 +9,13 @@ from statistics import mean, pstdev
 from typing import Optional
 
 from neuca_tools.selftest.conditions.predict import SPEEDS
+from neuca_tools.selftest.evidence.intervals import (
+    follows_loss,
+    is_recovering,
+    known_windows,
+    send_buffer,
+)
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.printed import Printed, printed, send_buffer
 from neuca_tools.selftest.evidence.run import known_rates
 
 # Of the speed of Ethernet at MTU 1500: 0.901 through WireGuard (1368 of 1518 bytes), 0.909 through
@@ -48,51 +53,76 @@ ARRIVED = 1.5  # times what arrived later: what a bucket held
 # Of a rate: its coefficient of variation at most if a limiter gives it, and at least what one loss
 # by chance in each interval leaves of it; of more losses the square root.
 EVEN, BY_CHANCE = 0.03, 0.2
+UNSHAPED = 0.5e9  # bit/s: a test of netem or tbf on lo is slower
 
 
-def link_filled(one: Printed) -> Optional[float]:
+def link_filled(look: Look) -> Optional[float]:
     """The speed in bit/s of the Ethernet that this run filled."""
+    rate = look.known_rate
     for speed in SPEEDS:
-        if one.spread is None and speed in RARE:
+        if look.spread is None and speed in RARE:
             continue
-        is_full = any(_fills(rate, speed, one) for rate in (one.rate, one.rate - one.queued))
-        if is_full and _is_even(one):
+        is_full = any(_fills(each, speed, look) for each in (rate, rate - _queued(look)))
+        if is_full and _is_even(look):
             return speed
-        best = max(one.rates, default=0.0)
-        if one.rate >= NEARLY * OF_LINE[1] * speed and _fills(best, speed, one):
+        best = max(look.rates, default=0.0)
+        if rate >= NEARLY * OF_LINE[1] * speed and _fills(best, speed, look):
             return speed
     return None
 
 
-def _is_even(one: Printed) -> bool:
+def _queued(look: Look) -> float:
+    """Of the rate, what the growing window holds back: it was sent, and did not arrive yet."""
+    seconds = sum(interval.seconds for interval in look.steady[1:])
+    windows = known_windows(look.steady)
+    if len(windows) < 3 or seconds <= 0:
+        return 0.0
+    return max(0.0, windows[-1] - windows[0]) * 8 * look.streams / seconds
+
+
+def is_inside(look: Look) -> bool:
+    """Whether nothing leaves the host, as fast as only its CPUs limit it."""
+    return look.run.is_loopback and look.known_rate >= UNSHAPED
+
+
+def late_share(look: Look) -> float:
+    """The share of the segments that were lost after slow start; of all, if that is not known."""
+    counts = [interval.retransmits for interval in look.steady]
+    size = sum(interval.bytes or 0 for interval in look.steady)
+    if None in counts or not size:
+        return look.known_loss
+    return min(1.0, sum(filter(None, counts)) * look.mss / size)
+
+
+def _is_even(look: Look) -> bool:
     """Whether the rate varies by no more than iperf's blocks do: a full link does not vary."""
-    if one.spread is None:
+    if look.spread is None:
         return True
-    size = one.rate * one.late[0].seconds / 8
-    if size <= 0 or len(one.rates) < SOME:
-        return one.spread < STEADY
-    return one.spread < STEADY + BLOCK / size
+    size = look.known_rate * look.steady[0].seconds / 8
+    if size <= 0 or len(look.rates) < SOME:
+        return look.spread < STEADY
+    return look.spread < STEADY + BLOCK / size
 
 
-def _fills(rate: float, speed: float, one: Printed) -> bool:
+def _fills(rate: float, speed: float, look: Look) -> bool:
     lowest, highest = OF_LINE
     if speed >= FAST_LINE:
         return lowest <= rate / speed <= OF_FAST_LINE[1]  # any MTU up to 9000, and virtual links
     if lowest <= rate / speed <= highest:
         return True
     lowest, highest = OF_JUMBO
-    return _may_be_jumbo(one) and lowest <= rate / speed <= highest
+    return _may_be_jumbo(look) and lowest <= rate / speed <= highest
 
 
-def _may_be_jumbo(one: Printed) -> bool:
+def _may_be_jumbo(look: Look) -> bool:
     """Whether a link may carry frames of 9000 bytes, as nothing else limits a local network."""
-    mss = one.run.mss
-    return one.is_local_network if mss is None else mss > JUMBO
+    mss = look.run.mss
+    return look.run.is_local_network if mss is None else mss > JUMBO
 
 
-def buffers(one: Printed) -> float:
+def buffers(look: Look) -> float:
     """Bytes that the hosts and a relay between them hold: no path carried these yet."""
-    return 2 * (send_buffer(one.run) + one.streams * RECEIVE_BUFFER)
+    return 2 * (send_buffer(look.run) + look.streams * RECEIVE_BUFFER)
 
 
 def cap_of(rate: float) -> Optional[float]:
@@ -114,80 +144,80 @@ def highest_of(cap: float) -> float:
     return OF_CLOUD if FAST <= cap < FAST_LINE else OF_CAP[1]
 
 
-def loss_explains(one: Printed) -> bool:
+def loss_explains(look: Look) -> bool:
     """Whether the loss that was counted holds the rate back."""
-    if not one.retransmits or one.is_inside or is_limited(one):
+    if not look.retransmits or is_inside(look) or is_limited(look):
         return False
-    if _is_heavy(one):
+    if _is_heavy(look):
         return True
-    return link_filled(one) is None and one.cwnd is not None and _is_answered(one)
+    return link_filled(look) is None and look.cwnd is not None and _is_answered(look)
 
 
-def _is_heavy(one: Printed) -> bool:
+def _is_heavy(look: Look) -> bool:
     """Whether more is lost than a full link needs, and the window shows it.
 
     What many streams lose at rates that only hosts limit, these lose.
     """
-    if one.rate >= FAST_LINE and one.streams >= MANY:
+    if look.known_rate >= FAST_LINE and look.streams >= MANY:
         return False
-    return one.late_share >= HEAVY
+    return late_share(look) >= HEAVY
 
 
-def by_chance(one: Printed, share: float) -> float:
+def by_chance(look: Look, share: float) -> float:
     """Bytes: the window that so much loss leaves if each segment is lost by itself."""
-    return one.streams * RENO / math.sqrt(share) * one.mss
+    return look.streams * RENO / math.sqrt(share) * look.mss
 
 
-def is_limited(one: Printed) -> bool:
+def is_limited(look: Look) -> bool:
     """Whether the rate is the same in each interval however much is lost: a limiter drops the rest.
 
     Loss at any rate makes TCP's own rate vary by more than this.
     """
-    is_rare = not one.is_received and 2 * one.events < len(one.every)
-    if not one.every or one.share < LOSSY or is_rare:
+    is_rare = not look.is_counted_by_receiver and 2 * look.lossy_intervals < len(look.every)
+    if not look.every or look.known_loss < LOSSY or is_rare:
         return False
-    losses = (one.retransmits or 0) / len(one.every)
+    losses = (look.retransmits or 0) / len(look.every)
     # What so many losses by chance leave of the rate varies more.
     by_chance = min(EVEN, BY_CHANCE / math.sqrt(max(1.0, losses)))
-    return _spread_of_most(one) < max(VERY_STEADY, by_chance)
+    return _spread_of_most(look) < max(VERY_STEADY, by_chance)
 
 
-def _spread_of_most(one: Printed) -> float:
+def _spread_of_most(look: Look) -> float:
     """The coefficient of variation of the rate, without one of eight intervals: timeouts."""
-    rates = one.rates if len(one.rates) >= 4 else known_rates(one.every[1:])
+    rates = look.rates if len(look.rates) >= 4 else known_rates(look.every[1:])
     most = sorted(rates)[len(rates) // TIMEOUTS :]
     if len(most) < 4 or mean(most) <= 0:
         return math.inf
     return pstdev(most) / mean(most)
 
 
-def _is_answered(one: Printed) -> bool:
+def _is_answered(look: Look) -> bool:
     """Whether window and rate are what this loss leaves of them."""
-    if one.is_recovering:
+    if is_recovering(look.every):
         return True
-    if one.spread is None or is_constant(one):
+    if look.spread is None or is_constant(look):
         return False
-    return one.follows_loss
+    return follows_loss(look.every, look.rates, look.spread or 1.0)
 
 
-def is_constant(one: Printed, limit: float = STEADY) -> bool:
+def is_constant(look: Look, limit: float = STEADY) -> bool:
     """Whether the rate is known, and hardly varies, or by whole blocks alone."""
-    if one.spread is None:
+    if look.spread is None:
         return False
-    return one.spread < limit or _is_within_blocks(one)
+    return look.spread < limit or _is_within_blocks(look)
 
 
-def _is_within_blocks(one: Printed) -> bool:
+def _is_within_blocks(look: Look) -> bool:
     """Whether the intervals differ by no more than a block of iperf at either end."""
-    if not differs_by_blocks(one, APART) or one.is_local_network or len(one.rates) < SOME:
+    if not differs_by_blocks(look, APART) or look.run.is_local_network or len(look.rates) < SOME:
         return False
-    return min(each.bytes or 0.0 for each in one.late) >= MANY_BLOCKS * BLOCK
+    return min(each.bytes or 0.0 for each in look.steady) >= MANY_BLOCKS * BLOCK
 
 
-def differs_by_blocks(one: Printed, most: float) -> bool:
+def differs_by_blocks(look: Look, most: float) -> bool:
     """Whether all sizes are known, and no two intervals differ by more than `most` blocks."""
-    sizes = [each.bytes for each in one.late if each.bytes is not None]
-    if len(sizes) < 3 or len(sizes) < len(one.late):
+    sizes = [each.bytes for each in look.steady if each.bytes is not None]
+    if len(sizes) < 3 or len(sizes) < len(look.steady):
         return False
     return max(sizes) - min(sizes) <= most * BLOCK
 
@@ -199,25 +229,17 @@ def as_asked(look: Look) -> bool:
     """
     if not look.asked or not look.rate:
         return False
-    seconds = sum(one.seconds for one in look.throughput.steady)
+    seconds = sum(interval.seconds for interval in look.steady)
     missing = (look.asked - look.rate) * seconds / 8
     return look.rate >= NEARLY * look.asked or (seconds > 0 and missing <= BLOCK)
 
 
-def is_paced(one: Printed) -> bool:
+def is_paced(look: Look) -> bool:
     """Whether it is just a round rate: a program asked for it; a limiter counts headers as well."""
-    rate = one.arrived or one.rate
+    received = look.flow.received.rate if look.flow else None
+    rate = received or look.known_rate
     cap = cap_of(rate)
-    if cap is None or cap >= FAST or one.spread is None or one.share >= HEAVY:
+    if cap is None or cap >= FAST or look.spread is None or look.known_loss >= HEAVY:
         return False
-    is_even = one.spread <= PACED or differs_by_blocks(one, ONE_APART)
+    is_even = look.spread <= PACED or differs_by_blocks(look, ONE_APART)
     return is_even and abs(rate / cap - 1) <= PACED
-
-
-def tcp_printed(look: Look) -> Optional[Printed]:
-    """The figures of a TCP run; None as for `printed`."""
-    return printed(look) if look.protocol == "tcp" else None
-
-
-def udp_printed(look: Look) -> Optional[Printed]:
-    return printed(look) if look.protocol == "udp" else None

@@ -28,7 +28,7 @@ def tuning(end: str, host: Host) -> Optional[Hit]:
     ]
     if not wrong:
         return None
-    names = ", ".join(one.field for one in wrong[:3])
+    names = ", ".join(difference.field for difference in wrong[:3])
     more = " and more" if len(wrong) > 3 else ""
     return Hit(
         0.4,
@@ -104,9 +104,9 @@ def _line_errors(session: Session, device: str) -> Iterator[Fact]:
     for look in session.looks:
         for end in reversed(ends(look)):
             grown = (delta(end.samples, f"{device}.{name}") for name in LINE_ERRORS)
-            found = next(filter(None, grown), None)
-            if found is not None:
-                yield found
+            counter = next(filter(None, grown), None)
+            if counter is not None:
+                yield counter
                 return
 
 

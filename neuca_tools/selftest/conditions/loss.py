@@ -20,7 +20,6 @@ from neuca_tools.selftest.conditions.thresholds import (
     reached_for_a_while,
 )
 from neuca_tools.selftest.evidence.look import Look, Windows
-from neuca_tools.selftest.evidence.printed import Printed, printed
 
 # Of the bytes: "BBR v1 is agnostic to packet loss" below about 20%, and less where it is policed
 # (Cardwell et al., draft-cardwell-iccrg-bbr-congestion-control).
@@ -36,9 +35,8 @@ def loss_limited(look: Look) -> Optional[Hit]:
     """A symptom: the conditions that say where packets are lost take precedence (see `causes`)."""
     if look.protocol != "tcp" or not look.rate:
         return None
-    one = printed(look)
-    if one is not None:
-        return _loss_printed(look, one)
+    if look.is_unsampled:
+        return _loss_unsampled(look)
     if not is_lossy(look) or _is_ignored(look):
         return None
     hit = _loss_sampled(look, look.rate)
@@ -74,7 +72,7 @@ def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
         f"congestion window follows the loss{_best_interval(look)}",
         (
             fact("bytes_retrans / bytes_sent", look.loss),
-            fact("retransmits", look.throughput.retransmits),
+            fact("retransmits", look.retransmits),
             fact("Mathis limit, bit/s", ceiling),
         ),
         FIND,
@@ -87,20 +85,20 @@ def _is_ignored(look: Look) -> bool:
     return is_bbr(look) and look.known_loss < IGNORED
 
 
-def _loss_printed(look: Look, one: Printed) -> Optional[Hit]:
+def _loss_unsampled(look: Look) -> Optional[Hit]:
     """Where only iperf counted: the window has to follow the loss, and allow no more than it."""
-    if not loss_explains(one) or (look.phase.name == TOGETHER and one.share < LOSSY):
+    if not loss_explains(look) or (look.phase.name == TOGETHER and look.known_loss < LOSSY):
         return None  # of both directions, each is slowed down by the other
-    known = bool(one.cwnds)
+    known = bool(look.cwnd)
     follows = ", and the congestion window follows the loss" if known else ""
     return Hit(
         0.87,
-        f"{one.retransmits} segments, {amounts.percent(one.share)} of what was sent, were lost and "
-        f"retransmitted{follows}{_best_interval(look)}",
+        f"{look.retransmits} segments, {amounts.percent(look.known_loss)} of what was sent, were "
+        f"lost and retransmitted{follows}{_best_interval(look)}",
         (
-            fact("retransmits", one.retransmits),
-            fact("intervals with loss", one.events or None),
-            fact("cwnd", one.cwnd),
+            fact("retransmits", look.retransmits),
+            fact("intervals with loss", look.lossy_intervals or None),
+            fact("cwnd", look.cwnd),
         ),
         FIND,
         confidence=MEDIUM,
@@ -113,5 +111,5 @@ def _rtt_of_window(windows: Windows, rate: float) -> float:
 
 
 def _best_interval(look: Look) -> str:
-    near = round_rate(max(look.throughput.rates, default=0.0))
+    near = round_rate(max(look.rates, default=0.0))
     return f"; the best interval is just below {amounts.rate(near)}" if near else ""

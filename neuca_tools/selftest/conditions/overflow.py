@@ -21,7 +21,6 @@ from neuca_tools.selftest.conditions.application import (
 )
 from neuca_tools.selftest.conditions.base import LOW, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.streams import (
-    DEFAULT_MSS,
     PAIR,
     is_bbr,
     is_mostly_idle,
@@ -35,7 +34,6 @@ from neuca_tools.selftest.conditions.thresholds import (
 from neuca_tools.selftest.conditions.window import window
 from neuca_tools.selftest.evidence.derive import grown
 from neuca_tools.selftest.evidence.look import Look, data_sockets
-from neuca_tools.selftest.evidence.printed import printed
 
 # Of the shortest round trip, and seconds, beyond what a busy host adds: by so much it grows where
 # a sender fills a queue (RFC 9406, section 4.2).
@@ -99,19 +97,19 @@ def overflow(look: Look) -> Optional[Hit]:
 
 
 def _overflow(look: Look, is_early: bool) -> Optional[Hit]:
-    found = losses(look)[:1] if is_early else losses(look)
-    rates = [one.rate(look.windows.mss or DEFAULT_MSS) for one in found]
+    chosen = losses(look)[:1] if is_early else losses(look)
+    rates = [loss.rate(look.mss) for loss in chosen]
     shortest = look.round_trip.shortest or 0.0
-    bursts = [one.rate_of_burst(shortest) for one in found if is_early]
+    bursts = [loss.rate_of_burst(shortest) for loss in chosen if is_early]
     if max(rates + bursts) >= THROUGHPUT * (look.evidence.expect or 0.0):
         return None
     # Later, the rate itself is known better than what is in flight in a single moment.
     rates = rates[:1] if is_early else []
-    return _hit(look, found, max([look.rate or 0.0, *rates]), is_early)
+    return _hit(look, chosen, max([look.rate or 0.0, *rates]), is_early)
 
 
-def _hit(look: Look, found: Sequence[Loss], rate: float, is_early: bool) -> Hit:
-    rtt = middle([one.rtt for one in found])
+def _hit(look: Look, chosen: Sequence[Loss], rate: float, is_early: bool) -> Hit:
+    rtt = middle([loss.rtt for loss in chosen])
     waited = amounts.time(rtt - (look.round_trip.shortest or 0.0))
     text = f"packets are lost after they waited {waited} in a queue, at about {amounts.rate(rate)}"
     advice = ORDERED
@@ -129,8 +127,8 @@ def _hit(look: Look, found: Sequence[Loss], rate: float, is_early: bool) -> Hit:
         + (", which the window has not reached again since then" if is_early else ""),
         (
             fact("rtt when packets were lost", rtt),
-            fact("in flight, bytes", middle([one.in_flight for one in found])),
-            fact("times at which packets were lost", len(found)),
+            fact("in flight, bytes", middle([loss.in_flight for loss in chosen])),
+            fact("times at which packets were lost", len(chosen)),
         ),
         advice,
         confidence=LOW if look.is_full else MEDIUM,
@@ -152,9 +150,9 @@ def overflows(look: Look) -> bool:
     """Whether a queue was full at most of the times at which packets were lost."""
     shortest = look.round_trip.shortest or 0.0
     grown = max(look.noise + max(LEAST, min(GROWN * shortest, ENOUGH)), _of_a_pair(look))
-    found = losses(look)
-    full = sum(one.rtt >= shortest + grown for one in found)
-    return bool(found) and full >= MOST * len(found)
+    every = losses(look)
+    full = sum(loss.rtt >= shortest + grown for loss in every)
+    return bool(every) and full >= MOST * len(every)
 
 
 def _of_a_pair(look: Look) -> float:
@@ -231,8 +229,8 @@ def _lost_by_policer(look: Look) -> float:
     """The share that was lost in the worst second, if that was POLICED and no queue formed."""
     shortest = look.round_trip.shortest or 0.0
     queued = shortest + max(GROWN * shortest, _of_a_pair(look))
-    found = losses(look)
-    if not found or any(one.rtt >= queued for one in found):
+    every = losses(look)
+    if not every or any(loss.rtt >= queued for loss in every):
         return 0.0
     worst = max(_lost_shares(look), default=0.0)
     return worst if worst >= POLICED else 0.0
@@ -248,19 +246,19 @@ def _lost_shares(look: Look) -> Iterator[float]:
 
 
 def _is_steady_bbr(look: Look) -> bool:
-    if look.protocol != "tcp" or printed(look) is not None or not is_bbr(look):
+    if look.protocol != "tcp" or look.is_unsampled or not is_bbr(look):
         return False
     if passed(look) is not False or look.loss is None or look.loss > LOSSLESS:
         return False
     spread = _spread(look)
-    if len(look.throughput.rates) < FEWEST or spread is None:
+    if len(look.rates) < FEWEST or spread is None:
         return False
     return spread < STEADY and not carries_expected(look)
 
 
 def _spread(look: Look) -> Optional[float]:
     """Of iperf's or of the kernel's rates: each varies by when and in what pieces it counts."""
-    known = (one for one in (look.spread, look.acked_spread) if one is not None)
+    known = (spread for spread in (look.spread, look.acked_spread) if spread is not None)
     return min(known, default=None)
 
 
@@ -278,4 +276,4 @@ def _is_held_back(look: Look) -> bool:
 def _competes(look: Look) -> bool:
     """Whether iperf used much of a CPU that other programs kept full."""
     both = (look.sender_load, look.receiver_load)
-    return look.is_disturbed and any((one.own or 0.0) >= COMPETING for one in both)
+    return look.is_disturbed and any((load.own or 0.0) >= COMPETING for load in both)

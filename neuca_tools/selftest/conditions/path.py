@@ -1,4 +1,4 @@
-"""D06, D22 to D25, D29: MTUs, overlays, and the devices that packets use."""
+"""D06, D23 to D25, D29: MTUs, overlays, and the devices that packets use."""
 
 # SPDX-License-Identifier: MIT
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, MEDIUM, SMALLER_PATH, Hit, fact
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.errors import is_refused
 from neuca_tools.selftest.conditions.session import (
@@ -40,10 +40,13 @@ NOISE, ELSEWHERE = 1e6, 0.1
 BUSY_OWNER = 0.5  # of a CPU (D25)
 
 
-def smaller_path(session: Session) -> Optional[Hit]:
+def mtus(session: Session) -> Optional[Hit]:
+    """MTUs of the hosts and of the path differ: as a fault, or in a way that TCP adapts to."""
+    return _inconsistent(session) or _smaller_path(session)
+
+
+def _smaller_path(session: Session) -> Optional[Hit]:
     """The path MTU is smaller than the interface's, and ICMP reports it."""
-    if inconsistent(session) is not None:
-        return None
     for end, host in session.hosts:
         mtu = smallest_mtu(links_of(host))
         if host.route_mtu and mtu and host.route_mtu < mtu:
@@ -65,6 +68,7 @@ def _reported_mtu(end: str, interface: str, mtu: int, path_mtu: int) -> Hit:
         "MTU along the whole path, saves the discovery",
         end,
         severity=INFO,
+        title=SMALLER_PATH,
     )
 
 
@@ -90,9 +94,11 @@ def _stacked(session: Session, links: Callable[[Host], Iterable[Link]]) -> Itera
 
 
 def wasted_mtu(session: Session) -> Optional[Hit]:
-    """A link's MTU is smaller than its lower device allows, while the number of packets limits."""
+    """A link's MTU is smaller than its lower device allows, while a CPU is full."""
+    if not any(look.is_full for look in session.looks):
+        return None
     for end, link, mtu, lower, possible in _stacked(session, links_of):
-        if possible - mtu <= WASTED or not _packets_limit(session, end):
+        if possible - mtu <= WASTED:
             continue
         return Hit(
             1 - mtu / possible,
@@ -105,20 +111,7 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
     return None
 
 
-def _packets_limit(session: Session, end: str) -> bool:
-    """Whether packets cost this host noticeable CPU time: a full CPU, no offload, or an overlay."""
-    if any(one.is_full for one in session.looks):
-        return True
-    return any(map(_is_costly, links_of(dict(session.hosts)[end])))
-
-
-def _is_costly(link: Link) -> bool:
-    if link.kind in TUNNELS or link.offloads.get(OFFLOAD) is False:
-        return True
-    return link.offloads.get("tcp-segmentation-offload") is False
-
-
-def inconsistent(session: Session) -> Optional[Hit]:
+def _inconsistent(session: Session) -> Optional[Hit]:
     """A link's MTU is larger than its lower device, its tunnel or the path to the peer allows."""
     return (
         _too_large_for_its_device(session)
@@ -190,7 +183,7 @@ def overlay_tax(session: Session) -> Optional[Hit]:
 
 def _is_overlay_shaped(session: Session) -> bool:
     """Whether packets wait before a shaper, which offloads do not make faster."""
-    return any(one.phase.path == "overlay" and path_capacity(one) for one in session.tcp)
+    return any(look.phase.path == "overlay" and path_capacity(look) for look in session.tcp)
 
 
 def _untaxed(off: Sequence[tuple[Link, str]], over: float, under: float) -> Hit:
@@ -215,7 +208,7 @@ def _missing_offloads(link: Link) -> list[str]:
 
 def _first_rate(session: Session, path: str) -> Optional[float]:
     """bit/s of the first TCP test over "overlay" or "underlay"."""
-    return next((one.rate for one in session.tcp if one.phase.path == path), None)
+    return next((look.rate for look in session.tcp if look.phase.path == path), None)
 
 
 @for_each_host
@@ -255,8 +248,8 @@ def wrong_way(session: Session) -> Optional[Hit]:
             _route_through(planned, other_end(session, "local")),
             "local",
         )
-    tried = ((one, sends) for one in session.looks for sends in (True, False))
-    return first(_wrong_device(session, one, sends) for one, sends in tried)
+    tried = ((look, sends) for look in session.looks for sends in (True, False))
+    return first(_wrong_device(session, look, sends) for look, sends in tried)
 
 
 def _route_through(device: str, address: str) -> str:
@@ -303,9 +296,9 @@ def _family(host: Host) -> set[str]:
     """The planned device with its lower and upper devices, which count the same bytes."""
     if host.planned is None or host.planned not in {link.name for link in host.links}:
         return set()
-    found, size = {host.planned}, 0
+    family, size = {host.planned}, 0
     pairs = [{link.name, link.parent} for link in host.links if link.parent is not None]
-    while len(found) > size:
-        size = len(found)
-        found = found.union(*filter(found.intersection, pairs))
-    return found
+    while len(family) > size:
+        size = len(family)
+        family = family.union(*filter(family.intersection, pairs))
+    return family

@@ -25,8 +25,8 @@ from neuca_tools.selftest.conditions.figures import (
     BURSTS,
     UNEVEN,
     by_chance,
+    late_share,
     loss_explains,
-    tcp_printed,
 )
 from neuca_tools.selftest.conditions.overflow import overflows, policed_by_bbr
 from neuca_tools.selftest.conditions.predict import round_rate
@@ -43,10 +43,10 @@ from neuca_tools.selftest.conditions.streams import (
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed, reached_for_a_while
 from neuca_tools.selftest.conditions.udp import counted_losses, is_losing, lost, offered
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.printed import Printed, printed
 
 LEVEL = 0.9  # of the plateau (D17)
 INTERVALS = 3
+INITIAL = 10  # segments of the first window (RFC 6928)
 POLICED = 0.01  # of the segments: more than chance or a queue loses at an even rate
 SEVERAL = "tcp-parallel"
 PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is not dropped
@@ -59,18 +59,17 @@ def dropped_in_bursts(look: Look) -> Optional[Hit]:
 
 def _dropped_together(look: Look) -> Optional[Hit]:
     """So much is lost that it must be lost together: the window would be smaller otherwise."""
-    one = tcp_printed(look)
-    if one is None or one.is_loopback or not _is_in_bursts(one):
+    if not look.is_unsampled_tcp or look.run.is_loopback or not _is_in_bursts(look):
         return None
     return Hit(
         0.89,
-        f"{amounts.percent(one.share)} of the segments are lost, at a rate that hardly varies, and "
-        f"the window of {amounts.size(one.cwnd or 0)} shows that many are lost together: a policer "
-        "drops what exceeds its rate, or a queue is very short",
+        f"{amounts.percent(look.known_loss)} of the segments are lost, at a rate that hardly "
+        f"varies, and the window of {amounts.size(look.cwnd or 0)} shows that many are lost "
+        "together: a policer drops what exceeds its rate, or a queue is very short",
         (
-            fact("retransmits", one.retransmits),
-            fact("cwnd", one.cwnd),
-            fact("rate, bit/s", round(one.rate)),
+            fact("retransmits", look.retransmits),
+            fact("cwnd", look.cwnd),
+            fact("rate, bit/s", round(look.known_rate)),
         ),
         "find the loss-free rate with UDP (iperf3 -u -b, twice as much each time), then ask for a "
         "shaper, or pace below it (--fq-rate)",
@@ -78,14 +77,18 @@ def _dropped_together(look: Look) -> Optional[Hit]:
     )
 
 
-def _is_in_bursts(one: Printed) -> bool:
-    if one.cwnd is None or one.spread is None or len(one.late) < INTERVALS:
+def _is_in_bursts(look: Look) -> bool:
+    if look.cwnd is None or look.spread is None or len(look.steady) < INTERVALS:
         return False
-    if one.is_reduced:
+    if look.cwnd < INITIAL * look.mss * look.streams:
+        return False  # smaller than at the very start: loss alone does that
+    if (
+        late_share(look) < POLICED
+        or look.spread > UNEVEN
+        or not all(e.retransmits for e in look.steady)
+    ):
         return False
-    if one.late_share < POLICED or one.spread > UNEVEN or not all(e.retransmits for e in one.late):
-        return False
-    return one.cwnd >= BURSTS * by_chance(one, one.late_share)
+    return look.cwnd >= BURSTS * by_chance(look, late_share(look))
 
 
 def policed(session: Session) -> Optional[Hit]:
@@ -95,13 +98,13 @@ def policed(session: Session) -> Optional[Hit]:
     hit = _credible_plateau(session, ladder, over)
     if hit is not None:
         return replace(hit, direction="forward")
-    alone = [one for one in session.tcp if one.phase.name != TOGETHER]
+    alone = [look for look in session.tcp if look.phase.name != TOGETHER]
     random = random_loss(session)
     if lost_while_idle(session):
         return None
     if random is not None:
-        alone = [one for one in alone if one.phase.direction != random.direction]
-    return first(_policed_one_way(one, session) for one in alone)
+        alone = [look for look in alone if look.phase.direction != random.direction]
+    return first(_policed_one_way(look, session) for look in alone)
 
 
 def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
@@ -119,14 +122,14 @@ def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:
 
     Or whether several streams in this direction fill a queue, which a policer does not have.
     """
-    slowest = slowest_test([one for one in session.looks if is_same_way(one, tcp)])
+    slowest = slowest_test([look for look in session.looks if is_same_way(look, tcp)])
     if slowest is not None and is_losing(slowest):
         return True
     way = tcp.phase.direction
     several = (
-        one for one in session.tcp if (one.phase.name, one.phase.direction) == (SEVERAL, way)
+        look for look in session.tcp if (look.phase.name, look.phase.direction) == (SEVERAL, way)
     )
-    return any(path_capacity(one) is not None for one in several)
+    return any(path_capacity(look) is not None for look in several)
 
 
 def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) -> Optional[Hit]:
@@ -134,7 +137,7 @@ def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) ->
 
     A busy sender offers datagrams in bursts, which are dropped far below the rate of TCP.
     """
-    clean = [one for one in ladder if not is_losing(one)]
+    clean = [look for look in ladder if not is_losing(look)]
     hit = _plateau(clean, over, ladder) if clean and over else None
     if _is_queue_of_tcp(session):
         return None  # a shaper, which drops what its queue does not hold
@@ -145,14 +148,16 @@ def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) ->
 
 def _is_queue_of_tcp(session: Session) -> bool:
     """Whether TCP fills a queue in the direction of the datagrams: a policer has none."""
-    there = (one for one in session.tcp if one.phase.direction == "forward")
-    return any(has_standing_queue(one) and path_capacity(one) is not None for one in there)
+    there = (look for look in session.tcp if look.phase.direction == "forward")
+    return any(has_standing_queue(look) and path_capacity(look) is not None for look in there)
 
 
 def _ladder(session: Session) -> list[Look]:
     """The UDP tests of one direction, from the slowest to the fastest."""
-    measured = [one for one in session.looks if one.protocol == "udp" and one.rate and one.flow]
-    return sorted((one for one in measured if is_same_way(one, measured[0])), key=_offered)
+    measured = [
+        look for look in session.looks if look.protocol == "udp" and look.rate and look.flow
+    ]
+    return sorted((look for look in measured if is_same_way(look, measured[0])), key=_offered)
 
 
 def _is_lost_on_the_path(look: Look) -> bool:
@@ -170,7 +175,7 @@ def _looks_policed(look: Look) -> bool:
 
 def _policed_by_tcp_alone(tcp: Look, is_shared: bool) -> Hit:
     """Without a UDP ladder, random loss is ruled out only if several streams share this rate."""
-    near = round_rate(max(tcp.throughput.rates, default=0.0))
+    near = round_rate(max(tcp.rates, default=0.0))
     where = f", near {amounts.rate(near)}" if near else ""
     # With samples, the kernel's round-trip times are known, not only iperf's retransmits.
     share, confidence = (0.95, MEDIUM) if tcp.phase.sender else (0.5, LOW)
@@ -212,7 +217,7 @@ def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
 
 def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optional[Hit]:
     """Everything arrives up to a rate, and the same amount arrives however much more is offered."""
-    arrived = [one.rate or 0.0 for one in over]
+    arrived = [look.rate or 0.0 for look in over]
     plateau, free = max(arrived), max(map(_offered, clean))
     if min(arrived) < LEVEL * plateau or free > plateau / LEVEL:
         return None
@@ -223,10 +228,10 @@ def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optiona
         0.97,
         f"no loss at {amounts.rate(free)}, and never more than {amounts.rate(plateau)}: "
         "a policer drops the excess",
-        tuple(fact(f"of {amounts.rate(_offered(one))}, bit/s", one.rate) for one in ladder),
+        tuple(fact(f"of {amounts.rate(_offered(look))}, bit/s", look.rate) for look in ladder),
         f"ask for a shaper; on the sender, iperf3 --fq-rate {pace}K{own}",
         fixed=plateau * PACE,
-        confidence=HIGH if printed(over[0]) is None else MEDIUM,
+        confidence=HIGH if not over[0].is_unsampled else MEDIUM,
     )
 
 
@@ -237,13 +242,15 @@ def _offered(look: Look) -> float:
 
 def _loses_without_queue(look: Look) -> bool:
     """Whether TCP loses packets while the round trip stays at its minimum."""
-    one = printed(look)
-    if one is not None:
-        return loss_explains(one)
-    if not is_lossy(look) or overflows(look):
-        return False
+    if not look.is_sampled:
+        return look.is_unsampled and loss_explains(look)
+    return is_lossy(look) and not overflows(look) and _has_no_queue(look)
+
+
+def _has_no_queue(look: Look) -> bool:
+    """Whether the round trip stays at its minimum; where it is not known, by the window."""
     if not look.queueing or not look.phase.sender:
-        return not look.windows.flat and bool(look.throughput.retransmits)
+        return not look.windows.flat and bool(look.retransmits)
     if not has_grown(look, FLAT_RTT) or is_only_a_pair(look):
         return True
     # The round trip grew, but only the test's own bursts waited, behind the policer's bucket.

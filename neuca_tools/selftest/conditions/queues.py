@@ -12,22 +12,21 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import LOSSY, loss_ceiling
-from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import BUDGET, INFO, LIMIT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.causes import BLOAT
 from neuca_tools.selftest.conditions.session import ends
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.conditions.udp import flow_of, is_losing, lost
 from neuca_tools.selftest.evidence import Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
-from neuca_tools.selftest.evidence.printed import printed
 
 NIC_DROPS = re.compile(
     r"\.(rx_missed_errors|ethtool\.(rx_no_buffer_count|rx_out_of_buffer|rx_missed_errors"
     r"|rx_\w*_drops|rx_\w*discards\w*))$"
 )
 QDISC_DROPS = re.compile(r"\.qdisc\.drops$")
-SQUEEZED = 0.01  # of the packets: softnet_stat does not count polls (D12)
-BUSY = 0.8  # of a CPU's time (D12)
+SQUEEZED = 0.01  # of the packets: softnet_stat does not count polls (D13)
+BUSY = 0.8  # of a CPU's time (D13)
 BLOATED, BLOATED_BY = 5, 0.020  # times the idle round trip, and seconds on top of it (D14)
 # Seconds: a shaper usually holds less (50 ms is common); from here on people notice (ITU-T G.114).
 DEEP = 0.1
@@ -56,7 +55,7 @@ def _explained(look: Look, count: float) -> float:
     """The share of the losses, or of the time lost to the network, that `count` drops explain."""
     if look.protocol == "udp" and is_losing(look):
         return min(1.0, count / max(1, lost(look)))
-    again = growth(look.sender_fact("Tcp.RetransSegs")) or float(look.throughput.retransmits or 0)
+    again = growth(look.sender_fact("Tcp.RetransSegs")) or float(look.retransmits or 0)
     is_small = look.loss is not None and look.loss <= LOSSY
     if look.protocol == "udp" or not again or passed(look) or is_small:
         # A path that is full drops now and then; otherwise nothing holds the rate back.
@@ -81,15 +80,15 @@ def _slowed_by(look: Look, count: float) -> float:
 
 
 def nic_ring(look: Look) -> Optional[Hit]:
-    found = _grown(look.phase.receiver, NIC_DROPS)
-    if not found:
+    counters = _grown(look.phase.receiver, NIC_DROPS)
+    if not counters:
         return None
     # Not the sum: several counters may count the same packets.
-    count, device = max(map(growth, found)), _device(found[0])
+    count, device = max(map(growth, counters)), _device(counters[0])
     return Hit(
         _explained(look, count),
         f"the receive ring of the receiver's NIC {device} overflowed: {count:.0f} packets",
-        tuple(found),
+        tuple(counters),
         f"{_larger_ring(look, device)}; spread its interrupts over CPUs",
         "receiver",
     )
@@ -105,7 +104,12 @@ def _larger_ring(look: Look, device: str) -> str:
     return f"a larger receive ring, if ethtool -g {device} shows one (ethtool -G, {warning})"
 
 
-def softirq_budget(look: Look) -> Optional[Hit]:
+def softirqs(look: Look) -> Optional[Hit]:
+    """Softirqs do not keep up: packets are dropped, or their budget runs out."""
+    return _backlog(look) or _softirq_budget(look)
+
+
+def _softirq_budget(look: Look) -> Optional[Hit]:
     for end, samples, load in ends(look):
         squeezed = delta(samples, "softnet.time_squeeze")
         processed = growth(delta(samples, "softnet.processed"))
@@ -120,12 +124,14 @@ def softirq_budget(look: Look) -> Optional[Hit]:
             "spread the interrupts over CPUs (ethtool -L)",
             end,
             confidence=MEDIUM,
+            severity=LIMIT,
+            title=BUDGET,
             sysctls=LARGER_SOFTIRQ_BUDGET,
         )
     return None
 
 
-def backlog(look: Look) -> Optional[Hit]:
+def _backlog(look: Look) -> Optional[Hit]:
     for end, samples, _ in ends(look):
         dropped = delta(samples, "softnet.dropped")
         if dropped is None:
@@ -149,14 +155,14 @@ def queue(look: Look) -> Optional[Hit]:
 
 def qdisc(look: Look) -> Optional[Hit]:
     """Packets dropped by a queue of the sender itself."""
-    found = _grown(look.phase.sender, QDISC_DROPS)
-    if not found:
+    counters = _grown(look.phase.sender, QDISC_DROPS)
+    if not counters:
         return None
-    count, device = sum(map(growth, found)), _device(found[0])
+    count, device = sum(map(growth, counters)), _device(counters[0])
     return Hit(
         max(_explained(look, count), _slowed_by(look, count)),
         f"the queue of the sender's {device} dropped {count:.0f} packets",
-        tuple(found),
+        tuple(counters),
         f"tc qdisc replace dev {device} root fq, whose queue is longer; {_paced(look)}",
         "sender",
     )
@@ -182,7 +188,7 @@ def bloat(look: Look) -> Optional[Hit]:
     if look.is_full:
         # Packets may wait for that CPU as well.
         return replace(hit, confidence=LOW, severity=INFO)
-    if printed(look) is not None:
+    if look.is_unsampled:
         # Nothing but the kernel's round trips of one flow.
         hit = replace(hit, confidence=MEDIUM)
     if added >= DEEP and not _is_far_too_slow(look):
@@ -260,7 +266,7 @@ def _reordered(share: float, facts: tuple[Fact, ...], cost: float) -> Optional[H
 def _udp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:
     """The share of the datagrams that were overtaken, and the evidence."""
     received = flow_of(look).received
-    if printed(look) is not None and (received.out_of_order or 0) < SURELY:
+    if look.is_unsampled and (received.out_of_order or 0) < SURELY:
         return 0.0, ()
     share = (received.out_of_order or 0) / (received.datagrams or math.inf)
     return share, (fact("out_of_order / datagrams", share),)
@@ -269,6 +275,6 @@ def _udp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:
 def _tcp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:
     """The share of the segments that were overtaken, and the evidence."""
     names = ("TcpExt.TCPSACKReorder", "TcpExt.TCPTSReorder")
-    found = tuple(filter(None, map(look.sender_fact, names)))
+    counters = tuple(filter(None, map(look.sender_fact, names)))
     segments = growth(look.sender_fact("Tcp.OutSegs"))
-    return max(map(growth, found), default=0.0) / (segments or math.inf), found
+    return max(map(growth, counters), default=0.0) / (segments or math.inf), counters

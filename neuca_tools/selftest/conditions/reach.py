@@ -58,7 +58,7 @@ def _neighbours_of(session: Session, end: str, host: Host) -> Optional[Hit]:
     """
     limit, table = sysctl_max(host, "net.ipv4.neigh.default.gc_thresh3"), _other_table(session)
     hit = first(
-        _neighbours_counted(end, _samples_of(one, end), limit, table) for one in session.looks
+        _neighbours_counted(end, _samples_of(look, end), limit, table) for look in session.looks
     )
     own = (row for row in host.log if not table or table not in row)
     logged = next(filter(OVERFLOW.search, own), None)
@@ -89,7 +89,7 @@ def _neighbours_counted(
     full = next(filter(None, counted), None)
     if full is not None:
         return _too_many(end, full, limit, overflowed=True)
-    entries = max((one.counters.get("arp_cache.entries", 0) for one in samples), default=0)
+    entries = max((sample.counters.get("arp_cache.entries", 0) for sample in samples), default=0)
     if not limit or entries <= NEARLY_FULL * limit:
         return None
     return _too_many(end, Fact("arp_cache.entries", limit, entries), limit, overflowed=False)
@@ -301,16 +301,16 @@ def connection_rate(session: Session) -> Optional[Hit]:
 
 
 def _turned_away(end: str, samples: tuple[Sample, ...]) -> Optional[Hit]:
-    found = known_facts(delta(samples, name) for name in FULL_QUEUES)
-    if not found:
+    counters = known_facts(delta(samples, name) for name in FULL_QUEUES)
+    if not counters:
         return None
     advice, sysctls = "restart the listener", LARGER_BACKLOG
-    if found[0].field.startswith("conntrack"):
+    if counters[0].field.startswith("conntrack"):
         advice, sysctls = "", LARGER_CONNTRACK
     return Hit(
         0.6,
-        f"the {end} rejected connections: {found[0].field} grew",
-        found,
+        f"the {end} rejected connections: {counters[0].field} grew",
+        counters,
         advice,
         end,
         sysctls=sysctls,

@@ -21,9 +21,9 @@ class Session(NamedTuple):
 
     def named(self, name: str, direction: str = "forward") -> Optional[Look]:
         """The first phase with this name and direction."""
-        for one in self.looks:
-            if (one.phase.name, one.phase.direction) == (name, direction):
-                return one
+        for look in self.looks:
+            if (look.phase.name, look.phase.direction) == (name, direction):
+                return look
         return None
 
     @property
@@ -39,7 +39,7 @@ class Session(NamedTuple):
     @property
     def tcp(self) -> tuple[Look, ...]:
         """The TCP phases in which a rate was measured."""
-        return tuple(one for one in self.looks if one.protocol == "tcp" and one.rate)
+        return tuple(look for look in self.looks if look.protocol == "tcp" and look.rate)
 
 
 class Cause(NamedTuple):
@@ -86,12 +86,12 @@ def for_each_host(
 
 def other_end(session: Session, end: str) -> str:
     """The address of the other host as `end` ("local" or "peer") sees it; "the peer" if unknown."""
-    found = session.evidence.address
+    address = session.evidence.address
     if end == "peer":
         runs = (phase.run for phase in session.evidence.phases if phase.run)
-        known = (one.local for run in runs for one in run.connections)
-        found = next(known, None)
-    return found or "the peer's address"
+        known = (connection.local for run in runs for connection in run.connections)
+        address = next(known, None)
+    return address or "the peer's address"
 
 
 def links_of(host: Host) -> tuple[Link, ...]:

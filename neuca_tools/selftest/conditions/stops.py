@@ -13,8 +13,7 @@ from neuca_tools.selftest.conditions.errors import is_refused
 from neuca_tools.selftest.conditions.session import Session, first, smallest_mtu
 from neuca_tools.selftest.conditions.udp import WHOLE, payload
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.printed import ETHERNET
-from neuca_tools.selftest.evidence.run import Flow, Interval
+from neuca_tools.selftest.evidence.run import JUMBO_FRAME, Flow, Interval
 
 BACKED_OFF = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
 FEWEST = 10  # datagrams
@@ -29,10 +28,9 @@ def _stopped(look: Look) -> Optional[Hit]:
 
 def _stalled(look: Look) -> Optional[Hit]:
     """The first window went out, and nothing after it."""
-    flow = _flow_printed(look)
-    if flow is None:
+    if look.protocol != "tcp" or look.is_sampled or look.flow is None:
         return None
-    first, last = _stall(flow)
+    first, last = _stall(look.flow)
     if first is None or last is None:
         return None
     begin = f"after the first {amounts.size(first.bytes)} " if first.bytes else ""
@@ -48,20 +46,13 @@ def _stalled(look: Look) -> Optional[Hit]:
     )
 
 
-def _flow_printed(look: Look) -> Optional[Flow]:
-    """That of a TCP run of which no host was sampled; `printed` needs a rate."""
-    if look.protocol != "tcp" or look.phase.sender or look.phase.receiver:
-        return None
-    return look.flow
-
-
 def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
     """The only interval with data and the last one, if the sender kept trying in between.
 
     Of a text that begins later, all intervals are without data.
     """
-    known = [one for one in flow.intervals if one.bytes is not None]
-    if len(known) < 2 or any(one.bytes for one in known[1:]):
+    known = [interval for interval in flow.intervals if interval.bytes is not None]
+    if len(known) < 2 or any(interval.bytes for interval in known[1:]):
         return None, None
     if known[0].start > 0 and (known[0].bytes or not flow.intervals[-1].cwnd):
         return None, None
@@ -70,11 +61,11 @@ def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
 
 def _is_timed_out(known: Sequence[Interval]) -> bool:
     """Whether the sender's timer ran out; of two intervals, in each of them."""
-    tries = sum(1 for one in known if one.retransmits)
+    tries = sum(1 for interval in known if interval.retransmits)
     window = known[-1].cwnd
     if not tries or tries < len(known) == 2:
         return False
-    return window is None or window <= ETHERNET or tries >= BACKED_OFF
+    return window is None or window <= JUMBO_FRAME or tries >= BACKED_OFF
 
 
 def _nothing_arrives(look: Look) -> Optional[Hit]:
@@ -135,17 +126,17 @@ def is_unreported(session: Session) -> bool:
 
 def gets_through(session: Session) -> bool:
     """Whether TCP was fast all the same, by MTU probing, MSS clamping or the MTU of a route."""
-    return any((one.rate or 0) > THROUGH for one in session.tcp)
+    return any((look.rate or 0) > THROUGH for look in session.tcp)
 
 
 def probed_mtu(session: Session) -> Optional[int]:
     """Bytes: the largest packet that gets through in both directions, as far as it was measured."""
-    found = session.evidence.path_mtu
-    return min(filter(None, (found.forward, found.backward)), default=None)
+    measured = session.evidence.path_mtu
+    return min(filter(None, (measured.forward, measured.backward)), default=None)
 
 
 def _is_stuck(look: Look) -> bool:
     """Whether a TCP test backed off again and again after what fits into a few small packets."""
     sockets = look.phase.sender[-1].sockets if look.phase.sender else ()
-    backoff = max((one.backoff or 0 for one in sockets), default=0)
-    return backoff >= 2 and sum(one.bytes_acked or 0 for one in sockets) < DEAD
+    backoff = max((socket.backoff or 0 for socket in sockets), default=0)
+    return backoff >= 2 and sum(socket.bytes_acked or 0 for socket in sockets) < DEAD

@@ -13,7 +13,6 @@ QUEUED = 1.5  # times the idle round trip (D18)
 NOISE = 0.001  # seconds: what a quiet host takes to respond at most
 # Seconds: so much is a queue on a long path too (MAX_RTT_THRESH of RFC 9406, section 4.2).
 NOTICED = 0.016
-DEFAULT_MSS = 1448  # bytes: TCP's payload at MTU 1500 with timestamps, where the MSS is not known
 ROOM, HALF = 0.25, 0.5  # of the windows; of what the path holds, see `is_mostly_idle`
 # Packets of 1500 bytes: an acknowledgement is for two (RFC 5681, section 4.2), of which the second
 # waits for the first, however empty the queue is.
@@ -80,7 +79,7 @@ def delays_only_itself(look: Look) -> bool:
 
 def is_bbr(look: Look) -> bool:
     """Whether the sender uses BBR, as far as is known."""
-    return {one.congestion for one in steady_sockets(look)} - {None} == {"bbr"}
+    return {socket.congestion for socket in steady_sockets(look)} - {None} == {"bbr"}
 
 
 def is_crowded(look: Look) -> bool:
@@ -93,7 +92,7 @@ def is_crowded(look: Look) -> bool:
     if streams < 2 or not look.rate or not look.round_trip.shortest:
         return False
     share = look.rate * look.round_trip.shortest / 8 / streams
-    return share < FEW * (look.windows.mss or DEFAULT_MSS)
+    return share < FEW * look.mss
 
 
 def is_mostly_idle(look: Look) -> bool:
@@ -121,12 +120,12 @@ def is_read_late(look: Look, waits: float) -> bool:
     return waits >= max(shortest, WAITS * SLICE) and waits * look.rate / 8 >= HALF * in_flight
 
 
-def several_carry_no_more(session: Session, one: Look) -> bool:
+def several_carry_no_more(session: Session, look: Look) -> bool:
     """Whether several streams in this direction lose as well, and have the rate of this one."""
-    many = session.named("tcp-parallel", one.phase.direction)
-    if many is None or not many.rate or not one.rate or (many.loss or 0.0) < LOSING:
+    many = session.named("tcp-parallel", look.phase.direction)
+    if many is None or not many.rate or not look.rate or (many.loss or 0.0) < LOSING:
         return False
-    return abs(many.rate - one.rate) <= AS_FAST * one.rate
+    return abs(many.rate - look.rate) <= AS_FAST * look.rate
 
 
 def middle(values: Sequence[float]) -> float:

@@ -1,8 +1,8 @@
-"""One row for each condition, D01 to D47: the rule of the cause, and where it comes from.
+"""One row for each condition of D01 to D47: the rule of the cause, and where it comes from.
 
 To add one, write a rule in the module where it belongs, a row here, a line in the manual page, and
-a test. What only the samples of a host show asks for them; without these, `evidence.printed` has
-what iperf alone counted.
+a test. A rule asks for what it needs, and is silent where that is not known; for what iperf alone
+counted see `Look.is_unsampled`.
 """
 
 # SPDX-License-Identifier: MIT
@@ -30,11 +30,13 @@ from neuca_tools.selftest.conditions import (
 )
 from neuca_tools.selftest.conditions.base import (
     BELOW_BLOCKS,
+    BUDGET,
     BUFFERS,
     FAULT,
-    INFO,
     LIMIT,
+    MEMORY,
     NOT_LISTENING,
+    SMALLER_PATH,
     TOO_SLOW,
     Hit,
 )
@@ -90,12 +92,11 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         "D07",
-        ("UDP receive buffer overflow",),
+        ("UDP receive buffer overflow", MEMORY),
         FAULT,
-        "UdpRcvbufErrors of nstat(8); udp(7)",
+        "UdpRcvbufErrors and UdpMemErrors of nstat(8); udp(7)",
         udp.receive_buffer,
     ),
-    Cause("D08", ("UDP memory pressure",), FAULT, "UdpMemErrors; udp(7)", udp.udp_memory),
     Cause(
         "D09",
         ("CPU full", TOO_SLOW),
@@ -106,13 +107,12 @@ CAUSES: tuple[Cause, ...] = (
     Cause("D10", ("time stolen by the hypervisor",), FAULT, "steal of proc(5)", cpu.steal),
     Cause("D11", ("NIC ring overflow",), FAULT, "ethtool(8), -S and -g", queues.nic_ring),
     Cause(
-        "D12",
-        ("softirq budget exhausted",),
-        LIMIT,
-        "time_squeeze of softnet_stat",
-        queues.softirq_budget,
+        "D13",
+        ("backlog drops", BUDGET),
+        FAULT,
+        "dropped and time_squeeze of softnet_stat",
+        queues.softirqs,
     ),
-    Cause("D13", ("backlog drops",), FAULT, "dropped of softnet_stat", queues.backlog),
     Cause(
         "D14",
         (DROPS, BLOAT),
@@ -161,13 +161,12 @@ CAUSES: tuple[Cause, ...] = (
         "RFC 2923; RFC 4821; RFC 6298",
         of_session=stops.black_hole,
     ),
-    Cause("D22", ("smaller path MTU",), INFO, "RFC 1191", of_session=path.smaller_path),
     Cause(
         "D23",
-        ("inconsistent MTUs",),
+        ("inconsistent MTUs", SMALLER_PATH),
         FAULT,
-        "RFC 7348, section 4.3; RFC 4821",
-        of_session=path.inconsistent,
+        "RFC 7348, section 4.3; RFC 4821; RFC 1191",
+        of_session=path.mtus,
     ),
     Cause(
         "D24",

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Optional
 
-from neuca_tools.selftest.evidence.look import Look, slow_start
+from neuca_tools.selftest.evidence.intervals import slow_start
+from neuca_tools.selftest.evidence.look import Look
 
 TOGETHER = "tcp-bidir"  # the phase in which both directions send at once
 # Of what is expected: TCP, UDP (facts, section 6). Not 0.95 for many streams: on a link of
@@ -24,48 +25,48 @@ WHILE = 0.5
 EXCEEDED = 1.5
 
 
-def passed(one: Look) -> Optional[bool]:
+def passed(look: Look) -> Optional[bool]:
     """Whether the rate is close enough to the expected one; None if either is not known."""
-    run = one.phase.run
+    run = look.phase.run
     if run is not None and run.error:
         return False
-    if one.phase.search or one.rate is None or one.is_unanswered:
+    if look.phase.search or look.rate is None or look.is_unanswered:
         return None
-    enough, wanted = _share_expected(one), _rate_expected(one)
+    enough, wanted = _share_expected(look), _rate_expected(look)
     if wanted is not None:
-        return (_mean_of_directions(one) or one.rate) >= enough * wanted
-    if one.asked and enough * one.asked <= one.rate <= EXCEEDED * one.asked:
+        return (_mean_of_directions(look) or look.rate) >= enough * wanted
+    if look.asked and enough * look.asked <= look.rate <= EXCEEDED * look.asked:
         # Nothing is expected, but the test was as fast as it was allowed to be.
         return True
     return None
 
 
-def reached_for_a_while(one: Look) -> bool:
+def reached_for_a_while(look: Look) -> bool:
     """Whether TCP had the expected rate for a moment, after slow start, on a busy host.
 
     Loss at random or a policer would have prevented it. A host that other programs keep busy sends
     in bursts, which overflow a queue now and then, and is too slow at other times.
     """
-    return one.is_disturbed and _reached(one, slow_start(one.round_trip.shortest))
+    return look.is_disturbed and _reached(look, slow_start(look.round_trip.shortest))
 
 
-def carries_expected(one: Look) -> bool:
+def carries_expected(look: Look) -> bool:
     """Whether TCP had the expected rate for a moment, in slow start or later: the path has it.
 
     Where it is slower for the rest of the test, its window may not have grown back: by a segment in
     each round trip (RFC 5681, section 3.1).
     """
-    return _reached(one, 0.0)
+    return _reached(look, 0.0)
 
 
-def _reached(one: Look, after: float) -> bool:
+def _reached(look: Look, after: float) -> bool:
     """Whether there was a WHILE with the expected rate, so many seconds after the begin."""
-    if not one.evidence.expect:
+    if not look.evidence.expect:
         return False
-    points = one.phase.sender_trace.points("sent")
+    points = look.phase.sender_trace.points("sent")
     begin = points[0][0] + after if points else 0.0
     late = [point for point in points if point[0] >= begin]
-    return any(rate >= one.evidence.expect for rate in _means(late))
+    return any(rate >= look.evidence.expect for rate in _means(late))
 
 
 def _means(points: Sequence[tuple[float, float]]) -> Iterator[float]:
@@ -79,27 +80,27 @@ def _means(points: Sequence[tuple[float, float]]) -> Iterator[float]:
                 break
 
 
-def _share_expected(one: Look) -> float:
+def _share_expected(look: Look) -> float:
     """The share of the expected rate that is enough."""
-    if one.protocol == "udp":
+    if look.protocol == "udp":
         return DATAGRAMS
-    return BOTH_WAYS if one.phase.name == TOGETHER else THROUGHPUT
+    return BOTH_WAYS if look.phase.name == TOGETHER else THROUGHPUT
 
 
-def _rate_expected(one: Look) -> Optional[float]:
+def _rate_expected(look: Look) -> Optional[float]:
     """bit/s: for TCP what is expected of the path, for UDP what was asked for."""
-    if one.protocol == "udp":
-        return one.asked or None
-    if one.evidence.expect and one.asked:
-        return min(one.evidence.expect, one.asked)
-    return one.evidence.expect
+    if look.protocol == "udp":
+        return look.asked or None
+    if look.evidence.expect and look.asked:
+        return min(look.evidence.expect, look.asked)
+    return look.evidence.expect
 
 
-def _mean_of_directions(one: Look) -> Optional[float]:
+def _mean_of_directions(look: Look) -> Optional[float]:
     """bit/s: where both directions send at once, it is chance which of them gets more (see D28)."""
-    if one.phase.name != TOGETHER or one.phase.run is None:
+    if look.phase.name != TOGETHER or look.phase.run is None:
         return None
-    rates = [flow.rate for flow in one.phase.run.flows if flow.rate]
+    rates = [flow.rate for flow in look.phase.run.flows if flow.rate]
     if len(rates) < 2:
         return None
     return sum(rates) / len(rates)

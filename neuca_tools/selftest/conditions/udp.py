@@ -1,4 +1,4 @@
-"""D07, D08, D15, D20: datagrams that were lost, and datagrams that could not be sent."""
+"""D07, D15, D20: datagrams that were lost, and datagrams that could not be sent."""
 
 # SPDX-License-Identifier: MIT
 
@@ -15,6 +15,7 @@ from neuca_tools.selftest.conditions.base import (
     LIMIT,
     LOW,
     MEDIUM,
+    MEMORY,
     NOT_LISTENING,
     TOO_SLOW,
     Hit,
@@ -23,7 +24,6 @@ from neuca_tools.selftest.conditions.base import (
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, growth
-from neuca_tools.selftest.evidence.printed import printed
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
 
 LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss (facts, thresholds)
@@ -71,8 +71,8 @@ def _is_lost_at_an_end(look: Look) -> bool:
 
 def _is_lost_at_the_start(look: Look) -> bool:
     """Whether nothing was lost after the first interval: address resolution, or a cold receiver."""
-    losses = [one.lost for one in flow_of(look).intervals if one.lost is not None]
-    if printed(look) is not None and _ends_at_once(look):
+    losses = [interval.lost for interval in flow_of(look).intervals if interval.lost is not None]
+    if look.is_unsampled and _ends_at_once(look):
         return True
     return len(losses) >= 3 and losses[0] > 0 and not any(losses[1:])
 
@@ -99,7 +99,10 @@ def _share_of_losses(look: Look, count: float, unknown: float) -> float:
 
 
 def receive_buffer(look: Look) -> Optional[Hit]:
-    """The receiver's socket buffer overflowed, by its counter or by the lack of other causes."""
+    """The receiver's memory is too small, by its counters or by the lack of other causes."""
+    memory = _udp_memory(look)
+    if memory is not None:
+        return memory
     counted = look.receiver_fact("Udp.RcvbufErrors")
     if look.protocol != "udp":
         return None
@@ -131,7 +134,7 @@ def _usual_cause(look: Look) -> Optional[Hit]:
     """Datagrams were lost, and no counter of the receiver says why."""
     if not is_losing(look) or look.phase.receiver or is_one_of_several(look) or not look.rate:
         return None
-    if printed(look) is not None and is_gentle(look):
+    if look.is_unsampled and is_gentle(look):
         return None
     return _overflowing(look, look.known_loss, look.rate)
 
@@ -153,31 +156,31 @@ def _overflowing(look: Look, loss: float, rate: float) -> Hit:
 
 def _is_of_a_moment(look: Look) -> bool:
     """Whether so little was lost, and not all the time."""
-    losses = [one.lost for one in flow_of(look).intervals if one.lost is not None]
+    losses = [interval.lost for interval in flow_of(look).intervals if interval.lost is not None]
     return look.known_loss < SLIGHT and (len(losses) < LASTING or not all(losses))
 
 
 def is_one_of_several(look: Look) -> bool:
     """Whether there are other UDP tests of other rates, which tell more when compared."""
-    others = (one for one in look.evidence.phases if one is not look.phase)
-    same_way = (one for one in others if one.direction == look.phase.direction)
+    others = (phase for phase in look.evidence.phases if phase is not look.phase)
+    same_way = (phase for phase in others if phase.direction == look.phase.direction)
     return any(
-        one.run is not None and one.run.protocol == "udp" and not _is_as_many(look, one)
-        for one in same_way
+        phase.run is not None and phase.run.protocol == "udp" and not _is_as_many(look, phase)
+        for phase in same_way
     )
 
 
 def _is_as_many(look: Look, other: Phase) -> bool:
     """Whether as many datagrams were sent: of its other end, or of a repeated test."""
     mine, theirs = _expected(flow_of(look)), _expected(other.flow or Flow())
-    if printed(look) is None or not mine or not theirs:
+    if not look.is_unsampled or not mine or not theirs:
         return False
     return abs(mine - theirs) <= AS_MANY * max(mine, theirs)
 
 
 def _expected(flow: Flow) -> int:
     """How many datagrams the receiver expected, by its total or by its intervals."""
-    return flow.received.datagrams or sum(one.datagrams or 0 for one in flow.intervals)
+    return flow.received.datagrams or sum(interval.datagrams or 0 for interval in flow.intervals)
 
 
 def is_gentle(look: Look) -> bool:
@@ -225,14 +228,14 @@ def _received_payload(flow: Flow) -> float:
     """The same by a receiver's rows: the bytes that arrived, and the datagrams that were sent."""
     size, arrived = 0.0, 0
     rows: tuple[Union[Interval, Total], ...] = (*flow.intervals, flow.received)
-    for one in rows:
-        if one.bytes and one.datagrams:
-            size += one.bytes
-            arrived += one.datagrams - (one.lost or 0)
+    for counted in rows:
+        if counted.bytes and counted.datagrams:
+            size += counted.bytes
+            arrived += counted.datagrams - (counted.lost or 0)
     return round(size / arrived) if arrived else 0
 
 
-def udp_memory(look: Look) -> Optional[Hit]:
+def _udp_memory(look: Look) -> Optional[Hit]:
     counted = look.receiver_fact("Udp.MemErrors")
     if counted is None:
         return None
@@ -242,6 +245,7 @@ def udp_memory(look: Look) -> Optional[Hit]:
         (counted, _loss_fact(look)),
         "raise net.ipv4.udp_mem, or use fewer and smaller sockets",
         "receiver",
+        title=MEMORY,
     )
 
 
@@ -251,12 +255,12 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         return None
     if look.phase.receiver or look.receiver_load.full is not None or not look.rate:
         return None
-    if printed(look) is not None and _frames_offered(look) <= VERY_FEW:
+    if look.is_unsampled and _frames_offered(look) <= VERY_FEW:
         return None
     return Hit(
         0.7,
         f"the receiver takes {amounts.rate(look.rate)} of what is offered: it does not keep "
-        "up with the packets (because of D09 its CPU, D11 its NIC's rings, or D12 its softirq "
+        "up with the packets (because of D09 its CPU, D11 its NIC's rings, or D13 its softirq "
         f"budget); the loss-free rate is not known: search for it{_fragments(look)}",
         (_loss_fact(look),),
         "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S on the receiver tell which; "
@@ -269,14 +273,14 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
 
 def fragments(look: Look) -> Optional[Hit]:
     names = ("Ip.ReasmFails", "Ip6.Ip6ReasmFails")
-    found = [look.receiver_fact(name) for name in names]
-    failed = sum(map(growth, found))
+    counters = [look.receiver_fact(name) for name in names]
+    failed = sum(map(growth, counters))
     if not failed or not is_losing(look):
         return None
     return Hit(
         min(1.0, failed / max(1, lost(look))),
         f"{failed:.0f} datagrams could not be reassembled from their fragments{_fragments(look)}",
-        (*found, look.receiver_fact("Ip.ReasmReqds"), _loss_fact(look)),
+        (*counters, look.receiver_fact("Ip.ReasmReqds"), _loss_fact(look)),
         f"send at most MTU - {HEADERS} bytes (iperf3 -l 1472); "
         "sysctl -w net.ipv4.ipfrag_high_thresh=16777216",
         "receiver",
@@ -297,7 +301,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         (fact("sent bit/s", round(sent)), fact("-b", round(look.asked))),
         "larger datagrams (-l 8948 with jumbo frames), more streams (-P), or iperf3 3.16 or later",
         "sender",
-        confidence=HIGH if printed(look) is None else MEDIUM,
+        confidence=HIGH if not look.is_unsampled else MEDIUM,
         # More than arrives is enough, whatever was asked for.
         severity=INFO if is_enough or look.asked >= UNLIMITED else LIMIT,
     )

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from statistics import mean, median, pstdev
 from typing import Optional
 
@@ -27,11 +27,18 @@ from neuca_tools.selftest.conditions.cpu import (
     ROOM,
     is_flat_for_another_reason,
 )
-from neuca_tools.selftest.conditions.figures import as_asked, is_constant, link_filled, tcp_printed
+from neuca_tools.selftest.conditions.figures import as_asked, is_constant, is_inside, link_filled
 from neuca_tools.selftest.conditions.predict import line_of
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
+from neuca_tools.selftest.evidence.intervals import (
+    in_flight,
+    is_flat,
+    known_round_trips,
+    known_windows,
+    with_final_window,
+)
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows
-from neuca_tools.selftest.evidence.printed import Printed
+from neuca_tools.selftest.evidence.run import Interval
 
 # Seconds of a path between networks: a geostationary satellite takes 0.6. If the window is known
 # not to grow, it may be much smaller than what -w asked for.
@@ -67,16 +74,15 @@ def window(look: Look) -> Optional[Hit]:
 
 def stated_window(look: Look) -> Optional[Hit]:
     """The buffer that was requested (-w) is what is in flight, or the window never grew past it."""
-    one = tcp_printed(look)
-    if one is None or not one.run.buffer or one.retransmits or as_asked(look):
+    if not look.is_unsampled_tcp or not look.run.buffer or look.retransmits or as_asked(look):
         return None
-    if not _is_stated(one, one.run.buffer) or (look.phase.name == TOGETHER and not one.rtt):
+    if not _is_stated(look, look.run.buffer) or (look.phase.name == TOGETHER and not look.rtt):
         return None
     return Hit(
         0.95,
-        f"-w fixed the buffers at {amounts.size(one.run.buffer)} and switched off their growth:"
-        f" the window stays at {amounts.size(one.cwnd or one.run.buffer)}",
-        (fact("-w", one.run.buffer), fact("cwnd", one.cwnd), fact("rtt", one.rtt)),
+        f"-w fixed the buffers at {amounts.size(look.run.buffer)} and switched off their growth:"
+        f" the window stays at {amounts.size(look.cwnd or look.run.buffer)}",
+        (fact("-w", look.run.buffer), fact("cwnd", look.cwnd), fact("rtt", look.rtt)),
         "test without -w: Linux then sizes the buffers itself, up to tcp_rmem and tcp_wmem",
         "both",
         confidence=MEDIUM,
@@ -84,49 +90,52 @@ def stated_window(look: Look) -> Optional[Hit]:
     )
 
 
-def _is_stated(one: Printed, asked: float) -> bool:
+def _is_stated(look: Look, asked: float) -> bool:
     """Whether `asked` bytes are in flight; without a round trip, whether the window never grew."""
-    if one.is_inside or link_filled(one) is not None:
+    if is_inside(look) or link_filled(look) is not None:
         return False
-    if not one.rtt:
-        return _is_stated_at_any_trip(one, asked)
+    if not look.rtt:
+        return _is_stated_at_any_trip(look, asked)
     lowest, highest = OF_STATED
-    flight = one.rate * one.rtt / 8 / one.streams
+    flight = look.known_rate * look.rtt / 8 / look.streams
     return lowest <= flight / asked <= highest
 
 
-def _is_stated_at_any_trip(one: Printed, asked: float) -> bool:
+def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
     """Whether a window that never grew may be `asked` bytes, at a round trip that paths have."""
-    if one.is_loopback or one.rate >= CORE:
+    if look.run.is_loopback or look.known_rate >= CORE:
         return False
-    lowest, highest = OF_PATHS[bool(one.cwnds)]
-    if one.is_local_network and one.rate >= SLOWEST_PATH:
+    lowest, highest = OF_PATHS[bool(look.cwnd)]
+    if look.run.is_local_network and look.known_rate >= SLOWEST_PATH:
         lowest, highest = LOCAL_TRIPS if asked <= SMALL else (1.0, 0.0)
-    trip = asked * 8 * one.streams / one.rate  # if the window is what limits
-    is_larger = (one.cwnd or 0.0) > OF_STATED[1] * asked * one.streams
-    return lowest < trip < highest and (one.is_flat or is_larger or not one.cwnds)
+    trip = asked * 8 * look.streams / look.known_rate  # if the window is what limits
+    is_larger = (look.cwnd or 0.0) > OF_STATED[1] * asked * look.streams
+    return lowest < trip < highest and (look.windows.flat or is_larger or not look.cwnd)
 
 
 def _window_by_round_trip(look: Look) -> Optional[Hit]:
     """The same amount is in flight in every round trip, whatever the congestion window allows."""
-    one = tcp_printed(look)
-    if one is None or as_asked(look) or not (_has_constant_flight(one) or _is_usual(one)):
+    if (
+        not look.is_unsampled_tcp
+        or as_asked(look)
+        or not (_has_constant_flight(look) or _is_usual(look))
+    ):
         return None
-    rtt, room = one.rtt or 0.0, look.windows.snd_wnd
-    flight = one.rate * rtt / 8
+    rtt, room = look.rtt or 0.0, look.windows.snd_wnd
+    flight = look.known_rate * rtt / 8
     end, whose = "both", "limits, usually the receiver's"
     if room is not None and flight < ROOM * room:
         end, whose = "sender", "of the sender limits"
-    lost = "whatever was lost" if one.retransmits else "without any loss"
+    lost = "whatever was lost" if look.retransmits else "without any loss"
     return Hit(
         0.8,
         f"{amounts.size(flight)} are in flight in each round trip of {amounts.time(rtt)}, {lost}: "
         f"a buffer {whose}",
         (
             fact("rate × rtt, bytes", round(flight)),
-            fact("cwnd", one.cwnd),
+            fact("cwnd", look.cwnd),
             fact("snd_wnd", room),
-            fact("rtt", one.rtt),
+            fact("rtt", look.rtt),
         ),
         "raise the maximum of net.ipv4.tcp_rmem on the receiver and of net.ipv4.tcp_wmem on the "
         "sender to twice the wanted rate times the round trip",
@@ -136,56 +145,68 @@ def _window_by_round_trip(look: Look) -> Optional[Hit]:
     )
 
 
-def _is_usual(one: Printed) -> bool:
+def _is_usual(look: Look) -> bool:
     """Whether, at the round trip of a ping, an even rate is a window of the usual size."""
-    if one.trips or not one.rtt or one.rtt < LONG or one.retransmits or not is_constant(one):
+    if (
+        known_round_trips(look.steady)
+        or not look.rtt
+        or look.rtt < LONG
+        or look.retransmits
+        or not is_constant(look)
+    ):
         return False
     lowest, highest = USUAL_WINDOW
-    flight = one.rate * one.rtt / 8 / one.streams
-    return lowest <= flight <= highest and link_filled(one) is None
+    flight = look.known_rate * look.rtt / 8 / look.streams
+    return lowest <= flight <= highest and link_filled(look) is None
 
 
-def _has_constant_flight(one: Printed) -> bool:
-    """Whether each round trip carries the same, without a queue, below the congestion window.
+def _has_constant_flight(look: Look) -> bool:
+    """Whether each round trip carries the same, below the congestion window.
 
     Or as much as that allows, if it stays the same: no loss made it so, whatever was lost.
     """
-    settled = _settled(one)
-    flights = settled.flights
-    if len(flights) < 3 or not settled.is_unqueued or min(settled.trips) < LONG:
+    settled = _settled(look)
+    flights = in_flight(settled)
+    if len(flights) < 3 or min(known_round_trips(settled)) < LONG:
         return False
-    if link_filled(one) is not None:
+    if link_filled(look) is not None or pstdev(flights) > QUANTUM * mean(flights):
         return False
-    is_even = pstdev(flights) <= QUANTUM * mean(flights)
-    return is_even and (settled.is_flat or median(flights) <= ROOM * (settled.cwnd or 0))
+    windows = known_windows(settled) or [0.0]
+    return is_flat(windows) or median(flights) <= ROOM * median(windows)
 
 
-def _settled(one: Printed) -> Printed:
-    """The same run since the window is what it was at the end, if that is half of it or more."""
-    count = min(len(one.level), len(one.late))
-    if count < max(STAYS, len(one.late) / 2):
-        return one
-    return replace(one, late=one.late[-count:])
+def _settled(look: Look) -> Sequence[Interval]:
+    """The intervals since the window is what it was at the end, if that is half of them or more."""
+    count = min(len(with_final_window(look.every)), len(look.steady))
+    if count < max(STAYS, len(look.steady) / 2):
+        return look.steady
+    return look.steady[-count:]
 
 
-def is_window(one: Printed) -> bool:
+def is_window(look: Look) -> bool:
     """Whether a window explains a constant rate, or may explain it."""
-    return one.is_unused or _has_constant_flight(one)
+    return look.is_unused or _has_constant_flight(look)
 
 
 def _receiver_window(look: Look) -> Optional[Hit]:
     """The sender has as much in flight as the receiver's window allows."""
-    limited = look.windows.rwnd_limited
-    if look.protocol != "tcp" or limited is None or not look.rate or slow_reader(look) is not None:
+    if look.protocol != "tcp" or not look.rate or slow_reader(look) is not None:
         return None
-    if limited >= RECEIVER_LIMITED and _is_window_full(look.windows):
-        share = limited
-    elif _holds_paced_flow(look.windows, limited):
-        share = HELD
-    else:
+    share = _share_of_receiver(look.windows)
+    if share is None:
         return None
     window = look.windows.snd_wnd or look.windows.cwnd or look.rate * (look.rtt or 0) / 8
     return _receiver_window_hit(look, look.rate, window, share)
+
+
+def _share_of_receiver(windows: Windows) -> Optional[float]:
+    """Of the time: how long its window was full; None if that is not what limits."""
+    limited = windows.rwnd_limited
+    if limited is None:
+        return None
+    if limited >= RECEIVER_LIMITED and _is_window_full(windows):
+        return limited
+    return HELD if _holds_paced_flow(windows, limited) else None
 
 
 def _is_window_full(windows: Windows) -> bool:
@@ -231,9 +252,9 @@ def _is_larger_than_needed(window: float, rate: float, rtt: Optional[float]) -> 
 
 
 def _is_lossy_or_short(look: Look) -> bool:
-    if look.flow is None or len(look.throughput.rates) < 2:
+    if look.flow is None or len(look.rates) < 2:
         return True
-    return bool(look.flow.sent.retransmits or look.throughput.retransmits)
+    return bool(look.flow.sent.retransmits or look.retransmits)
 
 
 def _receiver_window_hit(look: Look, rate: float, window: float, share: float) -> Hit:

@@ -39,7 +39,7 @@ def never_lower(hit: Hit, hosts: Sequence[Host]) -> Hit:
         present = [host.sysctls[name] for host in hosts if name in host.sysctls]
         is_known = is_known and len(present) == len(hosts) > 0
         value = _largest(name, [wanted, *present])
-        if len(present) < max(1, len(hosts)) or any(_differs(value, one) for one in present):
+        if len(present) < max(1, len(hosts)) or any(_differs(value, other) for other in present):
             raised[name] = value
     if not raised:
         return replace(hit, sysctls={}, advice=_nothing_to_raise(hit))
@@ -49,11 +49,11 @@ def never_lower(hit: Hit, hosts: Sequence[Host]) -> Hit:
 
 def _nothing_to_raise(hit: Hit) -> str:
     names = ", ".join(hit.sysctls)
-    found = (
+    text = (
         f"{names}: already as large as this needs; look for a program that sets its own buffer "
         "(SO_RCVBUF, SO_SNDBUF, -w), and for memory pressure (tcp_mem)"
     )
-    return "; ".join(filter(None, (found, hit.advice)))
+    return "; ".join(filter(None, (text, hit.advice)))
 
 
 def _differs(value: str, other: str) -> bool:
@@ -67,7 +67,7 @@ def _largest(name: str, values: Iterable[str]) -> str:
     known = [row for row in rows if len(row) == len(wanted) and all(map(str.isdecimal, row))]
     if wanted not in known:
         return " ".join(wanted)
-    found = [max(map(int, column)) for column in zip(*known)]
+    largest = [max(map(int, column)) for column in zip(*known)]
     if name == RANGE:
-        found[0] = min(int(row[0]) for row in known)
-    return " ".join(map(str, found))
+        largest[0] = min(int(row[0]) for row in known)
+    return " ".join(map(str, largest))

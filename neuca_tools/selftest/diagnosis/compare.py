@@ -102,9 +102,9 @@ class Comparison:
 
     @property
     def exit_code(self) -> ExitCode:
-        if any(one.worse for one in self.rates):
+        if any(change.worse for change in self.rates):
             return ExitCode.WORSE
-        if any(one.identity for one in self.changes):
+        if any(change.identity for change in self.changes):
             return ExitCode.NOT_AS_PLANNED
         return ExitCode.PASS
 
@@ -116,25 +116,29 @@ def compare(before: Sequence[Evidence], after: Evidence, least: int = 1) -> Comp
     than `least` that were measured alike, nothing is worse.
     """
     last = before[-1]
-    as_planned = any((one.name, one.verdict) == ("as-planned", "pass") for one in after.steps)
+    as_planned = any((step.name, step.verdict) == ("as-planned", "pass") for step in after.steps)
     changes = (
         *_host_changes("local", last.local, after.local, strict=not as_planned),
         *_host_changes("peer", last.peer, after.peer, strict=True),
-        *(Change("path", *one) for one in route_changes(last.route, after.route)),
+        *(Change("path", *change) for change in route_changes(last.route, after.route)),
     )
-    same = [one for one in before if _is_same_peer(one, after)]
+    same = [test for test in before if _is_same_peer(test, after)]
     rates = _rate_changes(map(_comparable, same), dict(_comparable(after)), least)
     return Comparison(changes, tuple(rates))
 
 
-def _is_same_peer(one: Evidence, other: Evidence) -> bool:
-    return None in (one.address, other.address) or one.address == other.address
+def _is_same_peer(test: Evidence, other: Evidence) -> bool:
+    return None in (test.address, other.address) or test.address == other.address
 
 
 def _manner(evidence: Evidence, phase: Phase) -> Manner:
-    one, run = look(evidence, phase), phase.run or Run("iperf3")
+    measured, run = look(evidence, phase), phase.run or Run("iperf3")
     return Manner(
-        run.duration, run.streams, one.asked or 0.0, one.is_disturbed, bool(evidence.peer.kernel)
+        run.duration,
+        run.streams,
+        measured.asked or 0.0,
+        measured.is_disturbed,
+        bool(evidence.peer.kernel),
     )
 
 
@@ -156,7 +160,7 @@ def median_and_deviation(values: Sequence[float]) -> tuple[float, float]:
 
 def numbered(phases: Sequence[PhaseResult]) -> list[tuple[Key, PhaseResult]]:
     """Each phase with its key; the steps of a UDP ladder share a name and are counted."""
-    names = [(one.name, one.direction) for one in phases]
+    names = [(phase.name, phase.direction) for phase in phases]
     return [((*name, names[:at].count(name)), phases[at]) for at, name in enumerate(names)]
 
 
@@ -177,22 +181,24 @@ def _host_changes(where: str, old: Host, new: Host, strict: bool) -> Iterator[Ch
 
 
 def _pairs(old: Sequence[Link], new: Sequence[Link]) -> Iterator[tuple[Link, Link]]:
-    for one in old:
-        same = _same(one, new)
+    for link in old:
+        same = _same(link, new)
         if same is not None:
-            yield one, same
+            yield link, same
 
 
 def _missing(links: Iterable[Link], present: Sequence[Link]) -> list[Link]:
     return [link for link in links if link not in present]
 
 
-def _same(one: Link, links: Sequence[Link]) -> Optional[Link]:
+def _same(known: Link, links: Sequence[Link]) -> Optional[Link]:
     """By MAC and kind, which a rename does not change; else by name."""
-    twins = [link for link in links if link.mac and (link.mac, link.kind) == (one.mac, one.kind)]
+    twins = [
+        link for link in links if link.mac and (link.mac, link.kind) == (known.mac, known.kind)
+    ]
     if len(twins) == 1:
         return twins[0]
-    return next((link for link in (*twins, *links) if link.name == one.name), None)
+    return next((link for link in (*twins, *links) if link.name == known.name), None)
 
 
 def _link_changes(where: str, old: Link, new: Link, strict: bool) -> Iterator[Change]:
@@ -236,21 +242,21 @@ def _rate_changes(
 ) -> Iterator[RateChange]:
     earlier: dict[Key, list[Measured]] = {}
     for tests in before:
-        for key, one in tests:
-            if one.result.rate is not None:
-                earlier.setdefault(key, []).append(one)
+        for key, measured in tests:
+            if measured.result.rate is not None:
+                earlier.setdefault(key, []).append(measured)
     for key in filter(now.__contains__, earlier):
         yield _rate_change(key, earlier[key], now[key], least)
 
 
 def _rate_change(key: Key, earlier: Sequence[Measured], now: Measured, least: int) -> RateChange:
-    unlike = tuple(filter(None, (one.manner.differs(now.manner) for one in earlier)))
-    alike = [one.result for one in earlier if not one.manner.differs(now.manner)]
-    rates, rate = _known(one.rate for one in alike), now.result.rate
+    unlike = tuple(filter(None, (test.manner.differs(now.manner) for test in earlier)))
+    alike = [test.result for test in earlier if not test.manner.differs(now.manner)]
+    rates, rate = _known(result.rate for result in alike), now.result.rate
     if not rates:
         return RateChange(*key[:2], None, 0.0, 0, rate, worse=False, unlike=unlike)
     usual, deviation = median_and_deviation(rates)
-    loss = median(_known(one.loss for one in alike) or [0.0])
+    loss = median(_known(result.loss for result in alike) or [0.0])
     is_lossier = (now.result.loss or 0.0) - loss > MORE_LOST
     worse = len(rates) >= least and (is_lossier or _is_slower(rate, rates))
     change = RateChange(*key[:2], usual, deviation, len(rates), rate, worse, unlike)

@@ -94,7 +94,7 @@ class Diagnosis:
     @property
     def limit(self) -> Optional[Finding]:
         """The most important limit or fault."""
-        return next((one for one in self.findings if one.severity != INFO), None)
+        return next((finding for finding in self.findings if finding.severity != INFO), None)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -122,29 +122,31 @@ class Diagnosis:
 
     @property
     def _is_below(self) -> bool:
-        return any(one.passed is False for one in self.phases)
+        return any(phase.passed is False for phase in self.phases)
 
     @property
     def _faults(self) -> frozenset[str]:
-        return frozenset(one.id for one in self.findings if one.severity == FAULT)
+        return frozenset(finding.id for finding in self.findings if finding.severity == FAULT)
 
     def _applies(self, outcome: Outcome) -> bool:
         if not self._faults & outcome.conditions:
             return False
         if outcome.untested:
             return not self.phases
-        return not outcome.unmeasured or not any(one.rate for one in self.phases)
+        return not outcome.unmeasured or not any(phase.rate for phase in self.phases)
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
     """What limits the dataplane that was measured, and what is wrong with it."""
     looks = tuple(look(evidence, phase) for phase in evidence.phases)
     session, results = Session(evidence, looks), tuple(map(_result, looks))
-    judged = [result.passed for one, result in zip(looks, results) if not one.phase.search]
+    judged = [
+        result.passed for measured, result in zip(looks, results) if not measured.phase.search
+    ]
     all_passed = bool(judged) and all(judged)
     worse = worse_direction(session)
-    found = [*_of_phases(looks, results)]
-    ranked = rank([*found, *_of_the_session(session, all_passed, worse)], worse)
+    of_phases = [*_of_phases(looks, results)]
+    ranked = rank([*of_phases, *_of_the_session(session, all_passed, worse)], worse)
     findings, possible = _parted(ranked)
     inconclusive, unexplained = _inconclusive(evidence, looks, findings), None
     if inconclusive is None and not all_passed:
@@ -163,8 +165,8 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 def _parted(ranked: Sequence[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """The findings, and what is merely possible."""
     return (
-        tuple(one for one in ranked if not one.is_possible),
-        tuple(one for one in ranked if one.is_possible),
+        tuple(finding for finding in ranked if not finding.is_possible),
+        tuple(finding for finding in ranked if finding.is_possible),
     )
 
 
@@ -175,39 +177,39 @@ def phase_results(evidence: Evidence) -> tuple[PhaseResult, ...]:
 
 def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Iterator[Finding]:
     """Each condition of each phase, with its direction if both were measured alone."""
-    ways = {one.direction for one in results if one.name == ALONE}
-    for one, result in zip(looks, results):
-        way = one.phase.direction if len(ways) > 1 else None
-        for cause, hit in hits_of_phase(one):
-            if one.is_too_short and cause.id not in UNFINISHED:
+    ways = {result.direction for result in results if result.name == ALONE}
+    for measured, result in zip(looks, results):
+        way = measured.phase.direction if len(ways) > 1 else None
+        for cause, hit in hits_of_phase(measured):
+            if measured.is_too_short and cause.id not in UNFINISHED:
                 continue
-            severity = _severity(hit, hit.severity or cause.severity, one, result)
-            if one.is_disturbed:
+            severity = _severity(hit, hit.severity or cause.severity, measured, result)
+            if measured.is_disturbed:
                 hit = replace(hit, confidence=_doubtful(hit.confidence))
-            hit = never_lower(hit, hosts_of(hit, one.evidence, one))
-            found = _finding(cause, severity, hit, one)
-            yield replace(found, phase=one.phase.name, direction=way)
+            hit = never_lower(hit, hosts_of(hit, measured.evidence, measured))
+            finding = _finding(cause, severity, hit, measured)
+            yield replace(finding, phase=measured.phase.name, direction=way)
 
 
-def _severity(hit: Hit, severity: str, one: Look, result: PhaseResult) -> str:
+def _severity(hit: Hit, severity: str, measured: Look, result: PhaseResult) -> str:
     """Information if the phase passed: every path has a limit and drops a few packets."""
-    if one.phase.search or (severity == LIMIT and result.passed):
+    if measured.phase.search or (severity == LIMIT and result.passed):
         return INFO
-    if severity == FAULT and _is_negligible(hit, one, result):
+    if severity == FAULT and _is_negligible(hit, measured, result):
         return INFO
     return severity
 
 
-def _is_negligible(hit: Hit, one: Look, result: PhaseResult) -> bool:
+def _is_negligible(hit: Hit, measured: Look, result: PhaseResult) -> bool:
     """Whether a fault made no difference to the rate of this phase."""
-    if one.protocol == "udp" and result.passed and (one.loss or 0) < SLIGHT:
+    if measured.protocol == "udp" and result.passed and (measured.loss or 0) < SLIGHT:
         return hit.share < 1  # a receiver that got nothing at all has counted no loss
     return hit.share < TRIFLE and result.passed is not False
 
 
 def _of_the_session(session: Session, all_passed: bool, worse: Optional[str]) -> Iterable[Finding]:
     reference = session.named("tcp") or next(iter(session.looks), None)
-    is_disturbed = any(one.is_disturbed for one in session.looks)
+    is_disturbed = any(measured.is_disturbed for measured in session.looks)
     for cause, hit in hits_of_session(session):
         severity = hit.severity or cause.severity
         if severity == LIMIT and all_passed:
@@ -225,7 +227,7 @@ def _doubtful(confidence: str) -> str:
 
 
 def _finding(cause: Cause, severity: str, hit: Hit, of: Optional[Look]) -> Finding:
-    found = Finding(
+    finding = Finding(
         id=cause.id,
         title=hit.title or cause.titles[0],
         severity=severity,
@@ -239,66 +241,69 @@ def _finding(cause: Cause, severity: str, hit: Hit, of: Optional[Look]) -> Findi
         sysctls=hit.sysctls,
     )
     if of is None or severity == INFO or hit.confidence == LOW:
-        return found
+        return finding
     predicted, following = next_after(cause.id, hit, of)
-    return replace(found, predicted=predicted, next_limit=following)
+    return replace(finding, predicted=predicted, next_limit=following)
 
 
-def _result(one: Look) -> PhaseResult:
+def _result(measured: Look) -> PhaseResult:
     return PhaseResult(
-        name=one.phase.name,
-        direction=one.phase.direction,
-        protocol=one.protocol,
-        rate=flow_of(one).rate or one.rate,
-        loss=one.loss,
-        retransmits=one.throughput.retransmits,
-        passed=passed(one),
-        error=one.phase.run.error if one.phase.run else None,
-        steady=one.rate,
+        name=measured.phase.name,
+        direction=measured.phase.direction,
+        protocol=measured.protocol,
+        rate=flow_of(measured).rate or measured.rate,
+        loss=measured.loss,
+        retransmits=measured.retransmits,
+        passed=passed(measured),
+        error=measured.phase.run.error if measured.phase.run else None,
+        steady=measured.rate,
     )
 
 
 def _is_measured(evidence: Evidence, looks: Sequence[Look]) -> bool:
     """Whether there is a rate, or a step that is none of a rate has a result."""
     results = {step.name for step in evidence.steps if step.verdict in ("pass", "fail")}
-    return bool(results - PREPARATIONS) or any(one.rate is not None for one in looks)
+    return bool(results - PREPARATIONS) or any(measured.rate is not None for measured in looks)
 
 
 def _inconclusive(
-    evidence: Evidence, looks: Sequence[Look], found: Sequence[Finding]
+    evidence: Evidence, looks: Sequence[Look], findings: Sequence[Finding]
 ) -> Optional[str]:
     """Why the test has no result; None if it has one, or if a finding says why it did not run."""
-    if any(one.id in UNFINISHED for one in found):
+    if any(finding.id in UNFINISHED for finding in findings):
         return None
     cut = next(filter(None, map(_cut_short, looks)), None)
     if cut is not None:
         return cut
-    if not found and not _is_measured(evidence, looks):
+    if not findings and not _is_measured(evidence, looks):
         return "nothing was measured"
-    return next((one.text for one in found if one.id == "D10" and one.severity == FAULT), None)
+    return next(
+        (finding.text for finding in findings if finding.id == "D10" and finding.severity == FAULT),
+        None,
+    )
 
 
-def _cut_short(one: Look) -> Optional[str]:
+def _cut_short(measured: Look) -> Optional[str]:
     """Why a run did not last as long as it should have; None if it did."""
-    run = one.phase.run
+    run = measured.phase.run
     if run is None:
         return None
     if run.error:
         return f"iperf did not finish: {run.error}"
-    if not run.duration or one.flow is None:
+    if not run.duration or measured.flow is None:
         return None
-    seconds = one.flow.sent.seconds or run.duration
+    seconds = measured.flow.sent.seconds or run.duration
     if seconds >= SHORTEST * run.duration:
         return None
     return f"the test ended after {amounts.time(seconds)} of {amounts.time(run.duration)}"
 
 
-def _unexplained(session: Session, found: Sequence[Finding]) -> Optional[str]:
+def _unexplained(session: Session, findings: Sequence[Finding]) -> Optional[str]:
     """Why a rate that was measured has no explanation; None if it has one."""
-    tcp = next((one for one in session.looks if one.protocol == "tcp"), None)
-    if any(one.rate and one.is_unanswered for one in session.looks):
+    tcp = next((measured for measured in session.looks if measured.protocol == "tcp"), None)
+    if any(measured.rate and measured.is_unanswered for measured in session.looks):
         return "how many datagrams arrived is not known: the receiver's line is missing"
-    if tcp is None or any(map(_is_explanation, found)):
+    if tcp is None or any(map(_is_explanation, findings)):
         return None
     windows = tcp.windows
     if (windows.rwnd_limited, windows.cwnd, windows.snd_wnd) == (None, None, None):
@@ -306,8 +311,8 @@ def _unexplained(session: Session, found: Sequence[Finding]) -> Optional[str]:
     return _why_not_known(session.evidence)
 
 
-def _is_explanation(one: Finding) -> bool:
-    return one.severity != INFO or one.id == "D18"
+def _is_explanation(finding: Finding) -> bool:
+    return finding.severity != INFO or finding.id == "D18"
 
 
 def _why_not_known(evidence: Evidence) -> str:

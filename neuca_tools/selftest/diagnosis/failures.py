@@ -42,7 +42,7 @@ def failures(
     evidence: Evidence, looks: Sequence[Look], findings: Sequence[Finding]
 ) -> tuple[str, ...]:
     """In words, each once."""
-    known = {one.id for one in findings if one.severity != INFO}
+    known = {finding.id for finding in findings if finding.severity != INFO}
     steps = (
         f"{step.name}: {step.text}"
         for step in evidence.steps
@@ -76,7 +76,8 @@ def _is_unexplained(look: Look, findings: Sequence[Finding]) -> bool:
 
 def _has_limit(findings: Sequence[Finding], direction: str) -> bool:
     return any(
-        one.severity != INFO and one.direction in (None, "both", direction) for one in findings
+        finding.severity != INFO and finding.direction in (None, "both", direction)
+        for finding in findings
     )
 
 
@@ -84,13 +85,15 @@ def _is_lost(look: Look, looks: Sequence[Look]) -> bool:
     """Of UDP, unless a faster test lost nothing: a host was busy for a moment then."""
     if look.known_loss < LOST or look.protocol == "tcp":
         return look.known_loss >= LOST
-    faster = (one for one in looks if is_same_way(one, look) and offered(one) > offered(look))
+    faster = (
+        other for other in looks if is_same_way(other, look) and offered(other) > offered(look)
+    )
     return is_losing(look) and all(map(is_losing, faster))
 
 
 def _lost_one_way(evidence: Evidence) -> Iterator[str]:
     """By the sequence numbers of both hosts, of what was sent slowly."""
-    for one in evidence.one_way:
-        if (one.loss or 0.0) >= GENTLY_LOST:
-            share, way = amounts.percent(one.loss or 0.0), WAYS[one.direction]
+    for test in evidence.one_way:
+        if (test.loss or 0.0) >= GENTLY_LOST:
+            share, way = amounts.percent(test.loss or 0.0), WAYS[test.direction]
             yield f"{share} of slowly sent datagrams {way} were lost"

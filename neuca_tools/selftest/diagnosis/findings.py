@@ -53,87 +53,101 @@ class Finding:
         return self.severity != INFO and self.confidence == LOW
 
 
-def of_each_direction(found: Iterable[Finding], worse: Optional[str]) -> Iterator[Finding]:
+def of_each_direction(findings: Iterable[Finding], worse: Optional[str]) -> Iterator[Finding]:
     """Each condition once, of the phase in which it explains most.
 
     Where one direction is `worse`, the findings of each direction are kept.
     """
     best: dict[tuple[str, str, Optional[str]], Finding] = {}
     ways: dict[tuple[str, str], set[Optional[str]]] = {}
-    for one in found:
-        key = (one.id, one.title, one.direction if worse and _is_kept(one) else None)
-        if one.severity != INFO:
-            ways.setdefault(key[:2], set()).add(one.direction)
-        best[key] = max(best.get(key, one), one, key=_weight_in_phase)
+    for finding in findings:
+        key = (
+            finding.id,
+            finding.title,
+            finding.direction if worse and _is_kept(finding) else None,
+        )
+        if finding.severity != INFO:
+            ways.setdefault(key[:2], set()).add(finding.direction)
+        best[key] = max(best.get(key, finding), finding, key=_weight_in_phase)
     kept = {key[:2] for key in best if key[2] is not None}
-    for (name, title, way), one in best.items():
+    for (name, title, way), finding in best.items():
         if way is not None:
-            yield one
+            yield finding
         elif (name, title) not in kept:  # of several streams: each direction alone has it
-            yield _in_both(one, ways.get((name, title), ()))
+            yield _in_both(finding, ways.get((name, title), ()))
 
 
-def _is_kept(one: Finding) -> bool:
+def _is_kept(finding: Finding) -> bool:
     """Whether it is of a direction that was tested alone."""
-    return one.phase == ALONE and one.severity != INFO
+    return finding.phase == ALONE and finding.severity != INFO
 
 
-def _in_both(one: Finding, ways: Collection[Optional[str]]) -> Finding:
-    if len(ways) > 1 and one.phase == ALONE:
-        return replace(one, direction=BOTH)
-    return one
+def _in_both(finding: Finding, ways: Collection[Optional[str]]) -> Finding:
+    if len(ways) > 1 and finding.phase == ALONE:
+        return replace(finding, direction=BOTH)
+    return finding
 
 
-def _weight_in_phase(one: Finding) -> tuple[bool, bool, float]:
-    return one.severity != INFO, not one.is_possible, one.share
+def _weight_in_phase(finding: Finding) -> tuple[bool, bool, float]:
+    return finding.severity != INFO, not finding.is_possible, finding.share
 
 
-def rank(found: Sequence[Finding], worse: Optional[str]) -> tuple[Finding, ...]:
+def rank(findings: Sequence[Finding], worse: Optional[str]) -> tuple[Finding, ...]:
     """The most important first; what another one explains (see `causes`) is information.
 
     Each direction is judged by itself, and what is left of a condition is then put together.
     """
-    certain = list(filter(_is_certain, found))
-    judged = of_each_direction([_unless_explained(one, certain) for one in found], worse)
-    ordered = sorted(judged, key=lambda one: _order(one, worse))
-    return tuple(_with_alternative(one, ordered) for one in ordered)
+    certain = list(filter(_is_certain, findings))
+    judged = of_each_direction([_unless_explained(finding, certain) for finding in findings], worse)
+    ordered = sorted(judged, key=lambda finding: _order(finding, worse))
+    return tuple(_with_alternative(finding, ordered) for finding in ordered)
 
 
-def _is_certain(one: Finding) -> bool:
+def _is_certain(finding: Finding) -> bool:
     """Whether a finding is certain and large enough to be the cause of another."""
-    return one.severity != INFO and not one.is_possible and one.share >= TRIFLE
+    return finding.severity != INFO and not finding.is_possible and finding.share >= TRIFLE
 
 
-def _unless_explained(one: Finding, certain: Sequence[Finding]) -> Finding:
-    there = [other for other in certain if other.id in ACROSS or _is_same_way(one, other)]
+def _unless_explained(finding: Finding, certain: Sequence[Finding]) -> Finding:
+    there = [other for other in certain if other.id in ACROSS or _is_same_way(finding, other)]
     names = {other.id for other in there} | {other.title for other in there}
-    if not is_explained((one.id, one.title), one.phase, names):
-        return one
-    return replace(one, severity=INFO, predicted=None, next_limit=None)
+    if not is_explained((finding.id, finding.title), finding.phase, names):
+        return finding
+    return replace(finding, severity=INFO, predicted=None, next_limit=None)
 
 
-def _is_same_way(one: Finding, other: Finding) -> bool:
+def _is_same_way(finding: Finding, other: Finding) -> bool:
     """Whether one can be the cause of the other: what limits one direction leaves the other."""
-    known = {one.direction, other.direction} - {None, BOTH}
+    known = {finding.direction, other.direction} - {None, BOTH}
     return len(known) < 2
 
 
-def _order(one: Finding, worse: Optional[str]) -> tuple[bool, bool, bool, float, str]:
+def _order(finding: Finding, worse: Optional[str]) -> tuple[bool, bool, bool, float, str]:
     """By weight, what limits the worse direction first.
 
     Information comes last, and limits last of it, because every path has one.
     """
-    is_information = one.severity == INFO
-    weight = one.share + (FAULT_FIRST if one.severity == FAULT else 0.0)
-    is_of_better = worse is not None and one.phase == ALONE and one.direction not in (worse, BOTH)
-    return is_information, is_information and one.id in LIMITS, is_of_better, -weight, one.id
+    is_information = finding.severity == INFO
+    weight = finding.share + (FAULT_FIRST if finding.severity == FAULT else 0.0)
+    is_of_better = (
+        worse is not None and finding.phase == ALONE and finding.direction not in (worse, BOTH)
+    )
+    return (
+        is_information,
+        is_information and finding.id in LIMITS,
+        is_of_better,
+        -weight,
+        finding.id,
+    )
 
 
-def _with_alternative(one: Finding, found: Sequence[Finding]) -> Finding:
+def _with_alternative(finding: Finding, findings: Sequence[Finding]) -> Finding:
     """With the test that tells this finding from those that may be meant instead."""
-    if one.severity == INFO or one.is_possible:
-        return one
-    others = [other for other in found if other.severity != INFO and _is_same_way(one, other)]
-    told = (tell_apart(one.id, other.id) for other in others)
+    if finding.severity == INFO or finding.is_possible:
+        return finding
+    others = [
+        other for other in findings if other.severity != INFO and _is_same_way(finding, other)
+    ]
+    told = (tell_apart(finding.id, other.id) for other in others)
     first = next(filter(None, told), None)
-    return one if first is None else replace(one, tell=first)
+    return finding if first is None else replace(finding, tell=first)

@@ -16,7 +16,6 @@ from neuca_tools.selftest.conditions.causes import explains_loss
 from neuca_tools.selftest.conditions.datagrams import CLEARLY
 from neuca_tools.selftest.conditions.predict import Limit, goodput, mathis
 from neuca_tools.selftest.conditions.session import ends, links_of, sysctl_max
-from neuca_tools.selftest.conditions.streams import DEFAULT_MSS
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import is_losing
 from neuca_tools.selftest.evidence import Phase, derive
@@ -35,12 +34,12 @@ NOT_KNOWN = Limit("not known: measure again", "", math.inf)
 
 def limits(look: Look) -> list[Limit]:
     """Every limit that can be computed as a rate, the lowest first."""
-    found = [*_of_links(look), *_of_path(look), *_of_buffers(look)]
+    known = [*_of_links(look), *_of_path(look), *_of_buffers(look)]
     for end, _, load in reversed(ends(look)):
         if look.rate and load.used > NOTICEABLE:
             which = "CPU" if load.cpu is None else f"CPU {load.cpu}"
-            found.append(Limit(f"the {end}'s {which}", "D09", look.rate / load.used))
-    return sorted(found, key=lambda one: one.rate)
+            known.append(Limit(f"the {end}'s {which}", "D09", look.rate / load.used))
+    return sorted(known, key=lambda limit: limit.rate)
 
 
 def _of_links(look: Look) -> list[Limit]:
@@ -78,7 +77,7 @@ def _of_buffers(look: Look) -> Iterator[Limit]:
     if wmem:
         yield Limit("the send buffer", "D03", IN_FLIGHT * wmem * 8 / rtt)
     if look.loss and look.loss > LOSSY:
-        mss = look.windows.mss or DEFAULT_MSS
+        mss = look.mss
         yield Limit("loss", "D05", mathis(mss, rtt, look.loss))
 
 
@@ -92,7 +91,9 @@ def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], O
     if look.protocol != "tcp" or not look.rate:
         return None, None
     lifted, rate = _lifted_with(condition, hit), look.rate
-    higher = (one for one in limits(look) if one.condition not in lifted and one.rate >= rate)
+    higher = (
+        limit for limit in limits(look) if limit.condition not in lifted and limit.rate >= rate
+    )
     following = next(higher, NOT_KNOWN)
     predicted = following.rate
     if hit.fixed and rate <= hit.fixed < predicted:
@@ -123,7 +124,7 @@ def _carried(look: Look) -> float:
     measured = max(others, default=0.0)
     if measured > NOTICED * (look.rate or 0.0):
         return measured
-    return min((one.rate for one in (*_of_links(look), *_of_path(look))), default=0.0)
+    return min((limit.rate for limit in (*_of_links(look), *_of_path(look))), default=0.0)
 
 
 def _rate_of(phase: Phase, direction: str) -> float:

@@ -83,11 +83,11 @@ def compare_paths(paths: Sequence[Tests]) -> PathComparison:
 def _rows(paths: Sequence[Tests]) -> Iterator[Row]:
     """In the order of the baseline's measurements, followed by those it does not have."""
     reached = [_reached(path) for path in paths]
-    for one in dict.fromkeys(chain.from_iterable(reached)):
-        (name, direction, _), unit = one
-        base = reached[0].get(one)
-        found = [values[one] for values in reached if one in values]
-        compared = [_against(base, value, unit) for value in found]
+    for measurement in dict.fromkeys(chain.from_iterable(reached)):
+        (name, direction, _), unit = measurement
+        base = reached[0].get(measurement)
+        known = [values[measurement] for values in reached if measurement in values]
+        compared = [_against(base, value, unit) for value in known]
         yield Row(name, direction, unit, tuple(compared))
 
 
@@ -106,7 +106,7 @@ def _reached(path: Tests) -> dict[Measurement, Value]:
 
 def _measured(evidence: Evidence) -> Iterator[tuple[Measurement, Optional[float]]]:
     """All that can be compared; a search for the loss-free rate offers each path other rates."""
-    searched = {(one.name, one.direction) for one in evidence.phases if one.search}
+    searched = {(phase.name, phase.direction) for phase in evidence.phases if phase.search}
     results = numbered(phase_results(evidence))
     for (key, result), phase in zip(results, evidence.phases):
         if key[:2] not in searched:
@@ -144,7 +144,7 @@ def _against(baseline: Optional[Value], value: Value, unit: str) -> Value:
 
 def _typical(path: Tests) -> Evidence:
     """The round with the median of the first rates; the last round if no round has a rate."""
-    rates = [(_first_rate(one), at) for at, one in enumerate(path.rounds)]
+    rates = [(_first_rate(test), at) for at, test in enumerate(path.rounds)]
     known = sorted((rate, at) for rate, at in rates if rate is not None)
     if not known:
         return path.rounds[-1]
@@ -152,18 +152,18 @@ def _typical(path: Tests) -> Evidence:
 
 
 def _first_rate(evidence: Evidence) -> Optional[float]:
-    rates = (one.rate for one in phase_results(evidence))
+    rates = (result.rate for result in phase_results(evidence))
     return next((rate for rate in rates if rate is not None), None)
 
 
 def _verdict(path: Tests, under: Optional[Evidence]) -> Verdict:
     """Without an expected rate, an unexplained rate is compared but not judged."""
     evidence = _typical(path)
-    found = diagnose(_beside(evidence, under))
-    found = replace(found, phases=found.phases[: len(evidence.phases)])
-    if found.expect is None:
-        found = replace(found, unexplained=None)
-    return Verdict(path.label, evidence, found)
+    diagnosis = diagnose(_beside(evidence, under))
+    diagnosis = replace(diagnosis, phases=diagnosis.phases[: len(evidence.phases)])
+    if diagnosis.expect is None:
+        diagnosis = replace(diagnosis, unexplained=None)
+    return Verdict(path.label, evidence, diagnosis)
 
 
 def _beside(over: Evidence, under: Optional[Evidence]) -> Evidence:
@@ -171,8 +171,8 @@ def _beside(over: Evidence, under: Optional[Evidence]) -> Evidence:
     links = (*links_of(over.local), *links_of(over.peer))
     if under is None or not any(link.kind in TUNNELS for link in links):
         return over
-    overlay = [replace(one, path="overlay") for one in over.phases]
-    underlay = [_totals_only(one, one.run) for one in under.phases if one.run]
+    overlay = [replace(phase, path="overlay") for phase in over.phases]
+    underlay = [_totals_only(phase, phase.run) for phase in under.phases if phase.run]
     return replace(over, phases=(*overlay, *underlay))
 
 

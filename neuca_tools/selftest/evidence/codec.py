@@ -26,9 +26,9 @@ def encode(value: object) -> object:
             field.name: encode(content) for field, content in known if _is_written(field, content)
         }
     if isinstance(value, (tuple, list)):
-        return [encode(one) for one in value]
+        return [encode(each) for each in value]
     if isinstance(value, Mapping):
-        return {str(key): encode(one) for key, one in value.items()}
+        return {str(key): encode(each) for key, each in value.items()}
     return value
 
 
@@ -51,8 +51,8 @@ def decode(kind: type[T], data: object, version: int, what: str = "evidence") ->
     """
     if isinstance(data, dict) and data.get("version") != version:
         known = f"this program knows {version}"
-        found = str(data.get("version"))[:40]
-        raise SelftestError(f"read the {what}: its version is {found}, and {known}")
+        given = str(data.get("version"))[:40]
+        raise SelftestError(f"read the {what}: its version is {given}, and {known}")
     try:
         return _SHAPES.read(kind, data)
     except ShapeError as error:

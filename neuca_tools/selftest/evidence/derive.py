@@ -10,24 +10,26 @@ from statistics import mean, median
 from typing import Optional
 
 from neuca_tools.selftest.evidence import Evidence, Phase, Sample, Socket
+from neuca_tools.selftest.evidence.intervals import (
+    is_flat,
+    known_windows,
+    slow_start,
+    steady_intervals,
+    usual_intervals,
+)
 from neuca_tools.selftest.evidence.look import (
-    FLAT,
     Look,
     RoundTrip,
     Throughput,
     Windows,
     data_sockets,
-    slow_start,
-    steady_intervals,
     steady_samples,
 )
-from neuca_tools.selftest.evidence.run import Flow, Interval, Run, known_rates
+from neuca_tools.selftest.evidence.run import MSS, Flow, Interval, Run, known_rates
 from neuca_tools.selftest.evidence.trace import Trace
 
 # The data connections in each of several samples.
 Sockets = Sequence[tuple[Socket, ...]]
-# Bytes of a segment, if nothing is known: Ethernet's MTU without the headers of IPv4 and TCP.
-USUAL_MSS = 1448
 ENOUGH, FEW = 10, 3  # points of a trace for a quantile, samples for a least value
 
 
@@ -38,18 +40,21 @@ def look(evidence: Evidence, phase: Phase) -> Look:
     rough = _rtt(sockets, flow.intervals, evidence)
     samples = steady_samples(_with_all_streams(phase.sender, sockets), rough)
     late = [data_sockets(sample, phase) for sample in samples]
-    steady = steady_intervals(flow.intervals, rough)
+    steady = _steady(phase, run, flow, rough)
     acked = tuple(rate for _, rate in rates_of(samples, phase))
     rates = known_rates(steady) or list(acked)
     rate = _rate(flow, steady, rates)
     if run.error:
         rate = rate or None
-    loss, retransmits = _loss(late, flow, run.mss), _retransmits(steady, flow)
     return Look(
         evidence,
         phase,
         Throughput(
-            steady, rate, tuple(rates), loss, retransmits, acked if len(acked) >= FEW else ()
+            steady,
+            rate,
+            tuple(rates),
+            _loss(late, flow, run.mss),
+            acked if len(acked) >= FEW else (),
         ),
         _windows(run, steady, samples, late),
         RoundTrip(
@@ -60,9 +65,15 @@ def look(evidence: Evidence, phase: Phase) -> Look:
     )
 
 
+def _steady(phase: Phase, run: Run, flow: Flow, rtt: Optional[float]) -> tuple[Interval, ...]:
+    if phase.sender or phase.receiver:
+        return steady_intervals(flow.intervals, rtt)
+    return usual_intervals(run, flow, rtt)
+
+
 def _rtt(sockets: Sockets, intervals: Sequence[Interval], evidence: Evidence) -> Optional[float]:
     """The median round-trip time in seconds, from the best source that has one; None if unknown."""
-    by_iperf = [one.rtt for one in intervals]
+    by_iperf = [interval.rtt for interval in intervals]
     return _median(_seconds(sockets, "rtt")) or _median(by_iperf) or evidence.rtt
 
 
@@ -92,11 +103,11 @@ def rates_of(samples: Sequence[Sample], phase: Phase) -> Iterator[tuple[float, f
 
 def total(sockets: Sequence[Socket], name: str) -> Optional[float]:
     """The sum of a field over all sockets; None without sockets, or if one lacks the field."""
-    values = [getattr(one, name) for one in sockets]
+    values = [getattr(socket, name) for socket in sockets]
     if not values or None in values:
         return None
-    found: float = sum(values)
-    return found
+    amount: float = sum(values)
+    return amount
 
 
 def grown(looks: Sockets, name: str) -> Optional[float]:
@@ -116,16 +127,17 @@ def _windows(
     run: Run, steady: Sequence[Interval], samples: Sequence[Sample], late: Sockets
 ) -> Windows:
     busy = grown(late, "busy_time")
-    cwnds = [one.cwnd for one in steady if one.cwnd] or _totals(late, "cwnd")
+    cwnds = known_windows(steady) or _totals(late, "cwnd")
     return Windows(
         mss=_median(_values(late, "mss")) or run.mss,
         cwnd=_median(cwnds),
-        snd_wnd=_median(_totals(late, "snd_wnd")) or _median([one.snd_wnd for one in steady]),
+        snd_wnd=_median(_totals(late, "snd_wnd"))
+        or _median([interval.snd_wnd for interval in steady]),
         in_flight=_median(_totals(late, "in_flight")),
         rwnd_limited=_part(grown(late, "rwnd_limited"), busy),
         sndbuf_limited=_part(grown(late, "sndbuf_limited"), busy),
         idle_share=_idle_share(samples, late, busy),
-        flat=_is_flat(cwnds),
+        flat=is_flat(cwnds),
     )
 
 
@@ -137,19 +149,12 @@ def _idle_share(samples: Sequence[Sample], late: Sockets, busy: Optional[float])
     return max(0.0, 1 - busy / ((samples[-1].time - samples[0].time) * 1e6 * streams))
 
 
-def _is_flat(cwnds: Sequence[float]) -> bool:
-    """Whether the congestion window varied by no more than the share FLAT."""
-    if len(cwnds) < 2 or not max(cwnds):
-        return False
-    return max(cwnds) - min(cwnds) <= FLAT * max(cwnds)
-
-
 def _with_all_streams(samples: Sequence[Sample], sockets: Sockets) -> list[Sample]:
     """The samples with the most streams: those before and after the test have fewer.
 
     Of a connection that is being closed the kernel knows only that it exists.
     """
-    open_ones = [sum(one.mss is not None for one in found) for found in sockets]
+    open_ones = [sum(socket.mss is not None for socket in of_sample) for of_sample in sockets]
     most = max(open_ones, default=0)
     if not most:
         open_ones = list(map(len, sockets))
@@ -158,7 +163,7 @@ def _with_all_streams(samples: Sequence[Sample], sockets: Sockets) -> list[Sampl
 
 
 def _min_rtt(sockets: Sockets, flow: Flow, evidence: Evidence) -> Optional[float]:
-    others = [*(one.rtt for one in flow.intervals), evidence.idle.p50, evidence.rtt]
+    others = [*(interval.rtt for interval in flow.intervals), evidence.idle.p50, evidence.rtt]
     return min([*_seconds(sockets, "min_rtt"), *filter(None, others)], default=None)
 
 
@@ -169,7 +174,7 @@ def _rate(flow: Flow, steady: Sequence[Interval], rates: Sequence[float]) -> Opt
         return 0.0
     if received.rate is not None and (received.lost is not None or len(rates) < 2):
         return received.rate
-    weights = [one.seconds for one in steady if one.rate is not None]
+    weights = [interval.seconds for interval in steady if interval.rate is not None]
     if sum(weights) > 0:
         return sum(rate * weight for rate, weight in zip(rates, weights)) / sum(weights)
     if rates:
@@ -186,8 +191,8 @@ def _loss(late: Sockets, flow: Flow, mss: Optional[int]) -> Optional[float]:
         # Datagrams that arrive twice make iperf3's count of losses meaningless.
         is_more = (flow.received.bytes or 0.0) > (flow.sent.bytes or math.inf)
         return 0.0 if is_more else min(1.0, lost / datagrams)
-    if flow.sent.retransmits is not None and flow.sent.bytes:
-        return min(1.0, flow.sent.retransmits * (mss or USUAL_MSS) / flow.sent.bytes)
+    if flow.retransmits is not None and flow.size:
+        return min(1.0, flow.retransmits * (mss or MSS) / flow.size)
     return None
 
 
@@ -195,15 +200,10 @@ def _lost_datagrams(flow: Flow) -> tuple[Optional[int], Optional[int]]:
     """How many were lost, and of how many; the sums of the intervals where totals are missing."""
     if flow.received.lost is not None and flow.received.datagrams:
         return flow.received.lost, flow.received.datagrams
-    counted = [one for one in flow.intervals if one.lost is not None]
-    return sum(one.lost or 0 for one in counted), sum(one.datagrams or 0 for one in counted)
-
-
-def _retransmits(steady: Sequence[Interval], flow: Flow) -> Optional[int]:
-    known = [one.retransmits for one in steady if one.retransmits is not None]
-    if known:
-        return sum(known)
-    return flow.sent.retransmits
+    counted = [interval for interval in flow.intervals if interval.lost is not None]
+    return sum(interval.lost or 0 for interval in counted), sum(
+        interval.datagrams or 0 for interval in counted
+    )
 
 
 def _totals(looks: Sockets, name: str) -> list[float]:
@@ -212,7 +212,7 @@ def _totals(looks: Sockets, name: str) -> list[float]:
 
 
 def _values(looks: Sockets, name: str) -> list[float]:
-    values = [getattr(one, name) for sockets in looks for one in sockets]
+    values = [getattr(socket, name) for sockets in looks for socket in sockets]
     return [float(value) for value in values if value is not None]
 
 

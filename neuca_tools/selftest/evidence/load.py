@@ -74,11 +74,11 @@ class Load:
 
 def loads(samples: Sequence[Sample]) -> Load:
     """Load() if fewer than two samples have CPU times."""
-    each = [_load(*one) for one in enumerate(_by_cpu(samples)) if len(one[1]) > 1]
+    each = [_load(*cpu) for cpu in enumerate(_by_cpu(samples)) if len(cpu[1]) > 1]
     if not each:
         return Load()
-    busiest = max(each, key=lambda one: (one.full or 0, one.busy or 0))
-    steal = max(one.steal or 0 for one in each)
+    busiest = max(each, key=lambda load: (load.full or 0, load.busy or 0))
+    steal = max(load.steal or 0 for load in each)
     return replace(busiest, steal=steal)
 
 
@@ -102,7 +102,7 @@ def _load(number: int, looks: Sequence[Cpu]) -> Load:
     elapsed = max(1e-9, _total(last) - _total(first))
     return Load(
         number,
-        mean(float(one >= FULL) for one in busy),
+        mean(float(share >= FULL) for share in busy),
         mean(busy),
         (last.user - first.user) / elapsed,
         (last.system - first.system) / elapsed,

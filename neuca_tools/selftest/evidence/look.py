@@ -12,15 +12,11 @@ from statistics import mean, pstdev
 from typing import Optional, Union
 
 from neuca_tools.selftest.evidence import Evidence, Host, Phase, Sample, Socket
+from neuca_tools.selftest.evidence.intervals import slow_start, whole
 from neuca_tools.selftest.evidence.load import Load, loads
-from neuca_tools.selftest.evidence.run import Flow, Interval
+from neuca_tools.selftest.evidence.run import MSS, Flow, Interval, Run
 
-# Slow start, which is left out: seconds, or round trips if that is longer (facts, appendix B).
-START = 2.0
-ROUND_TRIPS = 20
 STEAL = 0.05  # of a CPU's time: what the hypervisor takes otherwise is noise (D10)
-# A congestion window that varies less than this share is capped; iperf3's text has three digits.
-FLAT = 0.02
 # Seconds that a thread may wait for a CPU which others fill too (base_slice_ns of the scheduler).
 SLICE = 0.003
 FEW_SECONDS = 5.0
@@ -50,7 +46,6 @@ class Throughput:
     rate: Optional[float] = None
     rates: tuple[float, ...] = ()
     loss: Optional[float] = None
-    retransmits: Optional[int] = None
     acked: tuple[float, ...] = ()
 
 
@@ -102,19 +97,39 @@ class Look:
         return self.phase.flow
 
     @property
+    def run(self) -> Run:
+        """iperf's run; one without any number if there is none."""
+        return self.phase.run or Run("iperf3")
+
+    @property
     def protocol(self) -> str:
         """ "tcp" or "udp"; by the name of the phase where iperf does not say."""
-        run = self.phase.run
-        if run is not None and run.protocol:
-            return run.protocol
+        if self.run.protocol:
+            return self.run.protocol
         return "udp" if "udp" in self.phase.name else "tcp"
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the counters of either host are known."""
+        return bool(self.phase.sender or self.phase.receiver)
+
+    @property
+    def is_unsampled(self) -> bool:
+        """Whether iperf's figures are all that is known of this phase, a rate among them."""
+        return not self.is_sampled and self.flow is not None and bool(self.rate)
+
+    @property
+    def is_unsampled_tcp(self) -> bool:
+        return self.is_unsampled and self.protocol == "tcp"
+
+    @property
+    def is_unsampled_udp(self) -> bool:
+        return self.is_unsampled and self.protocol == "udp"
 
     @property
     def asked(self) -> Optional[float]:
         """bit/s that this phase was limited to; None or 0 if it was not."""
-        if self.phase.target or self.phase.run is None:
-            return self.phase.target
-        return self.phase.run.target
+        return self.phase.target or self.run.target
 
     @property
     def sender(self) -> Host:
@@ -146,16 +161,18 @@ class Look:
 
     def _own_cpu(self, is_local: bool) -> Optional[float]:
         """The share of a CPU that iperf used at this end, by its own count."""
-        run = self.phase.run
-        percent = None
-        if run is not None:
-            percent = run.cpu_local if is_local else run.cpu_remote
+        percent = self.run.cpu_local if is_local else self.run.cpu_remote
         return None if percent is None else percent / 100
 
     @property
     def rate(self) -> Optional[float]:
         """bit/s, as received in the steady part."""
         return self.throughput.rate
+
+    @property
+    def known_rate(self) -> float:
+        """The same; 0 if it is not known."""
+        return self.rate or 0.0
 
     @property
     def rtt(self) -> Optional[float]:
@@ -221,9 +238,64 @@ class Look:
         return 1.0 if self.network is None else self.network
 
     @property
+    def steady(self) -> tuple[Interval, ...]:
+        """iperf's intervals after slow start."""
+        return self.throughput.steady
+
+    @cached_property
+    def every(self) -> tuple[Interval, ...]:
+        """iperf's intervals, slow start included."""
+        return whole((self.flow or Flow()).intervals)
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        return self.throughput.rates
+
+    @property
+    def retransmits(self) -> Optional[int]:
+        """Segments that were sent again, of the whole run."""
+        return (self.flow or Flow()).retransmits
+
+    @property
+    def lossy_intervals(self) -> int:
+        """In how many of them, slow start included, something was sent again."""
+        return sum(1 for interval in self.every if interval.retransmits)
+
+    @property
+    def is_counted_by_receiver(self) -> bool:
+        """Whether the intervals are the receiver's, although the sender's count is known."""
+        counts = {interval.retransmits for interval in self.every}
+        return self.retransmits is not None and counts <= {None}
+
+    @property
+    def streams(self) -> int:
+        return self.run.stream_count
+
+    @property
+    def mss(self) -> float:
+        return self.windows.mss or MSS
+
+    @property
+    def cwnd(self) -> Optional[float]:
+        """Bytes: the median of the congestion window."""
+        return self.windows.cwnd
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing made the congestion window change: neither loss nor a need for more."""
+        return self.windows.flat and self.retransmits == 0
+
+    @property
+    def implied_rtt(self) -> float:
+        """Seconds: the round trip if the congestion window is what limits; 0 if not known."""
+        return (self.cwnd or 0.0) * 8 / self.rate if self.rate else 0.0
+
+    @property
     def spread(self) -> Optional[float]:
         """The coefficient of variation of the rate."""
-        return _spread(self.throughput.rates)
+        if not self.is_sampled and len(self.rates) < 3:
+            return None
+        return _spread(self.rates)
 
     @property
     def known_spread(self) -> float:
@@ -307,36 +379,12 @@ def steady_samples(samples: Sequence[Sample], rtt: Optional[float]) -> tuple[Sam
     return tuple(samples[(len(samples) - 1) // 2 :])
 
 
-def slow_start(rtt: Optional[float]) -> float:
-    """Seconds that slow start takes at most."""
-    return max(START, ROUND_TRIPS * (rtt or 0))
-
-
-def steady_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tuple[Interval, ...]:
-    """Without slow start: what iperf3 was told to omit, or else the first seconds."""
-    counted = tuple(one for one in intervals if not one.omitted)
-    late = counted
-    if len(counted) == len(intervals):
-        late = tuple(one for one in counted if _is_after_slow_start(one, slow_start(rtt)))
-    if len(late) > 1:
-        return late
-    # Too short a test: at least the first interval is left out if two remain.
-    if len(counted) > 2:
-        return counted[1:]
-    return counted
-
-
-def _is_after_slow_start(one: Interval, begin: float) -> bool:
-    """Of intervals that are longer than slow start, only the first contains it."""
-    return one.start >= begin - 0.5 or (one.start > 0 and one.seconds > START)
-
-
 def steady_sockets(look: Look) -> list[Socket]:
     """The sender's data connections in every sample of the steady part."""
     return [
-        one
+        socket
         for sample in steady_samples(look.phase.sender, look.rtt)
-        for one in data_sockets(sample, look.phase)
+        for socket in data_sockets(sample, look.phase)
     ]
 
 
@@ -345,6 +393,8 @@ def data_sockets(sample: Sample, phase: Phase) -> tuple[Socket, ...]:
     if phase.run is None or not phase.run.connections:
         return sample.sockets
     known: set[Optional[int]] = {None}
-    for one in phase.run.connections:
-        known |= {one.local_port, one.remote_port}
-    return tuple(one for one in sample.sockets if {one.local_port, one.remote_port} <= known)
+    for connection in phase.run.connections:
+        known |= {connection.local_port, connection.remote_port}
+    return tuple(
+        socket for socket in sample.sockets if {socket.local_port, socket.remote_port} <= known
+    )

@@ -125,7 +125,7 @@ def responsiveness(measured: Probes) -> Optional[Responsiveness]:
 
 def scores(measured: Sequence[Probes]) -> tuple[Responsiveness, ...]:
     """Those that are known."""
-    return tuple(one for one in map(responsiveness, measured) if one is not None)
+    return tuple(score for score in map(responsiveness, measured) if score is not None)
 
 
 def confidence(measured: Probes) -> str:
@@ -160,10 +160,12 @@ def _late_own(measured: Probes) -> list[float]:
 
 def _by_interval(measured: Probes) -> list[float]:
     """RPM of the foreign probes of each interval in which there was one."""
-    found: dict[int, list[float]] = {}
+    times_by_interval: dict[int, list[float]] = {}
     for begun, connected, answered in zip(measured.begun, measured.connected, measured.answered):
-        found.setdefault(int(begun / INTERVAL), []).append(mean((connected, answered)))
-    return [60 / max(SHORTEST, mean(found[number])) for number in sorted(found)]
+        times_by_interval.setdefault(int(begun / INTERVAL), []).append(mean((connected, answered)))
+    return [
+        60 / max(SHORTEST, mean(times_by_interval[number])) for number in sorted(times_by_interval)
+    ]
 
 
 def _moving_averages(values: Sequence[float]) -> list[float]:

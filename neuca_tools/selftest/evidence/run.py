@@ -13,6 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Optional, Union
 
+MSS = 1448  # bytes: of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
+JUMBO_FRAME = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
+# iperf3 has a thread for each stream since this version (release notes); before, all share one.
+THREADED = (3, 16)
 EMBEDDED = "embedded"  # the system of a run by ESP-IDF's or NuttX' own iperf
 SUBNETS = {4: 24, 6: 64}  # the usual lengths of the prefix of a local network
 # RFC 1918, and RFC 4193 for IPv6
@@ -48,7 +52,7 @@ class Interval:
 
 def known_rates(intervals: Iterable[Interval]) -> list[float]:
     """The rates of those intervals for which one was reported, bit/s."""
-    return [one.rate for one in intervals if one.rate is not None]
+    return [interval.rate for interval in intervals if interval.rate is not None]
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,20 @@ class Flow:
         if self.is_lost:
             return 0.0
         return self.received.rate or self.sent.rate
+
+    @property
+    def retransmits(self) -> Optional[int]:
+        """Segments of the whole run that were sent again, slow start included."""
+        counts = [each.retransmits for each in self.intervals if each.retransmits is not None]
+        if self.sent.retransmits is None and not counts:
+            return None
+        # iperf3's totals leave out what was omitted (-O).
+        return max(sum(counts), self.sent.retransmits or 0)
+
+    @property
+    def size(self) -> float:
+        """Bytes that were sent, as far as is known."""
+        return max(self.sent.bytes or 0, sum(interval.bytes or 0 for interval in self.intervals))
 
     @property
     def is_lost(self) -> bool:
@@ -129,28 +147,73 @@ class Run:
     def flow(self, direction: str) -> Optional[Flow]:
         return next((flow for flow in self.flows if flow.direction == direction), None)
 
+    @property
+    def stream_count(self) -> int:
+        """1 if it is not known."""
+        return max(1, self.streams or 1)
+
+    @property
+    def is_threaded(self) -> bool:
+        """Whether each stream has a thread of its own."""
+        return version_of(self) >= THREADED
+
+    @property
+    def is_local_network(self) -> bool:
+        """Whether both ends are in one subnet, as far as their addresses tell."""
+        return any(_is_same_subnet(each.local, each.remote) for each in self.connections)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether both ends have private addresses: such paths are long only through a tunnel."""
+        hosts = self._addresses
+        return bool(hosts) and all(map(_is_private, hosts))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether nothing leaves the host, as far as the addresses and the MSS tell."""
+        if (self.mss or MSS) > JUMBO_FRAME or any(c.local == c.remote for c in self.connections):
+            return True
+        hosts = (*self._addresses, self.peer or "")
+        return any(host == "localhost" or _is_loopback(host) for host in hosts)
+
+    @property
+    def _addresses(self) -> tuple[str, ...]:
+        """Those of both ends of each connection."""
+        return tuple(host for each in self.connections for host in (each.local, each.remote))
+
+    @property
+    def cpus(self) -> tuple[float, float]:
+        """How busy each iperf process kept its CPU, the local one first; 1 is full.
+
+        Of the threads that it has, their mean.
+        """
+        threads = self.stream_count * max(1, len(self.flows)) if self.is_threaded else 1
+        return (self.cpu_local or 0.0) / threads / 100, (self.cpu_remote or 0.0) / threads / 100
+
 
 def version_of(run: Run) -> tuple[int, ...]:
     """Empty if it is not known."""
     # int() refuses more than 4300 digits.
     digits = (run.version or "")[:40].partition("-")[0].partition("+")[0].split(".")
-    return tuple(int(one) for one in digits if one.isdecimal())
+    return tuple(int(number) for number in digits if number.isdecimal())
 
 
-def is_loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     address = _address(host)
     return address is not None and address.is_loopback
 
 
-def is_private(host: str) -> bool:
+def _is_private(host: str) -> bool:
     """Whether this is an address for private networks; those of documentation are not."""
     address = _address(host)
-    return address is not None and any(address in ipaddress.ip_network(one) for one in PRIVATE)
+    return address is not None and any(
+        address in ipaddress.ip_network(network) for network in PRIVATE
+    )
 
 
-def is_same_subnet(one: str, other: str) -> bool:
+def _is_same_subnet(host: str, other: str) -> bool:
     """Whether both addresses are in one local network, if its prefix has the usual length."""
-    first, second = _address(one), _address(other)
+    first, second = _address(host), _address(other)
     if first is None or second is None or first.version != second.version:
         return False
     shift = first.max_prefixlen - SUBNETS[first.version]

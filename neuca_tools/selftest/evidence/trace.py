@@ -69,20 +69,20 @@ class Point(NamedTuple):
 
 def trace_of(points: Sequence[Point]) -> Trace:
     """The trace of one end, without iperf3's control connection."""
-    last = {one.ports: one for point in points for one in point.connections}
+    last = {connection.ports: connection for point in points for connection in point.connections}
     control = _control(points, last)
     data = {ports for ports in last if ports != control}
     sending = {ports for ports in data if (last[ports].acked or 0) >= (last[ports].received or 0)}
     kept, outward = _only(points, data), _only(points, sending)
     return Trace(
         time=tuple(round(point.time, PLACES) for point in points),
-        sent=_rates(outward, lambda one: one.acked),
-        received=_rates(kept, lambda one: one.received),
-        rtt=_column(outward, lambda one: one.rtt, mean),
-        cwnd=_column(outward, lambda one: one.cwnd, sum),
-        snd_wnd=_column(outward, lambda one: one.snd_wnd, sum),
-        in_flight=_column(outward, lambda one: one.in_flight, sum),
-        retransmits=_growth(outward, lambda one: one.retransmits),
+        sent=_rates(outward, lambda connection: connection.acked),
+        received=_rates(kept, lambda connection: connection.received),
+        rtt=_column(outward, lambda connection: connection.rtt, mean),
+        cwnd=_column(outward, lambda connection: connection.cwnd, sum),
+        snd_wnd=_column(outward, lambda connection: connection.snd_wnd, sum),
+        in_flight=_column(outward, lambda connection: connection.in_flight, sum),
+        retransmits=_growth(outward, lambda connection: connection.retransmits),
         cpu=tuple(_busiest(points, place) for place in range(len(points))),
     )
 
@@ -108,11 +108,15 @@ def _control(
     first = next((point.connections for point in points if point.connections), ())
     if len(last) < 2:
         return None
-    return min((one.ports for one in first), key=lambda ports: _amount(last[ports]), default=None)
+    return min(
+        (connection.ports for connection in first),
+        key=lambda ports: _amount(last[ports]),
+        default=None,
+    )
 
 
-def _amount(one: Connection) -> int:
-    return max(one.acked or 0, one.received or 0)
+def _amount(connection: Connection) -> int:
+    return max(connection.acked or 0, connection.received or 0)
 
 
 Value = Callable[[Connection], Optional[float]]
@@ -123,19 +127,20 @@ def _only(
     points: Sequence[Point], ports: set[tuple[Optional[int], Optional[int]]]
 ) -> list[tuple[float, list[Connection]]]:
     return [
-        (point.time, [one for one in point.connections if one.ports in ports]) for point in points
+        (point.time, [connection for connection in point.connections if connection.ports in ports])
+        for point in points
     ]
 
 
 def _column(rows: Rows, value: Value, together: Callable[[list[float]], float]) -> Column:
     """One value for all connections of each time; None where one is not known, or there is none."""
-    found: list[Optional[float]] = []
+    column: list[Optional[float]] = []
     for _, connections in rows:
-        values = [value(one) for one in connections]
-        known = [one for one in values if one is not None]
+        values = [value(connection) for connection in connections]
+        known = [known_value for known_value in values if known_value is not None]
         complete = bool(values) and len(known) == len(values)
-        found.append(round(together(known), PLACES) if complete else None)
-    return tuple(found)
+        column.append(round(together(known), PLACES) if complete else None)
+    return tuple(column)
 
 
 def _growth(rows: Rows, value: Value) -> Column:
@@ -143,14 +148,17 @@ def _growth(rows: Rows, value: Value) -> Column:
 
     A connection that was opened in between has grown by all that it counted.
     """
-    found: list[Optional[float]] = [None] * len(rows)
+    column: list[Optional[float]] = [None] * len(rows)
     for place in range(1, len(rows)):
-        before = {one.ports: value(one) for one in rows[place - 1][1]}
-        grown = [_grown(before.get(one.ports, 0), value(one)) for one in rows[place][1]]
-        known = [one for one in grown if one is not None]
+        before = {connection.ports: value(connection) for connection in rows[place - 1][1]}
+        grown = [
+            _grown(before.get(connection.ports, 0), value(connection))
+            for connection in rows[place][1]
+        ]
+        known = [amount for amount in grown if amount is not None]
         if known and len(known) == len(grown):
-            found[place] = sum(known)
-    return tuple(found)
+            column[place] = sum(known)
+    return tuple(column)
 
 
 def _grown(before: Optional[float], after: Optional[float]) -> Optional[float]:
@@ -161,19 +169,19 @@ def _grown(before: Optional[float], after: Optional[float]) -> Optional[float]:
 
 def _rates(rows: Rows, value: Value) -> Column:
     """bit/s, from a counter in bytes."""
-    found: list[Optional[float]] = []
+    column: list[Optional[float]] = []
     for place, grown in enumerate(_growth(rows, value)):
         seconds = rows[place][0] - rows[max(0, place - 1)][0]
         rate = None if grown is None or seconds <= 0 else round(grown * 8 / seconds)
-        found.append(rate)
-    return tuple(found)
+        column.append(rate)
+    return tuple(column)
 
 
 def _busiest(points: Sequence[Point], place: int) -> Optional[float]:
     """The use of the busiest CPU in the CPU_WINDOW before this point, or in a longer interval."""
     now = points[place]
     before = next(
-        (one for one in reversed(points[:place]) if one.time <= now.time - CPU_WINDOW), None
+        (point for point in reversed(points[:place]) if point.time <= now.time - CPU_WINDOW), None
     )
     if before is None or not now.cpus:
         return None

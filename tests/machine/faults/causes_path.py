@@ -204,7 +204,7 @@ def smaller_path(random: Random) -> Case:
     return Case(
         "smaller-path",
         f"{path}, MTU {mtu}",
-        "D22",
+        "D23",
         two_routers(path, mtu),
         near(*TCP, expect=f"{path.rate * 0.95:g}M", peer=ROUTED_FAR),
     )

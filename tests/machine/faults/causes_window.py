@@ -197,7 +197,7 @@ def udp_memory(random: Random) -> Case:
     return Case(
         "udp-memory",
         f"{rate} Mbit/s, {pages} pages",
-        "D08",
+        "D07",
         switched(Path(0, 2), "slot 400ms 400ms")
         + f"sysctl -n net.ipv4.udp_mem > /run/udp_mem; sysctl -qw net.ipv4.udp_mem='{pages} {pages} {pages}' "
         "net.core.rmem_default=8388608\n",
