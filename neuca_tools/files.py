@@ -49,7 +49,7 @@ def read_bytes(path: Union[Path, str], most: int = MAX_BYTES) -> Optional[bytes]
         os.close(descriptor)
 
 
-def observed(path: Union[Path, str]) -> Optional[bytes]:
+def observed_content(path: Union[Path, str]) -> Optional[bytes]:
     """The content of a file; None if it does not exist. Raises ObserveError."""
     try:
         return read_bytes(path)
@@ -100,7 +100,7 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -
     if sync and not are_few:
         _sync_file_systems(_by_directory(contents))
     for path, wanted in files.items():
-        _finish(path, wanted is not None)
+        _rename_or_remove(path, wanted is not None)
     if sync:
         _sync_names(_by_directory(files), are_few)
 
@@ -188,7 +188,7 @@ def _write_new(
     sync: bool = True,
     directory: Optional[int] = None,
 ) -> None:
-    descriptor = _create(new, directory)
+    descriptor = _create_file(new, directory)
     try:
         prepare(descriptor)
         rest = memoryview(content)
@@ -200,7 +200,7 @@ def _write_new(
         os.close(descriptor)
 
 
-def _create(new: str, directory: Optional[int]) -> int:
+def _create_file(new: str, directory: Optional[int]) -> int:
     """Create a file, and return its descriptor."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -211,7 +211,7 @@ def _create(new: str, directory: Optional[int]) -> int:
         return os.open(new, flags, 0o600, dir_fd=directory)
 
 
-def _finish(path: Path, wanted: bool) -> None:
+def _rename_or_remove(path: Path, wanted: bool) -> None:
     """Rename the temporary file of a path, or remove the path."""
     if wanted:
         with applying(f'write "{path}"'):
@@ -268,13 +268,13 @@ def locked(path: Path, patience: float) -> Iterator[None]:
         make_directory(path.parent)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        _lock(descriptor, path, patience)
+        _await_lock(descriptor, path, patience)
         yield
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, path: Path, patience: float) -> None:
+def _await_lock(descriptor: int, path: Path, patience: float) -> None:
     with suppress(BlockingIOError):
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return

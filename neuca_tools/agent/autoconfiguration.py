@@ -50,7 +50,7 @@ class State:
 
     def hear(self, advertisement: Advertisement, now: float) -> None:
         """Store an advertisement. Only the first MOST_ROUTERS routers count."""
-        self._expire(now)
+        self._drop_expired(now)
         self._mtu = advertisement.mtu
         self._routers.pop(advertisement.router, None)
         if advertisement.lifetime and len(self._routers) < MOST_ROUTERS:
@@ -71,7 +71,7 @@ class State:
         prefix, heard = self._prefixes.get(network, (None, now))
         return int(heard + prefix.valid - now) if prefix and prefix.autonomous else 0
 
-    def _expire(self, now: float) -> None:
+    def _drop_expired(self, now: float) -> None:
         self._routers = {
             host: router for host, router in self._routers.items() if router.until > now
         }
@@ -87,11 +87,11 @@ class State:
         ends += [heard + prefix.valid for prefix, heard in self._prefixes.values()]
         return min(ends, default=math.inf)
 
-    def given(self, mac: str, request: Mapping[str, Any], now: float) -> LeaseContent:
+    def link_settings(self, mac: str, request: Mapping[str, Any], now: float) -> LeaseContent:
         """The settings for the link with this MAC address."""
-        self._expire(now)
+        self._drop_expired(now)
         addresses = tuple(self._addresses(mac, now))
-        routes = tuple(self._routes(request)) if request["routes"] else ()
+        routes = tuple(self._advertised_routes(request)) if request["routes"] else ()
         return LeaseContent(addresses, self._mtu, routes, 6)
 
     def _addresses(self, mac: str, now: float) -> Iterator[TimedAddress]:
@@ -105,7 +105,7 @@ class State:
                     preferred = min(max(prefix.preferred - past, 0), valid)
                     yield TimedAddress(IPv6Interface((host, 64)), valid, preferred)
 
-    def _routes(self, request: Mapping[str, Any]) -> Iterator[Route]:
+    def _advertised_routes(self, request: Mapping[str, Any]) -> Iterator[Route]:
         """The networks on the link, and the default route through the preferred router."""
         index, metric = int(request["index"]), int(request["metric"]) or IPV6_ROUTE_METRIC
         traits = Traits(int(request["table"]))
@@ -131,16 +131,18 @@ def interface_identifier(mac: str) -> int:
     return int.from_bytes(whole, "big")
 
 
-def run(path: Path, request: Mapping[str, Any]) -> NoReturn:
+def run_listener(path: Path, request: Mapping[str, Any]) -> NoReturn:
     """Listen for as long as the link is there. Raises ApplyError."""
     interface, index = str(request["interface"]), int(request["index"])
     place = path.with_suffix(dhcplease.LEASE)
-    state = State(dhcplease.held(dhcplease.read(place)), time.monotonic(), time.time())
+    state = State(
+        dhcplease.addresses_of_lease(dhcplease.read_lease(place)), time.monotonic(), time.time()
+    )
     with applying(f'listen on "{interface}"'), Listener(interface, index) as listener:
-        _listen(listener, state, lambda: _set(state, path, request))
+        _follow_routers(listener, state, lambda: _set_on_link(state, path, request))
 
 
-def _listen(listener: Listener, state: State, change: Callable[[], None]) -> NoReturn:
+def _follow_routers(listener: Listener, state: State, change: Callable[[], None]) -> NoReturn:
     """Hear routers, and `change` the link for what they say, and for what ends. Raises OSError."""
     pause, ask, due, calm = FIRST_SOLICITATION_SECONDS, time.monotonic(), math.inf, 0.0
     while True:
@@ -149,7 +151,7 @@ def _listen(listener: Listener, state: State, change: Callable[[], None]) -> NoR
             listener.solicit()
             ask, pause = now + pause, min(2 * pause, LONGEST_SOLICITATION_SECONDS)
         if now >= due:
-            _report(change)
+            _set_or_report(change)
             calm = now + SECONDS_BETWEEN_CHANGES
             due = max(state.next_end(), calm)
         listener.wait(min(ask, due) - now)
@@ -159,7 +161,7 @@ def _listen(listener: Listener, state: State, change: Callable[[], None]) -> NoR
             ask, due = math.inf, min(due, max(calm, now))
 
 
-def _report(change: Callable[[], None]) -> None:
+def _set_or_report(change: Callable[[], None]) -> None:
     """Report what the kernel refuses of one router; the others still count."""
     try:
         change()
@@ -167,13 +169,13 @@ def _report(change: Callable[[], None]) -> None:
         print(f"dhcp-helper: {error.text}, ignoring", file=sys.stderr)
 
 
-def _set(state: State, path: Path, request: Mapping[str, Any]) -> None:
+def _set_on_link(state: State, path: Path, request: Mapping[str, Any]) -> None:
     """Set what was advertised, unless the request is withdrawn."""
     try:
         with Netlink() as netlink:
             device = netlink.look(()).devices.get(int(request["index"]))
         if device is not None and path.exists():
-            given = state.given(device.mac, request, time.monotonic())
-            dhcplease.accept(given, request, path.with_suffix(dhcplease.LEASE))
+            given = state.link_settings(device.mac, request, time.monotonic())
+            dhcplease.accept_lease(given, request, path.with_suffix(dhcplease.LEASE))
     except ObserveError as error:
         raise ApplyError(error.text) from error

@@ -21,7 +21,7 @@ from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
 from neuca_tools.desired.marks import rule_mac
-from neuca_tools.desired.merge import merge
+from neuca_tools.desired.merge import merge_layers
 from neuca_tools.desired.names import (
     TEMPORARY,
     Step,
@@ -32,14 +32,14 @@ from neuca_tools.desired.names import (
     rename_steps,
 )
 from neuca_tools.desired.policy import Policy
-from neuca_tools.desired.roles import Roles, assign
+from neuca_tools.desired.roles import Roles, assign_roles
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import locked, names_in
 from neuca_tools.model import Document, LinkKey, LinkRequest, Record, World
-from neuca_tools.model.ports import forms
+from neuca_tools.model.ports import identity_forms
 from neuca_tools.model.topology import identity
 from neuca_tools.sources import Session, parse_source, without_network
-from neuca_tools.state.active_document import Intake, fetch, last_good
+from neuca_tools.state.active_document import Intake, fetch_document, last_good
 from neuca_tools.state.records import load_record
 
 log = logging.getLogger("neuca")
@@ -55,21 +55,21 @@ LOCAL_SOURCES_SECONDS = 2.0  # for all sources that need no network
 
 def pin_names(config: Config) -> bool:
     """Rename NICs; return whether each has its name now. Raises ObserveError, RecordError."""
-    requests, record = _known(config)
+    requests, record = _recorded_requests(config)
     if not record.nics and not requests:
         return True  # the first boot of an image: no name is recorded or asked for
-    here = config.managers == "auto" and udev.here()
+    here = config.managers == "auto" and udev.serves_this_namespace()
     with Netlink() as netlink, Watch() as watch:
         if here and not needs_no_wait(config, netlink.look(())):
-            udev.settle(UDEV_SETTLE_SECONDS)
+            udev.await_empty_queue(UDEV_SETTLE_SECONDS)
         if _set_aside(config):
-            requests, record = _known(config)
+            requests, record = _recorded_requests(config)
         world = netlink.look(())
-        names = _names(config, world, requests, record)
+        names = _requested_names(config, world, requests, record)
         moved = rename_devices(names.wanted, world, netlink, watch)
         after = netlink.look(())
     if here and not names.are_given(world):
-        _announce({**moved, **_not_ready(after)})
+        _announce_to_udev({**moved, **_not_ready(after)})
     return _report_wrong(names, record, world, after)
 
 
@@ -85,15 +85,15 @@ class _Names(NamedTuple):
         return all(world.devices[index].name == name for index, name in self.wanted.items())
 
 
-def _names(
+def _requested_names(
     config: Config, world: World, requests: Mapping[LinkKey, LinkRequest], record: Record
 ) -> _Names:
     # Of the GUIDs of InfiniBand ports, documents may give six bytes.
-    bound = bindings.bound_links(requests.values(), bindings.aliases(world, record))
+    bound = bindings.bound_links(requests.values(), bindings.guid_by_short_form(world, record))
     requests = {request.key: request for request in bound}
     policy = Policy(config.ignored_macs, config.management_macs)
     policy = bindings.bound_policy(policy, world, record)
-    roles = assign(world, {key.mac for key in requests}, policy, record)
+    roles = assign_roles(world, {key.mac for key in requests}, policy, record)
     in_use = devices_in_use(world)
     wanted = boot_names(world, roles, requests, record, in_use)
     return _Names(requests, roles, in_use, wanted)
@@ -102,7 +102,7 @@ def _names(
 def _set_aside(config: Config) -> bool:
     """Whether the state was another machine's, and is set aside now."""
     try:
-        return first_boot.check(config)
+        return first_boot.set_aside_foreign_state(config)
     except ApplyError as error:
         # It may stay for now: names are recorded by MAC, and no NIC here has a recorded one.
         log.error("%s", error.text)
@@ -116,18 +116,18 @@ def needs_no_wait(config: Config, world: World) -> bool:
     each has a rule, which keeps its name. False if none is recorded. Raises RecordError,
     ObserveError.
     """
-    requests, record = _known(config)
+    requests, record = _recorded_requests(config)
     kept = {mac for mac, nic in record.nics.items() if not nic.released and not LinkKey(mac).made}
     named = kept - config.ignored_macs
     rules = {rule_mac(name, config.udev_substring) for name in names_in(config.udev_directory)}
-    names = _names(config, world, requests, record)
+    names = _requested_names(config, world, requests, record)
     expected = names.roles.nics.keys() & rules
     return bool(named) and named <= expected and names.are_given(world)
 
 
-def _known(config: Config) -> tuple[dict[LinkKey, LinkRequest], Record]:
+def _recorded_requests(config: Config) -> tuple[dict[LinkKey, LinkRequest], Record]:
     document = last_good(config.state).document
-    return merge(document.links if document else (), config.links), load_record(config.state)
+    return merge_layers(document.links if document else (), config.links), load_record(config.state)
 
 
 def ask_ahead(config: Config) -> Intake:
@@ -139,7 +139,9 @@ def ask_ahead(config: Config) -> Intake:
     local = without_network([parse_source(text) for text in config.sources])
     intake = last_good(config.state)
     if local:
-        intake = fetch(local, LOCAL_SOURCES_SECONDS, Session(), config.state, config.surroundings)
+        intake = fetch_document(
+            local, LOCAL_SOURCES_SECONDS, Session(), config.state, config.surroundings
+        )
     if intake.other:
         with locked(config.run_directory / "lock", config.command_timeout):
             first_boot.record_machine(config, intake)
@@ -155,20 +157,20 @@ def mark_ahead(config: Config, intake: Intake) -> None:
     config.demand_protection()
     if intake.stale:
         intake = last_good(config.state)  # the stale one may have been set aside meanwhile
-    named = _named(intake.document or Document(), config)
+    named = _dataplane_macs(intake.document or Document(), config)
     record = load_record(config.state)
-    known = forms(mac for mac, nic in record.nics.items() if nic.role or nic.released)
+    known = identity_forms(mac for mac, nic in record.nics.items() if nic.role or nic.released)
     if named <= config.ignored_macs | known:
         return  # an earlier pass knew all of them, and so wrote what managers have to read
-    if config.managers == "auto" and udev.here():
+    if config.managers == "auto" and udev.serves_this_namespace():
         # Without a NIC that appears late, the document would seem to name every NIC, or too few.
-        udev.settle(UDEV_SETTLE_SECONDS)
+        udev.await_empty_queue(UDEV_SETTLE_SECONDS)
     _write_marks(config, intake, record, named)
 
 
-def _named(document: Document, config: Config) -> set[str]:
+def _dataplane_macs(document: Document, config: Config) -> set[str]:
     """The MACs of the NICs that a document or the configuration names as dataplane NICs."""
-    named = {key.mac for key in merge(document.links, config.links)}
+    named = {key.mac for key in merge_layers(document.links, config.links)}
     if document.platform:
         management = {hint.mac for hint in document.platform.management}
         named |= {link.key.mac for link in document.platform.links} - management
@@ -182,20 +184,20 @@ def _write_marks(config: Config, intake: Intake, record: Record, named: Collecti
     """
     # Most boots have all marks already; a pass takes 50 ms to import.
     from neuca_tools.apply.execute import apply
-    from neuca_tools.apply.host import host, log_result
+    from neuca_tools.apply.host import log_result, open_host
     from neuca_tools.plan.operation import of_kind
     from neuca_tools.plan.operations import WriteFile
 
     with (
         locked(config.run_directory / "lock", config.command_timeout),
-        host(config, intake) as handles,
+        open_host(config, intake) as handles,
     ):
         decision = handles.decide(record)
         roles = decision.resolution.roles
         configured = {request.key.mac for request in config.links}
         kept = config.ignored_macs | configured
-        others = [mac for mac in roles.nics if not forms([mac]) & kept]
-        is_every = all(forms([mac]) & {*named} for mac in others)
+        others = [mac for mac in roles.nics if not identity_forms([mac]) & kept]
+        is_every = all(identity_forms([mac]) & {*named} for mac in others)
         if others and is_every and "management" not in roles.by_mac.values():
             return
         files = of_kind(decision.plan(), WriteFile)
@@ -228,22 +230,22 @@ def rename_devices(
     current = {index: world.devices[index].name for index in wanted}
     moved: dict[int, str] = {}
     for step in rename_steps(current, wanted):
-        if _rename(step, world, wanted, netlink, watch):
+        if _rename_nic(step, world, wanted, netlink, watch):
             moved[step.key] = step.new
     for index in [index for index, name in moved.items() if name.startswith(TEMPORARY)]:
-        better = _free(current[index], netlink.look(()))
-        if _rename(Step(index, moved[index], better), world, wanted, netlink, watch):
+        better = _free_name(current[index], netlink.look(()))
+        if _rename_nic(Step(index, moved[index], better), world, wanted, netlink, watch):
             moved[index] = better
     return {index: name for index, name in moved.items() if name != current[index]}
 
 
-def _free(name: str, world: World) -> str:
+def _free_name(name: str, world: World) -> str:
     """This name, or a similar one if a device has it, also as an alternative name."""
     taken = set(names_in_use(world.devices.values()))
     return free_name(name, taken) if name in taken else name
 
 
-def _rename(
+def _rename_nic(
     step: Step[int], world: World, ours: Collection[int], netlink: Netlink, watch: Watch
 ) -> bool:
     """Rename one NIC; before kernel 6.2 it has to be down for that."""
@@ -286,16 +288,16 @@ def _not_ready(world: World) -> dict[int, str]:
     return {
         index: device.name
         for index, device in world.devices.items()
-        if device.hardware and not udev.initialised(index)
+        if device.hardware and not udev.is_initialised(index)
     }
 
 
-def _announce(moved: Mapping[int, str]) -> None:
+def _announce_to_udev(moved: Mapping[int, str]) -> None:
     """Have udev process these devices, by index, and wait until it has."""
     if not moved:
         return
     try:
-        late = udev.announce(moved, UDEV_ANNOUNCE_SECONDS)
+        late = udev.announce_interfaces(moved, UDEV_ANNOUNCE_SECONDS)
     except ObserveError as error:
         log.error("%s", error.text)
         return

@@ -13,13 +13,13 @@ from typing import Optional
 from neuca_tools.agent import mtu_probe
 from neuca_tools.agent.pass_report import log_change
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import Host, host
+from neuca_tools.apply.host import Host, open_host
 from neuca_tools.apply.result import Result
 from neuca_tools.apply.transaction import Outcome, Purpose, Transaction
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
 from neuca_tools.desired.marks import SYSCTL_FILE
-from neuca_tools.documents.stacking import carriers, users
+from neuca_tools.documents.stacking import all_lower_devices, all_upper_links
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
 from neuca_tools.model import Document, LinkKey, NetworkState, NicRecord, Owned, Record
@@ -79,7 +79,7 @@ class Restore(Purpose):
 
     def shape(self, decision: Decision) -> Decision:
         """The original values as the desired state."""
-        want = _originals(decision, self.sysctl_file)
+        want = _original_state(decision, self.sysctl_file)
         difference = replace(decision.difference, want=want, owned=Owned())
         return decision._replace(difference=difference)
 
@@ -109,17 +109,17 @@ class Tuning(Purpose):
         return tuple(operation for operation in planned if operation not in self.others)
 
 
-def release(config: Config, intake: Intake, mac: str) -> Result:
+def release_nic(config: Config, intake: Intake, mac: str) -> Result:
     """Remove what is ours on one NIC, its VLANs and what is made of it, then its rule and marks.
 
     The plan is that of a complete document without the NIC, which is ignored from then on. Other
     members of a bond that is removed get their own settings again. Raises NeucaError.
     """
     with _locked_host(config, intake) as handles:
-        without, purpose, decision = _releasing(handles, mac)
-        result = run(without, purpose, decision).result
+        without, purpose, decision = _plan_release(handles, mac)
+        result = run_transaction(without, purpose, decision).result
         if not result.failures:
-            result += run(handles, Files()).result
+            result += run_transaction(handles, Files()).result
         return result
 
 
@@ -128,23 +128,23 @@ def _locked_host(config: Config, intake: Intake) -> Iterator[Host]:
     """The host, with the lock of passes held, and with room for the state. Raises NeucaError."""
     with locked(config.run_directory / "lock", config.command_timeout):
         demand_room(config.state)
-        with host(config, intake) as handles:
+        with open_host(config, intake) as handles:
             yield handles
 
 
-def _releasing(handles: Host, mac: str) -> tuple[Host, Release, Decision]:
+def _plan_release(handles: Host, mac: str) -> tuple[Host, Release, Decision]:
     """The host without the NIC in its document, and the purpose. Raises NeucaError."""
     config, intake = handles.config, handles.intake
     survey = handles.survey()
     requests = survey.resolution.requests
-    gone = frozenset({mac, *users((mac,), requests)})
-    touched = gone | carriers(gone, requests)
-    ports = bindings.aliases(survey.world, survey.record)
+    gone = frozenset({mac, *all_upper_links((mac,), requests)})
+    touched = gone | all_lower_devices(gone, requests)
+    ports = bindings.guid_by_short_form(survey.world, survey.record)
     bound = bindings.bound_links(config.links, ports)
     links = tuple(link for link in bound if link.key.mac not in gone)
     document = bindings.bound_document(intake.document or Document(), ports)
-    document = _without(document, gone)
-    without = handles.asking(config._replace(links=links), intake._replace(document=document))
+    document = _document_without(document, gone)
+    without = handles.for_document(config._replace(links=links), intake._replace(document=document))
     decision = without.survey()
     if decision.resolution.roles.role(mac) == "management":
         raise NeucaError(f'release "{mac}": it is the management NIC, and nothing of ours is on it')
@@ -153,8 +153,8 @@ def _releasing(handles: Host, mac: str) -> tuple[Host, Release, Decision]:
 
 def what_release_does(config: Config, intake: Intake, mac: str) -> tuple[Operation, ...]:
     """The operations of `release`, without doing them. Raises NeucaError."""
-    with host(config, intake) as handles:
-        _, purpose, decision = _releasing(handles, mac)
+    with open_host(config, intake) as handles:
+        _, purpose, decision = _plan_release(handles, mac)
         operations = purpose.operations(decision)
         after = handles.decide(updates.forget_nics(decision.record, purpose.macs))
     files = (operation for operation in Files().operations(after) if operation not in operations)
@@ -163,12 +163,12 @@ def what_release_does(config: Config, intake: Intake, mac: str) -> tuple[Operati
 
 def what_revert_does(config: Config, intake: Intake) -> tuple[Operation, ...]:
     """The operations of `revert`, without doing them. Raises NeucaError."""
-    with host(config, intake) as handles:
+    with open_host(config, intake) as handles:
         purpose = Restore(config.sysctl_directory / SYSCTL_FILE)
         return purpose.operations(purpose.shape(handles.survey()))
 
 
-def _without(document: Document, macs: Collection[str]) -> Document:
+def _document_without(document: Document, macs: Collection[str]) -> Document:
     """The document without these NICs, and without faults: what it no longer has is removed."""
     links = tuple(link for link in document.links if link.key.mac not in macs)
     rules = tuple(rule for rule in document.rules if rule.link is None or rule.link.mac not in macs)
@@ -190,23 +190,25 @@ def undo_release(config: Config, mac: str) -> None:
         records.save_record(config.state, record._replace(nics=nics))
 
 
-def revert(config: Config, intake: Intake) -> Result:
+def revert_settings(config: Config, intake: Intake) -> Result:
     """Restore every MTU, txqueuelen, device setting and sysctl to its original value.
 
     The next pass at start sets them again. Raises NeucaError.
     """
     with _locked_host(config, intake) as handles:
-        return run(handles, Restore(config.sysctl_directory / SYSCTL_FILE)).result
+        return run_transaction(handles, Restore(config.sysctl_directory / SYSCTL_FILE)).result
 
 
-def run(handles: Host, purpose: Purpose, decision: Optional[Decision] = None) -> Outcome:
+def run_transaction(
+    handles: Host, purpose: Purpose, decision: Optional[Decision] = None
+) -> Outcome:
     """Run one transaction for this decision, and log it; None: for a new one."""
     decision = decision or purpose.shape(handles.survey())
     outcome = Transaction(handles, purpose, decision).run()
     return outcome._replace(result=log_change(handles.config, outcome))
 
 
-def _originals(decision: Decision, sysctl_file: Path) -> NetworkState:
+def _original_state(decision: Decision, sysctl_file: Path) -> NetworkState:
     links = {
         key: replace(
             decision.have.links[key],
@@ -225,7 +227,7 @@ def _originals(decision: Decision, sysctl_file: Path) -> NetworkState:
     return NetworkState(links, sysctls=sysctls, files={str(sysctl_file): None})
 
 
-def tune(
+def apply_tuning(
     config: Config, intake: Intake, choice: Optional[Choice], link: Optional[LinkKey] = None
 ) -> Result:
     """Apply the settings that documents request and profiles want, and nothing else.
@@ -237,30 +239,30 @@ def tune(
     with locked(config.run_directory / "lock", config.command_timeout):
         if choice is not None:
             records.save_choice(config.run_directory, choice)
-        with host(config, intake) as handles:
-            outcome = run(handles, Tuning(link))
+        with open_host(config, intake) as handles:
+            outcome = run_transaction(handles, Tuning(link))
             result = outcome.result
-            if not result.failures and mtu_probe.explore(handles, outcome.decision, start=True):
-                result += run(handles, Tuning(link)).result
+            if not result.failures and mtu_probe.probe_paths(handles, outcome.decision, start=True):
+                result += run_transaction(handles, Tuning(link)).result
         return result
 
 
-def untune(config: Config, intake: Intake) -> Result:
+def drop_tuning(config: Config, intake: Intake) -> Result:
     """Drop the choice of profiles, and set what is requested without it. Raises NeucaError.
 
     What a pass would change with the choice as well, such as manual changes, is left alone.
     """
     with locked(config.run_directory / "lock", config.command_timeout):
-        with host(config, intake) as handles:
+        with open_host(config, intake) as handles:
             others = Tuning().operations(handles.survey())
         records.save_choice(config.run_directory, None)
-        with host(config, intake) as handles:
-            return run(handles, Tuning(others=others)).result
+        with open_host(config, intake) as handles:
+            return run_transaction(handles, Tuning(others=others)).result
 
 
 def what_untune_does(config: Config, intake: Intake) -> tuple[Operation, ...]:
     """The operations of `untune`, without doing them. Raises NeucaError."""
-    with host(config, intake) as handles:
+    with open_host(config, intake) as handles:
         others = Tuning().operations(handles.survey())
-    with host(config, intake, config.choice) as handles:
+    with open_host(config, intake, config.choice) as handles:
         return Tuning(others=others).operations(handles.survey())

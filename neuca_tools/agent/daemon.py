@@ -25,7 +25,7 @@ from neuca_tools.agent.backoff import WHOLE_PASS, Backoff
 from neuca_tools.agent.worker import Job, Outcome, Worker
 from neuca_tools.backends import systemd, udev
 from neuca_tools.backends.linkwatch import LinkWatch
-from neuca_tools.config import Config, load
+from neuca_tools.config import Config, load_config
 from neuca_tools.errors import ConfigError, ObserveError
 from neuca_tools.files import applying, make_directory
 from neuca_tools.state.records import has_document
@@ -79,7 +79,7 @@ class Daemon:
 
     def __init__(self, config: Config, path: Path, configure_log: Callable[[Config], None]) -> None:
         self.config, self.path, self._configure_log = config, path, configure_log
-        self._selector = selectors.DefaultSelector()
+        self._prefix_selector = selectors.DefaultSelector()
         self._worker: Optional[Worker] = None
         self._watchdog_interval = systemd.watchdog_interval()
         now = time.monotonic()
@@ -102,8 +102,8 @@ class Daemon:
         before = [(number, signal.signal(number, lambda *_: None)) for number in SIGNALS]
         wakeup = signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
         try:
-            self._watch(receive.fileno(), lambda: self._signals(receive))
-            self._watch(self._links.fileno(), self._link_events)
+            self._watch_descriptor(receive.fileno(), lambda: self._handle_signals(receive))
+            self._watch_descriptor(self._links.fileno(), self._link_events)
             self._watch_udev()
             known = has_document(self.config.state)
             self._begin(replace(self._job, start=True, fetch=not known, run=True))
@@ -123,7 +123,7 @@ class Daemon:
         deadline = self._plans.next() if ends is None else ends
         if self._plans.watchdog is not None:
             deadline = min(deadline, self._plans.watchdog)
-        for key, _ in self._selector.select(max(0.0, deadline - time.monotonic())):
+        for key, _ in self._prefix_selector.select(max(0.0, deadline - time.monotonic())):
             key.data()
         now = time.monotonic()
         self._feed_watchdog(now)
@@ -142,7 +142,7 @@ class Daemon:
     def _start_what_is_due(self, now: float) -> None:
         due = self._plans.due(now)
         if "retire" in due:
-            self._retire()
+            self._end_child()
         if "events" in due:
             self._plans.events = self._event_pass_deadline = None
             self._plans.earliest = now + SECONDS_BETWEEN_PASSES
@@ -168,14 +168,14 @@ class Daemon:
                 self._idle_worker().begin(job)
             except ConnectionError:
                 # The child has just been killed while it waited; it has read nothing of the job.
-                self._retire()
+                self._end_child()
                 self._idle_worker().begin(job)
         except OSError as error:  # EAGAIN, ENOMEM, EMFILE: the host is short of a resource
             log.error("start a pass: %s", error.strerror)
-            self._retire()
+            self._end_child()
             self._plan_retry(Outcome(failed={WHOLE_PASS: 0}))
 
-    def _prepare(self) -> None:
+    def _preload_child(self) -> None:
         """Let a child load the modules of a pass while the events settle."""
         if not self._busy() and not self._is_stopping:
             with suppress(OSError):  # which is reported when the pass starts
@@ -185,10 +185,12 @@ class Daemon:
         """The waiting child, or a new one with the current configuration. Raises OSError."""
         self._plans.retire = None
         if self._worker and self._worker.config is not self.config:
-            self._retire()
+            self._end_child()
         if self._worker is None:
             self._worker = Worker(self.config, ahead)
-            self._selector.register(self._worker.fileno(), selectors.EVENT_READ, self._read_worker)
+            self._prefix_selector.register(
+                self._worker.fileno(), selectors.EVENT_READ, self._read_worker
+            )
         return self._worker
 
     def _read_worker(self) -> None:
@@ -199,14 +201,14 @@ class Daemon:
             self._end()
             return
         # It was killed while it waited; a job that it was given meanwhile goes to a new child.
-        self._retire()
+        self._end_child()
         if busy:
             self._begin(worker.job)
 
-    def _retire(self) -> None:
+    def _end_child(self) -> None:
         worker, self._worker, self._plans.retire = self._worker, None, None
         if worker:
-            self._selector.unregister(worker.fileno())
+            self._prefix_selector.unregister(worker.fileno())
             worker.end()
 
     def _end(self) -> None:
@@ -216,7 +218,7 @@ class Daemon:
             return
         outcome = worker.outcome()
         if outcome is None or not worker.passed:
-            self._retire()
+            self._end_child()
         else:
             self._plans.retire = worker.retires
         outcome = outcome or self._outcome_without_report()
@@ -250,7 +252,7 @@ class Daemon:
         self._links.reports_all_changes = outcome.attentive and not outcome.failed
         if self._links.reports_all_changes and self._links.has_seen_change:
             # A link changed during the pass, maybe after the pass had observed it.
-            self._dirty(EVENT_GAP_SECONDS)
+            self._plan_event_pass(EVENT_GAP_SECONDS)
         if outcome.passed:
             self._is_starting = False
         if outcome.ran:
@@ -301,19 +303,19 @@ class Daemon:
 
     # --- events ---
 
-    def _watch(self, descriptor: int, handler: Callable[[], None]) -> None:
-        self._selector.register(descriptor, selectors.EVENT_READ, handler)
+    def _watch_descriptor(self, descriptor: int, handler: Callable[[], None]) -> None:
+        self._prefix_selector.register(descriptor, selectors.EVENT_READ, handler)
 
     def _watch_udev(self) -> None:
         """Watch udev, which reports when it has named a NIC; without it, netlink suffices."""
-        if self.config.managers != "auto" or not udev.here():
+        if self.config.managers != "auto" or not udev.serves_this_namespace():
             return
         try:
             self._udev = udev.Monitor()
         except ObserveError as error:
             log.warning("%s, ignoring", error.text)
             return
-        self._watch(self._udev.fileno(), self._udev_events)
+        self._watch_descriptor(self._udev.fileno(), self._udev_events)
 
     def _link_events(self) -> None:
         has_document = bool(self._job.sha256)
@@ -324,7 +326,7 @@ class Daemon:
         if self._udev:
             self._await_udev()
         else:
-            self._dirty(EVENT_GAP_SECONDS if has_document else DEBOUNCE_SECONDS)
+            self._plan_event_pass(EVENT_GAP_SECONDS if has_document else DEBOUNCE_SECONDS)
         if not has_document:
             # The management NIC may have its address now: ask for the first document soon.
             soon = max(time.monotonic() + DEBOUNCE_SECONDS, self._plans.earliest)
@@ -336,14 +338,14 @@ class Daemon:
         events = self._udev.drain()
         lost = self._udev.overflowed
         if lost:  # the monitor receives nothing from now on
-            self._selector.unregister(self._udev.fileno())
+            self._prefix_selector.unregister(self._udev.fileno())
             self._udev = None
             self._watch_udev()
         added = any(action == "add" for action, _ in events)
         if lost or added or self._plans.events is not None:
-            self._dirty(EVENT_GAP_SECONDS)
+            self._plan_event_pass(EVENT_GAP_SECONDS)
 
-    def _dirty(self, quiet: float) -> None:
+    def _plan_event_pass(self, quiet: float) -> None:
         """Plan a pass for when `quiet` seconds have passed without an event.
 
         The pass for a burst of events begins DEBOUNCE_SECONDS after the first of them.
@@ -352,26 +354,26 @@ class Daemon:
         if self._event_pass_deadline is None:
             self._event_pass_deadline = now + DEBOUNCE_SECONDS
         self._plans.events = max(min(now + quiet, self._event_pass_deadline), self._plans.earliest)
-        self._prepare()
+        self._preload_child()
 
     def _await_udev(self) -> None:
         """Plan a pass in case udev does not report what it has done with a new NIC."""
         if self._plans.events is None:
             self._plans.events = max(time.monotonic() + UDEV_NAMING_SECONDS, self._plans.earliest)
-        self._prepare()
+        self._preload_child()
 
-    def _signals(self, receive: socket.socket) -> None:
+    def _handle_signals(self, receive: socket.socket) -> None:
         numbers = set(receive.recv(4096))
         if numbers & {signal.SIGTERM, signal.SIGINT}:
             systemd.notify("STOPPING=1")
             self._is_stopping = True
         elif signal.SIGHUP in numbers:
-            self._reload()
+            self._reload_configuration()
 
-    def _reload(self) -> None:
+    def _reload_configuration(self) -> None:
         """Load the configuration and plan a job; an unreadable one changes nothing."""
         try:
-            self.config = load(self.path)
+            self.config = load_config(self.path)
         except ConfigError as error:
             log.error("%s; the previous configuration stays active", error.text)
             return
@@ -391,8 +393,8 @@ class Daemon:
         """Let a pass finish, for at most `worker.PASS_GRACE_SECONDS`, and close everything."""
         if self._worker and self._busy() and self._worker.wait():
             self._end()
-        self._retire()
+        self._end_child()
         self._links.close()
         for end in ends:
             end.close()
-        self._selector.close()
+        self._prefix_selector.close()

@@ -13,9 +13,15 @@ from typing import Any
 
 from neuca_tools.agent import autoconfiguration
 from neuca_tools.backends import dhcp_reports, dhcplease, linkwatch, sysctl
-from neuca_tools.backends.dhcpclients import GONE, MAX_REQUEST_BYTES, PATH, forget
+from neuca_tools.backends.dhcpclients import GONE, MAX_REQUEST_BYTES, PATH, forget_client
 from neuca_tools.backends.netlink import Netlink
-from neuca_tools.backends.processes import PROCESS, end, mark_process, noted_process, process_note
+from neuca_tools.backends.processes import (
+    PROCESS,
+    end_process,
+    mark_process,
+    noted_process,
+    process_note,
+)
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying, read_bytes, text_of, write_files
 
@@ -43,20 +49,20 @@ MODE, NO_ADDRESS = ".mode", "1"  # IN6_ADDR_GEN_MODE_NONE (linux/if_link.h)
 LINK_LOCAL_SECONDS = 10.0  # for a link to have a link-local address
 
 
-def become(path: Path, is_plain: bool) -> None:
+def become_client(path: Path, is_plain: bool) -> None:
     """Run the client in place of this process. Raises ApplyError.
 
     `is_plain`: it is no unit of systemd, and is known by its process.
     """
     if is_plain:
         mark_process(path, os.getpid())
-    request = _request(path)
+    request = _read_request(path)
     write_files({path.with_suffix(".pid"): process_note(os.getpid())})
     if _protocol(request):
         linkwatch.await_link_local(int(request["index"]), LINK_LOCAL_SECONDS)
     if _protocol(request) == dhcplease.ADVERTISEMENTS:
-        autoconfiguration.run(path, request)
-    words = _prepared(path, request)
+        autoconfiguration.run_listener(path, request)
+    words = _client_command(path, request)
     _keep_mode(path, request)
     with applying(f'run "{words[0]}"'):
         os.execve(words[0], words, {"PATH": PATH, REQUEST_VARIABLE: str(path)})
@@ -70,44 +76,46 @@ def give_up(path: Path) -> None:
     gone = path.with_suffix(GONE)
     if not gone.exists():
         return
-    request = _request(gone)
-    _signal(gone, signal.SIGALRM)  # dhcpcd(8), --release
+    request = _read_request(gone)
+    _signal_client(gone, signal.SIGALRM)  # dhcpcd(8), --release
     # Without its note, a client that is no unit and has not ended would run for ever.
-    _signal(gone, signal.SIGKILL, PROCESS)
+    _signal_client(gone, signal.SIGKILL, PROCESS)
     _restore_mode(gone, request)
-    forget(gone)
+    forget_client(gone)
 
 
-def hear(environment: Mapping[str, str]) -> None:
+def process_report(environment: Mapping[str, str]) -> None:
     """What the client reports: a lease, or that it has lost it. Raises ApplyError."""
     path = Path(environment[REQUEST_VARIABLE])
     reason = environment.get("reason", "").removesuffix("6")
     place = path.with_suffix(dhcplease.LEASE)
     if not path.exists():
         return
-    request = _request(path)
+    request = _read_request(path)
     _restore_mode(path, request)
     try:
         if reason in LEASE_REASONS:
             if _protocol(request):
-                given = dhcp_reports.given6(environment)
+                given = dhcp_reports.read_dhcp6_lease(environment)
             else:
-                given = dhcp_reports.given4(environment, request)
+                given = dhcp_reports.read_dhcp4_lease(environment, request)
             if given is not None:
-                dhcplease.accept(given, request, place)
+                dhcplease.accept_lease(given, request, place)
         elif reason in LOSS_REASONS and not _is_other(environment, place):
-            dhcplease.drop(place)
+            dhcplease.drop_lease(place)
     except ObserveError as error:
         raise ApplyError(error.text) from error
 
 
 def _is_other(environment: Mapping[str, str], place: Path) -> bool:
     """Whether the report is about an IPv6 address that is not the one of the lease."""
-    host = dhcp_reports.lost(environment)
-    return host is not None and f"{host}/128" not in dhcplease.held(dhcplease.read(place))
+    host = dhcp_reports.lost_address(environment)
+    return host is not None and f"{host}/128" not in dhcplease.addresses_of_lease(
+        dhcplease.read_lease(place)
+    )
 
 
-def _request(path: Path) -> dict[str, Any]:
+def _read_request(path: Path) -> dict[str, Any]:
     try:
         request = json.loads(read_bytes(path, MAX_REQUEST_BYTES) or b"")
     except (OSError, ValueError) as error:
@@ -117,8 +125,8 @@ def _request(path: Path) -> dict[str, Any]:
     return request
 
 
-def _mode(request: Mapping[str, Any]) -> str:
-    return sysctl.read(f"net/ipv6/conf/{request['interface']}/addr_gen_mode") or ""
+def _address_mode(request: Mapping[str, Any]) -> str:
+    return sysctl.read_value(f"net/ipv6/conf/{request['interface']}/addr_gen_mode") or ""
 
 
 def _keep_mode(path: Path, request: Mapping[str, Any]) -> None:
@@ -126,7 +134,7 @@ def _keep_mode(path: Path, request: Mapping[str, Any]) -> None:
 
     Otherwise the link would have no link-local address after it has been down.
     """
-    mode = _mode(request)
+    mode = _address_mode(request)
     if _protocol(request) and mode not in ("", NO_ADDRESS):
         write_files({path.with_suffix(MODE): mode.encode()})
 
@@ -134,7 +142,7 @@ def _keep_mode(path: Path, request: Mapping[str, Any]) -> None:
 def _restore_mode(path: Path, request: Mapping[str, Any]) -> None:
     """Undo what dhcpcd has set. Raises ApplyError."""
     before = text_of(path.with_suffix(MODE))
-    if before.isdecimal() and _mode(request) == NO_ADDRESS:
+    if before.isdecimal() and _address_mode(request) == NO_ADDRESS:
         with Netlink() as netlink:
             netlink.set_address_generation(int(request["index"]), int(before))
 
@@ -144,16 +152,16 @@ def _protocol(request: Mapping[str, Any]) -> str:
     return str(request.get("protocol", ""))
 
 
-def _prepared(path: Path, request: Mapping[str, Any]) -> list[str]:
+def _client_command(path: Path, request: Mapping[str, Any]) -> list[str]:
     """The command line of the client, whose configuration is written. Raises ApplyError."""
     conf = path.with_suffix(".conf")
-    write_files({conf: _configuration(request).encode()})
+    write_files({conf: _client_configuration(request).encode()})
     words = [str(request["program"]), "-6" if _protocol(request) else "-4", "-B", "-q"]
     words += ["--noconfigure", "-f", str(conf), "-c", str(request["helper"])]
     return [*words, "-e", f"{REQUEST_VARIABLE}={path}", str(request["interface"])]
 
 
-def _configuration(request: Mapping[str, Any]) -> str:
+def _client_configuration(request: Mapping[str, Any]) -> str:
     """The configuration of the client. A host name of `-` is not sent, and none over IPv6."""
     if _protocol(request):
         return COMMON + DHCP6
@@ -161,8 +169,8 @@ def _configuration(request: Mapping[str, Any]) -> str:
     return COMMON + DHCP4 + ("" if name == "-" else f"hostname {name}\n")
 
 
-def _signal(gone: Path, number: int, note: str = ".pid") -> None:
+def _signal_client(gone: Path, number: int, note: str = ".pid") -> None:
     """Send the client a signal that ends it."""
     pid = noted_process(gone.with_suffix(note))
     if pid:
-        end(pid, number, RELEASE_SECONDS)
+        end_process(pid, number, RELEASE_SECONDS)

@@ -24,8 +24,14 @@ from neuca_tools.documents import platform
 from neuca_tools.errors import DocumentError, NeucaError, ObserveError, SourceError
 from neuca_tools.files import locked, write_files
 from neuca_tools.model import machine
-from neuca_tools.model.volumes import SOURCES, Known, device_refusal, network_refusal, refusal
-from neuca_tools.sources.files import CONFIG_DRIVE, DRIVES, SEED, newest, read_regular
+from neuca_tools.model.volumes import (
+    SOURCES,
+    Known,
+    device_refusal,
+    network_refusal,
+    refusal_reason,
+)
+from neuca_tools.sources.files import CONFIG_DRIVE, DRIVES, SEED, newest_version_name, read_regular
 from neuca_tools.state import records
 from neuca_tools.state.store import Where
 
@@ -68,7 +74,10 @@ class Volume:
         if self.kind == CONFIG_DRIVE:
             paths = [path for path in self.documents if path.startswith("openstack/")]
             versions = {path.split("/")[1] for path in paths}
-            name, part = f"openstack/{newest(versions)}/{instance.OPENSTACK}", instance.OPENSTACK
+            name, part = (
+                f"openstack/{newest_version_name(versions)}/{instance.OPENSTACK}",
+                instance.OPENSTACK,
+            )
         with suppress(DocumentError):  # the source reports what is wrong with it
             return platform.instance_id(platform.reduced({part: self.documents.get(name, b"")}))
         return ""
@@ -76,15 +85,17 @@ class Volume:
 
 def read_volume(place: Path) -> Volume:
     """Read the volume mounted at `place`. Raises SourceError, also without a document."""
-    is_drive = any(stat.S_ISDIR(path.stat().st_mode) for path in _matching(place, ("openstack",)))
+    is_drive = any(
+        stat.S_ISDIR(path.stat().st_mode) for path in _matching_paths(place, ("openstack",))
+    )
     kind, patterns = (CONFIG_DRIVE, _OF_A_DRIVE) if is_drive else (SEED, _OF_A_SEED)
-    documents = dict(_documents(place, patterns))
+    documents = dict(_read_documents(place, patterns))
     if not documents:
         raise SourceError("it contains neither a config drive nor a NoCloud seed")
     return Volume(kind, documents)
 
 
-def store(volume: Volume, run_directory: Path) -> None:
+def store_volume(volume: Volume, run_directory: Path) -> None:
     """Replace the documents of the last volume of this kind. Raises ApplyError."""
     place = run_directory / DRIVES / volume.kind
     before: dict[Path, Optional[bytes]] = {
@@ -109,15 +120,15 @@ def copy_volume(node: Path, state: Where, run_directory: Path) -> tuple[str, str
     with locked(run_directory / LOCK, COPY_LOCK_SECONDS):
         kind, why = "", device_refusal(device)
         try:
-            known = recorded(state, run_directory)
+            known = recorded_volumes(state, run_directory)
             why = why or network_refusal(known)
             if not why:
                 place.mkdir(mode=0o700, parents=True, exist_ok=True)
                 mount_privately(node, place)
                 volume = read_volume(place)
-                kind, why = volume.kind, refusal(volume.instance, volume.digest, known)
+                kind, why = volume.kind, refusal_reason(volume.instance, volume.digest, known)
             if not why:
-                store(volume, run_directory)
+                store_volume(volume, run_directory)
         except NeucaError as error:
             why = error.text
             raise
@@ -130,25 +141,25 @@ def copy_directory(place: Path, state: Where, run_directory: Path) -> tuple[str,
     """Copy from a directory where root has mounted the volume. Raises as `copy_volume` does."""
     volume = read_volume(place)
     with locked(run_directory / LOCK, COPY_LOCK_SECONDS):
-        why = network_refusal(recorded(state, run_directory))
+        why = network_refusal(recorded_volumes(state, run_directory))
         if not why:
-            store(volume, run_directory)
+            store_volume(volume, run_directory)
     return volume.kind, why
 
 
-def recorded(state: Where, run_directory: Path) -> Known:
+def recorded_volumes(state: Where, run_directory: Path) -> Known:
     """What is recorded of this instance, to judge a volume by. Raises RecordError.
 
     If the disk was copied to other hardware, only what was read since the boot.
     """
-    read = [_copy(run_directory, kind) for kind in KINDS.values()]
+    read = [_stored_copy(run_directory, kind) for kind in KINDS.values()]
     copies = [copy for copy in read if copy]
     instances = {copy.instance for copy in copies} - {""}
     digests = {copy.digest for copy in copies}
     before = records.load_machine(state)
-    if machine.elsewhere(before, hostid.look()):
+    if machine.is_other_hardware(before, hostid.read_machine()):
         return Known("", frozenset(instances), frozenset(digests))
-    instances |= {machine.instance(kind, name) for kind, name in before.instances.items()}
+    instances |= {machine.instance_text(kind, name) for kind, name in before.instances.items()}
     digests |= {before.volume} - {""}
     booted = records.has_document(state)
     network = before.origin.source if before.origin else ""
@@ -158,22 +169,22 @@ def recorded(state: Where, run_directory: Path) -> Known:
 def digest_in_force(source: str, run_directory: Path) -> str:
     """The digest of the volume from which this source was read; empty if there was none."""
     if source in KINDS:
-        copy = _copy(run_directory, KINDS[source])
+        copy = _stored_copy(run_directory, KINDS[source])
         if copy:
             return copy.digest
     return ""
 
 
-def _copy(run_directory: Path, kind: str) -> Optional[Volume]:
+def _stored_copy(run_directory: Path, kind: str) -> Optional[Volume]:
     """The volume of this kind that was read since the boot; None if there was none."""
     with suppress(SourceError):
         return read_volume(run_directory / DRIVES / kind)
     return None
 
 
-def _documents(volume: Path, patterns: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+def _read_documents(volume: Path, patterns: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     """The path and the content of each file that matches. Raises SourceError."""
-    paths = [path for pattern in patterns for path in _matching(volume, pattern.split("/"))]
+    paths = [path for pattern in patterns for path in _matching_paths(volume, pattern.split("/"))]
     root = os.path.realpath(volume) + os.sep
     for path in paths[:_MOST_FILES]:
         name = str(path.relative_to(volume))
@@ -187,7 +198,7 @@ def _documents(volume: Path, patterns: Sequence[str]) -> Iterator[tuple[str, byt
             raise SourceError(f'"{name}" {error}') from None
 
 
-def _matching(place: Path, pattern: Sequence[str], name: str = "") -> Iterator[Path]:
+def _matching_paths(place: Path, pattern: Sequence[str], name: str = "") -> Iterator[Path]:
     """The paths below `place` that match the parts of a pattern.
 
     Raises SourceError for what cannot be read; Path.glob would leave it out.
@@ -197,7 +208,7 @@ def _matching(place: Path, pattern: Sequence[str], name: str = "") -> Iterator[P
         return
     try:
         if pattern[0] == "*":  # a version that the source would read
-            paths = sorted(path for path in place.iterdir() if newest([path.name]))
+            paths = sorted(path for path in place.iterdir() if newest_version_name([path.name]))
         else:
             (place / pattern[0]).stat()
             paths = [place / pattern[0]]
@@ -206,13 +217,13 @@ def _matching(place: Path, pattern: Sequence[str], name: str = "") -> Iterator[P
     except OSError as error:
         raise SourceError(f'"{name or "/"}" cannot be read: {error.strerror}') from error
     for path in paths:
-        yield from _matching(path, pattern[1:], f"{name}/{path.name}".lstrip("/"))
+        yield from _matching_paths(path, pattern[1:], f"{name}/{path.name}".lstrip("/"))
 
 
-def refused(run_directory: Path) -> list[str]:
+def unused_volumes(run_directory: Path) -> list[str]:
     """A line for each volume of this host that is not used."""
     try:
-        return lines_of(udev.volumes(), run_directory)
+        return lines_of(udev.volume_numbers(), run_directory)
     except ObserveError as error:
         return [f"volumes: {error.text}"]
 
@@ -232,7 +243,7 @@ def lines_of(numbers: Sequence[str], run_directory: Path) -> list[str]:
     return sorted(lines)
 
 
-def unreported(lines: Sequence[str], run_directory: Path) -> list[str]:
+def unreported_lines(lines: Sequence[str], run_directory: Path) -> list[str]:
     """The lines that the last call did not have. Raises ApplyError."""
     log = records.load_volumes(run_directory)
     if tuple(lines) != log.reported:

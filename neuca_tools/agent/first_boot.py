@@ -17,7 +17,7 @@ from neuca_tools.agent import drives, trial_file
 from neuca_tools.backends import hostid
 from neuca_tools.config import Config
 from neuca_tools.errors import RecordError
-from neuca_tools.files import NEW, locked, names_in, observed, write_files
+from neuca_tools.files import NEW, locked, names_in, observed_content, write_files
 from neuca_tools.model import machine
 from neuca_tools.model.machine import Machine
 from neuca_tools.model.volumes import SOURCES as VOLUME_SOURCES
@@ -30,28 +30,28 @@ log = logging.getLogger("neuca")
 PLACE = "set-aside"  # below the state directory
 
 
-def check(config: Config) -> bool:
+def set_aside_foreign_state(config: Config) -> bool:
     """Before any document is read: set the state aside if it is certainly another machine's.
 
     Returns whether it was set aside. Raises NeucaError.
     """
-    if not _foreign(config):
+    if not _foreign_reason(config):
         return False
     with locked(config.run_directory / "lock", config.command_timeout):
-        why = _foreign(config)  # empty if a pass has set it aside meanwhile
+        why = _foreign_reason(config)  # empty if a pass has set it aside meanwhile
         if why:
             demand_room(config.state)
-            _set_aside(config, hostid.look(), why)
+            _set_aside(config, hostid.read_machine(), why)
     return True
 
 
-def _foreign(config: Config) -> str:
+def _foreign_reason(config: Config) -> str:
     """Why the state is another machine's; empty if that is not certain."""
     with suppress(RecordError):  # reported by the pass and in the notes
-        before, now = records.load_machine(config.state), hostid.look()
-        if machine.elsewhere(before, now):
+        before, now = records.load_machine(config.state), hostid.read_machine()
+        if machine.is_other_hardware(before, now):
             recorded = records.load_record(config.state).nics.keys()
-            return machine.foreign(before, now, recorded, hostid.macs())
+            return machine.foreign_reason(before, now, recorded, hostid.present_macs())
     return ""
 
 
@@ -62,31 +62,31 @@ def record_machine(config: Config, intake: Intake) -> None:
     asked. What a trial that was killed did is disowned, because a pass follows, which returns to
     the active document. To be called with the lock of a pass held. Raises ApplyError.
     """
-    trial_file.recover(config)
-    trial_file.remove(config)
-    now = hostid.look()
+    trial_file.recover_from_trial(config)
+    trial_file.remove_trial(config)
+    now = hostid.read_machine()
     if intake.other:
         demand_room(config.state)
-        _set_aside(config, _updated(now, now, intake, config), intake.other)
+        _set_aside(config, _updated_machine(now, now, intake, config), intake.other)
         return
     with suppress(RecordError):  # in the notes of status
         before = records.load_machine(config.state)
-        records.save_machine(config.state, _updated(before, now, intake, config))
+        records.save_machine(config.state, _updated_machine(before, now, intake, config))
 
 
-def _updated(before: Machine, now: Machine, intake: Intake, config: Config) -> Machine:
+def _updated_machine(before: Machine, now: Machine, intake: Intake, config: Config) -> Machine:
     source = intake.stored.source if intake.stored and not intake.stale else ""
-    updated = machine.met(before, now, intake.instance)
+    updated = machine.updated_machine(before, now, intake.instance)
     if source not in VOLUME_SOURCES:
         return updated
     volume = drives.digest_in_force(source, config.run_directory)
     return replace(updated, volume=volume or updated.volume)
 
 
-def notes(config: Config) -> list[str]:
+def status_notes(config: Config) -> list[str]:
     """Notes for status: where the state of another machine is, and which volumes are not used."""
     place = config.state_directory / PLACE
-    lines = drives.refused(config.run_directory)
+    lines = drives.unused_volumes(config.run_directory)
     try:
         why = records.load_machine(config.state).set_aside
     except RecordError as error:
@@ -140,9 +140,11 @@ def _copy(paths: Sequence[Path], place: Path) -> None:
     If it already has the same record of a machine, an earlier copy was interrupted: every file
     there is whole, and only the others are copied.
     """
-    contents = {path: observed(path) for path in paths}
+    contents = {path: observed_content(path) for path in paths}
     there = names_in(place)
-    if observed(place / records.MACHINE) != observed(place.parent / records.MACHINE):
+    if observed_content(place / records.MACHINE) != observed_content(
+        place.parent / records.MACHINE
+    ):
         write_files({place / name: None for name in there})
         there = []
     missing = {

@@ -66,43 +66,43 @@ class Captured(NamedTuple):
     flagged: list[str]
 
 
-def check(destination: Path) -> None:
+def check_destination(destination: Path) -> None:
     """Raises UsageError for a destination that cannot be used, before anything is read."""
     if not destination.name.endswith(tuple(OPTIONS)):
         *most, last = OPTIONS
         text = f"{', '.join(most)} or {last}"
         raise UsageError(f'capture into "{destination}": the name must end in {text}')
-    for path in _results(destination):
+    for path in _result_paths(destination):
         if os.path.lexists(path):
             raise UsageError(f'capture into "{destination}": "{path}" exists')
     if not destination.parent.is_dir():
         raise UsageError(f'capture into "{destination}": its directory does not exist')
 
 
-def capture(config: Config, root: Path, findings: Findings, destination: Path) -> Captured:
+def capture_image(config: Config, root: Path, findings: Findings, destination: Path) -> Captured:
     """Write the file system at `root`, without what is in `findings`, and its checksums.
 
     The archive gets its name last, when all else is written. Raises ApplyError, ObserveError.
     """
     destination = destination.parent.resolve() / destination.name
-    _, manifest, checksum = results = _results(destination)
+    _, manifest, checksum = results = _result_paths(destination)
     new = destination.with_name(destination.name + NEW)
     for name in ("unshare", "mount", "tar"):
-        if programs.find(name) is None:
+        if programs.find_program(name) is None:
             raise ApplyError(f'write "{destination}": {name} is not installed')
-    with applying(f'write "{destination}"'), _created(new) as stream:
+    with applying(f'write "{destination}"'), _created_file(new) as stream:
         archive = _Archive(root, stream)
         with TemporaryDirectory(prefix="neuca-image-") as place:
             top = Path(place, "root")
             top.mkdir()
             words = [str(root), str(top)]
-            for file, original in _stage(Path(place), replacements(root, findings)):
+            for file, original in _stage_replacements(Path(place), replacements(root, findings)):
                 words += [str(file), str(top / original.relative_to(root))]
-            absent = [*excluded(config, findings), *results, new, Path(place)]
-            words += [*arguments(root, destination, absent), f"--directory={top}", "."]
+            absent = [*excluded_paths(config, findings), *results, new, Path(place)]
+            words += [*tar_arguments(root, destination, absent), f"--directory={top}", "."]
             changed = archive.fill(words, destination)
-        lines = [_line(digest, name) for name, digest in archive.digest_by_name.items()]
-        own = _line(archive.digest.hexdigest(), destination.name)
+        lines = [_checksum_line(digest, name) for name, digest in archive.digest_by_name.items()]
+        own = _checksum_line(archive.digest.hexdigest(), destination.name)
         write_files({manifest: b"".join(lines), checksum: own}, 0o600)
         os.fsync(stream.fileno())
         new.rename(destination)
@@ -110,13 +110,13 @@ def capture(config: Config, root: Path, findings: Findings, destination: Path) -
     return Captured(destination.stat().st_size, len(lines), changed, archive.flagged)
 
 
-def _results(destination: Path) -> list[Path]:
+def _result_paths(destination: Path) -> list[Path]:
     """The archive, its manifest and its checksum."""
     return [destination.with_name(destination.name + end) for end in ("", MANIFEST, CHECKSUM)]
 
 
 @contextmanager
-def _created(new: Path) -> Iterator[IO[bytes]]:
+def _created_file(new: Path) -> Iterator[IO[bytes]]:
     """A file for the archive, which has the host's secrets. It is removed unless it is renamed."""
     new.unlink(missing_ok=True)  # what an earlier capture has left
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
@@ -131,7 +131,7 @@ def _created(new: Path) -> Iterator[IO[bytes]]:
 # --- What the copy has in another form ------------------------------------------------------------
 
 
-def excluded(config: Config, findings: Findings) -> list[Path]:
+def excluded_paths(config: Config, findings: Findings) -> list[Path]:
     """The files that the copy does not have: also those that the agent may write meanwhile."""
     traces = [
         trace.path for trace in findings.traces if isinstance(trace, Trace) and not trace.emptied
@@ -149,7 +149,7 @@ def _replaced(root: Path, item: Union[Trace, UserWithdrawal]) -> Iterator[tuple[
         if item.emptied:
             yield item.path, b""
         return
-    account = accounts.find(item.login)
+    account = accounts.find_account(item.login)
     if account is None:
         return
     try:
@@ -157,10 +157,12 @@ def _replaced(root: Path, item: Union[Trace, UserWithdrawal]) -> Iterator[tuple[
     except ApplyError as error:
         raise ApplyError(f'leave out the keys of "{item.login}": {error.text}') from None
     if content is not None:
-        yield authorized_keys.place(account, root), content
+        yield authorized_keys.keys_path(account, root), content
 
 
-def _stage(place: Path, content_by_path: Mapping[Path, bytes]) -> Iterator[tuple[Path, Path]]:
+def _stage_replacements(
+    place: Path, content_by_path: Mapping[Path, bytes]
+) -> Iterator[tuple[Path, Path]]:
     """Write a file for each content, with the owner and attributes of the one at its path."""
     for number, (original, content) in enumerate(content_by_path.items()):
         file = place / f"replacement-{number}"
@@ -174,7 +176,7 @@ def _stage(place: Path, content_by_path: Mapping[Path, bytes]) -> Iterator[tuple
 # --- tar ------------------------------------------------------------------------------------------
 
 
-def arguments(root: Path, destination: Path, absent: Iterable[Path]) -> list[str]:
+def tar_arguments(root: Path, destination: Path, absent: Iterable[Path]) -> list[str]:
     """The command line of tar, without the directory to read from."""
     words = ["tar", "--create", "--file=-", *FORMAT]
     words += next(more for end, more in OPTIONS.items() if destination.name.endswith(end))
@@ -270,7 +272,7 @@ def _has_flags(path: Path) -> bool:
     return False
 
 
-def _line(digest: str, name: str) -> bytes:
+def _checksum_line(digest: str, name: str) -> bytes:
     """A line of sha256sum(1): a name with a line break or a backslash is escaped, and marked."""
     escaped = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     mark = "\\" * (escaped != name)
@@ -279,4 +281,4 @@ def _line(digest: str, name: str) -> bytes:
 
 def other_mounts() -> list[str]:
     """The places below the root where another disk is mounted, which the copy does not have."""
-    return sorted({mount.place for mount in blockdev.mounts("/dev/")} - {"/"})
+    return sorted({mount.place for mount in blockdev.read_mounts("/dev/")} - {"/"})

@@ -25,7 +25,7 @@ from neuca_tools.backends.dhcpclients import PLACE as CLIENTS
 from neuca_tools.config import Config
 from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.errors import ApplyError, NeucaError
-from neuca_tools.files import NEW, lock_holder, locked, names_in, observed, write_files
+from neuca_tools.files import NEW, lock_holder, locked, names_in, observed_content, write_files
 from neuca_tools.guest import iscsi, outcome, storage, users, version1
 from neuca_tools.guest.users import UserWithdrawal
 from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
@@ -82,7 +82,7 @@ class Trace(NamedTuple):
     def run(self) -> None:
         """Raises ApplyError."""
         if self.emptied:
-            _empty(self.path)
+            _truncate_file(self.path)
         else:
             write_files({self.path: None})
 
@@ -94,17 +94,17 @@ class Findings(NamedTuple):
     kept: tuple[Trace, ...] = ()
 
 
-def find(config: Config, root: Path, with_identity: bool) -> Findings:
+def find_traces(config: Config, root: Path, with_identity: bool) -> Findings:
     """Find the agent's files, and with `with_identity` also those of the host below `root`.
 
     Raises ApplyError, ObserveError.
     """
     # Users come first, since a file of the agent's lists them.
-    ours: list[Union[Trace, UserWithdrawal]] = [*users.leaving(config)]
+    ours: list[Union[Trace, UserWithdrawal]] = [*users.users_to_withdraw(config)]
     ours += [Trace(path) for path in own_files(config) if os.path.lexists(path)]
     if not with_identity:
         return Findings(tuple(ours))
-    keys, host = host_keys(root), identity(root)
+    keys, host = host_keys(root), identity_files(root)
     if makes_host_keys(root):
         return Findings((*ours, *host, *keys))
     return Findings((*ours, *host), tuple(keys))
@@ -118,22 +118,22 @@ def own_files(config: Config) -> list[Path]:
     be repeated. Raises ApplyError, ObserveError.
     """
     listed = [*storage.own_files(config), *users.own_files(config)]
-    files = [*listed, *_marks(config), *_state_files(config), *_run_files(config)]
+    files = [*listed, *_mark_files(config), *_state_files(config), *_run_files(config)]
     outputs = [config.log_directory / name for name in (AGENT_OUTPUT, GUEST_OUTPUT)]
     begun = [path.with_name(path.name + NEW) for path in files]
     installed = config.state_directory / GENERATED_FILES_LIST
-    return [*first_boot.rules(config), *_logs(config), *outputs, *files, *begun, installed]
+    return [*first_boot.rules(config), *_log_files(config), *outputs, *files, *begun, installed]
 
 
-def _logs(config: Config) -> list[Path]:
+def _log_files(config: Config) -> list[Path]:
     """The output of scripts, and the log with its older parts."""
     directory = config.log_path.parent
     log = re.compile(rf"{re.escape(config.log_path.name)}(\.\d+(\.gz)?)?")
     own = [directory / name for name in names_in(directory) if log.fullmatch(name)]
-    return _matching(config.log_directory, "script-*.log") + own
+    return _matching_files(config.log_directory, "script-*.log") + own
 
 
-def _marks(config: Config) -> list[Path]:
+def _mark_files(config: Config) -> list[Path]:
     """The files that mark NICs as ours, make a manager the DHCP client, or set sysctls."""
     directory = config.networkd_directory
     clients = set()
@@ -150,29 +150,29 @@ def _marks(config: Config) -> list[Path]:
 
 def _state_files(config: Config) -> list[Path]:
     state = config.state_directory
-    files = _matching(state, REPORTS)
+    files = _matching_files(state, REPORTS)
     archive = (ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
     names = (*STATE_FILES, *archive, store.WHY, "neucad.lock", _FORMER_TABLE)
     files += [state / name for name in names]
-    files += _matching(state, outcome.RECORDS)
+    files += _matching_files(state, outcome.RECORDS)
     for place in (state / first_boot.PLACE, state / records.SCRIPTS):
         files += [place / name for name in names_in(place)]
     return [*files, *version1.own_files(state)]
 
 
 def _run_files(config: Config) -> list[Path]:
-    names = (*IN_RUN, *outcome.files())
+    names = (*IN_RUN, *outcome.file_names())
     spare = [config.state.spare / name for name in STATE_FILES]
-    clients = _matching(config.run_directory / CLIENTS, "*")
+    clients = _matching_files(config.run_directory / CLIENTS, "*")
     return [*spare, *clients, *(config.run_directory / name for name in names)]
 
 
-def identity(root: Path) -> list[Trace]:
+def identity_files(root: Path) -> list[Trace]:
     """The files below `root` that identify the host, without SSH keys. Raises ObserveError."""
     paths = [
         path
         for directory, pattern in IDENTITY
-        for path in _matching(root / directory, pattern)
+        for path in _matching_files(root / directory, pattern)
         # D-Bus may have a link to /etc/machine-id rather than a file with an ID of its own.
         if not (path.name == "machine-id" and path.is_symlink())
     ]
@@ -181,7 +181,7 @@ def identity(root: Path) -> list[Trace]:
         paths.append(initiator)
     traces = [Trace(path) for path in paths]
     machine_id = root / MACHINE_ID
-    content = observed(machine_id)
+    content = observed_content(machine_id)
     if content is None or content.strip() in NO_IDENTITY:
         return traces
     return [Trace(machine_id, emptied=True), *traces]
@@ -199,11 +199,11 @@ def host_keys(root: Path) -> list[Trace]:
 
 def makes_host_keys(root: Path) -> bool:
     """Whether the next boot makes new ones. Raises ObserveError."""
-    return any(_matching(root / directory, pattern) for directory, pattern in KEY_MAKERS)
+    return any(_matching_files(root / directory, pattern) for directory, pattern in KEY_MAKERS)
 
 
 @contextmanager
-def undisturbed(config: Config) -> Iterator[int]:
+def hold_all_locks(config: Config) -> Iterator[int]:
     """Hold all locks, with the daemon stopped: no pass and no run for the guest writes anything.
 
     Yields the process id of the daemon that was stopped, or 0. Raises ApplyError, NeucaError.
@@ -212,7 +212,7 @@ def undisturbed(config: Config) -> Iterator[int]:
     with locked(passing, config.command_timeout), locked(guest, config.command_timeout):
         process = running_daemon(config)
         if process:
-            _stop(process)
+            _stop_daemon(process)
         with locked(daemon, 1.0):
             yield process
 
@@ -222,7 +222,7 @@ def running_daemon(config: Config) -> int:
     return lock_holder(config.run_directory / LOCKS[1])
 
 
-def _stop(process: int) -> None:
+def _stop_daemon(process: int) -> None:
     """Send SIGTERM and wait; systemd does not restart a daemon that exits with status 0."""
     try:
         descriptor = os.pidfd_open(process)
@@ -238,7 +238,7 @@ def _stop(process: int) -> None:
         os.close(descriptor)
 
 
-def _empty(path: Path) -> None:
+def _truncate_file(path: Path) -> None:
     """Truncate a file in place, so that it keeps its owner, mode and label."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -254,5 +254,5 @@ def _empty(path: Path) -> None:
         raise ApplyError(f'empty "{path}": {why}', error.errno or 0) from error
 
 
-def _matching(directory: Path, pattern: str) -> list[Path]:
+def _matching_files(directory: Path, pattern: str) -> list[Path]:
     return [directory / name for name in names_in(directory) if fnmatchcase(name, pattern)]

@@ -35,22 +35,22 @@ def document_in_force(
     changed meanwhile. The lock is waited for `lock_seconds`, by default `command-timeout`. Raises
     NeucaError.
     """
-    before = _active_digest(config), seen(config)
+    before = _active_digest(config), last_seen_digest(config)
     latest = read()
     seconds = config.command_timeout if lock_seconds is None else lock_seconds
     with locked(config.run_directory / "lock", seconds):
-        if (_active_digest(config), seen(config)) != before:
+        if (_active_digest(config), last_seen_digest(config)) != before:
             latest = read()
-        yield decide(config, latest, own=own, anew=anew)
+        yield decide_document(config, latest, own=own, anew=anew)
 
 
-def decide(config: Config, latest: Intake, *, own: bool, anew: bool) -> Intake:
+def decide_document(config: Config, latest: Intake, *, own: bool, anew: bool) -> Intake:
     """The document to be in force, now that this one was found; to be called under the lock.
 
     `own`: it is that of the daemon's own sources. If these had it before, the active document
     stays, unless it is applied `anew`.
     """
-    before = seen(config)
+    before = last_seen_digest(config)
     intake = latest._replace(seen=(own and latest.sha256) or before)
     if (
         latest.stored is None
@@ -70,7 +70,7 @@ def decide(config: Config, latest: Intake, *, own: bool, anew: bool) -> Intake:
     return intake._replace(document=active.document, stored=active.stored, reason=reason)
 
 
-def seen(config: Config) -> str:
+def last_seen_digest(config: Config) -> str:
     """The digest of what the own sources had last; at first, that of the active document."""
     return str(load_look(config.run_directory).get("seen", "")) or _active_digest(config)
 

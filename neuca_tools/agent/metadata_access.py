@@ -11,14 +11,14 @@ from typing import Optional
 from neuca_tools.backends import hostid, outlook, udev
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
-from neuca_tools.desired.merge import stack
-from neuca_tools.desired.outlets import is_void, name_of, outlets, pinned
+from neuca_tools.desired.merge import stack_layers
+from neuca_tools.desired.outlets import is_void, likely_outlets, name_of, pinned_outlets
 from neuca_tools.desired.policy import Policy
 from neuca_tools.errors import RecordError
 from neuca_tools.model import Record, World
-from neuca_tools.model.machine import Machine, Origin, Outlet, elsewhere
+from neuca_tools.model.machine import Machine, Origin, Outlet, is_other_hardware
 from neuca_tools.model.topology import identity, is_nic
-from neuca_tools.sources import SourceSpec, Surroundings, offers, uses_network
+from neuca_tools.sources import SourceSpec, Surroundings, is_known_service, uses_network
 from neuca_tools.state.active_document import last_good
 from neuca_tools.state.records import load_machine, load_record
 
@@ -29,7 +29,7 @@ ABSENT = (
 )
 
 
-def surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundings:
+def read_surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundings:
     """What these sources have to know of the host. Raises ObserveError."""
     around = config.surroundings
     if not uses_network(specs):
@@ -40,34 +40,34 @@ def surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundings:
     except RecordError as error:
         # Which NIC is for management, or which service has answered, must not be guessed.
         return around._replace(blocked=UNREADABLE.format(error.text))
-    world = outlook.look()
-    if config.managers == "auto" and udev.here():
-        world = replace(world, age=hostid.age())
-    around = _through(world, config, _origin(config, specs, machine), around, record)
+    world = outlook.read_world()
+    if config.managers == "auto" and udev.serves_this_namespace():
+        world = replace(world, age=hostid.boot_age())
+    around = _with_interfaces(world, config, _usable_origin(config, specs, machine), around, record)
     is_local = around.origin is not None and not around.origin.mac
-    return around._replace(own=frozenset(_own(world, around.outlets, is_local)))
+    return around._replace(own=frozenset(_own_addresses(world, around.outlets, is_local)))
 
 
-def _through(
+def _with_interfaces(
     world: World, config: Config, origin: Optional[Origin], around: Surroundings, record: Record
 ) -> Surroundings:
     """The surroundings with the service that has answered (`origin`), and the interfaces to use."""
     nics = {identity(device) for device in world.devices.values() if is_nic(device)}
     around = around._replace(nics=frozenset(nics))
     if origin is None:
-        return around._replace(outlets=_candidates(config, world, record))
-    around = around._replace(origin=origin, outlets=pinned(origin, world, record))
+        return around._replace(outlets=_candidate_outlets(config, world, record))
+    around = around._replace(origin=origin, outlets=pinned_outlets(origin, world, record))
     if around.outlets or not origin.mac:
         return around
     blocked = ABSENT.format(url=origin.url, mac=origin.mac)
     if origin.mac.partition(".")[0] in nics:
         return around._replace(blocked=blocked)
     # Its NIC is absent: another one may have replaced it.
-    others = _candidates(config, world, record, origin)
+    others = _candidate_outlets(config, world, record, origin)
     return around._replace(origin=None, outlets=others, blocked=blocked)
 
 
-def _own(world: World, outlets: Sequence[Outlet], is_local: bool) -> Iterator[str]:
+def _own_addresses(world: World, outlets: Sequence[Outlet], is_local: bool) -> Iterator[str]:
     """The addresses of this host at which a service of its own may be requested.
 
     Not one of a NIC that is not for management, as a DHCP server there may have chosen it, unless
@@ -79,31 +79,35 @@ def _own(world: World, outlets: Sequence[Outlet], is_local: bool) -> Iterator[st
             yield from (str(address.ip) for address in world.addresses.get(device.index, ()))
 
 
-def _policy(config: Config) -> Policy:
+def _configured_policy(config: Config) -> Policy:
     return Policy(config.ignored_macs, config.management_macs)
 
 
-def _origin(config: Config, specs: Sequence[SourceSpec], machine: Machine) -> Optional[Origin]:
+def _usable_origin(
+    config: Config, specs: Sequence[SourceSpec], machine: Machine
+) -> Optional[Origin]:
     """The service that has answered for this instance; None if the configuration overrules it."""
     origin = machine.origin
-    if origin is None or elsewhere(machine, hostid.look()):
+    if origin is None or is_other_hardware(machine, hostid.read_machine()):
         return None
     configured = {request.key.mac for request in config.links}
-    if is_void(origin, _policy(config), configured) or not offers(specs, origin.url):
+    if is_void(origin, _configured_policy(config), configured) or not is_known_service(
+        specs, origin.url
+    ):
         return None
     return origin
 
 
-def _candidates(
+def _candidate_outlets(
     config: Config, world: World, record: Record, origin: Optional[Origin] = None
 ) -> tuple[Outlet, ...]:
     """The interfaces through which metadata may be requested if no service has answered yet.
 
     With `origin`, whose NIC is gone, only NICs that have appeared since it answered.
     """
-    document, links, policy = bindings.bind(
-        last_good(config.state).document, config.links, _policy(config), world, record
+    document, links, policy = bindings.bind_ports(
+        last_good(config.state).document, config.links, _configured_policy(config), world, record
     )
-    roles = stack(document, links, policy, world, record).roles
+    roles = stack_layers(document, links, policy, world, record).roles
     without = (origin.mac.partition(".")[0], *origin.others) if origin else ()
-    return outlets(world, roles, policy, record, without)
+    return likely_outlets(world, roles, policy, record, without)

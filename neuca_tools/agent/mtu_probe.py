@@ -18,7 +18,7 @@ from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import Host as HostHandles
 from neuca_tools.backends.pathprobe import acknowledged
 from neuca_tools.config import Config
-from neuca_tools.config.options import listed
+from neuca_tools.config.options import split_list
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import Host, Link, LinkKey, NetworkState
@@ -55,40 +55,42 @@ class Candidate(NamedTuple):
         return acknowledged(self.target.name, self.neighbour, mtu)
 
 
-def explore(handles: HostHandles, decision: Decision, *, start: bool) -> bool:
+def probe_paths(handles: HostHandles, decision: Decision, *, start: bool) -> bool:
     """Probe the paths of a virtual machine's NICs; returns whether a larger MTU is possible.
 
     The MTUs to be raised are recorded first, so that they are restored even if this is killed,
     and the results afterwards. Raises ApplyError.
     """
     config, record, writer = handles.config, decision.record, handles.writer(decision)
-    waiting = candidates(decision.resolution, decision.have, peers(config), record.probed, start)
+    waiting = probe_candidates(
+        decision.resolution, decision.have, configured_peers(config), record.probed, start
+    )
     if not waiting:
         return False
     ready = [candidate for candidate in waiting if candidate.is_acknowledged(candidate.now)]
     raised = intentions.record_intentions(record, [candidate.operation for candidate in ready])
     save_record(config.state, raised)
     mtu_by_mac = {candidate.mac: NO_RESPONSE for candidate in waiting}
-    mtu_by_mac.update({candidate.mac: probe(candidate, writer) for candidate in ready})
+    mtu_by_mac.update({candidate.mac: probe_path(candidate, writer) for candidate in ready})
     for candidate in waiting:
-        name, outcome = candidate.target.name, text(mtu_by_mac[candidate.mac])
+        name, outcome = candidate.target.name, describe_outcome(mtu_by_mac[candidate.mac])
         log.info("probed the path of %s to %s: %s", name, candidate.neighbour, outcome)
     save_record(config.state, record._replace(probed={**record.probed, **mtu_by_mac}))
     return any(mtu > 0 for mtu in mtu_by_mac.values())
 
 
-def peers(config: Config) -> tuple[Host, ...]:
+def configured_peers(config: Config) -> tuple[Host, ...]:
     """The addresses in `[selftest] peers` (`ADDRESS`, `NAME@ADDRESS`); none without probes."""
     if not config.mtu_probe:
         return ()
     peers = []
-    for entry in listed(config.selftest.get("peers", "")):
+    for entry in split_list(config.selftest.get("peers", "")):
         with suppress(ValueError):
             peers.append(ip_address(entry.rpartition("@")[2].strip()))
     return tuple(peers)
 
 
-def candidates(
+def probe_candidates(
     resolution: Resolution,
     have: NetworkState,
     peers: Collection[Host],
@@ -104,14 +106,14 @@ def candidates(
         return []
     tried = {mac for mac, mtu in probed.items() if mtu != NO_RESPONSE or not start}
     candidates = [
-        _candidate(have.links.get(key), mtu, peers)
-        for key, mtu in sorted(_waiting(resolution).items())
+        _candidate_of(have.links.get(key), mtu, peers)
+        for key, mtu in sorted(_waiting_mtus(resolution).items())
         if key.mac not in tried
     ]
     return [candidate for candidate in candidates if candidate]
 
 
-def _candidate(link: Optional[Link], mtu: int, peers: Collection[Host]) -> Optional[Candidate]:
+def _candidate_of(link: Optional[Link], mtu: int, peers: Collection[Host]) -> Optional[Candidate]:
     """None for a link that is absent or down, has this MTU already, or has no neighbour."""
     if link is None or not link.mtu or link.state != "up" or mtu <= link.mtu:
         return None
@@ -121,7 +123,7 @@ def _candidate(link: Optional[Link], mtu: int, peers: Collection[Host]) -> Optio
     return Candidate(Target(link.key, link.name or "", link.index), link.mtu, mtu, neighbour)
 
 
-def _waiting(resolution: Resolution) -> dict[LinkKey, int]:
+def _waiting_mtus(resolution: Resolution) -> dict[LinkKey, int]:
     """The MTU that a profile wants but does not set yet, for each NIC."""
     return {
         value.link: int(value.asked)
@@ -136,7 +138,7 @@ def _is_neighbour(peer: Host, link: Link) -> bool:
     return any(peer in address.network and peer != address.ip for address in networks)
 
 
-def probe(candidate: Candidate, writer: Writer) -> int:
+def probe_path(candidate: Candidate, writer: Writer) -> int:
     """The largest MTU that the neighbour acknowledged; 0 if none above the current one.
 
     The NIC has its current MTU again when this returns.
@@ -153,7 +155,7 @@ def probe(candidate: Candidate, writer: Writer) -> int:
         writer.links.set_attributes(index, {"mtu": now})
 
 
-def text(mtu: int) -> str:
+def describe_outcome(mtu: int) -> str:
     """The outcome of a probe for people."""
     if mtu == NO_RESPONSE:
         return "no response"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import about, log_result
+from neuca_tools.apply.host import journal_fields, log_result
 from neuca_tools.apply.result import Failure, Result
 from neuca_tools.apply.transaction import Outcome, Purpose
 from neuca_tools.config import Config
@@ -20,7 +20,7 @@ from neuca_tools.plan.operation import Operation, of_kind
 from neuca_tools.plan.operations import StartClient, Tell
 from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.status.judge import Report
-from neuca_tools.status.report import now, read_report, write_report
+from neuca_tools.status.report import read_report, report_now, write_report
 
 log = logging.getLogger("neuca")
 
@@ -42,17 +42,19 @@ class Pass(Purpose):
         resolution, have, world = decision.resolution, decision.have, decision.world
         record = updates.remember_nics(super().remember(decision, result, held), resolution)
         heard = {operation.manager for operation in of_kind(result.done, Tell)}
-        record = leftovers.settled(record, have, world, decision.world.silent_managers, heard)
-        record = leftovers.unserved(record, self._unanswered(decision))
+        record = leftovers.without_settled(
+            record, have, world, decision.world.silent_managers, heard
+        )
+        record = leftovers.mark_unserved(record, self._unanswered_nics(decision))
         if any(isinstance(failure.operation, Tell) for failure in result.failures):
-            record = leftovers.untold(record)
+            record = leftovers.mark_untold(record)
         undone = result.lost_nics.union(*(operation.domains for operation in held))
         undone |= result.early_nics | {key.mac for key in result.missing}
         return updates.record_applied(
             record, resolution, world, scope=self.scope, failed=undone, retry=result.to_retry
         )
 
-    def _unanswered(self, decision: Decision) -> set[str]:
+    def _unanswered_nics(self, decision: Decision) -> set[str]:
         """The NICs of this pass on which NetworkManager is to do DHCP, if it gave no answer."""
         if "networkmanager" not in decision.world.silent_managers:
             return set()
@@ -60,7 +62,7 @@ class Pass(Purpose):
         return macs if self.scope is None else macs & {*self.scope}
 
 
-def _log(outcome: Outcome, gone: Sequence[str]) -> None:
+def _log_outcome(outcome: Outcome, gone: Sequence[str]) -> None:
     """To the journal: what was done, removed, declined and undone."""
     log_result(outcome.result)
     for text in gone:
@@ -68,7 +70,9 @@ def _log(outcome: Outcome, gone: Sequence[str]) -> None:
     for declined in outcome.result.declined:
         log.warning("%s, ignoring", declined.text)
     for operation in outcome.undone.done:
-        log.warning("rolled back: %s", operation.text, extra=about(messages.UNDONE, operation))
+        log.warning(
+            "rolled back: %s", operation.text, extra=journal_fields(messages.UNDONE, operation)
+        )
     for failure in outcome.undone.reasons:
         log.error("could not be rolled back: %s", failure.text)
 
@@ -78,17 +82,17 @@ def log_change(config: Config, outcome: Outcome) -> Result:
 
     Returns what was done and what failed, in the roll-back too.
     """
-    _log(outcome, ())
+    _log_outcome(outcome, ())
     undone = outcome.undone
     if undone.failures:
-        report = read_report(config.run_directory) or now(0.0, (), (), bool(undone.done))
-        write_report(config.state, report._replace(stuck=_stuck(outcome)))
+        report = read_report(config.run_directory) or report_now(0.0, (), (), bool(undone.done))
+        write_report(config.state, report._replace(stuck=_stuck_problems(outcome)))
     return outcome.result + Result(failures=undone.failures)
 
 
-def _stuck(outcome: Outcome) -> tuple[Problem, ...]:
+def _stuck_problems(outcome: Outcome) -> tuple[Problem, ...]:
     """What could not be rolled back."""
-    problems = map(_problem, outcome.undone.reasons)
+    problems = map(_problem_of, outcome.undone.reasons)
     return tuple(
         Problem("failed", f"could not be rolled back: {problem.text}", problem.link)
         for problem in problems
@@ -111,12 +115,12 @@ def report_pass(
     failed before; their problems stay.
     """
     left, kept = (
-        set(leftovers.left(decision.record, decision.have, decision.world))
+        set(leftovers.describe_leftovers(decision.record, decision.have, decision.world))
         for decision in (before, outcome.decision)
     )
     gone = [f"{text}: removed" for text in sorted(left - kept)]
-    _log(outcome, gone)
-    problems, stuck = tuple(map(_problem, outcome.result.reasons)), _stuck(outcome)
+    _log_outcome(outcome, gone)
+    problems, stuck = tuple(map(_problem_of, outcome.result.reasons)), _stuck_problems(outcome)
     texts = (*earlier, *(operation.text for operation in outcome.result.done))
     last = read_report(config.run_directory)
     if last and waiting:
@@ -124,7 +128,7 @@ def report_pass(
         problems = tuple(dict.fromkeys((*problems, *still)))
         stuck += tuple(problem for problem in last.stuck if _is_of(problem, waiting))
     told = (*(last.removed if last else ()), *gone)[-MOST_REMOVED:]
-    report = now(seconds, texts, problems, bool(outcome.undone.done), told)
+    report = report_now(seconds, texts, problems, bool(outcome.undone.done), told)
     report = report._replace(stuck=stuck)
     write_report(config.state, report)
     return report
@@ -132,13 +136,13 @@ def report_pass(
 
 def tried_parts(outcome: Outcome) -> frozenset[str]:
     """The parts of the scope that something was done on, unlike a NIC in another master."""
-    operations = outcome.result.tried
+    operations = outcome.result.tried_operations
     macs = {operation.link.key.mac for operation in operations if operation.link is not None}
     macs |= outcome.result.lost_nics
     return frozenset({*macs, *(f"{ROUTES_OF}{mac}" for mac in macs), *outcome.result.to_retry})
 
 
-def restarted(outcome: Outcome, before: Decision) -> list[str]:
+def restarted_clients(outcome: Outcome, before: Decision) -> list[str]:
     """The DHCP clients that had ended, which they may do again."""
     started = of_kind(outcome.result.done, StartClient)
     return [client.label for client in started if before.have.clients.get(client.label) == ""]
@@ -149,7 +153,7 @@ def _is_of(problem: Problem, parts: Collection[str]) -> bool:
     return not mac or not {mac, f"{ROUTES_OF}{mac}"}.isdisjoint(parts)
 
 
-def _problem(failure: Failure) -> Problem:
+def _problem_of(failure: Failure) -> Problem:
     key = failure.operation.link.key if failure.operation.link else None
     code: ProblemCode = "pending" if failure.is_early else "failed"
     return Problem("unsaved" if failure.is_unsaved else code, failure.text, key)
@@ -157,5 +161,5 @@ def _problem(failure: Failure) -> Problem:
 
 def indexes_of(decision: Decision) -> dict[str, int]:
     """The interface index of each NIC and virtual link that is present."""
-    present = changes.appearances(decision.world)
+    present = changes.link_appearances(decision.world)
     return {name: appearance.ifindex for name, appearance in present.items()}

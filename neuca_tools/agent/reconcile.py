@@ -16,18 +16,18 @@ from neuca_tools.agent.pass_report import (
     Pass,
     indexes_of,
     report_pass,
-    restarted,
+    restarted_clients,
     tried_parts,
 )
 from neuca_tools.agent.status import status_of
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import Host, host
+from neuca_tools.apply.host import Host, open_host
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError
 from neuca_tools.guest import outcome as guest
 from neuca_tools.state import updates
-from neuca_tools.state.active_document import Intake, keep
+from neuca_tools.state.active_document import Intake, keep_document
 from neuca_tools.state.store import NO_ROOM, catch_up, tell_unsaved
 from neuca_tools.status.judge import Report, Status
 
@@ -52,23 +52,25 @@ def run_pass(
     """
     try:
         config.demand_protection()
-        with host(config, intake) as handles:
+        with open_host(config, intake) as handles:
             handles.detection_seconds *= waits
-            return _passes(handles, start, left_out)
+            return _pass_and_probe(handles, start, left_out)
     except ApplyError as error:
         if error.errno in NO_ROOM:
             with suppress(ApplyError):  # the run directory may be full too
                 tell_unsaved(config.state, error.text)
         raise
     finally:  # a login must not wait for a network that cannot be configured
-        guest.ask(config, intake)
+        guest.request_run(config, intake)
 
 
-def _passes(handles: Host, start: bool, left_out: Mapping[str, int]) -> tuple[Report, Status]:
+def _pass_and_probe(
+    handles: Host, start: bool, left_out: Mapping[str, int]
+) -> tuple[Report, Status]:
     """Make a pass, and another one if the probe of a path shows that a larger MTU is possible."""
     config, intake = handles.config, handles.intake
     report, decision = _one_pass(handles, start, (), left_out)
-    if not report.problems and mtu_probe.explore(handles, decision, start=start):
+    if not report.problems and mtu_probe.probe_paths(handles, decision, start=start):
         report, decision = _one_pass(handles, start, (*report.changed, PATH_WAS_PROBED), left_out)
     return report, status_of(config, intake, decision, report)
 
@@ -80,7 +82,7 @@ def _one_pass(
     began, config = time.monotonic(), handles.config
     catch_up(config.state)
     first_boot.record_machine(config, handles.intake)
-    keep(handles.intake, config.state, config.run_directory)
+    keep_document(handles.intake, config.state, config.run_directory)
     decision = handles.survey()
     decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
     indexes = indexes_of(decision)  # what has appeared since is not left out
@@ -93,6 +95,6 @@ def _one_pass(
     report = report_pass(config, decision, outcome, seconds, earlier=earlier, waiting=waiting)
     tried = tried_parts(outcome) - waiting - outcome.result.early_nics
     indexes = indexes_of(outcome.decision)
-    failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied() & tried}
-    failed.update(dict.fromkeys(restarted(outcome, decision), 0))
+    failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied_scope() & tried}
+    failed.update(dict.fromkeys(restarted_clients(outcome, decision), 0))
     return report._replace(failed=failed), outcome.decision

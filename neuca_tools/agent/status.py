@@ -11,9 +11,9 @@ from typing import Optional
 from neuca_tools import __version__
 from neuca_tools.agent import first_boot, trial_file
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import host, udev_is_ours
+from neuca_tools.apply.host import open_host, udev_is_ours
 from neuca_tools.apply.managers import named_by_others
-from neuca_tools.apply.result import waiting
+from neuca_tools.apply.result import waiting_operations
 from neuca_tools.config import Config
 from neuca_tools.desired import dhcp, platform_roles
 from neuca_tools.desired.names import own_names
@@ -22,15 +22,15 @@ from neuca_tools.model.rows import StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.state import leftovers, records
 from neuca_tools.state.active_document import Intake
-from neuca_tools.state.store import not_in_run, unsaved
+from neuca_tools.state.store import not_in_run, unsaved_reason
 from neuca_tools.status import audit
-from neuca_tools.status.judge import DocumentStatus, Report, Status, judge, with_unsaved
+from neuca_tools.status.judge import DocumentStatus, Report, Status, judge_host, with_unsaved
 from neuca_tools.status.report import read_report
 
 
 def status_now(config: Config, intake: Intake) -> Status:
     """Observe the host once and judge it. Raises ObserveError, RecordError."""
-    with host(config, intake) as handles:
+    with open_host(config, intake) as handles:
         report = read_report(config.run_directory)
         return status_of(config, intake, handles.survey(), report, audited=True)
 
@@ -48,16 +48,16 @@ def status_of(
     `audited`: with each setting that tuning covers, which a pass does not print.
     """
     resolution, have = decision.resolution, decision.have
-    left, held, reason = _left(config, decision)
-    status = judge(
+    left, held, reason = _split_plan(config, decision)
+    status = judge_host(
         __version__,
-        _document(config, intake),
+        _document_status(config, intake),
         resolution,
         have,
         left,
-        unapplied=decision.unapplied(),
+        unapplied=decision.unapplied_scope(),
         world=decision.world,
-        notes=_notes(config, intake, decision, report),
+        notes=_status_notes(config, intake, decision, report),
         report=report,
         own_names=own_names(resolution.roles, resolution.requests, decision.record),
     )
@@ -69,20 +69,22 @@ def status_of(
     return with_unsaved(status, reason, held)
 
 
-def expected(config: Config, intake: Intake, decision: Decision) -> Status:
+def expected_status(config: Config, intake: Intake, decision: Decision) -> Status:
     """The status after a pass at start that carries out its whole plan."""
-    _, held, reason = _left(config, decision)
+    _, held, reason = _split_plan(config, decision)
     wanted = decision.want.links
     links = {
         key: replace(link, managers=wanted[key].managers if key in wanted else link.managers)
         for key, link in decision.have.links.items()
     }
     have = decision.have._replace(links=links)
-    status = judge(__version__, _document(config, intake), decision.resolution, have, ())
+    status = judge_host(
+        __version__, _document_status(config, intake), decision.resolution, have, ()
+    )
     return with_unsaved(status, reason, held)
 
 
-def _document(config: Config, intake: Intake) -> DocumentStatus:
+def _document_status(config: Config, intake: Intake) -> DocumentStatus:
     stored = intake.stored or StoredDocument("", "", "", "")
     faults: list[tuple[str, str]]
     faults = [(fault.severity, fault.text) for fault in (intake.document or Document()).faults]
@@ -102,7 +104,7 @@ def _document(config: Config, intake: Intake) -> DocumentStatus:
     )
 
 
-def _notes(
+def _status_notes(
     config: Config, intake: Intake, decision: Decision, report: Optional[Report]
 ) -> list[str]:
     """What the user should know although it is not a problem, one line each."""
@@ -115,22 +117,22 @@ def _notes(
         notes += report.removed
     if udev_is_ours(config):
         notes += named_by_others(config.udev_substring, resolution.names)
-    notes += first_boot.notes(config)
-    notes += filter(None, [trial_file.note(config)])
-    notes += platform_roles.choice(resolution.roles)
-    notes += _leases(decision)
-    notes += leftovers.kept(decision.record, have, decision.world, resolution.roles)
-    notes += audit.notes(resolution, have)
+    notes += first_boot.status_notes(config)
+    notes += filter(None, [trial_file.trial_note(config)])
+    notes += platform_roles.choice_sentences(resolution.roles)
+    notes += _lease_notes(decision)
+    notes += leftovers.describe_kept(decision.record, have, decision.world, resolution.roles)
+    notes += audit.overridden_notes(resolution, have)
     if records.load_choice(config.run_directory):
         profiles = ", ".join(resolution.tuning.choice.profiles)
         notes.append(f"profile {profiles}: until the next boot (neuca tune apply)")
     return notes
 
 
-def _leases(decision: Decision) -> Iterator[str]:
+def _lease_notes(decision: Decision) -> Iterator[str]:
     """A sentence for each address with a lifetime on a dataplane link, and each unused lease."""
     roles, world = decision.resolution.roles, decision.world
-    for device in dhcp.devices(roles, world).values():
+    for device in dhcp.devices_with_client(roles, world).values():
         refused = (text for index, text in world.own_clients.refused if index == device.index)
         yield from (f"{device.name}: {text}, so it is not used" for text in refused)
         for address in world.addresses.get(device.index, ()):
@@ -138,12 +140,14 @@ def _leases(decision: Decision) -> Iterator[str]:
                 yield f"{device.name}: {address} from DHCP or a router advertisement"
 
 
-def _left(config: Config, decision: Decision) -> tuple[list[Operation], Sequence[Operation], str]:
+def _split_plan(
+    config: Config, decision: Decision
+) -> tuple[list[Operation], Sequence[Operation], str]:
     """What is left to do, what waits until the state can be saved, and why it cannot be."""
     operations = decision.plan()
-    reason = unsaved(config.state)
+    reason = unsaved_reason(config.state)
     if not reason:
         return list(operations), (), not_in_run(config.state)
-    held = waiting(operations)
+    held = waiting_operations(operations)
     held_back = set(held)
     return [operation for operation in operations if operation not in held_back], held, reason

@@ -18,17 +18,17 @@ from contextlib import suppress
 from typing import Any
 
 from neuca_tools.agent import trial_file
-from neuca_tools.agent.in_force import decide, note_seen
+from neuca_tools.agent.in_force import decide_document, note_seen
 from neuca_tools.agent.pass_report import Pass, log_change, report_pass
 from neuca_tools.agent.status import status_of
-from neuca_tools.apply.host import Host, host
+from neuca_tools.apply.host import Host, open_host
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.config import Config
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import lock_holder, locked
 from neuca_tools.guest import outcome as guest
 from neuca_tools.state import store, updates
-from neuca_tools.state.active_document import Intake, keep
+from neuca_tools.state.active_document import Intake, keep_document
 from neuca_tools.state.records import RECORD
 from neuca_tools.status.judge import Report, Status
 
@@ -38,7 +38,7 @@ _SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 Tell = Callable[[Report, Status], None]
 
 
-def run(config: Config, intake: Intake, seconds: float, tell: Tell, *, own: bool) -> str:
+def run_trial(config: Config, intake: Intake, seconds: float, tell: Tell, *, own: bool) -> str:
     """Make the pass, tell its outcome, wait, and return how the trial ended. Raises NeucaError.
 
     `own`: the document is that of the daemon's own sources, which then leaves it to the trial.
@@ -46,40 +46,40 @@ def run(config: Config, intake: Intake, seconds: float, tell: Tell, *, own: bool
     """
     with locked(config.run_directory / "lock", config.command_timeout):
         store.demand_room(config.state)
-        intake = decide(config, intake, own=own, anew=True)
+        intake = decide_document(config, intake, own=own, anew=True)
         note_seen(config, intake.seen)
-        earlier = store.read(config.state, RECORD) or {}
-        with host(config, intake) as handles:
-            end = _trial(handles, earlier, seconds, tell)
-        store.save(config.run_directory, RESULT, {"pid": os.getpid(), "end": end}, 0o644)
+        earlier = store.read_state(config.state, RECORD) or {}
+        with open_host(config, intake) as handles:
+            end = _pass_on_trial(handles, earlier, seconds, tell)
+        store.save_state(config.run_directory, RESULT, {"pid": os.getpid(), "end": end}, 0o644)
     if end == KEPT:
-        guest.ask(config, intake)
+        guest.request_run(config, intake)
     return end
 
 
-def _trial(handles: Host, earlier: Mapping[str, Any], seconds: float, tell: Tell) -> str:
+def _pass_on_trial(handles: Host, earlier: Mapping[str, Any], seconds: float, tell: Tell) -> str:
     """Make the pass; unless it is confirmed, roll it back, whatever else happens."""
     config, intake = handles.config, handles.intake
     decision = handles.survey()
     decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
     transaction = Transaction(handles, Pass(None), decision)
-    trial_file.save(config, intake, seconds, earlier, decision)
+    trial_file.save_trial(config, intake, seconds, earlier, decision)
     began, end = time.monotonic(), STUCK
     try:
         outcome = transaction.run()
         report = report_pass(config, decision, outcome, time.monotonic() - began)
         tell(report, status_of(config, intake, outcome.decision, report))
         if _is_confirmed(began + seconds):
-            keep(intake, config.state, config.run_directory)
+            keep_document(intake, config.state, config.run_directory)
             end = KEPT
-            trial_file.remove(config)
+            trial_file.remove_trial(config)
     finally:
         if end != KEPT:
             result = log_change(config, transaction.roll_back(decision.have))
             if not result.failures:
                 trial_file.restore_record(config, earlier)
                 end = RETURNED
-                trial_file.remove(config)
+                trial_file.remove_trial(config)
     return end
 
 
@@ -89,21 +89,21 @@ def _is_confirmed(deadline: float) -> bool:
     return received is not None and received.si_signo == signal.SIGUSR1
 
 
-def confirm(config: Config) -> None:
+def confirm_trial(config: Config) -> None:
     """Confirm the trial in progress, and wait until it has been kept. Raises NeucaError."""
     lock = config.run_directory / "lock"
-    pid = trial_file.found(config).get("pid")
+    pid = trial_file.stored_trial(config).get("pid")
     if not pid or pid != lock_holder(lock):
         raise NeucaError("confirm: no trial is in progress")
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGUSR1)
     with locked(lock, config.command_timeout):
-        result = store.read(config.run_directory, RESULT) or {}
+        result = store.read_state(config.run_directory, RESULT) or {}
     if (result.get("pid"), result.get("end")) != (pid, KEPT):
         raise NeucaError("confirm: too late, the trial has ended")
 
 
-def block(signals: Collection[signal.Signals] = _SIGNALS) -> None:
+def block_signals(signals: Collection[signal.Signals] = _SIGNALS) -> None:
     """Block the signals that end a trial, before its process id is published."""
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TAKEN_BACK = "taken back"  # in place of the digest of a request: no request is in force
 
 
-def save(
+def save_trial(
     config: Config, intake: Intake, seconds: float, record: Mapping[str, Any], decision: Decision
 ) -> None:
     """Save the trial of this process, with the record from before it. Raises ApplyError."""
@@ -33,19 +33,19 @@ def save(
         "pid": os.getpid(),
         "until": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds)),
         "source": intake.stored.source if intake.stored else "",
-        "record": _plain(record),
+        "record": _plain_fields(record),
         "names": {mac: device.name for mac, device in decision.resolution.roles.nics.items()},
-        "changed": sorted(decision.unapplied()),
+        "changed": sorted(decision.unapplied_scope()),
     }
-    store.save(config.state, TRIAL, data, 0o644)
+    store.save_state(config.state, TRIAL, data, 0o644)
 
 
-def remove(config: Config) -> None:
+def remove_trial(config: Config) -> None:
     """Raises ApplyError."""
-    store.remove(config.state, TRIAL)
+    store.remove_state(config.state, TRIAL)
 
 
-def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
+def _plain_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     """A state file without what `store.save` adds to it."""
     return {key: value for key, value in data.items() if key not in ("version", store.CHECKSUM)}
 
@@ -53,31 +53,31 @@ def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
 def restore_record(config: Config, record: Mapping[str, Any]) -> None:
     """Save this record, empty if there was none, as the agent's. Raises ApplyError."""
     if record:
-        store.save(config.state, RECORD, _plain(record), 0o644)
+        store.save_state(config.state, RECORD, _plain_fields(record), 0o644)
     else:
-        store.remove(config.state, RECORD)
+        store.remove_state(config.state, RECORD)
 
 
-def recover(config: Config) -> bool:
+def recover_from_trial(config: Config) -> bool:
     """After a trial that did not end: restore the record from before. Raises ApplyError.
 
     In the same boot, what the trial did is still there and ours. Only the names are restored then,
     and the NICs that it changed have no request in force: the next pass returns to theirs. Returns
     whether another boot was in the middle of a trial.
     """
-    interrupted = found(config)
+    interrupted = stored_trial(config)
     if not interrupted or is_running(interrupted):
         return False
     is_of_this_boot = interrupted.get("boot_id") == hostid.boot_id()
     if is_of_this_boot:
-        _disown(config, interrupted)
+        _disown_changes(config, interrupted)
     else:
         restore_record(config, interrupted.get("record") or {})
-        remove(config)
+        remove_trial(config)
     return not is_of_this_boot
 
 
-def _disown(config: Config, interrupted: Mapping[str, Any]) -> None:
+def _disown_changes(config: Config, interrupted: Mapping[str, Any]) -> None:
     """Give the recorded NICs their earlier names, and no request to those that were changed."""
     with suppress(RecordError):  # which the pass reports
         record = load_record(config.state)
@@ -94,10 +94,10 @@ def _disown(config: Config, interrupted: Mapping[str, Any]) -> None:
         save_record(config.state, record._replace(nics=nics, applied=applied))
 
 
-def found(config: Config) -> dict[str, Any]:
+def stored_trial(config: Config) -> dict[str, Any]:
     """The trial in progress, or one that was interrupted; empty if there is none."""
     with suppress(RecordError):
-        return store.read(config.state, TRIAL) or {}
+        return store.read_state(config.state, TRIAL) or {}
     return {}
 
 
@@ -110,9 +110,9 @@ def is_running(trial: Mapping[str, Any]) -> bool:
     return state not in ("Z", "X")
 
 
-def note(config: Config) -> Optional[str]:
+def trial_note(config: Config) -> Optional[str]:
     """A line for status while a trial runs, or after its process was killed; else None."""
-    present = found(config)
+    present = stored_trial(config)
     if not present:
         return None
     if not is_running(present):

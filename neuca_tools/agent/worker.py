@@ -30,9 +30,9 @@ from neuca_tools.backends import processes, udev
 from neuca_tools.config import Config
 from neuca_tools.errors import LockedError, NeucaError
 from neuca_tools.sources import Session, parse_source
-from neuca_tools.state.active_document import Intake, confirmed, fetch, keep
+from neuca_tools.state.active_document import Intake, fetch_document, keep_document, last_confirmed
 from neuca_tools.state.records import load_look
-from neuca_tools.state.store import catch_up, unsaved
+from neuca_tools.state.store import catch_up, unsaved_reason
 
 # Imports inside functions: the idle daemon has no module of a pass, which takes 65 ms and 8 MiB.
 
@@ -111,10 +111,10 @@ class Worker:
         self.job = Job(config)
         self._said = b""
         self._socket, jobs = socket.socketpair()
-        self._child = os.fork()
-        if self._child == 0:
+        self._ipoib_child_mtu = os.fork()
+        if self._ipoib_child_mtu == 0:
             self._socket.close()
-            _child(config, jobs, ahead)
+            _run_child(config, jobs, ahead)
         jobs.close()
 
     def fileno(self) -> int:
@@ -126,7 +126,7 @@ class Worker:
         fetching = 2 * job.config.timeout  # a changed document is read twice
         self.deadline = time.monotonic() + fetching + job.config.command_timeout
         data = {name: value for name, value in vars(job).items() if name != "config"}
-        self._socket.sendall(_line({**data, "session": job.session.to_json()}))
+        self._socket.sendall(_json_line({**data, "session": job.session.to_json()}))
 
     def read(self) -> bool:
         """Read what the child has sent. Returns True once the job, or the child, has ended."""
@@ -177,15 +177,15 @@ class Worker:
         """Kill and reap the child."""
         self._socket.close()
         with suppress(ProcessLookupError):
-            os.kill(self._child, signal.SIGKILL)
-        os.waitpid(self._child, 0)
+            os.kill(self._ipoib_child_mtu, signal.SIGKILL)
+        os.waitpid(self._ipoib_child_mtu, 0)
 
 
-def _line(data: object) -> bytes:
+def _json_line(data: object) -> bytes:
     return json.dumps(data).encode() + b"\n"
 
 
-def _child(config: Config, jobs: socket.socket, ahead: bool) -> NoReturn:
+def _run_child(config: Config, jobs: socket.socket, ahead: bool) -> NoReturn:
     """The main loop of the child, which never returns. A job that raises ends the child."""
     status = 1
     try:
@@ -198,8 +198,8 @@ def _child(config: Config, jobs: socket.socket, ahead: bool) -> NoReturn:
         for line in jobs.makefile("rb"):
             data = json.loads(line)
             data["session"] = Session.from_json(data["session"])
-            outcome = work(Job(config, **data), lambda: jobs.sendall(PASS_BEGUN))
-            jobs.sendall(_line({**outcome._asdict(), "session": outcome.session.to_json()}))
+            outcome = do_job(Job(config, **data), lambda: jobs.sendall(PASS_BEGUN))
+            jobs.sendall(_json_line({**outcome._asdict(), "session": outcome.session.to_json()}))
         status = 0
     except NeucaError as error:
         log.error("%s", error.text)
@@ -209,23 +209,23 @@ def _child(config: Config, jobs: socket.socket, ahead: bool) -> NoReturn:
         os._exit(status)
 
 
-def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
+def do_job(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     """Do the job, unless a trial holds the lock; `begin_pass` is called before anything is changed.
 
     Raises NeucaError.
     """
-    trial = trial_file.found(job.config)
+    trial = trial_file.stored_trial(job.config)
     lock_seconds = 0.0 if trial_file.is_running(trial) else job.config.command_timeout
     try:
-        return _work(job, begin_pass, lock_seconds)
+        return _do_locked_job(job, begin_pass, lock_seconds)
     except LockedError:
-        if not trial_file.is_running(trial_file.found(job.config)):
+        if not trial_file.is_running(trial_file.stored_trial(job.config)):
             raise
-    text = f"waiting: {trial_file.note(job.config)}"
+    text = f"waiting: {trial_file.trial_note(job.config)}"
     return Outcome(sha256=job.sha256, session=job.session, text=text, on_trial=True)
 
 
-def _work(job: Job, begin_pass: Callable[[], object], lock_seconds: float) -> Outcome:
+def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: float) -> Outcome:
     if job.start:
         _await_coldplug(job.config)
     _report_volumes(job.config)
@@ -235,22 +235,22 @@ def _work(job: Job, begin_pass: Callable[[], object], lock_seconds: float) -> Ou
         config, read, own=own, anew=not own, lock_seconds=lock_seconds
     ) as intake:
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
-        is_saved = bool(unsaved(config.state)) and catch_up(config.state)
-        has_news = is_saved or _is_news(job, intake) or bool(trial_file.found(config))
+        is_saved = bool(unsaved_reason(config.state)) and catch_up(config.state)
+        has_news = is_saved or _is_news(job, intake) or bool(trial_file.stored_trial(config))
         has_ended = processes.has_ended(config.run_directory / DHCP, job.left_out)
         if job.run or has_news or has_ended:
             begin_pass()
-            return _pass(replace(job, left_out={}) if has_news else job, intake, read.seconds)
+            return _make_pass(replace(job, left_out={}) if has_news else job, intake, read.seconds)
         before = load_look(config.run_directory)
-        keep(intake, config.state, config.run_directory)
+        keep_document(intake, config.state, config.run_directory)
         outcome = Outcome(
-            sha256=job.sha256, session=intake.session, unanswered=_unanswered(job, intake)
+            sha256=job.sha256, session=intake.session, unanswered=_is_unanswered(job, intake)
         )
         if load_look(config.run_directory) == before:
             return outcome
         from neuca_tools.agent.status import status_now
 
-        return outcome._replace(text=_text(intake, status_now(config, intake)))
+        return outcome._replace(text=_status_line(intake, status_now(config, intake)))
 
 
 def _await_coldplug(config: Config) -> None:
@@ -258,11 +258,11 @@ def _await_coldplug(config: Config) -> None:
 
     Until it has, it may rename a NIC or set its sysctls. It usually has, long before this.
     """
-    if config.managers == "auto" and udev.is_busy() and udev.here():
-        udev.settle(COLDPLUG_SECONDS)
+    if config.managers == "auto" and udev.is_busy() and udev.serves_this_namespace():
+        udev.await_empty_queue(COLDPLUG_SECONDS)
 
 
-def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
+def _make_pass(job: Job, intake: Intake, asked: float) -> Outcome:
     """Make a pass; `asked` is how long the sources took, in seconds."""
     from neuca_tools.agent.reconcile import run_pass
 
@@ -271,10 +271,10 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
         sha256=intake.stored.sha256 if intake.stored else "",
         session=intake.session,
         left_out=tuple(job.left_out),
-        unanswered=_unanswered(job, intake),
+        unanswered=_is_unanswered(job, intake),
     )
     try:
-        _forget(job)
+        _forget_gone(job)
         waits = not job.start  # systemd waits for the first pass
         report, status = run_pass(job.config, intake, job.start, job.left_out, waits=waits)
     except NeucaError as error:
@@ -283,7 +283,7 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
     outcome = _with_report(outcome, report, status)
     if job.start or report.changed or outcome.failed:
         _log_end(report, status, asked)
-    return outcome._replace(text=_text(intake, status), passed=True)
+    return outcome._replace(text=_status_line(intake, status), passed=True)
 
 
 def _with_report(outcome: Outcome, report: Report, status: Status) -> Outcome:
@@ -301,7 +301,7 @@ def _with_report(outcome: Outcome, report: Report, status: Status) -> Outcome:
     )
 
 
-def _forget(job: Job) -> None:
+def _forget_gone(job: Job) -> None:
     """What was set on an interface went with it, even if it is back with its index."""
     if job.gone:
         from neuca_tools.state import changes, records
@@ -317,7 +317,7 @@ def _log_end(report: Report, status: Status, asked: float) -> None:
     from neuca_tools.model import messages
 
     changed, failed, state = len(report.changed), len(report.problems), status.data["state"]
-    fields = messages.fields(
+    fields = messages.message_fields(
         messages.PASS,
         seconds=report.seconds,
         source_seconds=f"{asked:.3f}",
@@ -331,7 +331,7 @@ def _log_end(report: Report, status: Status, asked: float) -> None:
     )  # fmt: skip
 
 
-def _unanswered(job: Job, intake: Intake) -> Optional[bool]:
+def _is_unanswered(job: Job, intake: Intake) -> Optional[bool]:
     return intake.unanswered if job.fetch else None
 
 
@@ -343,8 +343,8 @@ def _is_news(job: Job, intake: Intake) -> bool:
 
 def _report_volumes(config: Config) -> None:
     try:
-        lines = drives.refused(config.run_directory)
-        for line in drives.unreported(lines, config.run_directory):
+        lines = drives.unused_volumes(config.run_directory)
+        for line in drives.unreported_lines(lines, config.run_directory):
             log.warning("%s", line)
     except NeucaError as error:
         log.warning("%s, ignoring", error.text)
@@ -360,17 +360,17 @@ class _Reader:
     def __call__(self) -> Intake:
         config, session = self._job.config, self._job.session
         if not self._job.fetch:
-            return confirmed(config.state, config.run_directory)._replace(session=session)
-        from neuca_tools.agent.metadata_access import surroundings
+            return last_confirmed(config.state, config.run_directory)._replace(session=session)
+        from neuca_tools.agent.metadata_access import read_surroundings
 
         began = time.monotonic()
         specs = [parse_source(text) for text in config.sources]
-        around = surroundings(config, specs)
-        intake = fetch(specs, config.timeout, session, config.state, around)
+        around = read_surroundings(config, specs)
+        intake = fetch_document(specs, config.timeout, session, config.state, around)
         self.seconds = time.monotonic() - began
         return intake
 
 
-def _text(intake: Intake, status: Status) -> str:
+def _status_line(intake: Intake, status: Status) -> str:
     origin = f"document of {intake.stored.source}" if intake.stored else "no document"
     return f"{status.data['state']}; {origin}{' (stale)' if intake.stale else ''}"

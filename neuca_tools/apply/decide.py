@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Optional
 
-from neuca_tools.apply.observe import found
+from neuca_tools.apply.observe import observed_state
 from neuca_tools.desired import coverage, dhcp_requests, manager_files, router_advertisements
 from neuca_tools.desired.common_settings import OF_EACH_LINK
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.manager_files import Places
-from neuca_tools.desired.resolve import Resolution, Settings, resolve
-from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, through
+from neuca_tools.desired.resolve import Resolution, Settings, resolve_state
+from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, groups_through
 from neuca_tools.documents.platform import BY_NAME
 from neuca_tools.model import (
     OWN,
@@ -34,14 +34,14 @@ from neuca_tools.model import (
     Record,
     World,
 )
-from neuca_tools.model.ports import is_guid, short
+from neuca_tools.model.ports import is_guid, short_guid
 from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTES_OF
 from neuca_tools.model.topology import METADATA_HOSTS, key_of
 from neuca_tools.plan.operation import Operation
-from neuca_tools.plan.plan import plan
+from neuca_tools.plan.plan import plan_operations
 from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.tuning.choice import Choice
-from neuca_tools.tuning.layer import TuningInputs, layer
+from neuca_tools.tuning.layer import TuningInputs, judge_profiles
 
 ANY_LINK = LinkKey("")
 """The key of requests for NICs by a name pattern, which may be about any NIC."""
@@ -64,7 +64,7 @@ class Interest(NamedTuple):
     choice: Choice = Choice()
 
     @staticmethod
-    def _applying(table: Mapping[LinkKey, frozenset[str]], key: LinkKey) -> frozenset[str]:
+    def _applying_to(table: Mapping[LinkKey, frozenset[str]], key: LinkKey) -> frozenset[str]:
         asked = (table[name] for name in (*_names_of(key), ANY_LINK) if name in table)
         return frozenset().union(*asked)
 
@@ -72,7 +72,7 @@ class Interest(NamedTuple):
         """The paths to read, those of links by the names that their devices have now."""
         paths = {*self.sysctls}
         for device in world.devices.values():
-            templates = self._applying(self.templates, key_of(device, world))
+            templates = self._applying_to(self.templates, key_of(device, world))
             paths.update(template.replace(OWN, device.name) for template in templates)
         return paths
 
@@ -81,7 +81,7 @@ class Interest(NamedTuple):
         if not self.groups:
             return {}
         groups = {
-            index: self._applying(self.groups, key_of(device, world))
+            index: self._applying_to(self.groups, key_of(device, world))
             for index, device in world.devices.items()
         }
         return {index: names for index, names in groups.items() if names}
@@ -98,10 +98,10 @@ def _names_of(key: LinkKey) -> tuple[LinkKey, ...]:
     """The keys by which a document may name a link: also the short form of a GUID."""
     if not is_guid(key.mac):
         return (key,)
-    return (key, LinkKey(short(key.mac), key.vlan_id))
+    return (key, LinkKey(short_guid(key.mac), key.vlan_id))
 
 
-def interest(
+def what_to_read(
     document: Optional[Document],
     links: Iterable[LinkRequest],
     record: Record,
@@ -109,10 +109,10 @@ def interest(
     choice: Optional[Choice] = None,
 ) -> Interest:
     """What has to be read to decide about this document, these configured links and this record."""
-    requests = [*_requests(document), *links]
+    requests = [*_link_requests(document), *links]
     templates, groups = _settings_of(requests, record)
     router = document.router if document else "user"
-    forwarded = router_advertisements.forwarding(router)
+    forwarded = router_advertisements.forwarding_sysctls(router)
     return Interest(
         hosts=(*hosts, *METADATA_HOSTS),
         sysctls=frozenset((*_host_sysctls(templates), *record.original_sysctls, *forwarded)),
@@ -146,7 +146,7 @@ def _settings_of(
         if request.txqueuelen is not None:
             groups[key].add("qdisc")  # some have a limit of that length
         if request.dns == "per-link":
-            groups[key].update(through("resolved", SETTINGS))
+            groups[key].update(groups_through("resolved", SETTINGS))
     for key, original in record.originals.items():
         templates[key].update(original.sysctls)
         groups[key].update(map(group_of, original.device))
@@ -156,7 +156,7 @@ def _settings_of(
     return templates, groups
 
 
-def _requests(document: Optional[Document]) -> tuple[LinkRequest, ...]:
+def _link_requests(document: Optional[Document]) -> tuple[LinkRequest, ...]:
     if document is None:
         return ()
     beside = document.platform.links if document.platform else ()
@@ -194,7 +194,7 @@ class Difference:
 
     def _planned(self, scope: Optional[Collection[str]]) -> tuple[Operation, ...]:
         live = self.rename_while_up
-        return plan(self.have, self.want, self.owned, scope=scope, rename_while_up=live)
+        return plan_operations(self.have, self.want, self.owned, scope=scope, rename_while_up=live)
 
 
 class Decision(NamedTuple):
@@ -223,9 +223,9 @@ class Decision(NamedTuple):
         is_used = any(hop.shadow or (hop.ours and hop.traits.table != MAIN_TABLE) for hop in hops)
         return is_used or bool(self.have.rules or self.want.rules)
 
-    def unapplied(self) -> frozenset[str]:
+    def unapplied_scope(self) -> frozenset[str]:
         """The links with a new request and those that have appeared (see `changes.changed`)."""
-        scope = changes.changed(self.record, self.resolution, self.world)
+        scope = changes.changed_scope(self.record, self.resolution, self.world)
         present = {hop.identity for hop in self.have.hops if hop.ours}
         new = {hop.link for hop in self.want.hops if hop.identity not in present}
         routed = (key for key in new if f"{ROUTES_OF}{key.mac}" in scope)
@@ -244,7 +244,7 @@ class Decision(NamedTuple):
 
         Our default route, if it is no longer wanted, gives way to one of the host.
         """
-        scope = self.unapplied() | self.want.clients.keys()
+        scope = self.unapplied_scope() | self.want.clients.keys()
         if self._has_tables():
             scope |= {POLICY_ROUTING}
         scope |= {f"{ROUTES_OF}{key.mac}" for key in self.resolution.roles.dhcp.clients}
@@ -262,48 +262,49 @@ class Decision(NamedTuple):
         return hop.ours and not hop.to.prefixlen
 
 
-def decide(
+def decide_pass(
     observation: Observation, document: Optional[Document], policies: Policies, record: Record
 ) -> Decision:
     """Answer every policy question of a pass. Reads nothing and changes nothing."""
     world = observation.world
     record = changes.forget_stale(record, world)
-    resolution = resolve(document, _settings(observation, policies, record), world, record)
+    settings = _tuned_settings(observation, policies, record)
+    resolution = resolve_state(document, settings, world, record)
     record = updates.remember_tables(record, resolution)
     marks = manager_files.Marks({}, {})
     if policies.places is not None:
-        marks = manager_files.wanted(resolution, record, policies.places, world.files)
+        marks = manager_files.wanted_files(resolution, record, policies.places, world.files)
     links = {**resolution.want.links}
     for key in links.keys() & marks.profiles.keys():
         links[key] = replace(links[key], profile=marks.profiles[key])
-    clients = dhcp_requests.requests(resolution, record, world)
+    clients = dhcp_requests.client_requests(resolution, record, world)
     want = resolution.want._replace(
         links=links, files=marks.files, tell=marks.tell, clients=clients
     )
-    notes = (*resolution.notes, *dhcp_requests.notes(resolution))
+    notes = (*resolution.notes, *dhcp_requests.unused_override_notes(resolution))
     resolution = resolution._replace(want=want, notes=notes)
-    managed = resolution.roles.dhcp.handed(MANAGERS)
+    managed = resolution.roles.dhcp.links_of(MANAGERS)
     leased = {key.mac for key in managed if not key.rank}
-    record = leftovers.leave(
-        leftovers.stay(record, leased),
+    record = leftovers.record_leaving(
+        leftovers.record_staying(record, leased),
         resolution.roles.nics,
-        manager_files.marked(resolution, record) - leased,
+        manager_files.marked_macs(resolution, record) - leased,
         world.managers,
         world.silent_managers,
     )
-    have = found(resolution, world, record)
-    bypasses = coverage.bypasses(resolution.roles, world, have)
-    problems = (*resolution.problems, *bypasses, *_duplicates(have, want, world))
+    have = observed_state(resolution, world, record)
+    bypasses = coverage.bypassing_routes(resolution.roles, world, have)
+    problems = (*resolution.problems, *bypasses, *_duplicate_problems(have, want, world))
     resolution = resolution._replace(problems=problems)
     # networkd marks its addresses in the same way as the kernel.
     quiet = {key for key in resolution.without_advertisements if key not in managed}
-    made = router_advertisements.removable(resolution.removable, have, world, quiet)
-    removable = leftovers.removable(made, record, have, world, resolution.roles)
+    made = router_advertisements.removable_addresses(resolution.removable, have, world, quiet)
+    removable = leftovers.removable_things(made, record, have, world, resolution.roles)
     difference = Difference(have, want, removable, world.rename_while_up)
     return Decision(world, record, resolution, difference)
 
 
-def _duplicates(have: NetworkState, want: NetworkState, world: World) -> Iterator[Problem]:
+def _duplicate_problems(have: NetworkState, want: NetworkState, world: World) -> Iterator[Problem]:
     """A problem for each requested address that another host has (RFC 4862, 5.4.5)."""
     for key in want.links.keys() & have.links.keys() if world.duplicates else ():
         index = have.links[key].index
@@ -313,10 +314,10 @@ def _duplicates(have: NetworkState, want: NetworkState, world: World) -> Iterato
                 yield Problem("contested", text, key)
 
 
-def _settings(observation: Observation, policies: Policies, record: Record) -> Settings:
+def _tuned_settings(observation: Observation, policies: Policies, record: Record) -> Settings:
     """The settings, with what the profiles mean on this host."""
     inputs = observation.tuning
     probed = {mac: mtu for mac, mtu in record.probed.items() if mtu > 0}
     facts = inputs.facts._replace(probed=probed)
-    tuning = layer(policies.choice, inputs.profiles, facts, record, inputs.missing)
+    tuning = judge_profiles(policies.choice, inputs.profiles, facts, record, inputs.missing)
     return policies.settings._replace(tuning=tuning)

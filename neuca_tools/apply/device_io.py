@@ -14,23 +14,23 @@ from neuca_tools.backends.ethtool import Ethtool
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.backends.queues import Queues
 from neuca_tools.backends.resolved import Resolved
-from neuca_tools.documents.neuca.link_settings import SETTINGS, through
+from neuca_tools.documents.neuca.link_settings import SETTINGS, groups_through
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.model import World
-from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
+from neuca_tools.model.device_settings import DeviceSettings, joined_settings, missing_groups
 
 
-def read(world: World, asked: Mapping[int, Collection[str]]) -> dict[int, DeviceSettings]:
+def read_settings(world: World, asked: Mapping[int, Collection[str]]) -> dict[int, DeviceSettings]:
     """The requested groups of settings of these devices, by index. Raises ObserveError."""
     try:
-        qdiscs = qdisc.read([index for index, groups in asked.items() if "qdisc" in groups])
+        qdiscs = qdisc.read_qdiscs([index for index, groups in asked.items() if "qdisc" in groups])
         settings_by_index = {
             index: _read_device(world, index, groups, qdiscs.get(index))
             for index, groups in asked.items()
         }
-        names = _names(asked)
+        names = _dns_settings(asked)
         return {
-            index: joined([settings_by_index[index], *names.get(index, ())])
+            index: joined_settings([settings_by_index[index], *names.get(index, ())])
             for index in settings_by_index
         }
     except OSError as error:
@@ -39,14 +39,14 @@ def read(world: World, asked: Mapping[int, Collection[str]]) -> dict[int, Device
         ) from error
 
 
-def _names(asked: Mapping[int, Collection[str]]) -> dict[int, list[DeviceSettings]]:
+def _dns_settings(asked: Mapping[int, Collection[str]]) -> dict[int, list[DeviceSettings]]:
     """The DNS settings of the devices that they are of interest for, by index."""
-    groups = {index: through("resolved", asked[index]) for index in asked}
+    groups = {index: groups_through("resolved", asked[index]) for index in asked}
     indexes = [index for index in groups if groups[index]]
     if not indexes:
         return {}
     with Bus() as bus:
-        dns_by_index = Resolved(bus).read(indexes, through("resolved", SETTINGS))
+        dns_by_index = Resolved(bus).read(indexes, groups_through("resolved", SETTINGS))
     return {index: [dns_by_index[index]] for index in indexes}
 
 
@@ -55,16 +55,16 @@ def _read_device(
 ) -> DeviceSettings:
     """One device's settings; `root` is its root qdisc. Raises OSError."""
     parts = [
-        _ethtool(index, through("ethtool", groups)),
-        Queues(index, world.devices[index].name).read(through("files", groups)),
-        kinds.read(world, index, through("attribute", groups)),
+        _ethtool_settings(index, groups_through("ethtool", groups)),
+        Queues(index, world.devices[index].name).read(groups_through("files", groups)),
+        kinds.read_groups(world, index, groups_through("attribute", groups)),
     ]
     if root is not None:
         parts.append(DeviceSettings({"qdisc": root}))
-    return joined(parts)
+    return joined_settings(parts)
 
 
-def _ethtool(index: int, groups: Collection[str]) -> DeviceSettings:
+def _ethtool_settings(index: int, groups: Collection[str]) -> DeviceSettings:
     if not groups:
         return DeviceSettings()
     try:
@@ -76,14 +76,16 @@ def _ethtool(index: int, groups: Collection[str]) -> DeviceSettings:
             return DeviceSettings()
         if error.errno != errno.ENOENT:
             raise
-        return lacking(groups, "this kernel has no ethtool netlink (Linux 5.6)", by_kernel=True)
+        return missing_groups(
+            groups, "this kernel has no ethtool netlink (Linux 5.6)", by_kernel=True
+        )
 
 
-def write(netlink: Netlink, index: int, group: str, values: Mapping[str, str]) -> None:
+def write_settings(netlink: Netlink, index: int, group: str, values: Mapping[str, str]) -> None:
     """Set some values of one group. Raises ApplyError."""
     backend = SETTINGS[group].through
     if backend == "qdisc":
-        qdisc.write(index, values[group])
+        qdisc.set_qdisc(index, values[group])
     elif backend == "attribute":
         netlink.set_attribute(index, group, values[group])
     elif backend == "files":

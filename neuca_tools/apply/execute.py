@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.apply.managers import Managers
-from neuca_tools.apply.result import Failure, Result, without
+from neuca_tools.apply.result import Failure, Result, without_missing
 from neuca_tools.backends import linkwatch, raw_requests, sysctl
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError, ObserveError
 from neuca_tools.files import write_files
 from neuca_tools.model import Address, Host, LinkKey, Route
 from neuca_tools.plan.link_operations import DECLINES, CreateLink, SetDevice
-from neuca_tools.plan.operation import Operation, Target, Writer, joined, of_kind
+from neuca_tools.plan.operation import Operation, Target, Writer, joined_domains, of_kind
 from neuca_tools.plan.operations import SetAttribute, Unmanage, WriteFile
 from neuca_tools.state.store import NO_ROOM
 
@@ -48,14 +48,14 @@ class GuardedWriter:
         detection_seconds: float = 0.0,
     ) -> None:
         self.links, self.managers, self._detection_seconds = netlink, managers, detection_seconds
-        self._allowed, self._carriers = set(allowed), frozenset(carriers)
+        self._allowed, self._macs_of_routes = set(allowed), frozenset(carriers)
 
     def index(self, target: Target) -> int:
         return self._checked(target, self._allowed)
 
     def carrier(self, target: Target) -> int:
         """The index of a NIC to create a VLAN on."""
-        return self._checked(target, self._allowed | self._carriers)
+        return self._checked(target, self._allowed | self._macs_of_routes)
 
     def _checked(self, target: Target, allowed: Collection[int]) -> int:
         index = target.ifindex or self.links.index_of(target.name)
@@ -71,7 +71,7 @@ class GuardedWriter:
         from neuca_tools.apply import device_io
 
         try:
-            return device_io.read(self.links.look(()), {index: [group]})[index].values
+            return device_io.read_settings(self.links.look(()), {index: [group]})[index].values
         except ObserveError as error:
             raise ApplyError(error.text) from error
 
@@ -79,7 +79,7 @@ class GuardedWriter:
         # Most hosts need neither this module nor the backends of all settings.
         from neuca_tools.apply import device_io
 
-        device_io.write(self.links, index, group, values)
+        device_io.write_settings(self.links, index, group, values)
 
     def create_link(
         self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]
@@ -98,17 +98,17 @@ class GuardedWriter:
         Without promote_secondaries the kernel deletes secondary addresses with the primary.
         """
         path = f"net/ipv4/conf/{self.links.name_of(index)}/promote_secondaries"
-        before = sysctl.read(path) if address.version == 4 else None
+        before = sysctl.read_value(path) if address.version == 4 else None
         if before == "0" and sysctl.are_fixed():
             self._delete_primary(index, address)
             return
         if before == "0":
-            sysctl.write(path, "1")
+            sysctl.write_value(path, "1")
         try:
             self.links.delete_address(index, address)
         finally:
             if before == "0":
-                sysctl.write(path, "0")
+                sysctl.write_value(path, "0")
 
     def _delete_primary(self, index: int, address: Address) -> None:
         """Delete an address, and add again those that the kernel deletes with it.
@@ -158,7 +158,7 @@ class GuardedWriter:
                 )
 
     def write_sysctl(self, path: str, value: str) -> None:
-        sysctl.write(path, value)
+        sysctl.write_value(path, value)
 
     def write_files(self, files: Mapping[str, Optional[bytes]]) -> None:
         """Write files. NetworkManager ignores profiles that others can read."""
@@ -199,7 +199,7 @@ class _Progress:
         self.done += operations
         self._shared.update([operation.fate for operation in operations if len(operation.fate) > 1])
 
-    def ready(self, batch: list[Operation]) -> list[Operation]:
+    def ready_operations(self, batch: list[Operation]) -> list[Operation]:
         """The operations of a batch that may be tried.
 
         The others are skipped, and so are all later ones that share their fate.
@@ -217,7 +217,7 @@ class _Progress:
     def _possible(self, batch: Iterable[Operation]) -> list[Operation]:
         """The operations of a batch that need no link which could not be created."""
         planned = list(batch)
-        possible = without(planned, self.missing)
+        possible = without_missing(planned, self.missing)
         created = of_kind(planned, CreateLink)
         self.missing |= {link.on.key for link in created if link not in possible}
         return possible
@@ -238,8 +238,8 @@ class _Progress:
         else:
             failed = Result(failures=failures)
             self.missing |= failed.missing
-            fates = map(attrgetter("fate"), failed.serious)
-            self.stopped |= joined(frozenset().union(*fates), self._shared)
+            fates = map(attrgetter("fate"), failed.serious_failures)
+            self.stopped |= joined_domains(frozenset().union(*fates), self._shared)
 
     def result(self) -> Result:
         return Result(
@@ -254,17 +254,17 @@ def apply(operations: Iterable[Operation], writer: Writer, *, goes_on: bool = Fa
     by themselves.
     """
     progress = _Progress(goes_on)
-    for batch in _grouped(operations, lambda operation: operation.batch):
+    for batch in _group_operations(operations, lambda operation: operation.batch):
         _carry_out(batch, progress, writer)
     return progress.result()
 
 
 def _carry_out(batch: list[Operation], progress: _Progress, writer: Writer) -> None:
-    ready = progress.ready(batch)
-    error = _try(ready, writer)
+    ready = progress.ready_operations(batch)
+    error = _try_batch(ready, writer)
     if error is None:
         progress.succeed(ready)
-    elif len(parts := _grouped(ready, lambda operation: operation.part)) > 1:
+    elif len(parts := _group_operations(ready, lambda operation: operation.part)) > 1:
         for part in parts:
             _carry_out(part, progress, writer)
     else:
@@ -275,7 +275,7 @@ def _is_declined(failure: Failure) -> bool:
     return isinstance(failure.operation, SetDevice) and failure.errno in DECLINES
 
 
-def _grouped(
+def _group_operations(
     operations: Iterable[Operation], group: Callable[[Operation], object]
 ) -> list[list[Operation]]:
     """The operations, consecutive ones of a group together; those without a group by themselves."""
@@ -285,7 +285,7 @@ def _grouped(
     ]
 
 
-def _try(batch: Sequence[Operation], writer: Writer) -> Optional[NeucaError]:
+def _try_batch(batch: Sequence[Operation], writer: Writer) -> Optional[NeucaError]:
     """Carry out a batch, of one kind if it is several; return the error if it failed."""
     try:
         if len(batch) == 1:

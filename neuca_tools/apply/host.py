@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Optional
 
-from neuca_tools.apply.decide import Decision, Policies, decide, interest
+from neuca_tools.apply.decide import Decision, Policies, decide_pass, what_to_read
 from neuca_tools.apply.execute import GuardedWriter
-from neuca_tools.apply.look import look, places
+from neuca_tools.apply.look import file_places, observe_host
 from neuca_tools.apply.managers import Managers
 from neuca_tools.apply.result import Result
 from neuca_tools.backends import udev
@@ -29,7 +29,7 @@ from neuca_tools.model import NetworkState, Record, messages
 from neuca_tools.plan.operation import Operation
 from neuca_tools.state import records
 from neuca_tools.state.active_document import Intake, metadata_hosts
-from neuca_tools.state.store import unsaved
+from neuca_tools.state.store import unsaved_reason
 from neuca_tools.tuning.choice import Choice
 
 log = logging.getLogger("neuca")
@@ -58,7 +58,7 @@ class Host:
         self._saved: Optional[Record] = None  # the record in its file, if that is known
         self.choice = choice or records.load_choice(config.run_directory) or config.choice
 
-    def asking(self, config: Config, intake: Intake) -> Host:
+    def for_document(self, config: Config, intake: Intake) -> Host:
         """The same host, looked at for another document and configuration."""
         return Host(config, intake, self._netlink, self._bus)
 
@@ -81,8 +81,8 @@ class Host:
             document = document._replace(faults=(*document.faults, *config.link_faults))
         addresses = metadata_hosts(config.sources, config.surroundings)
         hosts = tuple(host for host in addresses if not host.is_loopback)
-        wanted = interest(document, config.links, record, hosts, self.choice)
-        seen = look(wanted, self._netlink, self._managers(), config)
+        wanted = what_to_read(document, config.links, record, hosts, self.choice)
+        seen = observe_host(wanted, self._netlink, self._managers(), config)
         settings = Settings(
             Policy(config.ignored_macs, config.management_macs, self._origin()),
             config.links,
@@ -92,8 +92,8 @@ class Host:
             allow_sysctls=config.allow_sysctls,
             policy_routing=config.policy_routing,
         )
-        policies = Policies(settings, places(config), self.choice)
-        return decide(seen, document, policies, record)
+        policies = Policies(settings, file_places(config), self.choice)
+        return decide_pass(seen, document, policies, record)
 
     def load_journal(self, boot_id: str) -> Optional[NetworkState]:
         """The links before a transaction that was interrupted; None if the last one completed."""
@@ -109,7 +109,7 @@ class Host:
 
     def unsaved(self) -> str:
         """Why something could not be saved; empty if everything is."""
-        return unsaved(self.config.state)
+        return unsaved_reason(self.config.state)
 
     def _origin(self) -> str:
         """The NIC through which a metadata service answered for this instance; empty for none.
@@ -144,7 +144,7 @@ class Host:
     def wait_for_renames(self) -> None:
         """Wait until udev has processed the renames."""
         if self._is_ours:
-            udev.settle(RENAME_SECONDS)
+            udev.await_empty_queue(RENAME_SECONDS)
 
     @cached_property
     def _is_ours(self) -> bool:
@@ -160,7 +160,7 @@ class Host:
 
 
 @contextmanager
-def host(config: Config, intake: Intake, choice: Optional[Choice] = None) -> Iterator[Host]:
+def open_host(config: Config, intake: Intake, choice: Optional[Choice] = None) -> Iterator[Host]:
     """The host, with netlink and bus connections open for the duration of the context."""
     with Netlink() as netlink, Bus() as bus:
         yield Host(config, intake, netlink, bus, choice)
@@ -168,7 +168,7 @@ def host(config: Config, intake: Intake, choice: Optional[Choice] = None) -> Ite
 
 def udev_is_ours(config: Config) -> bool:
     """Whether udev and the managers of this host are those of this network namespace."""
-    return config.managers == "auto" and udev.here()
+    return config.managers == "auto" and udev.serves_this_namespace()
 
 
 def log_result(result: Result) -> None:
@@ -178,12 +178,14 @@ def log_result(result: Result) -> None:
         log.info("%s", "\n".join([operation.text for operation in result.done]))  # in one write
     else:
         for operation in result.done:
-            log.info("%s", operation.text, extra=about(messages.DONE, operation))
+            log.info("%s", operation.text, extra=journal_fields(messages.DONE, operation))
     for failure in result.reasons:
-        fields = about(messages.FAILED, failure.operation, reason=failure.reason)
+        fields = journal_fields(messages.FAILED, failure.operation, reason=failure.reason)
         log.error("%s", failure.text, extra=fields)
 
 
-def about(message_id: str, operation: Operation, **more: object) -> dict[str, str]:
+def journal_fields(message_id: str, operation: Operation, **more: object) -> dict[str, str]:
     """The fields of a journal message about one operation."""
-    return messages.fields(message_id, operation=operation.kind, interface=operation.target, **more)
+    return messages.message_fields(
+        message_id, operation=operation.kind, interface=operation.target, **more
+    )

@@ -15,12 +15,12 @@ from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
 from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.desired.manager_files import Places
-from neuca_tools.files import names_in, observed
+from neuca_tools.files import names_in, observed_content
 from neuca_tools.model import ACCEPT_RA, ADVERTISED, IPV6_MTU, OWN, World
 from neuca_tools.model.device_settings import DeviceSettings
 
 
-def places(config: Config) -> Places:
+def file_places(config: Config) -> Places:
     """The directories of the agent's files in this configuration."""
     return Places(
         config.udev_directory,
@@ -34,7 +34,7 @@ def places(config: Config) -> Places:
     )
 
 
-def look(
+def observe_host(
     interest: Interest,
     netlink: Netlink,
     managers: Managers,
@@ -44,30 +44,32 @@ def look(
 
     The kernel reports all links, addresses and routes at once.
     """
-    world = replace(netlink.look(interest.hosts), age=hostid.age())
+    world = replace(netlink.look(interest.hosts), age=hostid.boot_age())
     words = managers.ask([device.name for device in world.devices.values()])
     world = replace(
         world,
-        settings=_settings(world, interest.groups_of(world)),
+        settings=_device_settings(world, interest.groups_of(world)),
         fixed_sysctls=sysctl.are_fixed(),
-        advertised=hostfacts.advertised(world) if interest.advertised else frozenset(),
-        files=read_files(places(config)),
+        advertised=hostfacts.devices_with_advertised_routes(world)
+        if interest.advertised
+        else frozenset(),
+        files=read_files(file_places(config)),
         managers=words,
         silent_managers=dict(managers.reasons),
         profiles=managers.profiles,
         unmanaged=managers.none,
         own_clients=managers.clients.read(config.dhcp_client),
     )
-    tuning = hostfacts.read(
+    tuning = hostfacts.read_tuning_inputs(
         interest.choice, config.profile_directory, config.sysctl_directory, interest.sysctls
     )
-    sysctls = {**tuning.facts.sysctls, **_sysctls(interest.sysctls_of(world))}
-    sysctls.update(_sysctls(_advertised(world, sysctls)))
-    unadvertised = hostfacts.unadvertised(world, sysctls, config.sysctl_directory)
+    sysctls = {**tuning.facts.sysctls, **_read_sysctls(interest.sysctls_of(world))}
+    sysctls.update(_read_sysctls(_advertised_paths(world, sysctls)))
+    unadvertised = hostfacts.values_without_advertisements(world, sysctls, config.sysctl_directory)
     return Observation(replace(world, sysctls=sysctls, unadvertised=unadvertised), tuning)
 
 
-def _advertised(world: World, sysctls: Mapping[str, str]) -> set[str]:
+def _advertised_paths(world: World, sysctls: Mapping[str, str]) -> set[str]:
     """The paths of what advertisements may have set, on the devices that accept any."""
     names = [device.name for device in world.devices.values()]
     return {
@@ -78,18 +80,20 @@ def _advertised(world: World, sysctls: Mapping[str, str]) -> set[str]:
     }
 
 
-def _settings(world: World, groups: Mapping[int, Collection[str]]) -> Mapping[int, DeviceSettings]:
+def _device_settings(
+    world: World, groups: Mapping[int, Collection[str]]
+) -> Mapping[int, DeviceSettings]:
     """The requested groups of device settings, by index. Raises ObserveError."""
     if not groups:
         return {}
     # Most hosts need neither this module nor the backends of all settings.
     from neuca_tools.apply import device_io
 
-    return device_io.read(world, groups)
+    return device_io.read_settings(world, groups)
 
 
-def _sysctls(paths: Collection[str]) -> dict[str, str]:
-    values = {path: sysctl.read(path) for path in sorted(paths)}
+def _read_sysctls(paths: Collection[str]) -> dict[str, str]:
+    values = {path: sysctl.read_value(path) for path in sorted(paths)}
     return {path: value for path, value in values.items() if value is not None}
 
 
@@ -106,4 +110,4 @@ def read_files(where: Places) -> dict[str, Optional[bytes]]:
         paths.append(f"{where.networkd}/{name}")
     paths.append(f"{where.networkmanager}/{marks.NETWORKMANAGER_FILE}")
     paths.append(f"{where.sysctl}/{marks.SYSCTL_FILE}")
-    return {path: observed(path) for path in paths}
+    return {path: observed_content(path) for path in paths}

@@ -79,7 +79,7 @@ def named_by_others(substring: str, names: Mapping[LinkKey, str]) -> Iterator[st
 
     Examples are the rules of cloud-init and netplan.
     """
-    for path, text in udev.rules():
+    for path, text in udev.read_rules():
         for mac, name in names_given(text).items():
             wanted = names.get(LinkKey(mac))
             if wanted and name != wanted and rule_mac(path.name, substring) is None:

@@ -30,31 +30,31 @@ from neuca_tools.model import (
 from neuca_tools.model.device_settings import DeviceSettings
 from neuca_tools.model.provenance import is_advertised, is_automatic
 from neuca_tools.model.routing import NOWHERE, ROUTE_PROTOCOL, Rule
-from neuca_tools.model.topology import lifelines
+from neuca_tools.model.topology import automatic_default_routes
 
 RTPROT_KERNEL = 2  # linux/rtnetlink.h
 NO_SETTINGS = DeviceSettings()
 
 
-def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
+def observed_state(resolution: Resolution, world: World, record: Record) -> NetworkState:
     """The present state for a plan: dataplane links, and those that the agent once changed.
 
     So are the lower devices of all these. Protected links are never among them.
     """
-    everything = _accessible(world, resolution)
+    everything = _accessible_links(world, resolution)
     keys = {device.index: key for key, device in find_links(world, resolution.roles).items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.made.devices.items()}
-    relevant = _relevant(resolution, record)
-    used = _routed(world) | {everything[key].lower for key in relevant & everything.keys()}
+    relevant = _relevant_links(resolution, record)
+    used = _routed_devices(world) | {everything[key].lower for key in relevant & everything.keys()}
     devices = {
         key: device
         for key, device in everything.items()
         if key in relevant or device.index in used or device.master in masters
     }
     links = {
-        key: _link(
+        key: _observed_link(
             _PlacedDevice(
-                key, device, masters.get(device.master), _virtual(key, device, keys, world)
+                key, device, masters.get(device.master), _composition(key, device, keys, world)
             ),
             resolution,
             world,
@@ -62,22 +62,23 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
         )
         for key, device in devices.items()
     }
-    paths = {*resolution.want.sysctls, *record.original_sysctls, *_defaults(resolution, record)}
+    defaults = _default_sysctls(resolution, record)
+    paths = {*resolution.want.sysctls, *record.original_sysctls, *defaults}
     present = {device.index: key for key, device in devices.items()}
     return NetworkState(
         links,
-        _hops(world, present, resolution, record),
-        sysctls=_picked(world.sysctls, sorted(paths)),
+        _observed_routes(world, present, resolution, record),
+        sysctls=_pick_values(world.sysctls, sorted(paths)),
         files={path: world.files.get(path) for path in resolution.want.files},
-        tell=_informed(resolution, world, record),
-        clients=_clients(world),
-        rules=_rules(world, resolution, present, record),
-        theirs=_theirs(world, present),
+        tell=_informed_managers(resolution, world, record),
+        clients=_client_requests(world),
+        rules=_observed_rules(world, resolution, present, record),
+        theirs=_routes_of_others(world, present),
         seen=world.seen,
     )
 
 
-def _theirs(world: World, indexes: Collection[int]) -> tuple[Route, ...]:
+def _routes_of_others(world: World, indexes: Collection[int]) -> tuple[Route, ...]:
     """The routes of other programs through these devices only."""
     return tuple(
         route
@@ -88,20 +89,20 @@ def _theirs(world: World, indexes: Collection[int]) -> tuple[Route, ...]:
     )
 
 
-def _defaults(resolution: Resolution, record: Record) -> Iterator[str]:
+def _default_sysctls(resolution: Resolution, record: Record) -> Iterator[str]:
     """The sysctls that a new virtual link takes its own from."""
     for key, link in (*resolution.want.links.items(), *record.made.items()):
         if key.rank:
             yield from (template.replace(OWN, "default") for template in link.sysctls)
 
 
-def _clients(world: World) -> dict[str, str]:
+def _client_requests(world: World) -> dict[str, str]:
     """The request of each DHCP client that we have started; empty if it has ended."""
     own = world.own_clients
     return {text: request if text in own.alive else "" for text, request in own.requests.items()}
 
 
-def _accessible(world: World, resolution: Resolution) -> dict[LinkKey, Device]:
+def _accessible_links(world: World, resolution: Resolution) -> dict[LinkKey, Device]:
     """The links that are not protected, and NICs below a VLAN for management.
 
     VLANs are created even on such a NIC; no pass writes to the NIC itself.
@@ -115,12 +116,12 @@ def _accessible(world: World, resolution: Resolution) -> dict[LinkKey, Device]:
     }
 
 
-def _picked(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+def _pick_values(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """The values with these names, as far as they are known."""
     return {name: values[name] for name in names if name in values}
 
 
-def _routed(world: World) -> set[int]:
+def _routed_devices(world: World) -> set[int]:
     """The output devices of our routes."""
     ours = [route for route in (*world.routes, *world.tables) if route.protocol == ROUTE_PROTOCOL]
     return {
@@ -128,14 +129,14 @@ def _routed(world: World) -> set[int]:
     }
 
 
-def _relevant(resolution: Resolution, record: Record) -> set[LinkKey]:
+def _relevant_links(resolution: Resolution, record: Record) -> set[LinkKey]:
     """The links that are requested, ours, or changed by us, and the NICs below them."""
     keys = {*resolution.want.links, *resolution.removable.vlans, *record.owned.vlans}
     keys |= {*record.originals, *record.made, *(key for key, _ in record.owned.addresses)}
     return keys | {key.nic for key in keys}
 
 
-def _informed(resolution: Resolution, world: World, record: Record) -> dict[str, str]:
+def _informed_managers(resolution: Resolution, world: World, record: Record) -> dict[str, str]:
     """The manager that has read each of our files; "" if it runs and may not have read it."""
     read = {
         path: manager for path, manager in resolution.want.tell.items() if manager in world.managers
@@ -145,7 +146,7 @@ def _informed(resolution: Resolution, world: World, record: Record) -> dict[str,
     return read
 
 
-def _virtual(
+def _composition(
     key: LinkKey, device: Device, keys: Mapping[int, LinkKey], world: World
 ) -> Optional[Virtual]:
     """What a virtual link is made of, as far as that is known; the MAC of a VLAN."""
@@ -170,14 +171,17 @@ class _PlacedDevice(NamedTuple):
     virtual: Optional[Virtual]
 
 
-def _link(placed: _PlacedDevice, resolution: Resolution, world: World, record: Record) -> Link:
+def _observed_link(
+    placed: _PlacedDevice, resolution: Resolution, world: World, record: Record
+) -> Link:
     """The device as a link, with the settings that are or were requested."""
     key, device = placed.key, placed.device
     wanted = resolution.want.links.get(key) or Link(key, key.kind, "unlisted")
     original, made = record.originals.get(key, UNCHANGED), record.made.get(key, wanted)
     settings = world.settings.get(device.index, NO_SETTINGS).values
     present = world.addresses.get(device.index, ()) if world.bare else ()
-    addresses = _addresses(device, wanted, world)
+    addresses = _present_addresses(device, wanted, world)
+    templates = (*wanted.sysctls, *original.sysctls, *made.sysctls)
     return Link(
         key,
         key.kind,
@@ -197,8 +201,8 @@ def _link(placed: _PlacedDevice, resolution: Resolution, world: World, record: R
         virtual=placed.virtual,
         master=placed.master,
         bare=tuple(address for address in present if (device.index, address) in world.bare),
-        sysctls=_sysctls(device.name, (*wanted.sysctls, *original.sysctls, *made.sysctls), world),
-        device=_picked(settings, {**wanted.device, **original.device, **made.device}),
+        sysctls=_link_sysctls(device.name, templates, world),
+        device=_pick_values(settings, {**wanted.device, **original.device, **made.device}),
         managers={
             manager: words[device.name]
             for manager, words in world.managers.items()
@@ -209,7 +213,7 @@ def _link(placed: _PlacedDevice, resolution: Resolution, world: World, record: R
     )
 
 
-def _addresses(device: Device, wanted: Link, world: World) -> tuple[Address, ...]:
+def _present_addresses(device: Device, wanted: Link, world: World) -> tuple[Address, ...]:
     """The device's addresses. A requested one with a lease counts as absent: it will expire."""
     present = world.addresses.get(device.index, ())
     if not world.leased:
@@ -222,7 +226,7 @@ def _addresses(device: Device, wanted: Link, world: World) -> tuple[Address, ...
     )
 
 
-def _sysctls(name: str, templates: Iterable[str], world: World) -> dict[str, str]:
+def _link_sysctls(name: str, templates: Iterable[str], world: World) -> dict[str, str]:
     """The values of these sysctls of the link called `name`, as far as they can be read.
 
     Without IPv6, as below an MTU of 1280, it will have the `accept_ra` of a new link.
@@ -236,7 +240,7 @@ def _sysctls(name: str, templates: Iterable[str], world: World) -> dict[str, str
     return values
 
 
-def _hops(
+def _observed_routes(
     world: World, keys: Mapping[int, LinkKey], resolution: Resolution, record: Record
 ) -> tuple[Hop, ...]:
     """Our routes, those that a manager or router left behind, and other routes to a banned prefix.
@@ -245,7 +249,7 @@ def _hops(
     management NIC was known to be in the same network, the kernel's route to it is one to delete.
     """
     banned = set(resolution.want.banned)
-    kept = lifelines(world, resolution.roles.guard.management)
+    kept = automatic_default_routes(world, resolution.roles.guard.management)
     hops = []
     for route in world.routes:
         key = keys.get(route.index)
@@ -291,7 +295,7 @@ def _own_hops(world: World, keys: Mapping[int, LinkKey]) -> Iterator[Hop]:
             )
 
 
-def _rules(
+def _observed_rules(
     world: World, resolution: Resolution, keys: Mapping[int, LinkKey], record: Record
 ) -> dict[Rule, LinkKey]:
     """Our rules, each with the link that it is for, as far as that is known."""
@@ -304,7 +308,7 @@ def _rules(
         return {}
     links = {record.tables[text]: text for text in record.tables}
     known = {str(key): key for key in keys.values()}
-    owners = _owners(world, keys)
+    owners = _link_by_source(world, keys)
     link_by_rule = {}
     for rule in ours:
         guess = known.get(links.get(rule.table, "")) or owners.get(rule.source, NOWHERE)
@@ -312,7 +316,7 @@ def _rules(
     return link_by_rule
 
 
-def _owners(world: World, keys: Mapping[int, LinkKey]) -> dict[str, LinkKey]:
+def _link_by_source(world: World, keys: Mapping[int, LinkKey]) -> dict[str, LinkKey]:
     """The link of each address, by the prefix that a rule has as its source."""
     return {
         str(ip_network(address.ip)): keys[index]

@@ -15,12 +15,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Optional
 
-from neuca_tools.desired.device_settings import restorable
-from neuca_tools.desired.router_advertisements import lasting
+from neuca_tools.desired.device_settings import restorable_values
+from neuca_tools.desired.router_advertisements import lasting_addresses
 from neuca_tools.documents.neuca.link_settings import PRIMARY, is_of_place
 from neuca_tools.model import ACCEPT_RA, OWN, Link, LinkKey, NetworkState, Virtual, World
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetDevice, SetMaster
-from neuca_tools.plan.operation import Operation, joined, of_kind
+from neuca_tools.plan.operation import Operation, joined_domains, of_kind
 from neuca_tools.plan.operations import (
     Activate,
     AddAddress,
@@ -107,8 +107,10 @@ class Result:
 
         Sysctls, device settings and calls to NetworkManager fail alone.
         """
-        lost = frozenset().union(*(operation.fate for operation in (*self.serious, *self.skipped)))
-        return joined(lost, {operation.fate for operation in self.done} if lost else ())
+        lost = frozenset().union(
+            *(operation.fate for operation in (*self.serious_failures, *self.skipped))
+        )
+        return joined_domains(lost, {operation.fate for operation in self.done} if lost else ())
 
     @property
     def reasons(self) -> tuple[Failure, ...]:
@@ -121,13 +123,13 @@ class Result:
         )
 
     @property
-    def tried(self) -> tuple[Operation, ...]:
+    def tried_operations(self) -> tuple[Operation, ...]:
         """The operations that were carried out, and those that failed."""
         failed = (failure.operation for failure in (*self.failures, *self.declined))
         return (*self.done, *failed)
 
     @property
-    def serious(self) -> tuple[Operation, ...]:
+    def serious_failures(self) -> tuple[Operation, ...]:
         """The failed operations that count as a failure of their NICs."""
         failed = (failure.operation for failure in self.failures if not failure.is_early)
         return tuple(operation for operation in failed if not _is_harmless(operation))
@@ -165,7 +167,9 @@ def _is_harmless(operation: Operation) -> bool:
     return isinstance(operation, HARMLESS)
 
 
-def without(operations: Iterable[Operation], missing: Collection[LinkKey]) -> list[Operation]:
+def without_missing(
+    operations: Iterable[Operation], missing: Collection[LinkKey]
+) -> list[Operation]:
     """The operations that need none of the missing links, nor a link that needs one of them."""
     gone, left = set(missing), []
     for operation in operations:
@@ -176,23 +180,23 @@ def without(operations: Iterable[Operation], missing: Collection[LinkKey]) -> li
     return left
 
 
-def unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
+def unfinished_operations(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
     """The operations still to do, without failed ones, files, and calls to network managers.
 
     What needs a VLAN that could not be created is left out too.
     """
-    failed = {identity(failure.operation)[:2] for failure in result.failures}
+    failed = {operation_identity(failure.operation)[:2] for failure in result.failures}
     lost = result.lost_nics
     return tuple(
         operation
-        for operation in without(left, result.missing)
+        for operation in without_missing(left, result.missing)
         if not operation.domains & lost
         and not isinstance(operation, (WriteFile, Unmanage, Tell))
-        and identity(operation)[:2] not in failed
+        and operation_identity(operation)[:2] not in failed
     )
 
 
-def identity(operation: Operation) -> tuple[object, ...]:
+def operation_identity(operation: Operation) -> tuple[object, ...]:
     """A value that is equal for operations that do the same, whatever they change it from."""
     before, after = operation.change
     kind = operation.kind
@@ -219,14 +223,14 @@ def as_it_was(link: Link, made: Optional[Link], world: World) -> Link:
         link = replace(link, virtual=_as_requested(link, made))
     if link.sysctls.get(ACCEPT_RA, "0") != "0" and changed != link.sysctls:
         link = replace(link, sysctls=changed)
-    addresses, place = lasting(link, world), _place(link, world)
+    addresses, place = lasting_addresses(link, world), _place_settings(link, world)
     if addresses == link.addresses and not (link.device or place or link.profile):
         return link
-    device = restorable({**place, **link.device})
+    device = restorable_values({**place, **link.device})
     return replace(link, device=device, addresses=addresses, profile="")
 
 
-def _place(link: Link, world: World) -> dict[str, str]:
+def _place_settings(link: Link, world: World) -> dict[str, str]:
     """The settings of the link's place in a bridge or bond, which end with it."""
     device = world.devices.get(link.index)
     if link.master is None or device is None:
@@ -247,7 +251,7 @@ def restorable_now(want: NetworkState, have: NetworkState) -> NetworkState:
         if link.master is None:
             return link
         has_place = link.key in have.links and have.links[link.key].master == link.master
-        has_mtu = has_place and _mtu(have, link.master) == _mtu(want, link.master)
+        has_mtu = has_place and _mtu_of(have, link.master) == _mtu_of(want, link.master)
         if link.master.kind == "bond" and not has_mtu:
             link = replace(link, mtu=None)
         if has_place:
@@ -260,7 +264,7 @@ def restorable_now(want: NetworkState, have: NetworkState) -> NetworkState:
     return want._replace(links={key: restored(link) for key, link in want.links.items()})
 
 
-def _mtu(state: NetworkState, key: LinkKey) -> Optional[int]:
+def _mtu_of(state: NetworkState, key: LinkKey) -> Optional[int]:
     return state.links[key].mtu if key in state.links else None
 
 
@@ -272,13 +276,13 @@ def _as_requested(link: Link, made: Link) -> Optional[Virtual]:
     return made.virtual._replace(members=link.virtual.members, options=tuple(options.items()))
 
 
-def waiting(operations: Sequence[Operation]) -> tuple[Operation, ...]:
+def waiting_operations(operations: Sequence[Operation]) -> tuple[Operation, ...]:
     """The operations that wait until the state can be saved: all that remove something.
 
     A NIC that would lose a VLAN, its place in a bond, or an address to another NIC waits as a
     whole, with the NICs that share its fate: the rest of its plan relies on the removal.
     """
-    held = _held(operations)
+    held = _waiting_nics(operations)
     return tuple(
         operation
         for operation in operations
@@ -287,11 +291,11 @@ def waiting(operations: Sequence[Operation]) -> tuple[Operation, ...]:
     )
 
 
-def _held(operations: Sequence[Operation]) -> frozenset[str]:
+def _waiting_nics(operations: Sequence[Operation]) -> frozenset[str]:
     """The NICs for which nothing can be done now."""
     leaving = of_kind(operations, DeleteAddress)
     apart = [operation.fate for operation in operations if _takes_apart(operation, leaving)]
-    return joined(frozenset().union(*apart), {operation.fate for operation in operations})
+    return joined_domains(frozenset().union(*apart), {operation.fate for operation in operations})
 
 
 def _takes_apart(operation: Operation, leaving: Sequence[DeleteAddress]) -> bool:

@@ -19,10 +19,10 @@ from neuca_tools.apply.result import (
     Failure,
     Result,
     as_it_was,
-    identity,
+    operation_identity,
     restorable_now,
-    unfinished,
-    waiting,
+    unfinished_operations,
+    waiting_operations,
 )
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import Link, LinkKey, NetworkState, Record
@@ -38,7 +38,7 @@ from neuca_tools.plan.operations import (
     WriteFile,
     WriteSysctl,
 )
-from neuca_tools.plan.plan import plan
+from neuca_tools.plan.plan import plan_operations
 from neuca_tools.plan.route_operations import DeleteRoute
 from neuca_tools.state import intentions, updates
 
@@ -106,11 +106,11 @@ class Transaction:
 
     def run(self) -> Outcome:
         """Carry out the decision. Raises NeucaError; the next start then finds the journal."""
-        planned = self._mark(self.purpose.operations(self.decision))
-        self._journal(planned)
+        planned = self._release_from_managers(self.purpose.operations(self.decision))
+        self._save_journal(planned)
         with self.host.watch() as watch:
-            self._apply(self._due(planned))
-            self._verify(watch)
+            self._carry_out(self._due(planned))
+            self._verify_result(watch)
             if self.result.lost_nics:
                 self._return_to(self.before, self.result.lost_nics, watch)
             self._write_late_files()
@@ -123,7 +123,7 @@ class Transaction:
         The record stays that of the transaction.
         """
         self.result = Result()  # the record has what was done, and forgot what it restored
-        self.decision = self._decide(self.decision.record)
+        self.decision = self._decide_anew(self.decision.record)
         tell = self.decision.want.tell
         want = self.before._replace(files=have.files, sysctls=have.sysctls, tell=tell)
         with self.host.watch() as watch:
@@ -132,7 +132,7 @@ class Transaction:
 
     # --- the steps ---
 
-    def _mark(self, planned: Sequence[Operation]) -> Sequence[Operation]:
+    def _release_from_managers(self, planned: Sequence[Operation]) -> Sequence[Operation]:
         """Have network managers release our NICs first; look again, as they may flush settings.
 
         Returns the operations that are planned after that.
@@ -142,18 +142,18 @@ class Transaction:
             return planned
         self.host.save_record(self.decision.record)
         with self.host.watch() as watch:
-            self._apply(operations)
+            self._carry_out(operations)
             watch.wait(RELEASE_SECONDS)
-            if self._activated():
+            if self._activated_nics():
                 for _ in range(ACTIVATION_LOOKS):
                     watch.wait(RELEASE_SECONDS)
         self.managers_were_told = True
-        self.decision = self._decide(self.decision.record)
+        self.decision = self._decide_anew(self.decision.record)
         after = self.purpose.operations(self.decision)
-        self.result += Result(_removals(planned, set(after)))
+        self.result += Result(_finished_removals(planned, set(after)))
         return after
 
-    def _journal(self, operations: Sequence[Operation]) -> None:
+    def _save_journal(self, operations: Sequence[Operation]) -> None:
         """Before the first change, save the current links and what will be ours."""
         world, have = self.decision.world, self.decision.have
         died, made = self.host.load_journal(world.boot_id), self.decision.record.made
@@ -170,10 +170,10 @@ class Transaction:
         if any(operation.domain for operation in operations):
             self.host.save_journal(self.before, world.boot_id)
 
-    def _apply(self, operations: Sequence[Operation]) -> None:
+    def _carry_out(self, operations: Sequence[Operation]) -> None:
         self.result += apply(operations, self.host.writer(self.decision))
 
-    def _verify(self, watch: Watch) -> None:
+    def _verify_result(self, watch: Watch) -> None:
         """Look again, with growing delays, until nothing is left to do.
 
         An operation that was done and is planned again has failed. Sysctls, MTU and queue length,
@@ -191,10 +191,10 @@ class Transaction:
             again = self._second_round(left, last=delay == VERIFY_DELAYS_SECONDS[-1])
             if again:
                 self._extend_journal(again)
-                self._apply(again)
+                self._carry_out(again)
             elif not left:
                 return
-        self._fail(self._left())
+        self._record_failed(self._left())
 
     def _return_to(
         self, want: NetworkState, scope: Optional[Collection[str]], watch: Watch
@@ -218,11 +218,17 @@ class Transaction:
             tried = apply(steps, self.host.writer(self.decision), goes_on=True)
             self._wait_for_renames(tried)
             reasons.update(
-                {identity(failure.operation): failure.reason for failure in tried.failures}
+                {
+                    operation_identity(failure.operation): failure.reason
+                    for failure in tried.failures
+                }
             )
             self.undone += replace(tried, failures=())
         steps = self._steps_back(want, scope)
-        left = (Failure(step, reasons.get(identity(step), REASON_NOT_IN_EFFECT)) for step in steps)
+        left = (
+            Failure(step, reasons.get(operation_identity(step), REASON_NOT_IN_EFFECT))
+            for step in steps
+        )
         self.undone = replace(self.undone, failures=tuple(left))
 
     def _steps_back(
@@ -235,33 +241,33 @@ class Transaction:
         live = now.world.rename_while_up
         have = now.have._replace(hops=tuple(hop for hop in now.have.hops if hop.ours))
         now_wanted = restorable_now(want, have)
-        steps = plan(have, now_wanted, everything, scope=scope, rename_while_up=live)
-        declined = {identity(failure.operation) for failure in self.undone.declined}
+        steps = plan_operations(have, now_wanted, everything, scope=scope, rename_while_up=live)
+        declined = {operation_identity(failure.operation) for failure in self.undone.declined}
         return tuple(
             step
             for step in steps
-            if identity(step) not in declined and (scope is None or step.domain)
+            if operation_identity(step) not in declined and (scope is None or step.domain)
         )
 
     def _write_late_files(self) -> None:
         """Write the files with names that were in use until this transaction renamed links."""
         if not of_kind(self.result.done, Rename):
             return
-        attempted = {identity(operation) for operation in self.result.done}
-        attempted |= {identity(failure.operation) for failure in self.result.failures}
+        attempted = {operation_identity(operation) for operation in self.result.done}
+        attempted |= {operation_identity(failure.operation) for failure in self.result.failures}
         late = of_kind(self.purpose.operations(self.decision), WriteFile, Tell)
         if any(
-            isinstance(operation, WriteFile) and identity(operation) not in attempted
+            isinstance(operation, WriteFile) and operation_identity(operation) not in attempted
             for operation in late
         ):
-            self._apply(late)
+            self._carry_out(late)
 
     def _remember(self) -> None:
         if self.result.failures:
             self._look_again()
         held: Sequence[Operation] = ()
         if self.host.unsaved():
-            held = waiting(self.purpose.operations(self.decision))
+            held = waiting_operations(self.purpose.operations(self.decision))
         self.decision = self.decision._replace(
             record=self._with_done()._replace(made=self.made_links)
         )
@@ -277,14 +283,14 @@ class Transaction:
         if of_kind(result.done, Rename):
             self.host.wait_for_renames()
 
-    def _decide(self, record: Record) -> Decision:
+    def _decide_anew(self, record: Record) -> Decision:
         return self.purpose.shape(self.host.decide(record))
 
     def _look_again(self) -> None:
         """Observe and decide again, with a record of everything that was done."""
         declined = (failure[:3] for failure in self.result.declined)
         record = intentions.record_declined(self._with_done(), declined)
-        self.decision = self._decide(record)
+        self.decision = self._decide_anew(record)
         self.recorded_operations = self.result.done
 
     def _with_done(self) -> Record:
@@ -296,22 +302,22 @@ class Transaction:
 
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
         """The planned operations, without those that wait for the disk or that `_mark` has done."""
-        held = set(waiting(planned)) if self.host.unsaved() else set()
+        held = set(waiting_operations(planned)) if self.host.unsaved() else set()
         if self.managers_were_told:
             held.update(of_kind(planned, Unmanage, Tell))
         return [operation for operation in planned if operation not in held] if held else planned
 
     def _left(self) -> tuple[Operation, ...]:
         self._look_again()
-        return unfinished(self._due(self.purpose.operations(self.decision)), self.result)
+        return unfinished_operations(self._due(self.purpose.operations(self.decision)), self.result)
 
     def _second_round(self, left: Sequence[Operation], last: bool) -> list[Operation]:
         if not left:
             return []
-        done = {identity(operation) for operation in self.result.done}
-        again = [operation for operation in left if identity(operation) not in done]
+        done = {operation_identity(operation) for operation in self.result.done}
+        again = [operation for operation in left if operation_identity(operation) not in done]
         if last:
-            flushed = self._activated()
+            flushed = self._activated_nics()
             again += [
                 operation
                 for operation in left
@@ -319,7 +325,7 @@ class Transaction:
             ]
         return list(dict.fromkeys(again))
 
-    def _activated(self) -> frozenset[str]:
+    def _activated_nics(self) -> frozenset[str]:
         """The NICs on which NetworkManager was made to do DHCP: it may flush them late."""
         activated = of_kind(self.result.done, Activate)
         return frozenset(link.on.key.mac for link in activated)
@@ -327,10 +333,10 @@ class Transaction:
     def _extend_journal(self, operations: Sequence[Operation]) -> None:
         """Save what a second round will change. A roll-back still restores the first state."""
         before = self.before
-        self._journal(operations)
+        self._save_journal(operations)
         self.before = before
 
-    def _fail(self, left: Sequence[Operation]) -> None:
+    def _record_failed(self, left: Sequence[Operation]) -> None:
         """Record operations without effect as failed, those on device settings as declined."""
         declined = of_kind(left, SetDevice)
         failed = [operation for operation in left if operation not in declined]
@@ -343,7 +349,9 @@ def _not_kept(operations: Sequence[Operation]) -> tuple[Failure, ...]:
     return tuple(Failure(operation, REASON_NOT_IN_EFFECT) for operation in operations)
 
 
-def _removals(planned: Sequence[Operation], left: Collection[Operation]) -> tuple[Operation, ...]:
+def _finished_removals(
+    planned: Sequence[Operation], left: Collection[Operation]
+) -> tuple[Operation, ...]:
     """The planned removals of addresses and routes that a manager has done by now."""
     removals: list[Operation] = of_kind(planned, DeleteAddress, DeleteRoute)
     return tuple(operation for operation in removals if operation not in left)

@@ -54,7 +54,7 @@ class Advertisement(NamedTuple):
     prefixes: tuple[Prefix, ...] = ()
 
 
-def parse(router: IPv6Address, message: bytes) -> Optional[Advertisement]:
+def parse_advertisement(router: IPv6Address, message: bytes) -> Optional[Advertisement]:
     """The advertisement in an ICMPv6 message; None if it is invalid (RFC 4861, 6.1.2)."""
     if len(message) < _HEAD.size or not router.is_link_local:
         return None
@@ -63,18 +63,18 @@ def parse(router: IPv6Address, message: bytes) -> Optional[Advertisement]:
         return None
     mtu, prefixes = 0, list[Prefix]()
     try:
-        for option, body in _options(message[_HEAD.size :]):
+        for option, body in _parse_options(message[_HEAD.size :]):
             if option == _MTU and len(body) == 6:
                 mtu = int.from_bytes(body[2:], "big")
             elif option == _PREFIX_INFORMATION and len(body) == _PREFIX.size:
-                prefixes += filter(None, [_prefix(body)])
+                prefixes += filter(None, [_parse_prefix(body)])
     except ValueError:
         return None
     preference = _PREFERENCE[flags >> 3 & 3]
     return Advertisement(router, lifetime, preference, mtu, tuple(prefixes[:MAX_PREFIXES]))
 
 
-def _options(rest: bytes) -> Iterator[tuple[int, bytes]]:
+def _parse_options(rest: bytes) -> Iterator[tuple[int, bytes]]:
     """Type and content of each option. Raises ValueError for a length that is none."""
     while rest:
         size = 8 * rest[1] if len(rest) > 1 else 0
@@ -84,7 +84,7 @@ def _options(rest: bytes) -> Iterator[tuple[int, bytes]]:
         rest = rest[size:]
 
 
-def _prefix(body: bytes) -> Optional[Prefix]:
+def _parse_prefix(body: bytes) -> Optional[Prefix]:
     """None for a prefix that no network has, and one that is preferred for too long."""
     length, flags, valid, preferred, packed = _PREFIX.unpack(body)
     if not 0 < length <= 128 or preferred > valid:
@@ -131,5 +131,5 @@ class Listener(AbstractContextManager["Listener"]):
             message, parts, _, source = self._socket.recvmsg(MAX_MESSAGE_BYTES, 64)
             hops = [data for _, kind, data in parts if kind == socket.IPV6_HOPLIMIT]
             if hops and int.from_bytes(hops[0][:4], sys.byteorder) == _HOPS:
-                return parse(IPv6Address(source[0].partition("%")[0]), message)
+                return parse_advertisement(IPv6Address(source[0].partition("%")[0]), message)
         return None

@@ -38,21 +38,21 @@ def read_number(number: str, sysfs: Path = _SYSFS) -> BlockDevice:
     """The block device with this number, `major:minor`. Raises SourceError."""
     try:
         place = (sysfs / "dev/block" / number).resolve(strict=True)
-        return _device(place, sysfs.resolve() / "devices")
+        return _device_at(place, sysfs.resolve() / "devices")
     except (OSError, ValueError) as error:
         raise SourceError(f"find block device {number} in sysfs: {error}") from error
 
 
-def _device(place: Path, devices: Path) -> BlockDevice:
+def _device_at(place: Path, devices: Path) -> BlockDevice:
     """Raises OSError, and ValueError for a place that is not below `devices`."""
-    attachments = [place, *_controllers(place)]
+    attachments = [place, *_nvme_controllers(place)]
     ancestors = [
-        ancestor for attachment in attachments for ancestor in _ancestors(attachment, devices)
+        ancestor for attachment in attachments for ancestor in _devices_above(attachment, devices)
     ]
     return BlockDevice(
         place.name,
         tuple(part for attachment in attachments for part in attachment.relative_to(devices).parts),
-        frozenset(filter(None, map(_subsystem, ancestors))),
+        frozenset(filter(None, map(_subsystem_of, ancestors))),
         frozenset(
             name for name in REMOTE_CLASSES for ancestor in ancestors if (ancestor / name).is_dir()
         ),
@@ -60,7 +60,7 @@ def _device(place: Path, devices: Path) -> BlockDevice:
     )
 
 
-def _ancestors(place: Path, devices: Path) -> Iterator[Path]:
+def _devices_above(place: Path, devices: Path) -> Iterator[Path]:
     """The devices to which this one is attached, nearest first."""
     for device in place.parents:
         if device == devices:
@@ -68,7 +68,7 @@ def _ancestors(place: Path, devices: Path) -> Iterator[Path]:
         yield device
 
 
-def _controllers(place: Path) -> Iterator[Path]:
+def _nvme_controllers(place: Path) -> Iterator[Path]:
     """The controllers of an NVMe namespace with native multipath, which is a virtual device."""
     for ancestor in place.parents:
         if ancestor.parent.name == _NVME_SUBSYSTEM:
@@ -77,7 +77,7 @@ def _controllers(place: Path) -> Iterator[Path]:
                     yield link.resolve(strict=True)
 
 
-def _subsystem(device: Path) -> str:
+def _subsystem_of(device: Path) -> str:
     try:
         return (device / "subsystem").readlink().name
     except FileNotFoundError:

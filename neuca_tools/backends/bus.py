@@ -121,7 +121,7 @@ class Bus(AbstractContextManager["Bus"]):
             if time.monotonic() - started >= 0.9 * wait:
                 self._silent.add(owner)
                 raise ManagerError(f"{what}: no response within {wait:.2g} s") from error
-            raise _refusal(what, error) from error
+            raise _refused_error(what, error) from error
 
     def _connect(self, what: str) -> None:
         """Open a private connection and call Hello, for which libdbus itself would wait 25 s.
@@ -141,7 +141,7 @@ class Bus(AbstractContextManager["Bus"]):
         try:
             self._connection = Connection(os.environ.get("DBUS_SYSTEM_BUS_ADDRESS") or _ADDRESS)
         except DBusException as error:
-            raise _refusal(what, error) from error
+            raise _refused_error(what, error) from error
         with socket.socket(fileno=os.dup(self._connection.get_unix_fd())) as line:
             import threading
 
@@ -184,7 +184,7 @@ class Service:
         return self._bus.call(what, self._owner, path, method, signature, *arguments, work=work)
 
 
-def _refusal(what: str, error: Any) -> RefusedError:
+def _refused_error(what: str, error: Any) -> RefusedError:
     """Convert a DBusException, whose own `str` would repeat the name of the error."""
     name = error.get_dbus_name() or ""
     return RefusedError(f"{what}: {' '.join((error.get_dbus_message() or name).split())}", name)

@@ -19,7 +19,7 @@ from typing import Any, Optional
 
 from neuca_tools.backends import dhcplease
 from neuca_tools.backends.bus import Service
-from neuca_tools.backends.processes import PROCESS, end, mark_process, noted_process
+from neuca_tools.backends.processes import PROCESS, end_process, mark_process, noted_process
 from neuca_tools.errors import ManagerError, ObserveError
 from neuca_tools.files import applying, names_in, read_bytes, readable_names_in, write_files
 from neuca_tools.model import OwnClients
@@ -43,7 +43,7 @@ _UNITS = (
 _SCRIPT_PLACES = ("etc/rc2.d", "etc/rc3.d", "etc/rc4.d", "etc/rc5.d")
 
 
-def program(choice: str) -> str:
+def client_program(choice: str) -> str:
     """The path of the client for `[linux] dhcp-client`; empty if there is none to use."""
     if choice == "none":
         return ""
@@ -78,7 +78,7 @@ class Units(Service):
 
     def alive(self) -> frozenset[str]:
         """The labels of the clients that run, or that systemd is about to start."""
-        pattern = _unit("*")
+        pattern = _unit_name("*")
         what = "asked systemd for the DHCP clients"
         listed_units = self._call(what, "ListUnitsByPatterns", "asas", [], [pattern])
         before, after = pattern.split("*")
@@ -90,17 +90,19 @@ class Units(Service):
 
     def restart(self, label: str) -> None:
         """Raises ManagerError."""
-        self._call(f'start "{_unit(label)}"', "RestartUnit", "ss", _unit(label), "replace")
+        self._call(
+            f'start "{_unit_name(label)}"', "RestartUnit", "ss", _unit_name(label), "replace"
+        )
 
     def stop(self, label: str) -> None:
         """Raises ManagerError."""
-        self._call(f'stop "{_unit(label)}"', "StopUnit", "ss", _unit(label), "replace")
+        self._call(f'stop "{_unit_name(label)}"', "StopUnit", "ss", _unit_name(label), "replace")
 
     def _call(self, what: str, member: str, signature: str, *arguments: object) -> Any:
         return self._ask(what, _PATH, f"{self.name}.Manager.{member}", signature, *arguments)
 
 
-def _unit(label: str) -> str:
+def _unit_name(label: str) -> str:
     return f"neuca-dhcp@{label}.service"
 
 
@@ -112,18 +114,18 @@ class Clients:
 
     def read(self, choice: str) -> OwnClients:
         """What was started, and what of it runs. Raises ObserveError."""
-        requests = dict(self._requests())
+        requests = dict(self._read_requests())
         return OwnClients(
-            program(choice),
+            client_program(choice),
             str(self._helper),
             choice not in ("auto", "none"),
             is_manager_enabled(),
             requests,
-            self._alive(requests),
-            tuple(dhcplease.refusals(self._place)),
+            self._running_labels(requests),
+            tuple(dhcplease.refused_leases(self._place)),
         )
 
-    def _requests(self) -> Iterator[tuple[str, str]]:
+    def _read_requests(self) -> Iterator[tuple[str, str]]:
         """The requests by label; one that is withdrawn counts until its lease has been given up."""
         for name in names_in(self._place):  # .json follows .gone, and overrides it
             label, suffix = name[: -len(REQUEST)], name[-len(REQUEST) :]
@@ -135,10 +137,10 @@ class Clients:
                 raise ObserveError(f'read "{self._place / name}": {error.strerror}') from error
             yield label, content.decode("utf-8", "replace") if suffix == REQUEST else ""
 
-    def _alive(self, labels: Iterable[str]) -> frozenset[str]:
+    def _running_labels(self, labels: Iterable[str]) -> frozenset[str]:
         labels = frozenset(labels)
         if self._units is None or not labels:
-            return frozenset(label for label in labels if self._process(label))
+            return frozenset(label for label in labels if self._process_id(label))
         try:
             return labels & self._units.alive()
         except ManagerError:
@@ -178,30 +180,30 @@ class Clients:
             self._units.stop(label)
             if label in self._units.alive():
                 return  # ExecStop= of the unit does the rest
-        if self._process(label):
+        if self._process_id(label):
             # Clients start and stop rarely; it saves 2 ms of every pass.
             import subprocess
 
             with suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run([self._helper, "stop", gone], check=False, timeout=RELEASE_SECONDS)
         self._end(label)
-        forget(gone)
+        forget_client(gone)
 
     def _end(self, label: str) -> None:
         """End a client that is a plain process, without giving up its lease."""
-        pid = self._process(label)
+        pid = self._process_id(label)
         if pid:
-            end(pid, signal.SIGTERM, RELEASE_SECONDS)
+            end_process(pid, signal.SIGTERM, RELEASE_SECONDS)
 
-    def _process(self, label: str) -> int:
+    def _process_id(self, label: str) -> int:
         """The ID of the process of a client; 0 if it does not run."""
         return noted_process(self._place / f"{label}{PROCESS}")
 
 
-def forget(gone: Path) -> None:
+def forget_client(gone: Path) -> None:
     """Remove what a lease has set, and all files of the client. Raises ApplyError."""
     label = gone.name[: -len(GONE)]
-    dhcplease.drop(gone.with_name(f"{label}{dhcplease.LEASE}"))
+    dhcplease.drop_lease(gone.with_name(f"{label}{dhcplease.LEASE}"))
     for name in names_in(gone.parent):
         if name.startswith(f"{label}.") and name[len(label) :].count(".") == 1:
             with suppress(OSError):

@@ -71,7 +71,7 @@ class LeaseContent(NamedTuple):
     family: int = 0
 
 
-def number(environment: Mapping[str, str], name: str) -> int:
+def variable_number(environment: Mapping[str, str], name: str) -> int:
     """The value of a variable, 0 if it is absent or no number of 32 bits."""
     text = environment.get(name, "")
     if text.isascii() and text.isdecimal() and len(text) <= 10:
@@ -90,7 +90,7 @@ def is_unicast(host: Host) -> bool:
     return not (host.is_multicast or host.is_loopback or host.is_unspecified or host.is_reserved)
 
 
-def refusal(address: Address, index: int, world: World, before: str = "") -> str:
+def reason_to_refuse(address: Address, index: int, world: World, before: str = "") -> str:
     """Why an address must not be set on this link; empty if it may be.
 
     `before` is the address of the last lease: another one that is there without a lifetime would
@@ -123,43 +123,43 @@ def _gateways_elsewhere(index: int, world: World) -> set[Optional[Host]]:
 # --- setting --------------------------------------------------------------------------------------
 
 
-def accept(lease: LeaseContent, request: Mapping[str, Any], place: Path) -> None:
+def accept_lease(lease: LeaseContent, request: Mapping[str, Any], place: Path) -> None:
     """Set what was given for the link of a request, and remember it in the file at `place`.
 
     Raises ApplyError, ObserveError.
     """
-    index, before = int(request["index"]), read(place)
+    index, before = int(request["index"]), read_lease(place)
     with Netlink() as netlink:
         world = netlink.look(())
         if index not in world.devices:
             return
-        accepted, refused = _sorted(lease, index, world, held(before))
+        accepted, refused = _accepted_addresses(lease, index, world, addresses_of_lease(before))
         if refused and not accepted:
-            _remove(netlink, world, before)
+            _remove_lease(netlink, world, before)
             nothing: dict[str, Any] = (
                 {"addresses": {}} if request.get("protocol") == ADVERTISEMENTS else {}
             )
             left = {"index": index, "refused": refused, **nothing}
             write_files({place: json.dumps(left).encode()})
             return
-        record = _lease(lease._replace(addresses=accepted), request, world, before)
+        record = _lease_record(lease._replace(addresses=accepted), request, world, before)
         if refused:
             record["refused"] = refused
         # First of all, so that all that follows is known to be ours.
         write_files({place: json.dumps(record).encode()})
-        _set(netlink, world, record, accepted, lease.routes)
-        for old in held(before).keys() - held(record).keys():
+        _set_lease(netlink, world, record, accepted, lease.routes)
+        for old in addresses_of_lease(before).keys() - addresses_of_lease(record).keys():
             netlink.delete_address(index, ip_interface(old))
 
 
-def _sorted(
+def _accepted_addresses(
     lease: LeaseContent, index: int, world: World, before: Collection[str]
 ) -> tuple[tuple[TimedAddress, ...], str]:
     """The addresses that may be set, and why another one must not be."""
     accepted, refused = [], ""
     for timed in lease.addresses:
         text = str(timed.address)
-        reason = refusal(timed.address, index, world, text if text in before else "")
+        reason = reason_to_refuse(timed.address, index, world, text if text in before else "")
         if reason:
             refused = f"{timed.address.ip}: {reason}"
         else:
@@ -167,7 +167,7 @@ def _sorted(
     return tuple(accepted), refused
 
 
-def held(lease: Mapping[str, Any]) -> dict[str, int]:
+def addresses_of_lease(lease: Mapping[str, Any]) -> dict[str, int]:
     """The addresses that a remembered lease has set, with the second at which each ends.
 
     A lease of DHCP has one. 0 stands for one without an end.
@@ -177,12 +177,12 @@ def held(lease: Mapping[str, Any]) -> dict[str, int]:
     return {str(lease["address"]): int(lease["until"])} if lease.get("address") else {}
 
 
-def _lease(
+def _lease_record(
     lease: LeaseContent, request: Mapping[str, Any], world: World, before: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The record of a lease. `mtu_before`: the MTU to restore, 0 if the lease sets none."""
     index = int(request["index"])
-    mtu = _mtu(lease.mtu, request, index, world)
+    mtu = _usable_mtu(lease.mtu, request, index, world)
     was = int(before.get("mtu_before", 0))
     if mtu and not was:
         was = world.devices[index].mtu
@@ -205,7 +205,7 @@ def _lease(
     }
 
 
-def _set(
+def _set_lease(
     netlink: Netlink,
     world: World,
     lease: Mapping[str, Any],
@@ -217,37 +217,37 @@ def _set(
         netlink.lease_address(index, timed.address, timed.valid, timed.preferred)
     for route in routes:
         netlink.replace_route(route)
-    _remove_routes(netlink, world, lease, {_identity(route) for route in routes})
+    _remove_routes(netlink, world, lease, {_route_identity(route) for route in routes})
     if lease["mtu"] and lease["mtu"] != world.devices[index].mtu:
         netlink.set_mtu(index, int(lease["mtu"]))
 
 
-def _mtu(offered: int, request: Mapping[str, Any], index: int, world: World) -> int:
+def _usable_mtu(offered: int, request: Mapping[str, Any], index: int, world: World) -> int:
     """The MTU to set in bytes; 0 for none: it never rises above that of the link."""
     if not request["mtu"] or not SMALLEST_MTU <= offered <= LARGEST_MTU:
         return 0
     return min(offered, world.devices[index].max_mtu or offered)
 
 
-def drop(place: Path) -> None:
+def drop_lease(place: Path) -> None:
     """Remove what a lease has set, and the file that remembers it. Raises ApplyError."""
-    before = read(place)
+    before = read_lease(place)
     if not before:
         return
     try:
         with Netlink() as netlink:
-            _remove(netlink, netlink.look(()), before)
+            _remove_lease(netlink, netlink.look(()), before)
     except ObserveError as error:
         raise ApplyError(error.text) from error
     write_files({place: None})
 
 
-def _remove(netlink: Netlink, world: World, lease: Mapping[str, Any]) -> None:
+def _remove_lease(netlink: Netlink, world: World, lease: Mapping[str, Any]) -> None:
     device = world.devices.get(int(lease.get("index", 0)))
     if device is None:
         return
     _remove_routes(netlink, world, lease, ())
-    for text in held(lease):
+    for text in addresses_of_lease(lease):
         with suppress(ValueError):
             netlink.delete_address(device.index, ip_interface(text))
     was = int(lease.get("mtu_before", 0))
@@ -255,7 +255,7 @@ def _remove(netlink: Netlink, world: World, lease: Mapping[str, Any]) -> None:
         netlink.set_mtu(device.index, was)
 
 
-def _identity(route: Route) -> tuple[object, ...]:
+def _route_identity(route: Route) -> tuple[object, ...]:
     return route.to, route.metric, route.via
 
 
@@ -269,13 +269,13 @@ def _remove_routes(
         if route.protocol == RTPROT_DHCP
         and route.to.version == lease.get("family", 4)
         and (route.index, route.traits.table) == (lease.get("index"), lease.get("table"))
-        and _identity(route) not in kept
+        and _route_identity(route) not in kept
     ]
     for route in sorted(own, key=lambda route: route.via is None):
         netlink.delete_route(route)
 
 
-def read(place: Path) -> dict[str, Any]:
+def read_lease(place: Path) -> dict[str, Any]:
     """What is remembered in a file; nothing if it is absent or damaged."""
     with suppress(OSError, ValueError):
         record = json.loads(read_bytes(place, MAX_LEASE_BYTES) or b"{}")
@@ -284,11 +284,11 @@ def read(place: Path) -> dict[str, Any]:
     return {}
 
 
-def refusals(place: Path) -> Iterator[tuple[int, str]]:
+def refused_leases(place: Path) -> Iterator[tuple[int, str]]:
     """Why leases are not used, as the beginning of a sentence, by interface index."""
     for name in names_in(place):
         if name.endswith(LEASE):
-            record = read(place / name)
+            record = read_lease(place / name)
             if record.get("refused"):
                 what = "autoconfigured address" if "addresses" in record else "DHCP lease of"
                 yield int(record["index"]), f"the {what} {record['refused']}"

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from neuca_tools.backends import wire
 from neuca_tools.documents.neuca.link_settings import WAKE_ON_LAN
-from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
+from neuca_tools.model.device_settings import DeviceSettings, joined_settings, missing_groups
 
 NETLINK_GENERIC = 16
 GENL_CTRL, CTRL_GETFAMILY, CTRL_FAMILY_ID, CTRL_FAMILY_NAME = 16, 3, 1, 2
@@ -94,40 +94,44 @@ class Ethtool(AbstractContextManager["Ethtool"]):
 
     def __init__(self) -> None:
         self._wire = wire.Socket(NETLINK_GENERIC)
-        payload = _genl(CTRL_GETFAMILY) + wire.text(CTRL_FAMILY_NAME, "ethtool")
+        payload = _command_header(CTRL_GETFAMILY) + wire.encode_text(CTRL_FAMILY_NAME, "ethtool")
         answer = wire.Attributes(self._wire.ask(GENL_CTRL, 0, payload)[0][4:])
-        self._family = answer.number(CTRL_FAMILY_ID)
+        self._add_family = answer.number(CTRL_FAMILY_ID)
 
     def __exit__(self, *_: object) -> None:
         self._wire.__exit__()
 
     def read(self, index: int, groups: Iterable[str]) -> DeviceSettings:
         """The settings of these groups, or why the device lacks a group. Raises OSError."""
-        return joined(self._read(index, group) for group in groups)
+        return joined_settings(self._read(index, group) for group in groups)
 
     def _read(self, index: int, group: str) -> DeviceSettings:
         try:
             if group == "offloads":
-                return self._features(index)
+                return self._read_features(index)
             if group == WAKE:
-                return self._wake(index)
-            return self._group(index, group)
+                return self._read_wake(index)
+            return self._read_numbers(index, group)
         except OSError as error:
             if (group, error.errno) == (WAKE, errno.EPERM):
-                return lacking([group], "only root can read it, because of its password")
+                return missing_groups([group], "only root can read it, because of its password")
             # EINVAL: the command is newer than this kernel.
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 raise
-            return lacking([group], f"the driver has no {group}")
+            return missing_groups([group], f"the driver has no {group}")
 
-    def _set(self, command: int, index: int, values: bytes = b"") -> list[bytes]:
-        payload = _genl(command) + wire.nest(HEADER, wire.number(DEV_INDEX, index)) + values
-        return self._wire.ask(self._family, 0, payload)
+    def _send_command(self, command: int, index: int, values: bytes = b"") -> list[bytes]:
+        payload = (
+            _command_header(command)
+            + wire.encode_nest(HEADER, wire.encode_number(DEV_INDEX, index))
+            + values
+        )
+        return self._wire.ask(self._add_family, 0, payload)
 
     def _get(self, command: int, index: int) -> wire.Attributes:
-        return wire.Attributes(self._set(command, index)[0][4:])
+        return wire.Attributes(self._send_command(command, index)[0][4:])
 
-    def _group(self, index: int, group: str) -> DeviceSettings:
+    def _read_numbers(self, index: int, group: str) -> DeviceSettings:
         attributes = self._get(GROUPS[group].get, index)
         fields = GROUPS[group].fields
         maximums = {
@@ -136,7 +140,7 @@ class Ethtool(AbstractContextManager["Ethtool"]):
             if field.most
         }
         values = {
-            f"{group}.{name}": _word(attributes.number(field.value), field)
+            f"{group}.{name}": _value_text(attributes.number(field.value), field)
             for name, field in fields.items()
             if field.value in attributes and maximums.get(f"{group}.{name}") != "0"
         }
@@ -144,30 +148,32 @@ class Ethtool(AbstractContextManager["Ethtool"]):
             values, {name: value for name, value in maximums.items() if value != "0"}
         )
 
-    def _features(self, index: int) -> DeviceSettings:
+    def _read_features(self, index: int) -> DeviceSettings:
         """The features by full and by short name; `missing` are those that the driver has fixed."""
         features = self._get(FEATURES_GET, index)
-        supported, changeable = _changeable(features)
-        active = _bits(features.nest(ACTIVE))
+        supported, changeable = _changeable_features(features)
+        active = _named_bits(features.nest(ACTIVE))
         values, missing = {}, {}
         single = {name: (name,) for name in supported}
-        for name, names in {**single, **_short(supported)}.items():
+        for name, names in {**single, **_features_by_short_name(supported)}.items():
             values[f"offloads.{name}"] = _on_off(not active.keys().isdisjoint(names))
             if changeable.isdisjoint(names):
                 missing[f"offloads.{name}"] = "the driver has it fixed"
         return DeviceSettings(values, {}, missing)
 
-    def _wake(self, index: int) -> DeviceSettings:
+    def _read_wake(self, index: int) -> DeviceSettings:
         """What wakes the machine up. Only root can read this, because a password may be in it."""
-        modes = _bits(self._get(WOL_GET, index).nest(WOL_MODES))
+        modes = _named_bits(self._get(WOL_GET, index).nest(WOL_MODES))
         active = " ".join(name for name in WAKE_ON_LAN if modes.get(name))
         return DeviceSettings({WAKE: active or "off"})
 
     def _write_wake(self, index: int, value: str) -> None:
         names = [name for name in value.split() if name != "off"]
-        bits = wire.nest(BITS, *(_bit(name, True) for name in names))
+        bits = wire.encode_nest(BITS, *(_encode_bit(name, True) for name in names))
         # Without a mask, the modes that are not listed are off.
-        self._set(WOL_SET, index, wire.nest(WOL_MODES, wire.attribute(NOMASK, b""), bits))
+        self._send_command(
+            WOL_SET, index, wire.encode_nest(WOL_MODES, wire.encode_attribute(NOMASK, b""), bits)
+        )
 
     def write(self, index: int, group: str, values: Mapping[str, str]) -> None:
         """Set values of one group in one request. Raises OSError."""
@@ -177,29 +183,31 @@ class Ethtool(AbstractContextManager["Ethtool"]):
             self._write_wake(index, values[WAKE])
         else:
             fields = GROUPS[group].fields
-            encoded = b"".join(_encode(fields[name], value) for name, value in values.items())
-            self._set(GROUPS[group].set, index, encoded)
+            encoded = b"".join(_encode_value(fields[name], value) for name, value in values.items())
+            self._send_command(GROUPS[group].set, index, encoded)
 
     def _write_features(self, index: int, values: Mapping[str, str]) -> None:
         features = self._get(FEATURES_GET, index)
-        supported, changeable = _changeable(features)
-        short = _short(supported)
+        supported, changeable = _changeable_features(features)
+        short = _features_by_short_name(supported)
         bits = []
         for feature, value in values.items():
             names = changeable.intersection(short.get(feature, (feature,)))
             if (feature, value) == ("tso", "on"):
                 names.discard(MANGLED)
-            bits += [_bit(name, value == "on") for name in sorted(names)]
+            bits += [_encode_bit(name, value == "on") for name in sorted(names)]
         if not bits:
             raise OSError(errno.EOPNOTSUPP, "the driver has it fixed")
-        self._set(FEATURES_SET, index, wire.nest(WANTED, wire.nest(BITS, *bits)))
+        self._send_command(
+            FEATURES_SET, index, wire.encode_nest(WANTED, wire.encode_nest(BITS, *bits))
+        )
 
 
-def _genl(command: int) -> bytes:
+def _command_header(command: int) -> bytes:
     return struct.pack("=BBH", command, 1, 0)
 
 
-def _word(number: int, field: _Field) -> str:
+def _value_text(number: int, field: _Field) -> str:
     return _on_off(bool(number)) if field.switch else str(number)
 
 
@@ -207,13 +215,13 @@ def _on_off(value: bool) -> str:
     return "on" if value else "off"
 
 
-def _encode(field: _Field, value: str) -> bytes:
+def _encode_value(field: _Field, value: str) -> bytes:
     if field.switch:
-        return wire.attribute(field.value, bytes([value == "on"]))
-    return wire.number(field.value, int(value))
+        return wire.encode_attribute(field.value, bytes([value == "on"]))
+    return wire.encode_number(field.value, int(value))
 
 
-def _short(able: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def _features_by_short_name(able: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The features of this kernel for which each short name stands."""
     listed = tuple(able)
     return {
@@ -224,22 +232,22 @@ def _short(able: Iterable[str]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _changeable(features: wire.Attributes) -> tuple[dict[str, bool], set[str]]:
+def _changeable_features(features: wire.Attributes) -> tuple[dict[str, bool], set[str]]:
     """All features, and those that the hardware supports and the driver has not fixed."""
-    able, fixed = _bits(features.nest(HW)), _bits(features.nest(NOCHANGE))
+    able, fixed = _named_bits(features.nest(HW)), _named_bits(features.nest(NOCHANGE))
     return able, {name for name, supported in able.items() if supported and name not in fixed}
 
 
-def _bits(bitset: wire.Attributes) -> dict[str, bool]:
+def _named_bits(bitset: wire.Attributes) -> dict[str, bool]:
     """The names in a bitset, and whether each is set; without a mask, only set bits are listed."""
     nomask = NOMASK in bitset
     names: dict[str, bool] = {}
-    for _, bit in wire.attributes(bitset.bytes(BITS)):
+    for _, bit in wire.parse_attributes(bitset.bytes(BITS)):
         parts = wire.Attributes(bit)
         names[parts.text(BIT_NAME)] = nomask or BIT_VALUE in parts
     return names
 
 
-def _bit(name: str, on: bool) -> bytes:
-    value = wire.attribute(BIT_VALUE, b"") if on else b""
-    return wire.nest(BIT, wire.text(BIT_NAME, name), value)
+def _encode_bit(name: str, on: bool) -> bytes:
+    value = wire.encode_attribute(BIT_VALUE, b"") if on else b""
+    return wire.encode_nest(BIT, wire.encode_text(BIT_NAME, name), value)

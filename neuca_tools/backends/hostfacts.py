@@ -25,7 +25,7 @@ from neuca_tools.tuning.layer import (
     Obstacle,
     TuningInputs,
 )
-from neuca_tools.tuning.profile import LARGEST, Profile, parse
+from neuca_tools.tuning.profile import LARGEST, Profile, parse_profile
 
 SHIPPED = Path(__file__).resolve().parents[1] / "profiles"
 MODULES = Path("/lib/modules")
@@ -35,7 +35,7 @@ OF_FIRST_NAMESPACE = "net/core/netdev_max_backlog"
 _Value = TypeVar("_Value")
 
 
-def read(
+def read_tuning_inputs(
     choice: Choice, profile_directory: Path, sysctl_directory: Path, changed: Collection[str] = ()
 ) -> TuningInputs:
     """The profiles of this choice and the facts about the host that decide what applies.
@@ -43,23 +43,25 @@ def read(
     `changed`: sysctls that may have to be restored. What else sets sysctls is read if there are
     any of them, or any in the profiles.
     """
-    profiles, missing = _profiles(choice, profile_directory)
+    profiles, missing = _read_profiles(choice, profile_directory)
     paths = {path for profile in profiles for path in profile.sysctls}
-    sysctls = {path: sysctl.read(path) for path in (*paths, AVAILABLE, PERMITTED)}
-    own = sysctl.read(OF_FIRST_NAMESPACE) is None
+    sysctls = {path: sysctl.read_value(path) for path in (*paths, AVAILABLE, PERMITTED)}
+    own = sysctl.read_value(OF_FIRST_NAMESPACE) is None
     facts = Facts(
-        environment.detect(_known({path: _sign(path) for path in environment.SIGNS})),
+        environment.detect_environment(
+            _known({path: _beginning_of(path) for path in environment.SIGNS})
+        ),
         _known(sysctls),
-        _known({path: _obstacle(path, own) for path in paths}),
-        existing(sysctl_directory) if paths or changed else sysctld.Settings(),
-        _memory(),
-        _modules() if CONGESTION in paths else None,
+        _known({path: _obstacle_to_write(path, own) for path in paths}),
+        existing_sysctl_settings(sysctl_directory) if paths or changed else sysctld.Settings(),
+        _memory_bytes(),
+        _congestion_modules() if CONGESTION in paths else None,
         own,
     )
     return TuningInputs(tuple(profiles), tuple(missing), facts)
 
 
-def advertised(world: World) -> frozenset[int]:
+def devices_with_advertised_routes(world: World) -> frozenset[int]:
     """The indexes of devices with routes from router advertisements, which they accept only while
     they do not forward. Shortly after the boot, the first advertisement may still be missing.
     """
@@ -71,13 +73,13 @@ def advertised(world: World) -> frozenset[int]:
         if device.mac
         and (device.index in learned or world.age < ROUTER_SECONDS)
         and all(
-            sysctl.read(f"net/ipv6/conf/{device.name}/{key}") == value
+            sysctl.read_value(f"net/ipv6/conf/{device.name}/{key}") == value
             for key, value in signs.items()
         )
     )
 
 
-def _profiles(choice: Choice, directory: Path) -> tuple[list[Profile], list[str]]:
+def _read_profiles(choice: Choice, directory: Path) -> tuple[list[Profile], list[str]]:
     """The profiles that can be read, and the reasons why others cannot.
 
     A profile of the administrator takes precedence over a shipped one of the same name.
@@ -93,7 +95,7 @@ def _profiles(choice: Choice, directory: Path) -> tuple[list[Profile], list[str]
         elif len(content) > LARGEST:
             faults.append(f'profile "{name}": it is longer than {LARGEST} bytes')
         else:
-            profiles.append(parse(name, content.decode("utf-8", "replace")))
+            profiles.append(parse_profile(name, content.decode("utf-8", "replace")))
     return profiles, faults
 
 
@@ -111,7 +113,7 @@ def _known(values: Mapping[str, Optional[_Value]]) -> dict[str, _Value]:
     return {path: value for path, value in values.items() if value is not None}
 
 
-def _sign(path: str) -> Optional[str]:
+def _beginning_of(path: str) -> Optional[str]:
     """The beginning of a file, empty for a directory; None if absent or unreadable."""
     try:
         with Path(path).open("rb") as stream:
@@ -122,7 +124,7 @@ def _sign(path: str) -> Optional[str]:
         return None
 
 
-def _obstacle(path: str, own_namespace: bool) -> Optional[Obstacle]:
+def _obstacle_to_write(path: str, own_namespace: bool) -> Optional[Obstacle]:
     """Why this sysctl cannot be written here, not even by root; None if it can."""
     file = sysctl.ROOT / path
     try:
@@ -138,7 +140,7 @@ def _obstacle(path: str, own_namespace: bool) -> Optional[Obstacle]:
     return Obstacle("not applicable", "it is read-only here: only the host can set it")
 
 
-def unadvertised(
+def values_without_advertisements(
     world: World, sysctls: Mapping[str, str], sysctl_directory: Path
 ) -> dict[str, str]:
     """The value that each of `sysctls` that advertisements may set has without one.
@@ -149,7 +151,7 @@ def unadvertised(
     values = {path: value for path, value in _new_values(world).items() if path in sysctls}
     if values.items() <= sysctls.items():
         return values
-    files = existing(sysctl_directory)
+    files = existing_sysctl_settings(sysctl_directory)
     for path in values:
         setting = files.setting(path)
         if setting and setting.value.isdecimal():
@@ -160,7 +162,7 @@ def unadvertised(
 def _new_values(world: World) -> dict[str, str]:
     """The values that each device had for these sysctls if it were new."""
     default_by_key = {
-        key: sysctl.read(key.replace(OWN, "default")) or ADVERTISED[key] for key in ADVERTISED
+        key: sysctl.read_value(key.replace(OWN, "default")) or ADVERTISED[key] for key in ADVERTISED
     }
     values: dict[str, str] = {}
     for device in world.devices.values():
@@ -169,9 +171,9 @@ def _new_values(world: World) -> dict[str, str]:
     return values
 
 
-def existing(sysctl_directory: Path) -> sysctld.Settings:
+def existing_sysctl_settings(sysctl_directory: Path) -> sysctld.Settings:
     """What else sets sysctls: the files of sysctl.d(5)."""
-    return sysctld.parse(_sysctl_files(sysctl_directory))
+    return sysctld.parse_files(_sysctl_files(sysctl_directory))
 
 
 def _sysctl_files(directory: Path) -> list[tuple[str, str]]:
@@ -187,19 +189,19 @@ def _sysctl_files(directory: Path) -> list[tuple[str, str]]:
         for name in readable_names_in(place)
         if name.endswith(".conf") and name != sysctld.OURS
     ]
-    ordered = sysctld.order([*paths, str(root / sysctld.LAST)])
-    texts = ((path, _sign(path)) for path in ordered)
+    ordered = sysctld.order_files([*paths, str(root / sysctld.LAST)])
+    texts = ((path, _beginning_of(path)) for path in ordered)
     return [(path, text) for path, text in texts if text]
 
 
-def _memory() -> int:
+def _memory_bytes() -> int:
     """The size of the main memory in bytes, 0 if not known."""
-    lines = (_sign("/proc/meminfo") or "").splitlines()
+    lines = (_beginning_of("/proc/meminfo") or "").splitlines()
     kibibytes = next((line.split()[1] for line in lines if line.startswith("MemTotal:")), "0")
     return int(kibibytes) * 1024
 
 
-def _modules() -> Optional[frozenset[str]]:
+def _congestion_modules() -> Optional[frozenset[str]]:
     """The congestion control algorithms, as modules or built in; None if unknown."""
     place = MODULES / os.uname().release
     files = (place / "modules.dep", place / "modules.builtin")

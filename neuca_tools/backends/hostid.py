@@ -24,10 +24,10 @@ SYSFS = Path("/sys/class/net")
 IFREQ = struct.Struct("16sH14s8x")  # struct ifreq: name, family of the address, address
 
 
-def look() -> machine.Machine:
+def read_machine() -> machine.Machine:
     """The identity, as far as it can be read: only root may read the UUID."""
     uuids = [text for text in (text_of(path, MAX_ID_BYTES) for path in UUIDS) if text]
-    return machine.known(text_of(MACHINE_ID, MAX_ID_BYTES), uuids[0] if uuids else "")
+    return machine.known_machine(text_of(MACHINE_ID, MAX_ID_BYTES), uuids[0] if uuids else "")
 
 
 def boot_id() -> str:
@@ -35,12 +35,12 @@ def boot_id() -> str:
     return text_of(BOOT_ID, MAX_ID_BYTES)
 
 
-def age() -> float:
+def boot_age() -> float:
     """Seconds since the boot, including suspend."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def macs() -> frozenset[str]:
+def present_macs() -> frozenset[str]:
     """The current MAC of every Ethernet interface of this namespace, including virtual ones, and
     the GUID of every InfiniBand port.
     """

@@ -15,7 +15,7 @@ from neuca_tools.backends import wire
 from neuca_tools.documents.neuca.link_kinds import KERNEL_DEFAULTS, WORDS
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, PRIMARY
 from neuca_tools.model import Device, World
-from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
+from neuca_tools.model.device_settings import DeviceSettings, joined_settings, missing_groups
 from neuca_tools.model.topology import MAC_LENGTH
 
 
@@ -85,7 +85,7 @@ _REASONS = {
 _MACVLAN_MODES = {1: "private", 2: "vepa", 4: "bridge", 8: "passthru", 16: "source"}
 
 
-def arguments(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
+def creation_arguments(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
     """The keyword arguments with which pyroute2 creates such a link.
 
     What a new bond has anyway is left out: it refuses some options in some modes, whatever the
@@ -98,11 +98,11 @@ def arguments(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
         value = options.get(name, "")
         if value and not (kind == "bond" and value == KERNEL_DEFAULTS[kind].get(name)):
             six = "6" if attribute.number6 and ":" in value else ""
-            keywords[attribute.keyword + six] = _encoded(kind, name, value)
+            keywords[attribute.keyword + six] = _encode_option(kind, name, value)
     return keywords
 
 
-def _encoded(kind: str, name: str, value: str) -> Any:
+def _encode_option(kind: str, name: str, value: str) -> Any:
     if (kind, name) in WORDS:
         return WORDS[kind, name].index(value)
     if name in _TIMES:
@@ -114,24 +114,24 @@ def _encoded(kind: str, name: str, value: str) -> Any:
     return int(value) if value.isdecimal() else value
 
 
-def options(kind: str, mac: str, data: wire.Attributes) -> tuple[tuple[str, str], ...]:
+def link_options(kind: str, mac: str, data: wire.Attributes) -> tuple[tuple[str, str], ...]:
     """The settings of a link of one of these kinds; `data` is its IFLA_INFO_DATA."""
     settings = [("mac", mac)]
     for name, (_, number, number6) in _ATTRIBUTES[kind].items():
         value = data.bytes(number) or (number6 and data.bytes(number6))
         if value:
-            settings.append((name, _decoded(kind, name, value)))
+            settings.append((name, _decode_option(kind, name, value)))
     return tuple(settings)
 
 
-def _decoded(kind: str, name: str, value: bytes) -> str:
+def _decode_option(kind: str, name: str, value: bytes) -> str:
     if name in ("local", "remote"):
         return str(ip_address(value))
     if name == "port":
         return str(int.from_bytes(value, "big"))
     if name == "arp-ip-target":
-        return ",".join(str(ip_address(address)) for _, address in wire.attributes(value))
-    number = wire.integer(value)
+        return ",".join(str(ip_address(address)) for _, address in wire.parse_attributes(value))
+    number = wire.decode_integer(value)
     if kind == "macvlan":
         return _MACVLAN_MODES.get(number, f"number {number}")
     if name == "pkey":
@@ -144,12 +144,12 @@ def _decoded(kind: str, name: str, value: bytes) -> str:
     return str(number)
 
 
-def read(world: World, index: int, groups: Iterable[str]) -> DeviceSettings:
+def read_groups(world: World, index: int, groups: Iterable[str]) -> DeviceSettings:
     """The value of each group, or the reason why the device has none."""
-    return joined(_read(world, world.devices[index], group) for group in groups)
+    return joined_settings(_read_group(world, world.devices[index], group) for group in groups)
 
 
-def _read(world: World, device: Device, group: str) -> DeviceSettings:
+def _read_group(world: World, device: Device, group: str) -> DeviceSettings:
     values, master = dict(device.port), world.devices.get(device.master)
     if device.infiniband:
         values[IPOIB_MODE] = "" if device.kind else device.mode
@@ -160,4 +160,4 @@ def _read(world: World, device: Device, group: str) -> DeviceSettings:
     if values.get(group):
         return DeviceSettings({group: values[group]})
     is_port = device.infiniband and group == "mac"
-    return lacking([group], _GUID if is_port else _REASONS.get(group, _NO_PORT))
+    return missing_groups([group], _GUID if is_port else _REASONS.get(group, _NO_PORT))

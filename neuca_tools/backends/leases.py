@@ -32,7 +32,7 @@ def with_udhcpc() -> frozenset[str]:
     return frozenset(path.stem[len("udhcpc.") :] for path in files)
 
 
-def recorded() -> frozenset[tuple[str, str]]:
+def dhclient_leases() -> frozenset[tuple[str, str]]:
     """Interface name and IPv4 address of each lease of dhclient (dhclient.leases(5)).
 
     The address of an infinite lease looks like one that an administrator has set: its lifetime in
@@ -41,10 +41,12 @@ def recorded() -> frozenset[tuple[str, str]]:
     ahead. A file that cannot be read counts as one without leases.
     """
     paths = [path for name in PATTERNS for path in sorted(Path("/").glob(name))][:_MAX_FILES]
-    return frozenset(lease for path in paths for lease in _leases(text_of(path, _MAX_FILE_BYTES)))
+    return frozenset(
+        lease for path in paths for lease in _leases_in(text_of(path, _MAX_FILE_BYTES))
+    )
 
 
-def _leases(text: str) -> Iterator[tuple[str, str]]:
+def _leases_in(text: str) -> Iterator[tuple[str, str]]:
     """Each lease names its interface first."""
     interface = ""
     for keyword, value in _STATEMENT.findall(text):

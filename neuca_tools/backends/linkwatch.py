@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.backends.wire import messages
+from neuca_tools.backends.wire import parse_messages
 from neuca_tools.files import text_of
 from neuca_tools.model.addresses import Host
 from neuca_tools.model.routing import ROUTE_PROTOCOL
@@ -41,37 +41,37 @@ SO_RCVBUFFORCE = 33  # asm-generic/socket.h; Python has no name for it
 RECEIVE_BUFFER = 8 << 20  # bytes; the default overruns at about 200 links (systemd #14417)
 
 
-def interfaces() -> dict[str, int]:
+def index_by_interface() -> dict[str, int]:
     """The index of every interface of this network namespace, by name (if_nameindex(3))."""
     return {name: index for index, name in socket.if_nameindex()}
 
 
 def await_link_local(index: int, seconds: float) -> None:
     """Wait until the device has a link-local IPv6 address that is in use, or the time is up."""
-    _await(lambda: has_link_local(index), seconds)
+    _await_change(lambda: has_link_local(index), seconds)
 
 
 def has_link_local(index: int, table: Path = _ADDRESSES) -> bool:
     """Whether one is neither tentative nor a duplicate."""
-    flags = _flags(index, table).items()
+    flags = _flags_by_address(index, table).items()
     return any(text.startswith("fe80") and not value & _NOT_READY for text, value in flags)
 
 
 def await_detection(index: int, address: Optional[Host], seconds: float) -> None:
     """Wait until an address is no longer checked for duplicates (RFC 4862), or the time is up."""
-    _await(lambda: _state(index, address) != _TENTATIVE, seconds)
+    _await_change(lambda: _detection_state(index, address) != _TENTATIVE, seconds)
 
 
 def is_unusable(index: int, address: Optional[Host]) -> bool:
     """Whether an IPv6 address is still being checked for duplicates, or is a duplicate."""
-    return bool(_state(index, address))
+    return bool(_detection_state(index, address))
 
 
-def _state(index: int, address: Optional[Host]) -> int:
-    return _flags(index).get(address.packed.hex(), 0) & _NOT_READY if address else 0
+def _detection_state(index: int, address: Optional[Host]) -> int:
+    return _flags_by_address(index).get(address.packed.hex(), 0) & _NOT_READY if address else 0
 
 
-def _await(condition: Callable[[], bool], seconds: float) -> None:
+def _await_change(condition: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     with Watch() as watch:
         while not condition() and time.monotonic() < deadline:
@@ -79,7 +79,7 @@ def _await(condition: Callable[[], bool], seconds: float) -> None:
             watch.clear()
 
 
-def _flags(index: int, table: Path = _ADDRESSES) -> dict[str, int]:
+def _flags_by_address(index: int, table: Path = _ADDRESSES) -> dict[str, int]:
     """The flags of the device's IPv6 addresses, these in hexadecimal digits (proc(5))."""
     rows = (line.split() for line in text_of(table).splitlines())
     return {row[0]: int(row[4], 16) for row in rows if len(row) == 6 and int(row[1], 16) == index}
@@ -145,7 +145,7 @@ class LinkWatch(Watch):
     def __init__(self) -> None:
         super().__init__()
         self.reports_all_changes = self.has_seen_change = self._watches_routes = False
-        self._known = set(interfaces().values())
+        self._known = set(index_by_interface().values())
         self._gone: set[int] = set()
 
     def take_gone(self) -> tuple[int, ...]:
@@ -166,14 +166,14 @@ class LinkWatch(Watch):
         seen = False
         for data in self._datagrams():
             if data is None:
-                self._known = set(interfaces().values())
+                self._known = set(index_by_interface().values())
                 seen = True
             with suppress(OSError):  # of a message that is cut off
-                for kind, _, _, body in messages(data or b""):
-                    seen = self._matters(kind, body, addresses) or seen
+                for kind, _, _, body in parse_messages(data or b""):
+                    seen = self._is_relevant(kind, body, addresses) or seen
         return seen
 
-    def _matters(self, kind: int, body: bytes, addresses: bool) -> bool:
+    def _is_relevant(self, kind: int, body: bytes, addresses: bool) -> bool:
         if kind in (RTM_NEWROUTE, RTM_DELROUTE):
             protocol = body[PROTOCOL_AT]
             if protocol == ROUTE_PROTOCOL:

@@ -23,7 +23,7 @@ _MS_REC_PRIVATE = 0x4000 | 0x40000  # linux/mount.h: MS_REC, MS_PRIVATE
 _MS_HARMLESS = 1 | 2 | 4 | 8  # MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC
 
 
-def enter(namespace: Path) -> None:
+def enter_network(namespace: Path) -> None:
     """Enter the network namespace of this file, such as /run/netns/NAME. Raises ObserveError."""
     try:
         descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
@@ -48,7 +48,7 @@ def mount_privately(device: Path, place: Path) -> None:
         what = f'mount "{device}"'
         for kind in FILE_SYSTEMS:
             # EINVAL: it is another file system; ENODEV: the kernel does not know this one.
-            if _mounts(os.fsencode(device), os.fsencode(place), kind.encode()):
+            if _is_mountable(os.fsencode(device), os.fsencode(place), kind.encode()):
                 return
     except OSError as error:
         raise SourceError(f"{what}: {error.strerror}") from error
@@ -57,7 +57,7 @@ def mount_privately(device: Path, place: Path) -> None:
     )
 
 
-def _mounts(device: bytes, place: bytes, kind: bytes) -> bool:
+def _is_mountable(device: bytes, place: bytes, kind: bytes) -> bool:
     try:
         _mount(device, place, kind, _MS_HARMLESS)
     except OSError as error:

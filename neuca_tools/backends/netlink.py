@@ -54,8 +54,8 @@ class Netlink(AbstractContextManager["Netlink"]):
 
     def look(self, metadata_hosts: Iterable[Host]) -> World:
         """Observe the network namespace. Raises ObserveError."""
-        world = outlook.look()
-        accept_ra = sysctl.read(ACCEPT_RA.replace(OWN, "default"))
+        world = outlook.read_world()
+        accept_ra = sysctl.read_value(ACCEPT_RA.replace(OWN, "default"))
         return replace(
             world,
             has_ipv6=accept_ra is not None,
@@ -103,7 +103,9 @@ class Netlink(AbstractContextManager["Netlink"]):
         if group == PRIMARY:
             self._set_primary(index, value == "yes")
         elif group == IPOIB_MODE:
-            self._set_link(index, kind="ipoib", **kinds.arguments("ipoib", {"mode": value}))
+            self._set_link(
+                index, kind="ipoib", **kinds.creation_arguments("ipoib", {"mode": value})
+            )
         elif group == "mac":
             self._set_mac(index, value)
         else:
@@ -155,7 +157,12 @@ class Netlink(AbstractContextManager["Netlink"]):
 
         The caller marks it: the kernel ignores an alias at creation (rtnl_create_link).
         """
-        arguments = {"ifname": name, "kind": kind, "mtu": mtu, **kinds.arguments(kind, options)}
+        arguments = {
+            "ifname": name,
+            "kind": kind,
+            "mtu": mtu,
+            **kinds.creation_arguments(kind, options),
+        }
         # The parent of a VXLAN is one of its own attributes.
         if parent:
             arguments["vxlan_link" if kind == "vxlan" else "link"] = parent
@@ -248,17 +255,17 @@ class Netlink(AbstractContextManager["Netlink"]):
         The errors in `done` mean that there is nothing left to do; verification checks that in any
         case.
         """
-        library = self._opened()
+        library = self._open_library()
         arguments = {name: value for name, value in given.items() if value is not None}
         try:
             return getattr(library, what)(command, **arguments)
         except (self._refusal, OSError) as error:
-            code, text = _words(error)
+            code, text = _error_text(error)
             if code not in done:
                 raise ApplyError(text, code) from error
         return ()
 
-    def _opened(self) -> Any:
+    def _open_library(self) -> Any:
         """The socket of pyroute2. Raises ApplyError."""
         if self._library is None:
             # Imported here: that saves a pass that changes nothing 80 ms and 20 MiB.
@@ -291,7 +298,7 @@ def _answering_at_once(get: Callable[..., Any], refusal: type[Exception]) -> Cal
         try:
             return tuple(get(*arguments, **options))
         except refusal as error:
-            if _words(error)[0] == errno.EBUSY:
+            if _error_text(error)[0] == errno.EBUSY:
                 raise OSError(*error.args) from error
             raise
 
@@ -309,7 +316,7 @@ def _is_zeroconf_only(host: Host, index: int, routes: Iterable[Route]) -> bool:
     return best is not None and best.via is None and best.to == ZEROCONF
 
 
-def _words(error: Exception) -> tuple[int, str]:
+def _error_text(error: Exception) -> tuple[int, str]:
     """The errno of a NetlinkError or OSError, and its text with the kernel's message if any."""
     code = int(getattr(error, "code", 0) or getattr(error, "errno", 0) or 0)
     text = os.strerror(code) if code else str(error)

@@ -39,7 +39,7 @@ class Manager(Service, ABC):
 
     unit: str
 
-    def _starting(self) -> bool:
+    def _is_starting(self) -> bool:
         """Whether its cgroup exists; it may have read its files before ours were written."""
         return self._bus.reached and any(
             (root / "system.slice" / self.unit).is_dir() for root in CGROUPS
@@ -58,7 +58,7 @@ class Manager(Service, ABC):
             known = None if self.absent() else self.states()
         except ManagerError as error:
             return dict.fromkeys(interfaces, "unknown"), error.text
-        if known is None and self._starting():
+        if known is None and self._is_starting():
             reason = f"{self.title} runs, but is not on the system bus yet"
             return dict.fromkeys(interfaces, "unknown"), reason
         if known is None:
@@ -87,7 +87,7 @@ class NetworkManager(Manager):
 
     def states(self) -> dict[str, str]:
         """The states; `profiles` are then the UUIDs of the active profiles, by interface."""
-        devices = self._devices()
+        devices = self._read_devices()
         self.profiles = {device.interface: device.profile for device in devices if device.profile}
         return {
             device.interface: "managed" if device.managed else "unmanaged" for device in devices
@@ -100,16 +100,16 @@ class NetworkManager(Manager):
         ManagerError, which names every interface for which it failed.
         """
         refused = []
-        for device in self._devices():
+        for device in self._read_devices():
             if device.managed and device.interface in interfaces:
                 try:
-                    self._manage(device, False)
+                    self._set_managed(device, False)
                 except RefusedError as refusal:
                     refused.append(refusal.text)
         if refused:
             raise ManagerError("; ".join(refused))
 
-    def _manage(self, device: _Device, managed: bool) -> None:
+    def _set_managed(self, device: _Device, managed: bool) -> None:
         self._ask(
             f'set Managed of "{device.interface}" to {str(managed).lower()} in NetworkManager',
             device.path,
@@ -157,17 +157,19 @@ class NetworkManager(Manager):
 
     def _profile_files(self) -> set[Path]:
         """The files of the profiles that NetworkManager has loaded. Raises ManagerError."""
-        stored = (interfaces.get(_STORED, {}) for interfaces in self._objects().values())
+        stored = (interfaces.get(_STORED, {}) for interfaces in self._managed_objects().values())
         return {Path(str(profile.get("Filename", ""))) for profile in stored}
 
     def activate(self, interface: str, profile: str) -> None:
         """Manage the interface, and use the profile with this UUID on it. Raises ManagerError."""
-        self._seen = self._seen or self._devices()  # once for all NICs, of which there may be many
+        self._seen = (
+            self._seen or self._read_devices()
+        )  # once for all NICs, of which there may be many
         for device in self._seen:
             if device.interface != interface:
                 continue
             if not device.managed:
-                self._manage(device, True)
+                self._set_managed(device, True)
             what = f'asked NetworkManager to use the profile for DHCP on "{interface}"'
             settings = f"{_NAME}.Settings.GetConnectionByUuid"
             connection = self._ask(what, f"{_PATH}/Settings", settings, "s", profile)
@@ -179,15 +181,15 @@ class NetworkManager(Manager):
                 if device.managed:
                     raise
 
-    def _devices(self) -> list[_Device]:
-        objects = self._objects()
+    def _read_devices(self) -> list[_Device]:
+        objects = self._managed_objects()
         return [
-            _device(str(path), interfaces[_DEVICE], objects)
+            _device_of(str(path), interfaces[_DEVICE], objects)
             for path, interfaces in objects.items()
             if _DEVICE in interfaces and interfaces[_DEVICE].get("Real", True)
         ]
 
-    def _objects(self) -> Any:
+    def _managed_objects(self) -> Any:
         return self._ask(
             "asked NetworkManager for its devices",
             "/org/freedesktop",
@@ -195,7 +197,7 @@ class NetworkManager(Manager):
         )
 
 
-def _device(path: str, properties: Any, objects: Any) -> _Device:
+def _device_of(path: str, properties: Any, objects: Any) -> _Device:
     unmanaged = int(properties.get("State", 0)) == _STATE_UNMANAGED
     managed = bool(properties.get("Managed", True)) and not unmanaged
     active = objects.get(properties.get("ActiveConnection"), {}).get(_ACTIVE, {})
@@ -212,14 +214,14 @@ class Networkd(Manager):
     def states(self) -> dict[str, str]:
         what = "asked systemd-networkd for its links"
         links = self._ask(what, _NETWORKD, f"{self.name}.Manager.ListLinks")
-        return {str(name): self._state(str(name), str(path)) for _, name, path in links}
+        return {str(name): self._link_state(str(name), str(path)) for _, name, path in links}
 
     def reload(self) -> None:
         """Reload the .network files. Links that become unmanaged lose what networkd configured."""
         what = "asked systemd-networkd to reload its files"
         self._ask(what, _NETWORKD, f"{self.name}.Manager.Reload", work=True)
 
-    def _state(self, name: str, path: str) -> str:
+    def _link_state(self, name: str, path: str) -> str:
         """The state of one link. Describe, which covers all links at once, needs systemd 249."""
         try:
             state = self._ask(

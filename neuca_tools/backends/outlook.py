@@ -54,31 +54,31 @@ SYSFS = "/sys/class/net"
 _TRAITS = ("leased", "own", "autoconf", "bare", "duplicates")
 
 
-def look() -> World:
+def read_world() -> World:
     """The devices, addresses, routes and rules, and the boot ID. Raises ObserveError."""
     try:
         with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
-            mask = wire.number(EXT_MASK, SKIP_STATISTICS)
+            mask = wire.encode_number(EXT_MASK, SKIP_STATISTICS)
             links = kernel.dump(GET_LINK, LINK.pack(0, 0, 0, 0, 0) + mask)
-            devices = {link.index: link for link in map(device, links)}
+            devices = {link.index: link for link in map(parse_device, links)}
             messages, seen = kernel.dump(GET_ADDRESS, ADDRESS.pack(0, 0, 0, 0, 0)), time.monotonic()
-            addresses, routes = _addresses(messages), routing.read(kernel)
+            addresses, routes = _address_fields(messages), routing.read_routing(kernel)
     except (OSError, ValueError, struct.error) as error:
         cause = getattr(error, "strerror", "") or error
         raise ObserveError(
             f"ask the kernel for its links, addresses and routes: {cause}"
         ) from error
-    endless = frozenset(_endless(devices, addresses["addresses"], addresses["own"]))
+    endless = frozenset(_leased_without_end(devices, addresses["addresses"], addresses["own"]))
     return World(devices, seen=seen, endless=endless, boot_id=boot_id(), **addresses, **routes)
 
 
-def _endless(
+def _leased_without_end(
     devices: Mapping[int, Device],
     addresses: Mapping[int, tuple[Address, ...]],
     own: Collection[tuple[int, Address]],
 ) -> Iterator[tuple[int, Address]]:
     """The IPv4 addresses of dhclient and udhcpc, by the indexes of their devices."""
-    recorded, names = leases.recorded(), leases.with_udhcpc()
+    recorded, names = leases.dhclient_leases(), leases.with_udhcpc()
     clients = names | {name for name, _ in recorded}
     for index in (index for index, device in devices.items() if device.name in clients):
         name = devices[index].name
@@ -88,7 +88,7 @@ def _endless(
                 yield index, address
 
 
-def device(message: bytes) -> Device:
+def parse_device(message: bytes) -> Device:
     """The device that the body of an RTM_NEWLINK message describes."""
     _, arp_type, index, flags, _ = LINK.unpack_from(message)
     link = wire.Attributes(message[LINK.size :])
@@ -96,8 +96,8 @@ def device(message: bytes) -> Device:
     kind = info.text(KIND)
     # What other kinds have there need not consist of attributes.
     data = info.nest(DATA) if kind in ("vlan", *KINDS) else wire.NO_ATTRIBUTES
-    name, mac = link.text(NAME), _shown(arp_type, link.bytes(MAC))
-    options = kinds.options(kind, mac, data) if data else ()
+    name, mac = link.text(NAME), _address_text(arp_type, link.bytes(MAC))
+    options = kinds.link_options(kind, mac, data) if data else ()
     if kind == "ipoib" and LOWER not in link:
         # The interface of a port: older kernels send no kind for it.
         kind = ""
@@ -107,7 +107,7 @@ def device(message: bytes) -> Device:
         name=name,
         kind=kind,
         mac=mac,
-        permanent_mac=_shown(arp_type, link.bytes(PERMANENT_MAC) or _mac_before_bonding(info)),
+        permanent_mac=_address_text(arp_type, link.bytes(PERMANENT_MAC) or _slave_mac(info)),
         lower=_lower_index(link, kind, data),
         master=link.number(MASTER),
         slave=bool(flags & IFF_SLAVE),
@@ -120,17 +120,17 @@ def device(message: bytes) -> Device:
         max_mtu=link.number(MAX_MTU),
         txqueuelen=link.number(TXQLEN),
         qdisc=link.text(QDISC),
-        altnames=tuple(_altnames(link)),
+        altnames=tuple(_alternative_names(link)),
         options=options,
-        port=tuple(_port(info)),
+        port=tuple(_port_settings(info)),
         primary=data.number(BOND_PRIMARY) if kind == "bond" else 0,
         infiniband=arp_type == INFINIBAND,
-        slot=_slot(name) if is_hardware else (),
+        slot=_pci_slot(name) if is_hardware else (),
         alias=link.text(ALIAS),
     )
 
 
-def _slot(name: str) -> tuple[int, ...]:
+def _pci_slot(name: str) -> tuple[int, ...]:
     """The PCI addresses on the path of a NIC in sysfs, as numbers; empty if it has none."""
     with suppress(OSError):
         path = (Path(SYSFS) / name).readlink()
@@ -143,7 +143,7 @@ def _slot(name: str) -> tuple[int, ...]:
     return ()
 
 
-def _shown(arp_type: int, address: bytes) -> str:
+def _address_text(arp_type: int, address: bytes) -> str:
     """An address as text; of an InfiniBand address only the GUID, empty if it is malformed."""
     if arp_type == INFINIBAND:
         return guid(address)
@@ -157,14 +157,14 @@ def _is_attached(link: wire.Attributes, arp_type: int, name: str, index: int) ->
     return BUS in link or _has_parent_device(name, index)
 
 
-def _mac_before_bonding(info: wire.Attributes) -> bytes:
+def _slave_mac(info: wire.Attributes) -> bytes:
     """The MAC that a member of a bond had before; a virtual NIC has no permanent one."""
     if MEMBER_KIND not in info or info.text(MEMBER_KIND) != "bond":
         return b""
     return info.nest(MEMBER_DATA).bytes(BOND_MEMBER_MAC)
 
 
-def _port(info: wire.Attributes) -> Iterator[tuple[str, str]]:
+def _port_settings(info: wire.Attributes) -> Iterator[tuple[str, str]]:
     """The settings of a port, as far as they can be requested; none if it is in no bridge."""
     if info.text(MEMBER_KIND) != "bridge":
         return
@@ -185,8 +185,8 @@ def _lower_index(link: wire.Attributes, kind: str, data: wire.Attributes) -> int
     return lower
 
 
-def _altnames(link: wire.Attributes) -> Iterator[str]:
-    for kind, value in wire.attributes(link.bytes(PROPERTIES)):
+def _alternative_names(link: wire.Attributes) -> Iterator[str]:
+    for kind, value in wire.parse_attributes(link.bytes(PROPERTIES)):
         if kind == ALTNAME:
             yield os.fsdecode(value.rstrip(b"\0"))
 
@@ -201,7 +201,7 @@ def _has_parent_device(name: str, index: int) -> bool:
     return False
 
 
-def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
+def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:
     """The fields of `World` that concern addresses.
 
     `leased` are those with a lifetime: DHCP and router advertisements set one, administrators
@@ -221,7 +221,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         address = address_of(local, length)
         addresses_by_index.setdefault(index, []).append(address)
         bodies[index, address] = message
-        for name in _traits(address, parts, parts.number(FLAGS) or flags):
+        for name in _address_traits(address, parts, parts.number(FLAGS) or flags):
             traits[name].add((index, address))
         if peer not in (b"", local):
             peers.add((index, ip_network((peer, length), strict=False)))
@@ -233,7 +233,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
     }
 
 
-def _traits(address: Address, parts: wire.Attributes, flags: int) -> Iterator[str]:
+def _address_traits(address: Address, parts: wire.Attributes, flags: int) -> Iterator[str]:
     """The fields of `World` that an address belongs to."""
     if not flags & IFA_F_PERMANENT:
         yield "leased"

@@ -39,10 +39,12 @@ _NOT_CARRIED = (
 
 def acknowledged(device: str, neighbour: Host, size: int) -> bool:
     """Whether this neighbour acknowledges an IP packet of `size` bytes. Takes 1.8 s at most."""
-    return any(_try(device, neighbour, size, FIRST_PORT + number) for number in range(TRIES))
+    return any(
+        _is_answered(device, neighbour, size, FIRST_PORT + number) for number in range(TRIES)
+    )
 
 
-def _try(device: str, neighbour: Host, size: int, port: int) -> bool:
+def _is_answered(device: str, neighbour: Host, size: int, port: int) -> bool:
     family = socket.AF_INET if neighbour.version == 4 else socket.AF_INET6
     deadline = time.monotonic() + ANSWER_SECONDS
     with socket.socket(

@@ -44,7 +44,7 @@ class PeerFilter:
 
     def __init__(self, peer: Address) -> None:
         self._own = _own_group()
-        root = _mounted()
+        root = _detached_cgroup_mount()
         try:
             self._parent = os.open(self._own or ".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=root)
         finally:
@@ -55,19 +55,19 @@ class PeerFilter:
         try:
             _remove_stale(self._parent)
             os.mkdir(self._name, 0o755, dir_fd=self._parent)
-            self._restrict(peer)
+            self._restrict_to(peer)
         except OSError:
             self.close()
             raise
 
-    def _restrict(self, peer: Address) -> None:
+    def _restrict_to(self, peer: Address) -> None:
         group = os.open(self._name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._parent)
         try:
             for direction in (INGRESS, EGRESS):
-                loaded = _load(program(peer, direction))
+                loaded = _load_program(filter_program(peer, direction))
                 try:
                     attributes = struct.pack("=IIII", group, loaded, direction, ALLOW_MULTI)
-                    _bpf(ATTACH, attributes)
+                    _call_bpf(ATTACH, attributes)
                 finally:
                     os.close(loaded)
             self.joining = os.open("cgroup.procs", os.O_WRONLY | os.O_CLOEXEC, dir_fd=group)
@@ -86,35 +86,42 @@ class PeerFilter:
             self._parent = -1
 
 
-def program(peer: Address, direction: int) -> bytes:
+def filter_program(peer: Address, direction: int) -> bytes:
     """BPF instructions that return 1 for packets from (or to) this address and 0 for all others."""
     words = struct.unpack(f"={len(peer.packed) // 4}I", peer.packed)
     start = -4 * len(words)  # on the stack
     ethertype = socket.htons(ETHERTYPES[peer.version])
     code: list[Union[bytes, tuple[int, int, int]]] = [
-        _do(0xBF, 6, 1),  # r6 = the packet
-        _do(0x61, 0, 6, PROTOCOL),
+        _encode_step(0xBF, 6, 1),  # r6 = the packet
+        _encode_step(0x61, 0, 6, PROTOCOL),
         (0x55, 0, ethertype),  # another family: drop
-        _do(0xBF, 1, 6),
-        _do(0xB7, 2, value=PLACES[peer.version, direction]),
-        _do(0xBF, 3, 10),
-        _do(0x07, 3, value=start),
-        _do(0xB7, 4, value=len(peer.packed)),
-        _do(0x85, value=LOAD_BYTES),
+        _encode_step(0xBF, 1, 6),
+        _encode_step(0xB7, 2, value=PLACES[peer.version, direction]),
+        _encode_step(0xBF, 3, 10),
+        _encode_step(0x07, 3, value=start),
+        _encode_step(0xB7, 4, value=len(peer.packed)),
+        _encode_step(0x85, value=LOAD_BYTES),
         (0x55, 0, 0),  # the header is cut off: drop
     ]
     for place, word in enumerate(words):
         code += [
-            _do(0x61, 0, 10, start + 4 * place),
-            _do(0xB4, 1, value=word),  # 32 bits, not extended by their sign
+            _encode_step(0x61, 0, 10, start + 4 * place),
+            _encode_step(0xB4, 1, value=word),  # 32 bits, not extended by their sign
             (0x5D, 1 << 4, 0),  # r0 differs from r1: drop
         ]
-    code += [_do(0xB7, 0, value=1), _do(0x95), _do(0xB7, 0, value=0), _do(0x95)]
+    code += [
+        _encode_step(0xB7, 0, value=1),
+        _encode_step(0x95),
+        _encode_step(0xB7, 0, value=0),
+        _encode_step(0x95),
+    ]
     drop = len(code) - 2
-    return b"".join(_instruction(entry, drop - place - 1) for place, entry in enumerate(code))
+    return b"".join(
+        _encode_instruction(entry, drop - place - 1) for place, entry in enumerate(code)
+    )
 
 
-def _instruction(entry: Union[bytes, tuple[int, int, int]], offset: int) -> bytes:
+def _encode_instruction(entry: Union[bytes, tuple[int, int, int]], offset: int) -> bytes:
     """An instruction; one given as a tuple is a jump, `offset` instructions ahead."""
     if isinstance(entry, bytes):
         return entry
@@ -122,19 +129,19 @@ def _instruction(entry: Union[bytes, tuple[int, int, int]], offset: int) -> byte
     return struct.pack("=BBhI", code, registers, offset, value)
 
 
-def _do(code: int, to: int = 0, source: int = 0, offset: int = 0, value: int = 0) -> bytes:
+def _encode_step(code: int, to: int = 0, source: int = 0, offset: int = 0, value: int = 0) -> bytes:
     return struct.pack("=BBhI", code, to | source << 4, offset, value & 0xFFFFFFFF)
 
 
-def _load(code: bytes) -> int:
+def _load_program(code: bytes) -> int:
     kept = ctypes.create_string_buffer(code, len(code))
     license_ = ctypes.create_string_buffer(b"MIT")
     count = len(code) // 8
     where = ctypes.addressof(kept), ctypes.addressof(license_)
-    return _bpf(LOAD, struct.pack("=IIQQ", CGROUP_SKB, count, *where))
+    return _call_bpf(LOAD, struct.pack("=IIQQ", CGROUP_SKB, count, *where))
 
 
-def _bpf(command: int, attributes: bytes) -> int:
+def _call_bpf(command: int, attributes: bytes) -> int:
     number = BPF_CALL.get(platform.machine())
     if number is None or ctypes.sizeof(ctypes.c_void_p) != 8:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -142,7 +149,7 @@ def _bpf(command: int, attributes: bytes) -> int:
     return call("syscall", number, command, kept, ATTRIBUTES)
 
 
-def _mounted() -> int:
+def _detached_cgroup_mount() -> int:
     """A descriptor of a cgroup version 2 file system that is not attached to any directory."""
     context = call("syscall", FSOPEN, b"cgroup2", CLOEXEC)
     try:

@@ -38,18 +38,18 @@ def mark_process(path: Path, pid: int) -> None:
 
 def process_note(pid: int) -> bytes:
     """What identifies a process over the reuse of its ID: the ID, and when it began."""
-    return f"{pid} {_began(pid)}".encode()
+    return f"{pid} {_start_ticks(pid)}".encode()
 
 
 def noted_process(path: Path) -> int:
     """The ID of the process that a file notes; 0 if it has ended."""
     pid, _, began = text_of(path).partition(" ")
-    if pid.isdecimal() and began and _began(int(pid)) == began:
+    if pid.isdecimal() and began and _start_ticks(int(pid)) == began:
         return int(pid)
     return 0
 
 
-def end(pid: int, number: int, seconds: float) -> None:
+def end_process(pid: int, number: int, seconds: float) -> None:
     """Send a process a signal that ends it, and wait at most so many seconds for its end."""
     with suppress(OSError):
         handle = os.pidfd_open(pid)
@@ -60,7 +60,7 @@ def end(pid: int, number: int, seconds: float) -> None:
             os.close(handle)
 
 
-def _began(pid: int) -> str:
+def _start_ticks(pid: int) -> str:
     """When a process began, in clock ticks since the boot; empty if it has ended (proc(5))."""
     words = text_of(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     if len(words) < 20 or words[0] in "ZX":

@@ -50,28 +50,28 @@ class _Qdisc(NamedTuple):
         return self.kind
 
 
-def read(indexes: Collection[int]) -> Mapping[int, str]:
+def read_qdiscs(indexes: Collection[int]) -> Mapping[int, str]:
     """The qdisc of each device, after "default" if the kernel chose it. Raises OSError."""
     with wire.Socket(socket.NETLINK_ROUTE) as kernel:
-        qdiscs_by_index = _dump(kernel)
-    return {index: _text(qdiscs_by_index.get(index, [])) for index in indexes}
+        qdiscs_by_index = _dump_qdiscs(kernel)
+    return {index: _device_text(qdiscs_by_index.get(index, [])) for index in indexes}
 
 
-def write(index: int, qdisc: str) -> None:
+def set_qdisc(index: int, qdisc: str) -> None:
     """Set the qdisc of a device; `default` lets the kernel choose. Raises ApplyError."""
     kind, *options = qdisc.split()
     with applying(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
         if kind == "default":
-            _delete(kernel, index)
+            _delete_root(kernel, index)
         elif kind != "noqueue" and _has_queues(kernel, index):
             _each_queue(kernel, index, kind, options)
         else:
-            _replace(kernel, index, ROOT, kind, options)
+            _replace_qdisc(kernel, index, ROOT, kind, options)
 
 
-def _dump(kernel: wire.Socket) -> dict[int, list[_Qdisc]]:
+def _dump_qdiscs(kernel: wire.Socket) -> dict[int, list[_Qdisc]]:
     qdiscs_by_index: dict[int, list[_Qdisc]] = {}
-    for body in kernel.ask(GETQDISC, wire.DUMP, _message(0)):
+    for body in kernel.ask(GETQDISC, wire.DUMP, _qdisc_message(0)):
         _, _, _, index, handle, parent, _ = _MESSAGE.unpack_from(body)
         parts = wire.Attributes(body[_MESSAGE.size :])
         qdisc = _Qdisc(handle, parent, parts.text(KIND), parts.bytes(OPTIONS))
@@ -79,28 +79,28 @@ def _dump(kernel: wire.Socket) -> dict[int, list[_Qdisc]]:
     return qdiscs_by_index
 
 
-def _message(index: int, parent: int = 0, handle: int = 0) -> bytes:
+def _qdisc_message(index: int, parent: int = 0, handle: int = 0) -> bytes:
     return _MESSAGE.pack(0, 0, 0, index, handle, parent, 0)
 
 
-def _root(qdiscs: list[_Qdisc]) -> Optional[_Qdisc]:
+def _root_qdisc(qdiscs: list[_Qdisc]) -> Optional[_Qdisc]:
     return next((qdisc for qdisc in qdiscs if qdisc.parent == ROOT), None)
 
 
-def _text(qdiscs: list[_Qdisc]) -> str:
-    root = _root(qdiscs)
+def _device_text(qdiscs: list[_Qdisc]) -> str:
+    root = _root_qdisc(qdiscs)
     if root is None:
         # The device was never up; it gets its qdisc when it comes up.
         return "default"
     text = root.text
     if root.kind == "mq":
-        leaves = {qdisc.text for qdisc in _leaves(qdiscs, root)}
+        leaves = {qdisc.text for qdisc in _queue_qdiscs(qdiscs, root)}
         if leaves:
             text = leaves.pop() if len(leaves) == 1 else "mixed"
     return f"default {text}" if root.handle == 0 else text
 
 
-def _leaves(qdiscs: list[_Qdisc], root: _Qdisc) -> list[_Qdisc]:
+def _queue_qdiscs(qdiscs: list[_Qdisc], root: _Qdisc) -> list[_Qdisc]:
     return [
         qdisc
         for qdisc in qdiscs
@@ -113,7 +113,7 @@ def _has_queues(kernel: wire.Socket, index: int) -> bool:
 
     The latter is the case for hardware with several transmit queues; virtual links have no queue.
     """
-    root = _root(_dump(kernel).get(index, []))
+    root = _root_qdisc(_dump_qdiscs(kernel).get(index, []))
     if root is not None:
         return root.kind == "mq"
     answer = kernel.ask(GETLINK, 0, _LINK.pack(0, 0, 0, index, 0, 0))[0]
@@ -123,8 +123,8 @@ def _has_queues(kernel: wire.Socket, index: int) -> bool:
 
 def _each_queue(kernel: wire.Socket, index: int, kind: str, options: list[str]) -> None:
     root = _own_mq(kernel, index)
-    for leaf in _leaves(_dump(kernel)[index], root):
-        _replace(kernel, index, leaf.parent, kind, options)
+    for leaf in _queue_qdiscs(_dump_qdiscs(kernel)[index], root):
+        _replace_qdisc(kernel, index, leaf.parent, kind, options)
 
 
 def _own_mq(kernel: wire.Socket, index: int) -> _Qdisc:
@@ -132,36 +132,42 @@ def _own_mq(kernel: wire.Socket, index: int) -> _Qdisc:
 
     Without a handle the queues cannot be addressed. Raises ApplyError if there is no `mq`.
     """
-    root = _root(_dump(kernel).get(index, []))
+    root = _root_qdisc(_dump_qdiscs(kernel).get(index, []))
     if root is None or root.kind != "mq" or not root.handle:
-        _replace(kernel, index, ROOT, "mq", [])
-        root = _root(_dump(kernel).get(index, []))
+        _replace_qdisc(kernel, index, ROOT, "mq", [])
+        root = _root_qdisc(_dump_qdiscs(kernel).get(index, []))
     if root is None or root.kind != "mq" or not root.handle:
         raise ApplyError("its queues have no qdisc of their own")
     return root
 
 
-def _replace(kernel: wire.Socket, index: int, parent: int, kind: str, options: list[str]) -> None:
-    payload = _message(index, parent) + wire.text(KIND, kind) + _options(kind, options)
+def _replace_qdisc(
+    kernel: wire.Socket, index: int, parent: int, kind: str, options: list[str]
+) -> None:
+    payload = (
+        _qdisc_message(index, parent)
+        + wire.encode_text(KIND, kind)
+        + _encode_options(kind, options)
+    )
     kernel.ask(NEWQDISC, wire.CREATE | wire.REPLACE, payload)
 
 
-def _options(kind: str, options: list[str]) -> bytes:
+def _encode_options(kind: str, options: list[str]) -> bytes:
     """All options that a document can set: the kernel keeps the value of any that is not sent."""
     value_by_option = dict(zip(options[::2], options[1::2]))
     if kind in ("pfifo", "bfifo") and "limit" in value_by_option:
-        return wire.attribute(OPTIONS, struct.pack("=I", int(value_by_option["limit"])))
+        return wire.encode_attribute(OPTIONS, struct.pack("=I", int(value_by_option["limit"])))
     if kind == "fq":
         rate = (
             rate_value(value_by_option["maxrate"]) // 8
             if "maxrate" in value_by_option
             else UNLIMITED
         )
-        return wire.nest(OPTIONS, wire.number(FQ_MAX_RATE, rate))
+        return wire.encode_nest(OPTIONS, wire.encode_number(FQ_MAX_RATE, rate))
     return b""
 
 
-def _delete(kernel: wire.Socket, index: int) -> None:
-    root = _root(_dump(kernel).get(index, []))
+def _delete_root(kernel: wire.Socket, index: int) -> None:
+    root = _root_qdisc(_dump_qdiscs(kernel).get(index, []))
     if root is not None and root.handle:
-        kernel.ask(DELQDISC, 0, _message(index, ROOT))
+        kernel.ask(DELQDISC, 0, _qdisc_message(index, ROOT))

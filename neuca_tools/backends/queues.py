@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.documents.neuca.link_settings import listed
+from neuca_tools.documents.neuca.link_settings import list_cpus
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
-from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
+from neuca_tools.model.device_settings import DeviceSettings, joined_settings, missing_groups
 
 SYS = Path("/sys")
 FILES = {"rps": ("rx", "rps_cpus"), "xps": ("tx", "xps_cpus")}
@@ -28,22 +28,22 @@ class Queues:
 
     def __init__(self, index: int, name: str, sys: Path = SYS) -> None:
         self._node, self._sys = sys / "class" / "net" / name, sys
-        self._here = _read(self._node / "ifindex") == str(index)
+        self._here = _read_text(self._node / "ifindex") == str(index)
 
     def read(self, groups: Iterable[str]) -> DeviceSettings:
         """The value of each group, or the reason why a group cannot be set."""
         if not self._here:
-            return lacking(groups, "/sys does not show this network namespace")
-        return joined(map(self._read, groups))
+            return missing_groups(groups, "/sys does not show this network namespace")
+        return joined_settings(map(self._read, groups))
 
     def _read(self, group: str) -> DeviceSettings:
-        return self._masks(group) if group in FILES else self._attribute(group)
+        return self._read_masks(group) if group in FILES else self._read_attribute(group)
 
-    def _attribute(self, name: str) -> DeviceSettings:
+    def _read_attribute(self, name: str) -> DeviceSettings:
         """A number that every device of this kernel has, in a file of its own."""
-        value = _read(self._node / name)
+        value = _read_text(self._node / name)
         if value is None:
-            return lacking([name], f"this kernel has no {name}", by_kernel=True)
+            return missing_groups([name], f"this kernel has no {name}", by_kernel=True)
         return DeviceSettings({name: value})
 
     def write(self, group: str, value: str) -> None:
@@ -57,13 +57,13 @@ class Queues:
                 (self._node / group).write_text(value, encoding="ascii")
 
     def _write_masks(self, group: str, value: str) -> None:
-        files, lists = self._files(group), value.split(" / ")
+        files, lists = self._mask_files(group), value.split(" / ")
         if len(lists) == 1:
             lists *= len(files)
         for file, cpus in zip(files, lists):
-            file.write_text(_mask(cpus), encoding="ascii")
+            file.write_text(_cpu_mask(cpus), encoding="ascii")
 
-    def _files(self, group: str) -> list[Path]:
+    def _mask_files(self, group: str) -> list[Path]:
         side, file = FILES[group]
         try:
             queues = list((self._node / "queues").glob(f"{side}-*"))
@@ -72,24 +72,26 @@ class Queues:
         queues.sort(key=lambda queue: int(queue.name.partition("-")[2]))
         return [queue / file for queue in queues]
 
-    def _masks(self, group: str) -> DeviceSettings:
-        masks = [_read(file) for file in self._files(group)]
-        lists = [_cpus(mask) for mask in masks if mask is not None]
+    def _read_masks(self, group: str) -> DeviceSettings:
+        masks = [_read_text(file) for file in self._mask_files(group)]
+        lists = [_cpu_list(mask) for mask in masks if mask is not None]
         # The kernel refuses to read the XPS mask of a device with a single queue.
         if not lists or len(lists) != len(masks):
-            return lacking([group], f"the device has no {WORDS[group]} queues to choose from")
+            return missing_groups(
+                [group], f"the device has no {WORDS[group]} queues to choose from"
+            )
         value = lists[0] if len(set(lists)) == 1 else " / ".join(lists)
-        online = _read(self._sys / "devices/system/cpu/online") or "0"
+        online = _read_text(self._sys / "devices/system/cpu/online") or "0"
         return DeviceSettings({group: value}, {group: online, f"{group}.queues": str(len(lists))})
 
 
-def _read(path: Path) -> Optional[str]:
+def _read_text(path: Path) -> Optional[str]:
     with suppress(OSError):
         return path.read_text(encoding="ascii", errors="replace").strip()
     return None
 
 
-def _numbers(cpus: str) -> set[int]:
+def _cpu_numbers(cpus: str) -> set[int]:
     numbers: set[int] = set()
     for part in filter(None, cpus.split(",")):
         low, _, high = part.partition("-")
@@ -97,23 +99,23 @@ def _numbers(cpus: str) -> set[int]:
     return numbers
 
 
-def _cpus(mask: str) -> str:
+def _cpu_list(mask: str) -> str:
     """Convert a mask as the kernel prints it to a list.
 
     >>> _cpus("1,0000000f")
     '0-3,32'
     """
     bits = int(mask.replace(",", "") or "0", 16)
-    return listed(number for number in range(bits.bit_length()) if bits >> number & 1)
+    return list_cpus(number for number in range(bits.bit_length()) if bits >> number & 1)
 
 
-def _mask(cpus: str) -> str:
+def _cpu_mask(cpus: str) -> str:
     """Convert a list to a mask as the kernel reads it: groups of 32 bits.
 
     >>> _mask("0-3,32"), _mask("none")
     ('1,0000000f', '0')
     """
-    bits = sum(1 << number for number in _numbers(cpus)) if cpus != "none" else 0
+    bits = sum(1 << number for number in _cpu_numbers(cpus)) if cpus != "none" else 0
     digits = f"{bits:x}"
     groups = [digits[max(0, end - 8) : end] for end in range(len(digits), 0, -8)]
     return ",".join(reversed(groups))

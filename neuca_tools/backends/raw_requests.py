@@ -53,12 +53,12 @@ def add_address(index: int, address: Address, flags: int) -> None:
     network, packed = address.network, address.ip.packed
     head = _ADDRESS.pack(FAMILIES[address.version], network.prefixlen, flags & 0xFF, 0, index)
     # The same for both ends: we set no addresses of point-to-point links.
-    parts = [head, wire.attribute(_LOCAL, packed), wire.attribute(_PEER, packed)]
+    parts = [head, wire.encode_attribute(_LOCAL, packed), wire.encode_attribute(_PEER, packed)]
     if address.version == 4 and network.prefixlen < 31:
-        parts.append(wire.attribute(_BROADCAST, network.broadcast_address.packed))
-    parts.append(wire.number(_FLAGS, flags))
-    parts.append(wire.attribute(_PROTOCOL, bytes([ROUTE_PROTOCOL])))
-    _request(NEW_ADDRESS, wire.CREATE | wire.REPLACE, b"".join(parts))
+        parts.append(wire.encode_attribute(_BROADCAST, network.broadcast_address.packed))
+    parts.append(wire.encode_number(_FLAGS, flags))
+    parts.append(wire.encode_attribute(_PROTOCOL, bytes([ROUTE_PROTOCOL])))
+    _send_request(NEW_ADDRESS, wire.CREATE | wire.REPLACE, b"".join(parts))
 
 
 def restore_address(index: int, message: bytes, elapsed: float) -> None:
@@ -71,27 +71,29 @@ def restore_address(index: int, message: bytes, elapsed: float) -> None:
     for extra in (0,) if flags & IFA_F_TENTATIVE else (IFA_F_NODAD, 0):
         body = _restored_address(index, message, elapsed, extra)
         if body is not None:
-            _request(NEW_ADDRESS, wire.CREATE | wire.REPLACE, body)
+            _send_request(NEW_ADDRESS, wire.CREATE | wire.REPLACE, body)
 
 
 def _restored_address(index: int, message: bytes, elapsed: float, extra: int) -> Optional[bytes]:
     """The body of a request; None for an address whose lifetime has ended."""
     family, length, flags, scope, _ = _ADDRESS.unpack_from(message)
     parts = [_ADDRESS.pack(family, length, flags | extra, scope, index)]
-    for kind, value in wire.attributes(message[_ADDRESS.size :]):
+    for kind, value in wire.parse_attributes(message[_ADDRESS.size :]):
         if kind == _FLAGS:
-            parts.append(wire.number(kind, wire.integer(value) | extra))
+            parts.append(wire.encode_number(kind, wire.decode_integer(value) | extra))
         elif kind == _LIFETIMES:
-            preferred, valid, *_ = (_left(seconds, elapsed) for seconds in _CACHE.unpack(value))
+            preferred, valid, *_ = (
+                _seconds_left(seconds, elapsed) for seconds in _CACHE.unpack(value)
+            )
             if not valid:
                 return None
-            parts.append(wire.attribute(kind, _CACHE.pack(preferred, valid, 0, 0)))
+            parts.append(wire.encode_attribute(kind, _CACHE.pack(preferred, valid, 0, 0)))
         else:
-            parts.append(wire.attribute(kind, value))
+            parts.append(wire.encode_attribute(kind, value))
     return b"".join(parts)
 
 
-def _left(seconds: int, elapsed: float) -> int:
+def _seconds_left(seconds: int, elapsed: float) -> int:
     """What is left of a lifetime."""
     return seconds if seconds == _FOR_EVER else max(0, int(seconds - elapsed))
 
@@ -110,7 +112,7 @@ def restore_route(message: bytes, indexes: Mapping[int, int], elapsed: float) ->
     device; the next hops that it stood for take its place.
     """
     for body in _restored_routes(message, indexes, elapsed):
-        _request(NEW_ROUTE, wire.CREATE | _APPEND, body)
+        _send_request(NEW_ROUTE, wire.CREATE | _APPEND, body)
 
 
 def _restored_routes(message: bytes, indexes: Mapping[int, int], elapsed: float) -> Iterator[bytes]:
@@ -122,21 +124,21 @@ def _restored_routes(message: bytes, indexes: Mapping[int, int], elapsed: float)
     """
     *head, flags = HEAD.unpack_from(message)
     parts, hops = [HEAD.pack(*head, flags & ONLINK)], [b""]
-    for kind, value in wire.attributes(message[HEAD.size :]):
+    for kind, value in wire.parse_attributes(message[HEAD.size :]):
         if kind == OUTPUT:
-            index = wire.integer(value)
-            parts.append(wire.number(kind, indexes.get(index, index)))
+            index = wire.decode_integer(value)
+            parts.append(wire.encode_number(kind, indexes.get(index, index)))
         elif kind == MULTIPATH:
-            rebound = list(_rebound(value, indexes))
+            rebound = list(_rebound_next_hops(value, indexes))
             joined = [b"".join(rebound)] if head[0] == FAMILIES[4] else rebound
-            hops = [wire.attribute(MULTIPATH, hop) for hop in joined]
+            hops = [wire.encode_attribute(MULTIPATH, hop) for hop in joined]
         elif kind == CACHE:
             lifetime = _restored_lifetime(value, elapsed)
             if lifetime is None:
                 return
             parts.append(lifetime)
         elif kind != _NEXT_HOP_ID:
-            parts.append(wire.attribute(kind, value))
+            parts.append(wire.encode_attribute(kind, value))
     for hop in hops:
         yield b"".join((*parts, hop))
 
@@ -147,10 +149,10 @@ def _restored_lifetime(cache: bytes, elapsed: float) -> Optional[bytes]:
     if not expires:
         return b""
     left = math.ceil(expires / _TICKS - elapsed)
-    return wire.number(_LIFETIME, left) if left > 0 else None
+    return wire.encode_number(_LIFETIME, left) if left > 0 else None
 
 
-def _rebound(data: bytes, indexes: Mapping[int, int]) -> Iterator[bytes]:
+def _rebound_next_hops(data: bytes, indexes: Mapping[int, int]) -> Iterator[bytes]:
     """The next hops of a route with several, with these indexes of their devices."""
     while data:
         length, flags, hops, index = NEXT_HOP.unpack_from(data)
@@ -159,7 +161,7 @@ def _rebound(data: bytes, indexes: Mapping[int, int]) -> Iterator[bytes]:
         data = data[length + -length % 4 :]
 
 
-def _request(kind: int, flags: int, message: bytes) -> None:
+def _send_request(kind: int, flags: int, message: bytes) -> None:
     """Make one request; what exists already is fine."""
     try:
         with applying(), wire.Socket(socket.NETLINK_ROUTE) as kernel:

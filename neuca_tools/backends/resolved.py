@@ -17,7 +17,7 @@ from typing import Any
 from neuca_tools.backends.bus import RefusedError, Service
 from neuca_tools.documents.neuca.link_settings import NO_DNS
 from neuca_tools.errors import ApplyError, ManagerError
-from neuca_tools.model.device_settings import DeviceSettings, lacking
+from neuca_tools.model.device_settings import DeviceSettings, missing_groups
 
 NAME, PATH = "org.freedesktop.resolve1", "/org/freedesktop/resolve1"
 _MANAGER, _LINK = f"{NAME}.Manager", f"{NAME}.Link"
@@ -43,12 +43,12 @@ class Resolved(Service):
                     index: DeviceSettings(none, missing=dict.fromkeys(groups, ABSENT))
                     for index in indexes
                 }
-            servers, domains = self._property("DNS"), self._property("Domains")
+            servers, domains = self._read_property("DNS"), self._read_property("Domains")
             return {
                 index: DeviceSettings(
                     {
-                        "nameservers": self._servers(index, servers),
-                        "search": _words(
+                        "nameservers": self._servers_of(index, servers),
+                        "search": _joined_words(
                             f"~{name}" if only_routes else str(name)
                             for other, name, only_routes in domains
                             if other == index
@@ -58,7 +58,7 @@ class Resolved(Service):
                 for index in indexes
             }
         except ManagerError as error:
-            return {index: lacking(groups, error.text) for index in indexes}
+            return {index: missing_groups(groups, error.text) for index in indexes}
 
     def write(self, index: int, group: str, value: str) -> None:
         """Set the servers or search domains of a link. Raises ApplyError."""
@@ -66,8 +66,10 @@ class Resolved(Service):
         try:
             if self.absent():
                 raise ApplyError("systemd-resolved is not running", errno.ENOENT)
-            if not words and not self._has(index, "Domains" if group == "nameservers" else "DNS"):
-                self._do("RevertLink", "i", index)
+            if not words and not self._has_entry(
+                index, "Domains" if group == "nameservers" else "DNS"
+            ):
+                self._call_manager("RevertLink", "i", index)
             elif group == "nameservers":
                 self._set_servers(index, words)
             else:
@@ -80,23 +82,23 @@ class Resolved(Service):
     def _set_servers(self, index: int, words: Collection[str]) -> None:
         """Set the servers, after the link has stopped to be a default route for names."""
         hosts = [ip_address(word) for word in words if word != DEFAULT_ROUTE]
-        self._do("SetLinkDefaultRoute", "ib", index, DEFAULT_ROUTE in words)
+        self._call_manager("SetLinkDefaultRoute", "ib", index, DEFAULT_ROUTE in words)
         entries = [(int(_FAMILIES[host.version]), list(host.packed)) for host in hosts]
-        self._do("SetLinkDNS", "ia(iay)", index, entries)
+        self._call_manager("SetLinkDNS", "ia(iay)", index, entries)
 
     def _set_domains(self, index: int, words: Collection[str]) -> None:
-        for other, domain, _ in self._property("Domains"):
-            taken = [word for word in words if _overlap(str(domain), word.lstrip("~"))]
+        for other, domain, _ in self._read_property("Domains"):
+            taken = [word for word in words if _domains_overlap(str(domain), word.lstrip("~"))]
             if other != index and taken and self._is_default(int(other)):
                 text = f'the domain "{taken[0]}" overlaps "{domain}" of another link'
                 raise ApplyError(text, errno.EPERM)
         entries = [(word.lstrip("~"), word.startswith("~")) for word in words]
-        self._do("SetLinkDomains", "ia(sb)", index, entries)
+        self._call_manager("SetLinkDomains", "ia(sb)", index, entries)
 
-    def _has(self, index: int, name: str) -> bool:
-        return any(link_entry[0] == index for link_entry in self._property(name))
+    def _has_entry(self, index: int, name: str) -> bool:
+        return any(link_entry[0] == index for link_entry in self._read_property(name))
 
-    def _servers(self, index: int, entries: Any) -> str:
+    def _servers_of(self, index: int, entries: Any) -> str:
         servers = [
             str(ip_address(bytes(link_entry[2])))
             for link_entry in entries
@@ -104,28 +106,28 @@ class Resolved(Service):
         ]
         if servers and self._is_default(index):
             servers.append(DEFAULT_ROUTE)
-        return _words(servers)
+        return _joined_words(servers)
 
     def _is_default(self, index: int) -> bool:
         """Whether names in no domain of another link are looked up through this one."""
-        path = self._do("GetLink", "i", index)
+        path = self._call_manager("GetLink", "i", index)
         what = "asked systemd-resolved whether a link is a default route"
         return bool(self._ask(what, str(path), _GET, "ss", _LINK, "DefaultRoute"))
 
-    def _property(self, name: str) -> Any:
+    def _read_property(self, name: str) -> Any:
         what = f"asked systemd-resolved for its {name}"
         return self._ask(what, PATH, _GET, "ss", _MANAGER, name)
 
-    def _do(self, member: str, signature: str, *arguments: object) -> Any:
+    def _call_manager(self, member: str, signature: str, *arguments: object) -> Any:
         what = f"asked systemd-resolved for {member}"
         return self._ask(what, PATH, f"{_MANAGER}.{member}", signature, *arguments)
 
 
-def _overlap(domain: str, other_domain: str) -> bool:
+def _domains_overlap(domain: str, other_domain: str) -> bool:
     """Whether one domain is the other or in it; the root, which has all names, does not count."""
     first, second = f".{domain}".lower().rstrip("."), f".{other_domain}".lower().rstrip(".")
     return bool(first and second) and (first.endswith(second) or second.endswith(first))
 
 
-def _words(words: Iterable[str]) -> str:
+def _joined_words(words: Iterable[str]) -> str:
     return " ".join(words) or NO_DNS

@@ -75,20 +75,22 @@ _NO_ROUTE = (
 )
 
 
-def read(kernel: wire.Socket) -> dict[str, Any]:
+def read_routing(kernel: wire.Socket) -> dict[str, Any]:
     """The fields of `World` that concern routes, rules and routers. Raises OSError."""
     # Those of the local table, several for each address, are passed over unparsed.
-    bodies = _dump(kernel, GET_ROUTE, keep=_is_relevant)
-    seen = dict.fromkeys(route for body in bodies for route in routes(body))
+    bodies = _dump_family(kernel, GET_ROUTE, keep=_is_relevant)
+    seen = dict.fromkeys(route for body in bodies for route in parse_routes(body))
     return {
         "routes": tuple(filter(_is_main, sorted(seen, key=_is_ours))),
         "tables": tuple(filterfalse(_is_main, sorted(seen, key=_is_ours, reverse=True))),
-        "rules": tuple(rule for body in _dump(kernel, GET_RULE) for rule in rules(body)),
-        "routers": _routers(kernel),
+        "rules": tuple(
+            rule for body in _dump_family(kernel, GET_RULE) for rule in parse_rules(body)
+        ),
+        "routers": _read_routers(kernel),
     }
 
 
-def _dump(
+def _dump_family(
     kernel: wire.Socket, kind: int, version: int = 0, keep: Callable[[bytes], bool] = bool
 ) -> list[bytes]:
     """The answers to a dump of one family, 0 for all; empty if the kernel has none of it."""
@@ -100,9 +102,9 @@ def _dump(
         raise
 
 
-def _routers(kernel: wire.Socket) -> dict[int, tuple[Host, ...]]:
+def _read_routers(kernel: wire.Socket) -> dict[int, tuple[Host, ...]]:
     routers_by_index: dict[int, list[Host]] = {}
-    for body in _dump(kernel, GET_NEIGHBOUR, 6, _is_router):
+    for body in _dump_family(kernel, GET_NEIGHBOUR, 6, _is_router):
         _, index, _, _, _ = _NEIGHBOUR.unpack_from(body)
         host = ip_address(wire.Attributes(body[_NEIGHBOUR.size :]).bytes(_NEIGHBOUR_ADDRESS))
         if host.is_link_local:
@@ -133,7 +135,7 @@ def _is_main(route: Route) -> bool:
     return (route.traits.table, route.traits.kind) == (MAIN_TABLE, "unicast")
 
 
-def routes(body: bytes) -> Iterator[Route]:
+def parse_routes(body: bytes) -> Iterator[Route]:
     """The route of a message; a foreign one of the main table for each next hop, if it is unicast.
 
     Nothing for another family, and for an entry of the cache.
@@ -165,7 +167,7 @@ def _whole_route(body: bytes, to: Network, table: int, values: wire.Attributes) 
         bool(flags & ONLINK),
         mtu=metrics.number(_MTU),
         advmss=metrics.number(_ADVMSS),
-        source=_host(values.bytes(SOURCE)),
+        source=_host_or_none(values.bytes(SOURCE)),
         tos=tos,
     )
     return Route(
@@ -196,16 +198,20 @@ def _next_hops(values: wire.Attributes, flags: int) -> Iterator[tuple[int, Optio
     """Device, address and flags of each next hop of a route."""
     rest = values.bytes(MULTIPATH)
     if not rest:
-        yield values.number(OUTPUT), _host(values.bytes(_GATEWAY)), flags
+        yield values.number(OUTPUT), _host_or_none(values.bytes(_GATEWAY)), flags
     while len(rest) >= NEXT_HOP.size:
         length, flags, _, index = NEXT_HOP.unpack_from(rest)
         if not NEXT_HOP.size <= length <= len(rest):
-            raise wire.garbled("a next hop")
-        yield index, _host(wire.Attributes(rest[NEXT_HOP.size : length]).bytes(_GATEWAY)), flags
+            raise wire.truncated_error("a next hop")
+        yield (
+            index,
+            _host_or_none(wire.Attributes(rest[NEXT_HOP.size : length]).bytes(_GATEWAY)),
+            flags,
+        )
         rest = rest[length + -length % 4 :]
 
 
-def _host(data: bytes) -> Optional[Host]:
+def _host_or_none(data: bytes) -> Optional[Host]:
     return ip_address(data) if data else None
 
 
@@ -218,7 +224,7 @@ def output_device(host: Host) -> int:
     head = HEAD.pack(FAMILIES[host.version], host.max_prefixlen, *[0] * 7)
     try:
         with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
-            (answer,) = kernel.ask(GET_ROUTE, 0, head + wire.attribute(_TO, host.packed))
+            (answer,) = kernel.ask(GET_ROUTE, 0, head + wire.encode_attribute(_TO, host.packed))
     except OSError as error:
         if error.errno in _NO_ROUTE:
             return 0
@@ -243,26 +249,31 @@ def route_arguments(route: Route) -> dict[str, Any]:
         "type": traits.kind,
         "scope": _SCOPES[traits.scope or usual_scope(version, traits.kind, route.via)],
         "tos": traits.tos,
-        "prefsrc": _text(traits.source),
+        "prefsrc": _host_text(traits.source),
         "metrics": {name: value for name, value in metrics.items() if value},
     }
     if route.others:
         hops = ((route.index, route.via), *route.others)
         arguments["multipath"] = [
-            {"oif": index, "gateway": _text(via), "flags": flags} for index, via in hops
+            {"oif": index, "gateway": _host_text(via), "flags": flags} for index, via in hops
         ]
         return arguments
-    return {**arguments, "gateway": _text(route.via), "oif": route.index or None, "flags": flags}
+    return {
+        **arguments,
+        "gateway": _host_text(route.via),
+        "oif": route.index or None,
+        "flags": flags,
+    }
 
 
-def _text(host: Optional[Host]) -> Optional[str]:
+def _host_text(host: Optional[Host]) -> Optional[str]:
     return None if host is None else str(host)
 
 
 # --- Rules ----------------------------------------------------------------------------------------
 
 
-def rules(body: bytes) -> Iterator[SeenRule]:
+def parse_rules(body: bytes) -> Iterator[SeenRule]:
     """The rule of a message; nothing for another family."""
     family, to, source, tos, table, _, _, action, flags = HEAD.unpack_from(body)
     if family not in _VERSIONS:
@@ -275,8 +286,8 @@ def rules(body: bytes) -> Iterator[SeenRule]:
         _VERSIONS[family],
         values.number(_RULE_PRIORITY),
         values.number(_RULE_TABLE) or table,
-        _network(values.get(_FROM), source),
-        _network(values.get(_RULE_TO), to),
+        _network_text(values.get(_FROM), source),
+        _network_text(values.get(_RULE_TO), to),
         values.number(_MARK),
         values.number(_MASK),
         tos,
@@ -287,15 +298,15 @@ def rules(body: bytes) -> Iterator[SeenRule]:
     yield SeenRule(rule, values.number(_RULE_PROTOCOL), known and not inverted, known and inverted)
 
 
-def _network(data: Optional[bytes], length: int) -> str:
+def _network_text(data: Optional[bytes], length: int) -> str:
     return "" if data is None else str(ip_network((data, length), strict=False))
 
 
 def has_rule(rule: Rule) -> bool:
     """Whether exactly this rule exists as one of ours. Raises OSError."""
     with wire.Socket(socket.NETLINK_ROUTE) as kernel:
-        bodies = _dump(kernel, GET_RULE, rule.family)
-    return SeenRule(rule, ROUTE_PROTOCOL) in [seen for body in bodies for seen in rules(body)]
+        bodies = _dump_family(kernel, GET_RULE, rule.family)
+    return SeenRule(rule, ROUTE_PROTOCOL) in [seen for body in bodies for seen in parse_rules(body)]
 
 
 def rule_arguments(rule: Rule) -> dict[str, Any]:

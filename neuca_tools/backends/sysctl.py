@@ -16,7 +16,7 @@ ROOT = Path("/proc/sys")
 MAX_VALUE_BYTES = 65536
 
 
-def read(path: str) -> Optional[str]:
+def read_value(path: str) -> Optional[str]:
     """The value, with white space collapsed; None if it is absent or unreadable."""
     try:
         descriptor = os.open(f"{ROOT}/{path}", os.O_RDONLY | os.O_CLOEXEC)
@@ -38,7 +38,7 @@ def are_fixed() -> bool:
     return False
 
 
-def write(path: str, value: str) -> None:
+def write_value(path: str, value: str) -> None:
     """Write a sysctl below net/. Raises ApplyError, also for any other path."""
     parts = path.split("/")
     if parts[0] != "net" or ".." in parts or "" in parts:

@@ -99,12 +99,12 @@ def journal_entries(
                 reader.this_boot()
                 for unit in units:
                     reader.add_match(**{field: unit})
-            return [_entry(message) for message in reader]
+            return [_message_fields(message) for message in reader]
     except OSError as error:
         raise ObserveError(f"read the journal: {error.strerror}") from error
 
 
-def _entry(message: Mapping[str, Any]) -> tuple[float, str, str, str, dict[str, str]]:
+def _message_fields(message: Mapping[str, Any]) -> tuple[float, str, str, str, dict[str, str]]:
     seconds = message["__MONOTONIC_TIMESTAMP"].timestamp.total_seconds()
     unit = str(message.get("UNIT") or message.get("_SYSTEMD_UNIT", ""))
     message_id = getattr(message.get("MESSAGE_ID"), "hex", "")

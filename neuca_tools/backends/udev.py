@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
-from neuca_tools.backends.linkwatch import interfaces
+from neuca_tools.backends.linkwatch import index_by_interface
 from neuca_tools.errors import ObserveError
 from neuca_tools.files import readable_names_in, text_of
 
@@ -45,7 +45,7 @@ class Monitor:
         """Start to receive events. Raises ObserveError."""
         self.overflowed = False
         what = "listened for the events of udev"
-        pyudev = _pyudev(what)
+        pyudev = _import_pyudev(what)
         try:
             self._monitor = pyudev.Monitor.from_netlink(pyudev.Context())
             self._monitor.filter_by("net")
@@ -78,7 +78,7 @@ class Monitor:
         return events
 
 
-def initialised(index: int) -> bool:
+def is_initialised(index: int) -> bool:
     """Whether udevd has processed this interface and is not renaming it.
 
     udevd has a file for each device that it has processed, with a line for each property; it is
@@ -99,7 +99,7 @@ def is_busy() -> bool:
     return _QUEUE.exists()
 
 
-def settle(seconds: float) -> None:
+def await_empty_queue(seconds: float) -> None:
     """Wait until udevd's queue is empty, or until the time is up.
 
     Drivers that are loaded by coldplug create their NICs late. libudev has neither a public call
@@ -120,7 +120,7 @@ def settle(seconds: float) -> None:
             )
 
 
-def announce(interfaces: Mapping[int, str], seconds: float) -> frozenset[int]:
+def announce_interfaces(interfaces: Mapping[int, str], seconds: float) -> frozenset[int]:
     """Have udevd process these interfaces (index to name) once more, and wait for it.
 
     After a failed rename a NIC is never initialised, and NetworkManager and networkd wait for it
@@ -137,23 +137,23 @@ def announce(interfaces: Mapping[int, str], seconds: float) -> frozenset[int]:
         except OSError as error:
             raise ObserveError(f'announced "{name}" to udev: {error.strerror}') from error
         announced.add(index)
-    settle(seconds)
-    return frozenset(index for index in announced if not initialised(index))
+    await_empty_queue(seconds)
+    return frozenset(index for index in announced if not is_initialised(index))
 
 
-def here(ours: Optional[Mapping[str, int]] = None) -> bool:
+def serves_this_namespace(ours: Optional[Mapping[str, int]] = None) -> bool:
     """Whether udevd runs and serves the network namespace of this process.
 
     `ours` are the interfaces of the namespace that were seen before, by name. A process in another
     network namespace sees the host's /run and often the host's /sys, which shows the namespace in
     which it was mounted. The same applies to NetworkManager and networkd and the host's bus.
     """
-    control, own, first = _CONTROL.exists(), _namespace("self"), _namespace("1")
-    ours = interfaces() if ours is None else ours
+    control, own, first = _CONTROL.exists(), _network_namespace("self"), _network_namespace("1")
+    ours = index_by_interface() if ours is None else ours
     if serves(control, own, first, ours, ours):
         # Again with the current interfaces: one may have appeared or gone since `ours` was read.
-        return serves(control, own, first, _sysfs(), ours) or serves(
-            control, own, first, _sysfs(), interfaces()
+        return serves(control, own, first, _interfaces_in_sysfs(), ours) or serves(
+            control, own, first, _interfaces_in_sysfs(), index_by_interface()
         )
     return False
 
@@ -171,7 +171,7 @@ def serves(
     return control and not elsewhere and dict(sysfs) == dict(ours)
 
 
-def rules() -> Iterator[tuple[Path, str]]:
+def read_rules() -> Iterator[tuple[Path, str]]:
     """The readable udev rules of the administrator and in /run, not those of the distribution."""
     for directory in _RULES:
         for name in readable_names_in(directory):
@@ -179,11 +179,11 @@ def rules() -> Iterator[tuple[Path, str]]:
                 yield directory / name, text_of(directory / name, _MAX_RULES_BYTES)
 
 
-def volumes() -> list[str]:
+def volume_numbers() -> list[str]:
     """The numbers (`major:minor`) of config drives and NoCloud volumes. Raises ObserveError."""
     if not (_TAGS / VOLUME_TAG).is_dir():
         return []
-    pyudev = _pyudev("asked udev for volumes")
+    pyudev = _import_pyudev("asked udev for volumes")
     # A device keeps its tag when its label changes, so the label is checked too.
     try:
         tagged = pyudev.Context().list_devices(subsystem="block").match_tag(VOLUME_TAG)
@@ -197,7 +197,7 @@ def volumes() -> list[str]:
     return numbers
 
 
-def _namespace(process: str) -> str:
+def _network_namespace(process: str) -> str:
     """The network namespace of a process; empty if unreadable (process 1 belongs to root)."""
     try:
         return str(Path(f"/proc/{process}/ns/net").readlink())
@@ -205,7 +205,7 @@ def _namespace(process: str) -> str:
         return ""
 
 
-def _sysfs() -> dict[str, int]:
+def _interfaces_in_sysfs() -> dict[str, int]:
     """The interfaces that sysfs shows, by name, with their index.
 
     Not every entry is an interface (`bonding_masters`), and interfaces may disappear meanwhile.
@@ -218,7 +218,7 @@ def _sysfs() -> dict[str, int]:
     return index_by_name
 
 
-def _pyudev(what: str) -> Any:
+def _import_pyudev(what: str) -> Any:
     try:
         # For the daemon and for volumes only; it saves 16 ms of a pass.
         import pyudev

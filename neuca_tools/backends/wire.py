@@ -37,49 +37,49 @@ _ANSWER_SECONDS = 5  # the kernel answers at once unless a driver has to reset i
 _BUFFER_BYTES = 65536  # the kernel sends at most 32 KiB
 
 
-def attribute(kind: int, value: bytes) -> bytes:
+def encode_attribute(kind: int, value: bytes) -> bytes:
     """Encode one attribute."""
     return _ATTRIBUTE.pack(4 + len(value), kind) + value + bytes(-len(value) % 4)
 
 
-def number(kind: int, value: int) -> bytes:
+def encode_number(kind: int, value: int) -> bytes:
     """Encode an attribute of 32 bits."""
-    return attribute(kind, struct.pack("=I", value))
+    return encode_attribute(kind, struct.pack("=I", value))
 
 
-def text(kind: int, value: str) -> bytes:
+def encode_text(kind: int, value: str) -> bytes:
     """Encode a string attribute."""
-    return attribute(kind, os.fsencode(value) + b"\0")
+    return encode_attribute(kind, os.fsencode(value) + b"\0")
 
 
-def nest(kind: int, *attributes: bytes) -> bytes:
+def encode_nest(kind: int, *attributes: bytes) -> bytes:
     """Encode an attribute that contains attributes."""
-    return attribute(kind | NESTED, b"".join(attributes))
+    return encode_attribute(kind | NESTED, b"".join(attributes))
 
 
-def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+def parse_attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
     """The type and value of each attribute. Raises OSError if one is truncated."""
     at, end = 0, len(data)
     head, unpack = _ATTRIBUTE.size, _ATTRIBUTE.unpack_from
     while end - at >= head:
         length, kind = unpack(data, at)
         if not head <= length <= end - at:
-            raise garbled("an attribute")
+            raise truncated_error("an attribute")
         yield kind & _TYPE, data[at + head : at + length]
         at += length + 3 & ~3
 
 
-def garbled(what: str) -> OSError:
+def truncated_error(what: str) -> OSError:
     """The error for a message that is not what netlink(7) describes: never an empty answer."""
     return OSError(errno.EBADMSG, f"{what} of its response is truncated")
 
 
-def integer(value: bytes) -> int:
+def decode_integer(value: bytes) -> int:
     """Decode a number of any width; no bytes are 0."""
     return int.from_bytes(value, sys.byteorder)
 
 
-def string(value: bytes) -> str:
+def decode_string(value: bytes) -> str:
     """Decode a string, which ends with zeros, as os.fsdecode() does in three times as long."""
     return value.rstrip(b"\0").decode(*_FILE_NAMES)
 
@@ -88,7 +88,7 @@ class Attributes(dict[int, bytes]):
     """The attributes of a message or a nest, by type. An absent attribute reads as empty or 0."""
 
     def __init__(self, data: bytes) -> None:
-        super().__init__(attributes(data))
+        super().__init__(parse_attributes(data))
 
     def bytes(self, kind: int) -> bytes:
         return self.get(kind, b"")
@@ -97,7 +97,7 @@ class Attributes(dict[int, bytes]):
         return int.from_bytes(self.get(kind, b""), _ORDER)
 
     def text(self, kind: int) -> str:
-        return string(self.get(kind, b""))
+        return decode_string(self.get(kind, b""))
 
     def nest(self, kind: int) -> Attributes:
         return Attributes(self[kind]) if kind in self else NO_ATTRIBUTES
@@ -154,14 +154,14 @@ class Socket(AbstractContextManager["Socket"]):
         """Send a request and return the payloads of all answers. Raises OSError."""
         return self._ask(kind, flags, payload)[0]
 
-    def _receive(self) -> bytes:
+    def _receive_datagram(self) -> bytes:
         """One datagram. Raises OSError, also if there was more than the buffer has room for."""
         try:
             size = self._socket.recv_into(self._buffer, 0, socket.MSG_TRUNC)
         except BlockingIOError:
             raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
         if size > len(self._buffer):
-            raise garbled("a datagram")
+            raise truncated_error("a datagram")
         return bytes(memoryview(self._buffer)[:size])
 
     def _ask(
@@ -176,12 +176,12 @@ class Socket(AbstractContextManager["Socket"]):
         answers: list[bytes] = []
         interrupted = False
         while True:
-            for what, options, sequence, body in messages(self._receive()):
+            for what, options, sequence, body in parse_messages(self._receive_datagram()):
                 if sequence != self._sequence:
                     continue
                 interrupted = interrupted or bool(options & _INTERRUPTED)
                 if what in (_ERROR, _DONE):
-                    _check(what, body, options)
+                    _raise_kernel_error(what, body, options)
                     return answers, interrupted
                 if what == _OVERRUN:
                     raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
@@ -189,23 +189,23 @@ class Socket(AbstractContextManager["Socket"]):
                     answers.append(body)
 
 
-def messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
+def parse_messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
     """Type, flags, sequence number and body of each message of a datagram. Raises OSError."""
     at, end = 0, len(data)
     while at < end:
         if end - at < _HEADER.size:
-            raise garbled("a header")
+            raise truncated_error("a header")
         length, kind, flags, sequence, _ = _HEADER.unpack_from(data, at)
         if not _HEADER.size <= length <= end - at:
-            raise garbled("a message")
+            raise truncated_error("a message")
         yield kind, flags, sequence, data[at + _HEADER.size : at + length]
         at += length + -length % 4
 
 
-def _check(what: int, body: bytes, flags: int) -> None:
+def _raise_kernel_error(what: int, body: bytes, flags: int) -> None:
     """Raise OSError for the error in an NLMSG_ERROR or NLMSG_DONE message, if any."""
     if what == _ERROR and len(body) < _CODE.size:
-        raise garbled("the error number")
+        raise truncated_error("the error number")
     code = -_CODE.unpack_from(body)[0] if len(body) >= _CODE.size else 0
     if not code:
         return
@@ -218,7 +218,7 @@ def _kernel_message(body: bytes, flags: int) -> str:
     """The text of an extended ACK, empty if there is none."""
     if not (flags & _CAPPED and flags & _HAS_ATTRIBUTES):
         return ""
-    for kind, value in attributes(body[4 + _HEADER.size :]):
+    for kind, value in parse_attributes(body[4 + _HEADER.size :]):
         if kind == _ERROR_MESSAGE:
             return value.rstrip(b"\0").decode(errors="replace")
     return ""

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Optional, cast
 from neuca_tools import __version__
 from neuca_tools.agent import trial_file
 from neuca_tools.commands.arguments import CONFIG, Options, add_options, flag
-from neuca_tools.commands.common import guarded, require_root
-from neuca_tools.commands.context import configuration
+from neuca_tools.commands.common import require_root, run_guarded
+from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.logs import to_journal
 from neuca_tools.config import DEFAULT_PATH, Config
 from neuca_tools.errors import (
@@ -51,10 +51,10 @@ _OPTIONS: Options = {
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the agent, or one step of it. The exit code of `--once` is that of `neuca status`."""
     given = sys.argv[1:] if arguments is None else arguments
-    return guarded(_run, plain(given) or _parser().parse_args(given))
+    return run_guarded(_run, arguments_of_units(given) or _parser().parse_args(given))
 
 
-def plain(given: Sequence[str]) -> Optional[argparse.Namespace]:
+def arguments_of_units(given: Sequence[str]) -> Optional[argparse.Namespace]:
     """The arguments in the forms that the units use; None for any other, left to argparse.
 
     The daemon would keep argparse for as long as it runs.
@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.stay and not arguments.guest:
         raise ArgumentsError("--stay: it requires --guest")
-    config = configuration(arguments, notes=True)
+    config = load_configuration(arguments, notes=True)
     require_root("neucad")
     _configure_log(config)
     _end_trial(config)
@@ -98,7 +98,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.guest:
         return _configure_guest(arguments, config)
     if not arguments.once:
-        return _serve(config, Path(arguments.config or DEFAULT_PATH))
+        return _run_daemon(config, Path(arguments.config or DEFAULT_PATH))
     from neuca_tools.commands.apply import apply_once
 
     return apply_once(config)
@@ -107,7 +107,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _end_trial(config: Config) -> None:
     """After a boot in the middle of a trial, names and all else are those from before it."""
     try:
-        if trial_file.recover(config):
+        if trial_file.recover_from_trial(config):
             print(
                 "neuca: a trial was interrupted by a reboot, dropping its record", file=sys.stderr
             )
@@ -119,9 +119,9 @@ def _configure_guest(arguments: argparse.Namespace, config: Config) -> int:
     from neuca_tools.guest import run
 
     # Quiet: the faults of the configuration were reported when it was first read.
-    read = partial(configuration, arguments, quiet=True)
+    read = partial(load_configuration, arguments, quiet=True)
     if arguments.stay:
-        run.stay(config, read)
+        run.run_forever(config, read)
     return EXIT_OK if run.run_guest(config, read=read) else EXIT_FAILED
 
 
@@ -140,12 +140,12 @@ def _restore_names(config: Config) -> bool:
     return named
 
 
-def _serve(config: Config, path: Path) -> int:
+def _run_daemon(config: Config, path: Path) -> int:
     from neuca_tools.agent.daemon import Daemon
-    from neuca_tools.agent.first_boot import check
+    from neuca_tools.agent.first_boot import set_aside_foreign_state
     from neuca_tools.agent.in_force import note_seen
 
-    check(config)
+    set_aside_foreign_state(config)
     with _single_instance(config), _pid_file(config):
         # Not during a trial, nor if the run directory is full: then the sources have to change.
         with suppress(ApplyError), locked(config.run_directory / "lock", 0.0):

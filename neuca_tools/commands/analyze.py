@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any, NamedTuple, Optional
 
 from neuca_tools.backends.systemd import journal_entries
-from neuca_tools.commands.common import columns, show
+from neuca_tools.commands.common import show, terminal_width
 from neuca_tools.errors import EXIT_OK, ObserveError
 from neuca_tools.model.messages import PASS
-from neuca_tools.status.render import WIDTH, table
+from neuca_tools.status.render import WIDTH, table_lines
 
 UNITS = (
     "neuca-names.service",
@@ -53,12 +53,12 @@ class Event:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the timeline of this boot. Raises ObserveError without one."""
-    events = timeline(Entry(*entry) for entry in journal_entries(UNITS))
-    show(to_json(events), arguments.json, partial(render, width=columns()))
+    events = timeline_of_boot(Entry(*entry) for entry in journal_entries(UNITS))
+    show(to_json(events), arguments.json, partial(timeline_text, width=terminal_width()))
     return EXIT_OK
 
 
-def timeline(entries: Iterable[Entry]) -> list[Event]:
+def timeline_of_boot(entries: Iterable[Entry]) -> list[Event]:
     """The starts of units, and the passes with the time that the sources took.
 
     Raises ObserveError if there is nothing on it.
@@ -74,7 +74,7 @@ def timeline(entries: Iterable[Entry]) -> list[Event]:
             took = None if start is None else entry.at - start
             events.append(Event(entry.at, entry.unit, word, took))
         elif entry.message_id == PASS:
-            events += _pass(entry)
+            events += _events_of_pass(entry)
     if not events:
         raise ObserveError(
             "analyze: the journal of this boot has no messages of the agent",
@@ -83,9 +83,11 @@ def timeline(entries: Iterable[Entry]) -> list[Event]:
     return events
 
 
-def _pass(entry: Entry) -> list[Event]:
+def _events_of_pass(entry: Entry) -> list[Event]:
     """The wait for the sources, if they were asked, and the pass."""
-    waited, took = (_number(entry, name) for name in ("NEUCA_SOURCE_SECONDS", "NEUCA_SECONDS"))
+    waited, took = (
+        _field_number(entry, name) for name in ("NEUCA_SOURCE_SECONDS", "NEUCA_SECONDS")
+    )
     events = []
     if waited:
         events.append(Event(entry.at - (took or 0.0), entry.unit, "sources were queried", waited))
@@ -94,7 +96,7 @@ def _pass(entry: Entry) -> list[Event]:
     return [*events, Event(entry.at, entry.unit, text, took)]
 
 
-def _number(entry: Entry, name: str) -> Optional[float]:
+def _field_number(entry: Entry, name: str) -> Optional[float]:
     try:
         return float(entry.fields.get(name, ""))
     except ValueError:
@@ -106,15 +108,15 @@ def to_json(events: Sequence[Event]) -> dict[str, Any]:
     return {"version": 1, "events": [event.to_json() for event in events]}
 
 
-def render(data: Mapping[str, Any], width: int = WIDTH) -> str:
+def timeline_text(data: Mapping[str, Any], width: int = WIDTH) -> str:
     """`neuca analyze`: a line for each event, in order."""
     rows = [["AT", "TOOK", "UNIT", "EVENT"]]
     rows += [
-        [_seconds(event["at"]), _seconds(event["took"]), event["unit"], event["text"]]
+        [_seconds_text(event["at"]), _seconds_text(event["took"]), event["unit"], event["text"]]
         for event in data["events"]
     ]
-    return "\n".join(table(rows, width))
+    return "\n".join(table_lines(rows, width))
 
 
-def _seconds(number: Optional[float]) -> str:
+def _seconds_text(number: Optional[float]) -> str:
     return "-" if number is None else f"{number:.3f} s"

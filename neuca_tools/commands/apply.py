@@ -10,11 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.agent import trial_file
-from neuca_tools.agent.first_boot import check
+from neuca_tools.agent.first_boot import set_aside_foreign_state
 from neuca_tools.agent.in_force import document_in_force
 from neuca_tools.agent.reconcile import run_pass
 from neuca_tools.commands.common import log_level, require_root, show, uses_color
-from neuca_tools.commands.context import configuration, document, report_faults, untold
+from neuca_tools.commands.context import (
+    load_configuration,
+    problems_not_printed,
+    read_document,
+    report_faults,
+)
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError
@@ -31,25 +36,27 @@ if TYPE_CHECKING:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    config = configuration(arguments)
+    config = load_configuration(arguments)
     require_root("apply")
     to_stderr(log_level(arguments))
-    if not arguments.dry_run and trial_file.is_running(trial_file.found(config)):
+    if not arguments.dry_run and trial_file.is_running(trial_file.stored_trial(config)):
         # No pass is made until it ends, or until command-timeout.
-        log.warning("waiting: %s", trial_file.note(config))
-    return _apply(arguments, config)
+        log.warning("waiting: %s", trial_file.trial_note(config))
+    return _apply_or_plan(arguments, config)
 
 
 def apply_once(
     config: Config, source: Optional[str] = None, *, as_json: bool = False, color: bool = False
 ) -> int:
     """Make one pass, print what it did not do, and return the exit code of `neuca status`."""
-    check(config)
-    read = partial(document, config, source)
+    set_aside_foreign_state(config)
+    read = partial(read_document, config, source)
     with document_in_force(config, read, own=source is None, anew=True) as intake:
         report, status = run_pass(config, intake, start=True)
     code = report_faults(intake, config) or status.exit_code
-    text = outcome(status, len(report.changed), untold(status.problems, intake, config), color)
+    text = outcome_text(
+        status, len(report.changed), problems_not_printed(status.problems, intake, config), color
+    )
     data = {}
     if as_json:
         from neuca_tools.status.render_json import apply_json
@@ -59,17 +66,17 @@ def apply_once(
     return code
 
 
-def outcome(status: Status, changed: int, left: Iterable[Problem], color: bool) -> str:
+def outcome_text(status: Status, changed: int, left: Iterable[Problem], color: bool) -> str:
     """What a pass did not do, and its last line."""
-    last = render.applied(status.data["state"], changed, status.problems, color)
-    return "\n".join([*render.undone(left, status.names, color), last])
+    last = render.applied_line(status.data["state"], changed, status.problems, color)
+    return "\n".join([*render.undone_lines(left, status.names, color), last])
 
 
-def _apply(arguments: argparse.Namespace, config: Config) -> int:
+def _apply_or_plan(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.dry_run:
-        from neuca_tools.commands.look import plan
+        from neuca_tools.commands.look import show_plan
 
-        return plan(arguments, config)
+        return show_plan(arguments, config)
     if arguments.trial is not None:
         from neuca_tools.commands.trial import apply_on_trial
 

@@ -24,7 +24,7 @@ def value(metavar: str, text: str, **more: object) -> Keywords:
     return {"metavar": metavar, "help": text, **more}
 
 
-def seconds(high: float, low: float = 1.0) -> Callable[[str], float]:
+def seconds_up_to(high: float, low: float = 1.0) -> Callable[[str], float]:
     """A reader of a number of seconds within these bounds."""
 
     def read(text: str) -> float:

@@ -10,18 +10,18 @@ from functools import partial
 from typing import Any
 
 from neuca_tools.agent.change import (
-    release,
-    revert,
+    release_nic,
+    revert_settings,
     undo_release,
     what_release_does,
     what_revert_does,
 )
 from neuca_tools.agent.in_force import document_in_force
 from neuca_tools.agent.reconcile import run_pass
-from neuca_tools.apply.host import host
+from neuca_tools.apply.host import open_host
 from neuca_tools.apply.result import Result
 from neuca_tools.commands.common import log_level, require_root, show
-from neuca_tools.commands.context import configuration
+from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.links import find_nic
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
@@ -31,22 +31,22 @@ from neuca_tools.model import NicRecord
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state import records
-from neuca_tools.state.active_document import confirmed, last_good
+from neuca_tools.state.active_document import last_confirmed, last_good
 from neuca_tools.state.store import demand_room
 from neuca_tools.status import render, render_json
 
 
 def run(arguments: argparse.Namespace) -> int:
-    config = configuration(arguments)
+    config = load_configuration(arguments)
     require_root(arguments.command)
     to_stderr(log_level(arguments))
-    commands = {"release": _release, "revert": _revert, "trust": _trust}
+    commands = {"release": _release_nic, "revert": _revert_settings, "trust": _trust_nic}
     return commands[arguments.command](arguments, config)
 
 
-def _release(arguments: argparse.Namespace, config: Config) -> int:
+def _release_nic(arguments: argparse.Namespace, config: Config) -> int:
     intake = last_good(config.state)
-    with host(config, intake) as handles:
+    with open_host(config, intake) as handles:
         survey = handles.survey()
     mac = find_nic("release", arguments.link, survey)
     name = survey.resolution.roles.name(mac) or mac
@@ -54,7 +54,7 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
         return _undo_release(arguments, config, mac, name)
     if arguments.dry_run:
         return show_planned(arguments, what_release_does(config, intake, mac))
-    result = release(config, intake, mac)
+    result = release_nic(config, intake, mac)
     lines = [f"{name} is released and ignored; neuca release --undo {name} reverses this"]
     if result.failures:
         lines = [f"{name} is not released, because an operation failed"]
@@ -70,7 +70,7 @@ def _undo_release(arguments: argparse.Namespace, config: Config, mac: str, name:
         show(render_json.plan_json(()), arguments.json, lambda _: text)
         return EXIT_OK
     undo_release(config, mac)
-    read = partial(confirmed, config.state, config.run_directory)
+    read = partial(last_confirmed, config.state, config.run_directory)
     with document_in_force(config, read, own=False, anew=True) as intake:
         report, status = run_pass(config, intake, start=True)
     text = f"{name} is no longer ignored"
@@ -78,23 +78,23 @@ def _undo_release(arguments: argparse.Namespace, config: Config, mac: str, name:
     return EXIT_OK
 
 
-def _revert(arguments: argparse.Namespace, config: Config) -> int:
+def _revert_settings(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.dry_run:
         return show_planned(arguments, what_revert_does(config, last_good(config.state)))
-    result = revert(config, last_good(config.state))
-    return show_changed(arguments, result, restored(result))
+    result = revert_settings(config, last_good(config.state))
+    return show_changed(arguments, result, restored_text(result))
 
 
-def _trust(arguments: argparse.Namespace, config: Config) -> int:
+def _trust_nic(arguments: argparse.Namespace, config: Config) -> int:
     mac = _trusted_nic(config, arguments.link)
-    _record(config, mac)
+    _record_as_management(config, mac)
     print(f"{arguments.link} ({mac}) is the management NIC: neucad requests metadata through it")
     return EXIT_OK
 
 
 def _trusted_nic(config: Config, link: str) -> str:
     """The MAC of the NIC with this name or MAC. Raises UsageError."""
-    with host(config, last_good(config.state)) as handles:
+    with open_host(config, last_good(config.state)) as handles:
         survey = handles.survey()
     mac = find_nic("trust", link, survey)
     role = survey.resolution.roles.role(mac)
@@ -103,7 +103,7 @@ def _trusted_nic(config: Config, link: str) -> str:
     return mac
 
 
-def _record(config: Config, mac: str) -> None:
+def _record_as_management(config: Config, mac: str) -> None:
     """Record the NIC as a management NIC that is not in doubt. Raises NeucaError."""
     with locked(config.run_directory / "lock", config.command_timeout):
         demand_room(config.state)
@@ -115,7 +115,7 @@ def _record(config: Config, mac: str) -> None:
 def show_planned(arguments: argparse.Namespace, operations: Iterable[Operation]) -> int:
     """Print what a command other than `apply` would do."""
     planned = tuple(operations)
-    text = render.plan(planned, (), {})
+    text = render.plan_text(planned, (), {})
     show(render_json.plan_json(planned), arguments.json, lambda _: text)
     return EXIT_OK
 
@@ -137,14 +137,14 @@ def changed_json(result: Result) -> dict[str, Any]:
     }
 
 
-def restored(result: Result, more: str = "") -> str:
+def restored_text(result: Result, more: str = "") -> str:
     """How many settings were restored, followed by `more`."""
     count = sum(not isinstance(operation, WriteFile) for operation in result.done)
     if count:
-        return f"{settings(count)} restored{more}"
+        return f"{count_settings(count)} restored{more}"
     return "nothing was changed, so there is nothing to restore"
 
 
-def settings(count: int) -> str:
+def count_settings(count: int) -> str:
     """A number of settings in words."""
     return "1 setting" if count == 1 else f"{count} settings"

@@ -16,7 +16,7 @@ from neuca_tools.config import check as check_configuration
 from neuca_tools.documents.check import MAX_BYTES, CheckResult, Kind, check, in_order
 from neuca_tools.documents.spelling import Finding
 from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ConfigError, NeucaError
-from neuca_tools.model.printable import GREEN, RED, YELLOW, painted, plain
+from neuca_tools.model.printable import GREEN, RED, YELLOW, painted_text, printable_line
 
 STANDARD_INPUT = "-"
 INKS = {"error": RED, "warning": YELLOW}
@@ -31,29 +31,29 @@ TITLES = {
 def run(arguments: argparse.Namespace) -> int:
     """Check every file; EXIT_INVALID if one has an error or, with --strict, a warning."""
     checked_files = [
-        (name, checked(_content(name), arguments.format or "")) for name in arguments.file
+        (name, check_content(_read_start(name), arguments.format or "")) for name in arguments.file
     ]
     if arguments.json:
-        print(json.dumps(_json(checked_files, arguments.strict), indent=1))
+        print(json.dumps(_faults_json(checked_files, arguments.strict), indent=1))
     else:
         for name, document in checked_files:
-            _print(name, document, uses_color(arguments), only_errors=arguments.quiet)
+            _print_faults(name, document, uses_color(arguments), only_errors=arguments.quiet)
     valid = all(document.is_valid(arguments.strict) for _, document in checked_files)
     return EXIT_OK if valid else EXIT_INVALID
 
 
-def checked(data: bytes, kind: Kind = "") -> CheckResult:
+def check_content(data: bytes, kind: Kind = "") -> CheckResult:
     """Check the bytes of a document or of a configuration file; its content tells which it is."""
     is_configuration = not kind and check_configuration.is_configuration(data)
     if kind != "configuration" and not is_configuration:
         return check(data, kind)
     try:
-        return in_order("configuration", check_configuration.check(data))
+        return in_order("configuration", check_configuration.check_file(data))
     except ConfigError as error:
         return in_order("configuration", [Finding(0, "error", error.text)])
 
 
-def _content(name: str) -> bytes:
+def _read_start(name: str) -> bytes:
     """The beginning of a file: enough for the reader to refuse one that is too long."""
     if name == STANDARD_INPUT:
         return sys.stdin.buffer.read(MAX_BYTES)
@@ -65,28 +65,28 @@ def _content(name: str) -> bytes:
         raise NeucaError(f'read "{name}": {reason}') from error
 
 
-def _print(name: str, document: CheckResult, color: bool, *, only_errors: bool) -> None:
+def _print_faults(name: str, document: CheckResult, color: bool, *, only_errors: bool) -> None:
     """One line for each fault, as compilers print them, and a line about the whole file."""
     for finding in document.findings:
         place = f"{name}:{finding.line}" if finding.line else name
-        severity = painted(finding.severity, INKS[finding.severity], color)
+        severity = painted_text(finding.severity, INKS[finding.severity], color)
         # With --quiet, nothing of standard output is printed.
         to_stderr = only_errors and finding.severity == "error"
-        text = f"{plain(place)}: {severity}: {plain(finding.text)}"
+        text = f"{printable_line(place)}: {severity}: {printable_line(finding.text)}"
         print(text, file=sys.stderr if to_stderr else sys.stdout)
     errors = sum(finding.severity == "error" for finding in document.findings)
     warnings = len(document.findings) - errors
-    summary = painted("no faults", GREEN, color)
+    summary = painted_text("no faults", GREEN, color)
     if document.findings:
-        summary = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
-    print(f"{plain(name)}: {summary}; read as {TITLES[document.kind]}")
+        summary = f"{_count_text(errors, 'error')}, {_count_text(warnings, 'warning')}"
+    print(f"{printable_line(name)}: {summary}; read as {TITLES[document.kind]}")
 
 
-def _count(number: int, what: str) -> str:
+def _count_text(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _json(checked_files: Sequence[tuple[str, CheckResult]], strict: bool) -> dict[str, Any]:
+def _faults_json(checked_files: Sequence[tuple[str, CheckResult]], strict: bool) -> dict[str, Any]:
     files = [
         {
             "file": name,

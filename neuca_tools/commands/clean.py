@@ -13,7 +13,7 @@ from typing import Callable, Union
 from neuca_tools.agent import image_clean
 from neuca_tools.agent.image_clean import Findings, Trace
 from neuca_tools.commands.common import require_root
-from neuca_tools.commands.context import configuration
+from neuca_tools.commands.context import load_configuration
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, ApplyError
 from neuca_tools.guest.users import UserWithdrawal
@@ -27,13 +27,13 @@ KEPT = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    config = configuration(arguments)
+    config = load_configuration(arguments)
     require_root("clean")
     identity = not arguments.keep_identity
-    return clean(config, Path("/"), identity, arguments.dry_run, arguments.json)
+    return clean_root(config, Path("/"), identity, arguments.dry_run, arguments.json)
 
 
-def clean(
+def clean_root(
     config: Config, root: Path, with_identity: bool, dry_run: bool, as_json: bool = False
 ) -> int:
     """Print each item removed from the file system in `root`; return the exit code."""
@@ -56,13 +56,17 @@ def _found_and_removed(
     config: Config, root: Path, with_identity: bool, dry_run: bool, say: Say
 ) -> int:
     if dry_run:
-        findings = image_clean.find(config, root, with_identity)
-        return _clean(config, findings, image_clean.running_daemon(config), lambda _: True, say)
-    with image_clean.undisturbed(config) as daemon:
-        return _clean(config, image_clean.find(config, root, with_identity), daemon, _remove, say)
+        findings = image_clean.find_traces(config, root, with_identity)
+        return _remove_traces(
+            config, findings, image_clean.running_daemon(config), lambda _: True, say
+        )
+    with image_clean.hold_all_locks(config) as daemon:
+        return _remove_traces(
+            config, image_clean.find_traces(config, root, with_identity), daemon, _is_removed, say
+        )
 
 
-def _clean(
+def _remove_traces(
     config: Config, findings: Findings, daemon: int, each: Callable[[Item], bool], say: Say
 ) -> int:
     if daemon:
@@ -81,7 +85,7 @@ def _clean(
     return EXIT_DEGRADED if findings.kept else EXIT_OK
 
 
-def _remove(trace: Item) -> bool:
+def _is_removed(trace: Item) -> bool:
     try:
         trace.run()
     except ApplyError as error:

@@ -30,15 +30,15 @@ from neuca_tools.agent import image_clean
 from neuca_tools.agent.first_boot import PLACE
 from neuca_tools.agent.status import status_now
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import host
-from neuca_tools.commands.context import configuration
+from neuca_tools.apply.host import open_host
+from neuca_tools.commands.context import load_configuration
 from neuca_tools.config import DEFAULT_PATH, Config
-from neuca_tools.config.files import files as config_files
+from neuca_tools.config.files import configuration_files as config_files
 from neuca_tools.errors import EXIT_OK, NeucaError
 from neuca_tools.files import write_files
 from neuca_tools.guest import programs
 from neuca_tools.guest.outcome import with_guest
-from neuca_tools.state.active_document import confirmed
+from neuca_tools.state.active_document import last_confirmed
 from neuca_tools.state.records import SCRIPTS
 from neuca_tools.status import render_json
 from neuca_tools.status.judge import Status
@@ -69,28 +69,30 @@ SUCCESS_CODES = {"services.txt": (0, 3)}
 
 
 def run(arguments: argparse.Namespace) -> int:
-    config = configuration(arguments)
+    config = load_configuration(arguments)
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     name = f"neuca-logs-{platform.node() or 'host'}-{now}"
     path = Path(arguments.output or f"{name}.tar.gz").absolute()
     if not path.parent.is_dir():
         raise NeucaError(f'write "{path}": its directory does not exist')
-    parts = dict(_parts(config, Path(arguments.config or DEFAULT_PATH)))
-    write_files({path: _packed(name, parts)}, mode=0o600)
+    parts = dict(_archive_parts(config, Path(arguments.config or DEFAULT_PATH)))
+    write_files({path: _packed_archive(name, parts)}, mode=0o600)
     print(path)
     return EXIT_OK
 
 
-def _parts(config: Config, file: Path) -> Iterator[tuple[str, bytes]]:
+def _archive_parts(config: Config, file: Path) -> Iterator[tuple[str, bytes]]:
     """Each part with its name in the tar file. A part that fails contains the error instead."""
     version = f"NEuca version {__version__}, Python {platform.python_version()}"
     yield "version.txt", f"{version}, {platform.platform()}\n".encode()
-    for name, view in _views(config).items():
+    for name, view in _views_of_stages(config).items():
         yield name, _content_or_error(name, view)
     for name, command in PROGRAMS.items():
-        if programs.find(command[0]):
+        if programs.find_program(command[0]):
             codes = SUCCESS_CODES.get(name, (0,))
-            execute = partial(programs.run, f"collect {name}", command, LONGEST, accepted=codes)
+            execute = partial(
+                programs.run_program, f"collect {name}", command, LONGEST, accepted=codes
+            )
             yield name, _content_or_error(name, execute)
     log = config.log_directory / image_clean.AGENT_OUTPUT
     for path in [*config_files(file), *image_clean.own_files(config)]:
@@ -111,27 +113,27 @@ def _content_or_error(name: str, get: Callable[[], str]) -> bytes:
         return f"{error.text}\n".encode()
 
 
-def _views(config: Config) -> Mapping[str, Callable[[], str]]:
+def _views_of_stages(config: Config) -> Mapping[str, Callable[[], str]]:
     """The stages, for the document of the last pass: no source is queried, which may take long."""
-    intake = confirmed(config.state, config.run_directory)
+    intake = last_confirmed(config.state, config.run_directory)
 
     @cache
     def survey() -> Decision:
-        with host(config, intake) as handles:
+        with open_host(config, intake) as handles:
             return handles.survey()
 
     def status() -> Status:
         return with_guest(status_now(config, intake), config.run_directory)
 
     return {
-        "status.json": lambda: _text(status().data),
-        "plan.json": lambda: _text(render_json.plan_json(survey().plan())),
-        "desired.json": lambda: _text(render_json.desired_json(survey().resolution)),
-        "observed.json": lambda: _text(render_json.observed_json(survey().world)),
+        "status.json": lambda: _json_text(status().data),
+        "plan.json": lambda: _json_text(render_json.plan_json(survey().plan())),
+        "desired.json": lambda: _json_text(render_json.desired_json(survey().resolution)),
+        "observed.json": lambda: _json_text(render_json.observed_json(survey().world)),
     }
 
 
-def _text(data: Mapping[str, Any]) -> str:
+def _json_text(data: Mapping[str, Any]) -> str:
     return json.dumps(data, indent=1) + "\n"
 
 
@@ -157,7 +159,7 @@ def _public_content(path: Path, even_private: bool) -> Optional[bytes]:
     return None
 
 
-def _packed(folder: str, parts: Mapping[str, bytes]) -> bytes:
+def _packed_archive(folder: str, parts: Mapping[str, bytes]) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         for name, content in parts.items():

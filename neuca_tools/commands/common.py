@@ -33,16 +33,16 @@ LISTED = "neuca status lists the interfaces of this host"  # a hint
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
-def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
+def run_guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
     """Run a command and return its exit code; print an error on one line, its hint on another."""
     try:
-        with _quiet() if getattr(arguments, "quiet", False) else nullcontext():
+        with _discarded_output() if getattr(arguments, "quiet", False) else nullcontext():
             return run(arguments)
     except NeucaError as error:
         usage = getattr(arguments, "usage", None)
         if isinstance(error, ArgumentsError) and usage:
             print(usage(), end="", file=sys.stderr)
-        print(f"{prefix(arguments)}: {plain_lines(error.text)}", file=sys.stderr)
+        print(f"{message_prefix(arguments)}: {plain_lines(error.text)}", file=sys.stderr)
         if error.hint:
             print(f"       {plain_lines(error.hint)}", file=sys.stderr)
         return _exit_code(error)
@@ -50,13 +50,13 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
         return INTERRUPTED
 
 
-def prefix(arguments: argparse.Namespace) -> str:
+def message_prefix(arguments: argparse.Namespace) -> str:
     """What messages begin with: the `program` of the arguments, or "neuca" if there is none."""
     return str(getattr(arguments, "program", "neuca"))
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _discarded_output() -> Iterator[None]:
     """Discard standard output; errors are on standard error."""
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
         yield
@@ -71,7 +71,7 @@ def uses_color(arguments: argparse.Namespace) -> bool:
     return sys.stdout.isatty()
 
 
-def columns() -> int:
+def terminal_width() -> int:
     """The width of the terminal in characters, as shutil.get_terminal_size() finds it."""
     with suppress(KeyError, ValueError):
         given = int(os.environ["COLUMNS"])
@@ -137,12 +137,12 @@ def show(
     if as_json:
         print(json.dumps(data, indent=1))
     elif wraps and (sys.stdout.isatty() or os.environ.get("COLUMNS")):
-        print("\n".join(_wrapped(line, columns()) for line in text(data).split("\n")))
+        print("\n".join(_wrapped_line(line, terminal_width()) for line in text(data).split("\n")))
     else:
         print(text(data))
 
 
-def _wrapped(line: str, width: int) -> str:
+def _wrapped_line(line: str, width: int) -> str:
     """A line in lines no longer than the width, the later ones indented."""
     if len(line) <= width:
         return line

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
-from neuca_tools.commands.common import is_root, prefix
-from neuca_tools.config import DEFAULT_PATH, Config, load
+from neuca_tools.commands.common import is_root, message_prefix
+from neuca_tools.config import DEFAULT_PATH, Config, load_config
 from neuca_tools.errors import (
     EXIT_INVALID,
     EXIT_OK,
@@ -21,13 +21,13 @@ from neuca_tools.errors import (
 )
 from neuca_tools.model import Document, Problem
 from neuca_tools.sources import Session, SourceSpec, parse_source
-from neuca_tools.state.active_document import Intake, confirmed, fetch
+from neuca_tools.state.active_document import Intake, fetch_document, last_confirmed
 
 if TYPE_CHECKING:
     import argparse
 
 
-def configuration(
+def load_configuration(
     arguments: argparse.Namespace, quiet: bool = False, notes: Optional[bool] = None
 ) -> Config:
     """Load the configuration; unless `quiet`, print its faults on standard error.
@@ -38,18 +38,18 @@ def configuration(
     path = Path(arguments.config or DEFAULT_PATH)
     if arguments.config and not path.exists():
         raise ConfigError(f'read the configuration "{path}": there is no such file')
-    config = load(path)
+    config = load_config(path)
     if not quiet:
         shown = sys.stderr.isatty() if notes is None else notes
         shown = shown or getattr(arguments, "verbose", False)
         for fault in config.faults:
             if fault.severity == "note" and not shown:
                 continue
-            print(f"{prefix(arguments)}: {fault.severity}: {fault.text}", file=sys.stderr)
+            print(f"{message_prefix(arguments)}: {fault.severity}: {fault.text}", file=sys.stderr)
     return config
 
 
-def specs(config: Config, source: Optional[str] = None) -> list[SourceSpec]:
+def source_specs(config: Config, source: Optional[str] = None) -> list[SourceSpec]:
     """The source of the command line, else the configured ones. Raises UsageError."""
     try:
         return [parse_source(text) for text in ((source,) if source else config.sources)]
@@ -59,23 +59,25 @@ def specs(config: Config, source: Optional[str] = None) -> list[SourceSpec]:
         raise
 
 
-def document(config: Config, source: Optional[str]) -> Intake:
+def read_document(config: Config, source: Optional[str]) -> Intake:
     """The document of the sources, which only root may query, or of the last pass.
 
     Everyone may read a file.
     Raises UsageError, and DocumentError and NeucaError if `source` yields no usable document.
     """
-    asked = specs(config, source)
+    asked = source_specs(config, source)
     if is_root() or all(spec.kind == "file" for spec in asked):
         # The daemon loads this module, and has no module of a pass: 2 MiB.
-        from neuca_tools.agent.metadata_access import surroundings
+        from neuca_tools.agent.metadata_access import read_surroundings
 
-        intake = fetch(asked, config.timeout, Session(), config.state, surroundings(config, asked))
+        intake = fetch_document(
+            asked, config.timeout, Session(), config.state, read_surroundings(config, asked)
+        )
         _report_problems(intake, fatal=bool(source))
         return intake
     if source:
         raise NeucaError(f'read the document from "{source}": only root may query the network')
-    return confirmed(config.state, config.run_directory)
+    return last_confirmed(config.state, config.run_directory)
 
 
 def _report_problems(intake: Intake, fatal: bool) -> None:
@@ -88,7 +90,9 @@ def _report_problems(intake: Intake, fatal: bool) -> None:
         print(f"neuca: {intake.reason}", file=sys.stderr)
 
 
-def untold(problems: Iterable[Problem], intake: Intake, config: Config) -> list[Problem]:
+def problems_not_printed(
+    problems: Iterable[Problem], intake: Intake, config: Config
+) -> list[Problem]:
     """The problems without the faults that `report_faults` and `configuration` print."""
     reported = {fault.text for fault in (intake.document or Document()).faults}
     reported |= {fault.text for fault in config.faults} | {intake.refused}

@@ -10,17 +10,17 @@ import sys
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.agent.metadata_access import surroundings
+from neuca_tools.agent.metadata_access import read_surroundings
 from neuca_tools.commands.common import is_root
-from neuca_tools.commands.context import configuration, document, specs
+from neuca_tools.commands.context import load_configuration, read_document, source_specs
 from neuca_tools.config import Config
-from neuca_tools.documents import get
+from neuca_tools.documents import find_value
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, ArgumentsError, NeucaError
 from neuca_tools.files import read_bytes
 from neuca_tools.model import Document
 from neuca_tools.model.printable import plain_lines
 from neuca_tools.sources import Session, SourceSpec, fetch_path
-from neuca_tools.state.active_document import Intake, confirmed
+from neuca_tools.state.active_document import Intake, last_confirmed
 
 NOT_FOUND = "Not found"
 SECTIONS = ("interfaces", "routes", "users", "storage")  # that can be printed as JSON
@@ -28,10 +28,10 @@ SECTIONS = ("interfaces", "routes", "users", "storage")  # that can be printed a
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.command == "distro":
-        return _print_or_fail(_distribution())
+        return _print_or_fail(_distribution_id())
     if arguments.command == "get" and len(arguments.words) > 2:
         raise ArgumentsError("get: expected a field, or a section and a field")
-    config = configuration(arguments)
+    config = load_configuration(arguments)
     if arguments.command == "get-public-ip":
         return _print_or_fail(_public_ip(config))
     return _print_from(stored_document(config), arguments)
@@ -42,14 +42,14 @@ def _print_from(intake: Intake, arguments: argparse.Namespace) -> int:
         return _print_lines([intake.stored.text.rstrip("\n")] if intake.stored else [])
     data = intake.document or Document()
     if arguments.command == "get":
-        return _print_or_fail(_item(arguments.words, data))
+        return _print_or_fail(_field_text(arguments.words, data))
     if arguments.command in SECTIONS and arguments.json:
-        print(json.dumps(_section(arguments.command, data), indent=1))
+        print(json.dumps(_section_json(arguments.command, data), indent=1))
         return EXIT_OK
-    return _show(arguments.command, data)
+    return _print_part(arguments.command, data)
 
 
-def _section(name: str, data: Document) -> dict[str, object]:
+def _section_json(name: str, data: Document) -> dict[str, object]:
     """The lines of a section; null if the document has no such section."""
     items = {item.key: item.value for item in data.items if item.section == name}
     section: dict[str, object] = {"version": 1, "section": name, "items": items}
@@ -58,7 +58,7 @@ def _section(name: str, data: Document) -> dict[str, object]:
     return section
 
 
-def _show(name: str, data: Document) -> int:
+def _print_part(name: str, data: Document) -> int:
     if name == "user-script":
         bodies = (script.body for script in data.scripts if script.name == "bootscript")
         return _print_or_fail(next(bodies, None), "No user script found.")
@@ -90,26 +90,26 @@ def _print_or_fail(text: Optional[str], otherwise: str = NOT_FOUND) -> int:
 
 def stored_document(config: Config) -> Intake:
     """The last good document; if there is none, root reads the sources."""
-    intake = confirmed(config.state, config.run_directory)
+    intake = last_confirmed(config.state, config.run_directory)
     if intake.document is None and is_root():
-        return document(config, None)
+        return read_document(config, None)
     return intake
 
 
-def _item(words: list[str], data: Document) -> Optional[str]:
+def _field_text(words: list[str], data: Document) -> Optional[str]:
     section, field = ["global", *words][-2:]
-    return get(data, section, field)
+    return find_value(data, section, field)
 
 
 def _public_ip(config: Config) -> Optional[str]:
     if not is_root():
         raise NeucaError("read the public address: only root may query the network")
-    asked = next((spec for spec in specs(config) if spec.kind == "ec2"), SourceSpec("ec2"))
-    around = surroundings(config, [asked])
+    asked = next((spec for spec in source_specs(config) if spec.kind == "ec2"), SourceSpec("ec2"))
+    around = read_surroundings(config, [asked])
     return fetch_path(asked, "/latest/meta-data/public-ipv4", config.timeout, Session(), around)
 
 
-def _distribution() -> Optional[str]:
+def _distribution_id() -> Optional[str]:
     """The ID in os-release(5), None if there is none."""
     for place in ("/etc/os-release", "/usr/lib/os-release"):
         for line in (read_bytes(Path(place)) or b"").decode(errors="replace").splitlines():

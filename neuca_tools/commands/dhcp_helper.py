@@ -21,8 +21,8 @@ from neuca_tools.commands import collect_rarely
 from neuca_tools.errors import NeucaError
 
 ACTIONS: dict[str, Callable[[Path], object]] = {
-    "run": partial(dhcp_helper.become, is_plain=False),
-    "start": partial(dhcp_helper.become, is_plain=True),
+    "run": partial(dhcp_helper.become_client, is_plain=False),
+    "start": partial(dhcp_helper.become_client, is_plain=True),
     "stop": dhcp_helper.give_up,
 }
 
@@ -39,7 +39,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         if len(given) == 2 and given[0] in ACTIONS:
             ACTIONS[given[0]](Path(given[1]))
         elif not given and dhcp_helper.REQUEST_VARIABLE in os.environ:
-            dhcp_helper.hear(os.environ)
+            dhcp_helper.process_report(os.environ)
         else:
             print("dhcp-helper: it is run by neucad and by DHCP clients", file=sys.stderr)
             return 2

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from neuca_tools.agent.drives import copy_directory, copy_volume
 from neuca_tools.commands.common import require_root
-from neuca_tools.commands.context import configuration
+from neuca_tools.commands.context import load_configuration
 from neuca_tools.errors import EXIT_OK, NeucaError, SourceError
 
 NOT_USED = 77  # exit code for a volume of another instance; EX_NOPERM of sysexits.h
@@ -18,7 +18,7 @@ NOT_USED = 77  # exit code for a volume of another instance; EX_NOPERM of sysexi
 
 def run(arguments: argparse.Namespace) -> int:
     """Copy a directory as it is; mount anything else in a private mount namespace."""
-    config = configuration(arguments, quiet=True)
+    config = load_configuration(arguments, quiet=True)
     require_root("read-drive")
     device = Path(arguments.device)
     read = copy_directory if device.is_dir() else copy_volume

@@ -11,13 +11,13 @@ import argparse
 from collections.abc import Iterator, Mapping
 
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import host
-from neuca_tools.commands.context import configuration
+from neuca_tools.apply.host import open_host
+from neuca_tools.commands.context import load_configuration
 from neuca_tools.desired.roles import find_links
 from neuca_tools.errors import EXIT_OK
 from neuca_tools.model import Device, LinkKey, World
 from neuca_tools.model.routing import PLAIN, ROUTE_PROTOCOL
-from neuca_tools.state.active_document import confirmed
+from neuca_tools.state.active_document import last_confirmed
 
 EXPORTED_ROLES = ("dataplane", "unlisted")
 # Protocols of routes that nobody has set on purpose: the kernel's, advertised and leased ones.
@@ -25,8 +25,8 @@ AUTOMATIC_PROTOCOLS = frozenset({2, 9, 16})
 
 
 def run(arguments: argparse.Namespace) -> int:
-    config = configuration(arguments)
-    with host(config, confirmed(config.state, config.run_directory)) as handles:
+    config = load_configuration(arguments)
+    with open_host(config, last_confirmed(config.state, config.run_directory)) as handles:
         print("\n".join(document_lines(handles.survey())))
     return EXIT_OK
 

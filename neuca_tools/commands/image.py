@@ -14,26 +14,26 @@ from neuca_tools.agent import image_capture, image_clean
 from neuca_tools.agent.image_clean import Findings
 from neuca_tools.commands.clean import KEPT
 from neuca_tools.commands.common import require_root
-from neuca_tools.commands.context import configuration
+from neuca_tools.commands.context import load_configuration
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_DEGRADED, EXIT_INVALID, EXIT_OK
 
 
 def run(arguments: argparse.Namespace) -> int:
-    config = configuration(arguments)
+    config = load_configuration(arguments)
     require_root("image capture")
-    return capture(config, Path("/"), Path(arguments.destination), arguments.dry_run)
+    return capture_image(config, Path("/"), Path(arguments.destination), arguments.dry_run)
 
 
-def capture(config: Config, root: Path, destination: Path, dry_run: bool = False) -> int:
+def capture_image(config: Config, root: Path, destination: Path, dry_run: bool = False) -> int:
     """Copy the file system at `root`, print what the copy does not have; return the exit code."""
-    image_capture.check(destination)
-    findings = image_clean.find(config, root, with_identity=True)
+    image_capture.check_destination(destination)
+    findings = image_clean.find_traces(config, root, with_identity=True)
     for item in findings.traces:
         print(f"in the copy: {item.text}")
     for place in image_capture.other_mounts():
         print(f'not captured: "{place}", another file system')
-    changed = not dry_run and _write(config, root, findings, destination)
+    changed = not dry_run and _write_archive(config, root, findings, destination)
     if findings.kept:
         print(KEPT.format(findings.kept[0].path.parent), file=sys.stderr)
     if not config.complete:
@@ -41,11 +41,11 @@ def capture(config: Config, root: Path, destination: Path, dry_run: bool = False
     return EXIT_DEGRADED if changed or findings.kept else EXIT_OK
 
 
-def _write(config: Config, root: Path, findings: Findings, destination: Path) -> bool:
+def _write_archive(config: Config, root: Path, findings: Findings, destination: Path) -> bool:
     """Write the archive; returns whether files changed while they were read."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _end)  # the partial archive, which has secrets, is removed
-    captured = image_capture.capture(config, root, findings, destination)
+        signal.signal(number, _exit_on_signal)  # the partial archive, which has secrets, is removed
+    captured = image_capture.capture_image(config, root, findings, destination)
     for name in captured.flagged:
         print(f'not captured: the attributes of "{name}" that chattr sets')
     print(f'wrote "{destination}": {captured.files} files, {captured.size} bytes')
@@ -54,5 +54,5 @@ def _write(config: Config, root: Path, findings: Findings, destination: Path) ->
     return captured.changed
 
 
-def _end(number: int, _: object) -> NoReturn:
+def _exit_on_signal(number: int, _: object) -> NoReturn:
     raise SystemExit(128 + number)

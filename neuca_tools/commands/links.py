@@ -12,7 +12,7 @@ from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import nic as nic_of
 from neuca_tools.errors import UsageError
 from neuca_tools.model import LinkKey
-from neuca_tools.model.ports import forms
+from neuca_tools.model.ports import identity_forms
 
 
 def find_link(text: str, survey: Decision) -> Optional[LinkKey]:
@@ -26,11 +26,11 @@ def find_link(text: str, survey: Decision) -> Optional[LinkKey]:
     known = {*by_name.values(), *resolution.requests, *map(LinkKey, resolution.roles.by_mac)}
     by_text = {str(key): key for key in known}
     mac, _, vlan = text.rpartition(".")
-    candidates = [by_name.get(text), by_text.get(text), _key(text, None)]
+    candidates = [by_name.get(text), by_text.get(text), _key_of_mac(text, None)]
     if vlan.isdecimal():
-        candidates.append(_key(mac, int(vlan)))
+        candidates.append(_key_of_mac(mac, int(vlan)))
     meant = {key.mac for key in candidates if key is not None}
-    ports = sorted(key for key in known if not key.rank and forms([key.mac]) & meant)
+    ports = sorted(key for key in known if not key.rank and identity_forms([key.mac]) & meant)
     return next((key for key in (*candidates, *ports) if key in known), None)
 
 
@@ -41,7 +41,7 @@ def _key_by_name(survey: Decision) -> dict[str, LinkKey]:
     return by_name
 
 
-def _key(mac: str, vlan_id: Optional[int]) -> Optional[LinkKey]:
+def _key_of_mac(mac: str, vlan_id: Optional[int]) -> Optional[LinkKey]:
     """None if the text is not a MAC."""
     try:
         return LinkKey(nic_of(mac), vlan_id)

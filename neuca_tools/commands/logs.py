@@ -11,15 +11,15 @@ from neuca_tools.backends.systemd import journal_handler
 
 def to_stderr(level: str = "INFO") -> None:
     """Log plain lines to standard error."""
-    _install(logging.StreamHandler(), level)
+    _install_handler(logging.StreamHandler(), level)
 
 
 def to_journal(level: str) -> None:
     """Log to the journal with priorities if standard error goes there, else to standard error."""
-    _install(journal_handler() or logging.StreamHandler(), level)
+    _install_handler(journal_handler() or logging.StreamHandler(), level)
 
 
-def _install(handler: logging.Handler, level: str) -> None:
+def _install_handler(handler: logging.Handler, level: str) -> None:
     handler.setFormatter(logging.Formatter("%(message)s"))
     log = logging.getLogger("neuca")
     log.handlers[:] = [handler]

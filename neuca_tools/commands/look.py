@@ -14,12 +14,17 @@ from pathlib import Path
 from typing import Any, Optional
 
 from neuca_tools.agent import trial_file
-from neuca_tools.agent.status import expected, status_now
+from neuca_tools.agent.status import expected_status, status_now
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import host
+from neuca_tools.apply.host import open_host
 from neuca_tools.backends.linkwatch import Watch
-from neuca_tools.commands.common import LISTED, columns, show, uses_color
-from neuca_tools.commands.context import configuration, document, report_faults, untold
+from neuca_tools.commands.common import LISTED, show, terminal_width, uses_color
+from neuca_tools.commands.context import (
+    load_configuration,
+    problems_not_printed,
+    read_document,
+    report_faults,
+)
 from neuca_tools.commands.links import find_link
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_PENDING, ApplyError, ArgumentsError, NeucaError, UsageError
@@ -28,7 +33,7 @@ from neuca_tools.guest.base import INSIDE
 from neuca_tools.guest.outcome import with_guest
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteFile
-from neuca_tools.state.active_document import Intake, confirmed
+from neuca_tools.state.active_document import Intake, last_confirmed
 from neuca_tools.status import render
 from neuca_tools.status.judge import Status
 from neuca_tools.status.report import read_report
@@ -38,21 +43,26 @@ EMPTY: tuple[object, ...] = (None, [], {}, "")  # values that are not shown
 
 
 def run(arguments: argparse.Namespace) -> int:
-    config = configuration(arguments, quiet=arguments.command == "status")
-    commands = {"status": _status, "plan": plan, "show": _show, "explain": _explain}
+    config = load_configuration(arguments, quiet=arguments.command == "status")
+    commands = {
+        "status": _show_status,
+        "plan": show_plan,
+        "show": _show_stage,
+        "explain": _explain_link,
+    }
     return commands[arguments.command](arguments, config)
 
 
-def _status(arguments: argparse.Namespace, config: Config) -> int:
+def _show_status(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.json and arguments.prometheus:
         raise ArgumentsError("status: --json and --prometheus cannot be combined")
     status = _settled_status(config, arguments.timeout if arguments.wait else 0.0)
     if arguments.prometheus:
-        from neuca_tools.status.prometheus import prometheus
+        from neuca_tools.status.prometheus import status_metrics
 
-        _metrics(arguments.prometheus, prometheus(status.data))
+        _write_metrics(arguments.prometheus, status_metrics(status.data))
         return status.exit_code
-    text = partial(render.status, color=uses_color(arguments), width=columns())
+    text = partial(render.status_text, color=uses_color(arguments), width=terminal_width())
     show(status.data, arguments.json, text)
     return status.exit_code
 
@@ -79,11 +89,11 @@ def _pass_is_running(config: Config) -> bool:
     with suppress(ApplyError):
         held = any(lock_holder(config.run_directory / name) for name in locks)
         # A trial has made its pass, and waits.
-        return held and not trial_file.is_running(trial_file.found(config))
+        return held and not trial_file.is_running(trial_file.stored_trial(config))
     return False
 
 
-def _metrics(name: str, text: str) -> None:
+def _write_metrics(name: str, text: str) -> None:
     """Print the metrics, or replace a file, which readers never find half written."""
     if name == "-":
         print(text, end="")
@@ -95,25 +105,25 @@ def _metrics(name: str, text: str) -> None:
 
 def _current_status(config: Config) -> Status:
     """The status of the network and of the guest features."""
-    network = status_now(config, confirmed(config.state, config.run_directory))
+    network = status_now(config, last_confirmed(config.state, config.run_directory))
     if INSIDE in os.environ:
         # A script that runs as a guest feature would wait for itself.
         return network
     return with_guest(network, config.run_directory)
 
 
-def _survey(arguments: argparse.Namespace, config: Config) -> tuple[Intake, Decision]:
-    intake = document(config, arguments.source)
-    with host(config, intake) as handles:
+def _intake_and_survey(arguments: argparse.Namespace, config: Config) -> tuple[Intake, Decision]:
+    intake = read_document(config, arguments.source)
+    with open_host(config, intake) as handles:
         return intake, handles.survey()
 
 
-def plan(arguments: argparse.Namespace, config: Config) -> int:
+def show_plan(arguments: argparse.Namespace, config: Config) -> int:
     """`neuca plan`, and `neuca apply --dry-run`: print what a pass would do."""
-    intake, survey = _survey(arguments, config)
-    operations, after = survey.plan(), expected(config, intake, survey)
-    problems = untold(after.problems, intake, config)
-    text = render.plan(operations, problems, after.names, color=uses_color(arguments))
+    intake, survey = _intake_and_survey(arguments, config)
+    operations, after = survey.plan(), expected_status(config, intake, survey)
+    problems = problems_not_printed(after.problems, intake, config)
+    text = render.plan_text(operations, problems, after.names, color=uses_color(arguments))
     if arguments.verbose:
         text = "\n".join([text, *_file_changes(operations, survey.have.files)])
     data = {}
@@ -140,14 +150,14 @@ def _file_changes(
             yield from difflib.unified_diff(*lines, names[0], names[1], lineterm="")
 
 
-def _show(arguments: argparse.Namespace, config: Config) -> int:
+def _show_stage(arguments: argparse.Namespace, config: Config) -> int:
     from neuca_tools.status import render_json
 
     if arguments.stage == "document":
-        intake = document(config, arguments.source)
+        intake = read_document(config, arguments.source)
         data = render_json.document_json(intake.document, intake.stored)
     else:
-        intake, survey = _survey(arguments, config)
+        intake, survey = _intake_and_survey(arguments, config)
         data = render_json.desired_json(survey.resolution)
         if arguments.stage == "observed":
             data = render_json.observed_json(survey.world)
@@ -170,15 +180,15 @@ def _without_empty(data: Any) -> Any:  # noqa: ANN401 - JSON
     return data
 
 
-def _explain(arguments: argparse.Namespace, config: Config) -> int:
-    from neuca_tools.status.render_json import explanation
+def _explain_link(arguments: argparse.Namespace, config: Config) -> int:
+    from neuca_tools.status.render_json import explain_link
 
-    intake, survey = _survey(arguments, config)
+    intake, survey = _intake_and_survey(arguments, config)
     key = find_link(arguments.link, survey)
     if key is None:
         reason = "no NIC of this host and no link of the document has this name or MAC"
         raise UsageError(f'explain "{arguments.link}": {reason}', LISTED)
     resolution, have, record = survey.resolution, survey.have, survey.record
-    data = explanation(key, resolution, have, record, survey.world)
-    show(data, arguments.json, partial(render.explain, width=columns()))
+    data = explain_link(key, resolution, have, record, survey.world)
+    show(data, arguments.json, partial(render.explanation_text, width=terminal_width()))
     return report_faults(intake, config)

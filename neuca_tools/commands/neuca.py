@@ -21,7 +21,7 @@ from neuca_tools.commands.arguments import (
     add_options,
     add_output_options,
     flag,
-    seconds,
+    seconds_up_to,
     value,
 )
 
@@ -151,7 +151,7 @@ def file_name(text: str) -> str:
     return text
 
 
-def _choice(*words: str) -> Keywords:
+def _choice_of(*words: str) -> Keywords:
     """An argument that is one of these words."""
     return {"choices": words, "metavar": f"{{{','.join(words)}}}"}
 
@@ -173,7 +173,7 @@ _OPTIONS: dict[str, Keywords] = {
         "SECONDS",
         "wait no longer than this (default: %(default)g)",
         default=300.0,
-        type=seconds(LONGEST_WAIT, low=0),
+        type=seconds_up_to(LONGEST_WAIT, low=0),
     ),
     "prometheus": value(
         "FILE",
@@ -188,7 +188,7 @@ _OPTIONS: dict[str, Keywords] = {
     "try": value(
         "SECONDS",
         "roll back after SECONDS unless confirmed",
-        type=seconds(LONGEST_TRIAL),
+        type=seconds_up_to(LONGEST_TRIAL),
         dest="trial",
     ),
     "strict": flag("count warnings as errors"),
@@ -199,10 +199,13 @@ _OPTIONS: dict[str, Keywords] = {
     "undo": flag("manage a released NIC again"),
 }
 _POSITIONALS: dict[str, Keywords] = {
-    "stage": {**_choice("document", "desired", "observed"), "help": "what to show"},
-    "action": {**_choice("audit", "plan", "apply", "revert"), "help": _TUNE},
+    "stage": {**_choice_of("document", "desired", "observed"), "help": "what to show"},
+    "action": {**_choice_of("audit", "plan", "apply", "revert"), "help": _TUNE},
     "link": value("MAC-or-name", "the interface"),
-    "verb": {**_choice("capture"), "help": "copy the root file system, without what clean removes"},
+    "verb": {
+        **_choice_of("capture"),
+        "help": "copy the root file system, without what clean removes",
+    },
     "destination": value("DEST", "the file to write: .tar, .tar.gz or .tar.xz"),
     "file": value("FILE", "a document, or - for standard input", nargs="+"),
     "subject": value("COMMAND", "the command", nargs="?"),
@@ -231,31 +234,31 @@ def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = Non
         from neuca_tools.commands.selftest import main as selftest
 
         return selftest(words[1:])
-    return _run(words)
+    return _run_command(words)
 
 
-def _run(words: list[str]) -> int:
+def _run_command(words: list[str]) -> int:
     command = _BY_NAME.get("".join(words[:1]))
     if command is None:
         return _no_command(words)
     # The parsers of all commands would take longer to build than most commands take.
-    parser = _parser(command)
+    parser = _command_parser(command)
     parsed = parser.parse_args(words[1:])
     parsed.command = command.name
     if command.name == "version":
         return main(["version"], "neuca")
     if command.name == "help":
-        return _help(parsed.subject, parser)
+        return _print_help(parsed.subject, parser)
     from importlib import import_module
 
-    from neuca_tools.commands.common import guarded
+    from neuca_tools.commands.common import run_guarded
 
-    return guarded(import_module(f".{command.module}", __package__).run, parsed)
+    return run_guarded(import_module(f".{command.module}", __package__).run, parsed)
 
 
 def _no_command(words: list[str]) -> int:
     """Print the help, or exit with what is wrong if the first word is not a command."""
-    parser = _whole()
+    parser = _overview_parser()
     _check_order(words, parser)
     named = next((word for word in words if word[:1] != "-"), None)
     _check_name(named, parser)
@@ -264,11 +267,11 @@ def _no_command(words: list[str]) -> int:
     return 2
 
 
-def _help(subject: Optional[str], parser: Parser) -> int:
+def _print_help(subject: Optional[str], parser: Parser) -> int:
     if subject == "selftest":
         return main(["selftest", "--help"], "neuca")
     _check_name(subject, parser)
-    described = _parser(_BY_NAME[subject]) if subject else _whole()
+    described = _command_parser(_BY_NAME[subject]) if subject else _overview_parser()
     described.print_help()
     return 0
 
@@ -289,7 +292,7 @@ def _check_name(name: Optional[str], parser: Parser) -> None:
     parser.error(no_command(name, (*_BY_NAME, "selftest")))
 
 
-def _whole() -> Parser:
+def _overview_parser() -> Parser:
     """The parser of the whole command line: it lists the commands, without their options."""
     from neuca_tools.commands.parsers import Parser
 
@@ -309,7 +312,7 @@ def _whole() -> Parser:
     return parser
 
 
-def _parser(command: Command) -> Parser:
+def _command_parser(command: Command) -> Parser:
     """The parser of what follows the name of a command."""
     from neuca_tools.commands.parsers import Parser
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn, Optional
 
-from neuca_tools.commands.common import columns
+from neuca_tools.commands.common import terminal_width
 from neuca_tools.errors import EXIT_USAGE
 from neuca_tools.model.printable import plain_lines
 
@@ -21,7 +21,7 @@ class Formatter(argparse.HelpFormatter):
     """
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=columns() - 2)
+        super().__init__(prog, width=terminal_width() - 2)
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,7 +40,11 @@ class Parser(argparse.ArgumentParser):
         parsed, unknown = super().parse_known_args(args, namespace or argparse.Namespace())
         if unknown:
             option = unknown[0].partition("=")[0]
-            more = suggestion(option, self._option_string_actions) if option[:2] == "--" else ""
+            more = (
+                spelling_suggestion(option, self._option_string_actions)
+                if option[:2] == "--"
+                else ""
+            )
             self.error(f"unrecognized arguments: {' '.join(unknown)}{more}")
         return parsed, unknown
 
@@ -54,7 +58,7 @@ class Parser(argparse.ArgumentParser):
         *others, last = (f'"{choice}"' for choice in known)
         listed = " or ".join(filter(None, (", ".join(others), last)))
         named = action if action.option_strings else None
-        text = f'"{word}" is not {listed}{suggestion(word, known)}'
+        text = f'"{word}" is not {listed}{spelling_suggestion(word, known)}'
         raise argparse.ArgumentError(named, text)
 
     def error(self, message: str) -> NoReturn:
@@ -68,13 +72,13 @@ class Parser(argparse.ArgumentParser):
 
 def no_command(word: str, known: Collection[str]) -> str:
     """The message about a word that is not a command, with the nearest spelling."""
-    return f'there is no command "{word}"{suggestion(word, known)}'
+    return f'there is no command "{word}"{spelling_suggestion(word, known)}'
 
 
-def suggestion(word: str, known: Collection[str]) -> str:
+def spelling_suggestion(word: str, known: Collection[str]) -> str:
     """The end of a message: the known word that is probably meant; empty if none is like it."""
     # After a mistake only; it saves difflib, 1 ms.
-    from neuca_tools.documents.spelling import closest
+    from neuca_tools.documents.spelling import closest_word
 
-    meant = closest(word, known)
+    meant = closest_word(word, known)
     return f'; did you mean "{meant}"?' if meant else ""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neuca_tools.commands.common import require_root, show
-from neuca_tools.commands.context import configuration
+from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.data import stored_document
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK
@@ -20,23 +20,23 @@ from neuca_tools.model import Document
 
 
 def run(arguments: argparse.Namespace) -> int:
-    config = configuration(arguments)
+    config = load_configuration(arguments)
     require_root("run-scripts")
     document = stored_document(config).document or Document()
-    findings = _findings(config, document, arguments.dry_run)
-    show(_json(findings), arguments.json, _text)
+    findings = _run_or_list(config, document, arguments.dry_run)
+    show(_scripts_json(findings), arguments.json, _scripts_text)
     if arguments.dry_run or all(finding.state == "ok" for finding in findings):
         return EXIT_OK
     return EXIT_FAILED
 
 
-def _findings(config: Config, document: Document, dry_run: bool) -> Sequence[Finding]:
+def _run_or_list(config: Config, document: Document, dry_run: bool) -> Sequence[Finding]:
     if dry_run:
-        return list(scripts.standing(Guest(config, document), "would run, or is running"))
+        return list(scripts.script_findings(Guest(config, document), "would run, or is running"))
     return run_feature(config, "scripts", document).findings if document.scripts else ()
 
 
-def _json(findings: Sequence[Finding]) -> dict[str, Any]:
+def _scripts_json(findings: Sequence[Finding]) -> dict[str, Any]:
     states = [
         {"name": finding.subject, "state": finding.state, "text": finding.text}
         for finding in findings
@@ -44,6 +44,6 @@ def _json(findings: Sequence[Finding]) -> dict[str, Any]:
     return {"version": 1, "scripts": states}
 
 
-def _text(data: dict[str, Any]) -> str:
+def _scripts_text(data: dict[str, Any]) -> str:
     lines = [script["text"] for script in data["scripts"]]
     return "\n".join(lines) or "there are no scripts"

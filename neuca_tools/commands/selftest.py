@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 
 from neuca_tools.commands import selftest_parsers as parsers
-from neuca_tools.commands.common import guarded
+from neuca_tools.commands.common import run_guarded
 
 # Imports inside functions: each command loads only what it needs of 150 to 280 ms.
 
@@ -35,9 +35,9 @@ def main(words: Sequence[str]) -> int:
     command = "".join(words[:1])
     if command in COMMANDS:
         module, place = COMMANDS[command]
-        make = getattr(_module(place), f"{command.replace('-', '_')}_parser")
-        return _guarded(module, make().parse_args(words[1:]))
-    meant = _misspelt(command)
+        make = getattr(_command_module(place), f"{command.replace('-', '_')}_parser")
+        return _run_guarded(module, make().parse_args(words[1:]))
+    meant = _misspelt_command(command)
     if meant:
         parsers.misspelt_parser().error(
             f'there is no command "{command}", and no host of that name can be resolved;'
@@ -46,25 +46,25 @@ def main(words: Sequence[str]) -> int:
     from neuca_tools.commands.selftest_test_parsers import former_parser
 
     arguments = former_parser().parse_args(words)
-    return _guarded("selftest_serve" if arguments.serve else "selftest_run", arguments)
+    return _run_guarded("selftest_serve" if arguments.serve else "selftest_run", arguments)
 
 
-def _module(name: str) -> ModuleType:
+def _command_module(name: str) -> ModuleType:
     return import_module(f".{name}", __package__)
 
 
-def _guarded(module: str, arguments: argparse.Namespace) -> int:
+def _run_guarded(module: str, arguments: argparse.Namespace) -> int:
     arguments.program = parsers.PROGRAM  # the prefix of its messages
-    return guarded(_module(module).run, arguments)
+    return run_guarded(_command_module(module).run, arguments)
 
 
-def _misspelt(word: str) -> str:
+def _misspelt_command(word: str) -> str:
     """The subcommand that is meant by a word which is none, and no host; empty for a host."""
     from neuca_tools.commands.selftest_options import address_of
-    from neuca_tools.documents.spelling import closest
+    from neuca_tools.documents.spelling import closest_word
     from neuca_tools.errors import UsageError
 
-    meant = closest(word, COMMANDS)
+    meant = closest_word(word, COMMANDS)
     if not meant or word.startswith("-") or {*word} & {*".:@"}:
         return ""
     try:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import host
-from neuca_tools.backends.namespace import enter
+from neuca_tools.apply.host import open_host
+from neuca_tools.backends.namespace import enter_network
 from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.errors import UsageError
@@ -18,8 +18,8 @@ from neuca_tools.model import Address
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteSysctl
 from neuca_tools.selftest.measure.host.facts import SWAP_SEPARATORS
-from neuca_tools.selftest.measure.host.planned import named, of_container
-from neuca_tools.state.active_document import confirmed
+from neuca_tools.selftest.measure.host.planned import container_namespace, named_namespace
+from neuca_tools.state.active_document import last_confirmed
 from neuca_tools.status.report import read_report
 from neuca_tools.tuning.layer import CONGESTION
 
@@ -42,16 +42,16 @@ def outlook(config: Config) -> Outlook:
 
     Before the agent's first pass only the reserved devices and the networks are known.
     """
-    intake = confirmed(config.state, config.run_directory)
-    with host(config, intake) as handles:
+    intake = last_confirmed(config.state, config.run_directory)
+    with open_host(config, intake) as handles:
         decision = handles.survey()
-    reserved, networks = _reserved(decision), _networks(decision)
+    reserved, networks = _reserved_devices(decision), _planned_networks(decision)
     if read_report(config.run_directory) is None:
         return Outlook(reserved, networks)
-    return Outlook(reserved, networks, wanted(decision.resolution), _drift(decision))
+    return Outlook(reserved, networks, desired_sysctls(decision.resolution), _drift_texts(decision))
 
 
-def wanted(resolution: Resolution) -> dict[str, str]:
+def desired_sysctls(resolution: Resolution) -> dict[str, str]:
     """The desired sysctls by their dotted names.
 
     A congestion control that this kernel does not have is among them, so that the test reports it.
@@ -64,7 +64,7 @@ def wanted(resolution: Resolution) -> dict[str, str]:
     return {key.translate(SWAP_SEPARATORS): value for key, value in sysctls.items()}
 
 
-def _drift(decision: Decision) -> tuple[str, ...]:
+def _drift_texts(decision: Decision) -> tuple[str, ...]:
     """What differs from the plan, except host-wide sysctls, which the test compares itself."""
     problems = [
         problem.text
@@ -81,28 +81,28 @@ def _is_host_wide_sysctl(operation: Operation) -> bool:
     return isinstance(operation, WriteSysctl) and operation.link is None
 
 
-def _reserved(decision: Decision) -> dict[int, str]:
+def _reserved_devices(decision: Decision) -> dict[int, str]:
     roles = decision.resolution.roles
     ignored = dict.fromkeys(roles.guard.devices, "an ignored NIC")
     return {**ignored, **dict.fromkeys(roles.guard.management, "the management NIC")}
 
 
-def _networks(decision: Decision) -> tuple[tuple[str, tuple[Address, ...]], ...]:
+def _planned_networks(decision: Decision) -> tuple[tuple[str, tuple[Address, ...]], ...]:
     present = decision.have.links
     keys = [key for key in sorted(decision.want.links) if key in present]
     wanted = [decision.want.links[key].addresses or present[key].addresses for key in keys]
     return tuple(zip((present[key].name or "" for key in keys), wanted))
 
 
-def entered(netns: Optional[str], container: Optional[str]) -> Optional[Outlook]:
+def enter_namespace(netns: Optional[str], container: Optional[str]) -> Optional[Outlook]:
     """Enter a network namespace, or that of a container, where the agent has no plan.
 
     None if neither is named. Raises UsageError, SelftestError.
     """
     if netns:
-        enter(named(netns))
+        enter_network(named_namespace(netns))
     elif container:
-        enter(of_container(container))
+        enter_network(container_namespace(container))
     else:
         return None
     return Outlook()
@@ -115,4 +115,4 @@ def outlook_of(arguments: argparse.Namespace, config: Config) -> Outlook:
     """
     if arguments.netns and arguments.container:
         raise UsageError("--netns and --container cannot be combined")
-    return entered(arguments.netns, arguments.container) or outlook(config)
+    return enter_namespace(arguments.netns, arguments.container) or outlook(config)

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any, cast
 
 from neuca_tools.commands.common import uses_color
-from neuca_tools.commands.context import configuration
-from neuca_tools.commands.selftest_explain import content, write_series
+from neuca_tools.commands.context import load_configuration
+from neuca_tools.commands.selftest_explain import read_content, write_series
 from neuca_tools.errors import ArgumentsError, SelftestError
 from neuca_tools.files import write_files
-from neuca_tools.model.printable import document
+from neuca_tools.model.printable import json_document
 from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.diagnosis.compare import Comparison, compare
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.measure.store import EarlierTest, kept
+from neuca_tools.selftest.measure.store import EarlierTest, kept_tests
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.series import Runs, comparison_page
-from neuca_tools.selftest.report.text import colored, comparison
+from neuca_tools.selftest.report.text import colored_report, comparison_text
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,24 +31,24 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.runs == ["last-boot"]:
         runs = _of_last_boot(arguments)
     elif len(arguments.runs) >= 2:
-        runs = [_run(name, arguments) for name in arguments.runs]
+        runs = [_run_of_name(name, arguments) for name in arguments.runs]
     else:
         raise ArgumentsError("compare: at least two runs are required, or last-boot")
     changes = compare(runs[:-1], runs[-1])
-    _write(arguments, list(zip(_names(arguments, runs), runs)), changes)
+    _write_files(arguments, list(zip(_run_names(arguments, runs), runs)), changes)
     if not arguments.json:
-        print(colored(comparison(changes), changes.exit_code, uses_color(arguments)))
+        print(colored_report(comparison_text(changes), changes.exit_code, uses_color(arguments)))
         return changes.exit_code
     verdict = {
         "version": 1,
         "verdict": WORDS[changes.exit_code],
         "exit_code": int(changes.exit_code),
     }
-    print(document({**verdict, **cast(dict[str, Any], encode(changes))}))
+    print(json_document({**verdict, **cast(dict[str, Any], encode(changes))}))
     return changes.exit_code
 
 
-def _names(arguments: argparse.Namespace, runs: Sequence[Evidence]) -> list[str]:
+def _run_names(arguments: argparse.Namespace, runs: Sequence[Evidence]) -> list[str]:
     """What the runs are called in a plot: each its own name."""
     given = arguments.runs if len(arguments.runs) == len(runs) else ["previous boot"] * len(runs)
     times = Counter(given)
@@ -57,29 +57,29 @@ def _names(arguments: argparse.Namespace, runs: Sequence[Evidence]) -> list[str]
     ]
 
 
-def _write(arguments: argparse.Namespace, runs: Runs, changes: Comparison) -> None:
+def _write_files(arguments: argparse.Namespace, runs: Runs, changes: Comparison) -> None:
     """Write the files that were requested. Raises ApplyError."""
     write_series(arguments, runs)
     if arguments.html:
         state = "good" if changes.exit_code == ExitCode.PASS else "bad"
-        page = comparison_page(runs, comparison(changes), state)
+        page = comparison_page(runs, comparison_text(changes), state)
         write_files({arguments.html: page.encode()})
 
 
-def _run(name: str, arguments: argparse.Namespace) -> Evidence:
+def _run_of_name(name: str, arguments: argparse.Namespace) -> Evidence:
     """The run in a file; if there is no such file, the last stored test with this label."""
     if name == "-" or Path(name).exists():
-        return evidence_of(content(name))
-    for test in reversed(_kept(arguments)):
+        return evidence_of(read_content(name))
+    for test in reversed(_kept_reports(arguments)):
         evidence = test.evidence() if test.label == name else None
         if evidence is not None:
             return evidence
-    return evidence_of(content(name))
+    return evidence_of(read_content(name))
 
 
 def _of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:
     """The last stored test, preceded by the tests of the same peer in an earlier boot."""
-    chosen = _previous_boot(_kept(arguments))
+    chosen = _previous_boot(_kept_reports(arguments))
     if not chosen:
         reason = "there are no tests of the same peer from two boots"
         raise SelftestError(f"compare with the previous boot: {reason}")
@@ -98,5 +98,5 @@ def _previous_boot(stored: list[EarlierTest]) -> list[EarlierTest]:
     return [*(run for run in earlier if run.boot == earlier[-1].boot), last]
 
 
-def _kept(arguments: argparse.Namespace) -> list[EarlierTest]:
-    return kept(configuration(arguments).state_directory)
+def _kept_reports(arguments: argparse.Namespace) -> list[EarlierTest]:
+    return kept_tests(load_configuration(arguments).state_directory)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.commands.common import read_input, uses_color
 from neuca_tools.errors import SelftestError
-from neuca_tools.model.printable import document
+from neuca_tools.model.printable import json_document
 from neuca_tools.selftest.codes import NAGIOS
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.readers import MOST_DOCUMENT_BYTES
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.record import document as report
-from neuca_tools.selftest.report.record import subject, subject_line
-from neuca_tools.selftest.report.text import colored, text
+from neuca_tools.selftest.report.record import report_data as report
+from neuca_tools.selftest.report.record import subject_line, subject_of
+from neuca_tools.selftest.report.text import colored_report, report_text
 
 # Imports inside functions: most runs write no report of this kind.
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the diagnosis. Raises SelftestError, ApplyError."""
-    evidence = evidence_of(content(arguments.file), arguments.expect, arguments.rtt)
+    evidence = evidence_of(read_content(arguments.file), arguments.expect, arguments.rtt)
     diagnosis = diagnose(evidence)
     write_reports(arguments, [(evidence, diagnosis)])
     write_series(arguments, [(evidence.label or arguments.file, evidence)])
     if arguments.nagios:
-        from neuca_tools.selftest.report.nagios import nagios
+        from neuca_tools.selftest.report.nagios import nagios_line
 
-        print(nagios(diagnosis))
+        print(nagios_line(diagnosis))
         return NAGIOS[diagnosis.exit_code]
-    about = subject(evidence, arguments.file)
+    about = subject_of(evidence, arguments.file)
     if arguments.json:
-        print(document({"subject": about, **report(evidence, diagnosis)}))
+        print(json_document({"subject": about, **report(evidence, diagnosis)}))
     else:
-        shown = text(diagnosis, arguments.verbose)
-        shown = colored(shown, diagnosis.exit_code, uses_color(arguments))
+        shown = report_text(diagnosis, arguments.verbose)
+        shown = colored_report(shown, diagnosis.exit_code, uses_color(arguments))
         print(f"{subject_line(about)}\n{shown}")
     return diagnosis.exit_code
 
@@ -56,13 +56,13 @@ def write_reports(
     """
     files = {}
     if arguments.html:
-        from neuca_tools.selftest.report.page import page
+        from neuca_tools.selftest.report.page import report_page
 
-        files[arguments.html] = page(*tests[0], before).encode()
+        files[arguments.html] = report_page(*tests[0], before).encode()
     if arguments.prometheus:
-        from neuca_tools.selftest.report.prometheus import prometheus
+        from neuca_tools.selftest.report.prometheus import prometheus_text
 
-        files[arguments.prometheus] = prometheus(tests).encode()
+        files[arguments.prometheus] = prometheus_text(tests).encode()
     if files:
         from neuca_tools.files import write_files
 
@@ -79,7 +79,7 @@ def write_series(arguments: argparse.Namespace, runs: Runs) -> None:
         write_files({path: make(runs).encode() for path, make in makers.items() if path})
 
 
-def content(name: str) -> bytes:
+def read_content(name: str) -> bytes:
     """The content of a file or of standard input. Raises SelftestError."""
     try:
         return read_input(name, MOST_DOCUMENT_BYTES)

@@ -7,16 +7,16 @@ from __future__ import annotations
 import argparse
 import sys
 
-from neuca_tools.commands.context import configuration
-from neuca_tools.model.printable import document
-from neuca_tools.selftest.measure.archive import entries
+from neuca_tools.commands.context import load_configuration
+from neuca_tools.model.printable import json_document
+from neuca_tools.selftest.measure.archive import read_entries
 from neuca_tools.selftest.report.entry import history_line, without_evidence
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the archived tests, the oldest first. Raises SelftestError."""
-    state = configuration(arguments).state_directory
-    tests, damaged = entries(state)
+    state = load_configuration(arguments).state_directory
+    tests, damaged = read_entries(state)
     if damaged:
         lines = "1 line" if damaged == 1 else f"{damaged} lines"
         text = f"neuca-selftest: {lines} of the archive cannot be read, ignoring"
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.last:
         tests = tests[-arguments.last :]
     if arguments.json:
-        print(document(list(map(without_evidence, tests))))
+        print(json_document(list(map(without_evidence, tests))))
     elif tests:
         print("\n".join(map(history_line, tests)))
     else:

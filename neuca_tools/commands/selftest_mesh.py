@@ -20,21 +20,21 @@ from neuca_tools.commands.arguments import (
     Options,
     add_options,
     add_output_options,
-    seconds,
+    seconds_up_to,
     value,
 )
 from neuca_tools.commands.common import read_input, uses_color
-from neuca_tools.commands.context import configuration
+from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.parsers import Parser
 from neuca_tools.commands.selftest_agent import Outlook, outlook
-from neuca_tools.commands.selftest_options import port_number, secret
+from neuca_tools.commands.selftest_options import port_number, read_secret
 from neuca_tools.commands.selftest_parsers import parser_of
 from neuca_tools.commands.selftest_serve import check_servable, devices_by_address
-from neuca_tools.commands.selftest_values import OUTPUT_OPTIONS, REPORT_OPTIONS, rate, whole
+from neuca_tools.commands.selftest_values import OUTPUT_OPTIONS, REPORT_OPTIONS, integer, link_rate
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.model import Host as Address
-from neuca_tools.model.printable import plain
+from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.measure.mesh import results
@@ -45,14 +45,14 @@ from neuca_tools.selftest.measure.mesh.coordinate import (
     StoppedError,
     on_signals,
 )
-from neuca_tools.selftest.measure.mesh.host import LONGEST, Member, invited
+from neuca_tools.selftest.measure.mesh.host import LONGEST, Member, await_plan
 from neuca_tools.selftest.measure.mesh.lines import Lines
 from neuca_tools.selftest.mesh import report
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, tests_of
-from neuca_tools.selftest.mesh.page import page
-from neuca_tools.selftest.mesh.schedule import budget, duration_words, make_plan, read_hosts
-from neuca_tools.selftest.mesh.verdict import judge
-from neuca_tools.selftest.report.text import colored
+from neuca_tools.selftest.mesh.page import mesh_page
+from neuca_tools.selftest.mesh.schedule import duration_words, make_plan, plan_budget, read_hosts
+from neuca_tools.selftest.mesh.verdict import judge_mesh
+from neuca_tools.selftest.report.text import colored_report
 
 ENGINE = "clush"
 REMOTE = "neuca-selftest mesh join -"
@@ -61,32 +61,32 @@ FANOUT = 1000
 # Bytes of a list of hosts.
 MOST_TEXT = 4 * 2**20
 PLAN_OPTIONS: Options = {
-    "rate": value("RATE", "the highest rate of each transfer (e.g. 1G)", type=rate, required=True),
-    "expect": value("RATE", "the rate that every path should achieve", type=rate),
+    "rate": value("RATE", "the highest rate of each transfer (1G)", type=link_rate, required=True),
+    "expect": value("RATE", "the rate that every path should achieve", type=link_rate),
     "rounds": value(
         *("NUMBER", "tests of each host (default: all up to 64 hosts, otherwise 8)"),
-        type=whole("a number of rounds", 1, 4096),
+        type=integer("a number of rounds", 1, 4096),
         default=0,
     ),
     "seed": value(
         *("NUMBER", "the seed of the plan (default: %(default)d)"),
-        type=whole("a seed", 1, 10**9),
+        type=integer("a seed", 1, 10**9),
         default=1,
     ),
     "group": value("LABEL", "the label that defines the groups, such as rack"),
     "per-uplink": value(
         *("NUMBER", "tests at a time through an uplink (default: %(default)d)"),
-        type=whole("a number of tests", 1, 4096),
+        type=integer("a number of tests", 1, 4096),
         default=MeshPlan.per_uplink,
     ),
     "per-hypervisor": value(
         *("NUMBER", "tests at a time on a hypervisor (default: %(default)d)"),
-        type=whole("a number of tests", 1, 4096),
+        type=integer("a number of tests", 1, 4096),
         default=MeshPlan.per_hypervisor,
     ),
     "time": value(
         *("SECONDS", "duration of each transfer (default: %(default)g)"),
-        type=seconds(60),
+        type=seconds_up_to(60),
         default=2.0,
     ),
     "guard": value(
@@ -94,7 +94,7 @@ PLAN_OPTIONS: Options = {
             "SECONDS",
             "time between slots, twice the permitted clock difference (default: %(default)g)",
         ),
-        type=seconds(60, low=0.5),
+        type=seconds_up_to(60, low=0.5),
         default=3.0,
     ),
     "port": value("PORT", "port of iperf3 (default: %(default)d)", type=port_number, default=45678),
@@ -105,7 +105,7 @@ RUN_OPTIONS: Options = {
     "remote": value("COMMAND", "the command for each host (default: %(default)s)", default=REMOTE),
     "patience": value(
         *("SECONDS", "how long hosts may take to start (default: %(default)g)"),
-        type=seconds(3600),
+        type=seconds_up_to(3600),
         default=START_SECONDS,
     ),
 }  # fmt: skip
@@ -160,8 +160,8 @@ def run(arguments: argparse.Namespace) -> int:
 # --- plan ------------------------------------------------------------------------------------
 
 
-def _plan(arguments: argparse.Namespace) -> int:
-    hosts = read_hosts(_text(arguments.hosts))
+def _print_plan(arguments: argparse.Namespace) -> int:
+    hosts = read_hosts(_read_text(arguments.hosts))
     if arguments.group and not any(arguments.group in host.labels for host in hosts):
         raise UsageError(f'mesh plan: no host has the label "{arguments.group}"')
     draft = MeshPlan(
@@ -186,7 +186,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 def budget_line(plan: MeshPlan) -> str:
     """What a plan takes, in one line."""
-    cost, tests = budget(plan), sum(map(len, plan.slots))
+    cost, tests = plan_budget(plan), sum(map(len, plan.slots))
     return (
         f"{len(plan.hosts)} hosts, {tests} tests in {len(plan.slots)} slots:"
         f" {duration_words(plan)}, and retests of what is found;"
@@ -194,7 +194,7 @@ def budget_line(plan: MeshPlan) -> str:
     )
 
 
-def _text(name: str) -> str:
+def _read_text(name: str) -> str:
     try:
         return read_input(name, MOST_TEXT).decode("utf-8", "replace")
     except OSError as error:
@@ -205,21 +205,21 @@ def _text(name: str) -> str:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    given = results.read([arguments.plan]).plan
-    with results.opened(arguments.output) as output:
-        recorded = _resumed(arguments.output, output, given)
+    given = results.read_results([arguments.plan]).plan
+    with results.open_results(arguments.output) as output:
+        recorded = _run_to_continue(arguments.output, output, given)
         _log(budget_line(recorded.plan))
-        run, stopped = _coordinated(arguments, recorded, output)
+        run, stopped = _coordinate_run(arguments, recorded, output)
     reasons = {**recorded.reasons, **run.reasons}
     done = results.Recorded(run.plan, run.rows, recorded.began, reasons)
-    code = _show(arguments, _result(done))
+    code = _show_result(arguments, _judged_result(done))
     if stopped:
         _log(f"stopped; the same command continues it: {arguments.output}")
         return ExitCode.INCONCLUSIVE
     return code
 
 
-def _resumed(path: Path, output: results.Results, given: MeshPlan) -> results.Recorded:
+def _run_to_continue(path: Path, output: results.Results, given: MeshPlan) -> results.Recorded:
     """The run that is left to do: a new one, also if that in the file is complete."""
     recorded = output.recorded()
     if recorded is not None and not results.continues(recorded.plan, given):
@@ -233,7 +233,7 @@ def _resumed(path: Path, output: results.Results, given: MeshPlan) -> results.Re
     return results.Recorded(given, (), time.time())
 
 
-def _coordinated(
+def _coordinate_run(
     arguments: argparse.Namespace, recorded: results.Recorded, output: results.Results
 ) -> tuple[Coordinator, bool]:
     """The run, and whether it was stopped."""
@@ -253,21 +253,21 @@ def _coordinated(
 
 
 def _log(text: str) -> None:
-    print(f"neuca-selftest: {plain(text)}", file=sys.stderr, flush=True)
+    print(f"neuca-selftest: {printable_line(text)}", file=sys.stderr, flush=True)
 
 
 # --- join ------------------------------------------------------------------------------------
 
 
 def _join(arguments: argparse.Namespace) -> int:
-    config = configuration(arguments, quiet=True)
+    config = load_configuration(arguments, quiet=True)
     lines: Optional[Lines] = None
     if arguments.plan == "-":
         lines = Lines(0, int(LONGEST))
-        plan, key = invited(lines, START_SECONDS)
+        plan, key = await_plan(lines, START_SECONDS)
     else:
-        plan = results.read([Path(arguments.plan)]).plan
-        shared = secret(arguments, config)
+        plan = results.read_results([Path(arguments.plan)]).plan
+        shared = read_secret(arguments, config)
         if shared is None or arguments.start is None:
             raise UsageError("mesh join: a PLAN in a file requires --start and --secret-file")
         key = shared
@@ -285,7 +285,7 @@ def _join(arguments: argparse.Namespace) -> int:
         member.announce()
         member.run()
     else:
-        member.follow(tuple(enumerate(plan.slots)), arguments.start)
+        member.follow_schedule(tuple(enumerate(plan.slots)), arguments.start)
     return ExitCode.PASS
 
 
@@ -314,37 +314,41 @@ def _check_servable(address: str, planned: Outlook) -> None:
 # --- report, stop ----------------------------------------------------------------------------
 
 
-def _report(arguments: argparse.Namespace) -> int:
-    return _show(arguments, _result(results.read(arguments.files)))
+def _report_results(arguments: argparse.Namespace) -> int:
+    return _show_result(arguments, _judged_result(results.read_results(arguments.files)))
 
 
-def _result(run: results.Recorded) -> report.MeshResult:
-    verdict = judge(run.plan, run.rows, run.reasons)
+def _judged_result(run: results.Recorded) -> report.MeshResult:
+    verdict = judge_mesh(run.plan, run.rows, run.reasons)
     return report.MeshResult(run.plan, tests_of(run.plan, run.rows), verdict, run.began)
 
 
-def _show(arguments: argparse.Namespace, result: report.MeshResult) -> int:
+def _show_result(arguments: argparse.Namespace, result: report.MeshResult) -> int:
     """Write the files, print what was asked for, and return the exit code."""
     if arguments.json and arguments.nagios:
         raise UsageError("mesh: --json and --nagios cannot be combined")
-    wanted = {arguments.html: page, arguments.prometheus: report.metrics}
+    wanted = {arguments.html: mesh_page, arguments.prometheus: report.report_metrics}
     files = {path: make(result).encode() for path, make in wanted.items() if path}
     try:
         write_files(files)
     except ApplyError as error:
         raise SelftestError(error.text) from error
     if arguments.nagios:
-        print(report.nagios(result))
+        print(report.nagios_line(result))
         return NAGIOS[result.verdict.exit_code]
     if arguments.json:
-        print(report.document(result))
+        print(report.report_json(result))
     else:
-        print(colored(report.listing(result), result.verdict.exit_code, uses_color(arguments)))
+        print(
+            colored_report(
+                report.report_text(result), result.verdict.exit_code, uses_color(arguments)
+            )
+        )
     return result.verdict.exit_code
 
 
-def _stop(arguments: argparse.Namespace) -> int:
-    if not results.stop(arguments.file):
+def _stop_run(arguments: argparse.Namespace) -> int:
+    if not results.stop_run(arguments.file):
         _log(f'no run is writing "{arguments.file}"')
         return ExitCode.ERROR
     return ExitCode.PASS
@@ -362,7 +366,7 @@ class Subcommand(NamedTuple):
 COMMANDS = {
     "plan": Subcommand(
         "print a plan: which hosts test each other, and when",
-        _plan,
+        _print_plan,
         {"hosts": value("HOSTS", "a file with NAME ADDRESS [LABEL=VALUE …] on each line")},
         PLAN_OPTIONS,
     ),
@@ -380,13 +384,13 @@ COMMANDS = {
     ),
     "report": Subcommand(
         "report the results of a run",
-        _report,
+        _report_results,
         {"files": value("FILE", "a plan, or results", nargs="+", type=Path)},
         {**OUTPUT_OPTIONS, **REPORT_OPTIONS},
     ),
     "stop": Subcommand(
         "stop a run, or mesh join with a plan",
-        _stop,
+        _stop_run,
         {"file": value("FILE", "the output of the run, or the plan", type=Path)},
         {},
     ),

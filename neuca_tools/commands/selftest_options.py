@@ -13,11 +13,16 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Callable, Optional, TypeVar
 
-from neuca_tools.commands.arguments import CONFIG, flag, seconds, value
+from neuca_tools.commands.arguments import CONFIG, flag, seconds_up_to, value
 from neuca_tools.commands.arguments import Options as Table
-from neuca_tools.commands.selftest_values import EXPECT_OPTION, rate, refused, whole
+from neuca_tools.commands.selftest_values import (
+    EXPECT_OPTION,
+    integer,
+    link_rate,
+    refused_value,
+)
 from neuca_tools.config import Config
-from neuca_tools.config.options import TRUTH, listed
+from neuca_tools.config.options import TRUTH, split_list
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.iperf.plans import PLANS, PORT, STEPS, Options
@@ -37,30 +42,30 @@ LONGEST_SERVICE = 86400.0  # seconds
 # --- Readers of single values; each raises argparse.ArgumentTypeError ----------------------------
 
 # The helper uses the two ports above that of iperf3.
-port_number = whole("a port", 1024, 65533)
-_stream_count = whole("a number of streams", 1, 128)
+port_number = integer("a port", 1024, 65533)
+_stream_count = integer("a number of streams", 1, 128)
 
 
 def _stream_counts(word: str) -> tuple[int, ...]:
     return tuple(sorted(set(map(_stream_count, word.split(",")))))
 
 
-def _steps(word: str) -> frozenset[str]:
-    steps = frozenset(listed(word))
+def _step_names(word: str) -> frozenset[str]:
+    steps = frozenset(split_list(word))
     for wrong in sorted(steps - set(STEPS)):
-        raise refused(wrong, f"one of the steps {', '.join(STEPS)}")
+        raise refused_value(wrong, f"one of the steps {', '.join(STEPS)}")
     return steps
 
 
 def _plan_name(word: str) -> str:
     if word not in PLANS:
-        raise refused(word, "a plan: quick, standard or full")
+        raise refused_value(word, "a plan: quick, standard or full")
     return word
 
 
 def _boolean(word: str) -> bool:
     if word.lower() not in TRUTH:
-        raise refused(word, "true or false")
+        raise refused_value(word, "true or false")
     return TRUTH[word.lower()]
 
 
@@ -71,21 +76,21 @@ _PLANS = "about 20 seconds (quick), 2 minutes (standard, the default) or 4 minut
 MEASURING_OPTIONS: Table = {
     **CONFIG,
     "plan": {"choices": sorted(PLANS), "help": f"how long to test: {_PLANS}"},
-    "time": value("SECONDS", "duration of each throughput test", type=seconds(LONGEST)),
+    "time": value("SECONDS", "duration of each throughput test", type=seconds_up_to(LONGEST)),
     "port": value(
         "PORT", f"port of iperf3; the helper uses the next two (default: {PORT})", type=port_number
     ),
     "parallel": value("NUMBERS", "numbers of parallel streams (e.g. 1,8,128)", type=_stream_counts),
     "bidir": flag("test both directions at once, even with --plan quick"),
     "udp": flag("test UDP, even with --plan quick"),
-    "rate": value("RATE", "limit the sending rate (e.g. 500M)", type=rate),
+    "rate": value("RATE", "limit the sending rate (e.g. 500M)", type=link_rate),
     **EXPECT_OPTION,
     "skip": value(
         *("STEPS", f"skip these steps (comma-separated): {', '.join(STEPS)}"),
-        type=_steps,
+        type=_step_names,
         default=frozenset(),
     ),
-    "only": value("STEPS", "run only these steps, and reach", type=_steps),
+    "only": value("STEPS", "run only these steps, and reach", type=_step_names),
     "numa": value("NODE", "run iperf3 on this NUMA node; auto selects the node of the NIC"),
     "ssh": value("HOST", "start the helper on the peer by ssh"),
     "secret-file": value("FILE", "file with the secret shared with the peer"),
@@ -102,7 +107,7 @@ SERVE_OPTIONS: Table = {
     "for": value(
         *("SECONDS", "how long to serve (default: %(default)g)"),
         dest="period",
-        type=seconds(LONGEST_SERVICE),
+        type=seconds_up_to(LONGEST_SERVICE),
         default=600.0,
     ),
     "address": value(
@@ -117,22 +122,24 @@ SERVE_OPTIONS: Table = {
 # --- The values in effect ------------------------------------------------------------------------
 
 
-def options(arguments: argparse.Namespace, config: Config) -> Options:
+def test_options(arguments: argparse.Namespace, config: Config) -> Options:
     """The options of one test: the command line, then the configuration, then the plan."""
     known = config.selftest
     plan = PLANS[plan_name(arguments, config)]
     return Options(
         steps=_selected_steps(arguments, plan),
-        seconds=arguments.time or _configured(known, "time", seconds(LONGEST)) or plan.seconds,
+        seconds=arguments.time
+        or _configured_value(known, "time", seconds_up_to(LONGEST))
+        or plan.seconds,
         parallel=arguments.parallel or plan.parallel,
         round_trips=plan.round_trips,
-        port=port(arguments, config),
-        rate=arguments.rate or _configured(known, "rate", rate),
-        expect=arguments.expect or _configured(known, "expect", rate),
+        port=port_in_effect(arguments, config),
+        rate=arguments.rate or _configured_value(known, "rate", link_rate),
+        expect=arguments.expect or _configured_value(known, "expect", link_rate),
         interface=arguments.interface or known.get("interface") or None,
         numa=_numa_node(arguments.numa),
         ssh=arguments.ssh,
-        secret=secret(arguments, config),
+        secret=read_secret(arguments, config),
         label=arguments.label or ("boot" if arguments.at_boot else None),
     )
 
@@ -141,7 +148,7 @@ def plan_name(arguments: argparse.Namespace, config: Config) -> str:
     """The name of the plan. Raises UsageError."""
     if arguments.at_boot:
         return "quick"
-    return arguments.plan or _configured(config.selftest, "plan", _plan_name) or "standard"
+    return arguments.plan or _configured_value(config.selftest, "plan", _plan_name) or "standard"
 
 
 def _selected_steps(arguments: argparse.Namespace, plan: Options) -> frozenset[str]:
@@ -158,23 +165,23 @@ def _selected_steps(arguments: argparse.Namespace, plan: Options) -> frozenset[s
     return frozenset(steps - arguments.skip)
 
 
-def peers(arguments: argparse.Namespace, config: Config) -> list[str]:
+def configured_peers(arguments: argparse.Namespace, config: Config) -> list[str]:
     """The peers of the command line, else those of the configuration. Raises UsageError.
 
     With --at-boot, none if `run-at-boot` is off.
     """
-    if arguments.at_boot and _configured(config.selftest, "run-at-boot", _boolean) is False:
+    if arguments.at_boot and _configured_value(config.selftest, "run-at-boot", _boolean) is False:
         return []
-    return list(arguments.peers) or list(listed(config.selftest.get("peers", "")))
+    return list(arguments.peers) or list(split_list(config.selftest.get("peers", "")))
 
 
-def port(arguments: argparse.Namespace, config: Config) -> int:
+def port_in_effect(arguments: argparse.Namespace, config: Config) -> int:
     """The port of iperf3. Raises UsageError."""
-    number: int = arguments.port or _configured(config.selftest, "port", port_number) or PORT
+    number: int = arguments.port or _configured_value(config.selftest, "port", port_number) or PORT
     return number
 
 
-def secret(arguments: argparse.Namespace, config: Config) -> Optional[bytes]:
+def read_secret(arguments: argparse.Namespace, config: Config) -> Optional[bytes]:
     """The secret shared with the peer; None if no file is configured.
 
     Raises UsageError if the file is unreadable, owned or readable by another user, or too short.
@@ -210,7 +217,7 @@ def _check_private(name: str, status: os.stat_result) -> None:
         raise UsageError(f'read the secret "{name}": others can read it', hint=f"chmod 600 {name}")
 
 
-def _configured(
+def _configured_value(
     known: Mapping[str, str], name: str, read: Callable[[str], Value]
 ) -> Optional[Value]:
     """The value of one option of [selftest], None if not set. Raises UsageError."""
@@ -233,7 +240,7 @@ def _numa_node(word: Optional[str]) -> Optional[str]:
 # --- Peers ---------------------------------------------------------------------------------------
 
 
-def literal(text: str) -> Optional[Address]:
+def literal_address(text: str) -> Optional[Address]:
     """The address in ADDRESS or NAME@ADDRESS; None if the peer is given as a host name."""
     try:
         return ip_address(text.rpartition("@")[2].strip())
@@ -246,7 +253,7 @@ def address_of(entry: str, family: Optional[str] = None) -> Address:
 
     Raises UsageError.
     """
-    address = literal(entry)
+    address = literal_address(entry)
     if address is not None:
         return address
     kind = {"4": socket.AF_INET, "6": socket.AF_INET6, None: socket.AF_UNSPEC}[family]

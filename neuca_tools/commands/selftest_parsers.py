@@ -23,8 +23,8 @@ from neuca_tools.commands.selftest_values import (
     OUTPUT_OPTIONS,
     REPORT_OPTIONS,
     SERIES_OPTIONS,
-    milliseconds,
-    whole,
+    integer,
+    parse_milliseconds,
 )
 
 PROGRAM = "neuca-selftest"
@@ -105,7 +105,7 @@ TEXTS = {
 }
 
 
-def overview() -> argparse.ArgumentParser:
+def overview_parser() -> argparse.ArgumentParser:
     """What `neuca-selftest --help` shows; it parses nothing."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
@@ -131,7 +131,7 @@ def explain_parser() -> argparse.ArgumentParser:
     parser.add_argument("file", **value("FILE", "the file to read, - for standard input"))
     rtt = "round-trip time of the idle path in milliseconds"
     own = {
-        "rtt": value("MS", rtt, type=milliseconds),
+        "rtt": value("MS", rtt, type=parse_milliseconds),
     }
     add_grouped(parser, EXPECT_OPTION, OUTPUT_OPTIONS, REPORT_OPTIONS, SERIES_OPTIONS, own)
     return parser
@@ -151,7 +151,7 @@ def history_parser() -> argparse.ArgumentParser:
     parser = parser_of("history")
     own = {
         "peer": value("ADDRESS", "list the tests of this peer only"),
-        "last": value("NUMBER", "list the last tests only", type=whole("a number", 1, 10**6)),
+        "last": value("NUMBER", "list the last tests only", type=integer("a number", 1, 10**6)),
     }
     add_grouped(parser, own, JSON, CONFIG)
     return parser

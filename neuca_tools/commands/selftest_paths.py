@@ -13,36 +13,43 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.commands.arguments import JSON, value
 from neuca_tools.commands.common import uses_color
-from neuca_tools.commands.context import configuration
-from neuca_tools.commands.selftest_agent import Outlook, entered, outlook
+from neuca_tools.commands.context import load_configuration
+from neuca_tools.commands.selftest_agent import Outlook, enter_namespace, outlook
 from neuca_tools.commands.selftest_options import (
     MEASURING_OPTIONS,
     address_of,
-    options,
     plan_name,
     port_number,
+    test_options,
 )
 from neuca_tools.commands.selftest_parsers import add_grouped, parser_of
-from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, silent, without_iperf3
-from neuca_tools.commands.selftest_values import whole
+from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, show_nothing, without_iperf3
+from neuca_tools.commands.selftest_values import integer
 from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError
 from neuca_tools.model import Host as Address
-from neuca_tools.model.printable import plain
+from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest.diagnosis.diagnose import phase_results
 from neuca_tools.selftest.diagnosis.paths import Tests, compare_paths
 from neuca_tools.selftest.evidence import Evidence
-from neuca_tools.selftest.measure.helper.apart import apart
+from neuca_tools.selftest.measure.helper.apart import run_in_child
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.live import ReportStage, Stage, can_draw, header, live, stages
+from neuca_tools.selftest.measure.live import (
+    ReportStage,
+    Stage,
+    can_draw,
+    draw_progress,
+    header,
+    planned_stages,
+)
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.paths import path_record, path_table
-from neuca_tools.selftest.report.text import colored, phase_words
+from neuca_tools.selftest.report.text import colored_report, phase_words
 
 WORDS = ("netns", "container", "interface", "port")
 MOST_ROUNDS, ROUNDS, MOST_PATHS = 20, 3, 16
 LABEL = re.compile(r"[^=,\s]{1,40}")
-_rounds = whole("a number of rounds", 1, MOST_ROUNDS)
+_rounds = integer("a number of rounds", 1, MOST_ROUNDS)
 
 
 class Path(NamedTuple):
@@ -58,7 +65,7 @@ class Path(NamedTuple):
 
 def compare_paths_parser() -> argparse.ArgumentParser:
     parser = parser_of("compare-paths")
-    path = value("PATH", "LABEL=PEER[,netns=NAME…]; the baseline comes first", type=_path)
+    path = value("PATH", "LABEL=PEER[,netns=NAME…]; the baseline comes first", type=_parse_path)
     parser.add_argument("paths", nargs="+", **path)
     text = "number of tests of each path (default: %(default)d)"
     rounds = value("NUMBER", text, type=_rounds, default=ROUNDS)
@@ -72,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     Every round tests every path, so that a change of conditions affects all of them.
     """
-    config = configuration(arguments)
+    config = load_configuration(arguments)
     paths: Sequence[Path] = arguments.paths
     if len({path.label for path in paths}) < len(paths) or len(paths) not in range(
         2, MOST_PATHS + 1
@@ -81,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ArgumentsError(f"compare-paths: {needed} are required")
     if not has_iperf3():
         return without_iperf3()
-    wanted = _options(arguments, config)
+    wanted = _path_options(arguments, config)
     planned = outlook(config)
     tested = [(path, address_of(path.peer)) for path in paths]
     turns = [
@@ -89,9 +96,11 @@ def run(arguments: argparse.Namespace) -> int:
         for number in range(1, arguments.rounds + 1)
         for path, address in tested
     ]
-    tests_by_label = _taken(arguments, plan_name(arguments, config), turns, wanted, planned)
+    tests_by_label = _test_paths_live(
+        arguments, plan_name(arguments, config), turns, wanted, planned
+    )
     tests = [Tests(path.label, tuple(tests_by_label[path.label])) for path in paths]
-    return _conclude(tests, arguments)
+    return _print_comparison(tests, arguments)
 
 
 class _Turn(NamedTuple):
@@ -106,7 +115,7 @@ class _Turn(NamedTuple):
         return f"{self.of}, {self.path.label}"
 
 
-def _taken(
+def _test_paths_live(
     arguments: argparse.Namespace,
     plan: str,
     turns: Sequence[_Turn],
@@ -115,51 +124,51 @@ def _taken(
 ) -> dict[str, list[Evidence]]:
     """The tests of each path; on a terminal, with a header and a live line."""
     if arguments.json or not can_draw():
-        return _take(turns, wanted, planned, partial(_show, silent=arguments.json))
-    seconds = sum(stage.seconds for stage in stages(wanted))
+        return _test_in_turn(turns, wanted, planned, partial(_print_line, silent=arguments.json))
+    seconds = sum(stage.seconds for stage in planned_stages(wanted))
     course = [Stage(turn.name, seconds) for turn in turns]
     print(header(f"{len(arguments.paths)} paths", None, plan, wanted.seconds, course))
-    with live(course) as tell:
-        return _take(turns, wanted, planned, tell)
+    with draw_progress(course) as tell:
+        return _test_in_turn(turns, wanted, planned, tell)
 
 
-def _take(
+def _test_in_turn(
     turns: Sequence[_Turn], wanted: Options, planned: Outlook, tell: ReportStage
 ) -> dict[str, list[Evidence]]:
     """The tests of each path, by its label."""
     tests_by_label: dict[str, list[Evidence]] = {}
     for turn in turns:
-        evidence = apart(partial(_test, turn.path, turn.address, wanted, planned))
+        evidence = run_in_child(partial(_test_path, turn.path, turn.address, wanted, planned))
         tests_by_label.setdefault(turn.path.label, []).append(evidence)
-        line = plain(f"{turn.path.label:<12} {_summary(evidence)}")
+        line = printable_line(f"{turn.path.label:<12} {_summary_line(evidence)}")
         tell(turn.name, f"{turn.of}  {line}")
     return tests_by_label
 
 
-def _show(_: str, text: str, silent: bool) -> None:
+def _print_line(_: str, text: str, silent: bool) -> None:
     if not silent:
         print(text, flush=True)
 
 
-def _options(arguments: argparse.Namespace, config: Config) -> Options:
+def _path_options(arguments: argparse.Namespace, config: Config) -> Options:
     """As for a test of one path, but the default plan is `quick`, with parallel streams."""
     arguments.plan = arguments.plan or "quick"
-    wanted = options(arguments, config)
+    wanted = test_options(arguments, config)
     if arguments.only is not None:
         return wanted
     steps = (wanted.steps | {"tcp-parallel"}) - {"as-planned"} - arguments.skip
     return replace(wanted, steps=steps)
 
 
-def _test(path: Path, peer: Address, wanted: Options, planned: Outlook) -> Evidence:
+def _test_path(path: Path, peer: Address, wanted: Options, planned: Outlook) -> Evidence:
     """Test one path, in a child process, because a process cannot leave a namespace it entered."""
-    planned = entered(path.netns, path.container) or planned
+    planned = enter_namespace(path.netns, path.container) or planned
     port, interface = path.port or wanted.port, path.interface or wanted.interface
     wanted = replace(wanted, port=port, interface=interface, label=path.label)
-    return PeerTest(peer, wanted, planned, silent).run()
+    return PeerTest(peer, wanted, planned, show_nothing).run()
 
 
-def _summary(evidence: Evidence) -> str:
+def _summary_line(evidence: Evidence) -> str:
     """The rates of one test in a line, or the first step that failed."""
     arrows = {"reverse": " ←"}
     results = phase_results(evidence)
@@ -171,19 +180,19 @@ def _summary(evidence: Evidence) -> str:
     return "; ".join(rates or failures[:1] or ["nothing was measured"])
 
 
-def _conclude(tests: Sequence[Tests], arguments: argparse.Namespace) -> int:
+def _print_comparison(tests: Sequence[Tests], arguments: argparse.Namespace) -> int:
     """Print the comparison and return the most severe exit code of all paths."""
     comparison = compare_paths(tests)
     code = min((verdict.diagnosis.exit_code for verdict in comparison.verdicts), key=SEVEREST.index)
     text = path_record(comparison, tests, code)
     if not arguments.json:
         text = path_table(comparison, arguments.verbose)
-        text = colored(text, code, uses_color(arguments))
+        text = colored_report(text, code, uses_color(arguments))
     print(text)
     return code
 
 
-def _path(text: str) -> Path:
+def _parse_path(text: str) -> Path:
     """Parse LABEL=PEER[,WORD=VALUE…]. Raises argparse.ArgumentTypeError, as do the next."""
     label, _, rest = text.partition("=")
     peer, *settings = rest.split(",")

@@ -14,14 +14,20 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.commands.common import is_root, uses_color
-from neuca_tools.commands.context import configuration
+from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.selftest_agent import Outlook, outlook_of
 from neuca_tools.commands.selftest_explain import write_reports
-from neuca_tools.commands.selftest_options import SETTINGS, address_of, options, peers, plan_name
+from neuca_tools.commands.selftest_options import (
+    SETTINGS,
+    address_of,
+    configured_peers,
+    plan_name,
+    test_options,
+)
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.model import Host as Address
-from neuca_tools.model.printable import document, plain
+from neuca_tools.model.printable import json_document, printable_line
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.diagnosis.compare import Comparison, compare
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
@@ -30,13 +36,18 @@ from neuca_tools.selftest.measure import archive, program, store
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.live import can_draw, header, live, stages
+from neuca_tools.selftest.measure.live import can_draw, draw_progress, header, planned_stages
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.entry import entry_of
-from neuca_tools.selftest.report.nagios import nagios
-from neuca_tools.selftest.report.record import document as report
-from neuca_tools.selftest.report.record import record
-from neuca_tools.selftest.report.text import colored, conclusion, differences, step_line
+from neuca_tools.selftest.report.nagios import nagios_line
+from neuca_tools.selftest.report.record import report_data as report
+from neuca_tools.selftest.report.record import report_json
+from neuca_tools.selftest.report.text import (
+    colored_report,
+    conclusion_text,
+    differences_text,
+    step_line,
+)
 
 FEWEST = 3  # earlier tests, without which a test is not worse than before
 # The exit codes in order of severity: the worst peer determines the exit code of a run.
@@ -86,7 +97,7 @@ class _Setup(NamedTuple):
         return self.colored(step_line(step), ExitCode.PASS)
 
     def colored(self, text: str, code: ExitCode) -> str:
-        return colored(text, code, uses_color(self.arguments))
+        return colored_report(text, code, uses_color(self.arguments))
 
     def show(self, step: Step) -> None:
         if self.line(step):
@@ -95,8 +106,8 @@ class _Setup(NamedTuple):
 
 def run(arguments: argparse.Namespace) -> int:
     """Test each peer in turn. Raises UsageError and SelftestError."""
-    config = configuration(arguments)
-    entries = peers(arguments, config)
+    config = load_configuration(arguments)
+    entries = configured_peers(arguments, config)
     if not entries:
         text = "no PEER, and no [selftest] peers in the configuration: nothing to test"
         print(f"neuca-selftest: {text}", file=sys.stderr)
@@ -111,16 +122,16 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if not has_iperf3():
         return without_iperf3(arguments.at_boot)
-    wanted, plan = options(arguments, config), plan_name(arguments, config)
+    wanted, plan = test_options(arguments, config), plan_name(arguments, config)
     addresses = [address_of(entry, arguments.family) for entry in entries]
     planned = outlook_of(arguments, config)
     setup = _Setup(arguments, config, wanted, plan, planned)
     results = []
     for entry, address in zip(entries, addresses):
         if several and not arguments.json:
-            print(plain(f"— {entry}"))
+            print(printable_line(f"— {entry}"))
         results.append(_test_peer(setup, address))
-    return _conclude(arguments, results)
+    return _report_all(arguments, results)
 
 
 def has_iperf3() -> bool:
@@ -138,73 +149,73 @@ def without_iperf3(at_boot: bool = False) -> int:
 
 def _test_peer(setup: _Setup, address: Address) -> PeerResult:
     """Test one peer, compare with earlier tests, store and print."""
-    earlier = _earlier(setup, address)
-    evidence = _measure(setup, address)
+    earlier = _earlier_tests(setup, address)
+    evidence = _dated_evidence(setup, address)
     diagnosis, compared, before = diagnose(evidence), None, None
     if earlier:
-        compared, before = _compare(earlier, evidence), diagnose(earlier[-1])
+        compared, before = _compare_with(earlier, evidence), diagnose(earlier[-1])
         diagnosis = replace(diagnosis, since=compared.exit_code)
     if is_root():
-        _keep(setup, evidence, diagnosis)
+        _keep_report(setup, evidence, diagnosis)
     if not setup.for_programs:
-        told = (_differences(compared), conclusion(diagnosis, setup.arguments.verbose))
+        told = (_differences_text(compared), conclusion_text(diagnosis, setup.arguments.verbose))
         print(setup.colored("\n".join(filter(None, told)), diagnosis.exit_code))
     return PeerResult(evidence, diagnosis, before)
 
 
-def _conclude(arguments: argparse.Namespace, results: Sequence[PeerResult]) -> int:
+def _report_all(arguments: argparse.Namespace, results: Sequence[PeerResult]) -> int:
     """Write reports, print the output for programs, and return the exit code of the worst peer."""
     tests = [(result.evidence, result.diagnosis) for result in results]
     write_reports(arguments, tests, results[0].before)
     if arguments.json and len(results) == 1:
-        print(record(*tests[0]))
+        print(report_json(*tests[0]))
     elif arguments.json:
-        print(document([report(*test) for test in tests]))
+        print(json_document([report(*test) for test in tests]))
     if arguments.nagios:
-        print(nagios(results[0].diagnosis))
+        print(nagios_line(results[0].diagnosis))
         return NAGIOS[results[0].diagnosis.exit_code]
     return min((result.diagnosis.exit_code for result in results), key=SEVEREST.index)
 
 
-def _measure(setup: _Setup, address: Address) -> Evidence:
+def _dated_evidence(setup: _Setup, address: Address) -> Evidence:
     """Test one peer. Raises SelftestError."""
     try:
-        evidence = _test(setup, address, setup.options)
+        evidence = _run_test(setup, address, setup.options)
     except OSError as error:
         raise SelftestError(f"test {address}: {error.strerror or error}") from error
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     return replace(evidence, taken=taken, boot=boot_id() or None)
 
 
-def _earlier(setup: _Setup, address: Address) -> list[Evidence]:
+def _earlier_tests(setup: _Setup, address: Address) -> list[Evidence]:
     try:
-        return store.earlier(setup.config.state_directory, str(address))
+        return store.earlier_tests(setup.config.state_directory, str(address))
     except SelftestError as error:
         print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
         return []
 
 
-def _keep(setup: _Setup, evidence: Evidence, diagnosis: Diagnosis) -> None:
+def _keep_report(setup: _Setup, evidence: Evidence, diagnosis: Diagnosis) -> None:
     """Store the report and add the test to the archive; an error in either is only printed."""
     state, name = setup.config.state_directory, None
     try:
-        name = store.keep(state, evidence, record(evidence, diagnosis)).name
+        name = store.keep_report(state, evidence, report_json(evidence, diagnosis)).name
     except ApplyError as error:
         print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
     entry = entry_of(evidence, diagnosis, setup.plan, setup.options.seconds, name)
     try:
-        archive.append(state, entry)
+        archive.append_entry(state, entry)
     except ApplyError as error:
         print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
 
 
-def _test(setup: _Setup, address: Address, wanted: Options) -> Evidence:
+def _run_test(setup: _Setup, address: Address, wanted: Options) -> Evidence:
     """The test of one peer; on a terminal, with a header and a live line."""
     if not setup.is_live:
         return PeerTest(address, wanted, setup.planned, setup.show).run()
-    device, planned = kernel.device_to(address), stages(wanted)
+    device, planned = kernel.device_to(address), planned_stages(wanted)
     print(header(str(address), device, setup.plan, wanted.seconds, planned))
-    with live(planned, device) as tell:
+    with draw_progress(planned, device) as tell:
 
         def show(step: Step) -> None:
             tell(step.name, setup.line(step))
@@ -212,7 +223,7 @@ def _test(setup: _Setup, address: Address, wanted: Options) -> Evidence:
         return PeerTest(address, wanted, setup.planned, show).run()
 
 
-def _compare(earlier: Sequence[Evidence], evidence: Evidence) -> Comparison:
+def _compare_with(earlier: Sequence[Evidence], evidence: Evidence) -> Comparison:
     """Compare with earlier tests."""
     comparison = compare(earlier, evidence, FEWEST)
     if earlier[-1].boot != evidence.boot:
@@ -223,7 +234,7 @@ def _compare(earlier: Sequence[Evidence], evidence: Evidence) -> Comparison:
     )
 
 
-def _differences(comparison: Optional[Comparison]) -> str:
+def _differences_text(comparison: Optional[Comparison]) -> str:
     """What changed or got worse since earlier tests; the verdict follows."""
     if comparison is None:
         return ""
@@ -233,8 +244,8 @@ def _differences(comparison: Optional[Comparison]) -> str:
     )
     if not comparison.changes and not any(rate.worse for rate in comparison.rates):
         return ""
-    return f"— compared with earlier tests\n{differences(comparison)}"
+    return f"— compared with earlier tests\n{differences_text(comparison)}"
 
 
-def silent(_: Step) -> None:
+def show_nothing(_: Step) -> None:
     """Show nothing, because one line for each round is enough."""

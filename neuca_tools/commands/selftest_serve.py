@@ -9,13 +9,18 @@ import sys
 from collections.abc import Sequence
 from typing import Optional
 
-from neuca_tools.commands.context import configuration
+from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.selftest_agent import Outlook, outlook_of
-from neuca_tools.commands.selftest_options import MAKE_SECRET, SECRET_FILE, port, secret
+from neuca_tools.commands.selftest_options import (
+    MAKE_SECRET,
+    SECRET_FILE,
+    port_in_effect,
+    read_secret,
+)
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
-from neuca_tools.model.printable import plain
+from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.measure.helper.serve import Server, serve_pipes
 from neuca_tools.selftest.measure.host import kernel
@@ -23,17 +28,17 @@ from neuca_tools.selftest.measure.host import kernel
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve tests until the time is over. Raises UsageError and SelftestError."""
-    config = configuration(arguments)
+    config = load_configuration(arguments)
     if arguments.peers:
         raise UsageError("serve: it takes no PEER; any host with the secret can connect")
     planned = outlook_of(arguments, config)
     addresses = _addresses_to_serve(arguments.address or [], arguments.interface, planned)
-    number = port(arguments, config)
+    number = port_in_effect(arguments, config)
     try:
         if arguments.stdio:
             serve_pipes(addresses[0], number, arguments.period, _log)
             return ExitCode.PASS
-        key = secret(arguments, config)
+        key = read_secret(arguments, config)
         if key is None:
             needed = "--secret-file, or secret-file in [selftest]"
             hint = MAKE_SECRET.format(name=SECRET_FILE)
@@ -48,13 +53,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _log(text: str) -> None:
-    print(f"neuca-selftest: {plain(text)}", file=sys.stderr, flush=True)
+    print(f"neuca-selftest: {printable_line(text)}", file=sys.stderr, flush=True)
 
 
 def devices_by_address() -> dict[Address, Device]:
     """The devices of this host by their addresses. Raises OSError."""
-    devices = kernel.devices()
-    return {address: devices[index] for index, address in kernel.addresses() if index in devices}
+    devices = kernel.read_devices()
+    return {
+        address: devices[index] for index, address in kernel.read_addresses() if index in devices
+    }
 
 
 def _addresses_to_serve(

@@ -9,13 +9,13 @@ import argparse
 from neuca_tools.commands.arguments import flag, value
 from neuca_tools.commands.parsers import Parser
 from neuca_tools.commands.selftest_options import MEASURING_OPTIONS, RUN_OPTIONS, SERVE_OPTIONS
-from neuca_tools.commands.selftest_parsers import PROGRAM, add_grouped, overview, parser_of
+from neuca_tools.commands.selftest_parsers import PROGRAM, add_grouped, overview_parser, parser_of
 from neuca_tools.commands.selftest_values import OUTPUT_OPTIONS, REPORT_OPTIONS
 
 
 class _Former(Parser):
     def format_help(self) -> str:
-        return overview().format_help()
+        return overview_parser().format_help()
 
 
 def former_parser() -> argparse.ArgumentParser:

@@ -14,36 +14,36 @@ from neuca_tools.selftest.readers.lines import parse_rate
 # --- Readers of single values; each raises argparse.ArgumentTypeError ----------------------------
 
 
-def refused(word: str, expected: str) -> argparse.ArgumentTypeError:
+def refused_value(word: str, expected: str) -> argparse.ArgumentTypeError:
     return argparse.ArgumentTypeError(f'"{word}" is not {expected}')
 
 
-def rate(word: str) -> float:
+def link_rate(word: str) -> float:
     """Parse a rate such as 5G, which needs a unit; return bit/s."""
     bits = parse_rate(word)
     if not bits or word.strip()[-1].isdecimal():
-        raise refused(word, "a rate such as 5G or 100M")
+        raise refused_value(word, "a rate such as 5G or 100M")
     return bits
 
 
-def milliseconds(word: str) -> float:
+def parse_milliseconds(word: str) -> float:
     """Parse milliseconds; return seconds."""
     try:
         number = float(word)
     except ValueError:
         number = 0.0
     if not 0 < number < 60_000:
-        raise refused(word, "a time in milliseconds")
+        raise refused_value(word, "a time in milliseconds")
     return number / 1000
 
 
-def whole(what: str, low: int, high: int) -> Callable[[str], int]:
+def integer(what: str, low: int, high: int) -> Callable[[str], int]:
     """A reader of integers from `low` (1 or more) to `high`."""
 
     def read(word: str) -> int:
         number = int(word) if word.isdecimal() and len(word) < 10 else 0
         if not low <= number <= high:
-            raise refused(word, f"{what} from {low} to {high}")
+            raise refused_value(word, f"{what} from {low} to {high}")
         return number
 
     return read
@@ -52,7 +52,7 @@ def whole(what: str, low: int, high: int) -> Callable[[str], int]:
 # --- Options ----
 
 EXPECT_OPTION: Options = {
-    "expect": value("RATE", "the expected rate of the path (e.g. 5G)", type=rate)
+    "expect": value("RATE", "the expected rate of the path (e.g. 5G)", type=link_rate)
 }
 # --json and --nagios cannot be combined.
 OUTPUT_OPTIONS: Options = {

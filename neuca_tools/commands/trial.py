@@ -14,12 +14,17 @@ from contextlib import suppress
 from typing import NoReturn, Optional
 
 from neuca_tools.agent import trial, trial_file
-from neuca_tools.agent.first_boot import check
-from neuca_tools.agent.status import expected
-from neuca_tools.apply.host import host
-from neuca_tools.commands.apply import outcome
+from neuca_tools.agent.first_boot import set_aside_foreign_state
+from neuca_tools.agent.status import expected_status
+from neuca_tools.apply.host import open_host
+from neuca_tools.commands.apply import outcome_text
 from neuca_tools.commands.common import require_root
-from neuca_tools.commands.context import configuration, document, report_faults, untold
+from neuca_tools.commands.context import (
+    load_configuration,
+    problems_not_printed,
+    read_document,
+    report_faults,
+)
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError
 from neuca_tools.state.active_document import Intake, stored_document
@@ -37,9 +42,9 @@ _LARGEST = 65536  # bytes that are read at once
 
 def run(arguments: argparse.Namespace) -> int:
     """`neuca confirm`."""
-    config = configuration(arguments)
+    config = load_configuration(arguments)
     require_root("confirm")
-    trial.confirm(config)
+    trial.confirm_trial(config)
     print("kept")
     return EXIT_OK
 
@@ -51,44 +56,44 @@ def apply_on_trial(
 
     If it is the active one, and everything is as it requests, there is nothing to try.
     """
-    check(config)
-    intake = document(config, source)
+    set_aside_foreign_state(config)
+    intake = read_document(config, source)
     code = report_faults(intake, config)
     if intake.document is None:
         raise NeucaError("apply --try: there is no document to try")
-    with host(config, intake) as handles:
+    with open_host(config, intake) as handles:
         survey = handles.survey()
     if intake.stored == stored_document(config.state) and not survey.plan():
-        after = expected(config, intake, survey)
-        print(outcome(after, 0, untold(after.problems, intake, config), color))
+        after = expected_status(config, intake, survey)
+        print(outcome_text(after, 0, problems_not_printed(after.problems, intake, config), color))
         return code or after.exit_code
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
         ours.close()
-        _child(config, intake, length, theirs, own=source is None, color=color)
+        _run_in_child(config, intake, length, theirs, own=source is None, color=color)
     theirs.close()
     with ours:
-        return _watch(ours, pid, code)
+        return _watch_child(ours, pid, code)
 
 
-def _child(
+def _run_in_child(
     config: Config, intake: Intake, length: float, parent: socket.socket, *, own: bool, color: bool
 ) -> NoReturn:
     """The process of the trial, which has no terminal to lose."""
     code, end_text = EXIT_FAILED, ""
     try:
         os.setsid()
-        trial.block()
+        trial.block_signals()
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
         def tell(report: Report, status: Status) -> None:
-            left = untold(status.problems, intake, config)
-            done = outcome(status, len(report.changed), left, color)
+            left = problems_not_printed(status.problems, intake, config)
+            done = outcome_text(status, len(report.changed), left, color)
             wait = f"on trial for {length:g} s: press Enter, or run neuca confirm, to keep it"
-            _send(parent, f"{done}\n{wait}\n")
+            _send_to_command(parent, f"{done}\n{wait}\n")
 
-        end = trial.run(config, intake, length, tell, own=own)
+        end = trial.run_trial(config, intake, length, tell, own=own)
         end_text = ENDS[end]
         code = EXIT_OK if end == trial.KEPT else EXIT_FAILED
     except NeucaError as error:
@@ -97,20 +102,20 @@ def _child(
         defect = sys.exc_info()[1]
         if defect:
             end_text = f"neuca: apply --try: rolled back because of a bug: {defect!r}"
-            if trial_file.found(config):
+            if trial_file.stored_trial(config):
                 end_text = f"neuca: apply --try: {NOT_ROLLED_BACK}, after a bug: {defect!r}"
-        _send(parent, f"{end_text}\n")
+        _send_to_command(parent, f"{end_text}\n")
         parent.close()
         os._exit(code)
 
 
-def _send(parent: socket.socket, text: str) -> None:
+def _send_to_command(parent: socket.socket, text: str) -> None:
     """Tell the command, which may be gone."""
     with suppress(OSError):
         parent.sendall(text.encode("utf-8", "backslashreplace"))
 
 
-def _watch(child: socket.socket, pid: int, code: int) -> int:
+def _watch_child(child: socket.socket, pid: int, code: int) -> int:
     """Print what the child sends; a line from the terminal confirms, an interrupt rolls back."""
     waiting: list[int] = [child.fileno()]
     if sys.stdin is not None and sys.stdin.isatty():

@@ -8,13 +8,20 @@ import argparse
 from functools import partial
 from typing import Callable, Optional, TypeVar
 
-from neuca_tools.agent.change import Tuning, tune, untune, what_untune_does
+from neuca_tools.agent.change import Tuning, apply_tuning, drop_tuning, what_untune_does
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import host
+from neuca_tools.apply.host import open_host
 from neuca_tools.apply.result import Result
-from neuca_tools.commands.change import settings, show_changed, show_planned
-from neuca_tools.commands.common import LISTED, columns, log_level, require_root, show, uses_color
-from neuca_tools.commands.context import configuration, document, report_faults
+from neuca_tools.commands.change import count_settings, show_changed, show_planned
+from neuca_tools.commands.common import (
+    LISTED,
+    log_level,
+    require_root,
+    show,
+    terminal_width,
+    uses_color,
+)
+from neuca_tools.commands.context import load_configuration, read_document, report_faults
 from neuca_tools.commands.links import find_link
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
@@ -33,30 +40,30 @@ Value = TypeVar("Value")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    config = configuration(arguments)
+    config = load_configuration(arguments)
     action = arguments.action
     if action == "apply" and arguments.dry_run:
         action = "plan"
     if action in ("apply", "revert"):
         require_root(f"tune {action}")
     if action == "revert":
-        return _revert(arguments, config)
-    return _tune(arguments, config, action)
+        return _revert_tuning(arguments, config)
+    return _show_or_apply_tuning(arguments, config, action)
 
 
-def _tune(arguments: argparse.Namespace, config: Config, action: str) -> int:
+def _show_or_apply_tuning(arguments: argparse.Namespace, config: Config, action: str) -> int:
     """Show or plan the tuning, or apply it."""
-    choice = _choice(arguments, config)
-    intake = document(config, arguments.source)
-    with host(config, intake, choice) as handles:
+    choice = _choice_in_effect(arguments, config)
+    intake = read_document(config, arguments.source)
+    with open_host(config, intake, choice) as handles:
         survey = handles.survey()
-    link = _link(arguments.interface, survey) if arguments.interface else None
+    link = _find_tuned_link(arguments.interface, survey) if arguments.interface else None
     faults = survey.resolution.tuning.faults
     if action == "apply":
         if faults:
             raise UsageError(f"tune: {faults[0]}")
         to_stderr(log_level(arguments))
-        return _apply(arguments, config, intake, choice, link)
+        return _apply_tuning(arguments, config, intake, choice, link)
     if action == "plan":
         _show_plan(arguments, survey, link)
     else:
@@ -67,7 +74,7 @@ def _tune(arguments: argparse.Namespace, config: Config, action: str) -> int:
 def _show_plan(arguments: argparse.Namespace, survey: Decision, link: Optional[LinkKey]) -> None:
     operations = Tuning(link).operations(survey)
     problems = survey.resolution.tuning.problems
-    text = render.plan(operations, problems, {}, uses_color(arguments))
+    text = render.plan_text(operations, problems, {}, uses_color(arguments))
     data = render_json.plan_json(operations)
     data["problems"] = [{"link": None, **problem_json(problem)} for problem in problems]
     show(data, arguments.json, lambda _: text)
@@ -75,22 +82,24 @@ def _show_plan(arguments: argparse.Namespace, survey: Decision, link: Optional[L
 
 def _show_audit(arguments: argparse.Namespace, survey: Decision, link: Optional[LinkKey]) -> None:
     data = {"version": 2, **audit.to_json(survey.resolution, survey.have, link)}
-    text = partial(render.tuning, color=uses_color(arguments), width=columns())
+    text = partial(render.tuning_text, color=uses_color(arguments), width=terminal_width())
     show(data, arguments.json, text)
 
 
-def _choice(arguments: argparse.Namespace, config: Config) -> Optional[Choice]:
+def _choice_in_effect(arguments: argparse.Namespace, config: Config) -> Optional[Choice]:
     """The choice in effect, with the options of the command line; None if there are none."""
-    profiles = _parse("profile", profile_names, arguments.profile)
-    rate = _parse("rate", arithmetic.rate, arguments.rate)
-    rtt = _parse("rtt", arithmetic.rtt, arguments.rtt)
+    profiles = _parse_option("profile", profile_names, arguments.profile)
+    rate = _parse_option("rate", arithmetic.parse_rate, arguments.rate)
+    rtt = _parse_option("rtt", arithmetic.parse_rtt, arguments.rtt)
     if (arguments.profile, arguments.rate, arguments.rtt) == (None, None, None):
         return None
     current = load_choice(config.run_directory) or config.choice
     return Choice(profiles or current.profiles, rate or current.rate, rtt or current.rtt)
 
 
-def _parse(option: str, parse: Callable[[str], Value], text: Optional[str]) -> Optional[Value]:
+def _parse_option(
+    option: str, parse: Callable[[str], Value], text: Optional[str]
+) -> Optional[Value]:
     if text is None:
         return None
     try:
@@ -99,7 +108,7 @@ def _parse(option: str, parse: Callable[[str], Value], text: Optional[str]) -> O
         raise UsageError(f"tune --{option}: {reason}") from None
 
 
-def _link(text: str, survey: Decision) -> LinkKey:
+def _find_tuned_link(text: str, survey: Decision) -> LinkKey:
     key = find_link(text, survey)
     if key is None or key not in survey.resolution.want.links:
         reason = "no dataplane interface has this name or MAC"
@@ -107,19 +116,19 @@ def _link(text: str, survey: Decision) -> LinkKey:
     return key
 
 
-def _apply(
+def _apply_tuning(
     arguments: argparse.Namespace,
     config: Config,
     intake: Intake,
     choice: Optional[Choice],
     link: Optional[LinkKey],
 ) -> int:
-    result = tune(config, intake, choice, link)
+    result = apply_tuning(config, intake, choice, link)
     lines = ["everything is as requested"]
     if result.failures:
-        lines = [f"{settings(len(result.failures))} could not be changed"]
+        lines = [f"{count_settings(len(result.failures))} could not be changed"]
     elif result.done:
-        lines = [f"{settings(len(result.done))} changed"]
+        lines = [f"{count_settings(len(result.done))} changed"]
     if choice is not None:
         profiles = ", ".join(choice.profiles)
         more = "is in effect until the next boot; set [tuning] to keep it"
@@ -127,7 +136,7 @@ def _apply(
     return show_changed(arguments, result, "\n".join(lines))
 
 
-def _revert(arguments: argparse.Namespace, config: Config) -> int:
+def _revert_tuning(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.profile or arguments.rate or arguments.rtt or arguments.interface:
         options = "--profile, --rate, --rtt or --interface"
         raise ArgumentsError(
@@ -141,4 +150,4 @@ def _revert(arguments: argparse.Namespace, config: Config) -> int:
         return show_changed(arguments, Result(), text)
     to_stderr(log_level(arguments))
     text = "the settings are those that the configuration and the document request"
-    return show_changed(arguments, untune(config, intake), text)
+    return show_changed(arguments, drop_tuning(config, intake), text)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from neuca_tools.config.load import DEFAULT_PATH, load
+from neuca_tools.config.load import DEFAULT_PATH, load_config
 from neuca_tools.config.options import Config, ConfigFault
 
-__all__ = ["DEFAULT_PATH", "Config", "ConfigFault", "load"]
+__all__ = ["DEFAULT_PATH", "Config", "ConfigFault", "load_config"]

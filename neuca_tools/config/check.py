@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from neuca_tools.config.load import parse
+from neuca_tools.config.load import parse_config
 from neuca_tools.config.options import SECTIONS
 from neuca_tools.documents.privacy import LINK_KINDS
 from neuca_tools.documents.privacy import SECTIONS as DOCUMENT_SECTIONS
@@ -23,9 +23,9 @@ def is_configuration(data: bytes) -> bool:
     return bool(own) and len(own) > len(headers & ({*DOCUMENT_SECTIONS, "rule"} - {*LINK_KINDS}))
 
 
-def check(data: bytes) -> Iterator[Finding]:
+def check_file(data: bytes) -> Iterator[Finding]:
     """The faults of a file. Raises ConfigError if it cannot be read at all."""
-    for fault in parse(data).faults:
+    for fault in parse_config(data).faults:
         if fault.severity == "note":
             continue
         severity: Severity = "error" if fault.meant else fault.severity

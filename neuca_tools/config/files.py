@@ -53,28 +53,28 @@ class _Parser(RawConfigParser):
         return optionstr
 
 
-def read(path: Path) -> tuple[list[Entry], list[ConfigFault]]:
+def read_entries(path: Path) -> tuple[list[Entry], list[ConfigFault]]:
     """The options in a file and in those in `config.d` next to it, in order, and the faults.
 
     Raises ConfigError for a file that exists and cannot be read.
     """
     entries: list[Entry] = []
     faults: list[ConfigFault] = []
-    for file in files(path):
-        entries += _entries(file, _read(file), faults)
+    for file in configuration_files(path):
+        entries += _entries_of_file(file, _read_text(file), faults)
     return entries, faults
 
 
-def files(path: Path) -> list[Path]:
+def configuration_files(path: Path) -> list[Path]:
     """The configuration file and those in `config.d` next to it, in order. Raises ConfigError."""
     return [path, *_drop_ins(path.parent / "config.d")]
 
 
-def parse(data: bytes) -> tuple[list[Entry], list[ConfigFault]]:
+def parse_entries(data: bytes) -> tuple[list[Entry], list[ConfigFault]]:
     """The options in the text of one file, and the faults. Raises ConfigError."""
     faults: list[ConfigFault] = []
     name = Path("configuration")
-    return list(_entries(name, _decoded(data, name), faults)), faults
+    return list(_entries_of_file(name, _decode_text(data, name), faults)), faults
 
 
 def _drop_ins(directory: Path) -> list[Path]:
@@ -90,10 +90,10 @@ def _drop_ins(directory: Path) -> list[Path]:
     return [name for name in names if name.suffix == ".conf" and not name.name.startswith(".")]
 
 
-def _read(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         with file.open("rb") as stream:
-            return _decoded(stream.read(_MAX_BYTES + 1), file)
+            return _decode_text(stream.read(_MAX_BYTES + 1), file)
     except FileNotFoundError:
         return ""
     except OSError as error:
@@ -101,7 +101,7 @@ def _read(file: Path) -> str:
     raise ConfigError(f'cannot read the configuration file "{file}": {reason}')
 
 
-def _decoded(data: bytes, file: Path) -> str:
+def _decode_text(data: bytes, file: Path) -> str:
     reason = f"it is longer than {_MAX_BYTES} bytes"
     if len(data) <= _MAX_BYTES:
         try:
@@ -111,7 +111,7 @@ def _decoded(data: bytes, file: Path) -> str:
     raise ConfigError(f'cannot read the configuration file "{file}": {reason}')
 
 
-def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry]:
+def _entries_of_file(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry]:
     """The options of a file in order, with an entry without an option for each section header."""
     parser = _Parser()
     lines = ["" if REMARK.fullmatch(line.rstrip()) else line for line in text.split("\n")]
@@ -137,7 +137,7 @@ def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry
             yield from early
         else:
             yield from (header, *given)
-        yield from _swallowed(given)
+        yield from _swallowed_options(given)
 
 
 def _read_lines(parser: _Parser, lines: Iterable[str], file: str) -> list[int]:
@@ -151,7 +151,7 @@ def _read_lines(parser: _Parser, lines: Iterable[str], file: str) -> list[int]:
     return []
 
 
-def _swallowed(entries: Iterable[Entry]) -> Iterator[Entry]:
+def _swallowed_options(entries: Iterable[Entry]) -> Iterator[Entry]:
     """What looks like an option, but is indented, and so belongs to the value of another one."""
     for entry in entries:
         for line in entry.value.splitlines()[1:]:

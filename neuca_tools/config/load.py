@@ -20,7 +20,7 @@ from neuca_tools.config.options import (
     SECTIONS,
     Config,
     ConfigFault,
-    listed,
+    split_list,
 )
 from neuca_tools.documents import stacking
 from neuca_tools.documents.neuca import links, values
@@ -35,21 +35,21 @@ SOURCES = ("metadata", "sources")
 DEFAULT_PATH = Path("/etc/neuca/config")
 
 
-def load(path: Path = DEFAULT_PATH) -> Config:
+def load_config(path: Path = DEFAULT_PATH) -> Config:
     """Read the configuration file and the files in `config.d` next to it.
 
     A file that does not exist counts as empty. Raises ConfigError for a file that exists and cannot
     be read. Everything else that is wrong becomes a fault, and the default applies.
     """
-    return _loaded(*files.read(path))
+    return _config_from(*files.read_entries(path))
 
 
-def parse(data: bytes) -> Config:
+def parse_config(data: bytes) -> Config:
     """What the text of one file says by itself. Raises ConfigError."""
-    return _loaded(*files.parse(data))
+    return _config_from(*files.parse_entries(data))
 
 
-def _loaded(entries: list[Entry], faults: list[ConfigFault]) -> Config:
+def _config_from(entries: list[Entry], faults: list[ConfigFault]) -> Config:
     faults += _unknown_sections(entries)
     suspects = [entry for entry in entries if _is_suspect(entry)]
     if suspects:
@@ -58,8 +58,8 @@ def _loaded(entries: list[Entry], faults: list[ConfigFault]) -> Config:
 
         faults += protection_faults(suspects)
     given = [entry for entry in entries if entry.option]
-    fields = _fields([entry for entry in given if not link_kind(entry.section)], faults)
-    requests = _links([entry for entry in entries if link_kind(entry.section)], faults)
+    fields = _config_fields([entry for entry in given if not link_kind(entry.section)], faults)
+    requests = _link_requests([entry for entry in entries if link_kind(entry.section)], faults)
     return Config()._replace(links=requests, faults=tuple(faults), **fields)
 
 
@@ -74,7 +74,7 @@ def _is_suspect(entry: Entry) -> bool:
     return bool(entry.option)
 
 
-def _reported(faults: Iterable[ConfigFault]) -> set[tuple[str, str, str]]:
+def _reported_options(faults: Iterable[ConfigFault]) -> set[tuple[str, str, str]]:
     """The options that were meant to protect, by file and section."""
     return {(fault.file, fault.section, fault.option.lower()) for fault in faults if fault.stops}
 
@@ -82,21 +82,21 @@ def _reported(faults: Iterable[ConfigFault]) -> set[tuple[str, str, str]]:
 def _unknown_sections(entries: Iterable[Entry]) -> Iterator[ConfigFault]:
     for entry in entries:
         if not entry.option and entry.section not in SECTIONS and not link_kind(entry.section):
-            yield _suggesting(entry.fault("unknown section, ignoring it", "warning"), SECTIONS)
+            yield _with_suggestion(entry.fault("unknown section, ignoring it", "warning"), SECTIONS)
 
 
-def _suggesting(fault: ConfigFault, known: Iterable[str]) -> ConfigFault:
+def _with_suggestion(fault: ConfigFault, known: Iterable[str]) -> ConfigFault:
     """The fault about an unknown word, with the one that was probably meant."""
     # Nobody else needs the module.
-    from neuca_tools.documents.spelling import closest
+    from neuca_tools.documents.spelling import closest_word
 
-    meant = closest(fault.option or fault.section, tuple(known))
+    meant = closest_word(fault.option or fault.section, tuple(known))
     if not meant:
         return fault
     return fault._replace(reason=f'{fault.reason}; did you mean "{meant}"?', meant=meant)
 
 
-def _fields(entries: Iterable[Entry], faults: list[ConfigFault]) -> dict[str, Any]:
+def _config_fields(entries: Iterable[Entry], faults: list[ConfigFault]) -> dict[str, Any]:
     last = {(entry.section, entry.option.lower()): entry for entry in entries}
     fields: dict[str, Any] = {section: {} for section in RAW_SECTIONS}
     for (section, option), entry in last.items():
@@ -105,22 +105,24 @@ def _fields(entries: Iterable[Entry], faults: list[ConfigFault]) -> dict[str, An
         elif (section, option) in OBSOLETE:
             faults.append(entry.fault("obsolete, it has no effect", "note"))
         elif section in SECTIONS:
-            fields.update(_field((section, option), entry, faults))
+            fields.update(_config_field((section, option), entry, faults))
     return fields
 
 
-def _field(where: tuple[str, str], entry: Entry, faults: list[ConfigFault]) -> dict[str, Any]:
+def _config_field(
+    where: tuple[str, str], entry: Entry, faults: list[ConfigFault]
+) -> dict[str, Any]:
     """The field that an option sets, with its value; empty if it sets none."""
     if where in MAC_LISTS:
-        return {MAC_LISTS[where]: frozenset(_listed(entry, _mac, faults))}
+        return {MAC_LISTS[where]: frozenset(_read_list(entry, _read_mac, faults))}
     if where == SOURCES:
-        known = tuple(_listed(entry, _source, faults))
+        known = tuple(_read_list(entry, _check_source, faults))
         return {"sources": known} if known else {}
     if where not in OPTIONS:
-        if (entry.file, *where) not in _reported(faults):
+        if (entry.file, *where) not in _reported_options(faults):
             own = (name for section, name in KNOWN if section == where[0])
             fault = entry.fault("unknown option, ignoring it", "warning")
-            faults.append(_suggesting(fault, own))
+            faults.append(_with_suggestion(fault, own))
         return {}
     if not entry.value:
         return {}
@@ -133,10 +135,10 @@ def _field(where: tuple[str, str], entry: Entry, faults: list[ConfigFault]) -> d
         return {}
 
 
-def _listed(entry: Entry, read: Callable[[str], object], faults: list[ConfigFault]) -> list[Any]:
+def _read_list(entry: Entry, read: Callable[[str], object], faults: list[ConfigFault]) -> list[Any]:
     """The entries of a list that can be read. An unusable one is an error: the list lacks it."""
     entries = []
-    for text in listed(entry.value):
+    for text in split_list(entry.value):
         try:
             entries.append(read(text))
         except (UnusableError, UsageError) as reason:
@@ -145,16 +147,18 @@ def _listed(entry: Entry, read: Callable[[str], object], faults: list[ConfigFaul
     return entries
 
 
-def _mac(text: str) -> str:
+def _read_mac(text: str) -> str:
     return values.nic("".join(text.split()))
 
 
-def _source(text: str) -> str:
+def _check_source(text: str) -> str:
     parse_source(text)
     return text
 
 
-def _links(entries: Collection[Entry], faults: list[ConfigFault]) -> tuple[LinkRequest, ...]:
+def _link_requests(
+    entries: Collection[Entry], faults: list[ConfigFault]
+) -> tuple[LinkRequest, ...]:
     """The requests of the link sections. A later file wins, setting by setting."""
     drafts: dict[LinkKey, links.Draft] = {}
     origin: dict[tuple[str, str], str] = {}
@@ -169,16 +173,16 @@ def _links(entries: Collection[Entry], faults: list[ConfigFault]) -> tuple[LinkR
             continue
         more = links.read_section(drafts.setdefault(key, links.Draft(key)), lines)
         faults += (_config_fault(file, fault) for fault in more)
-    return _checked((draft.asked() for draft in drafts.values()), origin, faults)
+    return _checked_requests((draft.asked() for draft in drafts.values()), origin, faults)
 
 
-def _checked(
+def _checked_requests(
     requests: Iterable[links.RequestWithLines],
     origin: Mapping[tuple[str, str], str],
     faults: list[ConfigFault],
 ) -> tuple[LinkRequest, ...]:
     """The requests without what contradicts itself; `origin` maps section and key to the file."""
-    usable = links.checked(requests)
+    usable = links.check_links(requests)
     faults += (
         _config_fault(origin.get((fault.section, fault.key), ""), fault) for fault in usable.faults
     )
@@ -199,9 +203,9 @@ def _config_fault(file: str, fault: Fault) -> ConfigFault:
     where = (file, fault.section, fault.key, fault.value)
     if fault.unknown:
         # Nobody else needs the module.
-        from neuca_tools.documents.spelling import spelt
+        from neuca_tools.documents.spelling import with_meant_word
 
-        fault = spelt(fault)
+        fault = with_meant_word(fault)
     return ConfigFault(
         *where, fault.reason, severity=fault.severity, line=fault.line, meant=fault.meant
     )

@@ -169,17 +169,17 @@ _NO_NAME_PART = 'it is not part of a file name: letters, digits, "_", "." and "-
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
-def _truth(text: str) -> bool:
+def _read_truth(text: str) -> bool:
     return TRUTH[values.word(text, TRUTH)]
 
 
-def _path(text: str) -> Path:
+def _read_path(text: str) -> Path:
     if not text.startswith("/") or not text.isprintable():
         raise UnusableError("it is not an absolute path")
     return Path(text)
 
 
-def _client(text: str) -> str:
+def _read_client(text: str) -> str:
     """A word, or the path of a program with the name of the client."""
     if text.startswith("/") and text.isprintable() and Path(text).name == CLIENT:
         return text
@@ -192,18 +192,18 @@ def _file_name(text: str) -> str:
     return text
 
 
-def _loopback(text: str) -> IPv4Address:
+def _read_loopback(text: str) -> IPv4Address:
     address = values.host(text)
     if not isinstance(address, IPv4Address) or address not in IPv4Network("127.0.0.0/8"):
         raise UnusableError("it is not in 127.0.0.0/8")
     return address
 
 
-def _number(low: int, high: int) -> Callable[[str], int]:
+def _number_reader(low: int, high: int) -> Callable[[str], int]:
     return lambda text: values.integer(text, low, high)
 
 
-def _seconds(low: float, high: float) -> Callable[[str], float]:
+def _seconds_reader(low: float, high: float) -> Callable[[str], float]:
     def read(text: str) -> float:
         match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) *s?", text)
         if not match or not low <= float(match[1]) <= high:
@@ -217,13 +217,13 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return lambda text: values.word(text, words)
 
 
-def _level(text: str) -> str:
+def _read_level(text: str) -> str:
     return values.word(text, _LEVELS).upper()
 
 
 def _host_sysctls(text: str) -> frozenset[str]:
     """Keys of host-wide sysctls that documents may set, without those that change interfaces."""
-    keys = frozenset(map(values.sysctl_key, listed(text)))
+    keys = frozenset(map(values.sysctl_key, split_list(text)))
     for key in sorted(keys):
         reason = key_reason(key)
         if OWN in key:
@@ -233,7 +233,7 @@ def _host_sysctls(text: str) -> frozenset[str]:
     return keys
 
 
-def _matching(pattern: re.Pattern[str], reason: str) -> Callable[[str], str]:
+def _pattern_reader(pattern: re.Pattern[str], reason: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if not pattern.fullmatch(text):
             raise UnusableError(reason)
@@ -244,60 +244,60 @@ def _matching(pattern: re.Pattern[str], reason: str) -> Callable[[str], str]:
 
 def profile_names(text: str) -> tuple[str, ...]:
     """A comma-separated list of profile names; whether they exist is found out later."""
-    for name in listed(text):
+    for name in split_list(text):
         if not NAME.fullmatch(name):
             wrong = f'"{values.clip(name)}" cannot be the name of a profile'
             raise UnusableError(f'{wrong}: letters, digits, "_" and "-" only')
-    return listed(text)
+    return split_list(text)
 
 
-def listed(text: str) -> tuple[str, ...]:
+def split_list(text: str) -> tuple[str, ...]:
     """The entries of a comma-separated list, unchecked."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
-    ("runtime", "set-loopback-hostname"): ("set_loopback_hostname", _truth),
-    ("runtime", "loopback-address"): ("loopback_address", _loopback),
-    ("runtime", "state-directory"): ("state_directory", _path),
-    ("runtime", "run-directory"): ("run_directory", _path),
-    ("runtime", "pid-directory"): ("pid_directory", _path),
+    ("runtime", "set-loopback-hostname"): ("set_loopback_hostname", _read_truth),
+    ("runtime", "loopback-address"): ("loopback_address", _read_loopback),
+    ("runtime", "state-directory"): ("state_directory", _read_path),
+    ("runtime", "run-directory"): ("run_directory", _read_path),
+    ("runtime", "pid-directory"): ("pid_directory", _read_path),
     ("runtime", "pid-file"): ("pid_file", _file_name),
-    ("runtime", "command-timeout"): ("command_timeout", _seconds(1, 86400)),
-    ("runtime", "hosts-file"): ("hosts_file", _path),
-    ("linux", "udev-directory"): ("udev_directory", _path),
-    ("linux", "udev-substring"): ("udev_substring", _matching(_NAME_PART, _NO_NAME_PART)),
-    ("linux", "data-udev-priority"): ("data_udev_priority", _number(0, 99)),
-    ("linux", "mgmt-udev-priority"): ("mgmt_udev_priority", _number(0, 99)),
-    ("linux", "networkmanager-directory"): ("networkmanager_directory", _path),
-    ("linux", "networkmanager-profiles"): ("networkmanager_profiles", _path),
-    ("linux", "networkd-directory"): ("networkd_directory", _path),
-    ("linux", "sysctl-directory"): ("sysctl_directory", _path),
+    ("runtime", "command-timeout"): ("command_timeout", _seconds_reader(1, 86400)),
+    ("runtime", "hosts-file"): ("hosts_file", _read_path),
+    ("linux", "udev-directory"): ("udev_directory", _read_path),
+    ("linux", "udev-substring"): ("udev_substring", _pattern_reader(_NAME_PART, _NO_NAME_PART)),
+    ("linux", "data-udev-priority"): ("data_udev_priority", _number_reader(0, 99)),
+    ("linux", "mgmt-udev-priority"): ("mgmt_udev_priority", _number_reader(0, 99)),
+    ("linux", "networkmanager-directory"): ("networkmanager_directory", _read_path),
+    ("linux", "networkmanager-profiles"): ("networkmanager_profiles", _read_path),
+    ("linux", "networkd-directory"): ("networkd_directory", _read_path),
+    ("linux", "sysctl-directory"): ("sysctl_directory", _read_path),
     ("linux", "managers"): ("managers", _one_of("auto", "none")),
-    ("linux", "dhcp-client"): ("dhcp_client", _client),
-    ("linux", "dhcp-helper"): ("dhcp_helper", _path),
+    ("linux", "dhcp-client"): ("dhcp_client", _read_client),
+    ("linux", "dhcp-helper"): ("dhcp_helper", _read_path),
     ("linux", "allow-sysctls"): ("allow_sysctls", _host_sysctls),
-    ("logging", "log-directory"): ("log_directory", _path),
+    ("logging", "log-directory"): ("log_directory", _read_path),
     ("logging", "log-file"): ("log_file", _file_name),
-    ("logging", "log-level"): ("log_level", _level),
-    ("metadata", "sources"): ("sources", listed),
+    ("logging", "log-level"): ("log_level", _read_level),
+    ("metadata", "sources"): ("sources", split_list),
     ("metadata", "platform"): ("platform", _one_of("dmi", "any")),
-    ("metadata", "poll-interval"): ("poll_interval", _seconds(1, 86400)),
-    ("metadata", "timeout"): ("timeout", _seconds(0.1, 300)),
+    ("metadata", "poll-interval"): ("poll_interval", _seconds_reader(1, 86400)),
+    ("metadata", "timeout"): ("timeout", _seconds_reader(0.1, 300)),
     ("tuning", "profile"): ("profiles", profile_names),
-    ("tuning", "rate"): ("rate", arithmetic.rate),
-    ("tuning", "rtt"): ("rtt", arithmetic.rtt),
-    ("tuning", "mtu-probe"): ("mtu_probe", _truth),
-    ("tuning", "profile-directory"): ("profile_directory", _path),
-    ("guest", "hostname"): ("guest_hostname", _truth),
-    ("guest", "router"): ("guest_router", _truth),
-    ("guest", "users"): ("guest_users", _truth),
-    ("guest", "login"): ("guest_login", _matching(LOGIN, "it is not a login name")),
-    ("guest", "storage"): ("guest_storage", _truth),
-    ("guest", "scripts"): ("guest_scripts", _truth),
-    ("guest", "script-timeout"): ("script_timeout", _seconds(1, 86400)),
+    ("tuning", "rate"): ("rate", arithmetic.parse_rate),
+    ("tuning", "rtt"): ("rtt", arithmetic.parse_rtt),
+    ("tuning", "mtu-probe"): ("mtu_probe", _read_truth),
+    ("tuning", "profile-directory"): ("profile_directory", _read_path),
+    ("guest", "hostname"): ("guest_hostname", _read_truth),
+    ("guest", "router"): ("guest_router", _read_truth),
+    ("guest", "users"): ("guest_users", _read_truth),
+    ("guest", "login"): ("guest_login", _pattern_reader(LOGIN, "it is not a login name")),
+    ("guest", "storage"): ("guest_storage", _read_truth),
+    ("guest", "scripts"): ("guest_scripts", _read_truth),
+    ("guest", "script-timeout"): ("script_timeout", _seconds_reader(1, 86400)),
     ("network", "drift"): ("drift", _one_of("report", "enforce")),
-    ("network", "allow-default-route"): ("allow_default_route", _truth),
+    ("network", "allow-default-route"): ("allow_default_route", _read_truth),
     ("network", "policy-routing"): ("policy_routing", _one_of(*CHOICES)),
 }
 MAC_LISTS = {

@@ -17,11 +17,11 @@ from neuca_tools.config.options import (
     PROTECTIVE,
     SECTIONS,
     ConfigFault,
-    listed,
+    split_list,
 )
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.privacy import link_kind
-from neuca_tools.documents.spelling import closest
+from neuca_tools.documents.spelling import closest_word
 
 # In sections with keys of their own, nothing else looks like one of these.
 _LISTS = {option for _, option in MAC_LISTS}
@@ -35,14 +35,14 @@ def protection_faults(entries: Iterable[Entry]) -> Iterator[ConfigFault]:
         meant = meant_to_protect(entry)
         if meant:
             what = "unknown option" if entry.section or entry.lines else _INDENTED
-            reason = f"{_place(entry)}{what}; did you mean {meant}?"
+            reason = f"{_line_numbers_text(entry)}{what}; did you mean {meant}?"
             yield entry.fault(reason)._replace(stops=True)
         elif len(entry.lines) > 1 and (entry.section, entry.option.lower()) in PROTECTIVE:
-            reason = f"{_place(entry)}it is set more than once in this file"
+            reason = f"{_line_numbers_text(entry)}it is set more than once in this file"
             yield entry.fault(reason)._replace(stops=True)
 
 
-def _place(entry: Entry) -> str:
+def _line_numbers_text(entry: Entry) -> str:
     """`line 3: ` or `lines 3 and 5: `; empty if unknown."""
     numbers = " and ".join(map(str, entry.lines))
     plural = "s" if len(entry.lines) > 1 else ""
@@ -54,7 +54,7 @@ def meant_to_protect(entry: Entry) -> str:
     option = entry.option.lower()
     if not option or (entry.section, option) in KNOWN:
         return ""
-    closest_option = _closest(entry.section, option)
+    closest_option = _closest_option(entry.section, option)
     if closest_option and closest_option in PROTECTIVE:
         return f"[{closest_option[0]}] {closest_option[1]}"
     # Whatever its name, NICs that an administrator lists are not to be changed.
@@ -64,18 +64,18 @@ def meant_to_protect(entry: Entry) -> str:
 
 def _is_mac_list(text: str) -> bool:
     try:
-        return bool([values.nic("".join(part.split())) for part in listed(text)])
+        return bool([values.nic("".join(part.split())) for part in split_list(text)])
     except values.UnusableError:
         return False
 
 
-def _closest(section: str, option: str) -> Optional[tuple[str, str]]:
+def _closest_option(section: str, option: str) -> Optional[tuple[str, str]]:
     """The option that is most like an unknown one, of the same section if possible."""
     own = {name for where, name in KNOWN if where == section}
-    name = closest(option, own)
+    name = closest_word(option, own)
     if name:
         return section, name
     has_own_keys = not own and (section in SECTIONS or link_kind(section))
     names = _LISTS if has_own_keys else _NAMES
-    name = option if option in names else closest(option, names)
+    name = option if option in names else closest_word(option, names)
     return next((known for known in sorted(KNOWN) if known[1] == name), None)

@@ -15,7 +15,7 @@ from typing import Optional, TypeVar
 
 from neuca_tools.desired.policy import Policy
 from neuca_tools.documents.platform import BY_NAME
-from neuca_tools.documents.stacking import overlay
+from neuca_tools.documents.stacking import merge_requests
 from neuca_tools.model import (
     UNRECORDED,
     Document,
@@ -28,7 +28,7 @@ from neuca_tools.model import (
     Virtual,
     World,
 )
-from neuca_tools.model.ports import forms, is_guid
+from neuca_tools.model.ports import identity_forms, is_guid
 from neuca_tools.model.routing import RuleRequest
 from neuca_tools.model.topology import identity, is_nic
 
@@ -38,7 +38,7 @@ _Text = TypeVar("_Text", Document, PlatformDocument)
 # --- Names ----------------------------------------------------------------------------------------
 
 
-def bound(
+def bind_names(
     platform: PlatformDocument, world: World, record: Record
 ) -> tuple[PlatformDocument, list[Problem]]:
     """The document with names of NICs replaced by MACs; a problem for each name that no NIC has."""
@@ -46,7 +46,7 @@ def bound(
     known = {mac for mac in macs if mac.startswith(BY_NAME)}
     if not known:
         return platform, []
-    macs_by_name = {mac: _called(mac[len(BY_NAME) :], world, record) for mac in known}
+    macs_by_name = {mac: _nics_called(mac[len(BY_NAME) :], world, record) for mac in known}
     unknown = [mac[len(BY_NAME) :] for mac in sorted(known) if not macs_by_name[mac]]
     problems = [Problem("absent", f'no NIC is named "{name}"') for name in unknown]
     return _bound_platform(platform, macs_by_name), [
@@ -65,7 +65,7 @@ def _described_twice(
     for request in platform.links:
         only_named = LinkRequest(request.key, state=request.state, origins=request.origins)
         if request.key.vlan_id is not None or request != only_named:
-            for key in _keys(request.key, macs_by_name):
+            for key in _bound_keys(request.key, macs_by_name):
                 described[key].append(str(request.key).replace(BY_NAME, "", 1))
     for key, written in described.items():
         if len(written) > 1:
@@ -75,7 +75,7 @@ def _described_twice(
             yield Problem("refused", f"{text} of each setting, the first counts", key)
 
 
-def _keys(key: LinkKey, identities: Mapping[str, Collection[str]]) -> list[LinkKey]:
+def _bound_keys(key: LinkKey, identities: Mapping[str, Collection[str]]) -> list[LinkKey]:
     """The links that a key of a document means."""
     return [LinkKey(mac, key.vlan_id) for mac in identities.get(key.mac, (key.mac,))]
 
@@ -83,8 +83,8 @@ def _keys(key: LinkKey, identities: Mapping[str, Collection[str]]) -> list[LinkK
 def _bound_requests(text: _Text, identities: Mapping[str, Collection[str]]) -> _Text:
     return text._replace(
         links=bound_links(text.links, identities),
-        routes=tuple(_bound(text.routes, identities)),
-        rules=tuple(_bound(text.rules, identities)),
+        routes=tuple(_bind_links(text.routes, identities)),
+        rules=tuple(_bind_links(text.rules, identities)),
     )
 
 
@@ -99,11 +99,11 @@ def _bound_platform(
     return _bound_requests(platform, identities)._replace(management=tuple(hints))
 
 
-def _bound(
+def _bind_links(
     requests: Iterable[_OnLink], identities: Mapping[str, Collection[str]]
 ) -> Iterator[_OnLink]:
     for request in requests:
-        links = _keys(request.link, identities) if request.link else [None]
+        links = _bound_keys(request.link, identities) if request.link else [None]
         yield from (request._replace(link=link) for link in links)
 
 
@@ -116,19 +116,19 @@ def bound_links(
     links: dict[LinkKey, LinkRequest] = {}
     for request in requests:
         virtual = request.virtual and _bound_virtual(request.virtual, identities)
-        for key in _keys(request.key, identities):
+        for key in _bound_keys(request.key, identities):
             moved = replace(request, key=key, virtual=virtual)
-            links[key] = overlay(moved, links[key]) if key in links else moved
+            links[key] = merge_requests(moved, links[key]) if key in links else moved
     return tuple(links.values())
 
 
 def _bound_virtual(virtual: Virtual, identities: Mapping[str, Collection[str]]) -> Virtual:
-    members = tuple(key for member in virtual.members for key in _keys(member, identities))
-    parent = virtual.parent and [*_keys(virtual.parent, identities), virtual.parent][0]
+    members = tuple(key for member in virtual.members for key in _bound_keys(member, identities))
+    parent = virtual.parent and [*_bound_keys(virtual.parent, identities), virtual.parent][0]
     return virtual._replace(members=members, parent=parent)
 
 
-def _called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
+def _nics_called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
     """The NICs whose present or recorded name matches the pattern.
 
     A recorded name counts because another NIC may have the name now. Failing that, or for a
@@ -152,14 +152,14 @@ def _called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
 # --- GUIDs of InfiniBand ports --------------------------------------------------------------------
 
 
-def aliases(world: World, record: Record) -> dict[str, tuple[str, ...]]:
+def guid_by_short_form(world: World, record: Record) -> dict[str, tuple[str, ...]]:
     """The GUID of each InfiniBand port that is present or recorded, by its short form.
 
     A short form that a NIC has as its MAC address means that NIC. One that several ports have means
     the one that is configured already, or none of them.
     """
     ports = defaultdict(set)
-    for guid, also in _ports(world, record):
+    for guid, also in _infiniband_ports(world, record):
         for short_form in also:
             ports[short_form].add(guid)
     if not ports:
@@ -179,13 +179,16 @@ def aliases(world: World, record: Record) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _ports(world: World, record: Record) -> Iterator[tuple[str, frozenset[str]]]:
+def _infiniband_ports(world: World, record: Record) -> Iterator[tuple[str, frozenset[str]]]:
     """The GUID of each InfiniBand port, and its other forms."""
     for mac in filter(is_guid, record.nics):
-        yield mac, forms([mac]) - {mac}
+        yield mac, identity_forms([mac]) - {mac}
     for device in world.devices.values():
         if device.infiniband and is_nic(device):
-            yield identity(device), forms([identity(device), device.mac]) - {identity(device)}
+            yield (
+                identity(device),
+                identity_forms([identity(device), device.mac]) - {identity(device)},
+            )
 
 
 def bound_document(document: Document, identities: Mapping[str, Collection[str]]) -> Document:
@@ -196,7 +199,7 @@ def bound_document(document: Document, identities: Mapping[str, Collection[str]]
     return _bound_requests(document, identities)._replace(platform=platform)
 
 
-def bind(
+def bind_ports(
     document: Optional[Document],
     links: Iterable[LinkRequest],
     policy: Policy,
@@ -204,14 +207,14 @@ def bind(
     record: Record,
 ) -> tuple[Optional[Document], tuple[LinkRequest, ...], Policy]:
     """All with the GUID of each InfiniBand port that they name by six bytes."""
-    identities = aliases(world, record)
+    identities = guid_by_short_form(world, record)
     bound = document and bound_document(document, identities)
     return bound, bound_links(links, identities), bound_policy(policy, world, record)
 
 
 def bound_policy(policy: Policy, world: World, record: Record) -> Policy:
     """The policy with the GUIDs of all ports that are listed in another form."""
-    ports = list(_ports(world, record))
+    ports = list(_infiniband_ports(world, record))
     ignored = {guid for guid, also in ports if also & policy.ignored}
     management = {guid for guid, also in ports if also & policy.management}
     return policy._replace(

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Optional
 
-from neuca_tools.desired.device_settings import Wish, flat
+from neuca_tools.desired.device_settings import Wish, flat_settings
 from neuca_tools.desired.mtu import LEAST_IPV6_MTU
-from neuca_tools.desired.policy_routing import Gateways, bare
+from neuca_tools.desired.policy_routing import Gateways, addresses_in_management
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.router_advertisements import (
     advertisements_off,
     ipv6_clients,
-    reset,
-    restored,
+    reset_sysctls,
+    restored_sysctls,
 )
 from neuca_tools.desired.safety import RequestLimits, mac_reason
 from neuca_tools.documents.neuca.link_settings import PRIMARY, place_of
@@ -94,15 +94,15 @@ class CommonSettings:
             queue = before.txqueuelen
         original = {
             name: value
-            for name, value in restored(before.sysctls, link, self.world).items()
+            for name, value in restored_sysctls(before.sysctls, link, self.world).items()
             if not (small and name.startswith(IPV6))
         }
-        near = bare(request, self.routed, self.limits)
+        near = addresses_in_management(request, self.routed, self.limits)
         off = advertisements_off(request, link, self.world, small, request.key in self.leased)
         if off:
-            off.update(reset(request, link, self.world, room))
+            off.update(reset_sysctls(request, link, self.world, room))
         unasked = {**original, **off}
-        reason = small or self._disabled(request, link, original)
+        reason = small or self._ipv6_disabled_reason(request, link, original)
         if reason:
             self.without_ipv6[request.key] = reason
             self.lacking |= {address.ip for address in request.addresses if address.version == 6}
@@ -120,7 +120,7 @@ class CommonSettings:
             bare=near,
         )
 
-    def _disabled(
+    def _ipv6_disabled_reason(
         self, request: LinkRequest, link: Link, original: Mapping[str, str]
     ) -> Optional[str]:
         """Why the link has no IPv6, although the kernel has; `original` are values to restore."""
@@ -173,7 +173,7 @@ class CommonSettings:
         if device:
             observed = self.world.settings.get(index)
             qdisc, txqueuelen = device.qdisc, device.txqueuelen
-        asked = flat(request.device)
+        asked = flat_settings(request.device)
         for setting, reason in self.places.refused(request.key, asked) if asked else ():
             self._refuse(request.key, f"{setting} {asked.pop(setting)}: {reason}")
         master, joined = self.places.master(request.key), self.places.is_joined(request.key)
@@ -274,7 +274,7 @@ class Places:
         return links_by_mac
 
     @cached_property
-    def _primary(self) -> Mapping[LinkKey, list[LinkKey]]:
+    def _primary_members(self) -> Mapping[LinkKey, list[LinkKey]]:
         """The links that are requested to be the primary member of each bond."""
         members_by_bond = defaultdict(list)
         for key, master in self.masters.items():
@@ -309,7 +309,7 @@ class Places:
         """Why a member may not be the primary one: another one is requested to be that."""
         beside: Sequence[LinkKey] = ()
         if key in self.masters:
-            beside = self._primary.get(self.masters[key], ())
+            beside = self._primary_members.get(self.masters[key], ())
         for other in beside:
             if other != key:
                 return f"{other} is requested as the primary member too, so none of them is"

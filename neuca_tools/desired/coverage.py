@@ -69,14 +69,14 @@ def is_broad(network: Network) -> bool:
     )
 
 
-def public(networks: Iterable[Network], version: int) -> int:
+def count_public(networks: Iterable[Network], version: int) -> int:
     """How many public addresses of this family (4, 6) the networks have together."""
     uncounted = NOT_PUBLIC[version]
     union: Any = [*networks, *uncounted]  # of the same family, which the type cannot say
-    return _size(collapse_addresses(union)) - _size(uncounted)
+    return _count_addresses(collapse_addresses(union)) - _count_addresses(uncounted)
 
 
-def _size(networks: Iterable[Network]) -> int:
+def _count_addresses(networks: Iterable[Network]) -> int:
     return sum(1 << (network.max_prefixlen - network.prefixlen) for network in networks)
 
 
@@ -89,7 +89,7 @@ def shared_tables(world: World) -> frozenset[int]:
     return frozenset({*led, MAIN_TABLE})
 
 
-def requested(
+def requested_networks(
     requests: Mapping[LinkKey, LinkRequest],
     routes: Iterable[RouteRequest],
     roles: Roles,
@@ -108,7 +108,7 @@ def requested(
     return frozenset(networks)
 
 
-def kept(
+def kept_networks(
     owned: Iterable[tuple[LinkKey, Address]],
     removable: Owned,
     world: World,
@@ -125,7 +125,7 @@ def kept(
     return frozenset(connected | routed)
 
 
-def shortest(asked: Collection[Network], kept: Collection[Network]) -> dict[int, int]:
+def shortest_granted(asked: Collection[Network], kept: Collection[Network]) -> dict[int, int]:
     """The shortest prefix length of each family that is granted to requests for public addresses.
 
     The widest requests are refused first, all of one length together, until the union of the rest
@@ -135,14 +135,16 @@ def shortest(asked: Collection[Network], kept: Collection[Network]) -> dict[int,
     for version, most in MOST.items():
         longest = LONGEST[version]
         limit = 1 << (longest - most)
-        kept_here, wanted = _of(version, kept), _of(version, asked)
+        kept_here, wanted = _networks_of(version, kept), _networks_of(version, asked)
         low, high = SHORTEST_PREFIX, longest + 1
-        if _size(kept_here) + _size(wanted) <= limit:  # a shortcut: they may overlap, or be private
+        if (
+            _count_addresses(kept_here) + _count_addresses(wanted) <= limit
+        ):  # a shortcut: they may overlap, or be private
             high = low
         while low < high:
             middle = (low + high) // 2
             granted = [network for network in wanted if network.prefixlen >= middle]
-            if public([*kept_here, *granted], version) <= limit:
+            if count_public([*kept_here, *granted], version) <= limit:
                 high = middle
             else:
                 low = middle + 1
@@ -150,7 +152,7 @@ def shortest(asked: Collection[Network], kept: Collection[Network]) -> dict[int,
     return shortest
 
 
-def _of(version: int, networks: Iterable[Network]) -> list[Network]:
+def _networks_of(version: int, networks: Iterable[Network]) -> list[Network]:
     """The networks of one family, without default routes, which only the administrator permits."""
     return [
         network
@@ -162,7 +164,7 @@ def _of(version: int, networks: Iterable[Network]) -> list[Network]:
 # --- Default routes of other programs -------------------------------------------------------------
 
 
-def bypasses(roles: Roles, world: World, have: NetworkState) -> Iterator[Problem]:
+def bypassing_routes(roles: Roles, world: World, have: NetworkState) -> Iterator[Problem]:
     """A problem for each default route of a NIC that is preferred to those of management NICs.
 
     A DHCP client of the image may have added one before a document named the NIC. It is not
@@ -179,7 +181,7 @@ def bypasses(roles: Roles, world: World, have: NetworkState) -> Iterator[Problem
     for route in _default_routes_of_others(world, clients | roles.guard.devices):
         metric = metrics.get(route.to.version, 0)
         if route.metric < metric and (route.to, route.index, route.metric) not in removed:
-            yield from _problem(route, metric, world)
+            yield from _bypass_problem(route, metric, world)
 
 
 def _default_routes_of_others(world: World, without: Collection[int]) -> Iterator[Route]:
@@ -190,7 +192,7 @@ def _default_routes_of_others(world: World, without: Collection[int]) -> Iterato
             yield route
 
 
-def _problem(route: Route, metric: int, world: World) -> Iterator[Problem]:
+def _bypass_problem(route: Route, metric: int, world: World) -> Iterator[Problem]:
     device = world.devices.get(route.index)
     if device is None or not is_nic(device):
         return

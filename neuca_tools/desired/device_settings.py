@@ -28,7 +28,7 @@ USUAL_TXQUEUELEN = 1000  # DEFAULT_TX_QUEUE_LEN of the kernel
 WITHOUT_TXQUEUELEN = ("fq", "fq_codel", "cake", "codel", "fq_pie", "sfq")
 
 
-def flat(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
+def flat_settings(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The groups of a document as separate values.
 
     >>> flat([("rings", "rx 256 tx 512"), ("qdisc", "fq maxrate 2gbit")])
@@ -44,7 +44,7 @@ def flat(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
     return values
 
 
-def text(values: Mapping[str, Optional[str]]) -> str:
+def group_text(values: Mapping[str, Optional[str]]) -> str:
     """Values of one group for people: `rx 256 tx 512`."""
     words = [
         f"{name.partition('.')[2]} {value}".strip()
@@ -54,7 +54,7 @@ def text(values: Mapping[str, Optional[str]]) -> str:
     return " ".join(filter(None, words))
 
 
-def same(setting: str, present: Optional[str], wanted: str) -> bool:
+def is_same(setting: str, present: Optional[str], wanted: str) -> bool:
     """Whether the device has the value already."""
     row = row_of(setting)
     if row is None or present is None:
@@ -67,7 +67,7 @@ def to_do(
 ) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
     """Each group with something to set: its name, the known present values, and the new ones."""
     differing = sorted(
-        name for name, value in wanted.items() if not same(name, present.get(name), value)
+        name for name, value in wanted.items() if not is_same(name, present.get(name), value)
     )
     for group in SETTINGS if differing else ():
         names = [name for name in differing if group_of(name) == group]
@@ -79,7 +79,7 @@ def to_do(
             )
 
 
-def restorable(observed: Mapping[str, str]) -> dict[str, str]:
+def restorable_values(observed: Mapping[str, str]) -> dict[str, str]:
     """The values to restore these."""
     values = dict(observed)
     for name in observed:
@@ -135,7 +135,7 @@ class Wish:
         if reason is not None and observed.values.get(setting) != value:
             self.note(setting, reason, observed.effect_of(group_of(setting)))
         elif not SETTINGS[group_of(setting)].named:
-            return self._simple(setting, value, observed)
+            return self._simple_value(setting, value, observed)
         elif setting not in observed.values:
             self.note(setting, "the driver has no such setting")
         elif setting in observed.most:
@@ -148,7 +148,7 @@ class Wish:
         """Whether the setting can have been tried in the requested bond or bridge of the device."""
         return self.is_in_master or not is_of_place(setting)
 
-    def _simple(self, setting: str, value: str, observed: DeviceSettings) -> Optional[str]:
+    def _simple_value(self, setting: str, value: str, observed: DeviceSettings) -> Optional[str]:
         most = observed.most.get(setting)
         if setting in ("rps", "xps") and most is not None:
             return self._cpus(setting, value, most, observed)
@@ -160,7 +160,7 @@ class Wish:
         """The CPUs, one list where all queues have the same."""
         lists = [every if part == "all" else part for part in value.split(" / ")]
         queues = int(observed.most[f"{setting}.queues"])
-        absent = sorted(_numbers(lists) - _numbers([every]))
+        absent = sorted(_cpu_numbers(lists) - _cpu_numbers([every]))
         if absent:
             self.note(setting, f"there is no CPU {absent[0]}: there are {every}")
         elif len(lists) not in (1, queues):
@@ -190,12 +190,12 @@ class Wish:
         elif asks and "qdisc" not in self.asked and present.startswith("pfifo limit"):
             self.wanted["qdisc"] = f"pfifo limit {txqueuelen}"
         if asks:
-            self._note_unused(_plain(self.wanted.get("qdisc", "")) or present or kind)
+            self._note_unused(_without_default(self.wanted.get("qdisc", "")) or present or kind)
 
     def _present_qdisc(self) -> str:
         if self.observed is None:
             return ""
-        return _plain(self.observed.values.get("qdisc", ""))
+        return _without_default(self.observed.values.get("qdisc", ""))
 
     def _note_unused(self, qdisc: str) -> None:
         """Note that this qdisc makes no use of a txqueuelen, if so."""
@@ -206,14 +206,14 @@ class Wish:
             self.note("txqueuelen", f'the qdisc is "{name}", which has a limit of its own')
 
 
-def _plain(qdisc: str) -> str:
+def _without_default(qdisc: str) -> str:
     """The qdisc without the word "default"."""
     if qdisc.startswith(DEFAULT_QDISC):
         return qdisc[len(DEFAULT_QDISC) :].strip()
     return qdisc
 
 
-def _numbers(lists: Iterable[str]) -> set[int]:
+def _cpu_numbers(lists: Iterable[str]) -> set[int]:
     numbers: set[int] = set()
     for ranges in lists:
         parts = [] if ranges == "none" else ranges.split(",")

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.desired import dhcp_files
-from neuca_tools.desired.coverage import public
+from neuca_tools.desired.coverage import count_public
 from neuca_tools.desired.roles import Roles, find_links
 from neuca_tools.desired.routes import local_hosts, on_link
 from neuca_tools.desired.safety import RequestLimits
@@ -39,18 +39,18 @@ SETTING = "dhcp"
 MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
 
 
-def gateways(roles: Roles, world: World) -> dict[LinkKey, dict[int, Host]]:
+def learned_gateways(roles: Roles, world: World) -> dict[LinkKey, dict[int, Host]]:
     """The gateways, by family, that the clients have learned."""
     gateways: dict[LinkKey, dict[int, Host]] = {}
-    for key, device in devices(roles, world).items():
+    for key, device in devices_with_client(roles, world).items():
         gateways[key] = {}
-        for route in _inbox(key, device, world):
+        for route in _learned_routes(key, device, world):
             if route.to.prefixlen == 0 and route.via is not None:
                 gateways[key].setdefault(route.to.version, route.via)
     return gateways
 
 
-def devices(roles: Roles, world: World) -> dict[LinkKey, Device]:
+def devices_with_client(roles: Roles, world: World) -> dict[LinkKey, Device]:
     """The links that are present and have a client, in a fixed order."""
     devices = find_links(world, roles)
     return {
@@ -60,9 +60,9 @@ def devices(roles: Roles, world: World) -> dict[LinkKey, Device]:
     }
 
 
-def _inbox(key: LinkKey, device: Device, world: World) -> list[Route]:
+def _learned_routes(key: LinkKey, device: Device, world: World) -> list[Route]:
     """The routes in the table of this NIC, the preferred ones first."""
-    number = dhcp_files.table(key)
+    number = dhcp_files.table_of(key)
     routes = [
         route
         for route in world.tables
@@ -88,7 +88,7 @@ class Learned:
         self.hops: list[Hop] = []
         self.notes: list[Note] = []
         self.problems: list[Problem] = []
-        for key, device in devices(roles, world).items():
+        for key, device in devices_with_client(roles, world).items():
             self._add(key, device)
 
     def added_to(self, links: Mapping[LinkKey, Link]) -> dict[LinkKey, Link]:
@@ -102,7 +102,7 @@ class Learned:
 
     def _add(self, key: LinkKey, device: Device) -> None:
         """Look at the routes in the table of this NIC, and at its addresses."""
-        routes = _inbox(key, device, self.world)
+        routes = _learned_routes(key, device, self.world)
         sources = {route.traits.source for route in routes}
         self.addresses[key] = tuple(
             address
@@ -110,10 +110,10 @@ class Learned:
             if not _is_everywhere(address.network)
             if (device.index, address) in self.world.leased or address.ip in sources
         )
-        self._copy(key, device, routes)
+        self._copy_routes(key, device, routes)
         self._check(key, device)
 
-    def _copy(self, key: LinkKey, device: Device, routes: Collection[Route]) -> None:
+    def _copy_routes(self, key: LinkKey, device: Device, routes: Collection[Route]) -> None:
         """Copy allowed routes into the main table, those to networks on the link first."""
         present = self.world.addresses.get(device.index, ())
         near = {address.network for address in present}
@@ -124,14 +124,14 @@ class Learned:
             if self._is_there(route):
                 near.add(route.to)
                 continue
-            reason = self._reason(route, near)
+            reason = self._refusal_reason(route, near)
             if reason is None and len(self.hops) >= MOST_ROUTES * len(self.addresses):
                 reason = f"there are more than {MOST_ROUTES} routes"
             if reason:
                 text = f"the route to {route.to} that was offered on it is not used: {reason}"
                 self.notes.append(Note(SETTING, "not applicable", text, key))
                 continue
-            source = _source(route, present)
+            source = _preferred_source(route, present)
             hop = Hop(route.to, key, route.via, route.metric, traits=Traits(source=source))
             self.taken.add(hop.identity)
             self.hops.append(hop)
@@ -147,12 +147,12 @@ class Learned:
             for present in self.world.routes
         )
 
-    def _reason(self, route: Route, near: Collection[Network]) -> Optional[str]:
+    def _refusal_reason(self, route: Route, near: Collection[Network]) -> Optional[str]:
         """Why the route is not copied. `near` are the networks on the link in the main table."""
         if (route.to, MAIN_TABLE, route.metric, 0) in self.taken:
             return "there is another route with the same prefix and metric"
         reason = self.limits.route(route.to)
-        if reason is None and public([route.to], route.to.version):
+        if reason is None and count_public([route.to], route.to.version):
             reason = "only a document can route public addresses"
         if reason or route.via is None:
             return reason
@@ -184,7 +184,7 @@ def _is_everywhere(network: Network) -> bool:
     return network.version == 6 and network.is_link_local
 
 
-def _source(route: Route, present: Collection[Address]) -> Optional[Host]:
+def _preferred_source(route: Route, present: Collection[Address]) -> Optional[Host]:
     """The preferred source of the route, if its link has this address."""
     source = route.traits.source
     return source if source in {address.ip for address in present} else None

@@ -37,7 +37,7 @@ NOT_ON_INFINIBAND = (
 )
 
 
-def wants(request: LinkRequest) -> bool:
+def wants_dhcp(request: LinkRequest) -> bool:
     """Whether DHCP or router advertisements are requested on this link."""
     automatic = request.automatic
     if automatic is None or request.key.kind == "vrf" or request.state in ("down", "user"):
@@ -45,7 +45,7 @@ def wants(request: LinkRequest) -> bool:
     return bool(automatic.dhcp4 or automatic.dhcp6 or automatic.accept_ra)
 
 
-def client(world: World, roles: Roles) -> str:
+def network_manager(world: World, roles: Roles) -> str:
     """The network manager that is the DHCP client; empty if there is none.
 
     If both managers run, it is the one that manages the management NIC. Until one has started
@@ -54,14 +54,14 @@ def client(world: World, roles: Roles) -> str:
     """
     if world.own_clients.forced or _is_plain(world):
         return ""
-    known = {manager for manager, _ in dhcp_files.known(world.files).values()}
+    known = {manager for manager, _ in dhcp_files.known_files(world.files).values()}
     before = next((name for name in MANAGERS if name in known), "")
     if not world.managers or before in world.silent_managers:
         return before
-    return _running(world, roles)
+    return _running_manager(world, roles)
 
 
-def _running(world: World, roles: Roles) -> str:
+def _running_manager(world: World, roles: Roles) -> str:
     """The manager that runs, of two the one that has the management NIC.
 
     A silent one may have it if no other does.
@@ -94,11 +94,13 @@ def serves_virtual(world: World) -> bool:
     own = world.own_clients
     if own.program and (own.forced or _is_plain(world) or _has_networkmanager(world)):
         return True
-    is_known = any(manager == "networkd" for manager, _ in dhcp_files.known(world.files).values())
+    is_known = any(
+        manager == "networkd" for manager, _ in dhcp_files.known_files(world.files).values()
+    )
     return not own.forced and ("networkd" in world.managers or is_known)
 
 
-def assigned(
+def assign_clients(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World, complete: bool
 ) -> Roles:
     """The roles, with the DHCP client of each link that has one.
@@ -106,27 +108,27 @@ def assigned(
     Without a complete document, unlisted NICs keep their client. NICs with DHCP for which there is
     no client are left to other programs.
     """
-    manager = client(world, roles)
-    clients = _clients(requests, roles, world, manager)
+    manager = network_manager(world, roles)
+    clients = _client_by_link(requests, roles, world, manager)
     if manager and not complete:
-        for known, key in dhcp_files.known(world.files).values():
+        for known, key in dhcp_files.known_files(world.files).values():
             if known == manager and roles.role(key.mac) == "unlisted":
                 clients[key] = manager
-    left = platform_roles.leased(requests, roles, clients)
+    left = platform_roles.leased_without_client(requests, roles, clients)
     if manager:
         left = frozenset(filter(is_guid, left))
     return replace(roles, dhcp=Dhcp(clients, left))
 
 
-def _clients(
+def _client_by_link(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World, manager: str
 ) -> dict[LinkKey, str]:
     """The client of each requested dataplane link that has one."""
-    ports = set(_ports(requests, roles, world))
+    ports = set(_member_keys(requests, roles, world))
     here = find_links(world, roles)
     clients: dict[LinkKey, str] = {}
     for key, request in requests.items():
-        if key in ports or roles.role_of(key) != "dataplane" or not wants(request):
+        if key in ports or roles.role_of(key) != "dataplane" or not wants_dhcp(request):
             continue
         if is_ipoib(key):
             # Our files match MAC addresses, and the programs need a client identifier (RFC 4390).
@@ -163,7 +165,7 @@ def _has_other_lease(asked: Automatic, index: int, world: World) -> bool:
     return any((index, address) not in world.autoconf for address in leases)
 
 
-def _ports(
+def _member_keys(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
 ) -> Iterator[LinkKey]:
     """The present and requested members of bonds and ports of bridges.
@@ -179,7 +181,7 @@ def _ports(
             yield from request.virtual.members
 
 
-def unserved(
+def unserved_links(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
 ) -> Iterator[Problem]:
     """A problem for each link with DHCP that has neither a client nor a lease."""
@@ -206,7 +208,7 @@ def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World)
     if device is None or not is_counted or roles.role_of(key) != "dataplane":
         return False
     is_served = key in roles.dhcp.clients or any(index == device.index for index, _ in world.leased)
-    return not is_served and platform_roles.is_leased(request) and wants(request)
+    return not is_served and platform_roles.is_leased(request) and wants_dhcp(request)
 
 
 def without_kernel(

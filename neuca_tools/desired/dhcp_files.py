@@ -42,7 +42,7 @@ BESIDE = ":"  # before the protocol of a client next to that for DHCPv4; in no l
 _FIRST_TABLE = 1 << 30
 
 
-def table(key: LinkKey) -> int:
+def table_of(key: LinkKey) -> int:
     """The table for the routes that are learned on a link.
 
     That of a NIC has the last 30 bits of its MAC address; that of another link, which may have the
@@ -57,7 +57,7 @@ def table(key: LinkKey) -> int:
     return _FIRST_TABLE | number & (_FIRST_TABLE - 1)
 
 
-def label(key: LinkKey) -> str:
+def link_label(key: LinkKey) -> str:
     """The key of a link as a part of file names and units: letters, digits, `-`, `_` and `.`.
 
     >>> label(LinkKey("02:00:00:00:00:02", 7)), label(LinkKey("bridge br.0"))
@@ -65,18 +65,18 @@ def label(key: LinkKey) -> str:
     """
     base = key.mac.replace(":", "")
     if key.made:
-        base = f"{key.made}-{''.join(map(_quoted, key.given_name.encode()))}"
+        base = f"{key.made}-{''.join(map(_quote_byte, key.given_name.encode()))}"
     return base if key.vlan_id is None else f"{base}.{key.vlan_id}"
 
 
-def _quoted(byte: int) -> str:
+def _quote_byte(byte: int) -> str:
     character = chr(byte)
     if character == "-" or (character.isascii() and character.isalnum()):
         return character
     return f"_{byte:02x}"
 
 
-def labelled(text: str) -> Optional[LinkKey]:
+def link_of_label(text: str) -> Optional[LinkKey]:
     """The key with this label; None if it is no label.
 
     >>> str(labelled("bridge-br_2e0.7"))
@@ -91,16 +91,16 @@ def labelled(text: str) -> Optional[LinkKey]:
         name = re.sub(r"_([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), match["name"])
         mac = f"{match['kind']} {name.encode('latin-1').decode('utf-8', 'replace')}"
     key = LinkKey(mac, vlan_id)
-    return key if label(key) == text else None
+    return key if link_label(key) == text else None
 
 
-def served(text: str) -> Optional[LinkKey]:
+def link_of_client(text: str) -> Optional[LinkKey]:
     """The link that one of our own clients serves, by its label; None for another label.
 
     >>> str(served("bridge-br_2e0.7:ra"))
     'bridge br.0.7'
     """
-    return labelled(text.partition(BESIDE)[0])
+    return link_of_label(text.partition(BESIDE)[0])
 
 
 def client_labels(key: LinkKey, asked: Automatic) -> dict[str, str]:
@@ -110,7 +110,7 @@ def client_labels(key: LinkKey, asked: Automatic) -> dict[str, str]:
     {'020000000002': '', '020000000002:dhcp6': 'dhcp6', '020000000002:ra': 'ra'}
     """
     wanted = {"": bool(asked.dhcp4), "dhcp6": bool(asked.dhcp6), "ra": takes_advertisements(asked)}
-    base = label(key)
+    base = link_label(key)
     return {
         f"{base}{BESIDE if protocol else ''}{protocol}": protocol
         for protocol, is_wanted in wanted.items()
@@ -124,7 +124,7 @@ def networkd_name(key: LinkKey) -> str:
     >>> networkd_name(LinkKey("02:00:00:00:00:02"))
     '04-neuca-dhcp-020000000002.network'
     """
-    return f"{PREFIX}{label(key)}.network"
+    return f"{PREFIX}{link_label(key)}.network"
 
 
 def profile_name(key: LinkKey) -> str:
@@ -133,14 +133,14 @@ def profile_name(key: LinkKey) -> str:
     >>> profile_name(LinkKey("02:00:00:00:00:02"))
     'neuca-dhcp-020000000002.nmconnection'
     """
-    return f"{_MARK}{label(key)}.nmconnection"
+    return f"{_MARK}{link_label(key)}.nmconnection"
 
 
-def owner(name: str) -> Optional[tuple[str, LinkKey]]:
+def owner_of_file(name: str) -> Optional[tuple[str, LinkKey]]:
     """The manager and the link that a file of this name is for; None if it is not ours."""
     for manager, form in _NAMES.items():
         match = form.fullmatch(name)
-        key = labelled(match.group(1)) if match else None
+        key = link_of_label(match.group(1)) if match else None
         if key is not None:
             return manager, key
     return None
@@ -148,17 +148,17 @@ def owner(name: str) -> Optional[tuple[str, LinkKey]]:
 
 def is_ours(name: str) -> bool:
     """Whether a file of this name is for DHCP on a link."""
-    return owner(name) is not None
+    return owner_of_file(name) is not None
 
 
-def known(files: Mapping[str, Optional[bytes]]) -> dict[str, tuple[str, LinkKey]]:
+def known_files(files: Mapping[str, Optional[bytes]]) -> dict[str, tuple[str, LinkKey]]:
     """The manager and the link of each of our DHCP files that exists, by path."""
     present = [path for path, content in files.items() if _MARK in path and content is not None]
-    owners = {path: owner(path.rpartition("/")[2]) for path in present}
+    owners = {path: owner_of_file(path.rpartition("/")[2]) for path in present}
     return {path: pair for path, pair in owners.items() if pair is not None}
 
 
-def networkd(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> bytes:
+def networkd_file(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> bytes:
     """A file for systemd-networkd. `has_mtu`: the agent sets the MTU of the link.
 
     A NIC is matched by its permanent MAC address, a virtual link by its `name` and kind: it may
@@ -167,38 +167,41 @@ def networkd(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> bytes:
     `KeepConfiguration=static` keeps the addresses of the agent, `yes` also the leases if networkd
     stops or a lease expires, as netplan's `critical` does. networkd keeps leases when it restarts.
     """
-    number = table(key)
+    number = table_of(key)
     lines = [
-        f"# Written by neucad, which overwrites it. For DHCP on {subject(key)}; see neucad(8).",
+        (
+            "# Written by neucad, which overwrites it. "
+            f"For DHCP on {link_subject(key)}; see neucad(8)."
+        ),
         "[Match]",
-        *_match(key, name),
+        *_match_lines(key, name),
         "",
         "[Link]",
         "RequiredForOnline=no",
         "",
         "[Network]",
-        f"DHCP={_families(asked)}",
-        f"IPv6AcceptRA={_word(takes_advertisements(asked))}",
+        f"DHCP={_dhcp_families(asked)}",
+        f"IPv6AcceptRA={_yes_or_no(takes_advertisements(asked))}",
         f"LinkLocalAddressing={_link_local(asked)}",
         f"KeepConfiguration={'yes' if asked.critical else 'static'}",
         "IPv6PrivacyExtensions=kernel",
-        *_section("DHCPv4", number, dict(asked.dhcp4_overrides), has_mtu),
+        *_section_lines("DHCPv4", number, dict(asked.dhcp4_overrides), has_mtu),
         "UseSIP=no",
         "SendRelease=yes",
-        *_section("DHCPv6", number, dict(asked.dhcp6_overrides), has_mtu),
-        *_section("IPv6AcceptRA", number, dict(asked.dhcp6_overrides), has_mtu),
-        f"DHCPv6Client={_word(bool(asked.dhcp6))}",
+        *_section_lines("DHCPv6", number, dict(asked.dhcp6_overrides), has_mtu),
+        *_section_lines("IPv6AcceptRA", number, dict(asked.dhcp6_overrides), has_mtu),
+        f"DHCPv6Client={_yes_or_no(bool(asked.dhcp6))}",
     ]
     return ("\n".join(lines) + "\n").encode()
 
 
-def subject(key: LinkKey) -> str:
+def link_subject(key: LinkKey) -> str:
     """The link, in the comment of a file."""
     vlan = f"VLAN {key.vlan_id} of " if key.vlan_id is not None else ""
     return f"{vlan}the {key.made or 'NIC'} {key.given_name or key.mac}"
 
 
-def _match(key: LinkKey, name: str) -> Iterator[str]:
+def _match_lines(key: LinkKey, name: str) -> Iterator[str]:
     """The lines of [Match]. Before systemd 251, `Kind=` is not known, and the name decides."""
     if not key.rank:
         yield f"PermanentMACAddress={key.mac}"
@@ -214,18 +217,20 @@ def takes_advertisements(asked: Automatic) -> bool:
     return asked.accept_ra
 
 
-def _section(name: str, number: int, overrides: Mapping[str, str], has_mtu: bool) -> Iterator[str]:
+def _section_lines(
+    name: str, number: int, overrides: Mapping[str, str], has_mtu: bool
+) -> Iterator[str]:
     """One section, as far as it has the keys in systemd 252."""
     yield ""
     yield f"[{name}]"
     for key, option in _ASKED.items():
         if name != "IPv6AcceptRA" or key in ("use-dns", "use-domains"):
-            yield f"{option}={_word(is_true(overrides.get(key)))}"
+            yield f"{option}={_yes_or_no(is_true(overrides.get(key)))}"
     if name == "DHCPv6":
         return
     if name == "DHCPv4":
-        yield f"UseMTU={_word(not has_mtu and not is_false(overrides.get('use-mtu')))}"
-        yield f"UseRoutes={_word(not is_false(overrides.get('use-routes')))}"
+        yield f"UseMTU={_yes_or_no(not has_mtu and not is_false(overrides.get('use-mtu')))}"
+        yield f"UseRoutes={_yes_or_no(not is_false(overrides.get('use-routes')))}"
         yield from _host_name(overrides)
     yield "UseGateway=yes"
     yield f"RouteTable={number}"
@@ -236,7 +241,7 @@ def _section(name: str, number: int, overrides: Mapping[str, str], has_mtu: bool
 def _host_name(overrides: Mapping[str, str]) -> Iterator[str]:
     """The host name that is sent: by default that of the host, as with netplan."""
     if "send-hostname" in overrides:
-        yield f"SendHostname={_word(is_true(overrides['send-hostname']))}"
+        yield f"SendHostname={_yes_or_no(is_true(overrides['send-hostname']))}"
     if plain_host_name(overrides):
         yield f"Hostname={plain_host_name(overrides)}"
 
@@ -262,7 +267,7 @@ def wants_ipv6(asked: Automatic) -> bool:
     return bool(asked.dhcp6 or asked.accept_ra)
 
 
-def _families(asked: Automatic) -> str:
+def _dhcp_families(asked: Automatic) -> str:
     if asked.dhcp4 and asked.dhcp6:
         return "yes"
     if asked.dhcp4:
@@ -287,5 +292,5 @@ def is_false(text: Optional[str]) -> bool:
     return text is not None and text.lower() in _FALSE
 
 
-def _word(yes: bool) -> str:
+def _yes_or_no(yes: bool) -> str:
     return "yes" if yes else "no"

@@ -16,11 +16,11 @@ from typing import Optional
 from neuca_tools.desired.dhcp_files import (
     is_false,
     is_true,
+    link_subject,
     plain_host_name,
     plain_metric,
     profile_name,
-    subject,
-    table,
+    table_of,
     wants_ipv6,
 )
 from neuca_tools.model import Automatic, LinkKey
@@ -45,7 +45,7 @@ def uuid_of(content: Optional[bytes]) -> str:
     return match.group(1) if match else ""
 
 
-def profile(key: LinkKey, asked: Automatic, mtu: Optional[int]) -> bytes:
+def networkmanager_profile(key: LinkKey, asked: Automatic, mtu: Optional[int]) -> bytes:
     """The profile of a NIC. `mtu`: that of the document in bytes, None for that of the lease.
 
     The UUID depends on the content: NetworkManager takes a changed profile for a new one, and
@@ -65,10 +65,10 @@ def profile(key: LinkKey, asked: Automatic, mtu: Optional[int]) -> bytes:
         *([f"mtu={mtu}"] if mtu is not None else []),
         "",
         "[ipv4]",
-        *_ipv4(table(key), asked, ipv4),
+        *_ipv4_lines(table_of(key), asked, ipv4),
         "",
         "[ipv6]",
-        *_ipv6(table(key), asked, ipv6),
+        *_ipv6_lines(table_of(key), asked, ipv6),
         "",
         "[hostname]",
         f"from-dhcp={int(is_true({**ipv6, **ipv4}.get('use-hostname')))}",
@@ -76,15 +76,18 @@ def profile(key: LinkKey, asked: Automatic, mtu: Optional[int]) -> bytes:
     ]
     digest = sha256("\n".join((key.mac, *lines)).encode()).digest()
     head = [
-        f"# Written by neucad, which overwrites it. For DHCP on {subject(key)}; see neucad(8).",
+        (
+            "# Written by neucad, which overwrites it. "
+            f"For DHCP on {link_subject(key)}; see neucad(8)."
+        ),
         "[connection]",
         f"id={profile_name(key).partition('.')[0]}",
-        f"uuid={_uuid(digest)}",
+        f"uuid={_uuid_of_digest(digest)}",
     ]
     return ("\n".join([*head, *lines]) + "\n").encode()
 
 
-def _ipv4(number: int, asked: Automatic, overrides: Mapping[str, str]) -> Iterator[str]:
+def _ipv4_lines(number: int, asked: Automatic, overrides: Mapping[str, str]) -> Iterator[str]:
     if not asked.dhcp4:
         yield "method=disabled"
         return
@@ -96,13 +99,13 @@ def _ipv4(number: int, asked: Automatic, overrides: Mapping[str, str]) -> Iterat
     yield "dhcp-send-release=1"
     yield f"link-local={3 if 'ipv4' in (asked.link_local or ()) else 2}"
     send = "send-hostname" not in overrides or is_true(overrides["send-hostname"])
-    yield f"dhcp-send-hostname={_word(send)}"
+    yield f"dhcp-send-hostname={_true_or_false(send)}"
     if plain_host_name(overrides):
         yield f"dhcp-hostname={plain_host_name(overrides)}"
-    yield from _common(number, overrides)
+    yield from _common_lines(number, overrides)
 
 
-def _ipv6(number: int, asked: Automatic, overrides: Mapping[str, str]) -> Iterator[str]:
+def _ipv6_lines(number: int, asked: Automatic, overrides: Mapping[str, str]) -> Iterator[str]:
     """Without DHCPv6 and advertisements a link-local address: with one, NetworkManager takes the
     NIC for connected, and a boot does not wait for a server that does not respond.
     """
@@ -116,22 +119,22 @@ def _ipv6(number: int, asked: Automatic, overrides: Mapping[str, str]) -> Iterat
     if wants_ipv6(asked):
         yield f"dhcp-timeout={_FOR_EVER}"
         yield f"ra-timeout={_FOR_EVER}"
-        yield from _common(number, overrides)
+        yield from _common_lines(number, overrides)
 
 
-def _common(number: int, overrides: Mapping[str, str]) -> Iterator[str]:
-    yield f"ignore-auto-dns={_word(not is_true(overrides.get('use-dns')))}"
-    yield f"ignore-auto-routes={_word(is_false(overrides.get('use-routes')))}"
+def _common_lines(number: int, overrides: Mapping[str, str]) -> Iterator[str]:
+    yield f"ignore-auto-dns={_true_or_false(not is_true(overrides.get('use-dns')))}"
+    yield f"ignore-auto-routes={_true_or_false(is_false(overrides.get('use-routes')))}"
     yield f"route-table={number}"
     if plain_metric(overrides):
         yield f"route-metric={plain_metric(overrides)}"
 
 
-def _uuid(digest: bytes) -> str:
+def _uuid_of_digest(digest: bytes) -> str:
     """A UUID of version 5 (RFC 4122, 4.1) with our mark and a part of the digest."""
     text = (_MARK + digest[:12]).hex()
     return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-8{text[17:20]}-{text[20:]}"
 
 
-def _word(yes: bool) -> str:
+def _true_or_false(yes: bool) -> str:
     return "true" if yes else "false"

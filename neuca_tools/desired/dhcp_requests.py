@@ -13,10 +13,10 @@ from neuca_tools.desired.dhcp_files import (
     client_labels,
     is_false,
     is_true,
+    link_of_client,
     plain_host_name,
     plain_metric,
-    served,
-    table,
+    table_of,
 )
 from neuca_tools.desired.manager_files import asked_mtu
 from neuca_tools.desired.resolve import Resolution
@@ -34,14 +34,14 @@ _UNUSED = {
 }
 
 
-def requests(resolution: Resolution, record: Record, world: World) -> dict[str, str]:
+def client_requests(resolution: Resolution, record: Record, world: World) -> dict[str, str]:
     """What each client is told, by the label of its link; a link that is not up yet has none.
 
     Without a complete document, the clients of unlisted links go on.
     """
-    request_by_label = dict(_kept(resolution, world.own_clients))
+    request_by_label = dict(_kept_requests(resolution, world.own_clients))
     devices = find_links(world, resolution.roles)
-    for key in sorted(resolution.roles.dhcp.handed([OWN])):
+    for key in sorted(resolution.roles.dhcp.links_of([OWN])):
         device, request = devices.get(key), resolution.requests.get(key)
         if device is None or request is None or request.automatic is None:
             continue
@@ -52,13 +52,13 @@ def requests(resolution: Resolution, record: Record, world: World) -> dict[str, 
             has_mtu = asked_mtu(key, resolution, record) is not None
             own = _Link(key, device, request.automatic, has_mtu)
             for text, protocol in client_labels(key, request.automatic).items():
-                request_by_label[text] = _request(own, protocol, world.own_clients)
+                request_by_label[text] = _request_line(own, protocol, world.own_clients)
     return request_by_label
 
 
-def _kept(resolution: Resolution, own: OwnClients) -> Iterator[tuple[str, str]]:
+def _kept_requests(resolution: Resolution, own: OwnClients) -> Iterator[tuple[str, str]]:
     for text, request in own.requests.items():
-        key = served(text)
+        key = link_of_client(text)
         if not request or key is None or resolution.complete or key in resolution.requests:
             continue
         if resolution.roles.role_of(key) == "unlisted":
@@ -74,7 +74,7 @@ class _Link(NamedTuple):
     has_mtu: bool
 
 
-def _request(link: _Link, protocol: str, own: OwnClients) -> str:
+def _request_line(link: _Link, protocol: str, own: OwnClients) -> str:
     """One line of JSON. That of DHCPv4, which is older than the others, names no protocol."""
     overrides = dict(link.asked.dhcp6_overrides if protocol else link.asked.dhcp4_overrides)
     name = plain_host_name(overrides)
@@ -89,7 +89,7 @@ def _request(link: _Link, protocol: str, own: OwnClients) -> str:
         "helper": own.helper,
         "interface": link.device.name,
         "index": link.device.index,
-        "table": table(link.key),
+        "table": table_of(link.key),
         "metric": int(plain_metric(overrides) or 0),
         "mtu": not has_mtu,
         "routes": not is_false(overrides.get("use-routes")),
@@ -98,20 +98,20 @@ def _request(link: _Link, protocol: str, own: OwnClients) -> str:
     return json.dumps({**fields, "protocol": protocol} if protocol else fields)
 
 
-def notes(resolution: Resolution) -> Iterator[Note]:
+def unused_override_notes(resolution: Resolution) -> Iterator[Note]:
     """What such a client does not do although the document requests it."""
-    for key in sorted(resolution.roles.dhcp.handed([OWN])):
+    for key in sorted(resolution.roles.dhcp.links_of([OWN])):
         request = resolution.requests.get(key)
         asked = request.automatic if request is not None else None
         if asked is None:
             continue
-        unused = list(_unused(asked))
+        unused = list(_unused_overrides(asked))
         if unused:
             text = f"without a network manager, {' and '.join(unused)} of DHCP are not used"
             yield Note(SETTING, "not applicable", text, key)
 
 
-def _unused(asked: Automatic) -> Iterator[str]:
+def _unused_overrides(asked: Automatic) -> Iterator[str]:
     for name, title in _UNUSED.items():
         both = (asked.dhcp4_overrides, asked.dhcp6_overrides)
         if any(is_true(dict(overrides).get(name)) for overrides in both):

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from neuca_tools.model import Device, World
-from neuca_tools.model.topology import above, identity, is_nic
+from neuca_tools.model.topology import identity, is_nic, with_upper_devices
 
 # Seconds after a boot. A NIC without a carrier is passed over after the first (autonegotiation and
 # link training take a few seconds), one without an address after the second (NetworkManager tries
@@ -34,7 +34,7 @@ class Belief(NamedTuple):
     unvouched: tuple[str, ...] = ()
 
 
-def believed(world: World, candidates: Collection[str]) -> Belief:
+def believed_nic(world: World, candidates: Collection[str]) -> Belief:
     """The first of these NICs (MACs) in the order of the bus that has a carrier."""
     nics = [device for device in world.devices.values() if is_nic(device)]
     devices = [device for device in nics if identity(device) in candidates]
@@ -64,7 +64,7 @@ def has_address(world: World, nic: Device) -> bool:
     """
     return any(
         address.version == 4 or not address.is_link_local
-        for index in above(world, [nic.index])
+        for index in with_upper_devices(world, [nic.index])
         for address in world.addresses.get(index, ())
     )
 

@@ -11,14 +11,14 @@ from typing import Optional
 from neuca_tools.desired.common_settings import CommonSettings, Places
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.mtu import Sizes
-from neuca_tools.desired.names import reserved, vlan_name
+from neuca_tools.desired.names import reserved_names, vlan_name
 from neuca_tools.desired.policy_routing import Gateways
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.desired.virtual_links import (
     Stacks,
-    remaining,
-    subject,
+    message_subject,
+    remaining_scene,
     vlan_reason,
 )
 from neuca_tools.model import (
@@ -51,16 +51,16 @@ class LinkResolver:
     ) -> None:
         self.requests, self.world, self.roles, self.record, self.device_by_link = scene
         self.scene, self.names, self.limits, self.routed = scene, names, limits, routed
-        taken = {**reserved(scene.roles, scene.record), **names}
+        taken = {**reserved_names(scene.roles, scene.record), **names}
         # An incomplete document removes nothing.
-        self.after = scene if sure is not None else remaining(scene)
+        self.after = scene if sure is not None else remaining_scene(scene)
         self.stacks = Stacks(self.after, taken)
         places = Places(scene, self.stacks.masters)
         self.common = CommonSettings(places, limits, sure, rules, routed)
         self.problems = self.common.problems
         self.vlan_names: dict[LinkKey, str] = {}
         made = {key.given_name: key for key in self.stacks.links}
-        self.given = {**{name: key for key, name in taken.items()}, **made}
+        self.link_settings = {**{name: key for key, name in taken.items()}, **made}
         self.by_name = {
             name: device
             for device in self.after.world.devices.values()
@@ -82,7 +82,7 @@ class LinkResolver:
             if key in self.stacks.masters:
                 link = self._put_into(self.stacks.masters[key], link)
             elif key in self.stacks.barred:
-                link = self._barred(self.stacks.barred[key], link)
+                link = self._bar_link(self.stacks.barred[key], link)
             self.wanted[key] = link
         return self.wanted
 
@@ -92,14 +92,14 @@ class LinkResolver:
         if not (self._may_make(key) if is_made else self._may_write(key)):
             return None
         if key.vlan_id is not None:
-            return self._vlan(self.requests[key])
-        return (self._made if key.made else self._nic)(self.requests[key])
+            return self._resolve_vlan(self.requests[key])
+        return (self._resolve_virtual if key.made else self._resolve_nic)(self.requests[key])
 
     def _may_make(self, key: LinkKey) -> bool:
         """Whether this virtual link, or VLAN on one, can be created; `stacks` says why not."""
         if key.vlan_id is not None:
             if key.nic not in self.wanted:
-                self.refuse(key, f"{subject(key)} is on {key.nic}, which cannot be used")
+                self.refuse(key, f"{message_subject(key)} is on {key.nic}, which cannot be used")
             return key.nic in self.wanted
         device = self.roles.made.devices.get(key.mac)
         if device and self.requests[key].state == "user":
@@ -122,7 +122,7 @@ class LinkResolver:
             link = replace(link, mtu=None)
         return replace(link, master=master, addresses=())
 
-    def _barred(self, master: LinkKey, link: Link) -> Link:
+    def _bar_link(self, master: LinkKey, link: Link) -> Link:
         """A link that belongs into a bond, bridge or VRF that cannot be created.
 
         It keeps what it has, and gets nothing: its addresses would be reachable outside of a VRF.
@@ -160,7 +160,7 @@ class LinkResolver:
             code: ProblemCode = "refused"
             if key.mac in self.roles.choice.by_automatic_route_only:
                 code = "contested"
-            self.refuse(key, f"{subject(key)} is on the management NIC: {reason}", code)
+            self.refuse(key, f"{message_subject(key)} is on the management NIC: {reason}", code)
         if role == "ignored" and key.vlan_id is None:
             text = "it is on the list of NICs to ignore"
             if self.record.nics.get(key.mac, UNRECORDED).released:
@@ -176,7 +176,7 @@ class LinkResolver:
         if device is None or key.mac in self.roles.guard.vlans:
             return device is not None
         if device.index in self.roles.guard.devices:
-            self.refuse(key, f"{subject(key)} depends on a management or ignored NIC")
+            self.refuse(key, f"{message_subject(key)} depends on a management or ignored NIC")
             return False
         return True
 
@@ -194,7 +194,7 @@ class LinkResolver:
             return {**UNMANAGED, client: "managed"}
         return UNMANAGED
 
-    def _nic(self, request: LinkRequest) -> Optional[Link]:
+    def _resolve_nic(self, request: LinkRequest) -> Optional[Link]:
         device = self.roles.nics[request.key.mac]
         name = self.names[request.key]
         managers = self._managers(request.key)
@@ -209,9 +209,9 @@ class LinkResolver:
         """A link with `state = user`: our own earlier changes are reverted, nothing else is
         touched.
         """
-        return replace(self._reverted(link, device), state="user") if device else None
+        return replace(self._revert_link(link, device), state="user") if device else None
 
-    def _reverted(self, link: Link, device: Device) -> Link:
+    def _revert_link(self, link: Link, device: Device) -> Link:
         """The link with the original values of what we changed."""
         before = self.common.before(link.key)
         return replace(
@@ -222,7 +222,7 @@ class LinkResolver:
             device=self.common.places.restorable(link.key, before.device),
         )
 
-    def _made(self, request: LinkRequest) -> Optional[Link]:
+    def _resolve_virtual(self, request: LinkRequest) -> Optional[Link]:
         """A virtual link of any kind but a VLAN."""
         key, virtual = request.key, self.stacks.links.get(request.key)
         device = self.device_by_link.get(key)
@@ -239,10 +239,10 @@ class LinkResolver:
         size = self.sizes.made(key, virtual)
         return self.common.add(request, link, size, size or self.sizes.of(key))
 
-    def _vlan(self, request: LinkRequest) -> Optional[Link]:
+    def _resolve_vlan(self, request: LinkRequest) -> Optional[Link]:
         """A VLAN; None if it is refused, or if it is left to the user and absent."""
         key, device = request.key, self.device_by_link.get(request.key)
-        parent = self.wanted.get(key.nic) or self._carrier(key.nic)
+        parent = self.wanted.get(key.nic) or self._carrier_link(key.nic)
         refusal = vlan_reason(request, parent, self.scene)
         if refusal:
             self.refuse(key, refusal)
@@ -260,7 +260,8 @@ class LinkResolver:
         self._check_vlan_mac(request, device)
         if link.state == "up" and self._is_down(parent):
             lower = key.made or "NIC"
-            text = f"{subject(key)} cannot be up: its {lower} is requested to be {parent.state}"
+            subject = message_subject(key)
+            text = f"{subject} cannot be up: its {lower} is requested to be {parent.state}"
             self.refuse(key, text)
             return replace(link, state=None)
         return link
@@ -278,7 +279,7 @@ class LinkResolver:
             room = min(device.mtu, most)
         return self.common.add(request, replace(link, virtual=request.virtual), mtu, room)
 
-    def _carrier(self, key: LinkKey) -> Link:
+    def _carrier_link(self, key: LinkKey) -> Link:
         """A link that is not written to, for a VLAN on it."""
         device = self.roles.links[key]
         return Link(key, key.kind, "management", device.name, device.index)
@@ -309,20 +310,21 @@ class LinkResolver:
         name = request.name or default
         holder = self.by_name.get(name)
         free = holder is None or (device is not None and holder.index == device.index)
-        if free and self._give(name, request.key):
+        if free and self._give_name(name, request.key):
             return name
         self.refuse(
             request.key,
-            f'{subject(request.key)} should be "{name}", but another interface has that name',
+            f'{message_subject(request.key)} should be "{name}", '
+            "but another interface has that name",
             "name",
         )
-        if device and self._give(device.name, request.key):
+        if device and self._give_name(device.name, request.key):
             return device.name
         return None
 
-    def _give(self, name: str, key: LinkKey) -> bool:
+    def _give_name(self, name: str, key: LinkKey) -> bool:
         """Reserve a name for this link; False if another link has it."""
-        return self.given.setdefault(name, key) == key
+        return self.link_settings.setdefault(name, key) == key
 
     def leftovers(self) -> dict[LinkKey, Link]:
         """Links that are no longer requested, with the original values to restore."""
@@ -335,7 +337,7 @@ class LinkResolver:
                 continue
             if self.common.before(key) != UNCHANGED:
                 link = Link(key, key.kind, "unlisted", device.name, device.index)
-                left[key] = self._reverted(link, device)
+                left[key] = self._revert_link(link, device)
         return left
 
     def shown(self) -> Iterable[Link]:
@@ -347,12 +349,12 @@ class LinkResolver:
             key = LinkKey(mac)
             request = self.requests.get(key)
             name = request.name if request else None
-            yield replace(self.wanted.get(key) or self._unresolved(key), name=name)
+            yield replace(self.wanted.get(key) or self._unresolved_link(key), name=name)
         upper = {problem.link for problem in self.problems if problem.link} | self.requests.keys()
         for key in sorted((key for key in upper if key.rank), key=lambda key: key.order):
-            yield self.wanted.get(key) or self._unresolved(key)
+            yield self.wanted.get(key) or self._unresolved_link(key)
 
-    def _unresolved(self, key: LinkKey) -> Link:
+    def _unresolved_link(self, key: LinkKey) -> Link:
         """A link that is not set, as far as it is known; of an absent dataplane NIC, what is asked
         for.
         """

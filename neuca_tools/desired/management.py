@@ -18,7 +18,7 @@ from typing import NamedTuple
 from neuca_tools.desired import first_nic
 from neuca_tools.desired.policy import NOTHING, PlatformClaims, Policy
 from neuca_tools.model import UNRECORDED, Record, Route, World
-from neuca_tools.model.provenance import ADVERTISEMENT, is_automatic, provenance
+from neuca_tools.model.provenance import ADVERTISEMENT, is_automatic, route_provenance
 from neuca_tools.model.topology import METADATA_HOSTS, below, best_default_routes, identity, is_nic
 
 # Seconds after a boot. NetworkManager tries DHCP four times for 45 s each (NetworkManager.conf(5)),
@@ -57,7 +57,7 @@ class ManagementChoice(NamedTuple):
 NO_CHOICE = ManagementChoice({}, {})
 
 
-def choose(
+def choose_management(
     world: World, policy: Policy, record: Record, claims: PlatformClaims = NOTHING
 ) -> ManagementChoice:
     """The management NICs of this host."""
@@ -84,7 +84,7 @@ class _Chooser:
         self.certain = {mac for mac in self.recorded if not record.nics[mac].doubtful}
         self.gateway_macs = {mac for group in claims.gateway_candidates for mac in group}
         self.default_routes = [route for route in world.routes if route.to.prefixlen == 0]
-        self.belief = self._belief()
+        self.belief = self._believed_nic()
         # That of a tunnel tells nothing of NICs, and hides the route that its own packets take.
         on_nics = [route for route in self.default_routes if self._nics(route.index)]
         self.tunnel_macs = set[str]()
@@ -93,11 +93,11 @@ class _Chooser:
         self.best_routes = best_default_routes(filter(self._is_sign, on_nics))
         self.manual_routes = [*filter(self._is_manual, self.best_routes)]
         self.ipv4_routes = [route for route in self.best_routes if route.to.version == 4]
-        self.metadata_macs = self._metadata()
-        self.proven = self._proven()
-        self.leased_macs = self._weak()
-        self.decided = self._anchored(self.metadata_macs | policy.management | self._origin())
-        self.counted_routes = [*filter(self._counts, self.best_routes)]
+        self.metadata_macs = self._macs_to_metadata()
+        self.proven = self._proven_reasons()
+        self.leased_macs = self._macs_by_leased_route()
+        self.decided = self._families_of(self.metadata_macs | policy.management | self._origin())
+        self.counted_routes = [*filter(self._is_counted, self.best_routes)]
 
     def outcome(self) -> ManagementChoice:
         """The NICs of one link, and any others that the document does not describe."""
@@ -109,19 +109,19 @@ class _Chooser:
         if not self._has_default(chosen):
             undecided = undecided or self._too_early(chosen)
             chosen |= self._with_the_default(chosen)
-        seen = self._reasons(chosen)
-        doubtful = seen.keys() - firm.keys() - self._carriers(self.manual_routes) | self.leased_macs
+        seen = self._seen_reasons(chosen)
+        doubtful = seen.keys() - firm.keys() - self._macs_on(self.manual_routes) | self.leased_macs
         return ManagementChoice(
             {**declared, **seen},
-            {mac: self._families(mac, chosen) for mac in doubtful},
+            {mac: self._doubtful_families(mac, chosen) for mac in doubtful},
             frozenset(declared.keys() - seen.keys()),
             undecided,
-            self._rivals({*seen, *declared}) - undecided,
+            self._equal_candidates({*seen, *declared}) - undecided,
             frozenset(seen.keys() - chosen - firm.keys() - doubtful),
             self.belief,
         )
 
-    def _belief(self) -> first_nic.Belief:
+    def _believed_nic(self) -> first_nic.Belief:
         """The NIC that is believed; none if a NIC is for management for another reason."""
         known = {*self.policy.management, *self._origin(), *self._beyond_doubt()}
         if known & self.present:
@@ -131,7 +131,7 @@ class _Chooser:
         candidates = self.present - barred
         marked = candidates & self.claims.marked_as_management.keys()
         likely = marked or candidates & self.gateway_macs or candidates
-        return first_nic.believed(self.world, likely)
+        return first_nic.believed_nic(self.world, likely)
 
     def _is_sign(self, route: Route) -> bool:
         """Whether the route may show a management NIC, and was not caused by a stranger.
@@ -157,13 +157,13 @@ class _Chooser:
         if not declared and not undecided:
             chosen = self._first(filter(self._is_advertised, self.counted_routes))
             if not chosen:
-                declared = {mac: FIRST for group in self._candidates()[:1] for mac in group}
+                declared = {mac: FIRST for group in self._candidate_groups()[:1] for mac in group}
         return chosen or {*declared}, declared, undecided
 
     def _is_advertised(self, route: Route) -> bool:
-        return provenance(route, self.world) == ADVERTISEMENT
+        return route_provenance(route, self.world) == ADVERTISEMENT
 
-    def _rivals(self, chosen: Collection[str]) -> frozenset[str]:
+    def _equal_candidates(self, chosen: Collection[str]) -> frozenset[str]:
         """The other NICs with a gateway or DHCP, unless something stronger than a route decides."""
         if self._is_named() or (self.present & {*self.proven} and self._has_default(self.proven)):
             return frozenset()
@@ -199,12 +199,12 @@ class _Chooser:
         is_late = self.world.age >= MANAGEMENT_DHCP_SECONDS
         if not chosen or self.default_routes or self._is_named() or is_late:
             return frozenset()
-        groups = (group for group in self._candidates() if group.keys().isdisjoint(chosen))
+        groups = (group for group in self._candidate_groups() if group.keys().isdisjoint(chosen))
         return frozenset().union(*groups)
 
     # --- signs ---
 
-    def _metadata(self) -> frozenset[str]:
+    def _macs_to_metadata(self) -> frozenset[str]:
         """The NICs that carry the route to the metadata service, if the route proves anything.
 
         A route from DHCP proves nothing on a NIC for which the document has neither DHCP nor a
@@ -227,25 +227,25 @@ class _Chooser:
         routes = (route for route in self.world.routes if route.index == index)
         return [route for route in routes if any(host in route.to for host in METADATA_HOSTS)]
 
-    def _weak(self) -> set[str]:
+    def _macs_by_leased_route(self) -> set[str]:
         """The NICs that only a route from DHCP, which any server can send, shows."""
         nics = {mac for mac, reason in self.proven.items() if reason == METADATA}
         ways = [route for route in self._ways_to_metadata() if route.to.prefixlen]
         if not ways or any(map(self._is_manual, ways)):
             return set()
         known = self._origin() | self._beyond_doubt().keys()
-        return nics - known - self._carriers(self.manual_routes)
+        return nics - known - self._macs_on(self.manual_routes)
 
     def _origin(self) -> frozenset[str]:
         """The NIC through which the metadata service of this instance has responded."""
         return frozenset({self.policy.origin.partition(".")[0]}) & self.present - self.dataplane
 
-    def _proven(self) -> dict[str, str]:
+    def _proven_reasons(self) -> dict[str, str]:
         """The NICs that are management beyond doubt, whatever is recorded."""
         if self.policy.management & self.present:
             return dict.fromkeys(self.policy.management, CONFIGURED)
         reasons = dict.fromkeys(self._origin(), ANSWERS)
-        if not self.metadata_macs <= self._carriers(self.best_routes):
+        if not self.metadata_macs <= self._macs_on(self.best_routes):
             # A route to the service itself, not the default route.
             reasons.update(dict.fromkeys(self.metadata_macs, METADATA))
         return {**reasons, **dict.fromkeys(self.policy.management, CONFIGURED)}
@@ -268,7 +268,7 @@ class _Chooser:
         (fib_select_default): the one that leads to the metadata service for the moment is not
         better than the others.
         """
-        is_better = bool(self.proven) or mac not in self._carriers(self.ipv4_routes)
+        is_better = bool(self.proven) or mac not in self._macs_on(self.ipv4_routes)
         return is_better and self.decided.issuperset(doubt)
 
     @cached_property
@@ -281,7 +281,7 @@ class _Chooser:
             return frozenset()
         ways = best_default_routes(route for route in self.default_routes if route.to.version == 4)
         service = nics_below(self.world, [self.world.metadata_index])
-        return service & self._carriers(ways) - self.dataplane
+        return service & self._macs_on(ways) - self.dataplane
 
     def _is_possible(self, nics: Collection[str]) -> bool:
         """Whether an automatic route of these NICs agrees with the document."""
@@ -292,17 +292,17 @@ class _Chooser:
     def _by_routes(self) -> set[str]:
         """The NICs that the best route shows: IPv4 before IPv6, and no advertised route."""
         first = self._first(self.ipv4_routes)
-        if first & self._carriers(filter(self._is_manual, self.ipv4_routes)):
+        if first & self._macs_on(filter(self._is_manual, self.ipv4_routes)):
             return first
         return (
             self._in_doubt_here()
             or {*self.metadata_macs}
-            or self._first(filter(self._counts, self.ipv4_routes))
+            or self._first(filter(self._is_counted, self.ipv4_routes))
             or self._first(self.manual_routes)
             or self.tunnel_macs
         )
 
-    def _counts(self, route: Route) -> bool:
+    def _is_counted(self, route: Route) -> bool:
         """Whether the route shows a management NIC, because its family has no stronger sign."""
         return self._is_manual(route) or route.to.version not in self.decided
 
@@ -321,7 +321,7 @@ class _Chooser:
     def _in_doubt_here(self) -> set[str]:
         """The likeliest of the present NICs that are recorded with a doubt, and all of its link."""
         nics = [mac for mac in self._in_doubt() & self.present if self._is_possible([mac])]
-        carriers = self._carriers(self.best_routes)
+        carriers = self._macs_on(self.best_routes)
         nics.sort(key=lambda mac: (mac not in self.metadata_macs, mac not in carriers, mac))
         lowers = (self._nics(route.index) for route in self.best_routes)
         links = [{*nics[:1]}, *self.claims.gateway_candidates, *lowers]
@@ -329,12 +329,12 @@ class _Chooser:
 
     def _by_document(self) -> tuple[dict[str, str], frozenset[str]]:
         """The NICs of the document's only candidate; of several, those to wait for."""
-        groups = self._candidates()
+        groups = self._candidate_groups()
         if len(groups) == 1:
             return dict(groups[0]), frozenset()
         return {}, frozenset().union(*groups if self.world.age < MANAGEMENT_DHCP_SECONDS else ())
 
-    def _candidates(self) -> list[Mapping[str, str]]:
+    def _candidate_groups(self) -> list[Mapping[str, str]]:
         """The links with a gateway or DHCP that may be management; only present ones if any are."""
         listed = self.claims.gateway_candidates
         groups = [group for group in listed if self.dataplane.isdisjoint(group)]
@@ -342,12 +342,12 @@ class _Chooser:
 
     # --- results ---
 
-    def _reasons(self, chosen: Collection[str]) -> dict[str, str]:
+    def _seen_reasons(self, chosen: Collection[str]) -> dict[str, str]:
         """What the host and the configuration show; of the described NICs, only the chosen ones."""
         barred = self.claims.listed.difference(chosen)
         recorded = {**dict.fromkeys(self._in_doubt() - barred, RECORDED), **self._beyond_doubt()}
-        carriers = self._carriers(self.counted_routes) | self.service_macs
-        carriers |= self._carriers(self.best_routes) & {*chosen}
+        carriers = self._macs_on(self.counted_routes) | self.service_macs
+        carriers |= self._macs_on(self.best_routes) & {*chosen}
         return {
             **self.proven,
             **recorded,
@@ -357,7 +357,7 @@ class _Chooser:
             **dict.fromkeys(self.tunnel_macs & {*chosen}, TUNNEL),
         }
 
-    def _carriers(self, routes: Iterable[Route]) -> frozenset[str]:
+    def _macs_on(self, routes: Iterable[Route]) -> frozenset[str]:
         """The MACs of the NICs that these routes go through."""
         return nics_below(self.world, (route.index for route in routes))
 
@@ -367,7 +367,7 @@ class _Chooser:
             self._nics_by_index[index] = nics_below(self.world, [index])
         return self._nics_by_index[index]
 
-    def _families(self, mac: str, chosen: Collection[str]) -> tuple[int, ...]:
+    def _doubtful_families(self, mac: str, chosen: Collection[str]) -> tuple[int, ...]:
         """The families whose automatic default route makes it management, now or as recorded."""
         routes = self.counted_routes
         if mac in chosen:
@@ -380,7 +380,7 @@ class _Chooser:
         before = self.record.nics.get(mac, UNRECORDED).doubtful
         return tuple(sorted(now | ({*before} - self.decided)))
 
-    def _anchored(self, macs: Collection[str]) -> set[int]:
+    def _families_of(self, macs: Collection[str]) -> set[int]:
         """The address families whose automatic default routes do not make a NIC management.
 
         With any other sign of a management NIC that includes IPv6: any host on the link can send
@@ -397,4 +397,4 @@ class _Chooser:
         """Whether anything but a router advertisement shows a management NIC that is present."""
         signs = filter(self._is_sign, self.default_routes)
         counted = (route for route in signs if not self._is_advertised(route))
-        return bool(self.certain & self.present or self._carriers(counted) - self.dataplane)
+        return bool(self.certain & self.present or self._macs_on(counted) - self.dataplane)

@@ -8,12 +8,19 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from neuca_tools.model import Device, LinkKey, World
-from neuca_tools.model.topology import above, base, below, best_default_routes, identity, is_nic
+from neuca_tools.model.topology import (
+    below,
+    best_default_routes,
+    identity,
+    is_nic,
+    mac_of_key,
+    with_upper_devices,
+)
 
 _EVERY_ID = frozenset(range(4096))
 
 
-def around(
+def management_ids(
     world: World, indexes: Collection[int], ours: frozenset[int], vlans: Collection[LinkKey]
 ) -> tuple[dict[str, frozenset[int]], frozenset[int]]:
     """The IDs of the VLANs for management on each link that has others too, and the indexes of all
@@ -21,13 +28,13 @@ def around(
 
     `indexes` are those of the management NICs, `vlans` what may be created on them.
     """
-    only = tagged(world, indexes)
+    only = management_vlan_ids(world, indexes)
     management = management_devices(world, indexes, only)
-    ids = {**beside(world, management, ours, vlans), **only}
+    ids = {**ids_beside(world, management, ours, vlans), **only}
     return ids, management_devices(world, indexes, ids)
 
 
-def tagged(world: World, indexes: Collection[int]) -> dict[str, frozenset[int]]:
+def management_vlan_ids(world: World, indexes: Collection[int]) -> dict[str, frozenset[int]]:
     """The IDs of management VLANs on those of the NICs that are management only because of VLANs.
 
     Such a NIC has neither addresses nor routes of its own, and a default route, or the route to the
@@ -35,7 +42,7 @@ def tagged(world: World, indexes: Collection[int]) -> dict[str, frozenset[int]]:
     """
     nics = [world.devices[index] for index in indexes if is_nic(world.devices[index])]
     plain = {nic.index: identity(nic) for nic in nics if _is_plain(nic, world)}
-    upper = above(world, plain)
+    upper = with_upper_devices(world, plain)
     ways = best_default_routes(route for route in world.routes if route.index in upper)
     lines = below(world, [*(route.index for route in ways), world.metadata_index])
     ids_by_mac: dict[str, frozenset[int]] = {}
@@ -56,7 +63,7 @@ def _is_plain(nic: Device, world: World) -> bool:
     return all(to.version == 6 and (to.is_link_local or to.is_multicast) for to in prefixes)
 
 
-def beside(
+def ids_beside(
     world: World,
     management: Collection[int],
     ours: Collection[int],
@@ -72,12 +79,12 @@ def beside(
         asked.setdefault(key.mac, set()).add(key.vlan_id or 0)
     ids_by_link = {}
     for device in (world.devices[index] for index in management):
-        if base(device) not in asked or device.vlan_id is not None or device.index in ours:
+        if mac_of_key(device) not in asked or device.vlan_id is not None or device.index in ours:
             continue
         uppers = [upper for upper in world.devices.values() if upper.lower == device.index]
         foreign = {upper.vlan_id for upper in uppers if upper.index not in ours}
         if not device.master and not device.slave:
-            ids_by_link[base(device)] = _EVERY_ID - (asked[base(device)] - foreign)
+            ids_by_link[mac_of_key(device)] = _EVERY_ID - (asked[mac_of_key(device)] - foreign)
     return ids_by_link
 
 
@@ -90,11 +97,11 @@ def management_devices(
         for index, device in world.devices.items()
         if not _is_beside(device, world, vlans)
     }
-    return above(replace(world, devices=kept), devices)
+    return with_upper_devices(replace(world, devices=kept), devices)
 
 
 def _is_beside(device: Device, world: World, vlans: Mapping[str, frozenset[int]]) -> bool:
     lower = world.devices.get(device.lower)
     if device.vlan_id is None or lower is None or lower.vlan_id is not None:
         return False
-    return device.vlan_id not in vlans.get(base(lower), _EVERY_ID)
+    return device.vlan_id not in vlans.get(mac_of_key(lower), _EVERY_ID)

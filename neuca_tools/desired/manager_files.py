@@ -53,7 +53,7 @@ class Marks(NamedTuple):
     profiles: Mapping[LinkKey, str] = {}
 
 
-def wanted(
+def wanted_files(
     resolution: Resolution, record: Record, places: Places, files: Mapping[str, Optional[bytes]]
 ) -> Marks:
     """All files with their content. `files` are our present files, by path.
@@ -62,14 +62,14 @@ def wanted(
     another of our files replaces it.
     """
     work = _Files(resolution, record, places)
-    rules, lists = work.rules(files), work.lists(files)
+    rules, lists = work.rules(files), work.manager_lists(files)
     clients = work.dhcp_client(files)
     return Marks(
         {**rules, **lists.files, **clients.files}, {**lists.tell, **clients.tell}, clients.profiles
     )
 
 
-def marked(resolution: Resolution, record: Record) -> frozenset[str]:
+def marked_macs(resolution: Resolution, record: Record) -> frozenset[str]:
     """The MACs of the NICs that managers must leave alone, except for the client of one with DHCP.
 
     Dataplane NICs; without a complete document also those that were dataplane NICs before.
@@ -123,7 +123,7 @@ class _Files:
     def __init__(self, resolution: Resolution, record: Record, places: Places) -> None:
         self.resolution, self.record, self.places = resolution, record, places
         self.roles, self.names = resolution.roles, resolution.names
-        self.dataplane = marked(resolution, record) | resolution.roles.marked_early
+        self.dataplane = marked_macs(resolution, record) | resolution.roles.marked_early
 
     # --- udev rules ---
 
@@ -132,7 +132,7 @@ class _Files:
 
         A name goes into one rule only, that of a NIC that is present if there is one.
         """
-        known = self._macs(path for path, content in files.items() if content is not None)
+        known = self._mac_by_rule(path for path, content in files.items() if content is not None)
         spared: set[str] = set()
         if not self.resolution.complete:
             spared = {*known.values()} - self.dataplane - {*self.record.nics}
@@ -147,18 +147,18 @@ class _Files:
             if is_of_use and has_rule(mac, self.resolution, self.record, self.dataplane):
                 used.add(name)
                 rules.update(self._rule(mac, name))
-        return {**rules, **dict.fromkeys(self._stale(known, rules))}
+        return {**rules, **dict.fromkeys(self._stale_rules(known, rules))}
 
-    def _stale(self, known: Mapping[str, str], rules: Collection[str]) -> set[str]:
+    def _stale_rules(self, known: Mapping[str, str], rules: Collection[str]) -> set[str]:
         """The paths of the rules to remove, out of those that are `known`, each with its MAC."""
         others = known.keys() - rules
         if self.resolution.complete or not others:
             return others
-        replaced = {*self._macs(rules).values()}
+        replaced = {*self._mac_by_rule(rules).values()}
         gone = replaced.union(filter(self._is_disowned, known.values()))
         return {path for path in others if known[path] in gone}
 
-    def _macs(self, paths: Iterable[str]) -> dict[str, str]:
+    def _mac_by_rule(self, paths: Iterable[str]) -> dict[str, str]:
         """The MAC of each of these files that is one of our rules."""
         split = {path: path.rpartition("/") for path in paths}
         mac_by_path = {
@@ -193,7 +193,7 @@ class _Files:
 
     # --- lists ---
 
-    def lists(self, files: Mapping[str, Optional[bytes]]) -> Marks:
+    def manager_lists(self, files: Mapping[str, Optional[bytes]]) -> Marks:
         """The lists of NICs and links that managers leave alone, and our file in sysctl.d."""
         places = self.places
         sysctls = str(places.sysctl / marks.SYSCTL_FILE)
@@ -202,7 +202,7 @@ class _Files:
             str(places.networkd / marks.NETWORKD_VLANS_FILE): "networkd",
             str(places.networkmanager / marks.NETWORKMANAGER_FILE): "networkmanager",
         }
-        contents = {**self._lists(), sysctls: self._sysctls(files.get(sysctls) or b"")}
+        contents = {**self._list_contents(), sysctls: self._sysctls(files.get(sysctls) or b"")}
         is_held = bool(self.roles.held_back)
         kept = {
             path: contents.get(path) or None
@@ -211,16 +211,16 @@ class _Files:
         }
         return Marks(kept, told if is_held or self._is_news() else {})
 
-    def _lists(self) -> dict[str, bytes]:
+    def _list_contents(self) -> dict[str, bytes]:
         """The lists by path; absent or empty if there is nothing to list."""
-        places, patterns = self.places, sorted(self._patterns())
+        places, patterns = self.places, sorted(self._name_patterns())
         kinds = {key.kind for key in self.names if key.made}
         # The kernel has the same kind for InfiniBand ports and their children.
         kinds |= {"ipoib" for mac in self.dataplane if is_guid(mac)}
-        nics = self.dataplane - self._clients("networkd")
+        nics = self.dataplane - self._nics_of_client("networkd")
         networkd = marks.networkd_files(nics, patterns, kinds)
         lists = {str(places.networkd / name): content for name, content in networkd.items()}
-        nics = self.dataplane - self._clients("networkmanager")
+        nics = self.dataplane - self._nics_of_client("networkmanager")
         path = str(places.networkmanager / marks.NETWORKMANAGER_FILE)
         return {**lists, path: marks.networkmanager_conf(nics, patterns)}
 
@@ -230,11 +230,11 @@ class _Files:
         told = {mac for mac, nic in nics if nic.role == "dataplane" and not nic.unheard}
         return bool(self.dataplane - told)
 
-    def _clients(self, manager: str) -> frozenset[str]:
+    def _nics_of_client(self, manager: str) -> frozenset[str]:
         """The NICs on which this manager does DHCP."""
-        return frozenset(key.mac for key in self.roles.dhcp.handed([manager]) if not key.rank)
+        return frozenset(key.mac for key in self.roles.dhcp.links_of([manager]) if not key.rank)
 
-    def _patterns(self) -> set[str]:
+    def _name_patterns(self) -> set[str]:
         """The names of virtual links and of InfiniBand ports, and a pattern for VLANs on each
         dataplane NIC and virtual link.
 
@@ -276,14 +276,14 @@ class _Files:
         A file is removed once the document no longer requests it, or its NIC is ignored.
         """
         contents: dict[str, Optional[bytes]] = {}
-        known = dhcp_files.known(files)
+        known = dhcp_files.known_files(files)
         for path, (_, key) in known.items():
             is_known = key in self.resolution.requests or self.roles.role(key.mac) == "ignored"
             if (self.resolution.complete or is_known) and key.mac not in self.roles.held_back:
                 contents[path] = None
         told = {path: manager for path, (manager, _) in known.items() if path in contents}
         profiles: dict[LinkKey, str] = {}
-        for key in sorted(self.roles.dhcp.handed(dhcp_files.MANAGERS)):
+        for key in sorted(self.roles.dhcp.links_of(dhcp_files.MANAGERS)):
             path, content = self._client_file(key)
             contents.pop(path, None)
             if content:
@@ -298,12 +298,12 @@ class _Files:
         mtu = asked_mtu(key, self.resolution, self.record)
         if self.roles.dhcp.clients[key] == "networkmanager":
             path = str(self.places.profiles / dhcp_files.profile_name(key))
-            return path, dhcp_profiles.profile(key, asked, mtu) if asked else b""
+            return path, dhcp_profiles.networkmanager_profile(key, asked, mtu) if asked else b""
         path = str(self.places.networkd / dhcp_files.networkd_name(key))
         name = self.names.get(key, "")
         if asked is None or (key.rank and not marks.is_plain(name)):
             return path, b""
-        return path, dhcp_files.networkd(key, name, asked, mtu is not None)
+        return path, dhcp_files.networkd_file(key, name, asked, mtu is not None)
 
 
 def _granted_sysctls(link: Link, request: Optional[LinkRequest]) -> dict[str, str]:

@@ -75,7 +75,7 @@ def udev_rule(mac: str, name: str, dataplane: bool, client: str = "") -> bytes:
     >>> print(udev_rule("fe:16:3e:00:6d:af", "eth1", False).decode().splitlines()[-1][-48:])
     ENV{DEVTYPE}!="?*", TEST!="master", NAME:="eth1"
     """
-    kind, address = 1, _checked(mac)
+    kind, address = 1, _checked_mac(mac)
     if is_guid(mac):
         kind, address = INFINIBAND, f"*:{address}"
     nic = (
@@ -90,7 +90,7 @@ def udev_rule(mac: str, name: str, dataplane: bool, client: str = "") -> bytes:
         lines.append(f'SUBSYSTEM=="net", ACTION=="add|change|move", {nic}, {marks}')
     if _PLAIN.fullmatch(name):
         lines.append(f'SUBSYSTEM=="net", ACTION=="add", {nic}, NAME:="{name}"')
-    return _text(lines)
+    return _file_content(lines)
 
 
 def udev_rule_name(
@@ -102,7 +102,7 @@ def udev_rule_name(
     '10-neuca-persistent-fe163e006daf.rules'
     """
     priority = data_priority if dataplane else mgmt_priority
-    return f"{priority:02d}-{substring}-{_checked(mac).replace(':', '')}.rules"
+    return f"{priority:02d}-{substring}-{_checked_mac(mac).replace(':', '')}.rules"
 
 
 def rule_mac(filename: str, substring: str) -> Optional[str]:
@@ -139,12 +139,12 @@ def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> by
     such as the `except:type:ethernet` that Ubuntu users are told to add, takes precedence; the
     second section is independent of it.
     """
-    specs = [f"mac:{_address(mac)}" for mac in sorted(set(macs))]
-    specs += [f"interface-name:{pattern}" for pattern in _plain(vlan_patterns)]
+    specs = [f"mac:{_whole_address(mac)}" for mac in sorted(set(macs))]
+    specs += [f"interface-name:{pattern}" for pattern in _plain_patterns(vlan_patterns)]
     if not specs:
         return b""
     devices = ";".join(specs)
-    return _text(
+    return _file_content(
         [
             f"{_HEADER}See NetworkManager.conf(5), unmanaged-devices.",
             "[keyfile]",
@@ -157,7 +157,7 @@ def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> by
     )
 
 
-def _types(kinds: Iterable[str]) -> list[str]:
+def _type_conditions(kinds: Iterable[str]) -> list[str]:
     """The conditions for VLANs and these kinds."""
     known = ["vlan", *sorted({*kinds} - {"vlan"})]
     words = [_TYPES.get(kind, kind) for kind in known if kind not in _UNTYPED]
@@ -178,16 +178,16 @@ def networkd_files(
     is matched by name too, because networkd compares the whole address, of which a part changes.
     """
     ethernet = sorted({mac for mac in macs if not is_guid(mac)})
-    nics = [f"PermanentMACAddress={_checked(mac)}" for mac in ethernet]
-    vlans = [f"Name={pattern}" for pattern in _plain(vlan_patterns)]
+    nics = [f"PermanentMACAddress={_checked_mac(mac)}" for mac in ethernet]
+    vlans = [f"Name={pattern}" for pattern in _plain_patterns(vlan_patterns)]
     files = {NETWORKD_NICS_FILE: nics}
     if vlans:
-        files[NETWORKD_VLANS_FILE] = [*_types(kinds), *vlans]
+        files[NETWORKD_VLANS_FILE] = [*_type_conditions(kinds), *vlans]
     head, tail = (
         [f"{_HEADER}See systemd.network(5), Unmanaged=.", "[Match]"],
         ["", "[Link]", "Unmanaged=yes"],
     )
-    return {name: _text([*head, *match, *tail]) for name, match in files.items() if match}
+    return {name: _file_content([*head, *match, *tail]) for name, match in files.items() if match}
 
 
 def sysctl_conf(keys: Mapping[str, str]) -> bytes:
@@ -206,7 +206,7 @@ def sysctl_conf(keys: Mapping[str, str]) -> bytes:
     ]
     if not lines:
         return b""
-    return _text([f"{_HEADER}See sysctl.d(5).", *lines])
+    return _file_content([f"{_HEADER}See sysctl.d(5).", *lines])
 
 
 def sysctls_of(text: bytes) -> dict[str, str]:
@@ -228,25 +228,25 @@ def is_plain(name: str) -> bool:
     return bool(_PLAIN.fullmatch(name))
 
 
-def _plain(patterns: Iterable[str]) -> list[str]:
+def _plain_patterns(patterns: Iterable[str]) -> list[str]:
     """The patterns that every reader interprets alike: plain characters with an optional `*` at the
     end.
     """
     return sorted({pattern for pattern in patterns if _PATTERN.fullmatch(pattern)})
 
 
-def _checked(mac: str) -> str:
+def _checked_mac(mac: str) -> str:
     if not _MAC.fullmatch(mac):
         raise ValueError(f'"{mac}" is not a MAC address in canonical form')
     return mac
 
 
-def _address(mac: str) -> str:
+def _whole_address(mac: str) -> str:
     """A whole address of a NIC: that of an InfiniBand port with zeros before its GUID."""
     if is_guid(mac):
-        return "00:" * (ADDRESS_BYTES - GUID_BYTES) + _checked(mac)
-    return _checked(mac)
+        return "00:" * (ADDRESS_BYTES - GUID_BYTES) + _checked_mac(mac)
+    return _checked_mac(mac)
 
 
-def _text(lines: Iterable[str]) -> bytes:
+def _file_content(lines: Iterable[str]) -> bytes:
     return ("\n".join(lines) + "\n").encode("utf-8", "replace")

@@ -18,14 +18,20 @@ from operator import attrgetter
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired import dhcp_clients, platform_roles, routing_tables
-from neuca_tools.desired.bindings import bound
+from neuca_tools.desired.bindings import bind_names
 from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 from neuca_tools.desired.policy import Policy
-from neuca_tools.desired.roles import Roles, assign
+from neuca_tools.desired.roles import Roles, assign_roles
 from neuca_tools.desired.routes import Networks
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import nic as nic_of
-from neuca_tools.documents.stacking import combine, lower_of, users, with_parents, with_vrfs
+from neuca_tools.documents.stacking import (
+    all_upper_links,
+    combine_requests,
+    lower_of,
+    with_parents,
+    with_vrfs,
+)
 from neuca_tools.model import (
     OWN,
     UNRECORDED,
@@ -45,7 +51,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.links import KINDS
-from neuca_tools.model.ports import forms
+from neuca_tools.model.ports import identity_forms
 from neuca_tools.model.provenance import is_automatic
 from neuca_tools.model.routing import RuleRequest
 from neuca_tools.model.topology import VIRTUAL_NICS
@@ -75,7 +81,7 @@ class Layers(NamedTuple):
         return {key: request.addresses for key, request in self.requests.items()}
 
 
-def stack(
+def stack_layers(
     document: Optional[Document],
     local: Sequence[LinkRequest],
     policy: Policy,
@@ -84,16 +90,16 @@ def stack(
 ) -> Layers:
     """Merge a document and the local configuration, and hold back possible management NICs."""
     inputs = _MergeInputs(local, policy, world, record)
-    layers = _held_back(_stacked(document or Document(), inputs), inputs)
+    layers = _held_back(_merge_layers(document or Document(), inputs), inputs)
     complete = document is not None and document.complete
     asked, notes = routing_tables.without_dhcp(layers.requests)
-    roles = dhcp_clients.assigned(asked, layers.roles, world, complete)
-    problems = (*layers.problems, *dhcp_clients.unserved(asked, roles, world))
+    roles = dhcp_clients.assign_clients(asked, layers.roles, world, complete)
+    problems = (*layers.problems, *dhcp_clients.unserved_links(asked, roles, world))
     requests = dhcp_clients.without_kernel(asked, roles)
     if document is not None and document.platform is not None:
-        notes += platform_roles.notes(document.platform, roles, requests)
+        notes += platform_roles.unused_notes(document.platform, roles, requests)
     layers = layers._replace(roles=roles, requests=requests, problems=problems)
-    routes = routing_tables.placed(layers.routes, requests)
+    routes = routing_tables.place_routes(layers.routes, requests)
     return layers._replace(routes=routes, notes=(*layers.notes, *notes))
 
 
@@ -113,7 +119,7 @@ class _MergeInputs(NamedTuple):
 
 def _held_back(layers: Layers, inputs: _MergeInputs) -> Layers:
     roles = layers.roles
-    held = roles.choice.candidates or _held(roles, inputs)
+    held = roles.choice.candidates or _unproven_macs(roles, inputs)
     if not held:
         return layers
     reason = NO_DEFAULT_ROUTE if "management" in roles.by_mac.values() else MANAGEMENT_UNKNOWN
@@ -141,7 +147,7 @@ def _may_be_marked(roles: Roles, world: World) -> bool:
     )
 
 
-def _held(roles: Roles, inputs: _MergeInputs) -> frozenset[str]:
+def _unproven_macs(roles: Roles, inputs: _MergeInputs) -> frozenset[str]:
     """NICs that only a document names, while the management NIC of this host may still be unknown.
 
     A local document (a file, a config drive) is read before DHCP has completed, and may name the
@@ -166,44 +172,47 @@ def _is_reached(world: World, roles: Roles) -> bool:
     )
 
 
-def _stacked(document: Document, inputs: _MergeInputs) -> Layers:
+def _merge_layers(document: Document, inputs: _MergeInputs) -> Layers:
     local, policy, world, record = inputs
     links, routes = document.links, document.routes
-    own = merge(links, local)
+    own = merge_layers(links, local)
     named = {key.mac for key in own}
     if document.platform is None:
-        return Layers(own, stacked(assign(world, named, policy, record), own), routes)
-    platform, problems = bound(document.platform, world, record)
-    roles = _roles(platform, own, inputs)
-    requests = merge(
-        combine(platform_roles.requests_for(platform, roles, named, world), links), local
+        return Layers(
+            own, with_virtual_roles(assign_roles(world, named, policy, record), own), routes
+        )
+    platform, problems = bind_names(document.platform, world, record)
+    roles = _assign_roles(platform, own, inputs)
+    requests = merge_layers(
+        combine_requests(platform_roles.requests_for(platform, roles, named, world), links), local
     )
     more = _platform_routes(platform, roles, {route.to for route in routes})
     return Layers(
         requests,
         roles,
         (*routes, *more),
-        (*problems, *platform_roles.refused(platform, roles, inputs.world)),
-        tuple(platform_roles.unset(platform, roles, inputs.world)),
+        (*problems, *platform_roles.refused_links(platform, roles, inputs.world)),
+        tuple(platform_roles.absent_notes(platform, roles, inputs.world)),
         platform.rules,
     )
 
 
-def _roles(
+def _assign_roles(
     platform: PlatformDocument, own: Mapping[LinkKey, LinkRequest], inputs: _MergeInputs
 ) -> Roles:
     """The roles, with the platform's requests for NICs that neither `own` nor `inputs` names."""
     named = {key.mac for key in own}
-    claims = platform_roles.says(platform, inputs.configured, inputs.world)
+    claims = platform_roles.platform_claims(platform, inputs.configured, inputs.world)
     left = frozenset[str]()
     if not dhcp_clients.serves_virtual(inputs.world):
         left = platform_roles.left_alone(platform) - named
     known = named | (claims.listed - left)
-    roles = assign(inputs.world, known, inputs.policy, inputs.record, claims)
+    roles = assign_roles(inputs.world, known, inputs.policy, inputs.record, claims)
     every = {request.key: request for request in (*platform.links, *own.values())}
-    roles = stacked(roles, every, left)
+    roles = with_virtual_roles(roles, every, left)
     return replace(
-        roles, reasons={**platform_roles.reasons(platform, roles, named, left), **roles.reasons}
+        roles,
+        reasons={**platform_roles.role_reasons(platform, roles, named, left), **roles.reasons},
     )
 
 
@@ -218,7 +227,7 @@ def _platform_routes(
             yield route
 
 
-def stacked(
+def with_virtual_roles(
     roles: Roles, requests: Mapping[LinkKey, LinkRequest], left: Collection[str] = ()
 ) -> Roles:
     """The roles with those of virtual links, which are those of their lower devices.
@@ -230,7 +239,7 @@ def stacked(
     virtual_roles.update(dict.fromkeys(virtual_roles.keys() & left, "unlisted"))
     stricter: tuple[Role, ...] = ("ignored", "management")
     for role in stricter:
-        on_such = users([mac for mac in lowers if roles.role(mac) == role], requests)
+        on_such = all_upper_links([mac for mac in lowers if roles.role(mac) == role], requests)
         virtual_roles.update(dict.fromkeys(virtual_roles.keys() & on_such, role))
     return replace(roles, made=replace(roles.made, roles=virtual_roles))
 
@@ -238,14 +247,17 @@ def stacked(
 # --- Requests, before the host is looked at -------------------------------------------------------
 
 
-def merge(
+def merge_layers(
     document: Iterable[LinkRequest], local: Iterable[LinkRequest]
 ) -> dict[LinkKey, LinkRequest]:
     """One request for each link; each setting of the local configuration takes precedence.
 
     The lower devices of a link that is requested to be up are brought up too.
     """
-    merged = {request.key: request for request in with_parents(with_vrfs(combine(document, local)))}
+    merged = {
+        request.key: request
+        for request in with_parents(with_vrfs(combine_requests(document, local)))
+    }
     for key in sorted(merged, key=lambda key: key.order, reverse=True):
         if merged[key].state != "up":
             continue
@@ -281,7 +293,9 @@ def requested_twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> di
     }
 
 
-def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[LinkKey]:
+def trusted_links(
+    document: Document, requests: Mapping[LinkKey, LinkRequest]
+) -> frozenset[LinkKey]:
     """The links of an incomplete document without faulty lines: what they no longer request may be
     removed.
     """
@@ -292,7 +306,7 @@ def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> froz
     return frozenset(
         key
         for key, request in requests.items()
-        if request.origins and not (doubtful and forms([key.mac]) & doubtful)
+        if request.origins and not (doubtful and identity_forms([key.mac]) & doubtful)
     )
 
 
@@ -311,7 +325,7 @@ def _macs_of(fault: Fault) -> Iterable[str]:
                 yield nic_of(part)
 
 
-def digests(
+def request_digests(
     requests: Mapping[LinkKey, LinkRequest],
     asked: Mapping[LinkKey, tuple[Address, ...]],
     routes: Iterable[RouteRequest],
@@ -340,10 +354,10 @@ def digests(
     for route in routes:
         mac = _mac_of(route, networks)
         paths[mac if mac in paths else ""].append(repr(route._replace(where="")))
-    return {mac: f"{_digest(texts)}.{_digest(paths[mac])}" for mac, texts in parts.items()}
+    return {mac: f"{_digest_of(texts)}.{_digest_of(paths[mac])}" for mac, texts in parts.items()}
 
 
-def _digest(texts: Iterable[str]) -> str:
+def _digest_of(texts: Iterable[str]) -> str:
     """The digest of a set of texts."""
     return sha256("\n".join(sorted(texts)).encode()).hexdigest()[:16]
 

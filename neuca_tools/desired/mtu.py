@@ -32,7 +32,7 @@ USUAL_MTU = 1500  # ETH_DATA_LEN, what the kernel gives a new bond or bridge
 DATAGRAM_MTU, CONNECTED_MTU, LEAST_IPOIB_MTU = 4092, 65520, 72
 
 
-def _most(mode: str, port: Device) -> int:
+def _largest_mtu(mode: str, port: Device) -> int:
     """The largest MTU of IPoIB in this mode. A port of Omni-Path has a larger datagram than others,
     from the start.
     """
@@ -91,8 +91,8 @@ class Sizes:
             return None
         least, most, why = device.min_mtu, device.max_mtu, ""
         if device.infiniband:
-            mode = self._mode(key, device)
-            least, most, why = LEAST_IPOIB_MTU, _most(mode, device), f" in {mode} mode"
+            mode = self._ipoib_mode(key, device)
+            least, most, why = LEAST_IPOIB_MTU, _largest_mtu(mode, device), f" in {mode} mode"
         foreign = self._foreign_above(device, mtu)
         if most and mtu > most:
             self._refuse(key, mtu, f'"{device.name}" supports at most {most}{why}')
@@ -122,18 +122,20 @@ class Sizes:
         """
         mtu = self.requests[key].mtu
         if key.kind == "bond":
-            mtu = self._bond(key, virtual, mtu)
+            mtu = self._bond_mtu(key, virtual, mtu)
         elif key.kind == "bridge" and mtu:
-            mtu = self._bridge(key, virtual, mtu)
+            mtu = self._bridge_mtu(key, virtual, mtu)
         elif key.kind == "ipoib" and virtual.parent:
-            mtu = self._child(key, virtual.option("mode"), self.device_by_link[virtual.parent], mtu)
+            mtu = self._ipoib_child_mtu(
+                key, virtual.option("mode"), self.device_by_link[virtual.parent], mtu
+            )
         elif virtual.parent:
-            mtu = self._over(key, virtual, virtual.parent, mtu)
+            mtu = self._mtu_over_parent(key, virtual, virtual.parent, mtu)
         if not mtu and key in self.device_by_link and Written("mtu", key) in self.record.written:
-            mtu = self._default(key, virtual)
+            mtu = self._default_mtu(key, virtual)
         return self._checked(key, mtu)
 
-    def _default(self, key: LinkKey, virtual: Virtual) -> Optional[int]:
+    def _default_mtu(self, key: LinkKey, virtual: Virtual) -> Optional[int]:
         """The default MTU of a link of our own that requests none; None if it is unknown."""
         if key.kind == "vrf":
             return self.device_by_link[key].max_mtu
@@ -141,7 +143,7 @@ class Sizes:
         defaults = {"bond": USUAL_MTU, "bridge": min(ports, default=USUAL_MTU)}
         return defaults.get(key.kind)
 
-    def _mode(self, key: LinkKey, device: Device) -> str:
+    def _ipoib_mode(self, key: LinkKey, device: Device) -> str:
         """The mode of IPoIB that a port will have."""
         request = self.requests.get(key, LinkRequest(key))
         asked = dict(request.device).get(IPOIB_MODE)
@@ -150,15 +152,17 @@ class Sizes:
         original = self.record.originals.get(key, UNCHANGED)
         return original.device.get(IPOIB_MODE) or device.mode or "datagram"
 
-    def _child(self, key: LinkKey, mode: str, port: Device, mtu: Optional[int]) -> Optional[int]:
+    def _ipoib_child_mtu(
+        self, key: LinkKey, mode: str, port: Device, mtu: Optional[int]
+    ) -> Optional[int]:
         """The MTU of an IPoIB child, which has a mode of its own."""
-        most = _most(mode, port)
+        most = _largest_mtu(mode, port)
         if mtu is None or mtu <= most:
             return mtu
         self._refuse(key, mtu, f"an IPoIB child supports at most {most} in {mode} mode")
         return None
 
-    def _bridge(self, key: LinkKey, virtual: Virtual, mtu: int) -> Optional[int]:
+    def _bridge_mtu(self, key: LinkKey, virtual: Virtual, mtu: int) -> Optional[int]:
         for port in filter(self.links.__contains__, virtual.members):
             size = self.of(port)
             if size < mtu:
@@ -166,7 +170,7 @@ class Sizes:
                 return None
         return mtu
 
-    def _bond(self, key: LinkKey, virtual: Virtual, mtu: Optional[int]) -> Optional[int]:
+    def _bond_mtu(self, key: LinkKey, virtual: Virtual, mtu: Optional[int]) -> Optional[int]:
         """The MTU of a bond: the requested one, otherwise the lowest that a member requests."""
         members = filter(self.links.__contains__, virtual.members)
         asked = {member: self.requests[member].mtu for member in members}
@@ -189,8 +193,10 @@ class Sizes:
         origins = [origin for origin in self.requests[key].origins if origin.setting == "mtu"]
         return not all(origin.where.startswith(PROFILE) for origin in origins)
 
-    def _over(self, key: LinkKey, virtual: Virtual, parent: LinkKey, mtu: Optional[int]) -> int:
-        size, taken = self.of(parent), link_kinds.overhead(virtual)
+    def _mtu_over_parent(
+        self, key: LinkKey, virtual: Virtual, parent: LinkKey, mtu: Optional[int]
+    ) -> int:
+        size, taken = self.of(parent), link_kinds.vxlan_overhead(virtual)
         most = size - taken
         if mtu is None or mtu <= most:
             return mtu or most

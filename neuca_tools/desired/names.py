@@ -55,25 +55,25 @@ def nic_names(
     """
     current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
     movable = _movable(roles)
-    wishes = _wishes(movable, requests, record, roles)
+    wishes = _wished_names(movable, requests, record, roles)
     keys = {roles.nics[key.mac].index: key for key in movable}
     owners = {
         name: keys.get(device.index)
         for device in world.devices.values()
         for name in (device.name, *device.altnames)
     }
-    owners = {**dict.fromkeys(reserved(roles, record).values()), **owners}
+    owners = {**dict.fromkeys(reserved_names(roles, record).values()), **owners}
     asked = {key for key in wishes if _is_asked(key, requests)}
-    names, problems = _grant(wishes, current, owners, asked)
+    names, problems = _grant_wishes(wishes, current, owners, asked)
     left = [mac for mac in sorted({*roles.nics, *roles.twins}) if LinkKey(mac) not in movable]
     astray = {mac: record.nics[mac].name for mac in left if _is_astray(mac, roles, record)}
     coming = boot_names(world, roles, requests, record) if astray else {}
-    return {**current, **names}, [*problems, *_astray(astray, roles, coming)]
+    return {**current, **names}, [*problems, *_astray_problems(astray, roles, coming)]
 
 
 def _movable(roles: Roles) -> set[LinkKey]:
     """The NICs that a pass may rename."""
-    fixed = {key.mac for key in roles.dhcp.handed(MANAGERS)} | roles.dhcp.left_to_others
+    fixed = {key.mac for key in roles.dhcp.links_of(MANAGERS)} | roles.dhcp.left_to_others
     return {
         LinkKey(mac)
         for mac, device in roles.nics.items()
@@ -82,7 +82,7 @@ def _movable(roles: Roles) -> set[LinkKey]:
     }
 
 
-def reserved(roles: Roles, record: Record) -> dict[LinkKey, str]:
+def reserved_names(roles: Roles, record: Record) -> dict[LinkKey, str]:
     """The recorded name of each absent management NIC, which nothing else may get."""
     return {
         LinkKey(mac): nic.name
@@ -103,7 +103,7 @@ def _is_astray(mac: str, roles: Roles, record: Record) -> bool:
     return roles.role(mac) != "ignored" and pinned not in ("", roles.name(mac))
 
 
-def _astray(
+def _astray_problems(
     pinned: Mapping[str, str], roles: Roles, coming: Mapping[int, str]
 ) -> Iterator[Problem]:
     """A problem for each of these NICs; `coming` are the names at the next boot, by index."""
@@ -114,7 +114,7 @@ def _astray(
         yield Problem("name", f'"{roles.name(mac)}" should be "{name}": {text}', LinkKey(mac))
 
 
-def _wish(
+def _wished_name(
     key: LinkKey, requests: Mapping[LinkKey, LinkRequest], record: Record, roles: Roles
 ) -> Optional[str]:
     """The requested name, or else the recorded one. A document cannot name a management NIC."""
@@ -124,15 +124,15 @@ def _wish(
     return record.nics.get(key.mac, UNRECORDED).name or None
 
 
-def _wishes(
+def _wished_names(
     keys: Iterable[LinkKey], requests: Mapping[LinkKey, LinkRequest], record: Record, roles: Roles
 ) -> dict[LinkKey, str]:
     """The requested or recorded name of each of these NICs that has one."""
-    wishes = {key: _wish(key, requests, record, roles) for key in keys}
+    wishes = {key: _wished_name(key, requests, record, roles) for key in keys}
     return {key: wish for key, wish in wishes.items() if wish}
 
 
-def _grant(
+def _grant_wishes(
     wishes: Mapping[LinkKey, str],
     current: Mapping[LinkKey, str],
     owners: Mapping[str, Optional[LinkKey]],
@@ -180,7 +180,7 @@ def boot_names(
     free = _free_to_rename(roles, in_use)
     others = (device for device in world.devices.values() if device.index not in free)
     fixed = set(names_in_use(others))
-    granted = _reserved(fixed, roles, requests, record)
+    granted = _boot_wishes(fixed, roles, requests, record)
     names = {}
     for mac, device in roles.nics.items():
         if device.index in free and LinkKey(mac) in granted:
@@ -211,12 +211,12 @@ def _free_to_rename(roles: Roles, in_use: Collection[int]) -> dict[int, Device]:
     }
 
 
-def _reserved(
+def _boot_wishes(
     fixed: Container[str], roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record
 ) -> dict[LinkKey, str]:
     """The name of each NIC, present or not. Recorded names take precedence over requested ones."""
     keys = {LinkKey(mac) for mac in (*roles.nics, *record.nics) if roles.role(mac) != "ignored"}
-    wishes = _wishes(keys, requests, record, roles)
+    wishes = _wished_names(keys, requests, record, roles)
     asking = {key for key in wishes if _is_asked(key, requests)}
     # A NIC whose wish is refused keeps its name, which may be the wish of another NIC: this repeats
     # at most once for each NIC.
@@ -246,7 +246,7 @@ def own_names(
 ) -> dict[LinkKey, str]:
     """The name that each NIC should have, even if not possible now, without ignored NICs."""
     keys = [LinkKey(mac) for mac, role in roles.by_mac.items() if role != "ignored"]
-    names = {key: _wish(key, requests, record, roles) or roles.name(key.mac) for key in keys}
+    names = {key: _wished_name(key, requests, record, roles) or roles.name(key.mac) for key in keys}
     return {key: name for key, name in names.items() if name}
 
 
@@ -268,7 +268,7 @@ def rename_steps(current: Mapping[Key, str], wanted: Mapping[Key, str]) -> list[
     >>> [(step.old, step.new) for step in steps]
     [('eth0', 'neuca-tmp0'), ('eth1', 'eth0'), ('neuca-tmp0', 'eth1')]
     """
-    waiting = _possible(current, wanted)
+    waiting = _possible_renames(current, wanted)
     now = dict(current)
     steps: list[Step[Key]] = []
     while waiting:
@@ -285,7 +285,7 @@ def rename_steps(current: Mapping[Key, str], wanted: Mapping[Key, str]) -> list[
     return steps
 
 
-def _possible(current: Mapping[Key, str], wanted: Mapping[Key, str]) -> dict[Key, str]:
+def _possible_renames(current: Mapping[Key, str], wanted: Mapping[Key, str]) -> dict[Key, str]:
     """The renames whose new name is free, or held by a link that moves away itself."""
     waiting = {key: name for key, name in wanted.items() if key in current and current[key] != name}
     while True:

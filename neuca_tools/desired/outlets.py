@@ -19,8 +19,8 @@ from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
 from neuca_tools.model.machine import Origin, Outlet
-from neuca_tools.model.ports import forms
-from neuca_tools.model.provenance import ADMINISTRATOR, KERNEL, provenance
+from neuca_tools.model.ports import identity_forms
+from neuca_tools.model.provenance import ADMINISTRATOR, KERNEL, route_provenance
 from neuca_tools.model.topology import below, identity
 
 EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
@@ -53,14 +53,14 @@ class _Known(NamedTuple):
 def is_void(origin: Origin, policy: Policy, configured: Collection[str]) -> bool:
     """Whether the configuration rules out by now that metadata comes through that NIC."""
     mac = origin.mac.partition(".")[0]
-    own = forms([mac])
+    own = identity_forms([mac])
     is_management = bool(own & policy.management)
     elsewhere = bool(policy.management) and not is_management
     dataplane = bool(own & {*configured}) and not is_management
     return bool(mac) and (elsewhere or bool(own & policy.ignored) or dataplane)
 
 
-def pinned(origin: Origin, world: World, record: Record) -> tuple[Outlet, ...]:
+def pinned_outlets(origin: Origin, world: World, record: Record) -> tuple[Outlet, ...]:
     """The interface through which the service has answered; none while it is absent."""
     outlets = []
     for device in world.devices.values():
@@ -68,12 +68,12 @@ def pinned(origin: Origin, world: World, record: Record) -> tuple[Outlet, ...]:
         released = any(record.nics.get(mac, NicRecord()).released for mac in nics)
         usable = nics and device.up and not device.master and not released
         if usable and name_of(world, device) == origin.mac:
-            macs = _macs(world, device)
+            macs = _all_macs(world, device)
             outlets.append(Outlet(device.name, origin.mac, EVERYWHERE, macs=macs))
     return tuple(outlets)
 
 
-def outlets(
+def likely_outlets(
     world: World, roles: Roles, policy: Policy, record: Record, without: Collection[str] = ()
 ) -> tuple[Outlet, ...]:
     """The interfaces to try while no service has answered yet, the likeliest first; none on a NIC
@@ -82,14 +82,14 @@ def outlets(
     known = _Known(policy, record, roles.choice.belief)
     candidates = []
     for device in world.devices.values():
-        macs = _usable(world, roles, device)
+        macs = _usable_nics(world, roles, device)
         if macs and not macs & {*without}:
-            candidates.append(_candidate(device, macs, world, known))
+            candidates.append(_candidate_of(device, macs, world, known))
     ordered = sorted(filter(None, candidates), key=lambda candidate: candidate.order)
-    return tuple(_outlet(candidate, world) for candidate in _chosen(ordered, policy))
+    return tuple(_outlet_of(candidate, world) for candidate in _chosen_candidates(ordered, policy))
 
 
-def _chosen(candidates: list[_Candidate], policy: Policy) -> list[_Candidate]:
+def _chosen_candidates(candidates: list[_Candidate], policy: Policy) -> list[_Candidate]:
     """The candidates to try, of those in order."""
     if policy.management:
         return [candidate for candidate in candidates if candidate.rank == NAMED]
@@ -109,8 +109,8 @@ def _is_tried(candidate: _Candidate, best: _Candidate) -> bool:
     return candidate.rank == ROUTED or bool(candidate.nics & best.nics)
 
 
-def _outlet(candidate: _Candidate, world: World) -> Outlet:
-    networks = tuple(_networks(candidate, world))
+def _outlet_of(candidate: _Candidate, world: World) -> Outlet:
+    networks = tuple(_networks_behind(candidate, world))
     device, rank = candidate.device, candidate.rank
     return Outlet(
         device.name,
@@ -118,7 +118,7 @@ def _outlet(candidate: _Candidate, world: World) -> Outlet:
         networks,
         likely=rank < ROUTED,
         vouched=rank != UNVOUCHED,
-        macs=_macs(world, device),
+        macs=_all_macs(world, device),
     )
 
 
@@ -132,14 +132,14 @@ def name_of(world: World, device: Device) -> str:
     return min(nics)
 
 
-def _macs(world: World, device: Device) -> frozenset[str]:
+def _all_macs(world: World, device: Device) -> frozenset[str]:
     """Its own address, and the present and permanent ones of everything below it."""
     lowers = (world.devices.get(index) for index in below(world, [device.index]))
     macs = {mac for lower in lowers if lower for mac in (lower.mac, identity(lower))}
-    return forms(filter(None, macs))
+    return identity_forms(filter(None, macs))
 
 
-def _usable(world: World, roles: Roles, device: Device) -> frozenset[str]:
+def _usable_nics(world: World, roles: Roles, device: Device) -> frozenset[str]:
     """The NICs below it, empty if it cannot be used: one of them is dataplane or ignored, or it is
     ours.
     """
@@ -153,7 +153,7 @@ def _usable(world: World, roles: Roles, device: Device) -> frozenset[str]:
     return nics
 
 
-def _candidate(
+def _candidate_of(
     device: Device, nics: frozenset[str], world: World, known: _Known
 ) -> Optional[_Candidate]:
     """How likely this interface is a management one; None without a route or an address."""
@@ -165,7 +165,9 @@ def _candidate(
     routes = [route for route in world.routes if route.index == device.index]
     if not routes and not world.addresses.get(device.index):
         return None
-    rank, metric = _rank([route for route in routes if provenance(route, world) == ADMINISTRATOR])
+    rank, metric = _rank_by_routes(
+        [route for route in routes if route_provenance(route, world) == ADMINISTRATOR]
+    )
     if rank == ROUTED:
         rank = _rank_by_bus(nics, known.belief)
     return _Candidate(device, nics, rank, metric)
@@ -177,7 +179,7 @@ def _rank_by_bus(nics: frozenset[str], belief: Belief) -> int:
     return ROUTED if nics.isdisjoint(belief.unvouched) else UNVOUCHED
 
 
-def _rank(routes: Collection[Route]) -> tuple[int, int]:
+def _rank_by_routes(routes: Collection[Route]) -> tuple[int, int]:
     """The rank and metric of an interface with these routes, which administrators have set."""
     defaults = [route for route in routes if route.to.prefixlen == 0]
     metrics = [route.metric for route in defaults if route.to.version == 4]
@@ -194,7 +196,7 @@ def _leads_to_service(route: Route) -> bool:
     return meant and route.to.version == SERVICE.version and SERVICE in route.to
 
 
-def _networks(candidate: _Candidate, world: World) -> Iterator[Network]:
+def _networks_behind(candidate: _Candidate, world: World) -> Iterator[Network]:
     """The networks behind the interface.
 
     If only its routes make it a candidate, only those that an administrator has set count, with the
@@ -205,5 +207,5 @@ def _networks(candidate: _Candidate, world: World) -> Iterator[Network]:
         yield LINK_LOCAL
     for route in world.routes:
         is_its_own = route.index == candidate.device.index
-        if is_its_own and (is_likely or provenance(route, world) in (ADMINISTRATOR, KERNEL)):
+        if is_its_own and (is_likely or route_provenance(route, world) in (ADMINISTRATOR, KERNEL)):
             yield route.to

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from neuca_tools.desired.policy import PlatformClaims
 from neuca_tools.desired.roles import Roles
-from neuca_tools.desired.virtual_links import subject
-from neuca_tools.documents.stacking import carriers
+from neuca_tools.desired.virtual_links import message_subject
+from neuca_tools.documents.stacking import all_lower_devices
 from neuca_tools.model import LinkKey, LinkRequest, PlatformDocument, Problem, World
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.topology import above, identity, is_nic
+from neuca_tools.model.topology import identity, is_nic, with_upper_devices
 
 LEFT = "DHCP on it is left to other programs"
 UPPER = (
@@ -27,7 +27,9 @@ OTHERS = (
 STAYS = "the default route of this host stays with the management NIC"
 
 
-def says(platform: PlatformDocument, configured: Collection[str], world: World) -> PlatformClaims:
+def platform_claims(
+    platform: PlatformDocument, configured: Collection[str], world: World
+) -> PlatformClaims:
     """What the document says about management NICs, except those that the configuration names."""
     own = _own_macs(world)
     firm: dict[str, str] = {}
@@ -38,11 +40,14 @@ def says(platform: PlatformDocument, configured: Collection[str], world: World) 
             reasons[own.get(hint.mac, hint.mac)] = hint.reason
     described = (own.get(request.key.mac, request.key.mac) for request in platform.links)
     return PlatformClaims(
-        frozenset(described), firm, tuple(_groups(platform, weak)), _vlans(platform, world)
+        frozenset(described),
+        firm,
+        tuple(_management_groups(platform, weak)),
+        _dataplane_vlans(platform, world),
     )
 
 
-def _vlans(platform: PlatformDocument, world: World) -> frozenset[LinkKey]:
+def _dataplane_vlans(platform: PlatformDocument, world: World) -> frozenset[LinkKey]:
     """The VLANs that are not for management: while nothing has a default route, one that has a
     gateway or DHCP may be.
     """
@@ -62,15 +67,17 @@ def _own_macs(world: World) -> dict[str, str]:
     return {**own, **{mac: mac for mac in map(identity, nics)}}
 
 
-def _groups(platform: PlatformDocument, weak: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def _management_groups(
+    platform: PlatformDocument, weak: Mapping[str, str]
+) -> Iterator[dict[str, str]]:
     """The NICs of each link that may be for management, with the reasons: those below a virtual
     link together.
     """
     requests = {request.key: request for request in platform.links}
-    lower = carriers(weak, requests)
+    lower = all_lower_devices(weak, requests)
     for top in weak:
         if top not in lower:
-            group = {top, *carriers([top], requests)}
+            group = {top, *all_lower_devices([top], requests)}
             yield {mac: weak[mac] for mac in weak if mac in group and not LinkKey(mac).made}
 
 
@@ -80,7 +87,7 @@ def is_leased(request: LinkRequest) -> bool:
     return automatic is not None and bool(automatic.dhcp4 or automatic.dhcp6)
 
 
-def leased(
+def leased_without_client(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, clients: Collection[LinkKey]
 ) -> frozenset[str]:
     """The dataplane NICs with DHCP, on the NIC or on a VLAN on it, for which there is no client."""
@@ -96,7 +103,7 @@ def left_alone(platform: PlatformDocument) -> frozenset[str]:
     """
     requests = {request.key: request for request in platform.links}
     made = {key.mac for key, request in requests.items() if key.made and is_leased(request)}
-    return frozenset(made | carriers(made, requests))
+    return frozenset(made | all_lower_devices(made, requests))
 
 
 def requests_for(
@@ -116,12 +123,12 @@ def requests_for(
         yield request
 
 
-def reasons(
+def role_reasons(
     platform: PlatformDocument, roles: Roles, named: Collection[str], left: Collection[str]
 ) -> dict[str, str]:
     """Why NICs in the document are dataplane NICs, and why those in `left` are left alone."""
     hints = {hint.mac: hint.reason for hint in reversed(platform.management)}
-    chosen = _chosen(roles)
+    chosen = _chosen_sentence(roles)
     reasons = dict.fromkeys(set(left) - roles.reasons.keys(), LEFT)
     for mac in dict.fromkeys(request.key.mac for request in platform.links):
         if roles.role(mac) != "dataplane":
@@ -137,7 +144,7 @@ def reasons(
     return reasons
 
 
-def _chosen(roles: Roles) -> str:
+def _chosen_sentence(roles: Roles) -> str:
     """Which NIC is for management, and why."""
     for mac, reason in roles.reasons.items():
         if roles.role(mac) == "management":
@@ -145,7 +152,7 @@ def _chosen(roles: Roles) -> str:
     return "no NIC on this host is for management"
 
 
-def notes(
+def unused_notes(
     platform: PlatformDocument, roles: Roles, requests: Mapping[LinkKey, LinkRequest]
 ) -> Iterator[Note]:
     """Notes on the gateways and DHCP of dataplane links in the document that are not used."""
@@ -155,7 +162,7 @@ def notes(
         key = request.key
         if roles.role_of(key) != "dataplane" or key not in requests:
             continue
-        reason = _unserved(key, roles) if is_leased(requests[key]) else ""
+        reason = _no_client_reason(key, roles) if is_leased(requests[key]) else ""
         if reason:
             yield Note("dhcp", "not applicable", reason, key)
         elif key.nic in gateways and key not in sharing and not is_leased(request):
@@ -166,20 +173,20 @@ def _sharing_a_hint(platform: PlatformDocument) -> set[LinkKey]:
     """The links without a gateway of their own that are below one with a gateway, or VLANs."""
     requests = {request.key: request for request in platform.links}
     upper = {key for key, request in requests.items() if request.routing.gateways}
-    lower = {*map(LinkKey, carriers([key.mac for key in upper], requests))}
+    lower = {*map(LinkKey, all_lower_devices([key.mac for key in upper], requests))}
     lower |= {key.nic for key in upper} | {key for key in requests if key.vlan_id}
     return lower - upper
 
 
-def refused(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[Problem]:
+def refused_links(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[Problem]:
     """A problem for each virtual link and VLAN for management that no program has made, and for
     the members of such VRFs.
     """
     requests = {request.key: request for request in platform.links}
     for key in _refused_keys(platform, roles, world):
-        lowers = (key.mac, *sorted(carriers((key.mac,), requests)))
+        lowers = (key.mac, *sorted(all_lower_devices((key.mac,), requests)))
         reason = next(filter(None, map(roles.reasons.get, lowers)), "by its MAC address")
-        yield Problem("refused", f"{subject(key)} is on the management NIC: {reason}", key)
+        yield Problem("refused", f"{message_subject(key)} is on the management NIC: {reason}", key)
     for member, vrf in _barred_members(platform, roles, world):
         text = f'it belongs to the VRF "{vrf.given_name}", which cannot be created'
         yield Problem("refused", text, member)
@@ -206,17 +213,17 @@ def _barred_members(
 
 def _is_there(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], world: World) -> bool:
     """Whether such a link is on its NICs, whatever its name."""
-    macs = {key.mac} | carriers((key.mac,), requests)
+    macs = {key.mac} | all_lower_devices((key.mac,), requests)
     nics = [
         index
         for index, device in world.devices.items()
         if is_nic(device) and identity(device) in macs
     ]
-    uppers = (world.devices[index] for index in above(world, nics) - {*nics})
+    uppers = (world.devices[index] for index in with_upper_devices(world, nics) - {*nics})
     return any((device.kind, device.vlan_id) == (key.kind, key.vlan_id) for device in uppers)
 
 
-def unset(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[Note]:
+def absent_notes(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[Note]:
     """Notes on addresses and default routes of management links that are absent."""
     present = {address.ip for addresses in world.addresses.values() for address in addresses}
     families = {route.to.version for route in world.routes if route.to.prefixlen == 0}
@@ -231,7 +238,7 @@ def unset(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[No
             yield Note("addresses", "not applicable", reason, request.key)
 
 
-def _unserved(key: LinkKey, roles: Roles) -> str:
+def _no_client_reason(key: LinkKey, roles: Roles) -> str:
     """Why the agent has no DHCP client for this link; empty if it has one."""
     if key.mac in roles.dhcp.left_to_others:
         return LEFT
@@ -240,12 +247,12 @@ def _unserved(key: LinkKey, roles: Roles) -> str:
     return ""
 
 
-def choice(roles: Roles) -> Iterator[str]:
+def choice_sentences(roles: Roles) -> Iterator[str]:
     """A sentence if the document has several links that could equally be the management link."""
     if not roles.choice.equal_candidates:
         return
     others = ", ".join(sorted(roles.name(mac) or mac for mac in roles.choice.equal_candidates))
     yield (
-        f"{_chosen(roles)}; the platform's document has a gateway or DHCP on {others} too:"
+        f"{_chosen_sentence(roles)}; the platform's document has a gateway or DHCP on {others} too:"
         " to choose otherwise, set [network] management-macs"
     )

@@ -23,7 +23,13 @@ from typing import Any, Optional
 from neuca_tools.desired.coverage import is_inside
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import Routing, local_hosts, on_link
-from neuca_tools.desired.routing_tables import EVERYTHING, TABLES, assigned, closed, table_hop
+from neuca_tools.desired.routing_tables import (
+    EVERYTHING,
+    TABLES,
+    assign_tables,
+    closed_tables,
+    table_hop,
+)
 from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import Address, Device, Hop, Host, Link, LinkKey, LinkRequest, Network, World
 from neuca_tools.model.addresses import NetworkTable
@@ -53,7 +59,7 @@ MOST_ROUTES = 65536  # a bound of our own: each table has the networks of all ot
 Gateways = Mapping[LinkKey, Mapping[int, Host]]
 
 
-def gateways(
+def gateways_of_links(
     scene: Scene,
     local: Iterable[LinkRequest],
     choice: Choice,
@@ -91,7 +97,7 @@ def _is_routed(
     return said == "yes" or (said == "auto" and implied)
 
 
-def routers(
+def advertised_routers(
     world: World, devices: Mapping[LinkKey, Device], recorded: Mapping[str, str]
 ) -> dict[LinkKey, Host]:
     """The IPv6 router that has advertised itself on each of these devices.
@@ -121,7 +127,9 @@ def _announced_routers(world: World) -> dict[int, Host]:
     return known
 
 
-def bare(request: LinkRequest, routed: Gateways, limits: RequestLimits) -> tuple[Address, ...]:
+def addresses_in_management(
+    request: LinkRequest, routed: Gateways, limits: RequestLimits
+) -> tuple[Address, ...]:
     """The addresses in the management network; the link's rules and table make them usable.
 
     Only those of a NIC in that very network, whose gateway is in it too.
@@ -135,15 +143,15 @@ def bare(request: LinkRequest, routed: Gateways, limits: RequestLimits) -> tuple
     )
 
 
-def build(routed: Gateways, links: Mapping[LinkKey, Link], scene: Scene) -> Routing:
+def build_routing(routed: Gateways, links: Mapping[LinkKey, Link], scene: Scene) -> Routing:
     """The routes and rules of these links."""
     if not routed:
         return Routing()
     work = _Work(links, scene)
-    usable = work.usable(routed)
-    tables = assigned(usable, scene)
+    usable = work.usable_links(routed)
+    tables = assign_tables(usable, scene)
     for key in sorted(usable, key=lambda key: key.order):
-        reason = _obstacle(scene.requests[key].routing, key in tables, routed[key])
+        reason = _no_rules_reason(scene.requests[key].routing, key in tables, routed[key])
         if reason is not None:
             work.note(key, reason)
         elif len(work.hops) <= MOST_ROUTES:
@@ -154,7 +162,9 @@ def build(routed: Gateways, links: Mapping[LinkKey, Link], scene: Scene) -> Rout
     return Routing(tuple(work.hops), rules=work.rules, tables=kept, notes=tuple(work.notes))
 
 
-def _obstacle(asked: NicRouting, has_table: bool, gateways: Mapping[int, Host]) -> Optional[str]:
+def _no_rules_reason(
+    asked: NicRouting, has_table: bool, gateways: Mapping[int, Host]
+) -> Optional[str]:
     """Why a link cannot have rules; None if it can."""
     if not gateways and asked.choice == "yes":
         return "its gateway is not known"
@@ -202,7 +212,7 @@ class Siblings:
         self._lengths = sorted({network.prefixlen for network in self._all})
         every: Any = sorted(self._all)
         self._joined: frozenset[Network] = frozenset(collapse_addresses(every))
-        self._nested = [network for network in self._all if self._above(network)]
+        self._nested = [network for network in self._all if self._wider_networks(network)]
 
     def of(self, own: Collection[Network], gateway: Host) -> list[Network]:
         """The prefixes of all other networks than `own`, without other networks with the gateway.
@@ -212,7 +222,7 @@ class Siblings:
         removed = {*self._table.covering(gateway)} - {*own}
         prefixes = set(self._joined)
         for network in sorted(removed):
-            _remove(prefixes, network)
+            _remove_network(prefixes, network)
         prefixes = {
             prefix for prefix in prefixes if not any(is_inside(prefix, network) for network in own)
         }
@@ -220,18 +230,18 @@ class Siblings:
         prefixes |= {
             nested
             for nested in self._nested
-            if self._above(nested) & hidden and nested not in hidden
+            if self._wider_networks(nested) & hidden and nested not in hidden
         }
         return sorted(prefixes)
 
-    def _above(self, network: Network) -> set[Network]:
+    def _wider_networks(self, network: Network) -> set[Network]:
         """The other networks that this one is in."""
         shorter = (length for length in self._lengths if length < network.prefixlen)
         wider: set[Any] = {network.supernet(new_prefix=length) for length in shorter}
         return wider & self._all
 
 
-def _remove(networks: set[Network], gone: Network) -> None:
+def _remove_network(networks: set[Network], gone: Network) -> None:
     """Take the addresses of a network out of disjoint ones."""
     wider = (gone.supernet(new_prefix=length) for length in range(gone.prefixlen, -1, -1))
     holder = next((network for network in wider if network in networks), None)
@@ -260,11 +270,11 @@ class _Work:
         self.management = [*addresses_of(world, sorted(roles.guard.management))]
         self.own = {address.ip for address in self.management}
         self.local_hosts = local_hosts(world, links.values())
-        self.siblings = {version: Siblings(self._networks(version)) for version in (4, 6)}
+        self.siblings = {version: Siblings(self._all_networks(version)) for version in (4, 6)}
 
-    def usable(self, routed: Gateways) -> dict[LinkKey, Link]:
+    def usable_links(self, routed: Gateways) -> dict[LinkKey, Link]:
         """The links with an address, but for those that request a table that is refused."""
-        usable, refused = {}, closed(self.scene)
+        usable, refused = {}, closed_tables(self.scene)
         for key in routed:
             reason = refused.get(self.scene.requests[key].routing.table)
             if key not in self.links or not self.links[key].addresses:
@@ -281,15 +291,15 @@ class _Work:
 
     def link(self, link: Link, table: int, gateways: Mapping[int, Host]) -> None:
         """Add the routes and rules of one link, each family for itself."""
-        if 6 not in gateways and any(_counts(address, 6) for address in link.addresses):
+        if 6 not in gateways and any(_is_counted(address, 6) for address in link.addresses):
             self.note(link.key, NO_ROUTER)
         for version in sorted(gateways):
-            addresses = [address for address in link.addresses if _counts(address, version)]
+            addresses = [address for address in link.addresses if _is_counted(address, version)]
             free = [address for address in addresses if not self._is_taken(address, link.key)]
             if free:
-                self._family(link.key, table, addresses, free, gateways[version])
+                self._add_family(link.key, table, addresses, free, gateways[version])
 
-    def _family(
+    def _add_family(
         self,
         key: LinkKey,
         table: int,
@@ -308,7 +318,7 @@ class _Work:
         self.used.add(key)
         self.hops += hops
         for address in free:
-            self.rules.update(dict.fromkeys(_rules(address, table), key))
+            self.rules.update(dict.fromkeys(_rules_of_address(address, table), key))
 
     def _is_taken(self, address: Address, key: LinkKey) -> bool:
         """Whether it is an address of the management NIC or of an ignored one, or has a rule of
@@ -346,19 +356,19 @@ class _Work:
                 yield table_hop(host, key, table, gateway)
         yield table_hop(EVERYTHING[gateway.version], key, table, gateway)
 
-    def _networks(self, version: int) -> Iterator[Network]:
+    def _all_networks(self, version: int) -> Iterator[Network]:
         """The networks of all NICs, management included."""
         asked = chain.from_iterable(link.addresses for link in self.links.values())
         for address in chain(self.management, asked):
-            if _counts(address, version) and address.network.prefixlen < address.max_prefixlen:
+            if _is_counted(address, version) and address.network.prefixlen < address.max_prefixlen:
                 yield address.network
 
 
-def _counts(address: Address, version: int) -> bool:
+def _is_counted(address: Address, version: int) -> bool:
     return address.version == version and not address.is_link_local
 
 
-def _rules(address: Address, table: int) -> list[Rule]:
+def _rules_of_address(address: Address, table: int) -> list[Rule]:
     source, family = str(ip_network(address.ip)), address.version
     return [
         Rule(family, OWN_NETWORKS, table, source, suppress=0),

@@ -8,12 +8,18 @@ lists every link, for display.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired import bindings, coverage, dhcp, policy_routing, routing_tables
 from neuca_tools.desired.link_resolver import LinkResolver
-from neuca_tools.desired.merge import Layers, digests, requested_twice, stack, trusted
+from neuca_tools.desired.merge import (
+    Layers,
+    request_digests,
+    requested_twice,
+    stack_layers,
+    trusted_links,
+)
 from neuca_tools.desired.names import nic_names
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles, Scene, find_links
@@ -23,9 +29,9 @@ from neuca_tools.desired.router_advertisements import (
 )
 from neuca_tools.desired.routes import Routing, resolve_routes
 from neuca_tools.desired.routing_tables import of_vrfs
-from neuca_tools.desired.rules import resolve_rules, shadowed, without_included
+from neuca_tools.desired.rules import resolve_rules, shadowed_rules, without_included
 from neuca_tools.desired.safety import RequestLimits, management_networks, request_limits
-from neuca_tools.desired.virtual_links import deletable
+from neuca_tools.desired.virtual_links import deletable_links
 from neuca_tools.model import (
     Document,
     Hop,
@@ -45,7 +51,7 @@ from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, Choice, RuleRequest
 from neuca_tools.tuning import allowed_sysctls
 from neuca_tools.tuning.layer import Layer
-from neuca_tools.tuning.links import Tuned, tune
+from neuca_tools.tuning.links import Tuned, tune_links
 
 
 class Settings(NamedTuple):
@@ -101,51 +107,53 @@ class Resolution(NamedTuple):
         return bool(self.want.rules or self.roles.dhcp.clients) or default or self.lacks_ipv6
 
 
-def resolve(
+def resolve_state(
     document: Optional[Document], settings: Settings, world: World, record: Record
 ) -> Resolution:
     """The desired state. Without a complete document, nothing is removed."""
-    document, own, policy = bindings.bind(document, settings.links, settings.policy, world, record)
-    settings = settings._replace(links=own, policy=policy)
-    layers = stack(document, own, policy, world, record)
+    document, settings = _with_bound_ports(document, settings, world, record)
+    layers = stack_layers(document, settings.links, settings.policy, world, record)
     names, name_problems = nic_names(layers.requests, world, layers.roles, record)
-    complete, removable, sure = _trust(document, layers.requests, record.owned)
-    limits = _limits(layers, settings, world, record, removable)
-    tuned, scene = _tuned(layers, settings.tuning, world, record)
-    rules = allowed_sysctls.Judge(own, settings.allow_sysctls)
-    work = LinkResolver(scene, limits, names, sure, rules, _gateways(scene, settings))
+    complete, removable, sure = _trusted_parts(document, layers.requests, record.owned)
+    limits = _request_limits(layers, settings, world, record, removable)
+    tuned, scene = _tune_requests(layers, settings.tuning, world, record)
+    rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
+    work = LinkResolver(scene, limits, names, sure, rules, _learned_gateways(scene, settings))
     links = work.links()
-    forwards, contested = allowed_forwarding(_router(document, settings), layers.roles, world)
-    refused = limits.requested_twice.keys() | work.common.lacking
+    router = _router_choice(document, settings)
+    forwards, contested = allowed_forwarding(router, layers.roles, world)
+    host = {**_host_sysctls(settings, record, sure, world), **forwards}
     routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *layers.roles.problems, *layers.problems, *name_problems)
     return Resolution(
-        _want(work, links, routing, {**_host_sysctls(settings, record, sure, world), **forwards}),
+        _wanted_state(work, links, routing, host),
         _left_as_they_are(removable, work, complete),
         layers.roles,
         tuned.requests,
         names={**names, **work.vlan_names},
         shown=tuple(work.shown()),
         problems=(*problems, *work.problems, *routing.problems, *contested),
-        digests=digests(layers.requests, layers.addresses, layers.routes, forwards, refused),
+        digests=_digests(layers, forwards, limits.requested_twice.keys() | work.common.lacking),
         lacks_ipv6=bool(work.common.lacking),
         hostname=document.hostname if document else None,
-        router=_router(document, settings),
+        router=router,
         complete=complete,
         left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
         loose=routing.loose,
         management_networks=management_networks(world, layers.roles),
-        notes=(*_open(layers.notes, routing), *work.common.notes, *tuned.notes, *routing.notes),
+        notes=(*_open_notes(layers, routing), *work.common.notes, *tuned.notes, *routing.notes),
         tuning=settings.tuning._replace(values=(*settings.tuning.values, *tuned.values)),
         without_advertisements=links_without_advertisements(tuned.requests, layers.roles, world),
         tables=routing.tables,
     )
 
 
-def _tuned(layers: Layers, tuning: Layer, world: World, record: Record) -> tuple[Tuned, Scene]:
+def _tune_requests(
+    layers: Layers, tuning: Layer, world: World, record: Record
+) -> tuple[Tuned, Scene]:
     """What the profiles make of the requests."""
     devices = find_links(world, layers.roles)
-    tuned = tune(layers.requests, tuning, devices, record)
+    tuned = tune_links(layers.requests, tuning, devices, record)
     return tuned, Scene(tuned.requests, world, layers.roles, record, devices)
 
 
@@ -153,33 +161,51 @@ def _left_as_they_are(removable: Owned, work: LinkResolver, complete: bool) -> O
     """What may be removed: links that stay although they are not among the wanted ones keep their
     addresses.
     """
-    free, problems = deletable(work.scene, work.stacks if complete else None)
+    free, problems = deletable_links(work.scene, work.stacks if complete else None)
     work.problems += problems
     kept = removable.vlans - free - work.wanted.keys()
     addresses = frozenset(pair for pair in removable.addresses if pair[0] not in kept)
     return removable._replace(vlans=free, addresses=addresses)
 
 
-def _open(notes: Iterable[Note], routing: Routing) -> Iterator[Note]:
+def _with_bound_ports(
+    document: Optional[Document], settings: Settings, world: World, record: Record
+) -> tuple[Optional[Document], Settings]:
+    document, links, policy = bindings.bind_ports(
+        document, settings.links, settings.policy, world, record
+    )
+    return document, settings._replace(links=links, policy=policy)
+
+
+def _digests(
+    layers: Layers, forwards: Mapping[str, str], refused: Collection[Host]
+) -> dict[str, str]:
+    parts = (layers.requests, layers.addresses, layers.routes)
+    return request_digests(*parts, forwards, refused)
+
+
+def _open_notes(layers: Layers, routing: Routing) -> Iterator[Note]:
     """The notes on documents, without those on gateways that a table of its own makes use of."""
     used = {
         hop.link for hop in routing.hops if hop.to.prefixlen == 0 and hop.traits.table != MAIN_TABLE
     }
-    return (note for note in notes if note.setting != "gateway" or note.link not in used)
+    return (note for note in layers.notes if note.setting != "gateway" or note.link not in used)
 
 
-def _gateways(scene: Scene, settings: Settings) -> dict[LinkKey, dict[int, Host]]:
-    routers = policy_routing.routers(scene.world, scene.device_by_link, scene.record.routers)
-    learned, choice = dhcp.gateways(scene.roles, scene.world), settings.policy_routing
-    routed = policy_routing.gateways(scene, settings.links, choice, learned, routers)
+def _learned_gateways(scene: Scene, settings: Settings) -> dict[LinkKey, dict[int, Host]]:
+    routers = policy_routing.advertised_routers(
+        scene.world, scene.device_by_link, scene.record.routers
+    )
+    learned, choice = dhcp.learned_gateways(scene.roles, scene.world), settings.policy_routing
+    routed = policy_routing.gateways_of_links(scene, settings.links, choice, learned, routers)
     return {key: routed[key] for key in routed.keys() - of_vrfs(scene.requests).keys()}
 
 
-def _router(document: Optional[Document], settings: Settings) -> Router:
+def _router_choice(document: Optional[Document], settings: Settings) -> Router:
     return document.router if document and settings.router else "user"
 
 
-def _want(
+def _wanted_state(
     work: LinkResolver, links: Mapping[LinkKey, Link], routing: Routing, sysctls: Mapping[str, str]
 ) -> NetworkState:
     every = {**links, **work.leftovers()}
@@ -187,7 +213,7 @@ def _want(
     return NetworkState(every, routing.hops, routing.banned, sysctls, rules=routing.rules)
 
 
-def _trust(
+def _trusted_parts(
     document: Optional[Document], requests: Mapping[LinkKey, LinkRequest], owned: Owned
 ) -> tuple[bool, Owned, Optional[frozenset[LinkKey]]]:
     """Whether the document is complete, what may be removed, and the links that it is sure of.
@@ -196,7 +222,7 @@ def _trust(
     """
     if document is not None and document.complete:
         return True, owned._replace(routes=True), None
-    sure = trusted(document, requests) if document else frozenset[LinkKey]()
+    sure = trusted_links(document, requests) if document else frozenset[LinkKey]()
     return False, Owned(frozenset(pair for pair in owned.addresses if pair[0] in sure)), sure
 
 
@@ -209,14 +235,14 @@ def _host_sysctls(
     return {**record.original_sysctls, **settings.tuning.before, **settings.tuning.sysctls}
 
 
-def _limits(
+def _request_limits(
     layers: Layers, settings: Settings, world: World, record: Record, removable: Owned
 ) -> RequestLimits:
     """What requests may not take over, and how many public addresses they may have together."""
     requests, roles = layers.requests, layers.roles
     tables = coverage.shared_tables(world)
-    kept = coverage.kept(record.owned.addresses, removable, world, tables)
-    asked = coverage.requested(requests, layers.routes, roles, tables)
+    kept = coverage.kept_networks(record.owned.addresses, removable, world, tables)
+    asked = coverage.requested_networks(requests, layers.routes, roles, tables)
     return request_limits(
         world,
         roles,
@@ -224,7 +250,7 @@ def _limits(
         settings.allow_default_route,
         record.ground,
         requested_twice=requested_twice(requests, roles),
-        shortest=coverage.shortest(asked, kept),
+        shortest=coverage.shortest_granted(asked, kept),
     )
 
 
@@ -244,28 +270,28 @@ def resolve_routing(
     learned = dhcp.Learned(roles, world, limits, taken)
     isolated = of_vrfs(work.requests)
     leased = learned.added_to({key: links[key] for key in links if key not in isolated})
-    policy = policy_routing.build(work.routed, leased, scene)
+    policy = policy_routing.build_routing(work.routed, leased, scene)
     inside, vrf_notes = routing_tables.default_routes(links, work.after, taken)
     asked = (*routing.hops, *inside)
     tables = {hop.traits.table for hop in asked} - {MAIN_TABLE} | {*policy.tables.values()}
-    rules, problems = resolve_rules(_requests(document, layers, roles), links, tables, limits)
+    rules, problems = resolve_rules(_rule_requests(document, layers, roles), links, tables, limits)
     rules = without_included({**rules, **policy.rules})
     return routing._replace(
-        hops=_joined((*asked, *learned.hops), policy.hops),
+        hops=_join_hops((*asked, *learned.hops), policy.hops),
         rules=rules,
         tables=policy.tables,
         problems=(*routing.problems, *problems, *learned.problems),
-        notes=(*policy.notes, *learned.notes, *vrf_notes, *shadowed(rules, world)),
+        notes=(*policy.notes, *learned.notes, *vrf_notes, *shadowed_rules(rules, world)),
     )
 
 
-def _joined(asked: tuple[Hop, ...], own: tuple[Hop, ...]) -> tuple[Hop, ...]:
+def _join_hops(asked: tuple[Hop, ...], own: tuple[Hop, ...]) -> tuple[Hop, ...]:
     """A route that a document requests in the table of a NIC takes the place of the NIC's own."""
     taken = {hop.identity for hop in asked}
     return (*asked, *(hop for hop in own if hop.identity not in taken))
 
 
-def _requests(document: Optional[Document], layers: Layers, roles: Roles) -> list[RuleRequest]:
+def _rule_requests(document: Optional[Document], layers: Layers, roles: Roles) -> list[RuleRequest]:
     """The rules of the NEuca document, and those of the platform's for its dataplane NICs."""
     own = document.rules if document else ()
     theirs = (

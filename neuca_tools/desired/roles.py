@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Optional
 
-from neuca_tools.desired.management import NO_CHOICE, ManagementChoice, choose
-from neuca_tools.desired.management_vlans import around
+from neuca_tools.desired.management import NO_CHOICE, ManagementChoice, choose_management
+from neuca_tools.desired.management_vlans import management_ids
 from neuca_tools.desired.policy import NOTHING, PlatformClaims, Policy
 from neuca_tools.model import Device, LinkKey, LinkRequest, Problem, Record, Role, World
 from neuca_tools.model.links import KINDS
-from neuca_tools.model.ports import short
-from neuca_tools.model.topology import above, base, identity, is_nic, key_of
+from neuca_tools.model.ports import short_guid
+from neuca_tools.model.topology import identity, is_nic, key_of, mac_of_key, with_upper_devices
 
 EMPTY = Record()
 
@@ -50,7 +50,7 @@ class Dhcp:
     clients: Mapping[LinkKey, str] = field(default_factory=dict)
     left_to_others: frozenset[str] = frozenset()
 
-    def handed(self, clients: Collection[str]) -> frozenset[LinkKey]:
+    def links_of(self, clients: Collection[str]) -> frozenset[LinkKey]:
         """The links on which one of these clients does DHCP for us."""
         return frozenset(key for key, client in self.clients.items() if client in clients)
 
@@ -140,7 +140,7 @@ class Scene(NamedTuple):
     device_by_link: Mapping[LinkKey, Device]
 
 
-def _created(world: World, record: Record) -> tuple[frozenset[int], dict[str, Device]]:
+def _created_links(world: World, record: Record) -> tuple[frozenset[int], dict[str, Device]]:
     """What we created in this boot, by the record, not by MAC.
 
     The indexes of all virtual links, VLANs included, and the others by "KIND NAME".
@@ -163,7 +163,7 @@ def find_nics(
     created. Of several NICs with a MAC, the one that is configured already is meant: a virtual
     function appears beside it before its master is set.
     """
-    configured = _configured(world, record)
+    configured = _configured_nics(world, record)
     candidates: dict[str, list[Device]] = defaultdict(list)
     held: dict[str, Device] = {}
     for device in filter(is_nic, world.devices.values()):
@@ -178,13 +178,13 @@ def find_nics(
         if len(devices) == 1 or (mac, device.index) in configured
     }
     problems = (
-        _trouble(mac, known.get(mac), candidates.get(mac, []), held.get(mac), world)
+        _nic_problem(mac, known.get(mac), candidates.get(mac, []), held.get(mac), world)
         for mac in sorted(named)
     )
     return known, [*filter(None, problems)]
 
 
-def _trouble(
+def _nic_problem(
     mac: str, nic: Optional[Device], free: list[Device], held: Optional[Device], world: World
 ) -> Optional[Problem]:
     """What is wrong with a NIC that is named, out of the `free` devices with its MAC."""
@@ -200,17 +200,17 @@ def _trouble(
         holder = f'"{master.name}"' if master else "another device"
         text = f'"{held.name}" belongs to {holder}: it is left alone'
     else:
-        return _absence(mac, world)
+        return _absent_problem(mac, world)
     return Problem("contested", text, LinkKey(mac))
 
 
-def _configured(world: World, record: Record) -> frozenset[tuple[str, int]]:
+def _configured_nics(world: World, record: Record) -> frozenset[tuple[str, int]]:
     """MAC and index of each NIC that has been configured since the boot."""
     seen = [(mac, nic.incarnation) for mac, nic in record.nics.items() if nic.applied]
     return frozenset((mac, at.ifindex) for mac, at in seen if at and at.boot_id == world.boot_id)
 
 
-def _twins(world: World, nics: Mapping[str, Device]) -> dict[str, tuple[Device, ...]]:
+def _twin_nics(world: World, nics: Mapping[str, Device]) -> dict[str, tuple[Device, ...]]:
     """All other NICs, by MAC."""
     twins: dict[str, tuple[Device, ...]] = {}
     for device in world.devices.values():
@@ -220,10 +220,10 @@ def _twins(world: World, nics: Mapping[str, Device]) -> dict[str, tuple[Device, 
     return twins
 
 
-def _absence(mac: str, world: World) -> Problem:
+def _absent_problem(mac: str, world: World) -> Problem:
     key = LinkKey(mac)
     every = filter(is_nic, world.devices.values())
-    ports = [device.name for device in every if short(identity(device)) == mac]
+    ports = [device.name for device in every if short_guid(identity(device)) == mac]
     if len(ports) > 1:
         names = ", ".join(sorted(ports))
         text = f'"{mac}" may be any of {len(ports)} InfiniBand ports ({names}): they are left alone'
@@ -231,7 +231,7 @@ def _absence(mac: str, world: World) -> Problem:
     return Problem("absent", f'no NIC has the MAC "{mac}"', key)
 
 
-def assign(
+def assign_roles(
     world: World,
     named: Collection[str],
     policy: Policy,
@@ -239,32 +239,34 @@ def assign(
     claims: PlatformClaims = NOTHING,
 ) -> Roles:
     """Give every NIC its role; recorded ones stay, unless `[network] management-macs` is set."""
-    ours, stacked = _created(world, record)
+    ours, stacked = _created_links(world, record)
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
     named = {mac for mac in named if not LinkKey(mac).made}
-    choice = choose(world, policy, record, claims)
+    choice = choose_management(world, policy, record, claims)
     ports = {identity(device) for device in world.devices.values() if device.master}
     free = named - ignored - choice.by_document_only - (ports & choice.reason_by_mac.keys())
     nics, problems = find_nics(world, free, {device.index for device in stacked.values()}, record)
     roles = _by_mac(world, named, ignored, choice.reason_by_mac, ours)
     managing = {mac for mac, role in roles.items() if role == "management"}
     wanted = claims.vlans | _made_beside(record)
-    vlans, management = around(world, _indexes(world, managing, ours, vlans=False), ours, wanted)
+    vlans, management = management_ids(
+        world, _device_indexes(world, managing, ours, vlans=False), ours, wanted
+    )
     if not named:
         # Before any document is known, every default route but one is in question.
         choice = choice._replace(by_document_only=choice.by_document_only | choice.not_chosen)
     return Roles(
         nics,
-        _twins(world, nics),
+        _twin_nics(world, nics),
         roles,
         choice.reason_by_mac,
         choice,
         guard=Guard(
-            management | above(world, _indexes(world, ignored, ours)),
+            management | with_upper_devices(world, _device_indexes(world, ignored, ours)),
             management,
             ignored,
             vlans,
-            _carriers(world, management - ours, vlans),
+            _foreign_carriers(world, management - ours, vlans),
         ),
         made=Made(stacked, indexes=ours),
         problems=tuple(problems),
@@ -277,12 +279,12 @@ def _made_beside(record: Record) -> set[LinkKey]:
     return {key for key in record.owned.vlans if key.mac not in dataplane}
 
 
-def _carriers(
+def _foreign_carriers(
     world: World, management: Collection[int], vlans: Collection[str]
 ) -> dict[str, Device]:
     """The bonds and bridges of other programs that VLANs can be created on."""
     devices = (world.devices[index] for index in management)
-    carriers = {base(device): device for device in devices if device.kind in KINDS}
+    carriers = {mac_of_key(device): device for device in devices if device.kind in KINDS}
     return {mac: carriers[mac] for mac in carriers.keys() & vlans}
 
 
@@ -320,7 +322,7 @@ def _own_mac(device: Device, ours: Collection[int]) -> str:
     return device.mac
 
 
-def _indexes(
+def _device_indexes(
     world: World, macs: Collection[str], ours: Collection[int], vlans: bool = True
 ) -> frozenset[int]:
     """The indexes of devices with one of these MACs, permanent or current, that we did not create.

@@ -33,7 +33,7 @@ from neuca_tools.model.provenance import ROUTER_SECONDS
 from neuca_tools.model.topology import identity, is_nic
 
 
-def removable(
+def removable_addresses(
     owned: Owned, have: NetworkState, world: World, without_advertisements: Collection[LinkKey]
 ) -> Owned:
     """What may be removed, including the autoconfigured addresses on these links."""
@@ -72,10 +72,10 @@ def ipv6_clients(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> froze
 
     A network manager always does; we do so where advertisements or DHCPv6 are requested.
     """
-    served = roles.dhcp.handed([OWN_CLIENT]) & requests.keys()
+    served = roles.dhcp.links_of([OWN_CLIENT]) & requests.keys()
     asked = {key: requests[key].automatic for key in served}
     own = {key for key, automatic in asked.items() if automatic and wants_ipv6(automatic)}
-    return roles.dhcp.handed(MANAGERS) | own
+    return roles.dhcp.links_of(MANAGERS) | own
 
 
 def is_left_on(request: LinkRequest) -> bool:
@@ -105,7 +105,7 @@ def advertisements_off(
     return {ACCEPT_RA: "0"}
 
 
-def reset(request: LinkRequest, link: Link, world: World, mtu: int) -> dict[str, str]:
+def reset_sysctls(request: LinkRequest, link: Link, world: World, mtu: int) -> dict[str, str]:
     """What advertisements may have set on a link whose advertisements are being turned off.
 
     The values are those without advertisements; `mtu` is the MTU that the link will have. Nothing
@@ -133,7 +133,7 @@ def reset(request: LinkRequest, link: Link, world: World, mtu: int) -> dict[str,
     return values
 
 
-def restored(original: Mapping[str, str], link: Link, world: World) -> dict[str, str]:
+def restored_sysctls(original: Mapping[str, str], link: Link, world: World) -> dict[str, str]:
     """The original sysctls of a link: a default of the kernel stands for that of this host."""
     device = world.devices.get(link.index)
     name = device.name if device else ""
@@ -145,7 +145,7 @@ def restored(original: Mapping[str, str], link: Link, world: World) -> dict[str,
     }
 
 
-def lasting(link: Link, world: World) -> tuple[Address, ...]:
+def lasting_addresses(link: Link, world: World) -> tuple[Address, ...]:
     """The addresses of the link without link-local and autoconfigured IPv6 addresses."""
     return tuple(address for address in link.addresses if is_lasting(link.index, address, world))
 
@@ -167,7 +167,7 @@ _FORWARD_IPV4, _FORWARD_IPV6 = "net/ipv4/ip_forward", "net/ipv6/conf/all/forward
 _VALUES = {"true": "1", "false": "0"}
 
 
-def forwarding(router: Router) -> dict[str, str]:
+def forwarding_sysctls(router: Router) -> dict[str, str]:
     """The sysctls that `router` requests; none for `user`, which leaves or restores the user's
     values.
     """
@@ -180,7 +180,7 @@ def allowed_forwarding(
     router: Router, roles: Roles, world: World
 ) -> tuple[dict[str, str], list[Problem]]:
     """The requested sysctls that may be set, and a problem if one may not."""
-    wanted = forwarding(router)
+    wanted = forwarding_sysctls(router)
     listening = sorted(
         device.name
         for device in world.devices.values()

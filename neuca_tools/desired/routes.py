@@ -136,11 +136,11 @@ class _Finder:
             reason = self._ban_reason(route)
             self.banned += [] if reason else [route.to]
         elif route.state == "present":
-            reason = self._added(route)
+            reason = self._set_route(route)
         if reason:
             self.problems.append(Problem("refused", f"route to {route.to}: {reason}"))
 
-    def _added(self, route: RouteRequest) -> Optional[str]:
+    def _set_route(self, route: RouteRequest) -> Optional[str]:
         """Add the route if it can be set; why it cannot, or None."""
         reason, links = self._fence_reason(route), [NOWHERE]
         if reason is None and route.traits.kind == "unicast":
@@ -149,7 +149,14 @@ class _Finder:
             return reason
         first, *others = links
         more = tuple(zip(others, route.others))
-        hop = Hop(route.to, first, route.via, _metric(route), traits=_normal(route), others=more)
+        hop = Hop(
+            route.to,
+            first,
+            route.via,
+            _kernel_metric(route),
+            traits=_normal_traits(route),
+            others=more,
+        )
         if hop.identity in self._foreign:
             return f"a route of another program has the same prefix and metric ({hop.metric})"
         if self.taken.get(hop.identity, hop) != hop:
@@ -195,7 +202,7 @@ class _Finder:
 
     def _link(self, route: RouteRequest) -> tuple[Optional[LinkKey], Optional[str]]:
         """The link of a next hop and None, or None and the reason why there is none."""
-        key = self._reaching(route)
+        key = self._reaching_link(route)
         reason = self._hop_reason(route, key or self._all.link(route.via, route.link))
         if reason is None and key is not None:
             reason = self._down_reason(route, key)
@@ -206,7 +213,7 @@ class _Finder:
                 reason = f'the next hop {route.via} is in the VRF "{master}"'
         return (None, reason) if reason else (key, None)
 
-    def _reaching(self, route: RouteRequest) -> Optional[LinkKey]:
+    def _reaching_link(self, route: RouteRequest) -> Optional[LinkKey]:
         """The usable link by which the next hop is reached, if there is one."""
         is_said = route.via is None or route.traits.onlink or is_link_scoped(route.via)
         if is_said and route.link is not None:
@@ -272,7 +279,7 @@ class Networks:
     # Most documents have no route, and nothing is looked up.
 
     @cached_property
-    def _of(self) -> dict[Optional[LinkKey], set[Network]]:
+    def _networks_by_link(self) -> dict[Optional[LinkKey], set[Network]]:
         return {
             key: {address.network for address in addresses}
             for key, addresses in self._addresses.items()
@@ -296,19 +303,19 @@ class Networks:
         """
         if via is None:
             return None
-        if any(via in network for network in self._of.get(said, ())):
+        if any(via in network for network in self._networks_by_link.get(said, ())):
             return said
         return next(map(self._links.get, self._table.covering(via)), None)
 
 
-def _metric(route: RouteRequest) -> int:
+def _kernel_metric(route: RouteRequest) -> int:
     """The metric that the kernel will show: for IPv6, 0 stands for 1024 (IP6_RT_PRIO_USER)."""
     if route.metric is None:
         return ROUTE_METRIC
     return route.metric or (1024 if route.to.version == 6 else 0)
 
 
-def _normal(route: RouteRequest) -> Traits:
+def _normal_traits(route: RouteRequest) -> Traits:
     """The traits without a scope that the route has anyway; IPv6 has no scopes."""
     traits = route.traits
     usual = "link" if traits.kind == "unicast" and route.via is None else "global"

@@ -79,7 +79,7 @@ def without_dhcp(
     return changed, notes
 
 
-def placed(
+def place_routes(
     routes: Iterable[RouteRequest], requests: Mapping[LinkKey, LinkRequest]
 ) -> tuple[RouteRequest, ...]:
     """The routes, with those through a VRF or one of its members in the table of the VRF.
@@ -91,10 +91,10 @@ def placed(
     if not routed:
         return tuple(routes)
     networks = Networks({key: request.addresses for key, request in requests.items()})
-    return tuple(_placed(route, requests, routed, networks) for route in routes)
+    return tuple(_place_route(route, requests, routed, networks) for route in routes)
 
 
-def _placed(
+def _place_route(
     route: RouteRequest, requests: Mapping[LinkKey, LinkRequest], routed: Tables, networks: Networks
 ) -> RouteRequest:
     if route.state != "present":
@@ -139,10 +139,10 @@ class TablesInUse:
             for seen in world.rules
             if seen.protocol != ROUTE_PROTOCOL
         }
-        self._routes: dict[int, list[Route]] = {}
+        self._advertised_routes: dict[int, list[Route]] = {}
         for route in world.tables:
             if route.protocol != ROUTE_PROTOCOL:
-                self._routes.setdefault(route.traits.table, []).append(route)
+                self._advertised_routes.setdefault(route.traits.table, []).append(route)
 
     def reason(self, key: LinkKey, table: int) -> Optional[str]:
         """Why the VRF may not have this table."""
@@ -165,7 +165,7 @@ class TablesInUse:
         """
         device = self._roles.made.devices.get(key.mac)
         is_ours = device is not None and vrf_table(Virtual(options=device.options)) == table
-        for route in self._routes.get(table, ()):
+        for route in self._advertised_routes.get(table, ()):
             if route.index in self._roles.guard.management:
                 return f"the table {table} has a route of the management NIC, to {route.to}"
             if route.index in self._roles.guard.devices or not is_ours:
@@ -198,7 +198,8 @@ def default_routes(
                 text = f"its VRF has another default route than through {gateway}"
             else:
                 hops.update(
-                    (near_hop.identity, near_hop) for near_hop in _near(link, gateway, table)
+                    (near_hop.identity, near_hop)
+                    for near_hop in _route_to_gateway(link, gateway, table)
                 )
                 hops[hop.identity] = hop
                 continue
@@ -212,7 +213,7 @@ def _members_with_addresses(links: Mapping[LinkKey, Link]) -> list[Link]:
     return sorted((link for link in members if link.addresses), key=lambda link: link.key.order)
 
 
-def _near(link: Link, gateway: Host, table: int) -> Iterator[Hop]:
+def _route_to_gateway(link: Link, gateway: Host, table: int) -> Iterator[Hop]:
     """The route to the gateway itself if it is in no network of the link."""
     if not is_link_scoped(gateway) and not any(
         gateway in address.network for address in link.addresses
@@ -232,7 +233,7 @@ def table_hop(
 TABLES = range(31001, 32000)
 
 
-def closed(scene: Scene) -> dict[int, str]:
+def closed_tables(scene: Scene) -> dict[int, str]:
     """The tables that no document may give a default route, with the reasons.
 
     Whoever marks packets for a table means this table.
@@ -255,7 +256,7 @@ def _is_marked(seen: SeenRule) -> bool:
     return seen.plain and bool(seen.rule.mask)
 
 
-def assigned(links: Collection[LinkKey], scene: Scene) -> dict[LinkKey, int]:
+def assign_tables(links: Collection[LinkKey], scene: Scene) -> dict[LinkKey, int]:
     """The table of each link: the requested one, its previous one, or the first unused one.
 
     No two links have the same: the routes of one would replace those of the other. Of links that

@@ -50,7 +50,7 @@ def resolve_rules(
     rules: dict[Rule, LinkKey] = {}
     problems = []
     for request in requests:
-        reason = _reason(request.rule, own, tables, limits)
+        reason = _refusal_reason(request.rule, own, tables, limits)
         if reason:
             text = f"rule {request.rule.text}: {reason}"
             problems.append(Problem("refused", text, request.link))
@@ -59,7 +59,7 @@ def resolve_rules(
     return rules, problems
 
 
-def _reason(
+def _refusal_reason(
     rule: Rule, own: Collection[object], tables: Collection[int], limits: RequestLimits
 ) -> Optional[str]:
     """Why a rule could lead packets of the management NIC or to the metadata service elsewhere."""
@@ -100,11 +100,13 @@ def without_included(rules: Mapping[Rule, LinkKey]) -> dict[Rule, LinkKey]:
     They have no effect, and the kernel takes a request to delete the other one for them.
     """
     return {
-        rule: rules[rule] for rule in rules if not any(wider in rules for wider in _wider(rule))
+        rule: rules[rule]
+        for rule in rules
+        if not any(wider in rules for wider in _wider_rules(rule))
     }
 
 
-def _wider(rule: Rule) -> Iterator[Rule]:
+def _wider_rules(rule: Rule) -> Iterator[Rule]:
     """The rules with some of its selectors."""
     of_mark: dict[str, Any] = {"mark": 0, "mask": 0}
     every: tuple[dict[str, Any], ...] = ({"source": ""}, {"to": ""}, of_mark, {"tos": 0})
@@ -125,7 +127,7 @@ def _first_in(network: Network, hosts: Collection[Host]) -> Optional[Host]:
 # --- Rules of other programs ----------------------------------------------------------------------
 
 
-def shadowed(rules: Mapping[Rule, LinkKey], world: World) -> Iterator[Note]:
+def shadowed_rules(rules: Mapping[Rule, LinkKey], world: World) -> Iterator[Note]:
     """A note for each rule of another program, and each link whose rules it makes ineffective."""
     routes = _wide_routes(world)
     for seen in world.rules:

@@ -22,12 +22,12 @@ from neuca_tools.model.provenance import is_automatic
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 from neuca_tools.model.topology import (
     METADATA_HOSTS,
-    above,
     addresses_of,
     best_default_routes,
     hosts_of,
     identity,
     is_nic,
+    with_upper_devices,
 )
 
 LINK_LOCAL = ip_network("fe80::/64")  # RFC 4291, 2.5.6: on every link, so no management prefix
@@ -60,7 +60,7 @@ class RequestLimits:
         """Whether a packet can have both this mark and one that a foreign rule selects."""
         for theirs, marks in self.marks.items():
             both = mask & theirs
-            if mark & both in marks or (both != theirs and _shares(mark, both, marks)):
+            if mark & both in marks or (both != theirs and _shares_mark(mark, both, marks)):
                 return True
         return False
 
@@ -96,7 +96,7 @@ class RequestLimits:
         """Why a route to this prefix is refused."""
         for prefix in self.prefixes:
             if is_inside(to, prefix):
-                return f"{_place(to, prefix)} the management network {prefix}"
+                return f"{_place_text(to, prefix)} the management network {prefix}"
         if to.prefixlen == 0 and self.allow_default_route:
             taken = to.version in self.default_routes
             return "this host has a default route already" if taken else None
@@ -106,7 +106,7 @@ class RequestLimits:
         """Why no route may lead to this network, not even that of an address."""
         if to.prefixlen < SHORTEST_PREFIX:
             return "a prefix of length 0 or 1 would replace the default route"
-        return self._takes_over(to) or self._overrides(to) or self._exceeds(to)
+        return self._takes_over(to) or self._override_reason(to) or self._excess_reason(to)
 
     def _takes_over(self, to: Network) -> Optional[str]:
         for host, now in self.hosts.items():
@@ -114,15 +114,17 @@ class RequestLimits:
                 return f"it would take over {host}, which is reached through the management NIC"
         return None
 
-    def _overrides(self, to: Network) -> Optional[str]:
+    def _override_reason(self, to: Network) -> Optional[str]:
         """Inside a broad route, longer prefixes may lead elsewhere, as with a default route."""
         for wider in self._table.covering(to.network_address):
             if is_inside(to, wider) and (wider == to or not is_broad(wider)):
-                return f"{_place(to, wider)} {wider}, which is routed through the management NIC"
+                return (
+                    f"{_place_text(to, wider)} {wider}, which is routed through the management NIC"
+                )
         return None
 
-    def _exceeds(self, to: Network) -> Optional[str]:
-        if to.prefixlen >= self.shortest.get(to.version, 0) or not coverage.public(
+    def _excess_reason(self, to: Network) -> Optional[str]:
+        if to.prefixlen >= self.shortest.get(to.version, 0) or not coverage.count_public(
             [to], to.version
         ):
             return None
@@ -133,7 +135,7 @@ class RequestLimits:
         )
 
 
-def _place(to: Network, prefix: Network) -> str:
+def _place_text(to: Network, prefix: Network) -> str:
     return "it is" if to == prefix else "it is inside"
 
 
@@ -160,9 +162,9 @@ def request_limits(
     ]
     defaults = best_default_routes(foreign)
     last_boot = [*map(ip_network, before)]
-    guarded = {*METADATA_HOSTS, *metadata_hosts, *_gateways(foreign, last_boot)}
-    routed = _routed(world, roles)
-    prefixes = _connected(world, roles) | ({*last_boot} - routed)
+    guarded = {*METADATA_HOSTS, *metadata_hosts, *_default_gateways(foreign, last_boot)}
+    routed = _routed_networks(world, roles)
+    prefixes = _connected_networks(world, roles) | ({*last_boot} - routed)
     prefixes.discard(LINK_LOCAL)
     return RequestLimits(
         tuple(sorted(prefixes, key=str)),
@@ -174,7 +176,7 @@ def request_limits(
         shortest=shortest,
         own=hosts_of(world, roles.guard.management),
         ignored=hosts_of(world, roles.guard.devices - roles.guard.management),
-        marks=_marks(world),
+        marks=_foreign_marks(world),
     )
 
 
@@ -183,11 +185,11 @@ def _is_of_each_link(host: Host) -> bool:
     return host.is_loopback or (host.version == 6 and host.is_link_local)
 
 
-def _shares(mark: int, mask: int, marks: Iterable[int]) -> bool:
+def _shares_mark(mark: int, mask: int, marks: Iterable[int]) -> bool:
     return any((mark ^ other) & mask == 0 for other in marks)
 
 
-def _marks(world: World) -> dict[int, frozenset[int]]:
+def _foreign_marks(world: World) -> dict[int, frozenset[int]]:
     """The marks that rules of other programs select or exclude, by mask."""
     marks_by_mask: dict[int, set[int]] = {}
     for seen in world.rules:
@@ -196,7 +198,7 @@ def _marks(world: World) -> dict[int, frozenset[int]]:
     return {mask: frozenset(marks) for mask, marks in marks_by_mask.items()}
 
 
-def _gateways(foreign: Iterable[Route], before: Iterable[Network]) -> Iterator[Host]:
+def _default_gateways(foreign: Iterable[Route], before: Iterable[Network]) -> Iterator[Host]:
     """The gateways of default routes, now and in the last boot."""
     for route in foreign:
         if route.to.prefixlen == 0 and route.via is not None:
@@ -206,7 +208,7 @@ def _gateways(foreign: Iterable[Route], before: Iterable[Network]) -> Iterator[H
             yield network.network_address
 
 
-def _connected(world: World, roles: Roles) -> set[Network]:
+def _connected_networks(world: World, roles: Roles) -> set[Network]:
     """The networks of the management devices."""
     networks = {address.network for address in addresses_of(world, roles.guard.management)}
     # A /32 or /128 address has its network as a route (DHCP, RA).
@@ -218,7 +220,7 @@ def _management_routes(world: World, roles: Roles) -> Iterator[Route]:
     return (route for route in world.routes if route.index in roles.guard.management)
 
 
-def _routed(world: World, roles: Roles) -> frozenset[Network]:
+def _routed_networks(world: World, roles: Roles) -> frozenset[Network]:
     """The prefixes that others route through a management gateway, without default routes."""
     ways = (route for route in _management_routes(world, roles) if route.via is not None)
     return frozenset(
@@ -233,11 +235,15 @@ def management_networks(world: World, roles: Roles) -> tuple[str, ...]:
 
     Empty while the management devices have no address.
     """
-    prefixes = _connected(world, roles) - {LINK_LOCAL}
+    prefixes = _connected_networks(world, roles) - {LINK_LOCAL}
     if not prefixes:
         return ()
-    gateways = {str(ip_network(host)) for host in _gateways(_management_routes(world, roles), ())}
-    routed = sorted(str(network) for network in _routed(world, roles) if not is_broad(network))
+    gateways = {
+        str(ip_network(host)) for host in _default_gateways(_management_routes(world, roles), ())
+    }
+    routed = sorted(
+        str(network) for network in _routed_networks(world, roles) if not is_broad(network)
+    )
     return tuple(sorted({*map(str, prefixes), *gateways, *routed[:MOST_ROUTED]}))
 
 
@@ -245,7 +251,7 @@ def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:
     """The dataplane NICs, the virtual links that we created, and what is stacked on those."""
     named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"}
     nics = {device.index for device in world.devices.values() if identity(device) in named}
-    return (above(world, roles.made.indexes) | nics) - roles.guard.devices
+    return (with_upper_devices(world, roles.made.indexes) | nics) - roles.guard.devices
 
 
 def _lengths_now(hosts: Iterable[Host], routes: Iterable[Route]) -> dict[Host, int]:

@@ -18,9 +18,9 @@ from neuca_tools.desired.routes import Networks
 from neuca_tools.desired.routing_tables import VRF, TablesInUse, vrf_table
 from neuca_tools.desired.safety import mac_reason, protected_mac
 from neuca_tools.documents.neuca import link_kinds, values
-from neuca_tools.documents.stacking import carriers
+from neuca_tools.documents.stacking import all_lower_devices
 from neuca_tools.model import Address, Device, Link, LinkKey, LinkRequest, Problem, Virtual, World
-from neuca_tools.model.provenance import ADMINISTRATOR, provenance
+from neuca_tools.model.provenance import ADMINISTRATOR, route_provenance
 
 
 class Stacks:
@@ -62,7 +62,7 @@ class Stacks:
         if key.mac in self.roles.guard.carriers and not request.origins:
             return
         virtual = request.virtual and self._whole(key, request.virtual)
-        problem = self._problem(key, virtual)
+        problem = self._creation_problem(key, virtual)
         if problem:
             self.problems.append(problem)
             self.barred.update(dict.fromkeys((request.virtual or Virtual()).members, key))
@@ -75,8 +75,8 @@ class Stacks:
         reached through.
         """
         options = {
-            **link_kinds.defaults(key.kind, virtual),
-            **self._mac(key, virtual),
+            **link_kinds.default_options(key.kind, virtual),
+            **self._default_mac(key, virtual),
             **dict(virtual.options),
         }
         parent = virtual.parent
@@ -85,7 +85,7 @@ class Stacks:
             parent = next(filter(None, map(self.networks.link, ends)), None)
         return virtual._replace(parent=parent, options=tuple(sorted(options.items())))
 
-    def _mac(self, key: LinkKey, virtual: Virtual) -> dict[str, str]:
+    def _default_mac(self, key: LinkKey, virtual: Virtual) -> dict[str, str]:
         """The MAC that it has, for a new one that of the first member, the kernel's default.
 
         It is set explicitly, since udev may otherwise generate a MAC (systemd.link(5),
@@ -113,7 +113,7 @@ class Stacks:
             return ""
         return device.mac
 
-    def _problem(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[Problem]:
+    def _creation_problem(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[Problem]:
         """Why it cannot be created: refused, or absent if none of its lower devices is present."""
         reason = self._made_of_reason(key, virtual)
         if reason or virtual is None:
@@ -129,7 +129,7 @@ class Stacks:
         # Another one is its own or its first member's, which may have kept that of a former member.
         requested = (self.requests[key].virtual or Virtual()).option("mac")
         if requested and requested != self._present_mac(key):
-            made_of = carriers((key.mac,), self.requests)
+            made_of = all_lower_devices((key.mac,), self.requests)
             reason = mac_reason(requested, made_of, self.world, self.roles)
         elif virtual.option("mac"):
             reason = protected_mac(virtual.option("mac"), self.world, self.roles)
@@ -139,7 +139,7 @@ class Stacks:
         """Why it may not have its lower devices, members or ports."""
         named = {lower: self.requests.get(lower) for lower in virtual.lower} if virtual else {}
         names = {lower: asked.name for lower, asked in named.items() if asked and asked.name}
-        wrong = link_kinds.fault(key, virtual, names)
+        wrong = link_kinds.incomplete_reason(key, virtual, names)
         if wrong or virtual is None:
             return wrong
         if key.kind == "vxlan" and virtual.parent is None:
@@ -148,7 +148,7 @@ class Stacks:
             wrong = self.tables.reason(key, vrf_table(virtual))
             if wrong:
                 return wrong
-        reasons = (self._forbidden(key, lower) for lower in virtual.lower)
+        reasons = (self._lower_reason(key, lower) for lower in virtual.lower)
         return next(filter(None, reasons), None)
 
     def _name_reason(self, key: LinkKey) -> Optional[str]:
@@ -162,7 +162,7 @@ class Stacks:
             return f'another interface is to be named "{key.given_name}"'
         return None
 
-    def _forbidden(self, key: LinkKey, lower: LinkKey) -> Optional[str]:
+    def _lower_reason(self, key: LinkKey, lower: LinkKey) -> Optional[str]:
         """Why it may not have this lower device."""
         request = self.requests.get(lower)
         reason = self._role_reason(lower)
@@ -226,31 +226,37 @@ def vlan_reason(request: LinkRequest, parent: Link, scene: Scene) -> Optional[st
     """Why there can be no such VLAN on its parent; empty or None if there can."""
     key = request.key
     if link_kinds.is_ipoib(key.nic):
-        return link_kinds.no_ethernet(key.nic, subject(key))
+        return link_kinds.no_ethernet(key.nic, message_subject(key))
     if parent.master and parent.master.kind == "bond":
         bond = parent.master.given_name
-        return f'{subject(key)} is on a NIC that is in "{bond}": request it there'
-    made_of = {key.mac} | carriers((key.mac,), scene.requests)
+        return f'{message_subject(key)} is on a NIC that is in "{bond}": request it there'
+    made_of = {key.mac} | all_lower_devices((key.mac,), scene.requests)
     own_mac = (request.virtual or Virtual()).option("mac")
     return mac_reason(own_mac, made_of, scene.world, scene.roles)
 
 
-def subject(key: LinkKey) -> str:
+def message_subject(key: LinkKey) -> str:
     """The subject of a message about a link, which names the link itself."""
     if key.vlan_id is None:
         return "it"
     return f"VLAN {key.vlan_id}"
 
 
-def deletable(scene: Scene, stacks: Optional[Stacks]) -> tuple[frozenset[LinkKey], list[Problem]]:
+def deletable_links(
+    scene: Scene, stacks: Optional[Stacks]
+) -> tuple[frozenset[LinkKey], list[Problem]]:
     """The links that we created and may delete.
 
     A link that is requested but refused may not, nor one that somebody added something to.
     `stacks` is None if the document is incomplete. Then only links with a refused MAC address may
     be deleted.
     """
-    owned, copies, requests = scene.record.owned.vlans, _copies(scene), scene.requests
-    kept = held(scene, owned)
+    owned, copies, requests = (
+        scene.record.owned.vlans,
+        _links_with_copied_mac(scene),
+        scene.requests,
+    )
+    kept = links_with_additions(scene, owned)
     if stacks is None:
         return copies - kept.keys(), []
     problems = [
@@ -263,7 +269,7 @@ def deletable(scene: Scene, stacks: Optional[Stacks]) -> tuple[frozenset[LinkKey
     return (copies | owned - refused) - kept.keys(), problems
 
 
-def held(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKey, str]:
+def links_with_additions(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKey, str]:
     """Those of our links that somebody added something to, with what it is.
 
     What was added to a link that is still requested counts only if it is another link.
@@ -276,13 +282,13 @@ def held(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKey, str]:
         holder = foreign_on(devices[key], scene.world, ours)
         reason = f'"{holder.name}" is on top of it' if holder else ""
         if not reason and key not in scene.requests:
-            reason = _addition(key, scene, ours)
+            reason = _foreign_addition(key, scene, ours)
         if reason:
             reasons[key] = reason
     return reasons
 
 
-def _addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:
+def _foreign_addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:
     """What another program or user added to a link that we created; empty if nothing."""
     device, world, record = scene.device_by_link[key], scene.world, scene.record
     if device.master and device.master not in ours and device.master in world.devices:
@@ -294,12 +300,12 @@ def _addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:
         if (key, address) not in record.owned.addresses:
             return f"somebody added the address {address} to it"
     for route in world.routes:
-        if route.index == device.index and provenance(route, world) == ADMINISTRATOR:
+        if route.index == device.index and route_provenance(route, world) == ADMINISTRATOR:
             return f"somebody added the route to {route.to} to it"
     return ""
 
 
-def _copies(scene: Scene) -> frozenset[LinkKey]:
+def _links_with_copied_mac(scene: Scene) -> frozenset[LinkKey]:
     """The links that we created that have the MAC address of a management or ignored NIC."""
     present = (
         (key, scene.device_by_link[key])
@@ -328,15 +334,15 @@ def foreign_on(device: Device, world: World, ours: Collection[int]) -> Optional[
 # --- Removal --------------------------------------------------------------------------------------
 
 
-def remaining(scene: Scene) -> Scene:
+def remaining_scene(scene: Scene) -> Scene:
     """The scene as others find it once a pass has removed what is ours and not requested any more.
 
     What stands in the way of a request can be removed in the same pass: removal comes first.
     """
-    world, gone, removed = scene.world, _deleted(scene), _removed(scene)
+    world, gone, removed = scene.world, _deleted_devices(scene), _removed_addresses(scene)
     if not removed and not gone:
         return scene
-    tables = set(map(_table, gone.values()))
+    tables = set(map(_table_of_vrf, gone.values()))
     after = replace(
         world,
         devices={index: device for index, device in world.devices.items() if index not in gone},
@@ -350,17 +356,17 @@ def remaining(scene: Scene) -> Scene:
     return scene._replace(world=after)
 
 
-def _deleted(scene: Scene) -> dict[int, Device]:
+def _deleted_devices(scene: Scene) -> dict[int, Device]:
     """The devices of our links that are no longer requested and may go."""
     old = scene.record.owned.vlans - scene.requests.keys()
-    old -= held(scene, old).keys() if old else set()
+    old -= links_with_additions(scene, old).keys() if old else set()
     return {
         scene.device_by_link[key].index: scene.device_by_link[key]
         for key in old & scene.device_by_link.keys()
     }
 
 
-def _removed(scene: Scene) -> set[tuple[int, Address]]:
+def _removed_addresses(scene: Scene) -> set[tuple[int, Address]]:
     """Our addresses that are no longer requested, each with the index of its device."""
     requests = scene.requests
     asked = {(key, address) for key in requests for address in requests[key].addresses}
@@ -372,6 +378,6 @@ def _removed(scene: Scene) -> set[tuple[int, Address]]:
     }
 
 
-def _table(device: Device) -> int:
+def _table_of_vrf(device: Device) -> int:
     """The table of a VRF, which loses the routes of its members with it; 0 for another link."""
     return vrf_table(Virtual(options=device.options)) if device.kind == VRF else 0

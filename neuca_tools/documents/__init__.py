@@ -12,7 +12,7 @@ may show.
 from __future__ import annotations
 
 from neuca_tools.documents.envelope import find_document
-from neuca_tools.documents.neuca.ini_document import get, parse
-from neuca_tools.documents.redact import redact
+from neuca_tools.documents.neuca.ini_document import find_value, parse
+from neuca_tools.documents.redact import redact_text
 
-__all__ = ["find_document", "get", "parse", "redact"]
+__all__ = ["find_document", "find_value", "parse", "redact_text"]

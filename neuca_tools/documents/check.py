@@ -26,12 +26,12 @@ from neuca_tools.documents.spelling import (
     MOST_SPELLINGS,
     Finding,
     Severity,
-    closest,
     closest_name,
+    closest_word,
     line_with,
     section_meant,
-    spelt,
-    suggested,
+    with_meant_word,
+    with_suggestion,
 )
 from neuca_tools.documents.stacking import lower_of
 from neuca_tools.errors import DocumentError
@@ -62,7 +62,7 @@ def check(data: bytes, kind: Kind = "") -> CheckResult:
     """Check the bytes of a document; without a kind, its first line tells which it is."""
     kind = kind or kind_of(data)
     try:
-        findings = [*(_neuca(data) if kind == NEUCA else check_platform.check(data, kind))]
+        findings = [*(_neuca_findings(data) if kind == NEUCA else check_platform.check(data, kind))]
     except DocumentError as error:
         findings = [Finding(_line_of_syntax(error.text, data), "error", error.text)]
     return in_order(kind, findings)
@@ -116,7 +116,7 @@ def _kind_of_json(data: bytes) -> Kind:
 # --- NEuca's own format ---------------------------------------------------------------------------
 
 
-def _neuca(data: bytes) -> Iterator[Finding]:
+def _neuca_findings(data: bytes) -> Iterator[Finding]:
     text = find_document(data)
     if text is None:
         reason = "it is empty, or user-data for another program, and has no NEuca document"
@@ -124,22 +124,22 @@ def _neuca(data: bytes) -> Iterator[Finding]:
     document = parse(text)
     for number, fault in enumerate(document.faults):
         yield _of_line(fault, number < MOST_SPELLINGS)
-    yield from _globals(document)
+    yield from _misspelt_globals(document)
     yield from _file_systems(document)
-    yield from _incomplete(document, text)
-    yield from _clashes(document, text)
+    yield from _incomplete_links(document, text)
+    yield from _clash_findings(document, text)
 
 
 def _of_line(fault: Fault, compared: bool) -> Finding:
     """The finding for a fault, with the probable spelling of an unknown section or key."""
-    fault = spelt(fault) if compared else fault
+    fault = with_meant_word(fault) if compared else fault
     meant, severity = fault.meant, fault.severity
     if compared and not fault.key and fault.section in (*LINK_KINDS, "rule"):
         meant = {"interface": "interfaces"}.get(fault.section, "")
-        fault = fault._replace(reason=suggested(fault.reason, meant))
+        fault = fault._replace(reason=with_suggestion(fault.reason, meant))
     elif compared and not fault.key and not is_known_section(fault.section):
         meant = section_meant(fault.section)
-        fault = fault._replace(reason=suggested(fault.reason, meant))
+        fault = fault._replace(reason=with_suggestion(fault.reason, meant))
     if meant:
         severity = "error"
     fault = fault._replace(severity=severity)
@@ -147,14 +147,14 @@ def _of_line(fault: Fault, compared: bool) -> Finding:
     return Finding(fault.line, severity, text, meant)
 
 
-def _globals(document: Document) -> Iterator[Finding]:
+def _misspelt_globals(document: Document) -> Iterator[Finding]:
     """Keys of [global] that look like one of its options; others are for `neuca get`."""
     keys = [item for item in document.items if item.section == "global"]
     for item in keys[:MOST_SPELLINGS]:
-        meant = closest(item.key, tuple(GLOBALS), 0.75)
+        meant = closest_word(item.key, tuple(GLOBALS), 0.75)
         if meant:
             text = f'[global] "{clip(item.key)}": it has no effect'
-            yield Finding(item.line, "error", suggested(text, meant), meant)
+            yield Finding(item.line, "error", with_suggestion(text, meant), meant)
 
 
 def _file_systems(document: Document) -> Iterator[Finding]:
@@ -163,21 +163,21 @@ def _file_systems(document: Document) -> Iterator[Finding]:
     for device in document.storage:
         try:
             if device.format:
-                filesystems.options(device.fs_type, device.fs_options)
+                filesystems.mkfs_options(device.fs_type, device.fs_options)
         except UnusableError as reason:
             text = f'[storage] "{device.device}": {reason}'
             yield Finding(lines.get(device.device, 0), "error", text)
 
 
-def _clashes(document: Document, text: str) -> Iterator[Finding]:
+def _clash_findings(document: Document, text: str) -> Iterator[Finding]:
     """What of the document does not fit together, on the line of the item if it can be found."""
-    lines, headers = text.splitlines(), _headers(text)
-    clashes = check_network.clashes(document.links, document.routes)
+    lines, headers = text.splitlines(), _header_lines(text)
+    clashes = check_network.find_clashes(document.links, document.routes)
     for clash in islice(chain(_default_routes(document), clashes), MOST_SPELLINGS):
         place = _LINE.search(clash.where)
         line = headers.get(clash.link, int(place[1]) if place else 0)
         severity: Severity = "error" if clash.severity == "error" else "warning"
-        said = suggested(clash.text, clash.meant)
+        said = with_suggestion(clash.text, clash.meant)
         yield Finding(line_with(lines, line, clash.item), severity, said, clash.meant)
 
 
@@ -191,41 +191,43 @@ def _default_routes(document: Document) -> Iterator[check_network.Clash]:
             yield check_network.Clash(route.where, str(route.to), text, "warning")
 
 
-def _incomplete(document: Document, text: str) -> Iterator[Finding]:
+def _incomplete_links(document: Document, text: str) -> Iterator[Finding]:
     """Virtual links of which this document says too little, unless it only adds to another one."""
-    lines = _headers(text)
+    lines = _header_lines(text)
     faulty = {fault.section for fault in document.faults if fault.severity == "error"}
     described = frozenset(link.key for link in document.links if link.virtual or link.key.vlan_id)
     for request in document.links:
-        section = _section(request.key)
+        section = _section_name(request.key)
         if section in faulty:
             continue  # what it lacks may be what is misspelt
-        for reason, meant in _lacking(request, described):
+        for reason, meant in _missing_parts(request, described):
             said = f"[{section}]: {reason}, unless the platform's document provides it"
             severity: Severity = "error" if meant else "warning"
-            yield Finding(lines.get(request.key, 0), severity, suggested(said, meant), meant)
+            yield Finding(lines.get(request.key, 0), severity, with_suggestion(said, meant), meant)
 
 
-def _lacking(request: LinkRequest, described: Collection[LinkKey]) -> Iterator[tuple[str, str]]:
+def _missing_parts(
+    request: LinkRequest, described: Collection[LinkKey]
+) -> Iterator[tuple[str, str]]:
     """What the document lacks for a virtual link, and the link that is probably meant."""
     if request.virtual not in (None, Virtual()):
-        reason = link_kinds.fault(request.key, request.virtual)
+        reason = link_kinds.incomplete_reason(request.key, request.virtual)
         if reason:
             yield reason, ""
     vrf = [LinkKey(f"vrf {request.vrf}")] if request.vrf else []
     for lower in dict.fromkeys((request.key.nic, *lower_of(request), *vrf)):
         is_made = lower.made or lower.vlan_id
         if lower != request.key and is_made and lower not in described:
-            meant = closest_name(_section(lower), [*map(_section, described)])
-            yield f"it requires the section [{_section(lower)}]", meant
+            meant = closest_name(_section_name(lower), [*map(_section_name, described)])
+            yield f"it requires the section [{_section_name(lower)}]", meant
 
 
-def _section(link: LinkKey) -> str:
+def _section_name(link: LinkKey) -> str:
     """The name of the section that describes a virtual link."""
     return f"vlan {link}" if link.vlan_id else str(link)
 
 
-def _headers(text: str) -> dict[Optional[LinkKey], int]:
+def _header_lines(text: str) -> dict[Optional[LinkKey], int]:
     """The first line of the section of each link."""
     first_lines: dict[Optional[LinkKey], int] = {}
     for number, line in enumerate(text.splitlines(), 1):

@@ -35,15 +35,15 @@ class Clash(NamedTuple):
     link: Optional[LinkKey] = None
 
 
-def clashes(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -> Iterator[Clash]:
+def find_clashes(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -> Iterator[Clash]:
     """What does not fit together in the requests of one document."""
     yield from _same_addresses(links)
     for request in links:
         yield from _odd_addresses(request)
-        yield from _gateways(request)
-    yield from _members(links)
-    yield from _mtus(links)
-    yield from _unlisted(links)
+        yield from _gateway_clashes(request)
+    yield from _member_clashes(links)
+    yield from _mtu_clashes(links)
+    yield from _unlisted_nics(links)
     yield from _next_hops(links, routes)
 
 
@@ -51,17 +51,19 @@ def made_of(links: Sequence[LinkRequest]) -> Iterator[Clash]:
     """Virtual links that lack something, or have what they cannot have."""
     names = {request.key: request.name for request in links if request.name}
     for request in links:
-        reason = request.virtual and link_kinds.fault(request.key, request.virtual, names)
+        reason = request.virtual and link_kinds.incomplete_reason(
+            request.key, request.virtual, names
+        )
         if reason and request.key.made and request.key.vlan_id is None:
-            text = f"{_label(request)}: {reason}"
-            yield Clash(_where(request, "state"), "", text, link=request.key)
+            text = f"{_link_label(request)}: {reason}"
+            yield Clash(_place_of(request, "state"), "", text, link=request.key)
 
 
-def _label(request: LinkRequest) -> str:
+def _link_label(request: LinkRequest) -> str:
     return f'"{request.name}"' if request.name else str(request.key)
 
 
-def _where(request: LinkRequest, setting: str) -> str:
+def _place_of(request: LinkRequest, setting: str) -> str:
     """The place of a setting, else the first one that is known of the link."""
     places = {origin.setting: origin.where for origin in reversed(request.origins)}
     return places.get(setting, next(reversed(places.values()), "")) if places else ""
@@ -74,8 +76,9 @@ def _same_addresses(links: Iterable[LinkRequest]) -> Iterator[Clash]:
             other = first.setdefault(address.ip, request)
             if other is request or (address.version == 6 and address.is_link_local):
                 continue
-            text = f"{address.ip} is requested on {_label(other)} too, so it is set on none of them"
-            yield Clash(_where(request, _ADDRESSES), str(address.ip), text)
+            label = _link_label(other)
+            text = f"{address.ip} is requested on {label} too, so it is set on none of them"
+            yield Clash(_place_of(request, _ADDRESSES), str(address.ip), text)
 
 
 def _odd_addresses(request: LinkRequest) -> Iterator[Clash]:
@@ -86,19 +89,19 @@ def _odd_addresses(request: LinkRequest) -> Iterator[Clash]:
         kinds = {network.network_address: "its network", network.broadcast_address: "all hosts"}
         if address.ip in kinds:
             text = f"{address} is the address of {kinds[address.ip]}, not of one host"
-            yield Clash(_where(request, _ADDRESSES), str(address.ip), text, "warning")
+            yield Clash(_place_of(request, _ADDRESSES), str(address.ip), text, "warning")
 
 
-def _networks(requests: Iterable[LinkRequest], version: int) -> set[Network]:
+def _networks_of(requests: Iterable[LinkRequest], version: int) -> set[Network]:
     addresses = (address for request in requests for address in request.addresses)
     networks = (address.network for address in addresses if address.version == version)
     return {network for network in networks if network.prefixlen < network.max_prefixlen}
 
 
-def _gateways(request: LinkRequest) -> Iterator[Clash]:
+def _gateway_clashes(request: LinkRequest) -> Iterator[Clash]:
     own = {address.ip for address in request.addresses}
     for gateway in request.routing.gateways:
-        networks = _networks([request], gateway.version)
+        networks = _networks_of([request], gateway.version)
         reason = ""
         if gateway in own:
             reason = "is the address of the link itself"
@@ -106,12 +109,12 @@ def _gateways(request: LinkRequest) -> Iterator[Clash]:
             reason = "is in no network of the link"
         if reason:
             text = f"the gateway {gateway} {reason}"
-            where = _where(request, "state")
+            where = _place_of(request, "state")
             yield Clash(where, str(gateway), text, "warning", link=request.key)
 
 
 def _all_networks(requests: Sequence[LinkRequest]) -> set[Network]:
-    return _networks(requests, 4) | _networks(requests, 6)
+    return _networks_of(requests, 4) | _networks_of(requests, 6)
 
 
 def _is_in(host: Host, networks: Collection[Network]) -> bool:
@@ -120,33 +123,33 @@ def _is_in(host: Host, networks: Collection[Network]) -> bool:
     return any(ip_network((host, length), strict=False) in networks for length in lengths)
 
 
-def _members(links: Iterable[LinkRequest]) -> Iterator[Clash]:
+def _member_clashes(links: Iterable[LinkRequest]) -> Iterator[Clash]:
     upper: dict[LinkKey, LinkRequest] = {}
     for request in links:
         for member in request.virtual.members if request.virtual else ():
             other = upper.setdefault(member, request)
             if other is not request:
-                text = f"{_label(request)}: {member} is in {_label(other)} already"
+                text = f"{_link_label(request)}: {member} is in {_link_label(other)} already"
                 name = member.mac.rpartition(" ")[2]
-                yield Clash(_where(request, "members"), name, text, link=request.key)
+                yield Clash(_place_of(request, "members"), name, text, link=request.key)
     for request in links:
         above = upper.get(request.key)
         if above and above.key.kind != "vrf" and request.addresses:
             what = "member of the bond" if above.key.kind == "bond" else "port of the bridge"
-            text = f"a {what} {_label(above)} cannot have addresses: give them to that"
-            yield Clash(_where(request, _ADDRESSES), str(request.addresses[0].ip), text)
+            text = f"a {what} {_link_label(above)} cannot have addresses: give them to that"
+            yield Clash(_place_of(request, _ADDRESSES), str(request.addresses[0].ip), text)
 
 
-def _mtus(links: Iterable[LinkRequest]) -> Iterator[Clash]:
+def _mtu_clashes(links: Iterable[LinkRequest]) -> Iterator[Clash]:
     mtus = {request.key: request.mtu for request in links if request.mtu}
     for request in links:
         most = mtus.get(request.key.nic)
         if request.key.vlan_id is not None and request.mtu and most and request.mtu > most:
             text = f"the MTU {request.mtu} of the VLAN is above that of its lower device, {most}"
-            yield Clash(_where(request, "mtu"), str(request.mtu), text)
+            yield Clash(_place_of(request, "mtu"), str(request.mtu), text)
 
 
-def _unlisted(links: Sequence[LinkRequest]) -> Iterator[Clash]:
+def _unlisted_nics(links: Sequence[LinkRequest]) -> Iterator[Clash]:
     """NICs with VLANs that the document does not list, although it lists one with another digit.
 
     Members of bonds are not counted: they are rarely listed, and their addresses are alike.
@@ -159,7 +162,7 @@ def _unlisted(links: Sequence[LinkRequest]) -> Iterator[Clash]:
         alike = [mac for mac in sorted(listed) if _differ_in_one(mac, nic.mac)]
         if alike:
             text = f"the document describes no NIC {nic.mac}, but {alike[0]}"
-            yield Clash(_where(request, "state"), "", text, "warning", alike[0], request.key)
+            yield Clash(_place_of(request, "state"), "", text, "warning", alike[0], request.key)
 
 
 def _differ_in_one(mac: str, other: str) -> bool:

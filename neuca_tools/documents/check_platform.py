@@ -26,11 +26,11 @@ from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_
 from neuca_tools.documents.spelling import (
     MOST_SPELLINGS,
     Finding,
-    closest,
     closest_name,
+    closest_word,
     line_with,
-    spelt,
-    suggested,
+    with_meant_word,
+    with_suggestion,
 )
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Fault, PlatformDocument
@@ -60,18 +60,18 @@ def check(data: bytes, kind: str) -> Iterator[Finding]:
     if not isinstance(tree, dict):
         raise DocumentError(f"cannot read {kind}: it is not an object")
     lines = lines_of(data)
-    misspelt = dict(_misspelt(tree, *_known(kind, tree)))
+    misspelt = dict(_misspelt_keys(tree, *_known_keys(kind, tree)))
     for path, meant in misspelt.items():
-        text = suggested(f'"{clip(path)}": unknown key', meant)
-        yield Finding(_line(lines, path), "error", text, meant)
+        text = with_suggestion(f'"{clip(path)}": unknown key', meant)
+        yield Finding(_line_of(lines, path), "error", text, meant)
     corrector = _Corrector(misspelt, lines)
-    corrected = corrector.corrected(tree, "", "")
+    corrected = corrector.correct_keys(tree, "", "")
     if isinstance(corrected, dict) and corrected:
         written = data.decode("utf-8", "replace").splitlines()
-        yield from _findings(corrected, kind, corrector.lines, written)
+        yield from _reader_findings(corrected, kind, corrector.lines, written)
 
 
-def _known(kind: str, tree: dict[str, Tree]) -> tuple[frozenset[str], float]:
+def _known_keys(kind: str, tree: dict[str, Tree]) -> tuple[frozenset[str], float]:
     """The known keys, and how alike an unknown one has to be: clouds add keys of their own."""
     if kind == openstack.NAME:
         return openstack.KEYS | foreign_keys.OPENSTACK, 0.8
@@ -82,24 +82,24 @@ def _known(kind: str, tree: dict[str, Tree]) -> tuple[frozenset[str], float]:
     return netplan.KEYS_2 | foreign_keys.NETPLAN | foreign_keys.NAMED, 0.7
 
 
-def _misspelt(tree: Tree, known: frozenset[str], cutoff: float) -> Iterator[tuple[str, str]]:
+def _misspelt_keys(tree: Tree, known: frozenset[str], cutoff: float) -> Iterator[tuple[str, str]]:
     """The path of each key that looks like a known one, and that one."""
-    unknown = (entry for entry in _entries(tree) if entry.key not in known)
+    unknown = (entry for entry in _all_entries(tree) if entry.key not in known)
     for entry in islice(unknown, MOST_SPELLINGS):
-        parent = _parent(entry.path)
-        elsewhere = foreign_keys.elsewhere(parent, entry.key)
+        parent = _parent_key(entry.path)
+        elsewhere = foreign_keys.names_elsewhere(parent, entry.key)
         meant = next(filter(known.__contains__, elsewhere), "")
-        meant = meant or closest(entry.key, known - {parent}, cutoff)
+        meant = meant or closest_word(entry.key, known - {parent}, cutoff)
         if meant:
             yield entry.path, meant
 
 
-def _parent(path: str) -> str:
+def _parent_key(path: str) -> str:
     """The key above the last one of a path, which is never what the last one means."""
     return path.rpartition(".")[0].rpartition(".")[2].partition("[")[0]
 
 
-def _entries(tree: Tree) -> Iterator[_Entry]:
+def _all_entries(tree: Tree) -> Iterator[_Entry]:
     """Every key, without those that are names which the author chose."""
     waiting: list[tuple[Tree, str, bool]] = [(tree, "", False)]
     while waiting:
@@ -110,7 +110,7 @@ def _entries(tree: Tree) -> Iterator[_Entry]:
             ]
         elif isinstance(item, dict):
             pairs = ((key, value) for key, value in item.items() if key != REPEATED)
-            entries = [_Entry(_below(path, key), key, value) for key, value in pairs]
+            entries = [_Entry(_path_below(path, key), key, value) for key, value in pairs]
             if not named:
                 yield from entries
             for entry in entries:
@@ -119,7 +119,7 @@ def _entries(tree: Tree) -> Iterator[_Entry]:
                 )
 
 
-def _below(path: str, key: str) -> str:
+def _path_below(path: str, key: str) -> str:
     return f"{path}.{key}".lstrip(".")
 
 
@@ -128,72 +128,76 @@ class _Corrector:
 
     def __init__(self, misspelt: Mapping[str, str], lines: Mapping[str, int]) -> None:
         self._misspelt = misspelt
-        self._lines = lines
+        self._read_lines = lines
         self.lines: dict[str, int] = {}
 
-    def corrected(self, tree: Tree, path: str, new: str) -> Tree:
+    def correct_keys(self, tree: Tree, path: str, new: str) -> Tree:
         """The tree at `path`, which is at `new` afterwards."""
-        if path in self._lines:
-            self.lines[new] = self._lines[path]
+        if path in self._read_lines:
+            self.lines[new] = self._read_lines[path]
         if isinstance(tree, list):
             items = enumerate(tree)
-            return [self.corrected(item, f"{path}[{at}]", f"{new}[{at}]") for at, item in items]
+            return [self.correct_keys(item, f"{path}[{at}]", f"{new}[{at}]") for at, item in items]
         if not isinstance(tree, dict):
             return tree
         corrected: dict[str, Tree] = {}
         for key, value in tree.items():
-            below = _below(path, key)
+            below = _path_below(path, key)
             name = self._misspelt.get(below, key)
             # Of two spellings of a key, the correct one counts.
             if name == key or name not in tree:
-                corrected[name] = self.corrected(value, below, _below(new, name))
+                corrected[name] = self.correct_keys(value, below, _path_below(new, name))
         return corrected
 
 
-def _findings(
+def _reader_findings(
     tree: dict[str, Tree], kind: str, lines: Mapping[str, int], written: Sequence[str]
 ) -> Iterator[Finding]:
     """What the reader says about the document, and links that are named but not described."""
-    unknown = {(path, clip(name)): (item, meant) for path, item, name, meant in _unknown(tree)}
-    document = combined.interpreted(kind, tree)
+    unknown = {
+        (path, clip(name)): (item, meant) for path, item, name, meant in _undescribed_links(tree)
+    }
+    document = combined.interpret_document(kind, tree)
     for fault in document.faults:
         _, meant = unknown.pop((fault.key, fault.value), ("", ""))
         quoted = _QUOTED.match(fault.reason) if fault.value else None
-        line = line_with(written, _line(lines, fault.key), quoted[1].lower() if quoted else "")
-        fault = _spelt(fault, kind, meant)
+        line = line_with(written, _line_of(lines, fault.key), quoted[1].lower() if quoted else "")
+        fault = _with_meant_value(fault, kind, meant)
         text = _without_document(fault, kind)
         yield Finding(line, fault.severity, text, fault.meant)
-    yield from _clashes(document, kind, lines, written)
+    yield from _clash_findings(document, kind, lines, written)
     if kind == openstack.NAME:
         return  # its links have ids, which are not names of NICs; the reader says so
     for (path, name), (item, meant) in unknown.items():
         reason = "the document describes no such link, so the host must have a NIC of this name"
-        text = suggested(f'"{clip(path)}" = "{name}": {reason}', meant)
-        yield Finding(_line(lines, item), "error" if meant else "warning", text, meant)
+        text = with_suggestion(f'"{clip(path)}" = "{name}": {reason}', meant)
+        yield Finding(_line_of(lines, item), "error" if meant else "warning", text, meant)
 
 
-def _clashes(
+def _clash_findings(
     document: PlatformDocument, kind: str, lines: Mapping[str, int], text: Sequence[str]
 ) -> Iterator[Finding]:
     """What of the document does not fit together; other programs may use it for other links."""
     made_of = check_network.made_of(document.links)
-    clashes = check_network.clashes(document.links, document.routes)
+    clashes = check_network.find_clashes(document.links, document.routes)
     for clash in islice(chain(made_of, clashes), MOST_SPELLINGS):
-        line = _line(lines, clash.where[len(kind) :].lstrip(", "))
-        said = suggested(clash.text, clash.meant)
+        line = _line_of(lines, clash.where[len(kind) :].lstrip(", "))
+        said = with_suggestion(clash.text, clash.meant)
         yield Finding(line_with(text, line, clash.item), "warning", said, clash.meant)
 
 
-def _spelt(fault: Fault, kind: str, meant: str) -> Fault:
+def _with_meant_value(fault: Fault, kind: str, meant: str) -> Fault:
     """The fault with what its value probably means, which makes it an error."""
-    fault = spelt(fault)
+    fault = with_meant_word(fault)
     if fault.meant:
         return fault
     if fault.key.rpartition(".")[2] in _WORDY:
         meant = closest_name(fault.value, foreign_keys.WORDS[kind])
     if not meant:
         return fault
-    return fault._replace(reason=suggested(fault.reason, meant), severity="error", meant=meant)
+    return fault._replace(
+        reason=with_suggestion(fault.reason, meant), severity="error", meant=meant
+    )
 
 
 def _without_document(fault: Fault, kind: str) -> str:
@@ -201,7 +205,7 @@ def _without_document(fault: Fault, kind: str) -> str:
     return fault.text[len(kind) :].strip() if fault.text.startswith(kind) else fault.text
 
 
-def _line(lines: Mapping[str, int], path: str) -> int:
+def _line_of(lines: Mapping[str, int], path: str) -> int:
     """The line of a path, or of the nearest thing around it that has one; 0 if unknown."""
     while path and path not in lines:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
@@ -211,18 +215,21 @@ def _line(lines: Mapping[str, int], path: str) -> int:
 # --- names of links -------------------------------------------------------------------------------
 
 
-def _unknown(tree: dict[str, Tree]) -> Iterator[tuple[str, str, str, str]]:
+def _undescribed_links(tree: dict[str, Tree]) -> Iterator[tuple[str, str, str, str]]:
     """Each link that is named but not described: path, path of the item, name, probable name."""
-    described = frozenset(_described(tree))
+    described = frozenset(_described_links(tree))
     named = (
-        reference for entry in _entries(tree) if entry.key in _NAMING for reference in _names(entry)
+        reference
+        for entry in _all_entries(tree)
+        if entry.key in _NAMING
+        for reference in _named_links(entry)
     )
     unknown = ((path, item, name) for path, item, name in named if name not in described)
     for path, item, name in islice(unknown, MOST_SPELLINGS):
         yield path, item, name, closest_name(name, described)
 
 
-def _described(tree: dict[str, Tree]) -> Iterator[str]:
+def _described_links(tree: dict[str, Tree]) -> Iterator[str]:
     """The names and ids of all links of the document."""
     inner = tree.get("network")
     top = inner if isinstance(inner, dict) else tree
@@ -237,7 +244,7 @@ def _described(tree: dict[str, Tree]) -> Iterator[str]:
                 yield from (str(link[word]) for word in ("id", "name") if word in link)
 
 
-def _names(entry: _Entry) -> Iterator[tuple[str, str, str]]:
+def _named_links(entry: _Entry) -> Iterator[tuple[str, str, str]]:
     """Path, path of the item and name, of each link that the value of a key names."""
     if isinstance(entry.value, str):
         yield entry.path, entry.path, entry.value

@@ -51,11 +51,11 @@ def find_document(data: bytes) -> Optional[str]:
     if is_foreign(plain):
         return None
     if _MIME.match(plain.lstrip()[:MAX_BYTES]):
-        part = _part(plain.lstrip())
+        part = _neuca_part(plain.lstrip())
         if part is None:
             return None
-        return _text(_unzipped(part))
-    return _text(plain)
+        return _decode_text(_unzipped(part))
+    return _decode_text(plain)
 
 
 def _from_base64(text: bytes) -> bytes:
@@ -83,7 +83,7 @@ def _unzipped(data: bytes) -> bytes:
     """Decompress gzip and remove a byte order mark. Raises DocumentError beyond the limits."""
     limit = MAX_BYTES
     if data.startswith(_GZIP):
-        data, limit = _gunzip(data), MAX_UNZIPPED_BYTES
+        data, limit = _decompress(data), MAX_UNZIPPED_BYTES
     plain = data
     if data.startswith(_BOM):
         plain = data[len(_BOM) :]
@@ -92,7 +92,7 @@ def _unzipped(data: bytes) -> bytes:
     return plain
 
 
-def _gunzip(data: bytes) -> bytes:
+def _decompress(data: bytes) -> bytes:
     stream = zlib.decompressobj(wbits=31)
     try:
         plain = stream.decompress(data, MAX_UNZIPPED_BYTES + 1)
@@ -109,7 +109,7 @@ def _gunzip(data: bytes) -> bytes:
     return plain
 
 
-def _part(data: bytes) -> Optional[bytes]:
+def _neuca_part(data: bytes) -> Optional[bytes]:
     """The content of the part with our type in a MIME message; None if there is none."""
     # Imported here, because it is slow and few documents are MIME.
     from email import message_from_bytes
@@ -128,10 +128,10 @@ def _part(data: bytes) -> Optional[bytes]:
         )
     if not ours:
         return None
-    return _decoded(ours[0])
+    return _decode_part(ours[0])
 
 
-def _decoded(part: Message) -> bytes:
+def _decode_part(part: Message) -> bytes:
     encoding = str(part.get("content-transfer-encoding", "")).strip().lower()
     payload: object = None
     if encoding in _DECODED:
@@ -148,7 +148,7 @@ def _decoded(part: Message) -> bytes:
     return payload
 
 
-def _text(data: bytes) -> Optional[str]:
+def _decode_text(data: bytes) -> Optional[str]:
     if not data.strip():
         return None
     if data.startswith(_UTF_16):

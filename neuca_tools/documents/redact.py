@@ -11,7 +11,7 @@ from neuca_tools.documents.neuca.ini import MAX_LINE, Line, read, without_commen
 from neuca_tools.documents.privacy import is_known_section, is_open
 
 
-def redact(text: str) -> str:
+def redact_text(text: str) -> str:
     """The text with only what everybody may read. Line numbers stay valid."""
     sections, _ = read(text)
     out = [""] * (text.count("\n") + 1)
@@ -22,11 +22,11 @@ def redact(text: str) -> str:
         for line in section.lines:
             # A key like "[x]" would be read as a section if it were written with a blank behind it.
             if is_open(line.section, line.key) and not line.key.startswith("["):
-                _copy(line, out)
+                _copy_line(line, out)
     return "\n".join(out)
 
 
-def _copy(line: Line, out: list[str]) -> None:
+def _copy_line(line: Line, out: list[str]) -> None:
     """Write a line to `out` from the parsed value, not from the text: comments are dropped."""
     written = f"{line.written} = {line.value}"
     if ";" not in written and "\n" not in written and len(written) <= MAX_LINE:
@@ -41,12 +41,12 @@ def _copy(line: Line, out: list[str]) -> None:
     if without_comment(first) != first or (len(written) > MAX_LINE and line.end > line.number):
         # The value began on a line below its key, where " ;" does not begin a comment.
         written, rest = f"{line.written} =", [first, *rest]
-    out[line.number - 1] = _fitting(written, f"{line.written}={first}")
+    out[line.number - 1] = _fitting_text(written, f"{line.written}={first}")
     for at, text in enumerate(rest):
-        out[line.number + at] = _fitting(f"    {text}", f" {text}")
+        out[line.number + at] = _fitting_text(f"    {text}", f" {text}")
 
 
-def _fitting(text: str, shorter: str) -> str:
+def _fitting_text(text: str, shorter: str) -> str:
     """The first of these that is not too long for a line of a document."""
     if len(text) <= MAX_LINE:
         return text

@@ -36,14 +36,14 @@ def line_with(lines: Sequence[str], first: int, item: str) -> int:
     return first
 
 
-def suggested(text: str, meant: str) -> str:
+def with_suggestion(text: str, meant: str) -> str:
     """The text with the probable spelling, if there is one."""
     if not meant:
         return text
     return f'{text}; did you mean "{meant}"?'
 
 
-def closest(word: str, known: Collection[str], cutoff: float = 0.65) -> str:
+def closest_word(word: str, known: Collection[str], cutoff: float = 0.65) -> str:
     """The known word that is most like this one; empty if it is known, or none is like it.
 
     `cutoff` is the least ratio of difflib, 0 to 1; two letters that have changed places are always
@@ -56,9 +56,9 @@ def closest(word: str, known: Collection[str], cutoff: float = 0.65) -> str:
     """
     if word in known or len(word) > LONGEST:
         return ""
-    folded = {_folded(name): name for name in sorted(known, reverse=True)}
-    swapped = _swapped(_folded(word)) & folded.keys()
-    alike = sorted(swapped) or difflib.get_close_matches(_folded(word), folded, 1, cutoff)
+    folded = {_fold_case(name): name for name in sorted(known, reverse=True)}
+    swapped = _swapped_words(_fold_case(word)) & folded.keys()
+    alike = sorted(swapped) or difflib.get_close_matches(_fold_case(word), folded, 1, cutoff)
     return folded[alike[0]] if alike else ""
 
 
@@ -69,35 +69,35 @@ def closest_name(name: str, known: Iterable[str]) -> str:
     ('eth0', '')
     """
     numbers = re.findall("[0-9]+", name)
-    return closest(name, [word for word in known if re.findall("[0-9]+", word) == numbers])
+    return closest_word(name, [word for word in known if re.findall("[0-9]+", word) == numbers])
 
 
 def section_meant(name: str) -> str:
     """The section that a name probably means: `[vlan MAC.ID]` for `[vlna MAC.ID]`."""
     kind, _, rest = name.partition(" ")
     if not rest:
-        return closest(name, SECTIONS)
-    word = closest(kind, (*LINK_KINDS, "rule"))
+        return closest_word(name, SECTIONS)
+    word = closest_word(kind, (*LINK_KINDS, "rule"))
     return f"{word} {clip(rest)}" if word else ""
 
 
-def spelt(fault: Fault) -> Fault:
+def with_meant_word(fault: Fault) -> Fault:
     """A fault about an unknown word, with the one that is probably meant in place of all known."""
     if not fault.unknown:
         return fault
     kind, word, known = fault.unknown
-    meant = closest_name(word, known) if kind == "value" else closest(word, known)
+    meant = closest_name(word, known) if kind == "value" else closest_word(word, known)
     if not meant:
         return fault
     said = "unknown key" if kind == "key" else f'unknown {kind} "{word}"'
     return fault._replace(reason=f'{said}; did you mean "{meant}"?', meant=meant)
 
 
-def _swapped(word: str) -> set[str]:
+def _swapped_words(word: str) -> set[str]:
     """The words that have two neighbouring letters of this one in the other order."""
     places = range(len(word) - 1) if len(word) > 2 else ()
     return {word[:at] + word[at + 1] + word[at] + word[at + 2 :] for at in places}
 
 
-def _folded(word: str) -> str:
+def _fold_case(word: str) -> str:
     return word.lower().replace("_", "-")

@@ -50,7 +50,9 @@ def lower_of(request: LinkRequest) -> tuple[LinkKey, ...]:
     return request.virtual.lower
 
 
-def carriers(macs: Iterable[str], requests: Mapping[LinkKey, LinkRequest]) -> frozenset[str]:
+def all_lower_devices(
+    macs: Iterable[str], requests: Mapping[LinkKey, LinkRequest]
+) -> frozenset[str]:
     """All lower devices of these links, direct and indirect, by the MAC of their keys."""
 
     def below(mac: str) -> set[str]:
@@ -59,19 +61,19 @@ def carriers(macs: Iterable[str], requests: Mapping[LinkKey, LinkRequest]) -> fr
             return set()
         return {lower.mac for lower in lower_of(request)}
 
-    return _reachable(macs, below)
+    return _all_reachable(macs, below)
 
 
-def users(macs: Iterable[str], requests: Mapping[LinkKey, LinkRequest]) -> frozenset[str]:
+def all_upper_links(macs: Iterable[str], requests: Mapping[LinkKey, LinkRequest]) -> frozenset[str]:
     """All virtual links on top of these links, direct and indirect, by the MAC of their keys."""
     above: dict[str, set[str]] = {}
     for key, request in requests.items():
         for lower in lower_of(request):
             above.setdefault(lower.mac, set()).add(key.mac)
-    return _reachable(macs, lambda mac: above.get(mac, set()))
+    return _all_reachable(macs, lambda mac: above.get(mac, set()))
 
 
-def _reachable(start: Iterable[str], following: Callable[[str], set[str]]) -> frozenset[str]:
+def _all_reachable(start: Iterable[str], following: Callable[[str], set[str]]) -> frozenset[str]:
     """Everything that follows these; one of them is included only if it follows another."""
     reached: set[str] = set()
     waiting = list(start)
@@ -82,7 +84,9 @@ def _reachable(start: Iterable[str], following: Callable[[str], set[str]]) -> fr
     return frozenset(reached)
 
 
-def above(unusable: Collection[LinkKey], requests: Iterable[LinkRequest]) -> dict[LinkKey, LinkKey]:
+def lower_by_upper(
+    unusable: Collection[LinkKey], requests: Iterable[LinkRequest]
+) -> dict[LinkKey, LinkKey]:
     """Each upper link of these links, direct or indirect, and each member of a VRF among them, with
     the unusable link that it depends on.
     """
@@ -106,14 +110,14 @@ DEFAULT = "default"
 SINGLE = ("state", "name", "addresses", "vrf", "dns", *ATTRIBUTES)
 
 
-def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
+def merge_requests(below: LinkRequest, above: LinkRequest) -> LinkRequest:
     """Merge two requests setting by setting; `above` wins, unless its state is only a default."""
     defaulted = any(
         origin.setting == "state" and origin.where == DEFAULT for origin in above.origins
     )
     own = above
     if defaulted and below.state:
-        own = without(above, "state")
+        own = without_setting(above, "state")
     virtual = below.virtual
     if own.virtual:
         virtual = own.virtual.over(virtual)
@@ -125,7 +129,7 @@ def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
         device=tuple({**dict(below.device), **dict(own.device)}.items()),
         virtual=virtual,
         routing=own.routing.over(below.routing),
-        automatic=routing_keys.over(own.automatic, below.automatic),
+        automatic=routing_keys.merge_automatic(own.automatic, below.automatic),
         offers=own.offers or below.offers,
         origins=_overlay_origins(below.origins, own.origins),
     )
@@ -141,7 +145,7 @@ def _overlay_origins(below: Iterable[Origin], above: Iterable[Origin]) -> tuple[
     return tuple(merged.values())
 
 
-def without(request: LinkRequest, setting: str) -> LinkRequest:
+def without_setting(request: LinkRequest, setting: str) -> LinkRequest:
     """The request without one of the settings that are None if they are not requested."""
     origins = tuple(origin for origin in request.origins if origin.setting != setting)
     nothing: dict[str, Any] = {setting: None}
@@ -157,7 +161,7 @@ def without_small_mtu(request: LinkRequest) -> tuple[LinkRequest, str]:
     if not small or all(address.version == 4 for address in request.addresses):
         return request, ""
     reason = f"an MTU below {IPV6_MINIMUM_MTU} cannot carry the IPv6 addresses of this link"
-    return without(request, "mtu"), reason
+    return without_setting(request, "mtu"), reason
 
 
 def up_by_default(request: LinkRequest) -> LinkRequest:
@@ -175,7 +179,9 @@ def hands_off(request: LinkRequest) -> LinkRequest:
     )
 
 
-def combine(below: Iterable[LinkRequest], above: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
+def combine_requests(
+    below: Iterable[LinkRequest], above: Iterable[LinkRequest]
+) -> tuple[LinkRequest, ...]:
     """Merge two sets of requests, setting by setting; `above` wins, links of `below` come first.
 
     The result has a state, unless the link is only named as a lower device of another one.
@@ -183,13 +189,13 @@ def combine(below: Iterable[LinkRequest], above: Iterable[LinkRequest]) -> tuple
     merged = {request.key: request for request in below}
     for request in above:
         if request.key in merged:
-            merged[request.key] = overlay(merged[request.key], request)
+            merged[request.key] = merge_requests(merged[request.key], request)
         else:
             merged[request.key] = request
-    return tuple(map(_completed, merged.values()))
+    return tuple(map(_complete_request, merged.values()))
 
 
-def _completed(request: LinkRequest) -> LinkRequest:
+def _complete_request(request: LinkRequest) -> LinkRequest:
     if request.origins or request.key.vlan_id or request.virtual:
         request = up_by_default(request)
     if request.state == "user":

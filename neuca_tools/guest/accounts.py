@@ -22,7 +22,7 @@ MARK = "# Written by neuca-guest-tools: this user may use sudo as long as the us
 SHELLS = ("/bin/bash", "/bin/sh")
 
 
-def find(login: str) -> Optional[pwd.struct_passwd]:
+def find_account(login: str) -> Optional[pwd.struct_passwd]:
     """The account, from any name service of the host (nsswitch.conf(5)); None if there is none."""
     try:
         return pwd.getpwnam(login)
@@ -30,7 +30,7 @@ def find(login: str) -> Optional[pwd.struct_passwd]:
         return None
 
 
-def make(login: str, seconds: float) -> pwd.struct_passwd:
+def create_account(login: str, seconds: float) -> pwd.struct_passwd:
     """Create an account with a home directory and no valid password. Raises ApplyError.
 
     The password is `*` rather than useradd's default `!`: some SSH servers take `!` for a locked
@@ -39,8 +39,8 @@ def make(login: str, seconds: float) -> pwd.struct_passwd:
     shell = next((shell for shell in SHELLS if Path(shell).exists()), SHELLS[-1])
     what = f'create the user "{login}"'
     command = ["useradd", "--create-home", "--shell", shell, "--password", "*", "--", login]
-    programs.run(what, command, seconds)
-    made = find(login)
+    programs.run_program(what, command, seconds)
+    made = find_account(login)
     if made is None:
         raise ApplyError(f"{what}: useradd reported success, but there is no such user")
     return made
@@ -55,10 +55,10 @@ def sudo_rule(login: str) -> str:
     return f"{MARK}{login} ALL=(ALL:ALL) NOPASSWD: ALL\n"
 
 
-def grant(login: str, seconds: float, directory: Path = SUDOERS) -> bool:
+def grant_sudo(login: str, seconds: float, directory: Path = SUDOERS) -> bool:
     """Write the file, checked by visudo; returns whether it changed. Raises ApplyError."""
     file, content = sudo_file(login, directory), sudo_rule(login).encode()
-    there = _content(file)
+    there = _file_content(file)
     if there and not _is_ours(there):
         raise ApplyError(
             f'let "{login}" use sudo: '
@@ -66,23 +66,23 @@ def grant(login: str, seconds: float, directory: Path = SUDOERS) -> bool:
         )
     if there == content and file.stat().st_mode & 0o777 == 0o440:
         return False
-    programs.run(
+    programs.run_program(
         f'let "{login}" use sudo', ["visudo", "--check", "--quiet", "--file=-"], seconds, content
     )
     write_files({file: content}, 0o440)
     return True
 
 
-def revoke(login: str, directory: Path = SUDOERS) -> bool:
+def revoke_sudo(login: str, directory: Path = SUDOERS) -> bool:
     """Remove the file if the agent wrote it. Returns whether it was removed. Raises ApplyError."""
     file = sudo_file(login, directory)
-    if not _is_ours(_content(file)):
+    if not _is_ours(_file_content(file)):
         return False
     write_files({file: None})
     return True
 
 
-def _content(file: Path) -> bytes:
+def _file_content(file: Path) -> bytes:
     """The content of the file; empty if there is none."""
     with applying(f'read "{file}"'):
         return b"a link" if file.is_symlink() else read_bytes(file) or b""

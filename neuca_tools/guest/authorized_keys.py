@@ -44,7 +44,7 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
         _run_as_user(user, keys, write)
     os.close(write)
     try:
-        output = _receive(read)
+        output = _read_result(read)
     finally:
         os.close(read)
         with suppress(ProcessLookupError):
@@ -62,7 +62,7 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
     return ignored
 
 
-def _receive(descriptor: int) -> bytes:
+def _read_result(descriptor: int) -> bytes:
     """The output of the child until its end or time-out. The user may have forged it."""
     output, deadline = b"", time.monotonic() + EDIT_SECONDS
     while len(output) < MAX_RESULT_BYTES:
@@ -84,16 +84,16 @@ def _run_as_user(user: pwd.struct_passwd, keys: Sequence[str], write: int) -> No
         os.initgroups(user.pw_name, user.pw_gid)
         os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
         os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
-        _send(write, "", edit(user.pw_dir, keys))
+        _send_result(write, "", edit_keys(user.pw_dir, keys))
     except ApplyError as error:
-        _send(write, error.text, "")
+        _send_result(write, error.text, "")
     except OSError as error:
-        _send(write, f"become the user: {error.strerror}", "")
+        _send_result(write, f"become the user: {error.strerror}", "")
     finally:
         os._exit(0)
 
 
-def _send(descriptor: int, failed: str, ignored: str) -> None:
+def _send_result(descriptor: int, failed: str, ignored: str) -> None:
     os.write(
         descriptor, json.dumps({"failed": failed, "ignored": ignored}).encode()[:MAX_RESULT_BYTES]
     )
@@ -102,7 +102,7 @@ def _send(descriptor: int, failed: str, ignored: str) -> None:
 # --- As root, which only reads --------------------------------------------------------------------
 
 
-def place(user: pwd.struct_passwd, root: Path) -> Path:
+def keys_path(user: pwd.struct_passwd, root: Path) -> Path:
     """The file with the public keys of a user of the file system at `root`."""
     return root / user.pw_dir.lstrip("/") / DIRECTORY / FILE
 
@@ -115,40 +115,40 @@ def without_ours(user: pwd.struct_passwd, root: Path) -> Optional[bytes]:
     home = str(root / user.pw_dir.lstrip("/"))
     try:
         with (
-            _opened(home, lambda: os.open(home, READ_DIRECTORY)) as top,
-            _opened(f"{home}/{DIRECTORY}", lambda: _below(top)) as directory,
+            _opened_directory(home, lambda: os.open(home, READ_DIRECTORY)) as top,
+            _opened_directory(f"{home}/{DIRECTORY}", lambda: _open_ssh_directory(top)) as directory,
         ):
-            content, _ = _read(directory, f"{home}/{DIRECTORY}/{FILE}", user.pw_uid)
+            content, _ = _read_file(directory, f"{home}/{DIRECTORY}/{FILE}", user.pw_uid)
     except ApplyError as error:
         if error.errno == errno.ENOENT:
             return None
         raise
-    return None if content is None else blocks.edited(content, ())
+    return None if content is None else blocks.edited_content(content, ())
 
 
-def _below(home: int) -> int:
+def _open_ssh_directory(home: int) -> int:
     return os.open(DIRECTORY, READ_DIRECTORY | os.O_NOFOLLOW, dir_fd=home)
 
 
 # --- As the user ----------------------------------------------------------------------------------
 
 
-def edit(home: str, keys: Sequence[str]) -> str:
+def edit_keys(home: str, keys: Sequence[str]) -> str:
     """Do what `edit_as` does in this process. Raises ApplyError."""
-    with _opened(home, lambda: os.open(home, READ_DIRECTORY)) as top:
+    with _opened_directory(home, lambda: os.open(home, READ_DIRECTORY)) as top:
         place = f"{home}/{DIRECTORY}"
         if not keys and not _is_there(DIRECTORY, top):
             return ""
         with (
-            _opened(place, lambda: _directory(top, place)) as directory,
+            _opened_directory(place, lambda: _create_ssh_directory(top, place)) as directory,
             applying(f'"{place}/{FILE}"'),
         ):
-            _edit(directory, f"{place}/{FILE}", keys)
-            return _ignored(top, directory, home) if keys else ""
+            _edit_file(directory, f"{place}/{FILE}", keys)
+            return _reason_ignored(top, directory, home) if keys else ""
 
 
 @contextmanager
-def _opened(place: str, opener: Callable[[], int]) -> Iterator[int]:
+def _opened_directory(place: str, opener: Callable[[], int]) -> Iterator[int]:
     with applying(f'"{place}"'):
         descriptor = opener()
     try:
@@ -163,21 +163,23 @@ def _is_there(name: str, directory: int) -> bool:
     return False
 
 
-def _directory(home: int, place: str) -> int:
+def _create_ssh_directory(home: int, place: str) -> int:
     """A descriptor of ~/.ssh, which is created if it is missing."""
     if not _is_there(DIRECTORY, home):
         os.mkdir(DIRECTORY, 0o700, dir_fd=home)
-        if SELINUX.exists() and programs.find("restorecon"):
+        if SELINUX.exists() and programs.find_program("restorecon"):
             # sshd may read the directory only if it has the right label.
-            programs.run(f'label "{place}"', ["restorecon", "-R", place], EDIT_SECONDS)
-    _own(os.stat(DIRECTORY, dir_fd=home, follow_symlinks=False), place, stat.S_ISDIR, "a directory")
+            programs.run_program(f'label "{place}"', ["restorecon", "-R", place], EDIT_SECONDS)
+    _check_own(
+        os.stat(DIRECTORY, dir_fd=home, follow_symlinks=False), place, stat.S_ISDIR, "a directory"
+    )
     return os.open(DIRECTORY, READ_DIRECTORY | os.O_NOFOLLOW, dir_fd=home)
 
 
-def _edit(directory: int, place: str, keys: Sequence[str]) -> None:
-    content, mode = _read(directory, place)
+def _edit_file(directory: int, place: str, keys: Sequence[str]) -> None:
+    content, mode = _read_file(directory, place)
     try:
-        wanted = blocks.edited(content or b"", keys)
+        wanted = blocks.edited_content(content or b"", keys)
     except ApplyError as error:
         raise ApplyError(f'"{place}": {error.text}') from None
     if wanted != (content or b""):
@@ -185,7 +187,9 @@ def _edit(directory: int, place: str, keys: Sequence[str]) -> None:
         os.fsync(directory)
 
 
-def _read(directory: int, place: str, owner: Optional[int] = None) -> tuple[Optional[bytes], int]:
+def _read_file(
+    directory: int, place: str, owner: Optional[int] = None
+) -> tuple[Optional[bytes], int]:
     """The content of the file, None if there is none, and its mode.
 
     The file has to belong to `owner`, by default to who runs this. Raises ApplyError.
@@ -194,7 +198,7 @@ def _read(directory: int, place: str, owner: Optional[int] = None) -> tuple[Opti
         status = os.stat(FILE, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None, 0o600
-    _own(status, place, stat.S_ISREG, "a regular file", owner)
+    _check_own(status, place, stat.S_ISREG, "a regular file", owner)
     descriptor = os.open(
         FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
     )
@@ -205,7 +209,7 @@ def _read(directory: int, place: str, owner: Optional[int] = None) -> tuple[Opti
         return content, stat.S_IMODE(os.fstat(descriptor).st_mode)
 
 
-def _own(
+def _check_own(
     status: os.stat_result,
     place: str,
     is_kind: Callable[[int], bool],
@@ -221,7 +225,7 @@ def _own(
         raise ApplyError(f'"{place}": it is owned by another user')
 
 
-def _ignored(home: int, directory: int, name: str) -> str:
+def _reason_ignored(home: int, directory: int, name: str) -> str:
     """Why sshd ignores the file: others may write to it (StrictModes); empty if it does not."""
     places = {
         name: os.fstat(home),

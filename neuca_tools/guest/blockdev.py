@@ -51,11 +51,11 @@ class Mount(NamedTuple):
     place: str
 
 
-def signatures(device: Path) -> dict[str, str]:
+def read_signatures(device: Path) -> dict[str, str]:
     """Its signatures (`TYPE`, `UUID`, …); none only if both programs agree. Raises ApplyError."""
     what = f"read the contents of {device}"
-    _readable(device)
-    output = programs.run(
+    _check_readable(device)
+    output = programs.run_program(
         what,
         ["blkid", "--probe", "--output", "export", str(device)],
         INSPECT_SECONDS,
@@ -66,7 +66,7 @@ def signatures(device: Path) -> dict[str, str]:
         for line in output.splitlines()
         if "=" in line and not line.startswith("DEVNAME=")
     )
-    types = programs.run(
+    types = programs.run_program(
         what,
         ["wipefs", "--no-act", "--noheadings", "--output", "TYPE", str(device)],
         INSPECT_SECONDS,
@@ -76,7 +76,7 @@ def signatures(device: Path) -> dict[str, str]:
     return value_by_name
 
 
-def _readable(device: Path) -> None:
+def _check_readable(device: Path) -> None:
     """Raises ApplyError if a disk cannot be read, which blkid does not tell from a blank one."""
     with applying(f"read {device}"), device.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
@@ -85,18 +85,20 @@ def _readable(device: Path) -> None:
             stream.read(EDGE_BYTES)
 
 
-def partitioned(name: str) -> str:
+def partitions_text(name: str) -> str:
     """The partitions of the disk with this kernel name, in words; empty if it has none."""
-    parts = [part for part in _names(SYSFS / name) if (SYSFS / name / part / "partition").exists()]
+    parts = [
+        part for part in _names_below(SYSFS / name) if (SYSFS / name / part / "partition").exists()
+    ]
     return f"it has partitions ({', '.join(parts)})" if parts else ""
 
 
 def in_use(name: str) -> str:
     """What uses the disk or a part of it, in words; empty if nothing. Raises ApplyError."""
-    holders = _names(SYSFS / name / "holders")
+    holders = _names_below(SYSFS / name / "holders")
     if holders:
         return f"{holders[0]} is made of it"
-    places = [mount.place for mount in mounts() if mount.device == number(name)]
+    places = [mount.place for mount in read_mounts() if mount.device == device_number(name)]
     if places:
         return f"it is mounted at {places[0]}"
     if any(line.split()[0] == f"/dev/{name}" for line in SWAPS.read_text().splitlines()[1:]):
@@ -108,19 +110,19 @@ def in_use(name: str) -> str:
     return ""
 
 
-def _names(directory: Path) -> list[str]:
+def _names_below(directory: Path) -> list[str]:
     with suppress(OSError):
         return sorted(path.name for path in directory.iterdir())
     return []
 
 
-def number(name: str) -> str:
+def device_number(name: str) -> str:
     """The device number (`8:16`) of the disk with this kernel name. Raises ApplyError."""
     with applying(f"inspect {name}"):
         return (SYSFS / name / "dev").read_text().strip()
 
 
-def mounts(source: str = "") -> list[Mount]:
+def read_mounts(source: str = "") -> list[Mount]:
     """Every mount of this mount namespace whose source begins with `source`.
 
     proc(5) writes a space in a path as `\\040`.
@@ -135,7 +137,7 @@ def mounts(source: str = "") -> list[Mount]:
     return found_mounts
 
 
-def make(device: Path, kind: str, options: str) -> None:
+def make_file_system(device: Path, kind: str, options: str) -> None:
     """Make a file system. The caller has checked that the disk is blank and unused.
 
     Raises RefusedError for a type or an option that is not allowed
@@ -143,13 +145,13 @@ def make(device: Path, kind: str, options: str) -> None:
     """
     what = f"create a file system of type {kind} on {device}"
     try:
-        words = filesystems.options(kind, options)
+        words = filesystems.mkfs_options(kind, options)
     except UnusableError as error:
         raise RefusedError(f"{what}: {error}") from None
-    programs.run(what, [f"mkfs.{kind}", *words, "--", str(device)], FORMAT_SECONDS)
+    programs.run_program(what, [f"mkfs.{kind}", *words, "--", str(device)], FORMAT_SECONDS)
 
 
-def mount(contents: Mapping[str, str], name: str, place: str) -> None:
+def mount_by_uuid(contents: Mapping[str, str], name: str, place: str) -> None:
     """Mount a disk by its UUID, after checking that no other disk has the same one.
 
     `contents` are its signatures, as `signatures` returns them. The place is checked again: while
@@ -163,21 +165,21 @@ def mount(contents: Mapping[str, str], name: str, place: str) -> None:
     with applying(what):
         make_directory(Path(real))
     find = "blkid --cache-file /dev/null --output device --match-token".split()
-    same = programs.run(what, [*find, f"UUID={uuid}"], INSPECT_SECONDS)
+    same = programs.run_program(what, [*find, f"UUID={uuid}"], INSPECT_SECONDS)
     if same.split() != [f"/dev/{name}"]:
         raise ApplyError(f"{what}: {', '.join(same.split()) or 'no disk'} has its UUID")
-    before = mounts()
-    programs.run(what, ["mount", "-o", OPTIONS, f"UUID={uuid}", real], INSPECT_SECONDS)
-    if Mount(number(name), real) not in mounts():
-        for found_mount in mounts():
-            if found_mount not in before and found_mount.device == number(name):
+    before = read_mounts()
+    programs.run_program(what, ["mount", "-o", OPTIONS, f"UUID={uuid}", real], INSPECT_SECONDS)
+    if Mount(device_number(name), real) not in read_mounts():
+        for found_mount in read_mounts():
+            if found_mount not in before and found_mount.device == device_number(name):
                 unmount(found_mount.place)
         raise ApplyError(f"{what}: another disk is there now, or a link leads elsewhere")
 
 
 def unmount(place: str) -> None:
     """Raises ApplyError, also if the file system is in use."""
-    programs.run(f"unmount {place}", ["umount", place], INSPECT_SECONDS)
+    programs.run_program(f"unmount {place}", ["umount", place], INSPECT_SECONDS)
 
 
 def check_place(place: str) -> str:

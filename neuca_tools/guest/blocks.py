@@ -25,21 +25,23 @@ NO_MARKS = (b"", b"")
 MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
-def edited(content: bytes, lines: Sequence[str], old: tuple[bytes, bytes] = NO_MARKS) -> bytes:
+def edited_content(
+    content: bytes, lines: Sequence[str], old: tuple[bytes, bytes] = NO_MARKS
+) -> bytes:
     """The content with these lines between the marks; without lines, the marks are removed too.
 
     So are all lines between a pair of `old` marks, which an earlier version wrote. Raises
     ApplyError unless there is one pair of marks or none: which lines are ours is unknown then.
     """
-    content = _without(content, *old)
-    before, ours, after = _split(content)
+    content = _without_marked(content, *old)
+    before, ours, after = _split_at_marks(content)
     if not lines:
         return before + after
     block = b"\n".join([BEGIN, *(line.encode() for line in lines), END, b""])
     return before + block + after if ours else block + content
 
 
-def _without(content: bytes, begin: bytes, end: bytes) -> bytes:
+def _without_marked(content: bytes, begin: bytes, end: bytes) -> bytes:
     """The content without the lines between a pair of marks, and without these; as it is for none.
 
     Version 1.7 wrote an empty line before and after its marks, which stay: they may be others'.
@@ -52,7 +54,7 @@ def _without(content: bytes, begin: bytes, end: bytes) -> bytes:
     return b"".join([*lines[: marks[0]], *lines[marks[1] + 1 :]])
 
 
-def _split(content: bytes) -> tuple[bytes, bytes, bytes]:
+def _split_at_marks(content: bytes) -> tuple[bytes, bytes, bytes]:
     """The content before the marked lines, these with their marks, and the content after."""
     lines = content.splitlines(keepends=True)
     begins = [number for number, line in enumerate(lines) if line.strip() == BEGIN]
@@ -67,7 +69,7 @@ def _split(content: bytes) -> tuple[bytes, bytes, bytes]:
     return b"".join(lines[:first]), b"".join(lines[first:last]), b"".join(lines[last:])
 
 
-def edit(path: Path, lines: Sequence[str], old: tuple[bytes, bytes] = NO_MARKS) -> bool:
+def edit_file(path: Path, lines: Sequence[str], old: tuple[bytes, bytes] = NO_MARKS) -> bool:
     """Edit a file that belongs to root, as does its directory. Returns whether it was changed.
 
     A missing file is created if there are lines. A symbolic link is followed, and stays one; owner,
@@ -75,8 +77,8 @@ def edit(path: Path, lines: Sequence[str], old: tuple[bytes, bytes] = NO_MARKS) 
     """
     try:
         real = path.resolve(strict=False)
-        content = _read(real)
-        wanted = edited(content or b"", lines, old)
+        content = _read_file(real)
+        wanted = edited_content(content or b"", lines, old)
         if wanted == (content or b""):
             return False
         replace_file(str(real), wanted, partial(_copy_attributes, real))
@@ -89,7 +91,7 @@ def edit(path: Path, lines: Sequence[str], old: tuple[bytes, bytes] = NO_MARKS) 
     return True
 
 
-def _read(path: Path) -> Optional[bytes]:
+def _read_file(path: Path) -> Optional[bytes]:
     """The content of a regular file without other hard links; None if there is no file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -19,7 +19,7 @@ from neuca_tools.guest.base import Finding, Guest
 FILE = Path("/etc/hostname")  # hostname(5)
 
 
-def run(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
+def apply_hostname(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
     """Set the host name, unless the document has none.
 
     A name of the platform is usually set by cloud-init, with or without a domain: then it is left
@@ -29,7 +29,7 @@ def run(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
     if name is None:
         return
     platform, now = guest.document.platform, os.uname().nodename
-    if platform and platform.hostname == name and _short(now) == _short(name):
+    if platform and platform.hostname == name and _first_label(now) == _first_label(name):
         yield Finding("ok", f'the host name is "{now}", and the platform calls it "{name}"', "name")
         return
     try:
@@ -40,7 +40,7 @@ def run(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
     lines = []
     if config.set_loopback_hostname:
         lines = hosts_lines(name, str(config.loopback_address))
-    blocks.edit(config.hosts_file, lines, (version1.HOSTS_BEGIN, version1.HOSTS_END))
+    blocks.edit_file(config.hosts_file, lines, (version1.HOSTS_BEGIN, version1.HOSTS_END))
 
 
 def set_hostname(name: str, file: Path = FILE) -> bool:
@@ -74,9 +74,9 @@ def hosts_lines(name: str, address: str) -> list[str]:
     >>> hosts_lines("node0.example.org", "127.255.255.1")
     ['127.255.255.1\\tnode0.example.org node0']
     """
-    short = _short(name)
+    short = _first_label(name)
     return ["\t".join([address, name if short == name else f"{name} {short}"])]
 
 
-def _short(name: str) -> str:
+def _first_label(name: str) -> str:
     return name.partition(".")[0]

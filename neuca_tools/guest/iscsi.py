@@ -60,7 +60,7 @@ class Target(NamedTuple):
 
     @property
     def portal(self) -> str:
-        return portal(self.ip, self.port)
+        return portal_text(self.ip, self.port)
 
     def command(self, *options: str, tag: str = "") -> list[str]:
         """iscsiadm for this target; `tag` is that of its portal group."""
@@ -70,10 +70,10 @@ class Target(NamedTuple):
 
     def run(self, what: str, *options: str, tag: str = "") -> None:
         """Run that command. Raises ApplyError."""
-        programs.run(what, self.command(*options, tag=tag), ISCSIADM_SECONDS)
+        programs.run_program(what, self.command(*options, tag=tag), ISCSIADM_SECONDS)
 
 
-def portal(ip: Union[str, IPv4Address, IPv6Address], port: int) -> str:
+def portal_text(ip: Union[str, IPv4Address, IPv6Address], port: int) -> str:
     """
     >>> portal("fd00::1", 3260)
     '[fd00::1]:3260'
@@ -89,11 +89,11 @@ def set_initiator_name(iqn: str) -> None:
         return
     write_files({INITIATOR: MARK + content}, 0o600)
     if BOOTED.is_dir():
-        programs.run(
+        programs.run_program(
             "restart iscsid", ["systemctl", "try-restart", "iscsid.service"], ISCSIADM_SECONDS
         )
     elif Path("/etc/init.d/iscsid").exists():
-        programs.run("restart iscsid", ["/etc/init.d/iscsid", "restart"], ISCSIADM_SECONDS)
+        programs.run_program("restart iscsid", ["/etc/init.d/iscsid", "restart"], ISCSIADM_SECONDS)
 
 
 def is_ours(path: Path) -> bool:
@@ -102,19 +102,19 @@ def is_ours(path: Path) -> bool:
         return (read_bytes(path) or b"").startswith(MARK)
 
 
-def discover(ip: str, port: int) -> dict[Target, str]:
+def discover_targets(ip: str, port: int) -> dict[Target, str]:
     """The targets that a portal offers at its own address, each with the tag of its portal group.
 
     open-iscsi keeps no record of them, since some hosts log in to all recorded targets at boot.
     Raises ApplyError, also for a portal that does not respond.
     """
-    at = portal(ip, port)
+    at = portal_text(ip, port)
     words = "iscsiadm --mode discovery --type sendtargets --op nonpersistent --portal".split()
-    output = programs.run(f"query the targets of {at}", [*words, at], ISCSIADM_SECONDS)
-    return targets(output, ip, port)
+    output = programs.run_program(f"query the targets of {at}", [*words, at], ISCSIADM_SECONDS)
+    return parse_targets(output, ip, port)
 
 
-def targets(output: str, ip: str, port: int) -> dict[Target, str]:
+def parse_targets(output: str, ip: str, port: int) -> dict[Target, str]:
     """Parse the output of iscsiadm.
 
     >>> said = "192.0.2.1:3260,1 iqn.2026-11.org.example:a"
@@ -124,14 +124,14 @@ def targets(output: str, ip: str, port: int) -> dict[Target, str]:
     tag_by_target = {}
     for line in sorted(output.splitlines()):
         match = _OFFER.fullmatch(line)
-        if match and match["portal"] == portal(ip, port):
+        if match and match["portal"] == portal_text(ip, port):
             tag_by_target[Target(match["name"], ip, port)] = match["tag"]
     return tag_by_target
 
 
 def create_record(target: Target, tag: str) -> None:
     """Make the record of a target, which a login needs. Raises ApplyError."""
-    if not records(target):
+    if not record_paths(target):
         target.run(f"create a record of {target.name}", "--op", "new", tag=tag)
 
 
@@ -140,7 +140,7 @@ def write_credentials(target: Target, own: Credentials, its: Credentials) -> Non
 
     This host logs in with `own`; the target has to prove that it knows `its` (mutual CHAP).
     """
-    for path in records(target):
+    for path in record_paths(target):
         text = (read_bytes(path) or b"").decode("utf-8", "replace")
         write_files({path: with_credentials(text, own, its).encode()}, 0o600)
 
@@ -164,7 +164,7 @@ def with_credentials(text: str, own: Credentials, its: Credentials = ("", "")) -
     return "\n".join(lines) + "\n"
 
 
-def records(target: Target) -> list[Path]:
+def record_paths(target: Target) -> list[Path]:
     """The records of a target: `TARGET/IP,PORT,TAG`, in new versions with `/INTERFACE`."""
     paths: list[Path] = []
     for root in RECORDS:
@@ -183,7 +183,7 @@ def log_in(target: Target) -> None:
     # no record then.
     if BOOTED.is_dir():
         start = ["systemctl", "start", "--no-block", *SERVICES]
-        programs.run("start open-iscsi", start, ISCSIADM_SECONDS, accepted=range(256))
+        programs.run_program("start open-iscsi", start, ISCSIADM_SECONDS, accepted=range(256))
 
 
 def find_new_disks(target: Target) -> None:
@@ -198,14 +198,14 @@ def log_out(target: Target) -> None:
 
 def delete_record(target: Target) -> None:
     """Delete the record of a target, with its secret. Raises ApplyError."""
-    if records(target):
+    if record_paths(target):
         target.run(f"forget {target.name}", "--op", "delete")
 
 
 # --- What the kernel says -------------------------------------------------------------------------
 
 
-def session(target: Target) -> Optional[Path]:
+def find_session(target: Target) -> Optional[Path]:
     """The session of a target in sysfs; None if there is none."""
     for place in sorted((SYSFS / "iscsi_session").glob("session*")):
         number = place.name[len("session") :]
@@ -222,9 +222,9 @@ def session(target: Target) -> Optional[Path]:
     return None
 
 
-def disks(target: Target) -> dict[int, str]:
+def disks_by_lun(target: Target) -> dict[int, str]:
     """The kernel names of the disks of a target's session, by LUN."""
-    place = session(target)
+    place = find_session(target)
     if place is None:
         return {}
     links = place.glob("device/target*/*:*:*:*/block/*")
@@ -236,12 +236,12 @@ def wait_for_disk(target: Target, lun: int) -> str:
     deadline = time.monotonic() + DISK_SECONDS
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, UEVENT) as events:
         events.bind((0, 1))
-        while lun not in disks(target):
+        while lun not in disks_by_lun(target):
             if not select.select([events], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 raise ApplyError(f"find LUN {lun} of {target.name}: no such disk appeared")
             with suppress(OSError):  # an overflow means: look again
                 events.recv(65536)
-    programs.run(
+    programs.run_program(
         "wait for udev", ["udevadm", "settle", "--timeout=10"], DISK_SECONDS, accepted=(0, 1)
     )
-    return disks(target)[lun]
+    return disks_by_lun(target)[lun]

@@ -31,8 +31,8 @@ from neuca_tools.guest.base import FEATURES, STATES, Finding, State
 from neuca_tools.model import Document
 from neuca_tools.model.shapes import Shapes
 from neuca_tools.state.active_document import Intake
-from neuca_tools.state.store import read
-from neuca_tools.state.store import save as write
+from neuca_tools.state.store import read_state
+from neuca_tools.state.store import save_state as write
 from neuca_tools.status.judge import Status
 
 log = logging.getLogger("neuca")
@@ -66,7 +66,7 @@ class Outcome:
     def again(self) -> bool:
         return any(finding.again for finding in self.findings)
 
-    def having(self, finding: Finding) -> Outcome:
+    def with_finding(self, finding: Finding) -> Outcome:
         """With this finding added, in place of any other about the same subject."""
         others = tuple(
             earlier
@@ -91,25 +91,25 @@ def file_name(feature: str) -> str:
     return f"guest-{feature}.json"
 
 
-def files() -> list[str]:
+def file_names() -> list[str]:
     """The names of all files in the run directory that are about the guest."""
     return [DUE, BEGUN, RAN, *map(file_name, FEATURES)]
 
 
-def save(directory: Path, outcome: Outcome) -> None:
+def save_outcome(directory: Path, outcome: Outcome) -> None:
     """Raises ApplyError."""
     write(directory, file_name(outcome.feature), outcome.to_json(), 0o644)
 
 
-def forget(directory: Path, feature: str) -> None:
+def forget_outcome(directory: Path, feature: str) -> None:
     """Remove the findings of a feature that is switched off. Raises ApplyError."""
     write_files({directory / file_name(feature): None})
 
 
-def load(directory: Path, feature: str) -> Optional[Outcome]:
+def load_outcome(directory: Path, feature: str) -> Optional[Outcome]:
     """The last findings; None if it has not run since the boot, or if they are unreadable."""
     with suppress(RecordError, ValueError, TypeError, KeyError):
-        data = read(directory, file_name(feature))
+        data = read_state(directory, file_name(feature))
         if data is not None:
             findings = _SHAPES.fit(data["findings"], tuple[Finding, ...], "findings")
             return Outcome(feature, findings, _SHAPES.fit(data["finished"] or "", str, "finished"))
@@ -119,7 +119,7 @@ def load(directory: Path, feature: str) -> Optional[Outcome]:
 # --- Whether a run is due -------------------------------------------------------------------------
 
 
-def ask(config: Config, intake: Intake) -> None:
+def request_run(config: Config, intake: Intake) -> None:
     """Request a run for the guest if the document is not the one of the last run since the boot.
 
     To be called after each pass. Nothing is requested for a document that asks nothing of the
@@ -128,7 +128,7 @@ def ask(config: Config, intake: Intake) -> None:
     document, stored, directory = intake.document, intake.stored, config.run_directory
     if document is None or stored is None:
         return
-    if not _asks(config, document) and not _has_records(config.state_directory):
+    if not _is_asked(config, document) and not _has_records(config.state_directory):
         return
     if _is_requested(directory, stored.sha256):
         return
@@ -146,7 +146,7 @@ def _is_requested(directory: Path, sha256: str) -> bool:
     return False
 
 
-def _asks(config: Config, document: Document) -> bool:
+def _is_asked(config: Config, document: Document) -> bool:
     return any(
         feature.is_on(config) and feature.asked(config, document) for feature in FEATURES.values()
     )
@@ -161,7 +161,7 @@ def is_due(directory: Path) -> bool:
     return (directory / DUE).exists()
 
 
-def begin(directory: Path) -> None:
+def begin_run(directory: Path) -> None:
     """A run begins: from now on, a mark is for the next one. Raises ApplyError."""
     write_files({directory / BEGUN: b"", directory / DUE: None})
 
@@ -171,7 +171,7 @@ def has_run(directory: Path) -> bool:
     return (directory / RAN).exists()
 
 
-def ran(directory: Path, sha256: str) -> None:
+def end_run(directory: Path, sha256: str) -> None:
     """A run for this document has ended. Raises ApplyError."""
     write_files({directory / RAN: sha256.encode(), directory / BEGUN: None})
 
@@ -181,11 +181,13 @@ def ran(directory: Path, sha256: str) -> None:
 
 def with_guest(status: Status, directory: Path) -> Status:
     """The status with that of the guest added; the worse of both is the state of the host."""
-    outcomes = [outcome for outcome in (load(directory, name) for name in FEATURES) if outcome]
+    outcomes = [
+        outcome for outcome in (load_outcome(directory, name) for name in FEATURES) if outcome
+    ]
     problems = [*status.data["problems"]]
     for outcome in outcomes:
-        problems += _problems(outcome)
-    states = {status.data["state"], *_words(outcomes, directory)}
+        problems += _problems_of(outcome)
+    states = {status.data["state"], *_feature_states(outcomes, directory)}
     state = next(word for word in _RANK if word in states)
     data = {
         **status.data,
@@ -198,7 +200,7 @@ def with_guest(status: Status, directory: Path) -> Status:
     return Status(data, _RANK[state])
 
 
-def _problems(outcome: Outcome) -> list[dict[str, str]]:
+def _problems_of(outcome: Outcome) -> list[dict[str, str]]:
     return [
         {"code": finding.state, "text": f"{outcome.feature}: {finding.text}"}
         for finding in outcome.findings
@@ -206,7 +208,7 @@ def _problems(outcome: Outcome) -> list[dict[str, str]]:
     ]
 
 
-def _words(outcomes: Iterable[Outcome], directory: Path) -> set[str]:
+def _feature_states(outcomes: Iterable[Outcome], directory: Path) -> set[str]:
     """The states of the features, in the words of `status.judge`; `pending` while a run is due."""
     words = {
         "degraded" if outcome.state == "refused" else str(outcome.state) for outcome in outcomes

@@ -19,7 +19,7 @@ ENVIRONMENT = {"PATH": PATH, "LC_ALL": "C.UTF-8"}
 MAX_MESSAGE_CHARACTERS = 400  # of a program's output in an error message
 
 
-def find(name: str) -> Optional[str]:
+def find_program(name: str) -> Optional[str]:
     """The path of a program of the system; None if it is not installed."""
     # The agent loads this module without running a program; it saves 3 ms.
     import shutil
@@ -27,7 +27,7 @@ def find(name: str) -> Optional[str]:
     return shutil.which(name, path=PATH)
 
 
-def run(
+def run_program(
     what: str,
     command: Sequence[str],
     seconds: float,
@@ -44,11 +44,11 @@ def run(
     # As above; it saves 2 ms.
     import subprocess
 
-    program = find(command[0])
+    program = find_program(command[0])
     if program is None:
         raise ApplyError(f"{what}: {command[0]} is not installed")
     try:
-        done = _execute([program, *command[1:]], seconds, stdin)
+        done = _run_command([program, *command[1:]], seconds, stdin)
     except subprocess.TimeoutExpired:
         raise ApplyError(
             f"{what}: {command[0]} took longer than {seconds:g} s, and was killed"
@@ -57,13 +57,13 @@ def run(
         cause = os.strerror(error.errno or 0)
         raise ApplyError(f"{what}: run {program}: {cause}", error.errno or 0) from error
     if done.returncode not in accepted:
-        text = _message(done.stderr or done.stdout)
+        text = _output_text(done.stderr or done.stdout)
         cause = f": {text}" if text else ""
         raise ApplyError(f"{what}: {command[0]} ended with status {done.returncode}{cause}")
     return done.stdout.decode("utf-8", "replace")
 
 
-def _execute(
+def _run_command(
     command: Sequence[str], seconds: float, stdin: bytes
 ) -> subprocess.CompletedProcess[bytes]:
     # As above; it saves 2 ms.
@@ -80,7 +80,7 @@ def _execute(
     )
 
 
-def _message(output: bytes) -> str:
+def _output_text(output: bytes) -> str:
     """The output on one line, shortened; a program that tries several times may repeat a line."""
     lines = dict.fromkeys(output.decode("utf-8", "replace").splitlines())
     return " ".join(" ".join(lines).split())[:MAX_MESSAGE_CHARACTERS]

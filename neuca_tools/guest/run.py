@@ -20,7 +20,7 @@ from neuca_tools.guest import hostname, outcome, scripts, storage, users
 from neuca_tools.guest.base import FEATURES, Finding, Guest
 from neuca_tools.guest.outcome import Outcome
 from neuca_tools.model import Document
-from neuca_tools.state.active_document import confirmed
+from neuca_tools.state.active_document import last_confirmed
 
 log = logging.getLogger("neuca")
 
@@ -37,10 +37,10 @@ _LEVELS = {  # methods of a Logger
 # NeucaError that it raises becomes a finding as well, to be tried again.
 Run = Callable[[Guest], Iterator[Finding]]
 RUNS: Mapping[str, Run] = {
-    "hostname": hostname.run,
-    "users": users.run,
-    "storage": storage.run,
-    "scripts": scripts.run,
+    "hostname": hostname.apply_hostname,
+    "users": users.set_up_users,
+    "storage": storage.set_up_storage,
+    "scripts": scripts.run_scripts,
 }
 
 
@@ -54,21 +54,21 @@ def run_guest(
     """
     with locked(config.run_directory / LOCK, config.command_timeout):
         while True:
-            outcome.begin(config.run_directory)
-            config = _anew(config, read) if read else config
+            outcome.begin_run(config.run_directory)
+            config = _reloaded_config(config, read) if read else config
             config.demand_protection()
-            intake = confirmed(config.state, config.run_directory)
+            intake = last_confirmed(config.state, config.run_directory)
             if intake.document is None or intake.stored is None:
-                outcome.ran(config.run_directory, "")
+                outcome.end_run(config.run_directory, "")
                 return True
             guest = Guest(config, intake.document)
-            again = [_feature(name, runs[name], guest) for name in FEATURES]
-            outcome.ran(config.run_directory, intake.stored.sha256)
+            again = [_run_if_on(name, runs[name], guest) for name in FEATURES]
+            outcome.end_run(config.run_directory, intake.stored.sha256)
             if not outcome.is_due(config.run_directory):
                 return not any(again)
 
 
-def stay(config: Config, read: Callable[[], Config]) -> NoReturn:
+def run_forever(config: Config, read: Callable[[], Config]) -> NoReturn:
     """Run whenever a run is due, and again every RETRY_SECONDS seconds after a failure.
 
     For hosts without systemd, where neuca-guest.path and Restart= do this. The first run of a boot
@@ -78,7 +78,7 @@ def stay(config: Config, read: Callable[[], Config]) -> NoReturn:
     while True:
         waited = 0.0
         while not outcome.is_due(config.run_directory) and (well or waited < RETRY_SECONDS):
-            _wait(config.poll_interval)
+            _wait_for_signal(config.poll_interval)
             waited += config.poll_interval
         try:
             well = run_guest(config, read=read)
@@ -87,7 +87,7 @@ def stay(config: Config, read: Callable[[], Config]) -> NoReturn:
             well = False
 
 
-def _anew(config: Config, read: Callable[[], Config]) -> Config:
+def _reloaded_config(config: Config, read: Callable[[], Config]) -> Config:
     """The configuration loaded anew; the previous one if it cannot be read."""
     try:
         return read()
@@ -96,7 +96,7 @@ def _anew(config: Config, read: Callable[[], Config]) -> Config:
         return config
 
 
-def _wait(seconds: float) -> None:
+def _wait_for_signal(seconds: float) -> None:
     """Wait this long. Raises SystemExit on SIGTERM or SIGINT."""
     ends = (signal.SIGTERM, signal.SIGINT)
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
@@ -106,37 +106,37 @@ def _wait(seconds: float) -> None:
         raise SystemExit(0)
 
 
-def _feature(name: str, run: Run, guest: Guest) -> bool:
+def _run_if_on(name: str, run: Run, guest: Guest) -> bool:
     """Run one feature; returns whether to try again. Raises ApplyError if it cannot be saved."""
     directory = guest.config.run_directory
     if not FEATURES[name].is_on(guest.config):
-        outcome.forget(directory, name)
+        outcome.forget_outcome(directory, name)
         return False
-    return _run(name, run, guest).again
+    return _run_and_save(name, run, guest).again
 
 
 def run_feature(config: Config, name: str, document: Document) -> Outcome:
     """Run one feature now, whether it is switched on or not. Raises ApplyError."""
     with locked(config.run_directory / LOCK, config.command_timeout):
-        return _run(name, RUNS[name], Guest(config, document))
+        return _run_and_save(name, RUNS[name], Guest(config, document))
 
 
-def _run(name: str, run: Run, guest: Guest) -> Outcome:
+def _run_and_save(name: str, run: Run, guest: Guest) -> Outcome:
     """Run a feature, saving its findings as it goes. Raises ApplyError if they cannot be saved."""
     directory = guest.config.run_directory
-    before = outcome.load(directory, name) or Outcome(name)
+    before = outcome.load_outcome(directory, name) or Outcome(name)
     now = Outcome(name)
-    for finding in _guarded(name, run, guest):
-        now = now.having(finding)
-        outcome.save(directory, now)
+    for finding in _findings_of(name, run, guest):
+        now = now.with_finding(finding)
+        outcome.save_outcome(directory, now)
         if finding not in before.findings:
             getattr(log, _LEVELS[finding.state])("%s: %s", name, finding.text)
     now = now.ended()
-    outcome.save(directory, now)
+    outcome.save_outcome(directory, now)
     return now
 
 
-def _guarded(name: str, run: Run, guest: Guest) -> Iterator[Finding]:
+def _findings_of(name: str, run: Run, guest: Guest) -> Iterator[Finding]:
     """The findings of a feature, with an exception as the last of them."""
     try:
         yield from run(guest)

@@ -25,7 +25,7 @@ from neuca_tools.guest import programs, version1
 from neuca_tools.guest.base import Finding, Guest, State
 from neuca_tools.model.rows import Script
 from neuca_tools.state.records import SCRIPTS
-from neuca_tools.state.store import read, save
+from neuca_tools.state.store import read_state, save_state
 
 FIRST = "bootscript"
 BOOTED = Path("/run/systemd/system")  # sd_booted(3)
@@ -42,7 +42,7 @@ class Place(NamedTuple):
     output: Path
 
 
-def place(config: Config, script: Script) -> Place:
+def script_files(config: Config, script: Script) -> Place:
     """The files of a script; a script with the same name but another body has others."""
     digest = sha256(f"{script.name}\0{script.body}".encode()).hexdigest()[:12]
     name = f"{re.sub('[^A-Za-z0-9_]', '_', script.name)[:MAX_NAME_CHARACTERS]}-{digest}"
@@ -52,38 +52,38 @@ def place(config: Config, script: Script) -> Place:
     )
 
 
-def _scripts(guest: Guest) -> list[tuple[Script, Place]]:
+def _ordered_scripts(guest: Guest) -> list[tuple[Script, Place]]:
     """The scripts in the order in which they run."""
     ordered = sorted(guest.document.scripts, key=lambda script: script.name != FIRST)
-    return [(script, place(guest.config, script)) for script in ordered]
+    return [(script, script_files(guest.config, script)) for script in ordered]
 
 
-def standing(guest: Guest, otherwise: str = "waiting") -> Iterator[Finding]:
+def script_findings(guest: Guest, otherwise: str = "waiting") -> Iterator[Finding]:
     """How each script ended, or `otherwise` of one that did not; nothing is run."""
-    for script, files in _scripts(guest):
-        yield _finding(guest.config, script, files) or Finding(
+    for script, files in _ordered_scripts(guest):
+        yield _end_finding(guest.config, script, files) or Finding(
             "pending", f"{script.name}: {otherwise}", script.name
         )
 
 
-def run(guest: Guest) -> Iterator[Finding]:
+def run_scripts(guest: Guest) -> Iterator[Finding]:
     """Run the scripts that have not run on this instance, in order, whether or not one fails."""
     config = guest.config
-    yield from standing(guest)
-    for script, files in _scripts(guest):
-        mark = _mark(files.mark)
+    yield from script_findings(guest)
+    for script, files in _ordered_scripts(guest):
+        mark = _read_mark(files.mark)
         if "end" not in mark and not _ran_before(config, script, mark):
-            started = str(mark.get("started", "")) or _now()
+            started = str(mark.get("started", "")) or _utc_now()
             yield Finding("pending", f"{script.name}: running since {started}", script.name)
             try:
                 if not mark:
-                    _start(config, script, files, started)
-                yield _awaited(config, script, files)
+                    _start_script(config, script, files, started)
+                yield _await_script(config, script, files)
             except ApplyError as error:
                 yield Finding("failed", error.text, script.name, again=True)
 
 
-def _now() -> str:
+def _utc_now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
@@ -92,9 +92,9 @@ def _ran_before(config: Config, script: Script, mark: Mapping[str, Any]) -> bool
     return not mark and version1.has_run(config.state_directory, script)
 
 
-def _finding(config: Config, script: Script, files: Place) -> Optional[Finding]:
+def _end_finding(config: Config, script: Script, files: Place) -> Optional[Finding]:
     """How a script ended; None if it has not run yet, or still does."""
-    mark = _mark(files.mark)
+    mark = _read_mark(files.mark)
     if _ran_before(config, script, mark):
         return Finding("ok", f"{script.name}: was run by version 1.7", script.name)
     end = mark.get("end")
@@ -120,20 +120,20 @@ def _end_text(end: Mapping[str, Any], output: Path) -> str:
     return f"exit status {status} {after}"
 
 
-def _mark(path: Path) -> dict[str, Any]:
+def _read_mark(path: Path) -> dict[str, Any]:
     """The mark of a script, empty for none; an unreadable one still says that it was started."""
     try:
-        return read(path.parent, path.name) or {}
+        return read_state(path.parent, path.name) or {}
     except RecordError:
         return {"started": UNKNOWN}
 
 
-def _start(config: Config, script: Script, files: Place, started: str) -> None:
+def _start_script(config: Config, script: Script, files: Place, started: str) -> None:
     """Run a script to its end. Raises ApplyError if it has not run at all."""
     body = script.body.removesuffix("\n") + "\n"
     write_files({files.output: None})
     write_files({files.body: body.encode("utf-8", "surrogateescape")}, 0o700)
-    save(files.mark.parent, files.mark.name, {"name": script.name, "started": started}, 0o600)
+    save_state(files.mark.parent, files.mark.name, {"name": script.name, "started": started}, 0o600)
     command = [
         sys.executable,
         "-m",
@@ -141,7 +141,7 @@ def _start(config: Config, script: Script, files: Place, started: str) -> None:
         *map(str, (files.body, files.output, files.mark)),
         f"{config.script_timeout:g}",
     ]
-    if config.managers == "auto" and BOOTED.is_dir() and programs.find("systemd-run"):
+    if config.managers == "auto" and BOOTED.is_dir() and programs.find_program("systemd-run"):
         unit = _unit_command(files.body.name, command)
         began = _in_unit(script, unit, config.script_timeout + MARGIN_SECONDS)
     else:
@@ -179,12 +179,12 @@ def _unit_command(name: str, command: Sequence[str]) -> list[str]:
 def _in_unit(script: Script, command: Sequence[str], seconds: float) -> str:
     """Run the command, and return why it may not have been started."""
     try:
-        return programs.run(script.name, command, seconds)
+        return programs.run_program(script.name, command, seconds)
     except ApplyError as error:
         return error.text
 
 
-def _awaited(config: Config, script: Script, files: Place) -> Finding:
+def _await_script(config: Config, script: Script, files: Place) -> Finding:
     """Wait until the supervisor releases its lock on the mark. Raises ApplyError."""
     try:
         with locked(files.mark, config.script_timeout + MARGIN_SECONDS):
@@ -192,4 +192,4 @@ def _awaited(config: Config, script: Script, files: Place) -> Finding:
     except LockedError:
         return Finding("pending", f"{script.name}: is still running", script.name, again=True)
     text = f"{script.name}: interrupted for an unknown reason; it does not run again"
-    return _finding(config, script, files) or Finding("failed", text, script.name)
+    return _end_finding(config, script, files) or Finding("failed", text, script.name)

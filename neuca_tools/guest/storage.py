@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from neuca_tools.config import Config
-from neuca_tools.documents import get
+from neuca_tools.documents import find_value
 from neuca_tools.errors import ApplyError, RecordError
 from neuca_tools.guest import blockdev, iscsi, programs
 from neuca_tools.guest.base import Finding, Guest
@@ -22,7 +22,7 @@ from neuca_tools.guest.blockdev import RefusedError
 from neuca_tools.guest.iscsi import Target
 from neuca_tools.model.rows import Storage
 from neuca_tools.model.shapes import Shapes
-from neuca_tools.state.store import read, remove, save
+from neuca_tools.state.store import read_state, remove_state, save_state
 
 RECORD = "guest-storage.json"  # in the state directory; outcome.RECORDS has its pattern
 INITIATOR = "iscsi_initiator_iqn"
@@ -46,13 +46,13 @@ class AttachedDisk(NamedTuple):
 Known = dict[str, AttachedDisk]
 
 
-def run(guest: Guest) -> Iterator[Finding]:
+def set_up_storage(guest: Guest) -> Iterator[Finding]:
     """Detach what is no longer requested, then attach what is. Disks fail separately."""
     record = _Record(guest.config.state_directory / RECORD)
     wanted = {storage.device: storage for storage in guest.document.storage if storage.attach}
     if not wanted and not record.known:
         return
-    if not programs.find("iscsiadm"):
+    if not programs.find_program("iscsiadm"):
         yield Finding("failed", "iscsiadm is not installed (open-iscsi): no storage is attached")
         return
     if guest.document.complete:
@@ -64,11 +64,11 @@ def run(guest: Guest) -> Iterator[Finding]:
 def _detach_others(wanted: Mapping[str, Storage], record: _Record) -> Iterator[Finding]:
     for device in tuple(record.known):
         if device not in wanted:
-            yield from _guarded(device, _detach(device, record))
+            yield from _findings_of_disk(device, _detach_disk(device, record))
 
 
 def _attach_all(guest: Guest, wanted: Mapping[str, Storage], record: _Record) -> Iterator[Finding]:
-    initiator = get(guest.document, "global", INITIATOR) or ""
+    initiator = find_value(guest.document, "global", INITIATOR) or ""
     if not iscsi.IQN.fullmatch(initiator):
         why = "is not an iSCSI name" if initiator else "is absent"
         yield Finding("refused", f'no storage is attached: "{INITIATOR}" of [global] {why}')
@@ -76,10 +76,10 @@ def _attach_all(guest: Guest, wanted: Mapping[str, Storage], record: _Record) ->
     iscsi.set_initiator_name(initiator)
     for device, storage in wanted.items():
         yield Finding("pending", f"{device}: is being attached", device)
-        yield from _guarded(device, _attach(storage, record))
+        yield from _findings_of_disk(device, _attach_disk(storage, record))
 
 
-def _guarded(device: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+def _findings_of_disk(device: str, findings: Iterator[Finding]) -> Iterator[Finding]:
     """The findings about one disk, with an exception as the last of them."""
     try:
         yield from findings
@@ -95,7 +95,7 @@ class _Record:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            data = read(path.parent, path.name)
+            data = read_state(path.parent, path.name)
             disks = {} if data is None else data["disks"]
             self.known: Known = Shapes({}).fit(disks, Known, "disks")
         except (RecordError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -107,45 +107,45 @@ class _Record:
         self.known = {**others, device: attached} if attached else others
         disks = {name: disk._asdict() for name, disk in self.known.items()}
         if disks:
-            save(self.path.parent, self.path.name, {"disks": disks}, 0o600)
+            save_state(self.path.parent, self.path.name, {"disks": disks}, 0o600)
         else:
-            remove(self.path.parent, self.path.name)
+            remove_state(self.path.parent, self.path.name)
 
 
 def own_files(config: Config) -> list[Path]:
     """The records of open-iscsi that hold a secret of the document. Raises ApplyError."""
     known = _Record(config.state_directory / RECORD).known.values()
-    return sorted({path for disk in known if disk.ours for path in iscsi.records(disk.where)})
+    return sorted({path for disk in known if disk.ours for path in iscsi.record_paths(disk.where)})
 
 
-def _attach(storage: Storage, record: _Record) -> Iterator[Finding]:
+def _attach_disk(storage: Storage, record: _Record) -> Iterator[Finding]:
     """Log in to the target of a disk, and mount the disk. Raises ApplyError."""
     device, before = storage.device, record.known.get(storage.device)
     asked = (str(storage.ip), storage.port, storage.lun)
     if before and (before.ip, before.port, before.lun) != asked:
-        yield from _detach(device, record)
+        yield from _detach_disk(device, record)
         before = None
     if before and before.mounted not in ("", storage.mount_point):
-        _unmount(before)
-    target, tag = _target(storage, before)
+        _unmount_disk(before)
+    target, tag = _target_of_disk(storage, before)
     if before and before.where != target:
-        yield from _detach(device, record)
+        yield from _detach_disk(device, record)
         before = None
     _log_in(storage, record, target, tag, was_ours=bool(before and before.ours))
     name = iscsi.wait_for_disk(target, storage.lun)
     yield Finding("ok", f"{device}: {_mount_disk(storage, name)}", device)
 
 
-def _target(storage: Storage, before: Optional[AttachedDisk]) -> tuple[Target, str]:
+def _target_of_disk(storage: Storage, before: Optional[AttachedDisk]) -> tuple[Target, str]:
     """The target with its tag; the tag is empty for a target that has a session already."""
-    if before and iscsi.session(before.where):
+    if before and iscsi.find_session(before.where):
         return before.where, ""
-    return _discovered(storage, before)
+    return _discover_target(storage, before)
 
 
 def _log_in(storage: Storage, record: _Record, target: Target, tag: str, *, was_ours: bool) -> None:
     """Log in unless there is a session. A session that another program began stays theirs."""
-    begun = iscsi.session(target) is not None
+    begun = iscsi.find_session(target) is not None
     ours = not begun or was_ours
     attached = AttachedDisk(*target, storage.lun, ours, storage.mount_point)
     record.keep(storage.device, attached)
@@ -157,13 +157,13 @@ def _log_in(storage: Storage, record: _Record, target: Target, tag: str, *, was_
         )
     if not begun:
         iscsi.log_in(target)
-    elif storage.lun not in iscsi.disks(target):
+    elif storage.lun not in iscsi.disks_by_lun(target):
         iscsi.find_new_disks(target)
 
 
-def _discovered(storage: Storage, before: Optional[AttachedDisk]) -> tuple[Target, str]:
+def _discover_target(storage: Storage, before: Optional[AttachedDisk]) -> tuple[Target, str]:
     """The target attached before, or the only one, with its portal group tag. Raises ApplyError."""
-    tag_by_target = iscsi.discover(str(storage.ip), storage.port)
+    tag_by_target = iscsi.discover_targets(str(storage.ip), storage.port)
     if before and before.where in tag_by_target:
         return before.where, tag_by_target[before.where]
     if len(tag_by_target) == 1:
@@ -171,7 +171,7 @@ def _discovered(storage: Storage, before: Optional[AttachedDisk]) -> tuple[Targe
     names, why = ", ".join(target.name for target in tag_by_target), " to this host"
     if tag_by_target:
         why = f" ({names}), and the document does not say which one is meant"
-    portal = iscsi.portal(storage.ip, storage.port)
+    portal = iscsi.portal_text(storage.ip, storage.port)
     raise ApplyError(f"{portal} offers {len(tag_by_target)} targets{why}")
 
 
@@ -184,28 +184,30 @@ def _mount_disk(storage: Storage, name: str) -> str:
     if place:
         blockdev.check_place(place)
     mounted_at = [
-        mount.place for mount in blockdev.mounts() if mount.device == blockdev.number(name)
+        mount.place
+        for mount in blockdev.read_mounts()
+        if mount.device == blockdev.device_number(name)
     ]
     if mounted_at and (not place or os.path.realpath(place) in mounted_at):
         return f"{node} is mounted at {mounted_at[0]}"
-    signatures = _formatted(storage, name, node)
+    signatures = _format_blank_disk(storage, name, node)
     if not place:
         return f"it is {node}"
     _check_mountable(storage, node, signatures, mounted_at)
-    blockdev.mount(signatures, name, place)
+    blockdev.mount_by_uuid(signatures, name, place)
     return f"{node} is mounted at {place}"
 
 
-def _formatted(storage: Storage, name: str, node: Path) -> Mapping[str, str]:
+def _format_blank_disk(storage: Storage, name: str, node: Path) -> Mapping[str, str]:
     """The signatures on a disk, after making a file system if it is blank and one is requested."""
-    signatures = blockdev.signatures(node)
+    signatures = blockdev.read_signatures(node)
     if signatures or not storage.format or not storage.fs_type:
         return signatures
-    user = blockdev.partitioned(name) or blockdev.in_use(name)
+    user = blockdev.partitions_text(name) or blockdev.in_use(name)
     if user:
         raise RefusedError(f"no file system is created on {node}: {user}")
-    blockdev.make(node, storage.fs_type, storage.fs_options)
-    return blockdev.signatures(node)
+    blockdev.make_file_system(node, storage.fs_type, storage.fs_options)
+    return blockdev.read_signatures(node)
 
 
 def _check_mountable(
@@ -231,11 +233,11 @@ def _check_mountable(
             f'{node} contains "{carries}" instead of "{storage.fs_type}": it is left alone'
         )
     real = os.path.realpath(place)
-    if real == "/" or any(mount.place == real for mount in blockdev.mounts()):
+    if real == "/" or any(mount.place == real for mount in blockdev.read_mounts()):
         raise RefusedError(f"another file system is mounted at {place}")
 
 
-def _detach(device: str, record: _Record) -> Iterator[Finding]:
+def _detach_disk(device: str, record: _Record) -> Iterator[Finding]:
     """Unmount a disk; log out unless another disk uses the session. Raises ApplyError."""
     attached = record.known[device]
     others_of_session = {
@@ -243,7 +245,7 @@ def _detach(device: str, record: _Record) -> Iterator[Finding]:
         for name, disk in record.known.items()
         if name != device and disk.where == attached.where
     }
-    _unmount(attached)
+    _unmount_disk(attached)
     if attached.ours and not others_of_session:
         _log_out(attached.where)
     if attached.ours:
@@ -256,18 +258,22 @@ def _detach(device: str, record: _Record) -> Iterator[Finding]:
 
 def _log_out(target: Target) -> None:
     """Raises ApplyError, also if one of the target's disks is in use."""
-    for name in iscsi.disks(target).values():
+    for name in iscsi.disks_by_lun(target).values():
         user = blockdev.in_use(name)
         if user:
             raise ApplyError(f"log out of {target.name}: /dev/{name} is in use: {user}")
-    if iscsi.session(target) is not None:
+    if iscsi.find_session(target) is not None:
         iscsi.log_out(target)
     iscsi.delete_record(target)
 
 
-def _unmount(attached: AttachedDisk) -> None:
+def _unmount_disk(attached: AttachedDisk) -> None:
     """Unmount a disk from where the agent mounted it, if it is this disk. Raises ApplyError."""
-    name = iscsi.disks(attached.where).get(attached.lun)
+    name = iscsi.disks_by_lun(attached.where).get(attached.lun)
     place = os.path.realpath(attached.mounted) if attached.mounted else ""
-    if name and place and blockdev.Mount(blockdev.number(name), place) in blockdev.mounts():
+    if (
+        name
+        and place
+        and blockdev.Mount(blockdev.device_number(name), place) in blockdev.read_mounts()
+    ):
         blockdev.unmount(place)

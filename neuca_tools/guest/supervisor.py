@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked, make_directory, write_files
 from neuca_tools.guest.base import INSIDE
-from neuca_tools.state.store import content_of, read
+from neuca_tools.state.store import content_of, read_state
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRONMENT = {
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         # The mark is locked until the script has ended; the agent waits for the lock. Meanwhile
         # nothing may open the mark here, since closing it would release the lock (fcntl(2)).
-        known = _known(Path(mark))
+        known = _read_mark(Path(mark))
         with locked(Path(mark), 1.0):
             end = supervise(Path(body), Path(output), float(seconds))
             content = content_of(Path(mark).name, {**known, "end": end})
@@ -61,9 +61,9 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _known(mark: Path) -> dict[str, Any]:
+def _read_mark(mark: Path) -> dict[str, Any]:
     """The content of a mark. Raises OSError, RecordError."""
-    data = read(mark.parent, mark.name)
+    data = read_state(mark.parent, mark.name)
     if data is None:
         raise FileNotFoundError(errno.ENOENT, "there is no such mark", str(mark))
     return data
@@ -79,9 +79,9 @@ def supervise(body: Path, output: Path, seconds: float) -> dict[str, Any]:
     with suppress(FileNotFoundError):
         output.unlink()
     began = time.monotonic()
-    copier, pipe = _copier(output)
+    copier, pipe = _start_copier(output)
     try:
-        how = _run(body, pipe, seconds, stop)
+        how = _run_script(body, pipe, seconds, stop)
     finally:
         os.close(pipe)
     select.select([copier], [], [], OUTPUT_SECONDS)
@@ -89,10 +89,10 @@ def supervise(body: Path, output: Path, seconds: float) -> dict[str, Any]:
     return {"finished": finished, "seconds": round(time.monotonic() - began, 1), **how}
 
 
-def _run(body: Path, pipe: int, seconds: float, stop: socket.socket) -> Mapping[str, Any]:
+def _run_script(body: Path, pipe: int, seconds: float, stop: socket.socket) -> Mapping[str, Any]:
     """Run it; returns its exit status (minus the number of a signal), and why it was killed."""
     try:
-        process = _start(body, pipe)
+        process = _start_script(body, pipe)
     except OSError as error:
         return {"error": f"it cannot be run: {os.strerror(error.errno or 0)}"}
     descriptor = os.pidfd_open(process.pid)
@@ -108,7 +108,7 @@ def _run(body: Path, pipe: int, seconds: float, stop: socket.socket) -> Mapping[
         os.close(descriptor)
 
 
-def _start(body: Path, pipe: int) -> subprocess.Popen[bytes]:
+def _start_script(body: Path, pipe: int) -> subprocess.Popen[bytes]:
     def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command,
@@ -128,7 +128,7 @@ def _start(body: Path, pipe: int) -> subprocess.Popen[bytes]:
         return start(["/bin/sh", str(body)])
 
 
-def _copier(output: Path) -> tuple[int, int]:
+def _start_copier(output: Path) -> tuple[int, int]:
     """Start a child that copies a pipe to a file and to stdout; returns its pidfd and the pipe."""
     file = os.open(
         output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
@@ -137,13 +137,13 @@ def _copier(output: Path) -> tuple[int, int]:
     child = os.fork()
     if child == 0:
         os.close(writing)
-        _copy(reading, file)
+        _copy_output(reading, file)
     os.close(reading)
     os.close(file)
     return os.pidfd_open(child), writing
 
 
-def _copy(reading: int, file: int) -> NoReturn:
+def _copy_output(reading: int, file: int) -> NoReturn:
     status = 1
     try:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -23,19 +23,19 @@ from neuca_tools.guest import accounts, authorized_keys
 from neuca_tools.guest.base import Finding, Guest
 from neuca_tools.model import Document
 from neuca_tools.model.rows import User
-from neuca_tools.state.store import read, remove, save
+from neuca_tools.state.store import read_state, remove_state, save_state
 
 RECORD = "guest-users.json"  # in the state directory: the users with our keys or sudo file
 
 
-def run(guest: Guest) -> Iterator[Finding]:
+def set_up_users(guest: Guest) -> Iterator[Finding]:
     """Set up the users of the document, then withdraw those that it no longer has."""
     config = guest.config
-    asked = {user.login: user for user in wanted(config, guest.document)}
-    held = recorded(config)
-    _remember(config, {*held, *asked})
+    asked = {user.login: user for user in requested_users(config, guest.document)}
+    held = recorded_logins(config)
+    _record_logins(config, {*held, *asked})
     for user in asked.values():
-        yield from _user(user, config.command_timeout)
+        yield from _set_up_user(user, config.command_timeout)
     if guest.document.complete:
         yield from _withdraw_others(config, held, asked.keys())
 
@@ -45,17 +45,17 @@ def _withdraw_others(config: Config, held: set[str], asked: AbstractSet[str]) ->
     left = set()
     for login in sorted(held - asked):
         try:
-            withdraw(login)
+            withdraw_user(login)
         except ApplyError as error:
             left.add(login)
             yield Finding("failed", error.text, login, again=True)
         else:
             text = f'"{login}" is no longer requested: its keys and its sudo file are removed'
             yield Finding("ok", text, login)
-    _remember(config, left | asked)
+    _record_logins(config, left | asked)
 
 
-def wanted(config: Config, document: Document) -> list[User]:
+def requested_users(config: Config, document: Document) -> list[User]:
     """The users of the document, and the platform's keys for the login of the configuration."""
     users = {user.login: user for user in document.users}
     login, keys = config.guest_login, tuple(platform_keys(document))
@@ -75,26 +75,26 @@ def platform_keys(document: Document) -> Iterator[str]:
             yield from filter(None, lines)
 
 
-def _user(user: User, seconds: float) -> Iterator[Finding]:
+def _set_up_user(user: User, seconds: float) -> Iterator[Finding]:
     login = user.login
     if not LOGIN.fullmatch(login):
         yield Finding("refused", f'"{login}" cannot be the name of a user', login)
         return
     odd = sum(not is_public_key(key) for key in user.keys)
     if odd:
-        text = f'"{login}": {_count(odd, "text")} instead of a public key'
+        text = f'"{login}": {_counted(odd, "text")} instead of a public key'
         yield Finding("refused", text, f"{login} keys")
     try:
-        existing = accounts.find(login)
-        account = existing or accounts.make(login, seconds)
+        existing = accounts.find_account(login)
+        account = existing or accounts.create_account(login, seconds)
     except ApplyError as error:
         yield Finding("failed", error.text, login, again=True)
         return
-    yield _keys(user, account, "" if existing else "created, ")
-    yield from _sudo(user, seconds)
+    yield _write_keys(user, account, "" if existing else "created, ")
+    yield from _set_sudo(user, seconds)
 
 
-def _keys(user: User, account: pwd.struct_passwd, made: str) -> Finding:
+def _write_keys(user: User, account: pwd.struct_passwd, made: str) -> Finding:
     """Write the user's keys. `made` begins the text for an account that is new."""
     login = user.login
     keys = tuple(dict.fromkeys(key for key in user.keys if is_public_key(key)))
@@ -104,27 +104,27 @@ def _keys(user: User, account: pwd.struct_passwd, made: str) -> Finding:
         return Finding("failed", f'"{login}": {made}keys: {error.text}', login, again=True)
     if ignored:
         return Finding("failed", f'"{login}": {made}{ignored}', login)
-    return Finding("ok", f'"{login}": {made}{_count(len(keys), "key")}', login)
+    return Finding("ok", f'"{login}": {made}{_counted(len(keys), "key")}', login)
 
 
-def _sudo(user: User, seconds: float) -> Iterator[Finding]:
+def _set_sudo(user: User, seconds: float) -> Iterator[Finding]:
     login, subject = user.login, f"{user.login} sudo"
     try:
         if user.sudo:
-            accounts.grant(login, seconds)
+            accounts.grant_sudo(login, seconds)
             yield Finding("ok", f'"{login}" may use sudo', subject)
         else:
-            accounts.revoke(login)
+            accounts.revoke_sudo(login)
     except ApplyError as error:
         yield Finding("failed", error.text, subject, again=True)
 
 
-def withdraw(login: str) -> None:
+def withdraw_user(login: str) -> None:
     """Remove the agent's keys and sudo file of a user. Raises ApplyError."""
     if not LOGIN.fullmatch(login):
         return
-    accounts.revoke(login)
-    account = accounts.find(login)
+    accounts.revoke_sudo(login)
+    account = accounts.find_account(login)
     try:
         if account:
             authorized_keys.edit_as(account, ())
@@ -132,18 +132,18 @@ def withdraw(login: str) -> None:
         raise ApplyError(f'remove the keys of "{login}": {error.text}') from None
 
 
-def recorded(config: Config) -> set[str]:
+def recorded_logins(config: Config) -> set[str]:
     """The users that have our keys or sudo file. Raises ApplyError if unknown."""
     try:
-        data = read(config.state_directory, RECORD)
-        return set() if data is None else {_login(login) for login in data["logins"]}
+        data = read_state(config.state_directory, RECORD)
+        return set() if data is None else {_valid_login(login) for login in data["logins"]}
     except (RecordError, ValueError, TypeError, KeyError) as error:
         path, cause = config.state_directory / RECORD, error.__cause__
         why = cause.strerror if isinstance(cause, OSError) else "it is not what neucad wrote"
         raise ApplyError(f'read whose keys and sudo files are ours from "{path}": {why}') from error
 
 
-def _login(value: object) -> str:
+def _valid_login(value: object) -> str:
     if isinstance(value, str) and LOGIN.fullmatch(value):
         return value
     raise ValueError
@@ -160,29 +160,29 @@ class UserWithdrawal(NamedTuple):
 
     def run(self) -> None:
         """Raises ApplyError."""
-        withdraw(self.login)
+        withdraw_user(self.login)
 
 
-def leaving(config: Config) -> list[UserWithdrawal]:
+def users_to_withdraw(config: Config) -> list[UserWithdrawal]:
     """Every user that has our keys or sudo file. Raises ApplyError if unknown."""
-    return [UserWithdrawal(login) for login in sorted(recorded(config))]
+    return [UserWithdrawal(login) for login in sorted(recorded_logins(config))]
 
 
 def own_files(config: Config) -> list[Path]:
     """The sudo files that the agent wrote. Raises ApplyError if that is unknown."""
-    return [accounts.sudo_file(login) for login in sorted(recorded(config))]
+    return [accounts.sudo_file(login) for login in sorted(recorded_logins(config))]
 
 
-def _remember(config: Config, logins: Iterable[str]) -> None:
+def _record_logins(config: Config, logins: Iterable[str]) -> None:
     """Record the users that are about to have keys or a sudo file. Raises ApplyError."""
     logins = sorted(login for login in logins if LOGIN.fullmatch(login))
-    if set(logins) == recorded(config):
+    if set(logins) == recorded_logins(config):
         return
     if logins:
-        save(config.state_directory, RECORD, {"logins": logins}, 0o600)
+        save_state(config.state_directory, RECORD, {"logins": logins}, 0o600)
     else:
-        remove(config.state_directory, RECORD)
+        remove_state(config.state_directory, RECORD)
 
 
-def _count(number: int, word: str) -> str:
+def _counted(number: int, word: str) -> str:
     return f"1 {word}" if number == 1 else f"{number} {word}s"

@@ -39,11 +39,11 @@ def has_run(directory: Path, script: Script) -> bool:
         return False  # it cannot be the same script if no one can tell
     first, *rest = script.body.split("\n")
     bodies = (script.body, "\n".join((without_comment(first), *rest)))
-    present = [_significant(text.encode("utf-8", "surrogateescape")) for text in bodies]
-    return _significant(body) in present
+    present = [_significant_lines(text.encode("utf-8", "surrogateescape")) for text in bodies]
+    return _significant_lines(body) in present
 
 
-def _significant(body: bytes) -> list[bytes]:
+def _significant_lines(body: bytes) -> list[bytes]:
     lines = [line.strip() for line in body.splitlines()]
     return [line for line in lines if line and not line.startswith(_COMMENTS)]
 
@@ -57,16 +57,16 @@ def _is_script(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and stat.S_IMODE(status.st_mode) == stat.S_IXUSR
 
 
-def scripts(directory: Path) -> list[Path]:
+def script_paths(directory: Path) -> list[Path]:
     """The scripts that version 1.7 has run."""
     return [directory / name for name in names_in(directory) if _is_script(directory / name)]
 
 
-def disks(directory: Path) -> list[Path]:
+def disk_paths(directory: Path) -> list[Path]:
     """What version 1.7 recorded of iSCSI disks."""
     return [directory / STORAGE / name for name in names_in(directory / STORAGE)]
 
 
 def own_files(directory: Path) -> list[Path]:
     """Every state file of version 1.7."""
-    return [*scripts(directory), *disks(directory)]
+    return [*script_paths(directory), *disk_paths(directory)]

@@ -48,7 +48,7 @@ _NOVA = ("OpenStack Nova", "OpenStack Compute")
 _BRANDS = ("OpenTelekomCloud", "SAP CCloud VM", "HUAWEICLOUD", "Samsung Cloud Platform")
 
 
-def _vendor(text: str) -> tuple[Sign, ...]:
+def _vendor_sign(text: str) -> tuple[Sign, ...]:
     return (Sign("sys_vendor", text),)
 
 
@@ -105,7 +105,7 @@ CLOUDS = (
         "hetzner[=URL]",
         "clouds.Hetzner",
         "hetzner",
-        _vendor("Hetzner"),
+        _vendor_sign("Hetzner"),
     ),
     Cloud(
         "alibaba",
@@ -115,14 +115,14 @@ CLOUDS = (
         "ec2",
         (Sign("product_name", "Alibaba Cloud ECS"),),
     ),
-    Cloud("vultr", "Vultr", "vultr[=URL]", "clouds.Vultr", "vultr", _vendor("Vultr")),
+    Cloud("vultr", "Vultr", "vultr[=URL]", "clouds.Vultr", "vultr", _vendor_sign("Vultr")),
     Cloud(
         "digitalocean",
         "DigitalOcean",
         "digitalocean[=URL]",
         "clouds.DigitalOcean",
         "digitalocean",
-        _vendor("DigitalOcean"),
+        _vendor_sign("DigitalOcean"),
     ),
-    Cloud("vmware", "VMware", "vmware", "hypervisors.VMware", "", _vendor("VMware, Inc.")),
+    Cloud("vmware", "VMware", "vmware", "hypervisors.VMware", "", _vendor_sign("VMware, Inc.")),
 )

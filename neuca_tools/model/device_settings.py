@@ -33,7 +33,7 @@ class DeviceSettings(NamedTuple):
         return "not applicable"
 
 
-def joined(parts: Iterable[DeviceSettings]) -> DeviceSettings:
+def joined_settings(parts: Iterable[DeviceSettings]) -> DeviceSettings:
     """The settings of several groups as one."""
     values: dict[str, str] = {}
     most: dict[str, str] = {}
@@ -47,7 +47,9 @@ def joined(parts: Iterable[DeviceSettings]) -> DeviceSettings:
     return DeviceSettings(values, most, missing, frozenset(unsupported))
 
 
-def lacking(groups: Iterable[str], reason: str, *, by_kernel: bool = False) -> DeviceSettings:
+def missing_groups(
+    groups: Iterable[str], reason: str, *, by_kernel: bool = False
+) -> DeviceSettings:
     """The groups as missing, all for this reason; `by_kernel`: the kernel lacks them."""
     missing = dict.fromkeys(groups, reason)
     return DeviceSettings(missing=missing, unsupported=frozenset(missing if by_kernel else ()))

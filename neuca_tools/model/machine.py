@@ -85,30 +85,30 @@ class Machine:
     volume: str = ""
 
 
-def known(machine_id: str, uuid: str) -> Machine:
+def known_machine(machine_id: str, uuid: str) -> Machine:
     """The machine by /etc/machine-id and the UUID of the firmware, as far as they are valid."""
     own, hardware = machine_id.strip().lower(), uuid.strip().lower()
     machine = Machine()
     if _MACHINE_ID.fullmatch(own):
-        machine = replace(machine, machine_id=_digest(own))
+        machine = replace(machine, machine_id=_salted_digest(own))
     unset = any(set(hardware) == {digit, "-"} for digit in _NOT_SET)
     if _UUID.fullmatch(hardware) and not unset:
-        machine = replace(machine, uuid=_digest(hardware))
+        machine = replace(machine, uuid=_salted_digest(hardware))
     return machine
 
 
-def _digest(text: str) -> str:
+def _salted_digest(text: str) -> str:
     return sha256(f"neuca-guest-tools {text}".encode()).hexdigest()[:32]
 
 
-def instance(kind: str, text: str) -> str:
+def instance_text(kind: str, text: str) -> str:
     """The instance ID with the kind of its platform, as `KIND:ID`; empty if `text` is not valid."""
     if not INSTANCE.fullmatch(text):
         return ""
     return f"{kind}:{text}"
 
 
-def renewed(before: Machine, instance_id: str) -> str:
+def renewed_reason(before: Machine, instance_id: str) -> str:
     """Why the source's instance ID means another machine; empty if it does not, or is unknown."""
     kind, _, name = instance_id.partition(":")
     old = before.instances.get(kind, name)
@@ -117,7 +117,7 @@ def renewed(before: Machine, instance_id: str) -> str:
     return f'the id of the instance changed from "{old}" to "{name}"'
 
 
-def elsewhere(before: Machine, now: Machine) -> bool:
+def is_other_hardware(before: Machine, now: Machine) -> bool:
     """Whether this is other hardware than recorded: by the UUID, or else by the machine ID.
 
     False if neither is known on both sides.
@@ -127,7 +127,7 @@ def elsewhere(before: Machine, now: Machine) -> bool:
     return bool(before.machine_id and now.machine_id and before.machine_id != now.machine_id)
 
 
-def foreign(
+def foreign_reason(
     before: Machine, now: Machine, recorded: Collection[str], present: Collection[str]
 ) -> str:
     """Why this is another machine, before any document is read; empty if that is not certain.
@@ -136,14 +136,14 @@ def foreign(
     """
     if not recorded or not present or set(recorded) & set(present):
         return ""
-    if not elsewhere(before, now):
+    if not is_other_hardware(before, now):
         return ""
     if before.uuid and now.uuid:
         return "none of its NICs is present, and the hardware has another UUID"
     return "none of its NICs is present, and the machine id is different"
 
 
-def met(before: Machine, now: Machine, instance_id: str) -> Machine:
+def updated_machine(before: Machine, now: Machine, instance_id: str) -> Machine:
     """The record of this machine, brought up to date; what is unknown now is kept."""
     kind, _, name = instance_id.partition(":")
     instances = dict(before.instances)

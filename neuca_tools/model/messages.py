@@ -24,7 +24,7 @@ FIELDS = (
 )
 
 
-def fields(message_id: str, **values: object) -> dict[str, str]:
+def message_fields(message_id: str, **values: object) -> dict[str, str]:
     """The argument `extra` of a log call: `operation="rename"` becomes NEUCA_OPERATION."""
     named = {f"NEUCA_{name.upper()}": str(value) for name, value in values.items()}
     return {"MESSAGE_ID": message_id, **named}

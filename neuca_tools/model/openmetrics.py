@@ -18,12 +18,14 @@ Sample = tuple[str, Mapping[str, str], Optional[float]]
 """Name and labels; the value is None if it is not known."""
 
 
-def metrics(prefix: str, titles: Mapping[str, str], samples: Iterable[Sample], digits: int) -> str:
+def metrics_text(
+    prefix: str, titles: Mapping[str, str], samples: Iterable[Sample], digits: int
+) -> str:
     """The whole file, by the order of `titles`. What is not known has no line."""
     samples_by_name: dict[str, dict[str, str]] = {}
     for name, labels, value in samples:
         if value is not None:
-            series = _series(prefix + name, labels)
+            series = _series_name(prefix + name, labels)
             samples_by_name.setdefault(name, {}).setdefault(series, f"{series} {value:.{digits}g}")
     lines = []
     for name in filter(samples_by_name.__contains__, titles):
@@ -36,7 +38,7 @@ def metrics(prefix: str, titles: Mapping[str, str], samples: Iterable[Sample], d
     return "\n".join([*lines, "# EOF"]) + "\n"
 
 
-def seconds(text: Optional[str]) -> Optional[float]:
+def seconds_of_time(text: Optional[str]) -> Optional[float]:
     """Seconds since 1970 for a time of RFC 3339; None if it is none."""
     try:
         return datetime.strptime(text or "", "%Y-%m-%dT%H:%M:%S%z").timestamp()
@@ -44,10 +46,10 @@ def seconds(text: Optional[str]) -> Optional[float]:
         return None
 
 
-def _series(name: str, labels: Mapping[str, str]) -> str:
-    inside = ",".join(f'{key}="{_escaped(word)}"' for key, word in labels.items())
+def _series_name(name: str, labels: Mapping[str, str]) -> str:
+    inside = ",".join(f'{key}="{_escape_label(word)}"' for key, word in labels.items())
     return name + (f"{{{inside}}}" if inside else "")
 
 
-def _escaped(word: str) -> str:
+def _escape_label(word: str) -> str:
     return plain_lines(word).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

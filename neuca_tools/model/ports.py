@@ -33,7 +33,7 @@ def is_guid(text: str) -> bool:
     return len(text) == GUID_LENGTH and " " not in text
 
 
-def short(identity: str) -> str:
+def short_guid(identity: str) -> str:
     """The GUID in six bytes, as OpenStack and Ironic write it; empty if it is no GUID.
 
     They leave out the two bytes in the middle, which are those that a GUID made of a MAC address
@@ -47,7 +47,7 @@ def short(identity: str) -> str:
     return f"{identity[:8]}:{identity[-8:]}"
 
 
-def forms(identities: Iterable[str]) -> frozenset[str]:
+def identity_forms(identities: Iterable[str]) -> frozenset[str]:
     """The identities of these NICs, and the short forms of those that are GUIDs."""
     macs = {*identities}
-    return frozenset(macs | {*filter(None, map(short, macs))})
+    return frozenset(macs | {*filter(None, map(short_guid, macs))})

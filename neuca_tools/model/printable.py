@@ -18,7 +18,7 @@ UNSAFE = re.compile(r"[^\n -~]")
 GREEN, RED, YELLOW, PLAIN = "\033[32m", "\033[31m", "\033[33m", "\033[0m"
 
 
-def plain(text: str) -> str:
+def printable_line(text: str) -> str:
     r"""One line, with unprintable characters as \x1b, \u202e or \U000e0041.
 
     >>> plain("a\x1b[2J\n")
@@ -31,17 +31,17 @@ def plain(text: str) -> str:
     )
 
 
-def lines(parts: Iterable[str]) -> str:
+def printable_lines(parts: Iterable[str]) -> str:
     """Several lines as one text, each `plain`, without a final line end."""
-    return "\n".join(plain(part) for part in parts)
+    return "\n".join(printable_line(part) for part in parts)
 
 
 def plain_lines(text: str) -> str:
     """`plain` for a text with several lines; line ends are kept."""
-    return lines(text.split("\n"))
+    return printable_lines(text.split("\n"))
 
 
-def markup(text: str) -> str:
+def escape_markup(text: str) -> str:
     """Escape a text for an HTML element or a quoted attribute; line ends are kept."""
     # For pages only; it saves 1 ms.
     import html
@@ -49,7 +49,7 @@ def markup(text: str) -> str:
     return html.escape(plain_lines(text))
 
 
-def document(value: object) -> str:
+def json_document(value: object) -> str:
     """Indented JSON in which unprintable characters other than line ends are escaped."""
     text = json.dumps(value, indent=1, ensure_ascii=False)
     return UNSAFE.sub(lambda match: _json(match[0]), text)
@@ -72,6 +72,6 @@ def _json(character: str) -> str:
     return f"\\u{ord(character):04x}"
 
 
-def painted(text: str, ink: str, color: bool) -> str:
+def painted_text(text: str, ink: str, color: bool) -> str:
     """The text in a color, if output is colored at all."""
     return f"{ink}{text}{PLAIN}" if color else text

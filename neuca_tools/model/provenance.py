@@ -26,7 +26,7 @@ ROUTER_SECONDS = 60.0
 RTPROT_KERNEL, RTPROT_RA, RTPROT_DHCP = 2, 9, 16
 
 
-def provenance(route: Route, world: World) -> str:
+def route_provenance(route: Route, world: World) -> str:
     """Who added this route: AGENT, ADMINISTRATOR, KERNEL, ADVERTISEMENT or LEASE."""
     if route.protocol == ROUTE_PROTOCOL:
         return AGENT
@@ -41,7 +41,7 @@ def provenance(route: Route, world: World) -> str:
 
 def is_automatic(route: Route, world: World) -> bool:
     """Whether a router advertisement or a DHCP server has caused the route."""
-    return provenance(route, world) in (ADVERTISEMENT, LEASE)
+    return route_provenance(route, world) in (ADVERTISEMENT, LEASE)
 
 
 def is_advertised(route: Route, world: World) -> bool:
@@ -59,7 +59,7 @@ def is_advertised(route: Route, world: World) -> bool:
         return True
     if route.protocol != RTPROT_KERNEL:
         return False
-    own = _networks(route, world).own
+    own = _networks_of(route, world).own
     return not (route.to.is_link_local or route.to.is_multicast or route.to in own)
 
 
@@ -70,7 +70,7 @@ def _is_of_lease(route: Route, world: World) -> bool:
     address: its route goes through a device with a leased address, and its gateway is in no network
     of an address that was set by hand.
     """
-    networks = _networks(route, world)
+    networks = _networks_of(route, world)
     if not networks.leased:
         return False
     if route.protocol == RTPROT_KERNEL and route.via is None:
@@ -80,5 +80,5 @@ def _is_of_lease(route: Route, world: World) -> bool:
     return route.via is not None and not any(route.via in network for network in networks.manual)
 
 
-def _networks(route: Route, world: World) -> DeviceNetworks:
+def _networks_of(route: Route, world: World) -> DeviceNetworks:
     return world.networks.get(route.index, NO_NETWORKS)

@@ -30,11 +30,11 @@ class ShapeError(ValueError):
         self.reason, self.path = reason, path
 
 
-def _below(step: str, error: ShapeError) -> ShapeError:
+def _error_below(step: str, error: ShapeError) -> ShapeError:
     return ShapeError(error.reason, step + error.path)
 
 
-def _checked(kind: type, value: object) -> Any:  # noqa: ANN401 - a value of this type
+def _checked_type(kind: type, value: object) -> Any:  # noqa: ANN401 - a value of this type
     if type(value) is not kind:  # a bool is no int
         raise ShapeError(f"is {str(value)[:40]!r}, and should be {_TITLES[kind]}")
     return value
@@ -62,15 +62,15 @@ class Shapes:
         try:
             return self.reader(hint)(value)
         except ShapeError as error:
-            raise _below(name, error) from None
+            raise _error_below(name, error) from None
 
     def reader(self, hint: object) -> Reader:
         """What reads values with this annotation, made once."""
         if hint not in self._readers:
-            self._readers[hint] = self._new(hint)
+            self._readers[hint] = self._new_reader(hint)
         return self._readers[hint]
 
-    def _new(self, hint: Any) -> Reader:  # noqa: ANN401 - any annotation
+    def _new_reader(self, hint: Any) -> Reader:  # noqa: ANN401 - any annotation
         origin, inner = get_origin(hint), get_args(hint)
         if origin is Union:
             reader = self.reader(inner[0])  # Optional
@@ -78,23 +78,23 @@ class Shapes:
         if origin is Literal:
             return lambda value: _one_of(inner, value)
         if origin is tuple:
-            return self._tuple(inner)
+            return self._tuple_reader(inner)
         if origin is frozenset:
-            items = self._tuple((*inner, ...))
+            items = self._tuple_reader((*inner, ...))
             return lambda value: frozenset(items(value))
         if origin is not None:
-            return self._mapping(*inner)
+            return self._mapping_reader(*inner)
         if hint is float:
-            return _number
+            return _finite_number
         if hint in _TITLES:
-            return lambda value: _checked(hint, value)
-        return self._object(hint)
+            return lambda value: _checked_type(hint, value)
+        return self._object_reader(hint)
 
-    def _tuple(self, kinds: tuple[Any, ...]) -> Reader:
+    def _tuple_reader(self, kinds: tuple[Any, ...]) -> Reader:
         readers = [self.reader(kind) for kind in kinds if kind is not Ellipsis]
 
         def read(value: object) -> tuple[Any, ...]:
-            items = _checked(list, value)[: self._most]
+            items = _checked_type(list, value)[: self._most]
             each = readers * len(items) if kinds[-1] is Ellipsis else readers
             if len(items) != len(each):
                 raise ShapeError(f"has {len(items)} items, and should have {len(each)}")
@@ -103,26 +103,26 @@ class Shapes:
                 for place, item in enumerate(items):
                     converted[place] = each[place](item)
             except ShapeError as error:
-                raise _below(f"[{place}]", error) from None
+                raise _error_below(f"[{place}]", error) from None
             return tuple(converted)
 
         return read
 
-    def _mapping(self, key_kind: object, kind: object) -> Reader:
+    def _mapping_reader(self, key_kind: object, kind: object) -> Reader:
         read_key, read_value = self.reader(key_kind), self.reader(kind)
 
         def read(value: object) -> dict[Any, Any]:
             key, converted = "", {}
             try:
-                for key, content in _checked(dict, value).items():
+                for key, content in _checked_type(dict, value).items():
                     converted[read_key(key)] = read_value(content)
             except ShapeError as error:
-                raise _below(f".{key}" if key else "", error) from None
+                raise _error_below(f".{key}" if key else "", error) from None
             return converted
 
         return read
 
-    def _object(self, kind: Any) -> Reader:  # noqa: ANN401 - a dataclass or named tuple
+    def _object_reader(self, kind: Any) -> Reader:  # noqa: ANN401 - a dataclass or named tuple
         hints = get_type_hints(kind)
         readers = {name: self.reader(hint) for name, hint in hints.items()}
         # A call for each of these would cost most.
@@ -131,13 +131,13 @@ class Shapes:
         required = {name for name, parameter in parameters if parameter.default is parameter.empty}
 
         def read(value: object) -> object:
-            content, name, converted = _checked(dict, value), "", {}
+            content, name, converted = _checked_type(dict, value), "", {}
             try:
                 for name, item in content.items():
                     if name in readers:
                         converted[name] = item if type(item) is plain[name] else readers[name](item)
             except ShapeError as error:
-                raise _below(f".{name}", error) from None
+                raise _error_below(f".{name}", error) from None
             unknown = content.keys() - readers.keys() if self._strict else ()
             if unknown:
                 raise ShapeError(f'has "{min(unknown)}", which {kind.__name__} lacks')
@@ -149,11 +149,11 @@ class Shapes:
         return read
 
 
-def _number(value: object) -> float:
+def _finite_number(value: object) -> float:
     """A finite number. A whole number may stand for a fraction."""
     if type(value) is int and abs(value) < 1e300:
         return float(value)
-    if not math.isfinite(_checked(float, value)):
+    if not math.isfinite(_checked_type(float, value)):
         raise ShapeError(f"is {value!r}, and should be a number")
     return cast(float, value)
 

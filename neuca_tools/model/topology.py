@@ -41,7 +41,7 @@ def identity(device: Device) -> str:
     return device.permanent_mac or device.mac
 
 
-def base(device: Device) -> str:
+def mac_of_key(device: Device) -> str:
     """The `mac` of the LinkKey of a device: the MAC of a NIC, kind and name of a virtual link."""
     if device.kind in KINDS:
         return f"{device.kind} {device.name}"
@@ -51,8 +51,8 @@ def base(device: Device) -> str:
 def key_of(device: Device, world: World) -> LinkKey:
     """The key of a device if it is a NIC, a virtual link or a VLAN on one."""
     if device.vlan_id is None:
-        return LinkKey(base(device))
-    return LinkKey(base(world.devices.get(device.lower, device)), device.vlan_id)
+        return LinkKey(mac_of_key(device))
+    return LinkKey(mac_of_key(world.devices.get(device.lower, device)), device.vlan_id)
 
 
 def best_default_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
@@ -79,7 +79,9 @@ def hosts_of(world: World, indexes: Iterable[int]) -> frozenset[Host]:
     return frozenset(address.ip for address in addresses_of(world, indexes))
 
 
-def lifelines(world: World, management: Collection[int]) -> frozenset[tuple[int, int]]:
+def automatic_default_routes(
+    world: World, management: Collection[int]
+) -> frozenset[tuple[int, int]]:
     """Device and family of each default route from DHCP or a router advertisement.
 
     Families in which a management device has a default route are left out.
@@ -101,10 +103,10 @@ def below(world: World, indexes: Iterable[int]) -> frozenset[int]:
             members[device.master].append(device.index)
         if device.lower:
             members[device.index].append(device.lower)
-    return _closure(indexes, members)
+    return _reachable_from(indexes, members)
 
 
-def above(world: World, indexes: Iterable[int]) -> frozenset[int]:
+def with_upper_devices(world: World, indexes: Iterable[int]) -> frozenset[int]:
     """These devices and all their upper devices, including bonds and bridges."""
     stacked: dict[int, list[int]] = defaultdict(list)
     for device in world.devices.values():
@@ -112,10 +114,10 @@ def above(world: World, indexes: Iterable[int]) -> frozenset[int]:
             stacked[device.index].append(device.master)
         if device.lower:
             stacked[device.lower].append(device.index)
-    return _closure(indexes, stacked)
+    return _reachable_from(indexes, stacked)
 
 
-def _closure(start: Iterable[int], edges: Mapping[int, Collection[int]]) -> frozenset[int]:
+def _reachable_from(start: Iterable[int], edges: Mapping[int, Collection[int]]) -> frozenset[int]:
     reached: set[int] = set()
     waiting = [index for index in start if index]
     while waiting:

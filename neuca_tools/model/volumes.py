@@ -106,7 +106,7 @@ def network_refusal(known: Known) -> str:
     return f'the metadata service "{known.network}" has responded for this instance'
 
 
-def refusal(instance: str, digest: str, known: Known) -> str:
+def refusal_reason(instance: str, digest: str, known: Known) -> str:
     """Why a volume is refused; empty if it is accepted.
 
     `instance` is the instance ID on it (`openstack:ID`, empty for none). A volume is accepted on
@@ -117,12 +117,14 @@ def refusal(instance: str, digest: str, known: Known) -> str:
     first_boot = not (known.instances or known.volumes or known.booted)
     if why or first_boot or instance in known.instances or digest in known.volumes:
         return why
-    carried = f'its instance id is "{_name(instance)}"' if instance else "it has no instance id"
-    return f"{carried}, and {_recorded(known)}"
+    carried = (
+        f'its instance id is "{_instance_name(instance)}"' if instance else "it has no instance id"
+    )
+    return f"{carried}, and {_recorded_text(known)}"
 
 
-def _recorded(known: Known) -> str:
-    names = sorted({_name(instance) for instance in known.instances})
+def _recorded_text(known: Known) -> str:
+    names = sorted({_instance_name(instance) for instance in known.instances})
     if names:
         quoted = " or ".join(f'"{name}"' for name in names)
         return f"that of this instance is {quoted}"
@@ -131,5 +133,5 @@ def _recorded(known: Known) -> str:
     return "another volume has been read before it"
 
 
-def _name(instance: str) -> str:
+def _instance_name(instance: str) -> str:
     return instance.partition(":")[2]

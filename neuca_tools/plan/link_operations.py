@@ -9,10 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.desired.device_settings import text
+from neuca_tools.desired.device_settings import group_text
 from neuca_tools.documents.neuca.link_settings import is_of_place
 from neuca_tools.model import LinkKey, Virtual
-from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, Value, Writer, was
+from neuca_tools.plan.operation import (
+    LinkOperation,
+    Operation,
+    Phase,
+    Target,
+    Value,
+    Writer,
+    value_before,
+)
 
 TITLES = {
     "vlan": "VLAN",
@@ -71,7 +79,7 @@ class CreateLink(LinkOperation):
     def run(self, writer: Writer) -> None:
         key, options = self.on.key, dict(self.virtual.options)
         if key.vlan_id is None:
-            parent = _index(writer, self.parent)
+            parent = _index_of(writer, self.parent)
         else:
             options["id"] = str(key.vlan_id)
             parent = writer.carrier(self.parent) if self.parent else 0
@@ -150,23 +158,23 @@ class SetMaster(LinkOperation):
 
     @property
     def change(self) -> tuple[Value, Value]:
-        return _name(self.before), _name(self.master)
+        return _name_of(self.before), _name_of(self.master)
 
     @property
     def text(self) -> str:
         if self.master:
             return f"add {self.target} to {self.master.name}"
-        return f"remove {self.target} from {_name(self.before) or 'its master'}"
+        return f"remove {self.target} from {_name_of(self.before) or 'its master'}"
 
     def run(self, writer: Writer) -> None:
-        writer.links.set_master(writer.index(self.on), _index(writer, self.master))
+        writer.links.set_master(writer.index(self.on), _index_of(writer, self.master))
 
 
-def _name(target: Optional[Target]) -> Optional[str]:
+def _name_of(target: Optional[Target]) -> Optional[str]:
     return target and target.name
 
 
-def _index(writer: Writer, target: Optional[Target]) -> int:
+def _index_of(writer: Writer, target: Optional[Target]) -> int:
     """The interface index of the link; 0 for none."""
     if target is None:
         return 0
@@ -210,15 +218,15 @@ class SetDevice(LinkOperation):
 
     @property
     def change(self) -> tuple[Value, Value]:
-        after = f"{self.group} {text(self.after)}"
+        after = f"{self.group} {group_text(self.after)}"
         if not self.before:
             return None, after
-        return f"{self.group} {text(self.before)}", after
+        return f"{self.group} {group_text(self.before)}", after
 
     @property
     def text(self) -> str:
-        before = was(text(self.before) or None)
-        return f'set {self.group} of {self.target}{before} to "{text(self.after)}"'
+        before = value_before(group_text(self.before) or None)
+        return f'set {self.group} of {self.target}{before} to "{group_text(self.after)}"'
 
     def run(self, writer: Writer) -> None:
         index = writer.index(self.on)

@@ -50,7 +50,7 @@ class Target(NamedTuple):
     ifindex: int = 0
 
 
-def was(before: Value) -> str:
+def value_before(before: Value) -> str:
     """The present value in the text of an operation; empty if it is unknown."""
     if before is None:
         return ""
@@ -59,7 +59,7 @@ def was(before: Value) -> str:
     return f' from "{before}"'
 
 
-def joined(domains: Collection[str], fates: Iterable[frozenset[str]]) -> frozenset[str]:
+def joined_domains(domains: Collection[str], fates: Iterable[frozenset[str]]) -> frozenset[str]:
     """These failure domains, with those that share a fate with one of them."""
     lost, shared = {*domains}, [fate for fate in fates if len(fate) > 1]
     reached = -1

@@ -12,7 +12,15 @@ from typing import ClassVar, Optional
 
 from neuca_tools.desired.dhcp_files import BESIDE
 from neuca_tools.model import Address, LinkKey
-from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, Value, Writer, was
+from neuca_tools.plan.operation import (
+    LinkOperation,
+    Operation,
+    Phase,
+    Target,
+    Value,
+    Writer,
+    value_before,
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,7 @@ class SetAttribute(LinkOperation):
 
     @property
     def text(self) -> str:
-        return f"set the {self.title} of {self.target}{was(self.before)} to {self.after}"
+        return f"set the {self.title} of {self.target}{value_before(self.before)} to {self.after}"
 
     def run(self, writer: Writer) -> None:
         writer.links.set_attributes(writer.index(self.on), {self.setting: self.after})
@@ -188,7 +196,7 @@ class WriteSysctl(Operation):
 
     @property
     def text(self) -> str:
-        return f'set the sysctl {self.path}{was(self.before)} to "{self.after}"'
+        return f'set the sysctl {self.path}{value_before(self.before)} to "{self.after}"'
 
     def run(self, writer: Writer) -> None:
         if self.on is not None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Optional
 
 from neuca_tools.desired.device_settings import to_do
-from neuca_tools.desired.dhcp_files import served
+from neuca_tools.desired.dhcp_files import link_of_client
 from neuca_tools.desired.dhcp_profiles import is_our_uuid
 from neuca_tools.documents.neuca.link_kinds import MEMBERS
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS
@@ -37,14 +37,14 @@ from neuca_tools.plan.operations import (
     WriteSysctl,
     size_of,
 )
-from neuca_tools.plan.sides import Sides, renamed, same, unrouted
+from neuca_tools.plan.sides import Sides, is_same_sysctl, sides_after_renames, unrouted_addresses
 
 NOTHING = Owned()
 # Each port changes the MTU of a bridge; an IPoIB child starts with that of its port.
 MTU_LATER = ("bridge", "ipoib")
 
 
-def plan(
+def plan_operations(
     have: NetworkState,
     want: NetworkState,
     owned: Owned = NOTHING,
@@ -58,32 +58,32 @@ def plan(
     change, None for everything. `rename_while_up`: the kernel renames devices that are up (Linux
     6.2 and later); without it, they are taken down for that.
     """
-    widened = _widened(scope, have, want)
-    sides = renamed(have, want, owned, widened, rename_while_up)
+    widened = _widened_scope(scope, have, want)
+    sides = sides_after_renames(have, want, owned, widened, rename_while_up)
     stale = list(route_steps.stale_routes(sides))
     late = [operation for operation in stale if operation.order > Phase.SHRINK]
     operations = (
-        *_files(sides),
-        *_marks(sides),
+        *_write_files(sides),
+        *_tell_managers(sides),
         *(operation for operation in stale if operation.order <= Phase.SHRINK),
-        *_shrink(sides),
-        *_renames(sides),
+        *_remove_and_lower(sides),
+        *_rename_links(sides),
         *_unmarked_links(sides),
-        *_grow(sides),
-        *_sysctls(sides),
+        *_create_and_raise(sides),
+        *_write_sysctls(sides),
         *_raise_up(sides),
-        *route_steps.rules(sides),
+        *route_steps.change_rules(sides),
         *_stale_addresses(sides),
         *late,
-        *_addresses(sides),
-        *route_steps.routes(sides),
-        *route_steps.restored(sides),
-        *_clients(sides),
+        *_add_addresses(sides),
+        *route_steps.set_routes(sides),
+        *route_steps.restore_routes(sides),
+        *_change_clients(sides),
     )
     ordered = sorted(operations, key=lambda operation: operation.order)
     if scope is not None and widened is not None:
         widened |= frozenset(_moving_members(scope, widened, sides))
-    return route_steps.possible(in_scope(ordered, widened), have)
+    return route_steps.possible_operations(in_scope(ordered, widened), have)
 
 
 def in_scope(
@@ -99,7 +99,7 @@ def in_scope(
     )
 
 
-def _widened(
+def _widened_scope(
     asked: Optional[Collection[str]], have: NetworkState, want: NetworkState
 ) -> Optional[frozenset[str]]:
     """The scope with the virtual links on top of what may change."""
@@ -119,20 +119,20 @@ def _moving_members(asked: Collection[str], scope: Collection[str], sides: Sides
     The request of one member changes no other member.
     """
     for key in {*sides.have.links, *sides.want.links}:
-        old, new = sides.leaves(key), sides.joins(key)
+        old, new = sides.leaves(key), sides.master_joined(key)
         joins = new and new.mac in scope and (new.mac in asked or not sides.is_present(new))
         if joins or (old and old.mac in asked and old not in sides.gone):
             yield str(key)
 
 
-def _files(sides: Sides) -> Iterator[Operation]:
+def _write_files(sides: Sides) -> Iterator[Operation]:
     for path, content in sorted(sides.want.files.items()):
         before = sides.have.files.get(path)
         if before != content:
             yield WriteFile(path, content, size_of(before))
 
 
-def _marks(sides: Sides) -> Iterator[Operation]:
+def _tell_managers(sides: Sides) -> Iterator[Operation]:
     to_reload = _managers_to_reload(sides.have, sides.want)
     for key, current, wanted in sides.both:
         for manager, word in sorted(wanted.managers.items()):
@@ -160,11 +160,11 @@ def _is_inactive(current: Link, wanted: Link) -> bool:
     return state == "unmanaged" or current.profile not in ("", wanted.profile)
 
 
-def _clients(sides: Sides) -> Iterator[Operation]:
+def _change_clients(sides: Sides) -> Iterator[Operation]:
     """Stop the clients that are not wanted, and start those that do not run."""
     have, want = sides.have.clients, sides.want.clients
     for text in sorted(have.keys() | want.keys()):
-        key = served(text)
+        key = link_of_client(text)
         if key is None or have.get(text) == want.get(text):
             continue
         if text in want:
@@ -183,7 +183,7 @@ def _managers_to_reload(have: NetworkState, want: NetworkState) -> set[str]:
     return to_reload
 
 
-def _renames(sides: Sides) -> Iterator[Operation]:
+def _rename_links(sides: Sides) -> Iterator[Operation]:
     down: set[LinkKey] = set()
     for step in sides.steps:
         current = sides.have.links[step.key]
@@ -194,7 +194,7 @@ def _renames(sides: Sides) -> Iterator[Operation]:
         yield Rename(target, step.new)
 
 
-def _shrink(sides: Sides) -> Iterator[Operation]:
+def _remove_and_lower(sides: Sides) -> Iterator[Operation]:
     """Remove members and links; then lower MTUs, upper devices first; then take links down.
 
     A link whose name another one gets is deleted before all that.
@@ -229,7 +229,7 @@ def _removed_members(sides: Sides) -> Iterator[Operation]:
 def _added_members(sides: Sides, master: LinkKey) -> Iterator[Operation]:
     """Add members; a member of a bond has to be down for that (bond_enslave)."""
     for key, current, _ in sides.both:
-        if sides.joins(key) == master:
+        if sides.master_joined(key) == master:
             if master.kind == "bond" and current.state == "up":
                 yield SetState(sides.target(key), False, Phase.VLAN)
             mtu = current.mtu if master.kind == "bond" and not key.rank else None
@@ -245,7 +245,7 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
     """
     for key in sorted(sides.have.links.keys() - sides.gone):
         have, want = sides.current(key), sides.wanted(key)
-        for address in unrouted(have, want):
+        for address in unrouted_addresses(have, want):
             if address.version == 4:
                 yield DeleteAddress(sides.target(key), address, Phase.ADDRESS)
         if have.addresses == want.addresses:
@@ -270,11 +270,11 @@ def _unmarked_links(sides: Sides) -> Iterator[Operation]:
             yield MarkLink(sides.target(key))
 
 
-def _grow(sides: Sides) -> Iterator[Operation]:
+def _create_and_raise(sides: Sides) -> Iterator[Operation]:
     """Create links, raise the MTU, set queue length and device settings; lower devices first."""
     for key, current, wanted in sides.both:
         if not sides.is_present(key):
-            yield _create(sides, key, wanted)
+            yield _create_link(sides, key, wanted)
         if key.kind in MEMBERS:
             yield from _added_members(sides, key)
         settings = list(_queue_and_device(sides, key, current, wanted))
@@ -327,7 +327,7 @@ def _queue_and_device(
         )
 
 
-def _create(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
+def _create_link(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
     """Create the link with its MTU, unless it has to get it later."""
     virtual = wanted.virtual or Virtual()
     below = virtual.parent if key.vlan_id is None else key.nic
@@ -335,16 +335,16 @@ def _create(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
     return CreateLink(sides.target(key), virtual, below and sides.target(below), mtu)
 
 
-def _sysctls(sides: Sides) -> Iterator[Operation]:
+def _write_sysctls(sides: Sides) -> Iterator[Operation]:
     for path, value in sorted(sides.want.sysctls.items()):
-        if not same(path, sides.have.sysctls.get(path), value):
+        if not is_same_sysctl(path, sides.have.sysctls.get(path), value):
             yield WriteSysctl(path, sides.have.sysctls.get(path), value)
     for key, current, wanted in sides.both:
         for template, value in sorted(wanted.sysctls.items()):
             before = current.sysctls.get(template)
             if not sides.is_present(key):
                 before = sides.have.sysctls.get(template.replace(OWN, "default"))
-            if not same(template, before, value):
+            if not is_same_sysctl(template, before, value):
                 target = sides.target(key)
                 yield WriteSysctl(template.replace(OWN, target.name), before, value, target)
 
@@ -360,12 +360,12 @@ def _raise_up(sides: Sides) -> Iterator[Operation]:
             yield SetState(sides.target(key), True)
 
 
-def _addresses(sides: Sides) -> Iterator[Operation]:
+def _add_addresses(sides: Sides) -> Iterator[Operation]:
     for key, current, wanted in sides.both:
         lost = sides.goes_down(key)
         kept = {address for address in current.addresses if not (lost and address.version == 6)}
         kept -= wanted.theirs.keys() - current.theirs.keys()
-        kept.difference_update(unrouted(current, wanted))
+        kept.difference_update(unrouted_addresses(current, wanted))
         requested, theirs = set(wanted.addresses), _lost_addresses(sides, key, wanted)
         for address in dict.fromkeys((*wanted.addresses, *theirs)):
             if address in kept:

@@ -39,7 +39,7 @@ class _RouteOperation(Operation):
 
     @property
     def value(self) -> Value:
-        return _text(self.hop, self.on)
+        return _route_text(self.hop, self.on)
 
     @property
     def needed(self) -> frozenset[LinkKey]:
@@ -96,7 +96,7 @@ class ReplaceRoute(_RouteOperation):
     def _old_text(self) -> Optional[str]:
         if self.before is None or self.leaves is None:
             return None
-        return _text(self.before, () if self.leaves.key == NOWHERE else (self.leaves,))
+        return _route_text(self.before, () if self.leaves.key == NOWHERE else (self.leaves,))
 
     @property
     def text(self) -> str:
@@ -149,7 +149,7 @@ class DeleteRoute(_RouteOperation):
         writer.links.delete_route(self.route(writer))
 
 
-def _text(hop: Hop, on: tuple[Target, ...]) -> str:
+def _route_text(hop: Hop, on: tuple[Target, ...]) -> str:
     traits = hop.traits
     words: list[str] = [traits.kind] if traits.kind != "unicast" else []
     hops = zip(on, (hop.via, *(via for _, via in hop.others)))

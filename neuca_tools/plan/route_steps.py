@@ -39,37 +39,37 @@ def stale_routes(sides: Sides) -> Iterator[Operation]:
         is_stale = hop.left_over or hop.shadow or hop.to in banned
         if hop.ours and sides.owned.routes and hop.identity not in kept:
             is_stale = True
-        if is_stale and sides.gone.isdisjoint(_links(hop)):
+        if is_stale and sides.gone.isdisjoint(_links_of(hop)):
             phase = Phase.SHRINK if hop.traits.table == MAIN_TABLE else Phase.RETIRE
-            yield DeleteRoute(_targets(sides, hop), hop, phase)
+            yield DeleteRoute(_targets_of(sides, hop), hop, phase)
 
 
-def _links(hop: Hop) -> list[LinkKey]:
+def _links_of(hop: Hop) -> list[LinkKey]:
     """The links of all next hops."""
     return [key for key in (hop.link, *(link for link, _ in hop.others)) if key != NOWHERE]
 
 
-def _targets(sides: Sides, hop: Hop) -> tuple[Target, ...]:
-    return tuple(map(sides.target, _links(hop)))
+def _targets_of(sides: Sides, hop: Hop) -> tuple[Target, ...]:
+    return tuple(map(sides.target, _links_of(hop)))
 
 
-def routes(sides: Sides) -> Iterator[Operation]:
+def set_routes(sides: Sides) -> Iterator[Operation]:
     """Set routes that differ, and those that the kernel drops when the plan takes a link down."""
     ours = {hop.identity: hop for hop in sides.have.hops if hop.ours}
     known = _next_hops(sides)
     for hop in sides.want.hops:
-        links, before = _links(hop), ours.get(hop.identity)
+        links, before = _links_of(hop), ours.get(hop.identity)
         if not all(_is_there(sides, key) for key in links):
             continue
         if before is None:
-            phase = _phase(sides, hop, known)
-            yield ReplaceRoute(_targets(sides, hop), hop, phase_of=phase)
+            phase = _phase_of_route(sides, hop, known)
+            yield ReplaceRoute(_targets_of(sides, hop), hop, phase_of=phase)
             continue
-        is_gone = not sides.gone.isdisjoint(_links(before))
+        is_gone = not sides.gone.isdisjoint(_links_of(before))
         if before.body != hop.body and not is_gone:
-            yield ReplaceRoute(_targets(sides, hop), hop, sides.target(before.link), before)
+            yield ReplaceRoute(_targets_of(sides, hop), hop, sides.target(before.link), before)
         elif is_gone or _is_dropped(sides, hop, links):
-            yield ReplaceRoute(_targets(sides, hop), hop)
+            yield ReplaceRoute(_targets_of(sides, hop), hop)
 
 
 def _is_dropped(sides: Sides, hop: Hop, links: Collection[LinkKey]) -> bool:
@@ -79,7 +79,7 @@ def _is_dropped(sides: Sides, hop: Hop, links: Collection[LinkKey]) -> bool:
     return hop.to.version == 4 and not sides.without_ipv4.isdisjoint(links)
 
 
-def restored(sides: Sides) -> Iterator[Operation]:
+def restore_routes(sides: Sides) -> Iterator[Operation]:
     """Set the routes of other programs that the plan makes the kernel drop, or that have gone.
 
     The last are in the desired state only if that is an earlier state of the host. Routes to next
@@ -89,38 +89,40 @@ def restored(sides: Sides) -> Iterator[Operation]:
     cut = {key for key in links if sides.is_interrupted(key)}
     if not cut and not sides.want.theirs:
         return
-    present = _theirs(sides.have)
-    lost = {hop: (routes, sides.want) for hop, routes in _missing(sides, present)}
-    lost.update((hop, (present[hop], sides.have)) for hop in _dropped(sides, present, cut))
+    present = _routes_of_others(sides.have)
+    lost = {hop: (routes, sides.want) for hop, routes in _missing_routes(sides, present)}
+    lost.update((hop, (present[hop], sides.have)) for hop in _dropped_routes(sides, present, cut))
     for hop in sorted(lost, key=lambda hop: hop.via is not None):
         if _is_usable(sides, hop):
-            yield _restored(sides, hop, *lost[hop])
+            yield _restore_route(sides, hop, *lost[hop])
 
 
 def _is_usable(sides: Sides, hop: Hop) -> bool:
     """Whether all of its links are present and up at the end."""
-    return all(_is_there(sides, key) and sides.is_up_at_the_end(key) for key in _links(hop))
+    return all(_is_there(sides, key) and sides.is_up_at_the_end(key) for key in _links_of(hop))
 
 
-def _missing(sides: Sides, present: Collection[Hop]) -> Iterator[tuple[Hop, Sequence[Route]]]:
+def _missing_routes(
+    sides: Sides, present: Collection[Hop]
+) -> Iterator[tuple[Hop, Sequence[Route]]]:
     """The routes of the earlier state that are gone."""
-    for hop, routes in _theirs(sides.want).items():
+    for hop, routes in _routes_of_others(sides.want).items():
         if hop not in present and not _sets_itself(sides, hop, routes[0]):
             yield hop, routes
 
 
-def _dropped(
+def _dropped_routes(
     sides: Sides, present: Mapping[Hop, Sequence[Route]], cut: set[LinkKey]
 ) -> Iterator[Hop]:
     """The routes that go with the links that are `cut`, and that the kernel does not set again."""
     deleted = {hop._replace(left_over=False) for hop in sides.have.hops if not hop.ours}
     for hop, routes in present.items():
         is_kept = hop not in deleted and hop.to not in sides.want.banned
-        if is_kept and cut.intersection(_links(hop)) and routes[0].protocol not in OF_KERNEL:
+        if is_kept and cut.intersection(_links_of(hop)) and routes[0].protocol not in OF_KERNEL:
             yield hop
 
 
-def _theirs(state: NetworkState) -> dict[Hop, Sequence[Route]]:
+def _routes_of_others(state: NetworkState) -> dict[Hop, Sequence[Route]]:
     """The routes of other programs. The kernel describes the next hops of one in one message."""
     keys = {link.index: key for key, link in state.links.items()}
     messages: dict[bytes, list[Route]] = {}
@@ -151,17 +153,19 @@ def _sets_itself(sides: Sides, hop: Hop, route: Route) -> bool:
     return current.state != "up" or sides.is_interrupted(hop.link) or hop.to in added
 
 
-def _restored(
+def _restore_route(
     sides: Sides, hop: Hop, routes: Sequence[Route], earlier: NetworkState
 ) -> RestoreRoute:
     first = routes[0]
     indexes = (first.index, *(index for index, _ in first.others), *(r.index for r in routes[1:]))
     phase = Phase.ADDRESS if hop.via is None else Phase.ROUTE
-    on = _targets(sides, hop)
+    on = _targets_of(sides, hop)
     return RestoreRoute(on, hop, first.message, indexes, seen=earlier.seen, phase_of=phase)
 
 
-def _phase(sides: Sides, hop: Hop, known: Collection[tuple[LinkKey, Optional[Host], int]]) -> Phase:
+def _phase_of_route(
+    sides: Sides, hop: Hop, known: Collection[tuple[LinkKey, Optional[Host], int]]
+) -> Phase:
     """When a new route is added: early if its next hop can be reached already, and remains so."""
     is_known = (hop.link, hop.via, hop.traits.table) in known
     if is_known and not _is_dropped(sides, hop, [hop.link]):
@@ -182,28 +186,30 @@ def _next_hops(sides: Sides) -> set[tuple[LinkKey, Optional[Host], int]]:
     }
 
 
-def rules(sides: Sides) -> Iterator[Operation]:
+def change_rules(sides: Sides) -> Iterator[Operation]:
     """Add the rules that are absent, then delete those that are not wanted, the last one first."""
     wanted = sides.want.rules
     for rule in sorted(wanted):
         if rule not in sides.have.rules and _is_there(sides, wanted[rule]):
-            yield AddRule(_target(sides, wanted[rule]), rule)
+            yield AddRule(_target_of_rule(sides, wanted[rule]), rule)
     sources = {rule.source for rule in wanted}
     for rule in sorted(sides.have.rules, reverse=True):
         if sides.owned.routes and rule not in wanted:
             phase = Phase.RETIRE if rule.source in sources else Phase.SHRINK
-            yield DeleteRule(_target(sides, sides.have.rules[rule]), rule, phase)
+            yield DeleteRule(_target_of_rule(sides, sides.have.rules[rule]), rule, phase)
 
 
 def _is_there(sides: Sides, key: LinkKey) -> bool:
     return key == NOWHERE or (key in sides.names and sides.there(key))
 
 
-def _target(sides: Sides, key: LinkKey) -> Optional[Target]:
+def _target_of_rule(sides: Sides, key: LinkKey) -> Optional[Target]:
     return None if key == NOWHERE else sides.target(key)
 
 
-def possible(operations: Collection[Operation], have: NetworkState) -> tuple[Operation, ...]:
+def possible_operations(
+    operations: Collection[Operation], have: NetworkState
+) -> tuple[Operation, ...]:
     """The operations without routes of other tables that the kernel would refuse.
 
     Those are set at every pass, and their link may be down, or their source address absent, without

@@ -54,9 +54,9 @@ class Sides:
 
         Absent NICs are left out.
         """
-        return tuple(self._paired())
+        return tuple(self._unsettled_links())
 
-    def _paired(self) -> Iterator[tuple[LinkKey, Link, Link]]:
+    def _unsettled_links(self) -> Iterator[tuple[LinkKey, Link, Link]]:
         for key in sorted(self.want.links, key=lambda key: key.order):
             if self.there(key):
                 current, wanted = self.current(key), self.want.links[key]
@@ -71,7 +71,7 @@ class Sides:
         It gets new settings of its place. A bond sets the MTU of its members, so an original one is
         not restored in it; the kernel restores an earlier one, which is not known, when they leave.
         """
-        left, joined = self.leaves(key), self.joins(key)
+        left, joined = self.leaves(key), self.master_joined(key)
         if left and left.kind == "bond":
             current = replace(current, mtu=None)
         if joined:
@@ -96,7 +96,9 @@ class Sides:
         The kernel takes it down for a bond, and restores its MTU; for a VRF it takes it down and up
         (vrf.c).
         """
-        return kind in {master.kind for master in (self.leaves(key), self.joins(key)) if master}
+        return kind in {
+            master.kind for master in (self.leaves(key), self.master_joined(key)) if master
+        }
 
     @cached_property
     def _members(self) -> frozenset[LinkKey]:
@@ -123,7 +125,7 @@ class Sides:
             return None
         return before
 
-    def joins(self, key: LinkKey) -> Optional[LinkKey]:
+    def master_joined(self, key: LinkKey) -> Optional[LinkKey]:
         """The bond, bridge or VRF that the link is put into, if any."""
         if key not in self._members:
             return None
@@ -182,7 +184,7 @@ class Sides:
 
     def is_interrupted(self, key: LinkKey) -> bool:
         """Whether the link goes away or down, and comes back to the same place."""
-        stays = not (self.joins(key) or self.leaves(key))
+        stays = not (self.master_joined(key) or self.leaves(key))
         return key in self.gone or (stays and self.goes_down(key))
 
     def is_up_at_the_end(self, key: LinkKey) -> bool:
@@ -194,7 +196,7 @@ class Sides:
         return self.current(key).state == "up" and self.wanted(key).state == "down"
 
 
-def unrouted(current: Link, wanted: Link) -> tuple[Address, ...]:
+def unrouted_addresses(current: Link, wanted: Link) -> tuple[Address, ...]:
     """The requested addresses that are present without the route to their network."""
     bare = {
         address for address in current.bare if address.network.prefixlen < address.max_prefixlen
@@ -208,7 +210,7 @@ def _no_link(key: LinkKey) -> Link:
     return Link(key, key.kind, "dataplane")
 
 
-def _gone(have: NetworkState, want: NetworkState, owned: Owned) -> frozenset[LinkKey]:
+def _links_to_delete(have: NetworkState, want: NetworkState, owned: Owned) -> frozenset[LinkKey]:
     """Our links that the plan deletes, for good or to recreate them, with their upper links."""
     if not owned.vlans:
         return frozenset()
@@ -240,11 +242,11 @@ def is_other(current: Link, wanted: Link) -> bool:
     return not wishes.items() <= options.items()
 
 
-def _names(state: NetworkState) -> dict[LinkKey, str]:
+def _names_of(state: NetworkState) -> dict[LinkKey, str]:
     return {key: link.name for key, link in state.links.items() if link.name}
 
 
-def renamed(
+def sides_after_renames(
     have: NetworkState,
     want: NetworkState,
     owned: Owned,
@@ -252,8 +254,8 @@ def renamed(
     live: bool,
 ) -> Sides:
     """The two sides with their renames; `live`: the kernel renames devices that are up."""
-    gone = _gone(have, want, owned)
-    everything, asked = _names(have), _names(want)
+    gone = _links_to_delete(have, want, owned)
+    everything, asked = _names_of(have), _names_of(want)
     current = {key: name for key, name in everything.items() if key not in gone}
     wanted = {key: name for key, name in asked.items() if key in current}
     if scope is not None:
@@ -273,7 +275,7 @@ _NUMBER = re.compile(r"-?(?:0x(?P<hex>[0-9a-f]+)|(?P<octal>0[0-7]*)|[1-9][0-9]*)
 _HUNDREDTHS = re.compile("/neigh/[^/]+/(?:retrans_time|anycast_delay|proxy_delay|locktime)$")
 
 
-def same(path: str, current: Optional[str], wanted: str) -> bool:
+def is_same_sysctl(path: str, current: Optional[str], wanted: str) -> bool:
     """Whether two values of a sysctl are equal for the kernel.
 
     It counts times in ticks, of which there are 100 or more in a second.
@@ -288,18 +290,20 @@ def same(path: str, current: Optional[str], wanted: str) -> bool:
     pairs = list(zip(current.split(), wanted.split()))
     if not len(pairs) == len(current.split()) == len(wanted.split()):
         return False
-    rounding = _rounding(path)
-    return all(_is_near(_value(have), _value(want), rounding) for have, want in pairs)
+    rounding = _rounding_of(path)
+    return all(
+        _is_near(_number_or_word(have), _number_or_word(want), rounding) for have, want in pairs
+    )
 
 
-def _rounding(path: str) -> range:
+def _rounding_of(path: str) -> range:
     """The differences that the kernel's rounding makes: milliseconds upwards, others downwards."""
     if path.endswith("_ms"):
         return range(10)
     return range(-1 if _HUNDREDTHS.search(path) else 0, 1)
 
 
-def _value(word: str) -> Union[int, str]:
+def _number_or_word(word: str) -> Union[int, str]:
     match = _NUMBER.fullmatch(word)
     if match is None:
         return word

@@ -7,7 +7,7 @@ from __future__ import annotations
 MIB = 2.0**20
 
 
-def digits(value: float) -> str:
+def three_digits(value: float) -> str:
     """Three significant digits, never with an exponent."""
     # 99.95 and 9.995 are where rounding adds a digit before the point.
     if value >= 99.95:
@@ -21,7 +21,7 @@ def rate(bits: float) -> str:
     """bit/s, decimal prefixes: "252 Mbit/s"."""
     for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if bits >= 0.9995 * factor:
-            return f"{digits(bits / factor)} {prefix}bit/s"
+            return f"{three_digits(bits / factor)} {prefix}bit/s"
     return f"{bits:.0f} bit/s"
 
 
@@ -29,16 +29,16 @@ def size(count: float) -> str:
     """Bytes, binary prefixes: "3.05 MiB"."""
     for prefix, factor in (("GiB", 2.0**30), ("MiB", MIB), ("KiB", 1024.0)):
         if count >= 0.9995 * factor:
-            return f"{digits(count / factor)} {prefix}"
+            return f"{three_digits(count / factor)} {prefix}"
     return f"{count:.0f} bytes"
 
 
 def time(seconds: float) -> str:
     """Seconds, with a decimal prefix: "1.50 s", "13.6 ms", "40 µs"."""
     if seconds >= 1:
-        return f"{digits(seconds)} s"
+        return f"{three_digits(seconds)} s"
     if seconds >= 1e-3:
-        return f"{digits(seconds * 1e3)} ms"
+        return f"{three_digits(seconds * 1e3)} ms"
     return f"{seconds * 1e6:.0f} µs"
 
 

@@ -40,11 +40,11 @@ __all__ = [
     "SourceSpec",
     "Surroundings",
     "Token",
+    "ask_sources",
+    "detected_cloud",
     "fetch_path",
-    "look",
-    "offers",
+    "is_known_service",
     "parse_source",
-    "platform",
     "service_hosts",
     "uses_network",
     "without_network",
@@ -121,12 +121,12 @@ class SourceSpec(NamedTuple):
 def parse_source(text: str) -> SourceSpec:
     """Parse a SOURCE such as `auto`, `file:PATH`, `ec2` or `ec2=URL`. Raises UsageError."""
     try:
-        return _parsed(text)
+        return _parse_spec(text)
     except UsageError as error:
         raise UsageError(f'invalid source "{text}": {error}', error.hint) from None
 
 
-def _parsed(text: str) -> SourceSpec:
+def _parse_spec(text: str) -> SourceSpec:
     if text == "auto":
         return SourceSpec(text)
     for name, kind in _KINDS.items():
@@ -140,7 +140,7 @@ def _parsed(text: str) -> SourceSpec:
     raise UsageError(f"it must be one of {known}")
 
 
-def look(
+def ask_sources(
     specs: Sequence[SourceSpec],
     budget: float,
     session: Session,
@@ -151,7 +151,7 @@ def look(
     The answer is empty only if every source reports that it has none. Otherwise raises SourceError
     with the result of each source.
     """
-    from neuca_tools.sources.race import first
+    from neuca_tools.sources.race import first_answer
 
     around = surroundings or Surroundings()
 
@@ -159,11 +159,11 @@ def look(
         answer = source.documents(deadline, known)
         if source.outlet is None or source.outlet.vouched:
             return answer
-        from neuca_tools.sources.vouching import vouched
+        from neuca_tools.sources.vouching import require_vouched
 
-        return vouched(answer, source, around)
+        return require_vouched(answer, source, around)
 
-    return first(_made(specs, around), "user-data", budget, session, ask)
+    return first_answer(_make_sources(specs, around), "user-data", budget, session, ask)
 
 
 def fetch_path(
@@ -177,7 +177,7 @@ def fetch_path(
 
     `budget` is in seconds. Raises UsageError and SourceError.
     """
-    from neuca_tools.sources.race import first
+    from neuca_tools.sources.race import first_answer
 
     if not re.fullmatch(r"/[!-~]*", path):
         raise UsageError(
@@ -185,8 +185,8 @@ def fetch_path(
         )
     around = surroundings or Surroundings()
     vouched = tuple(outlet for outlet in around.outlets if outlet.vouched)
-    sources = _made([spec], around._replace(outlets=vouched))
-    answer = first(
+    sources = _make_sources([spec], around._replace(outlets=vouched))
+    answer = first_answer(
         sources, path, budget, session, lambda source, *rest: source.metadata(path, *rest)
     )
     if answer.data is None:
@@ -197,7 +197,7 @@ def fetch_path(
         raise SourceError(f"{answer.source}: {path} is not UTF-8 text") from error
 
 
-def platform(specs: Sequence[SourceSpec], surroundings: Surroundings) -> str:
+def detected_cloud(specs: Sequence[SourceSpec], surroundings: Surroundings) -> str:
     """The cloud that `auto` detects, `unknown`, or `any` if it does not look; empty without it."""
     if not any(spec.kind == "auto" for spec in specs):
         return ""
@@ -215,9 +215,11 @@ def _recognized_cloud(dmi: Path) -> str:
     return _UNKNOWN
 
 
-def _made(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Source]:
-    cloud = platform(specs, surroundings)
-    made = [_KINDS[spec.kind].make(spec.argument, surroundings) for spec in _each(specs, cloud)]
+def _make_sources(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Source]:
+    cloud = detected_cloud(specs, surroundings)
+    made = [
+        _KINDS[spec.kind].make(spec.argument, surroundings) for spec in _unique_specs(specs, cloud)
+    ]
     if cloud == _UNKNOWN and all(spec.kind in ("auto", *_LOCAL) for spec in specs):
         made.append(_UnknownCloud())
     if all(source.local for source in made):
@@ -227,7 +229,7 @@ def _made(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Sourc
     return by_outlet(made)
 
 
-def _each(specs: Sequence[SourceSpec], cloud: str = _ANY) -> list[SourceSpec]:
+def _unique_specs(specs: Sequence[SourceSpec], cloud: str = _ANY) -> list[SourceSpec]:
     """The sources without duplicates, with `auto` replaced by those it asks on this cloud."""
     kinds = _LOCAL | _SERVICES_BY_CLOUD.get(cloud, frozenset())
     auto = [SourceSpec(kind) for kind in _AUTO if kind in kinds]
@@ -242,9 +244,9 @@ def uses_network(specs: Sequence[SourceSpec]) -> bool:
     return any(spec.kind in ("auto", "nocloud", "imds", *_SERVICES) for spec in specs)
 
 
-def offers(specs: Sequence[SourceSpec], url: str) -> bool:
+def is_known_service(specs: Sequence[SourceSpec], url: str) -> bool:
     """Whether one of these sources is a service at this URL, given without an interface."""
-    return any(url in service.known_at() for service in _services(_each(specs)))
+    return any(url in service.known_at() for service in _make_services(_unique_specs(specs)))
 
 
 def service_hosts(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Host]:
@@ -253,11 +255,11 @@ def service_hosts(specs: Sequence[SourceSpec], surroundings: Surroundings) -> li
     What `imds` asks is the service that `auto` would ask.
     """
     specs = [SourceSpec("auto") if spec.kind == "imds" else spec for spec in specs]
-    services = _services(_each(specs, platform(specs, surroundings)))
+    services = _make_services(_unique_specs(specs, detected_cloud(specs, surroundings)))
     return [host for service in services for host in service.hosts()]
 
 
-def _services(specs: Sequence[SourceSpec]) -> Iterator[Service]:
+def _make_services(specs: Sequence[SourceSpec]) -> Iterator[Service]:
     made = [
         _KINDS[spec.kind].make(spec.argument, Surroundings())
         for spec in specs
@@ -271,4 +273,4 @@ def _services(specs: Sequence[SourceSpec]) -> Iterator[Service]:
 
 def without_network(specs: Sequence[SourceSpec]) -> list[SourceSpec]:
     """The sources that can be read before the network is up."""
-    return [spec for spec in _each(specs) if spec.kind in _LOCAL]
+    return [spec for spec in _unique_specs(specs) if spec.kind in _LOCAL]

@@ -103,7 +103,7 @@ class Session(NamedTuple):
     def keep(self, service: str, token: Token) -> Session:
         return Session({**self.tokens, service: token})
 
-    def doubting(self) -> Session:
+    def without_trees(self) -> Session:
         """This session without what is cached of the trees, so that it is read again."""
         return Session(
             {

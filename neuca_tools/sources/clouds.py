@@ -21,7 +21,7 @@ from typing import ClassVar, Optional
 
 from neuca_tools.documents.platform import azure, digitalocean, gce, hetzner, oci, vultr
 from neuca_tools.errors import SourceError
-from neuca_tools.model.machine import instance
+from neuca_tools.model.machine import instance_text
 from neuca_tools.sources.base import Answer, Deadline, Session
 from neuca_tools.sources.service import Service
 
@@ -36,7 +36,7 @@ class _Cloud(Service):
         except (ValueError, RecursionError) as error:
             raise SourceError(f"GET {self.url}{path}: the response is not JSON") from error
 
-    def unpacked(self, text: object) -> Optional[bytes]:
+    def decode_user_data(self, text: object) -> Optional[bytes]:
         """User-data in base64; None if there is none. Raises SourceError."""
         if not isinstance(text, str) or not text:
             return None
@@ -60,9 +60,11 @@ class Azure(_Cloud):
         if response.status == 400:
             path = _AZURE_BEFORE
             response = self.get(path, deadline)
-        compute = _mapping(_mapping(self.parsed(path, response.body)).get("compute"))
-        data = self.unpacked(compute.get("userData"))
-        name = instance(self.kind, str(compute.get("vmId", "")))
+        compute = _mapping_or_empty(
+            _mapping_or_empty(self.parsed(path, response.body)).get("compute")
+        )
+        data = self.decode_user_data(compute.get("userData"))
+        name = instance_text(self.kind, str(compute.get("vmId", "")))
         return Answer(self.name, data, session, {azure.NAME: response.body}, name)
 
 
@@ -73,14 +75,16 @@ class Oracle(_Cloud):
     headers: ClassVar[Mapping[str, str]] = {"Authorization": "Bearer Oracle"}
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        about = _mapping(self.parsed(_OCI_INSTANCE, self.get(_OCI_INSTANCE, deadline).body))
+        about = _mapping_or_empty(
+            self.parsed(_OCI_INSTANCE, self.get(_OCI_INSTANCE, deadline).body)
+        )
         nics = self.parsed(_OCI_NICS, self.get(_OCI_NICS, deadline).body)
         if not isinstance(nics, list):
             raise SourceError(f"GET {self.url}{_OCI_NICS}: the response is not a list")
-        data = self.unpacked(_mapping(about.get("metadata")).get("user_data"))
+        data = self.decode_user_data(_mapping_or_empty(about.get("metadata")).get("user_data"))
         parts = {oci.NAME: json.dumps({oci.ROOT: nics}).encode()}
         return Answer(
-            self.name, data, session, parts, instance(self.kind, str(about.get("id", "")))
+            self.name, data, session, parts, instance_text(self.kind, str(about.get("id", "")))
         )
 
 
@@ -96,12 +100,12 @@ class Gce(_Cloud):
             raise SourceError(
                 f"GET {self.url}{_GCE_TREE}: the response lacks Metadata-Flavor: Google"
             )
-        tree = _mapping(self.parsed(_GCE_TREE, response.body))
-        attributes = _mapping(tree.get("attributes"))
+        tree = _mapping_or_empty(self.parsed(_GCE_TREE, response.body))
+        attributes = _mapping_or_empty(tree.get("attributes"))
         data = attributes.get("user-data")
-        name = instance(self.kind, str(tree.get("id", "")))
+        name = instance_text(self.kind, str(tree.get("id", "")))
         encoded = attributes.get("user-data-encoding") == "base64"
-        text = self.unpacked(data) if encoded else _text(data)
+        text = self.decode_user_data(data) if encoded else _user_data_text(data)
         return Answer(self.name, text, session, {gce.NAME: response.body}, name)
 
 
@@ -115,7 +119,7 @@ class Hetzner(_Cloud):
         networks = self.get(f"{_HETZNER}/metadata/private-networks", deadline).body
         data = self.get(f"{_HETZNER}/userdata", deadline, absent=(204, 404)).body or None
         parts = {hetzner.NAME: networks} if networks.strip() else {}
-        name = instance(self.kind, about.decode("ascii", "replace").strip())
+        name = instance_text(self.kind, about.decode("ascii", "replace").strip())
         return Answer(self.name, data, session, parts, name)
 
 
@@ -130,9 +134,11 @@ class _OneTree(_Cloud):
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         body = self.get(self.path, deadline).body
-        tree = _mapping(self.parsed(self.path, body))
-        name = instance(self.kind, str(tree.get(self.id_key, "")))
-        return Answer(self.name, _text(tree.get(self.data_key)), session, {self.part: body}, name)
+        tree = _mapping_or_empty(self.parsed(self.path, body))
+        name = instance_text(self.kind, str(tree.get(self.id_key, "")))
+        return Answer(
+            self.name, _user_data_text(tree.get(self.data_key)), session, {self.part: body}, name
+        )
 
 
 class Vultr(_OneTree):
@@ -161,10 +167,10 @@ _GCE_TREE = "/computeMetadata/v1/instance/?recursive=true&alt=json"
 _HETZNER = "/hetzner/v1"
 
 
-def _text(value: object) -> Optional[bytes]:
+def _user_data_text(value: object) -> Optional[bytes]:
     """User-data as a text; None if there is none."""
     return value.encode("utf-8", "replace") if isinstance(value, str) and value else None
 
 
-def _mapping(value: object) -> Mapping[str, object]:
+def _mapping_or_empty(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from neuca_tools.documents.platform.ec2 import LEAVES, NAME
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
 from neuca_tools.errors import IncompleteError, SourceError
-from neuca_tools.model.machine import instance
+from neuca_tools.model.machine import instance_text
 from neuca_tools.sources.base import (
     INSTANCE_ID,
     NICS,
@@ -65,14 +65,14 @@ class Ec2(Service):
         return [_IPV6]
 
     @property
-    def _tree(self) -> str:
+    def _tree_key(self) -> str:
         return f"{self.place}{NICS}"
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         """The user-data, with NICs and keys if they can be read completely."""
-        return self._instance(self._documents(deadline, session), deadline)
+        return self._with_instance(self._with_documents(deadline, session), deadline)
 
-    def _instance(self, answer: Answer, deadline: Deadline) -> Answer:
+    def _with_instance(self, answer: Answer, deadline: Deadline) -> Answer:
         """The answer with the instance ID, which is cached; empty if it cannot be read."""
         known = f"{self.place}{INSTANCE_ID}"
         token = answer.session.token(known)
@@ -82,12 +82,12 @@ class Ec2(Service):
             except SourceError:
                 data = b""
             token = Token(
-                instance(self.kind, data.decode("ascii", "replace").strip()),
+                instance_text(self.kind, data.decode("ascii", "replace").strip()),
                 time.monotonic() + _TREE_SECONDS,
             )
         return replace(answer, instance=token.value, session=answer.session.keep(known, token))
 
-    def _documents(self, deadline: Deadline, session: Session) -> Answer:
+    def _with_documents(self, deadline: Deadline, session: Session) -> Answer:
         answer = self.metadata("/latest/user-data", deadline, session)
         share = deadline.share(2)
         try:
@@ -103,10 +103,10 @@ class Ec2(Service):
         The whole tree is read once a minute, or when the user-data or the list of NICs changes.
         """
         session = answer.session
-        cached = session.token(self._tree)
+        cached = session.token(self._tree_key)
         if cached is not None and not cached.value:
             return answer
-        listing = self._lines("network/interfaces/macs/", deadline, session)
+        listing = self._read_lines("network/interfaces/macs/", deadline, session)
         seen = sha256((answer.data or b"") + "\n".join(listing).encode()).hexdigest()
         if cached is not None and cached.value.startswith(seen):
             return replace(answer, parts={NAME: cached.value[len(seen) :].encode()})
@@ -114,10 +114,10 @@ class Ec2(Service):
         now = time.monotonic()
         if not tree:
             absent = Token("", now + _ABSENCE_SECONDS)
-            return replace(answer, session=session.keep(self._tree, absent))
+            return replace(answer, session=session.keep(self._tree_key, absent))
         text = json.dumps(tree)
         if len(text) <= _MAX_CACHED_CHARACTERS:
-            session = session.keep(self._tree, Token(seen + text, now + _TREE_SECONDS))
+            session = session.keep(self._tree_key, Token(seen + text, now + _TREE_SECONDS))
         return replace(answer, session=session, parts={NAME: text.encode()})
 
     def _beside(
@@ -134,11 +134,11 @@ class Ec2(Service):
         """The public keys; their listing has lines such as `0=my-key`."""
         matches = (
             _KEY.fullmatch(line)
-            for line in self._text("public-keys/", deadline, session).splitlines()
+            for line in self._read_text("public-keys/", deadline, session).splitlines()
         )
         numbers = [match[1] for match in matches if match][:_MAX_KEYS]
         keys = (
-            self._text(f"public-keys/{number}/openssh-key", deadline, session).strip()
+            self._read_text(f"public-keys/{number}/openssh-key", deadline, session).strip()
             for number in numbers
         )
         return [key for key in keys if key]
@@ -157,12 +157,12 @@ class Ec2(Service):
         tree = {}
         for mac in macs[:_MAX_NICS]:
             path = f"network/interfaces/macs/{mac}"
-            leaves = self._listed(path, deadline, session).split()
+            leaves = self._read_listed(path, deadline, session).split()
             tree[mac.rstrip("/")] = {
-                leaf: "\n".join(self._listed(path + leaf, deadline, session).split())
+                leaf: "\n".join(self._read_listed(path + leaf, deadline, session).split())
                 for leaf in sorted(set(LEAVES).intersection(leaves))
             }
-        primary = self._lines("mac", deadline, session)
+        primary = self._read_lines("mac", deadline, session)
         self._demand_absent("mac", primary, deadline, session)
         return {"mac": "".join(primary), "macs": tree}
 
@@ -170,12 +170,12 @@ class Ec2(Service):
         self, name: str, words: Collection[str], deadline: Deadline, session: Session
     ) -> None:
         """Raise IncompleteError if an item has no words, but the service lists it by this name."""
-        if not words and name in self._lines("", deadline, session):
+        if not words and name in self._read_lines("", deadline, session):
             raise IncompleteError(
                 f"GET {self.url}{_ROOT}: the service lists {name}, but gives nothing for it"
             )
 
-    def _listed(self, path: str, deadline: Deadline, session: Session) -> str:
+    def _read_listed(self, path: str, deadline: Deadline, session: Session) -> str:
         """The text of an item that the service lists. Raises IncompleteError if it has none."""
         data = self.metadata(f"{_ROOT}{path}", deadline, session).data
         text = (data or b"").decode("utf-8", "replace").strip()
@@ -186,10 +186,10 @@ class Ec2(Service):
             )
         return text
 
-    def _lines(self, path: str, deadline: Deadline, session: Session) -> list[str]:
-        return self._text(path, deadline, session).split()
+    def _read_lines(self, path: str, deadline: Deadline, session: Session) -> list[str]:
+        return self._read_text(path, deadline, session).split()
 
-    def _text(self, path: str, deadline: Deadline, session: Session) -> str:
+    def _read_text(self, path: str, deadline: Deadline, session: Session) -> str:
         """The text of one item, empty if there is none."""
         data = self.metadata(f"{_ROOT}{path}", deadline, session).data
         return (data or b"").decode("utf-8", "replace")

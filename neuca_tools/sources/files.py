@@ -66,26 +66,26 @@ class ConfigDrive(Directory):
     kind = "configdrive"
 
     def __init__(self, argument: str, surroundings: Surroundings) -> None:
-        super().__init__(argument, (*copied(surroundings, CONFIG_DRIVE), *_DRIVES))
+        super().__init__(argument, (*copied_volume(surroundings, CONFIG_DRIVE), *_DRIVES))
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         # Only with a directory of documents; it saves 1 ms.
         from neuca_tools.documents.platform import instance, openstack
 
         for drive in self.places:
-            place = _version(drive / "openstack")
+            place = _newest_version(drive / "openstack")
             if place is None:
                 continue
-            about = read(place / instance.OPENSTACK)
+            about = read_document(place / instance.OPENSTACK)
             if about is None:
                 continue
             parts = {instance.OPENSTACK: about}
-            network = read(place / openstack.NAME)
+            network = read_document(place / openstack.NAME)
             if network is not None:
                 parts[openstack.NAME] = network
-            data = read(place / "user_data")
+            data = read_document(place / "user_data")
             if data is None:
-                data = read(drive / "ec2/latest/user-data")
+                data = read_document(drive / "ec2/latest/user-data")
             return Answer(self.name, data, session, parts)
         return self.none(session, f"openstack/latest/{instance.OPENSTACK}")
 
@@ -102,16 +102,16 @@ class NoSource(Source):
         return Answer(self.name, None, session)
 
 
-def copied(surroundings: Surroundings, kind: str) -> tuple[Path, ...]:
+def copied_volume(surroundings: Surroundings, kind: str) -> tuple[Path, ...]:
     """The directory with the copied documents of a volume of this kind, if volumes may be used."""
     if not surroundings.volumes:
         return ()
     return (surroundings.run_directory / DRIVES / kind,)
 
 
-def _version(place: Path) -> Optional[Path]:
+def _newest_version(place: Path) -> Optional[Path]:
     try:
-        name = newest(path.name for path in place.iterdir())
+        name = newest_version_name(path.name for path in place.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -121,12 +121,12 @@ def _version(place: Path) -> Optional[Path]:
     return place / name
 
 
-def newest(names: Iterable[str]) -> str:
+def newest_version_name(names: Iterable[str]) -> str:
     """`latest` if present, else the newest dated version; empty if there is none."""
     return max((name for name in names if _DATED.fullmatch(name) or name == "latest"), default="")
 
 
-def read(path: Path) -> Optional[bytes]:
+def read_document(path: Path) -> Optional[bytes]:
     """The content of a file, None if it does not exist. Raises SourceError."""
     try:
         return read_regular(str(path))
@@ -138,7 +138,7 @@ def read(path: Path) -> Optional[bytes]:
         raise SourceError(f'"{path.name}" {error}') from None
 
 
-def settle(source: str) -> bool:
+def await_unchanged(source: str) -> bool:
     """Wait until a file is SECONDS_UNCHANGED old: who rewrites it in place may not have finished.
 
     Returns whether it was younger, and must be read again.
@@ -155,7 +155,7 @@ def settle(source: str) -> bool:
 
 def read_regular(path: str) -> bytes:
     """The content of a regular file of at most BODY_LIMIT bytes. Raises OSError and SourceError."""
-    with open(path, "rb", opener=_open) as file:
+    with open(path, "rb", opener=_open_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise SourceError("is not a regular file")
         data = file.read(BODY_LIMIT + 1)
@@ -164,6 +164,6 @@ def read_regular(path: str) -> bytes:
     return data
 
 
-def _open(path: str, flags: int) -> int:
+def _open_without_waiting(path: str, flags: int) -> int:
     """Open with O_NONBLOCK: opening a FIFO without a writer would block (fifo(7))."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)

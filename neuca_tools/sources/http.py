@@ -120,7 +120,7 @@ class BoundedSocket(socket.socket):
     def makefile(self, *_: object, **__: object) -> Any:  # noqa: ANN401 - of http.client
         return self.stream
 
-    def shut(self) -> None:
+    def close_stream(self) -> None:
         """Close the socket, and the stream, which would keep it open."""
         if self.stream is not None:
             self.stream.raw.close()
@@ -194,7 +194,7 @@ class _HttpResponse(HTTPResponse):
             raise SourceError(f"the body is larger than {BODY_LIMIT} bytes")
         if length is not None and len(body) < length:
             raise SourceError(f"the body ends after {len(body)} of {length} bytes")
-        return _decoded(body, self.field("content-encoding") or "identity")
+        return _decode_body(body, self.field("content-encoding") or "identity")
 
     def stated_length(self) -> Optional[int]:
         """The length that the headers state, None if the body ends in another way.
@@ -228,7 +228,7 @@ class Connection:
         if self._last is not None:
             self._last.close()  # it flushes the stream, which must be open
         if self._socket is not None:
-            self._socket.shut()
+            self._socket.close_stream()
         self._socket = self._last = None
 
     def get(
@@ -241,7 +241,7 @@ class Connection:
         """GET a path. Raises SourceError for every status but 200 and those in `absent`."""
         response = self.request("GET", path, headers, deadline)
         if response.status not in (200, *absent):
-            raise SourceError(f"GET {_named(self._peer, path)}: HTTP {response.status}")
+            raise SourceError(f"GET {_request_text(self._peer, path)}: HTTP {response.status}")
         return response
 
     def request(
@@ -261,7 +261,9 @@ class Connection:
             return self._ask(method, self._url.prefix + path, fields, deadline)
         # http.client raises ValueError for chunks of a negative length.
         except (OSError, HTTPException, ValueError, SourceError) as error:
-            failure = self._failure(f"{method} {_named(self._peer, path)}", error, deadline)
+            failure = self._source_error(
+                f"{method} {_request_text(self._peer, path)}", error, deadline
+            )
             self.close()
             raise failure from error
 
@@ -274,7 +276,7 @@ class Connection:
                 self._socket.begin(deadline)
                 return self._exchange(self._socket, method, path, headers)
         self.close()
-        self._socket = BoundedSocket(_family(self._peer), socket.SOCK_STREAM)
+        self._socket = BoundedSocket(_address_family(self._peer), socket.SOCK_STREAM)
         self._socket.start(self._peer, deadline)
         return self._exchange(self._socket, method, path, headers)
 
@@ -321,7 +323,7 @@ class Connection:
             return False
         return False  # the end of the stream, or more than was asked for
 
-    def _failure(self, what: str, error: Exception, deadline: Deadline) -> SourceError:
+    def _source_error(self, what: str, error: Exception, deadline: Deadline) -> SourceError:
         if isinstance(error, socket.timeout):
             is_connected = self._socket is not None and self._socket.stream is not None
             missing = "no complete response" if is_connected else "no connection"
@@ -335,7 +337,7 @@ class Connection:
         return SourceError(f"{what}: {error}")
 
 
-def _named(peer: Peer, path: str) -> str:
+def _request_text(peer: Peer, path: str) -> str:
     """What is asked of whom, for messages."""
     if isinstance(peer, Path):
         return f"{path} from {peer}"
@@ -344,7 +346,7 @@ def _named(peer: Peer, path: str) -> str:
     return f"{peer}{path}"
 
 
-def _family(peer: Peer) -> socket.AddressFamily:
+def _address_family(peer: Peer) -> socket.AddressFamily:
     if isinstance(peer, Path):
         return socket.AF_UNIX
     return socket.AF_INET6 if ":" in peer.address else socket.AF_INET
@@ -355,11 +357,11 @@ def _socket_address(peer: Peer) -> Union[str, tuple[Any, ...]]:
         return os.fspath(peer)
     numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
     return socket.getaddrinfo(
-        peer.address, peer.port, _family(peer), socket.SOCK_STREAM, flags=numeric
+        peer.address, peer.port, _address_family(peer), socket.SOCK_STREAM, flags=numeric
     )[0][4]
 
 
-def _decoded(body: bytes, encoding: str) -> bytes:
+def _decode_body(body: bytes, encoding: str) -> bytes:
     if encoding.lower() == "identity":
         return body
     if encoding.lower() not in ("gzip", "x-gzip"):

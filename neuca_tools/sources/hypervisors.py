@@ -52,17 +52,17 @@ class VMware(Source):
             raise UsageError('"vmware" takes no argument')
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        about = self._value("metadata", deadline)
-        data = self._value("userdata", deadline)
+        about = self._decoded_value("metadata", deadline)
+        data = self._decoded_value("userdata", deadline)
         if about is None:
             return Answer(self.name, data, session)
         parts = {instance.NOCLOUD: about}
-        network = _network(about)
+        network = _network_configuration(about)
         if network:
             parts[netplan.NAME] = network
         return Answer(self.name, data, session, parts)
 
-    def _value(self, name: str, deadline: Deadline) -> Optional[bytes]:
+    def _decoded_value(self, name: str, deadline: Deadline) -> Optional[bytes]:
         """The decoded value of a key; None if it is not set. Raises SourceError."""
         value = self._read(f"guestinfo.{name}", deadline)
         if value is None:
@@ -70,12 +70,12 @@ class VMware(Source):
         encoding = (self._read(f"guestinfo.{name}.encoding", deadline) or b"").decode(
             "ascii", "replace"
         )
-        return _decoded(f"guestinfo.{name}", value, encoding.strip().lower())
+        return _decode_value(f"guestinfo.{name}", value, encoding.strip().lower())
 
     def _read(self, key: str, deadline: Deadline) -> Optional[bytes]:
         what = f"info-get {key}"
         try:
-            status, output = _output([self.program, what], deadline)
+            status, output = _run_command([self.program, what], deadline)
         except OSError as error:
             raise SourceError(f"{what}: run {self.program}: {error.strerror}") from error
         except SourceError as error:
@@ -89,7 +89,7 @@ class VMware(Source):
         return value
 
 
-def _output(command: list[str], deadline: Deadline) -> tuple[int, bytes]:
+def _run_command(command: list[str], deadline: Deadline) -> tuple[int, bytes]:
     """The exit status and standard output of a command, at most BODY_LIMIT bytes and a newline.
 
     It is killed at the deadline. Raises OSError, SourceTimeoutError and SourceError.
@@ -101,19 +101,19 @@ def _output(command: list[str], deadline: Deadline) -> tuple[int, bytes]:
     with subprocess.Popen(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet) as process:
         try:
             assert process.stdout is not None
-            data = _collected(process.stdout.fileno(), deadline)
+            data = _read_pipe(process.stdout.fileno(), deadline)
             return process.wait(max(0.0, deadline.remaining())), data
         except subprocess.TimeoutExpired:
-            raise _late(deadline) from None
+            raise _timeout_error(deadline) from None
         finally:
             process.kill()
 
 
-def _late(deadline: Deadline) -> SourceTimeoutError:
+def _timeout_error(deadline: Deadline) -> SourceTimeoutError:
     return SourceTimeoutError(f"no response within {deadline.budget:g} s")
 
 
-def _collected(pipe: int, deadline: Deadline) -> bytes:
+def _read_pipe(pipe: int, deadline: Deadline) -> bytes:
     """What comes through a pipe until its other end is closed."""
     ready, data = select.poll(), b""
     ready.register(pipe, select.POLLIN)
@@ -126,7 +126,7 @@ def _collected(pipe: int, deadline: Deadline) -> bytes:
         if deadline.stop in descriptors:
             raise SourceError("the response is no longer needed")
         if not descriptors:
-            raise _late(deadline)
+            raise _timeout_error(deadline)
         piece = os.read(pipe, 65536)
         if not piece:
             return data
@@ -134,7 +134,7 @@ def _collected(pipe: int, deadline: Deadline) -> bytes:
     raise SourceError(f"the value is larger than {BODY_LIMIT} bytes")
 
 
-def _decoded(what: str, value: bytes, encoding: str) -> bytes:
+def _decode_value(what: str, value: bytes, encoding: str) -> bytes:
     """A value in one of guestinfo's encodings. Raises SourceError."""
     if not encoding:
         return value
@@ -153,7 +153,7 @@ def _decoded(what: str, value: bytes, encoding: str) -> bytes:
     return unpacked
 
 
-def _network(about: bytes) -> bytes:
+def _network_configuration(about: bytes) -> bytes:
     """The network configuration inside the metadata, empty if there is none. Raises SourceError."""
     try:
         tree = from_yaml(about, "guestinfo.metadata")
@@ -163,7 +163,9 @@ def _network(about: bytes) -> bytes:
     if isinstance(tree, dict) and isinstance(network, str):
         encoding = tree.get("network.encoding")
         words = encoding.lower() if isinstance(encoding, str) else ""
-        return _decoded("guestinfo.metadata, network", network.encode("utf-8", "replace"), words)
+        return _decode_value(
+            "guestinfo.metadata, network", network.encode("utf-8", "replace"), words
+        )
     if not isinstance(tree, dict) or not network:
         return b""
     return json.dumps({key: tree[key] for key in ("network", REPEATED) if key in tree}).encode()

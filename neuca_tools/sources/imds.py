@@ -62,9 +62,9 @@ class Imds(Source):
             outlet for outlet in self.surroundings.outlets if outlet.likely and outlet.vouched
         ]
         # Without any, the request fails with the reason.
-        return [self._through(outlet) for outlet in outlets[:_MAX_NICS]] or [self]
+        return [self._at_outlet(outlet) for outlet in outlets[:_MAX_NICS]] or [self]
 
-    def _through(self, outlet: Outlet) -> Imds:
+    def _at_outlet(self, outlet: Outlet) -> Imds:
         other = copy(self)
         other.outlet = outlet
         return other
@@ -85,7 +85,7 @@ class Imds(Source):
         try:
             index = socket.if_nametoindex(outlet.name)
             request = {"wellKnown": key, "interface": index, "cache": False}
-            return _value_in(_response(self.path, f"{_INTERFACE}.Get", request, deadline), index)
+            return _value_in(_call_method(self.path, f"{_INTERFACE}.Get", request, deadline), index)
         except socket.timeout:
             raise SourceTimeoutError(
                 f"{what}: no complete response within {deadline.budget:g} s"
@@ -96,7 +96,7 @@ class Imds(Source):
             raise SourceError(f"{what}: {error}") from None
 
 
-def _response(path: Path, method: str, parameters: dict[str, Any], deadline: Deadline) -> Any:  # noqa: ANN401 - JSON
+def _call_method(path: Path, method: str, parameters: dict[str, Any], deadline: Deadline) -> Any:  # noqa: ANN401 - JSON
     """The response to a call. Raises OSError, socket.timeout and SourceError."""
     # Sources in files are read without http.client, which takes 19 ms.
     from neuca_tools.sources.http import BoundedSocket
@@ -113,7 +113,7 @@ def _response(path: Path, method: str, parameters: dict[str, Any], deadline: Dea
                 raise SourceError("the connection was closed without a complete response")
             message += piece
     finally:
-        connection.shut()
+        connection.close_stream()
     with suppress(ValueError, RecursionError):
         return json.loads(message[: message.index(b"\0")])
     raise SourceError("the response is not JSON")

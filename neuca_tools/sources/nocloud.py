@@ -23,7 +23,7 @@ from neuca_tools.documents.platform.tree import Tree, from_yaml
 from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.files import text_of
 from neuca_tools.sources.base import Answer, Deadline, Session, Surroundings
-from neuca_tools.sources.files import SEED, Directory, copied, read
+from neuca_tools.sources.files import SEED, Directory, copied_volume, read_document
 from neuca_tools.sources.service import outlets_for
 from neuca_tools.sources.url import parse_url
 
@@ -62,7 +62,7 @@ class NoCloud(Directory):
     local = False
 
     def __init__(self, argument: str, surroundings: Surroundings) -> None:
-        super().__init__(argument, (*copied(surroundings, SEED), *_SEEDS))
+        super().__init__(argument, (*copied_volume(surroundings, SEED), *_SEEDS))
         self.surroundings = surroundings
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
@@ -70,31 +70,33 @@ class NoCloud(Directory):
 
         A seed has user-data and meta-data, either of which may be empty.
         """
-        boot = {} if self.expected else _boot(self.surroundings)
+        boot = {} if self.expected else _boot_items(self.surroundings)
         seed = self._first_seed()
         if seed is None and not boot:
             return self.none(session, "user-data or meta-data")
         seed = seed or _Seed(b"", b"", None)
-        place = boot.pop("seedfrom", "") or _pointer(seed.about)
+        place = boot.pop("seedfrom", "") or _seed_place(seed.about)
         if place:
-            seed = _over(self._at(place, deadline), seed)
+            seed = _merged_seed(self._at(place, deadline), seed)
         if boot:
-            seed = seed._replace(about=json.dumps({**_mapping(seed.about), **boot}).encode())
-        return _answer(self.name, seed, session, has_boot_items=bool(boot))
+            seed = seed._replace(about=json.dumps({**_parse_metadata(seed.about), **boot}).encode())
+        return _answer_from(self.name, seed, session, has_boot_items=bool(boot))
 
     def _first_seed(self) -> Optional[_Seed]:
-        return next((seed for seed in map(_read, self.places) if seed is not None), None)
+        return next((seed for seed in map(_read_directory, self.places) if seed is not None), None)
 
     def _at(self, text: str, deadline: Deadline) -> _Seed:
         """The seed at a URL or path. Raises SourceError, also if there is none."""
         dmi = self.surroundings.dmi
-        place = re.sub(r"__dmi\.([a-z-]+)__", lambda match: _dmi(dmi, match[1]), text).rstrip("/")
+        place = re.sub(r"__dmi\.([a-z-]+)__", lambda match: _dmi_value(dmi, match[1]), text).rstrip(
+            "/"
+        )
         if place.startswith("http://"):
             seed = self._fetched(place, deadline)
         elif place.startswith("file:///"):
-            seed = _read(Path(place[len("file://") :]))
+            seed = _read_directory(Path(place[len("file://") :]))
         elif place.startswith("/"):
-            seed = _read(Path(place))
+            seed = _read_directory(Path(place))
         else:
             raise SourceError(
                 f'the seed is at "{place}", which is neither http://ADDRESS/ nor a path'
@@ -121,13 +123,13 @@ class NoCloud(Directory):
             share = deadline.share(len(outlets) - number)
             try:
                 with closing(Connection(there)) as connection:
-                    return _seed(partial(_fetched, connection, share))
+                    return _seed_from(partial(_fetched, connection, share))
             except SourceError as error:
                 failed.append(str(error))
         raise SourceError("; ".join(failed))
 
 
-def _answer(name: str, seed: _Seed, session: Session, has_boot_items: bool) -> Answer:
+def _answer_from(name: str, seed: _Seed, session: Session, has_boot_items: bool) -> Answer:
     data = seed.data if seed.data.strip() else None
     if data is None and seed.network is None and not has_boot_items:
         return Answer(name, None, session)
@@ -137,25 +139,25 @@ def _answer(name: str, seed: _Seed, session: Session, has_boot_items: bool) -> A
     return Answer(name, data, session, parts)
 
 
-def _seed(get: Callable[[str], Optional[bytes]]) -> Optional[_Seed]:
+def _seed_from(get: Callable[[str], Optional[bytes]]) -> Optional[_Seed]:
     data, about = get("user-data"), get("meta-data")
     if data is None or about is None:
         return None
     return _Seed(data, about, get("network-config"))
 
 
-def _read(place: Path) -> Optional[_Seed]:
-    return _seed(lambda name: read(place / name))
+def _read_directory(place: Path) -> Optional[_Seed]:
+    return _seed_from(lambda name: read_document(place / name))
 
 
 def _fetched(connection: Connection, deadline: Deadline, name: str) -> Optional[bytes]:
     return connection.get(f"/{name}", deadline).content
 
 
-def _boot(surroundings: Surroundings) -> dict[str, str]:
+def _boot_items(surroundings: Surroundings) -> dict[str, str]:
     """The items of `ds=nocloud;s=URL;h=NAME;i=ID` in the SMBIOS serial or the command line."""
     words = [
-        _dmi(surroundings.dmi, "system-serial-number"),
+        _dmi_value(surroundings.dmi, "system-serial-number"),
         *text_of(surroundings.proc / "cmdline").replace('"', "").split(),
     ]
     word = next(filter(_BOOT.match, words), "")
@@ -164,28 +166,28 @@ def _boot(surroundings: Surroundings) -> dict[str, str]:
     return {key: value for key, value in items.items() if key in _SHORT.values() and value}
 
 
-def _dmi(folder: Path, name: str) -> str:
+def _dmi_value(folder: Path, name: str) -> str:
     if name not in _DMI:
         return ""
     return text_of(folder / _DMI[name])
 
 
-def _pointer(about: bytes) -> str:
+def _seed_place(about: bytes) -> str:
     """The value of `seedfrom` in meta-data; meta-data without that word is not parsed."""
     if b"seedfrom" not in about:
         return ""
-    value = _mapping(about).get("seedfrom")
+    value = _parse_metadata(about).get("seedfrom")
     return value if isinstance(value, str) else ""
 
 
-def _over(new: _Seed, old: _Seed) -> _Seed:
+def _merged_seed(new: _Seed, old: _Seed) -> _Seed:
     """The seed `new`, with the meta-data of `old`, and its network-config as a fallback."""
-    about = {**_mapping(new.about), **_mapping(old.about)}
+    about = {**_parse_metadata(new.about), **_parse_metadata(old.about)}
     network = old.network if new.network is None else new.network
     return _Seed(new.data, json.dumps(about).encode(), network)
 
 
-def _mapping(about: bytes) -> Mapping[str, Tree]:
+def _parse_metadata(about: bytes) -> Mapping[str, Tree]:
     try:
         tree = from_yaml(about, instance.NOCLOUD)
     except DocumentError as error:

@@ -66,35 +66,37 @@ class Race:
         self.is_incomplete = False
         self._threads: list[Thread] = []
         self._running = 0
-        self._ended: Optional[SimpleQueue[_Ended]] = None
+        self._end_stage: Optional[SimpleQueue[_Ended]] = None
         with ExitStack() as stack:
             receive, send = os.pipe()
             stack.callback(os.close, receive)
-            stack.callback(self._join)
+            stack.callback(self._join_threads)
             # Closed first: the other end becomes readable, which cancels pending requests.
             stack.callback(os.close, send)
             self._deadline = Deadline.after(budget, receive)
             self.stop = stack.pop_all().close
 
-    def _join(self) -> None:
+    def _join_threads(self) -> None:
         for thread in self._threads:
             thread.join()
 
     def run(self) -> Optional[Answer]:
         """The winning answer, with the session of all sources; None if no source has a document."""
-        while not self._winner() and not all(entry.over for entry in self._counting()):
-            entry = self._next()
+        while not self._winning_answer() and not all(
+            entry.over for entry in self._relevant_entries()
+        ):
+            entry = self._next_entry()
             if entry is not None:
-                self._start(entry)
+                self._start_request(entry)
             if self._running:
                 self._wait(SECONDS_BETWEEN_ATTEMPTS if entry else None)
-        winner = self._winner()
+        winner = self._winning_answer()
         return winner and replace(winner, session=self.session)
 
     def _wait(self, seconds: Optional[float]) -> None:
         """Wait until one of the running requests ends; without `seconds`, as long as it takes."""
         try:
-            entry, way, outcome = self._queue().get(timeout=seconds)
+            entry, way, outcome = self._outcome_queue().get(timeout=seconds)
         except Empty:
             return
         self._running -= 1
@@ -102,7 +104,11 @@ class Race:
 
     def results(self) -> list[str]:
         """The result of each source, with the errors of all its addresses."""
-        return [f"{entry.name}: {text}" for entry in self._counting() for text in entry.results()]
+        return [
+            f"{entry.name}: {text}"
+            for entry in self._relevant_entries()
+            for text in entry.results()
+        ]
 
     @property
     def asked_through(self) -> str:
@@ -115,15 +121,15 @@ class Race:
     @property
     def failed(self) -> bool:
         """Whether some source gave no answer."""
-        return any(entry.answer is None for entry in self._counting())
+        return any(entry.answer is None for entry in self._relevant_entries())
 
     @property
     def none(self) -> Optional[Answer]:
         """The answer of a service that knows this instance but has no document for it."""
-        answers = (entry.answer for entry in self._counting())
+        answers = (entry.answer for entry in self._relevant_entries())
         return next((answer for answer in answers if answer and answer.instance), None)
 
-    def _counting(self) -> Iterator[_Entry]:
+    def _relevant_entries(self) -> Iterator[_Entry]:
         """The sources in order; once a service knows this instance, only those on its NIC."""
         known_outlet: Optional[Outlet] = None
         for entry in self._entries:
@@ -133,42 +139,42 @@ class Race:
             if entry.outlet and entry.over and entry.answer and entry.answer.instance:
                 known_outlet = entry.outlet
 
-    def _winner(self) -> Optional[Answer]:
-        for entry in self._counting():
+    def _winning_answer(self) -> Optional[Answer]:
+        for entry in self._relevant_entries():
             if not entry.over:
                 return None
             if entry.answer is not None and not entry.answer.empty:
                 return entry.answer
         return None
 
-    def _next(self) -> Optional[_Entry]:
+    def _next_entry(self) -> Optional[_Entry]:
         """The source to ask next; None behind a source that has a document."""
-        for entry in self._counting():
+        for entry in self._relevant_entries():
             if entry.answer is not None and not entry.answer.empty:
                 return None
             if not entry.over and entry.asked < len(entry.ways):
                 return entry
         return None
 
-    def _start(self, entry: _Entry) -> None:
+    def _start_request(self, entry: _Entry) -> None:
         way, source = entry.asked, entry.ways[entry.asked]
         entry.asked += 1
         if source.local:
-            self._take(entry, way, self._outcome(source, self.session))
+            self._take(entry, way, self._ask_source(source, self.session))
             return
-        queue, session = self._queue(), self.session
-        thread = Thread(target=lambda: queue.put((entry, way, self._outcome(source, session))))
+        queue, session = self._outcome_queue(), self.session
+        thread = Thread(target=lambda: queue.put((entry, way, self._ask_source(source, session))))
         thread.start()
         self._threads.append(thread)
         self._running += 1
 
-    def _queue(self) -> SimpleQueue[_Ended]:
+    def _outcome_queue(self) -> SimpleQueue[_Ended]:
         """Where threads leave what they got. Files are read without threads."""
-        if self._ended is None:
-            self._ended = SimpleQueue()
-        return self._ended
+        if self._end_stage is None:
+            self._end_stage = SimpleQueue()
+        return self._end_stage
 
-    def _outcome(self, source: Source, session: Session) -> Union[Answer, BaseException]:
+    def _ask_source(self, source: Source, session: Session) -> Union[Answer, BaseException]:
         try:
             return self._ask(source, self._deadline, session)
         except BaseException as error:  # noqa: BLE001 - `_take` raises it in the main thread
@@ -188,7 +194,7 @@ class Race:
         entry.answer = entry.answer or replace(outcome, origin=source.origin, outlet=source.outlet)
 
 
-def first(
+def first_answer(
     sources: Sequence[Source], what: str, budget: float, session: Session, ask: Ask
 ) -> Answer:
     """The first document in order, within `budget` seconds. Raises SourceError."""

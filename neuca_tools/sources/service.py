@@ -67,7 +67,7 @@ class Service(Source):
     def origin(self) -> Origin:
         identity = self.outlet.identity if self.outlet else ""
         others = self.surroundings.nics - {identity.partition(".")[0]}
-        return Origin(self.kind, _bare(self.url), identity, tuple(sorted(others)))
+        return Origin(self.kind, _url_without_zone(self.url), identity, tuple(sorted(others)))
 
     @property
     def place(self) -> str:
@@ -78,37 +78,37 @@ class Service(Source):
 
     def through_each(self) -> Sequence[Service]:
         service_by_outlet: dict[Optional[Outlet], Service] = {}
-        for url in self._urls():
+        for url in self._possible_urls():
             for outlet in outlets_for(url, self.surroundings, self.named):
                 service_by_outlet.setdefault(outlet, self._at(self.url, outlet))
         if service_by_outlet:
-            return sorted(service_by_outlet.values(), key=_rank)
+            return sorted(service_by_outlet.values(), key=_outlet_rank)
         # Its request fails with the reason why there is no interface.
-        return [self] if self._urls() else []
+        return [self] if self._possible_urls() else []
 
     def ways(self) -> Sequence[Service]:
         urls = [
             url
-            for url in self._urls()
+            for url in self._possible_urls()
             if self.outlet in outlets_for(url, self.surroundings, self.named)
         ]
-        return [self._at(_scoped(url, self.outlet), self.outlet) for url in urls] or [self]
+        return [self._at(_url_with_zone(url, self.outlet), self.outlet) for url in urls] or [self]
 
-    def _urls(self) -> list[Url]:
+    def _possible_urls(self) -> list[Url]:
         """Every address that it may have; only the known one if a service has answered before."""
         urls = [self.url]
         if not self.named:
             urls += self.other_urls()
         origin = self.surroundings.origin
-        return [url for url in urls if origin is None or _bare(url) == origin.url]
+        return [url for url in urls if origin is None or _url_without_zone(url) == origin.url]
 
     def known_at(self) -> frozenset[str]:
         """Its possible URLs, without interfaces."""
-        return frozenset(map(_bare, self._urls()))
+        return frozenset(map(_url_without_zone, self._possible_urls()))
 
     def hosts(self) -> Iterator[Host]:
         """The addresses that no document may take over."""
-        for url in self._urls():
+        for url in self._possible_urls():
             yield ip_address(url.address.partition("%")[0])
         yield from self.guarded
 
@@ -125,7 +125,7 @@ class Service(Source):
         self, method: str, path: str, headers: Mapping[str, str], deadline: Deadline
     ) -> Response:
         """Make a request through the outlet of this service. Raises SourceError."""
-        return self._connected(f"{method} {self.url}{path}").request(
+        return self._open_connection(f"{method} {self.url}{path}").request(
             method, path, headers, deadline
         )
 
@@ -134,10 +134,10 @@ class Service(Source):
 
         Raises SourceError for every status but 200 and those in `absent`.
         """
-        connection = self._connected(f"GET {self.url}{path}")
+        connection = self._open_connection(f"GET {self.url}{path}")
         return connection.get(path, deadline, self.headers, absent)
 
-    def _connected(self, what: str) -> Connection:
+    def _open_connection(self, what: str) -> Connection:
         """The connection of all requests until `close`, where the service allows it."""
         if self.outlet not in outlets_for(self.url, self.surroundings, self.named):
             raise SourceError(f"{what}: {self.surroundings.blocked}")
@@ -165,23 +165,23 @@ def by_outlet(sources: Sequence[Source]) -> list[Source]:
     for are_services, row in groupby(sources, lambda source: isinstance(source, Service)):
         group = [way for source in row for way in source.through_each()]
         if are_services:
-            group.sort(key=_rank)
+            group.sort(key=_outlet_rank)
         made += group
     return made
 
 
-def _rank(source: Source) -> int:
+def _outlet_rank(source: Source) -> int:
     """The index of its interface in the order of preference, -1 for none."""
     if not isinstance(source, Service) or source.outlet not in source.surroundings.outlets:
         return -1
     return source.surroundings.outlets.index(source.outlet)
 
 
-def _bare(url: Url) -> str:
+def _url_without_zone(url: Url) -> str:
     return str(replace(url, address=url.address.partition("%")[0]))
 
 
-def _scoped(url: Url, outlet: Optional[Outlet]) -> Url:
+def _url_with_zone(url: Url, outlet: Optional[Outlet]) -> Url:
     """The URL, with the zone of a link-local IPv6 address (RFC 4007, section 11)."""
     if outlet is None or "%" in url.address or not url.address.lower().startswith("fe80:"):
         return url

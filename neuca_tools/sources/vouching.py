@@ -27,12 +27,12 @@ _UNVOUCHED = (
 )
 
 
-def vouched(answer: Answer, source: Source, around: Surroundings) -> Answer:
+def require_vouched(answer: Answer, source: Source, around: Surroundings) -> Answer:
     """The answer. Raises SourceError if neither its NIC nor the firmware vouches for it."""
     outlet = source.outlet
     if outlet is None or outlet.vouched or (answer.empty and not answer.instance):
         return answer
-    if _instance_of(answer).partition(":")[2].lower() in _identities(around.dmi):
+    if _instance_of(answer).partition(":")[2].lower() in _firmware_identities(around.dmi):
         return answer
     raise SourceError(_UNVOUCHED.format(name=outlet.name))
 
@@ -44,7 +44,7 @@ def _instance_of(answer: Answer) -> str:
         return ""
 
 
-def _identities(dmi: Path) -> Iterator[str]:
+def _firmware_identities(dmi: Path) -> Iterator[str]:
     """What the firmware states, if nobody can guess it: a random UUID, which Azure's service has in
     the other byte order (SMBIOS 3.7, 7.2.1), and the ID of an EC2 instance (AWS, "Detect whether a
     host is an EC2 instance").

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Optional
 
 from neuca_tools.backends import hostid
 from neuca_tools.documents import find_document, parse, platform
-from neuca_tools.documents.redact import redact
+from neuca_tools.documents.redact import redact_text
 from neuca_tools.errors import (
     ApplyError,
     DocumentError,
@@ -31,11 +31,11 @@ from neuca_tools.sources import (
     Session,
     SourceSpec,
     Surroundings,
-    look,
+    ask_sources,
     parse_source,
     service_hosts,
 )
-from neuca_tools.sources import platform as cloud
+from neuca_tools.sources import detected_cloud as cloud
 from neuca_tools.state.records import (
     load_document,
     load_look,
@@ -94,7 +94,7 @@ def last_good(directory: Where, reason: str = "") -> Intake:
         stored = load_document(directory)
         if stored is None:
             return Intake(reason=reason)
-        return Intake(_opened(stored), stored, stale=True, reason=reason)
+        return Intake(_open_document(stored), stored, stale=True, reason=reason)
     except (RecordError, DocumentError) as error:
         return Intake(reason="; ".join(filter(None, (reason, error.text))))
 
@@ -106,13 +106,13 @@ def stored_document(directory: Where) -> Optional[StoredDocument]:
     return None
 
 
-def _machine(directory: Where) -> Machine:
+def _recorded_machine(directory: Where) -> Machine:
     with suppress(RecordError):
         return load_machine(directory)
     return Machine()
 
 
-def _opened(stored: StoredDocument, parsed: Optional[Document] = None) -> Document:
+def _open_document(stored: StoredDocument, parsed: Optional[Document] = None) -> Document:
     """The document with both of its parts; `parsed` is the text, if that was parsed before.
 
     Raises DocumentError.
@@ -131,7 +131,7 @@ def _opened(stored: StoredDocument, parsed: Optional[Document] = None) -> Docume
     )
 
 
-def fetch(
+def fetch_document(
     specs: Sequence[SourceSpec],
     budget: float,
     session: Session,
@@ -143,15 +143,18 @@ def fetch(
     Each part without a usable answer stays as in the last good document.
     """
     around = _without_volumes(surroundings or Surroundings(), directory)
-    intake = _fetched(
-        lambda known: look(specs, budget, known, around), session, directory, around.run_directory
+    intake = _ask_sources(
+        lambda known: ask_sources(specs, budget, known, around),
+        session,
+        directory,
+        around.run_directory,
     )
     disputed = str(load_look(around.run_directory).get("disputed", ""))
     if around.origin is None and intake.origin is not None:
         # Needed for the first answer of an instance only: not loaded by the idle daemon.
-        from neuca_tools.state.rival_services import contradiction
+        from neuca_tools.state.rival_services import describe_contradiction
 
-        disputed = contradiction(specs, budget, around, intake.origin, intake.said)
+        disputed = describe_contradiction(specs, budget, around, intake.origin, intake.said)
     return intake._replace(platform=cloud(specs, around), disputed=disputed)
 
 
@@ -160,30 +163,30 @@ def _without_volumes(surroundings: Surroundings, directory: Where) -> Surroundin
 
     This holds even if volumes were read before.
     """
-    before = _machine(directory)
-    if before.origin is None or machine.elsewhere(before, hostid.look()):
+    before = _recorded_machine(directory)
+    if before.origin is None or machine.is_other_hardware(before, hostid.read_machine()):
         return surroundings
     return surroundings._replace(volumes=False)
 
 
-def _fetched(
+def _ask_sources(
     ask: Callable[[Session], Answer], session: Session, directory: Where, run_directory: Path
 ) -> Intake:
     answers = load_look(run_directory)
     try:
         answer = ask(session)
-        intake = _taken(answer, directory)
+        intake = _intake_of(answer, directory)
         before, seen = stored_document(directory), str(answers.get("seen", ""))
         is_new = before is not None and intake.sha256 not in ("", seen, before.sha256)
         is_file = answer.source.startswith("file:")
         if not (intake.other or is_new):
             return intake
         if is_file:
-            from neuca_tools.sources.files import settle  # for a new document only
+            from neuca_tools.sources.files import await_unchanged  # for a new document only
 
-            if not settle(answer.source):
+            if not await_unchanged(answer.source):
                 return intake
-        again = _taken(ask(answer.session.doubting()), directory)
+        again = _intake_of(ask(answer.session.without_trees()), directory)
     except SourceError as error:
         is_silent = not isinstance(error, IncompleteError)
         return last_good(directory, error.text)._replace(session=session, unanswered=is_silent)
@@ -195,13 +198,13 @@ def _fetched(
         )
     if is_file:
         return again
-    return _believed(again, directory, str(answers.get("doubted", "")))
+    return _unless_empty(again, directory, str(answers.get("doubted", "")))
 
 
-def _believed(intake: Intake, directory: Where, doubted: str) -> Intake:
+def _unless_empty(intake: Intake, directory: Where, doubted: str) -> Intake:
     """The intake; a document that removes every NIC is accepted only once it was found twice."""
     before = last_good(directory)
-    if intake.other or not _links(before) or _links(intake) or intake.sha256 == doubted:
+    if intake.other or not _has_links(before) or _has_links(intake) or intake.sha256 == doubted:
         return intake
     reason = (
         f"the document of {intake.stored.source if intake.stored else ''} no longer has any NIC:"
@@ -210,14 +213,14 @@ def _believed(intake: Intake, directory: Where, doubted: str) -> Intake:
     return before._replace(reason=reason, doubted=intake.sha256, session=intake.session)
 
 
-def _links(intake: Intake) -> bool:
+def _has_links(intake: Intake) -> bool:
     document = intake.document
     return document is not None and bool(
         document.links or (document.platform and document.platform.links)
     )
 
 
-def _taken(answer: Answer, directory: Where) -> Intake:
+def _intake_of(answer: Answer, directory: Where) -> Intake:
     """The answer as the active document, with the service that gave it.
 
     An empty answer, such as an error page, has no service.
@@ -229,15 +232,15 @@ def _taken(answer: Answer, directory: Where) -> Intake:
 
 def _document_of(answer: Answer, directory: Where) -> Intake:
     """The answer as the active document; parts that are missing or unusable stay as they were."""
-    usable = _usable(answer)
+    usable = _usable_documents(answer)
     instance = answer.instance or platform.instance_id(usable.beside or "")
-    other = machine.renewed(_machine(directory), instance)
+    other = machine.renewed_reason(_recorded_machine(directory), instance)
     _demand_complete(answer, usable.beside or "", None if other else stored_document(directory))
     if usable.text is None and usable.beside is None:
         intake = _without_document(answer, directory, usable.refused, bool(other))
     else:
         before = None if other else stored_document(directory)
-        intake = _merged(answer, usable, before or StoredDocument("", "", "", ""))
+        intake = _merge_parts(answer, usable, before or StoredDocument("", "", "", ""))
         if intake.document is None:
             return intake
     return intake._replace(
@@ -269,7 +272,7 @@ def _without_document(answer: Answer, directory: Where, refused: str, other: boo
     return intake._replace(none_for_us=not refused)
 
 
-def _merged(answer: Answer, usable: _Usable, before: StoredDocument) -> Intake:
+def _merge_parts(answer: Answer, usable: _Usable, before: StoredDocument) -> Intake:
     """The parts of the answer, with missing ones from `before`; `refused` if those are damaged."""
     text, beside = usable.text, usable.beside
     missing = []
@@ -277,12 +280,14 @@ def _merged(answer: Answer, usable: _Usable, before: StoredDocument) -> Intake:
         missing.append("no NEuca document")
     if beside is None and before.platform:
         missing.append("no network document")
-    stored = _stamped(answer.source, text or before.text, beside or before.platform, before)
+    stored = _document_to_save(
+        answer.source, text or before.text, beside or before.platform, before
+    )
     parsed = None
     if text == stored.text:
         parsed = usable.parsed
     try:
-        document = _opened(stored, parsed)
+        document = _open_document(stored, parsed)
     except DocumentError as error:
         return Intake(refused=error.text, session=answer.session)
     reason = ""
@@ -300,7 +305,7 @@ class _Usable(NamedTuple):
     refused: str
 
 
-def _usable(answer: Answer) -> _Usable:
+def _usable_documents(answer: Answer) -> _Usable:
     """The documents of the answer, None if absent."""
     text = beside = parsed = None
     refused = []
@@ -321,7 +326,9 @@ def _usable(answer: Answer) -> _Usable:
     return _Usable(text, parsed, beside, "; ".join(refused))
 
 
-def _stamped(source: str, text: str, beside: str, before: StoredDocument) -> StoredDocument:
+def _document_to_save(
+    source: str, text: str, beside: str, before: StoredDocument
+) -> StoredDocument:
     """The document to save.
 
     Its digest is that of the NEuca document, then a dot and a part of the platform's.
@@ -334,7 +341,7 @@ def _stamped(source: str, text: str, beside: str, before: StoredDocument) -> Sto
     return StoredDocument(source, combined, now, text, beside)
 
 
-def keep(intake: Intake, state_directory: Where, run_directory: Path) -> None:
+def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -> None:
     """Save the document for boots without metadata, a redacted copy, and the sources' answers.
 
     The redacted copy is for unprivileged users. Files that are up to date are not written. The
@@ -343,11 +350,11 @@ def keep(intake: Intake, state_directory: Where, run_directory: Path) -> None:
     stored = intake.stored
     if stored is not None:
         save_document(state_directory, stored)
-    _pin(intake.origin, state_directory)
+    _pin_origin(intake.origin, state_directory)
     try:
         if stored is not None:
             beside = platform.open_text(stored.platform) if stored.platform else ""
-            copy = replace(stored, text=redact(stored.text), platform=beside)
+            copy = replace(stored, text=redact_text(stored.text), platform=beside)
             save_document(run_directory, copy, 0o644)
         save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
     except ApplyError as error:
@@ -355,15 +362,15 @@ def keep(intake: Intake, state_directory: Where, run_directory: Path) -> None:
             raise
 
 
-def _pin(origin: Optional[Origin], state_directory: Where) -> None:
+def _pin_origin(origin: Optional[Origin], state_directory: Where) -> None:
     """Save the service that answered; from now on only this one is asked. Raises ApplyError."""
-    known = _machine(state_directory)
+    known = _recorded_machine(state_directory)
     before = known.origin
     if origin and (before is None or (before.url, before.mac) != (origin.url, origin.mac)):
         save_machine(state_directory, replace(known, origin=origin))
 
 
-def confirmed(state_directory: Where, run_directory: Path) -> Intake:
+def last_confirmed(state_directory: Where, run_directory: Path) -> Intake:
     """The last good document with the sources' last answers; a redacted copy for other users."""
     intake = last_good(state_directory)
     if intake.document is None:

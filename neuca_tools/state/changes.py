@@ -24,12 +24,12 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.links import KINDS, LINK_ALIAS
 from neuca_tools.model.routing import ROUTES_OF
-from neuca_tools.model.topology import base, is_nic, key_of
+from neuca_tools.model.topology import is_nic, key_of, mac_of_key
 
 Value = TypeVar("Value")
 
 
-def incarnations(resolution: Resolution, world: World) -> dict[str, Incarnation]:
+def present_incarnations(resolution: Resolution, world: World) -> dict[str, Incarnation]:
     """The incarnation of each NIC and virtual link, by MAC or by "KIND NAME"."""
     macs = resolution.roles.macs
     incarnation_by_mac = {mac: Incarnation(world.boot_id, index) for index, mac in macs.items()}
@@ -41,16 +41,16 @@ def incarnations(resolution: Resolution, world: World) -> dict[str, Incarnation]
     return incarnation_by_mac
 
 
-def appearances(world: World) -> dict[str, Incarnation]:
+def link_appearances(world: World) -> dict[str, Incarnation]:
     """The incarnation of each NIC and virtual link, without VLANs, by MAC or by "KIND NAME"."""
     return {
-        base(device): Incarnation(world.boot_id, device.index)
+        mac_of_key(device): Incarnation(world.boot_id, device.index)
         for device in world.devices.values()
         if is_nic(device) or device.kind in KINDS
     }
 
 
-def changed(record: Record, resolution: Resolution, world: World) -> frozenset[str]:
+def changed_scope(record: Record, resolution: Resolution, world: World) -> frozenset[str]:
     """What may change now, as the scope of a plan.
 
     MACs: NICs that appeared, or whose request differs from the one in force. `ROUTES_OF` with a
@@ -61,7 +61,7 @@ def changed(record: Record, resolution: Resolution, world: World) -> frozenset[s
     scope = set(record.retry)
     if record.applied != resolution.digests.get("", ""):
         scope |= {"", *(f"{ROUTES_OF}{prefix}" for prefix in resolution.loose)}
-    present = incarnations(resolution, world)
+    present = present_incarnations(resolution, world)
     for mac in _requested_macs(record, resolution):
         nic, digest = record.nics.get(mac, UNRECORDED), resolution.digests.get(mac, "")
         appearance = present.get(mac)
@@ -154,7 +154,7 @@ def forget_stale(record: Record, world: World) -> Record:
     if owned != record.owned:
         record = record._replace(owned=owned)
     record = without_indexes(record, lambda index: index not in devices)
-    replugged = _replugged(record, world)
+    replugged = _replugged_links(record, world)
     if not replugged:
         return record
     nics = {
@@ -184,14 +184,14 @@ def without_indexes(record: Record, is_gone: Callable[[int], bool]) -> Record:
     return record._replace(nics=nics) if nics != record.nics else record
 
 
-def _replugged(record: Record, world: World) -> dict[str, Incarnation]:
+def _replugged_links(record: Record, world: World) -> dict[str, Incarnation]:
     """NICs and virtual links other than those configured, with their present incarnation.
 
     A link with our mark is none: a roll-back may have created it again.
     """
     return {
         mac: present
-        for mac, present in appearances(world).items()
+        for mac, present in link_appearances(world).items()
         if mac in record.nics
         and record.nics[mac].incarnation is not None
         and not present.is_same_link(record.nics[mac].incarnation)
@@ -209,7 +209,7 @@ def _is_there(mac: str, incarnation: Optional[Incarnation], world: World) -> boo
     if incarnation is None or incarnation.boot_id != world.boot_id:
         return False
     device = world.devices.get(incarnation.ifindex)
-    return device is not None and base(device) == mac
+    return device is not None and mac_of_key(device) == mac
 
 
 def without_links(record: Record, macs: Collection[str]) -> Record:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from errno import ENOENT
 from typing import Any
 
-from neuca_tools.desired.device_settings import restorable
+from neuca_tools.desired.device_settings import restorable_values
 from neuca_tools.documents.neuca.link_settings import is_of_place
 from neuca_tools.model import (
     ACCEPT_RA,
@@ -43,8 +43,8 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
     owned = _owned_after(record.owned, operations)
     originals, sysctls = dict(record.originals), dict(record.original_sysctls)
     written, nics = dict(record.written), dict(record.nics)
-    for operation in _unadvertised(operations):
-        written.update(_written(operation))
+    for operation in _without_advertised(operations):
+        written.update(_written_values(operation))
         if operation.link is None:
             if isinstance(operation, WriteSysctl) and operation.before is not None:
                 sysctls.setdefault(operation.path, operation.before)
@@ -66,11 +66,11 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
         original_sysctls=sysctls,
         written=written,
         nics=nics,
-        declined=dict(_declined(record, operations)),
+        declined=dict(_declined_after(record, operations)),
     )
 
 
-def _declined(
+def _declined_after(
     record: Record, operations: Sequence[Operation]
 ) -> Iterator[tuple[LinkKey, Mapping[str, Declined]]]:
     """What was declined, but for the settings of a place that a link leaves or gets."""
@@ -81,7 +81,7 @@ def _declined(
         yield key, settings
 
 
-def _unadvertised(operations: Sequence[Operation]) -> Iterator[Operation]:
+def _without_advertised(operations: Sequence[Operation]) -> Iterator[Operation]:
     """The operations, where what an advertisement may have set has the default as earlier value.
 
     That is so on links whose advertisements are turned off. An advertised value must not come back,
@@ -91,18 +91,18 @@ def _unadvertised(operations: Sequence[Operation]) -> Iterator[Operation]:
     quieted = {
         write.on
         for write in writes
-        if write.on and _template(write) == ACCEPT_RA and write.after == "0"
+        if write.on and _sysctl_template(write) == ACCEPT_RA and write.after == "0"
     }
     for operation in operations:
         if isinstance(operation, WriteSysctl) and operation.on in quieted:
-            template = _template(operation)
+            template = _sysctl_template(operation)
             if template in ADVERTISED or template == IPV6_MTU:
                 yield replace(operation, before=ADVERTISED.get(template))
                 continue
         yield operation
 
 
-def _template(operation: WriteSysctl) -> str:
+def _sysctl_template(operation: WriteSysctl) -> str:
     name = operation.on.name if operation.on else ""
     return operation.path.replace(f"/{name}/", f"/{OWN}/", 1)
 
@@ -119,7 +119,7 @@ def _owned_after(owned: Owned, operations: Iterable[Operation]) -> Owned:
     return Owned(frozenset(addresses), frozenset(links))
 
 
-def _written(operation: Operation) -> Iterator[tuple[Written, str]]:
+def _written_values(operation: Operation) -> Iterator[tuple[Written, str]]:
     """The value that the operation writes to an attribute of a link or a sysctl of the host."""
     if isinstance(operation, SetAttribute):
         yield Written(operation.setting, operation.on.key), str(operation.after)
@@ -154,9 +154,9 @@ def _values_before(operation: Operation) -> Original:
         if operation.group == "mac":
             # A bond may have changed the present one. The permanent one is the key.
             return Original(device={"mac": operation.on.key.mac})
-        return Original(device=restorable({**operation.replaced, **operation.before}))
+        return Original(device=restorable_values({**operation.replaced, **operation.before}))
     if isinstance(operation, WriteSysctl) and operation.before is not None:
-        return Original(sysctls={_template(operation): operation.before})
+        return Original(sysctls={_sysctl_template(operation): operation.before})
     return UNCHANGED
 
 

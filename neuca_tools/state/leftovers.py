@@ -25,12 +25,12 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.provenance import is_automatic
-from neuca_tools.model.topology import lifelines
+from neuca_tools.model.topology import automatic_default_routes
 
 TITLES = {"networkmanager": "NetworkManager", "networkd": "systemd-networkd"}
 
 
-def leave(
+def record_leaving(
     record: Record,
     nics: Mapping[str, Device],
     dataplane: Iterable[str],
@@ -54,12 +54,12 @@ def leave(
     return record._replace(nics=known)
 
 
-def stay(record: Record, leased: Collection[str]) -> Record:
+def record_staying(record: Record, leased: Collection[str]) -> Record:
     """The record, in which no manager has to release these NICs, as one does DHCP there."""
-    return _with(record, leased, leaving="")
+    return _with_changes(record, leased, leaving="")
 
 
-def removable(
+def removable_things(
     owned: Owned, record: Record, have: NetworkState, world: World, roles: Roles
 ) -> Owned:
     """What may be removed: what is ours, and the leased addresses of a manager that leaves.
@@ -67,35 +67,37 @@ def removable(
     Addresses that the only default route of their family depends on stay, so that the host remains
     reachable.
     """
-    kept = lifelines(world, roles.guard.management)
+    kept = automatic_default_routes(world, roles.guard.management)
     leased = {
         (key, address)
-        for key, address in _leased(record, have, world)
+        for key, address in _leased_addresses(record, have, world)
         if (have.links[key].index, address.version) not in kept
     }
     return owned._replace(addresses=owned.addresses | leased)
 
 
-def untold(record: Record) -> Record:
+def mark_untold(record: Record) -> Record:
     """The record after a manager could not be notified of files: the next pass does so again."""
-    return unserved(record, {mac for mac, nic in record.nics.items() if nic.role == "dataplane"})
+    return mark_unserved(
+        record, {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
+    )
 
 
-def unserved(record: Record, macs: Collection[str]) -> Record:
+def mark_unserved(record: Record, macs: Collection[str]) -> Record:
     """The record if NetworkManager has not said which profile is active on these NICs.
 
     It may have begun DHCP with one of its own, and is asked again, even if it has read ours.
     """
-    return _with(record, macs, unheard=True)
+    return _with_changes(record, macs, unheard=True)
 
 
-def _with(record: Record, macs: Collection[str], **changes: Any) -> Record:  # noqa: ANN401 - fields
+def _with_changes(record: Record, macs: Collection[str], **changes: Any) -> Record:  # noqa: ANN401 - fields
     """The record with these changes of the recorded NICs among these."""
     nics = {mac: record.nics[mac]._replace(**changes) for mac in record.nics.keys() & macs}
     return record._replace(nics={**record.nics, **nics}) if nics else record
 
 
-def left(record: Record, have: NetworkState, world: World) -> Iterator[str]:
+def describe_leftovers(record: Record, have: NetworkState, world: World) -> Iterator[str]:
     """A sentence for each address and route that is still present."""
     for key, link, manager in _leaving_links(record, have):
         addresses = (address for _, address in _leased_on(key, link, world))
@@ -108,7 +110,7 @@ def left(record: Record, have: NetworkState, world: World) -> Iterator[str]:
             yield f"{manager} had added the {text} to {link.name} before a document named it"
 
 
-def settled(
+def without_settled(
     record: Record,
     have: NetworkState,
     world: World,
@@ -120,7 +122,7 @@ def settled(
     One has left once all managers answer and nothing of it is present. A `silent` one that reloaded
     its files in this pass was `heard`, even if it has not said yet what it manages.
     """
-    held = _held(record, have, world)
+    held = _nics_still_held(record, have, world)
     nics = dict(record.nics)
     for mac, nic in record.nics.items():
         if nic.unheard:
@@ -130,12 +132,12 @@ def settled(
     return record._replace(nics=nics)
 
 
-def _held(record: Record, have: NetworkState, world: World) -> set[str]:
+def _nics_still_held(record: Record, have: NetworkState, world: World) -> set[str]:
     """The NICs that a manager manages, or that have leased addresses or automatic routes."""
     if not any(nic.leaving for nic in record.nics.values()):
         return set()
     routed = {route.index for route in world.routes if is_automatic(route, world)}
-    held = {key.mac for key, _ in _leased(record, have, world)}
+    held = {key.mac for key, _ in _leased_addresses(record, have, world)}
     for key, link in have.links.items():
         if "managed" in link.managers.values():
             held.add(key.mac)
@@ -144,9 +146,9 @@ def _held(record: Record, have: NetworkState, world: World) -> set[str]:
     return held
 
 
-def kept(record: Record, have: NetworkState, world: World, roles: Roles) -> Iterator[str]:
+def describe_kept(record: Record, have: NetworkState, world: World, roles: Roles) -> Iterator[str]:
     """A sentence for each NIC whose automatic settings have to stay."""
-    lines = lifelines(world, roles.guard.management)
+    lines = automatic_default_routes(world, roles.guard.management)
     for _, link, manager in _leaving_links(record, have):
         for family in (4, 6):
             if (link.index, family) in lines:
@@ -156,7 +158,9 @@ def kept(record: Record, have: NetworkState, world: World, roles: Roles) -> Iter
                 )
 
 
-def _leased(record: Record, have: NetworkState, world: World) -> set[tuple[LinkKey, Address]]:
+def _leased_addresses(
+    record: Record, have: NetworkState, world: World
+) -> set[tuple[LinkKey, Address]]:
     """The addresses with a lifetime on the links that a manager is leaving."""
     links = _leaving_links(record, have)
     return {pair for key, link, _ in links for pair in _leased_on(key, link, world)}

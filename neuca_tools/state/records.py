@@ -34,7 +34,14 @@ from neuca_tools.model.machine import Machine
 from neuca_tools.model.rows import StoredDocument
 from neuca_tools.model.shapes import Shapes
 from neuca_tools.model.volumes import VolumeLog
-from neuca_tools.state.store import Where, exists, read, remove, save, unusable
+from neuca_tools.state.store import (
+    Where,
+    read_state,
+    remove_state,
+    save_state,
+    state_exists,
+    unusable_file,
+)
 from neuca_tools.tuning.choice import Choice
 
 T = TypeVar("T")
@@ -55,12 +62,12 @@ _NO_PARTS = frozenset(("", ".", ".."))  # of the path of a sysctl
 SHAPE_ERRORS = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
-def _load(where: Where, name: str, kind: type[T], needed: Collection[str] = ()) -> Optional[T]:
+def _load_file(where: Where, name: str, kind: type[T], needed: Collection[str] = ()) -> Optional[T]:
     """The content of a state file, None if there is none; `needed` must be in it.
 
     What only a later version has is left out. Raises RecordError if the file cannot be used.
     """
-    data = read(where, name)
+    data = read_state(where, name)
     if not data:
         return None
     missing = sorted({*needed} - data.keys())
@@ -69,20 +76,20 @@ def _load(where: Where, name: str, kind: type[T], needed: Collection[str] = ()) 
             raise ValueError(f"{missing[0]!r} is missing")
         known = kind.__annotations__.keys() & data.keys()
         content = _SHAPES.read(kind, {field: data[field] for field in known})
-        return cast(T, _checked(content)) if isinstance(content, Record) else content
+        return cast(T, _checked_record(content)) if isinstance(content, Record) else content
     except SHAPE_ERRORS as error:
         path = (where if isinstance(where, Path) else where.directory) / name
-        raise unusable(path, f"it is not what neucad wrote: {error}") from error
+        raise unusable_file(path, f"it is not what neucad wrote: {error}") from error
 
 
 def load_record(where: Where) -> Record:
     """The record; an empty one if there is none. Raises RecordError if the file cannot be used."""
-    return _load(where, RECORD, Record, _OF_A_RECORD) or Record()
+    return _load_file(where, RECORD, Record, _OF_A_RECORD) or Record()
 
 
 def save_record(where: Where, record: Record) -> None:
     """Write the file if its content changes. Raises ApplyError."""
-    save(where, RECORD, _record_json(record), 0o644)
+    save_state(where, RECORD, _record_json(record), 0o644)
 
 
 def load_journal(where: Where, boot_id: str) -> Optional[NetworkState]:
@@ -92,7 +99,7 @@ def load_journal(where: Where, boot_id: str) -> Optional[NetworkState]:
     completely, so no change followed it.
     """
     with suppress(RecordError):
-        journal = _load(where, JOURNAL, _Journal, _Journal._fields)
+        journal = _load_file(where, JOURNAL, _Journal, _Journal._fields)
         if journal and journal.boot_id == boot_id:
             return NetworkState({link.key: link for link in journal.links})
     return None
@@ -101,22 +108,22 @@ def load_journal(where: Where, boot_id: str) -> Optional[NetworkState]:
 def save_journal(where: Where, before: NetworkState, boot_id: str) -> None:
     """Save the links as they are now, unsynced: it counts in this boot only. Raises ApplyError."""
     links = [_link_json(link) for link in before.links.values()]
-    save(where, JOURNAL, {"boot_id": boot_id, "links": links}, 0o644, sync=False)
+    save_state(where, JOURNAL, {"boot_id": boot_id, "links": links}, 0o644, sync=False)
 
 
 def remove_journal(where: Where) -> None:
     """Remove the journal, as the pass is complete. Raises ApplyError."""
-    remove(where, JOURNAL, sync=False)
+    remove_state(where, JOURNAL, sync=False)
 
 
 def load_document(where: Where) -> Optional[StoredDocument]:
     """The last good document, None if there is none. Raises RecordError if the file is unusable."""
-    return _load(where, DOCUMENT, StoredDocument, ("source", "sha256", "fetched", "text"))
+    return _load_file(where, DOCUMENT, StoredDocument, ("source", "sha256", "fetched", "text"))
 
 
 def has_document(where: Where) -> bool:
     """Whether there is a saved document. Raises RecordError if that cannot be determined."""
-    return exists(where, DOCUMENT)
+    return state_exists(where, DOCUMENT)
 
 
 def save_document(where: Where, document: StoredDocument, mode: int = 0o600) -> None:
@@ -124,62 +131,62 @@ def save_document(where: Where, document: StoredDocument, mode: int = 0o600) -> 
 
     A redacted copy has another `mode`.
     """
-    save(where, DOCUMENT, document.__dict__, mode)
+    save_state(where, DOCUMENT, document.__dict__, mode)
 
 
 def load_look(directory: Path) -> dict[str, Any]:
     """The answers of the sources at the last look; empty if there was none since the boot."""
     with suppress(RecordError):
-        return read(directory, LOOK) or {}
+        return read_state(directory, LOOK) or {}
     return {}
 
 
 def save_look(directory: Path, said: Mapping[str, Any], sha256: str) -> None:
     """Write the file if its content changes. Raises ApplyError."""
-    save(directory, LOOK, {**said, "sha256": sha256}, 0o644)
+    save_state(directory, LOOK, {**said, "sha256": sha256}, 0o644)
 
 
 def load_volumes(directory: Path) -> VolumeLog:
     """The volumes that were not used since the boot; empty if the file is absent or damaged."""
     with suppress(RecordError):
-        return _load(directory, VOLUMES, VolumeLog) or VolumeLog()
+        return _load_file(directory, VOLUMES, VolumeLog) or VolumeLog()
     return VolumeLog()
 
 
 def save_volumes(directory: Path, log: VolumeLog) -> None:
     """Write the file if its content changes. Raises ApplyError."""
-    save(directory, VOLUMES, log.__dict__, 0o644)
+    save_state(directory, VOLUMES, log.__dict__, 0o644)
 
 
 def load_choice(directory: Path) -> Optional[Choice]:
     """The arguments of the last `neuca tune apply` since boot; None if `[tuning]` is in force."""
     with suppress(RecordError):
-        return _load(directory, CHOICE, Choice, Choice._fields)
+        return _load_file(directory, CHOICE, Choice, Choice._fields)
     return None
 
 
 def save_choice(directory: Path, choice: Optional[Choice]) -> None:
     """Save the choice until the next boot; None removes it. Raises ApplyError."""
     if choice is None:
-        remove(directory, CHOICE)
+        remove_state(directory, CHOICE)
     else:
-        save(directory, CHOICE, choice._asdict(), 0o644)
+        save_state(directory, CHOICE, choice._asdict(), 0o644)
 
 
 def load_machine(where: Where) -> Machine:
     """The machine that the state belongs to. Raises RecordError if the file cannot be used."""
-    return _load(where, MACHINE, Machine) or Machine()
+    return _load_file(where, MACHINE, Machine) or Machine()
 
 
 def save_machine(where: Where, machine: Machine) -> None:
     """Write the file if its content changes. Raises ApplyError."""
-    save(where, MACHINE, asdict(machine), 0o644)
+    save_state(where, MACHINE, asdict(machine), 0o644)
 
 
 # --- JSON -----------------------------------------------------------------------------------------
 
 
-def _checked(record: Record) -> Record:
+def _checked_record(record: Record) -> Record:
     """The record if its names are possible. Raises ValueError."""
     for text, nic in record.nics.items():
         _check_nic(text, nic.name)
@@ -201,7 +208,7 @@ def _check_nic(text: str, name: str) -> None:
         raise ValueError(f"{name!r} is no name of an interface")
 
 
-def _written(text: str) -> Written:
+def _read_written(text: str) -> Written:
     """The path of a sysctl of the host, or `LINK SETTING`; only a path contains slashes."""
     if "/" in text:
         return Written(text)
@@ -209,7 +216,7 @@ def _written(text: str) -> Written:
     return Written(setting, key_of(link))
 
 
-def _incarnation(text: str) -> Optional[Incarnation]:
+def _read_incarnation(text: str) -> Optional[Incarnation]:
     """Read `BOOT_ID:INDEX VLAN_ID=INDEX ...`; None if it is empty. Raises ValueError."""
     if not text:
         return None
@@ -244,8 +251,8 @@ _SHAPES = Shapes(
         Address: read_address,
         Declined: lambda data: Shapes({}).read(Declined, dict(zip(Declined._fields, data))),
         LinkKey: key_of,
-        Optional[Incarnation]: _incarnation,
-        Written: _written,
+        Optional[Incarnation]: _read_incarnation,
+        Written: _read_written,
         bytes: bytes.fromhex,
     }
 )

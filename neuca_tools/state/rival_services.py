@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from neuca_tools.errors import SourceError
 from neuca_tools.model.machine import Origin
-from neuca_tools.sources import Session, SourceSpec, Surroundings, look
+from neuca_tools.sources import Session, SourceSpec, Surroundings, ask_sources
 
 _RIVAL_ANSWER_SECONDS = 1.0  # that other NICs get to contradict
 
 
-def contradiction(
+def describe_contradiction(
     specs: Sequence[SourceSpec], budget: float, around: Surroundings, origin: Origin, said: str
 ) -> str:
     """A sentence if a service on another likely NIC answers differently; empty if none does.
@@ -26,7 +26,9 @@ def contradiction(
     for outlet in around.outlets:
         if outlet.identity == origin.mac or not outlet.likely:
             continue
-        other = _said(specs, min(budget, _RIVAL_ANSWER_SECONDS), around._replace(outlets=(outlet,)))
+        other = _answer_digest(
+            specs, min(budget, _RIVAL_ANSWER_SECONDS), around._replace(outlets=(outlet,))
+        )
         if other not in ("", said):
             names.append(outlet.name)
     if not names:
@@ -38,10 +40,10 @@ def contradiction(
     )
 
 
-def _said(specs: Sequence[SourceSpec], budget: float, around: Surroundings) -> str:
+def _answer_digest(specs: Sequence[SourceSpec], budget: float, around: Surroundings) -> str:
     """The digest of the answer, empty if there is none."""
     try:
-        answer = look(specs, budget, Session(), around)
+        answer = ask_sources(specs, budget, Session(), around)
     except SourceError:
         return ""
     if answer.empty or answer.origin is None:

@@ -47,55 +47,57 @@ class Place(NamedTuple):
 Where = Union[Path, Place]  # a bare path has no spare
 
 
-def read(where: Where, name: str) -> Optional[dict[str, Any]]:
+def read_state(where: Where, name: str) -> Optional[dict[str, Any]]:
     """What was last saved under this name, None if there is nothing. Raises RecordError."""
-    path, content = _found(where, name)
-    return None if content in _NOTHING else parsed(path, content or b"")
+    path, content = _file_in_force(where, name)
+    return None if content in _NOTHING else parse_state(path, content or b"")
 
 
-def exists(where: Where, name: str) -> bool:
+def state_exists(where: Where, name: str) -> bool:
     """Whether there is such a file. Raises RecordError if that cannot be determined."""
-    return _found(where, name)[1] not in _NOTHING
+    return _file_in_force(where, name)[1] not in _NOTHING
 
 
-def _found(where: Where, name: str) -> tuple[Path, Optional[bytes]]:
+def _file_in_force(where: Where, name: str) -> tuple[Path, Optional[bytes]]:
     """The file that takes precedence, with its content. Raises RecordError."""
     if isinstance(where, Place):
-        content = _content(where.spare / name)
+        content = _read_content(where.spare / name)
         if content is not None:
             return where.spare / name, content
         where = where.directory
-    return where / name, _content(where / name)
+    return where / name, _read_content(where / name)
 
 
-def save(where: Where, name: str, data: Mapping[str, Any], mode: int, *, sync: bool = True) -> None:
+def save_state(
+    where: Where, name: str, data: Mapping[str, Any], mode: int, *, sync: bool = True
+) -> None:
     """Write the file if its content changes. Raises ApplyError.
 
     Without `sync`, it may be lost in a power cut, which saves waiting for the disk.
     """
-    _keep(where, name, content_of(name, data), mode, sync)
+    _write_or_spare(where, name, content_of(name, data), mode, sync)
 
 
 def content_of(name: str, data: Mapping[str, Any]) -> bytes:
     """The content of a state file of this name with this data: one line for each key."""
-    members = _members({"version": VERSION, **data})
-    lines = sorted([*members, *_members({CHECKSUM: _checksum(name, members)})])
+    members = _json_members({"version": VERSION, **data})
+    lines = sorted([*members, *_json_members({CHECKSUM: _checksum_of(name, members)})])
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
 
-def remove(where: Where, name: str, *, sync: bool = True) -> None:
+def remove_state(where: Where, name: str, *, sync: bool = True) -> None:
     """Remove the file. Without `sync`, a power cut may bring it back. Raises ApplyError."""
     if isinstance(where, Place) or (where / name).exists():
-        _keep(where, name, None, 0o644, sync)
+        _write_or_spare(where, name, None, 0o644, sync)
 
 
-def _checksum(name: str, members: Sequence[str]) -> str:
+def _checksum_of(name: str, members: Sequence[str]) -> str:
     """It covers the file's name, to detect a misnamed file, and its content."""
     covered = f"{name}\0{{{','.join(members)}}}"
     return f"{crc32(covered.encode()):08x}"
 
 
-def _members(body: Mapping[str, Any]) -> list[str]:
+def _json_members(body: Mapping[str, Any]) -> list[str]:
     """Each key with its value as compact JSON, by key.
 
     Indentation would make the library encode in Python, which takes ten times as long.
@@ -107,26 +109,26 @@ def _members(body: Mapping[str, Any]) -> list[str]:
 # --- Without room ---------------------------------------------------------------------------------
 
 
-def unsaved(place: Place) -> str:
+def unsaved_reason(place: Place) -> str:
     """Why the state could not be saved; empty if all of it is saved."""
-    return _reason(place.run)
+    return _recorded_reason(place.run)
 
 
 def not_in_run(place: Place) -> str:
     """Why the run directory could not be written; empty if it could."""
-    return _reason(place.directory)
+    return _recorded_reason(place.directory)
 
 
-def _reason(directory: Path) -> str:
+def _recorded_reason(directory: Path) -> str:
     try:
-        return str((read(directory, WHY) or {}).get("reason", ""))
+        return str((read_state(directory, WHY) or {}).get("reason", ""))
     except RecordError as error:
         return error.text
 
 
 def tell_unsaved(place: Place, reason: str) -> None:
     """Save for `neuca status` why something could not be written. Raises ApplyError."""
-    save(place.run, WHY, {"reason": reason}, 0o644)
+    save_state(place.run, WHY, {"reason": reason}, 0o644)
 
 
 def save_in_run(place: Place, name: str, data: Mapping[str, Any]) -> None:
@@ -135,13 +137,13 @@ def save_in_run(place: Place, name: str, data: Mapping[str, Any]) -> None:
     If that takes nothing, the state directory has the reason until it does. Raises ApplyError.
     """
     try:
-        save(place.run, name, data, 0o644)
+        save_state(place.run, name, data, 0o644)
     except ApplyError as error:
         if error.errno not in NO_ROOM:
             raise
-        save(place.directory, WHY, {"reason": error.text}, 0o644)
+        save_state(place.directory, WHY, {"reason": error.text}, 0o644)
     else:
-        remove(place.directory, WHY)
+        remove_state(place.directory, WHY)
 
 
 def catch_up(place: Place) -> bool:
@@ -160,7 +162,7 @@ def catch_up(place: Place) -> bool:
         except OSError as error:
             raise ObserveError(f'read "{spare}": {error.strerror}') from error
         if content != REMOVED_MARK:
-            parsed(spare, content)
+            parse_state(spare, content)
         try:
             _write(place.directory / name, None if content == REMOVED_MARK else content, mode)
         except ApplyError as error:
@@ -169,7 +171,7 @@ def catch_up(place: Place) -> bool:
             tell_unsaved(place, error.text)
             return False
         write_files({spare: None})
-    remove(place.run, WHY)
+    remove_state(place.run, WHY)
     return True
 
 
@@ -179,10 +181,12 @@ def demand_room(place: Place) -> None:
     write_files({probe: b"\0" * BLOCK}, 0o600)
     write_files({probe: None})
     if not catch_up(place):
-        raise ApplyError(unsaved(place), errno.ENOSPC)
+        raise ApplyError(unsaved_reason(place), errno.ENOSPC)
 
 
-def _keep(where: Where, name: str, content: Optional[bytes], mode: int, sync: bool) -> None:
+def _write_or_spare(
+    where: Where, name: str, content: Optional[bytes], mode: int, sync: bool
+) -> None:
     if not isinstance(where, Place):
         _write(where / name, content, mode, sync)
         return
@@ -206,11 +210,11 @@ def _write(path: Path, content: Optional[bytes], mode: int, sync: bool = True) -
     if content is None:
         if path.exists():
             write_files({path: None}, sync=sync)
-    elif not _unchanged(path, content, mode):
+    elif not _is_unchanged(path, content, mode):
         write_files({path: content}, mode, sync=sync)
 
 
-def _unchanged(path: Path, content: bytes, mode: int) -> bool:
+def _is_unchanged(path: Path, content: bytes, mode: int) -> bool:
     try:
         return read_bytes(path) == content and path.stat().st_mode & 0o777 == mode
     except OSError:
@@ -220,31 +224,31 @@ def _unchanged(path: Path, content: bytes, mode: int) -> bool:
 # --- Reading --------------------------------------------------------------------------------------
 
 
-def _content(path: Path) -> Optional[bytes]:
+def _read_content(path: Path) -> Optional[bytes]:
     try:
         return read_bytes(path, LARGEST + 1)
     except OSError as error:
         raise RecordError(f'read "{path}": {error.strerror}') from error
 
 
-def parsed(path: Path, content: bytes) -> dict[str, Any]:
+def parse_state(path: Path, content: bytes) -> dict[str, Any]:
     """The data of a state file. Raises only RecordError: it is damaged or of another version."""
     if len(content) > LARGEST:
-        raise unusable(path, f"it is larger than {LARGEST >> 20} MiB")
+        raise unusable_file(path, f"it is larger than {LARGEST >> 20} MiB")
     try:
         loaded: Any = json.loads(content)
     except ValueError as error:
-        raise unusable(path, f"it is not JSON: {error}") from None
+        raise unusable_file(path, f"it is not JSON: {error}") from None
     except RecursionError:
-        raise unusable(path, "it is nested too deeply") from None
+        raise unusable_file(path, "it is nested too deeply") from None
     version = loaded.get("version") if isinstance(loaded, dict) else None
     # In Python, True and 1.0 are equal to 1.
     if type(version) is not int or version != VERSION:
-        raise unusable(path, f"it is not of version {VERSION}")
+        raise unusable_file(path, f"it is not of version {VERSION}")
     data: dict[str, Any] = loaded
     said = data.pop(CHECKSUM, None)
     if said is not None and not _is_right(said, path.name, content, data):
-        raise unusable(path, "its checksum does not match its content")
+        raise unusable_file(path, "its checksum does not match its content")
     return data
 
 
@@ -255,10 +259,10 @@ def _is_right(said: object, name: str, content: bytes, data: Mapping[str, Any]) 
     """
     lines = content.decode("utf-8", "replace")[len("{\n") : -len("\n}\n")].split(",\n")
     others = [line for line in lines if line != f'"{CHECKSUM}":"{said}"']
-    return said == _checksum(name, others) or said == _checksum(name, _members(data))
+    return said == _checksum_of(name, others) or said == _checksum_of(name, _json_members(data))
 
 
-def unusable(path: Path, why: str) -> RecordError:
+def unusable_file(path: Path, why: str) -> RecordError:
     """The error for a state file that exists and cannot be used."""
     short = why if len(why) <= LONGEST_REASON else f"{why[:LONGEST_REASON]}…"
     return RecordError(

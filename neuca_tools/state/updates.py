@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable
 from typing import Any, Literal, Optional
 
 from neuca_tools.desired import routing_tables
-from neuca_tools.desired.device_settings import flat, same
-from neuca_tools.desired.manager_files import has_rule, marked
+from neuca_tools.desired.device_settings import flat_settings, is_same
+from neuca_tools.desired.manager_files import has_rule, marked_macs
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.desired.router_advertisements import forwarding
+from neuca_tools.desired.router_advertisements import forwarding_sysctls
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of, is_of_place
 from neuca_tools.model import (
     OWN,
@@ -30,19 +30,27 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.routing import ROUTES_OF, is_link_scoped
 from neuca_tools.plan.sides import is_other
-from neuca_tools.state.changes import appearances, has_same_links, incarnations, without_links
+from neuca_tools.state.changes import (
+    has_same_links,
+    link_appearances,
+    present_incarnations,
+    without_links,
+)
 
 
 def remember_nics(record: Record, resolution: Resolution) -> Record:
     """Record each NIC's name, and its role until a complete document contradicts it."""
-    dataplane = marked(resolution, record)
+    dataplane = marked_macs(resolution, record)
     nics = _nics_and_virtual_links(record, resolution)
     for mac, role in resolution.roles.by_mac.items():
         known = mac in record.nics or has_rule(mac, resolution, record, dataplane)
         if role == "ignored" or not known:
             continue
         nic = nics.get(mac, UNRECORDED)
-        name, lasting = _name(mac, nic, resolution), _lasting_role(mac, resolution, dataplane)
+        name, lasting = (
+            _name_to_record(mac, nic, resolution),
+            _lasting_role(mac, resolution, dataplane),
+        )
         doubtful = resolution.roles.choice.by_automatic_route_only.get(mac, ())
         if mac not in nics or (nic.name, nic.role, nic.doubtful) != (name, lasting, doubtful):
             nics[mac] = nic._replace(name=name, role=lasting, doubtful=doubtful)
@@ -74,7 +82,7 @@ def _nics_and_virtual_links(record: Record, resolution: Resolution) -> dict[str,
     return nics
 
 
-def _name(mac: str, nic: NicRecord, resolution: Resolution) -> str:
+def _name_to_record(mac: str, nic: NicRecord, resolution: Resolution) -> str:
     """The first name seen, until a document requests another name that can be given."""
     key = LinkKey(mac)
     request, granted = resolution.requests.get(key), resolution.names.get(key, "")
@@ -110,13 +118,13 @@ def forget_restored(
     """
     unseen: set[str] = set()
     if world is not None:
-        unseen = set(appearances(world)) - {key.mac for key in have.links}
+        unseen = set(link_appearances(world)) - {key.mac for key in have.links}
     sysctls = _host_originals(record, resolution, have)
     settings = {*sysctls, *(value.setting for value in resolution.tuning.values)}
     return record._replace(
         owned=_owned_still(record.owned, have, unseen),
         originals=_link_originals(record, resolution, have),
-        made=_made(record, resolution, have),
+        made=_made_links(record, resolution, have),
         original_sysctls=sysctls,
         declined={
             key: settings
@@ -139,7 +147,7 @@ def _owned_still(owned: Owned, have: NetworkState, unseen: Collection[str]) -> O
     return Owned(frozenset(addresses), frozenset(links))
 
 
-def _made(record: Record, resolution: Resolution, have: NetworkState) -> dict[LinkKey, Link]:
+def _made_links(record: Record, resolution: Resolution, have: NetworkState) -> dict[LinkKey, Link]:
     """Our links and their members, by the last request that they fulfilled."""
     links = {}
     for key, link in have.links.items():
@@ -155,7 +163,7 @@ def _made(record: Record, resolution: Resolution, have: NetworkState) -> dict[Li
 
 def _as_requested(request: LinkRequest, wanted: Link) -> Link:
     """What the link is made of, and its requested settings, without original values."""
-    sysctls, device = dict(request.sysctls), flat(request.device)
+    sysctls, device = dict(request.sysctls), flat_settings(request.device)
     return Link(
         wanted.key,
         wanted.kind,
@@ -205,7 +213,7 @@ def _still_changed(
 
 def _is_restored(name: str, value: str, current: Link) -> bool:
     """Whether the device has this value, or the place in a bond or bridge has ended with it."""
-    return same(name, current.device.get(name), value) or (
+    return is_same(name, current.device.get(name), value) or (
         is_of_place(name) and name not in current.device
     )
 
@@ -228,7 +236,7 @@ def _in_force(original: Original, current: Link, request: LinkRequest) -> dict[s
 
 def _host_originals(record: Record, resolution: Resolution, have: NetworkState) -> dict[str, str]:
     """The original sysctls of the whole host that are requested, or that are not in force."""
-    asked = set(resolution.tuning.sysctls) | set(forwarding(resolution.router))
+    asked = set(resolution.tuning.sysctls) | set(forwarding_sysctls(resolution.router))
     for request in resolution.requests.values():
         asked |= {template for template, _ in request.sysctls if OWN not in template}
     return {
@@ -252,7 +260,7 @@ def record_applied(
     `scope` holds what the pass was about: MACs, keys of VLANs and paths of sysctls; None is
     everything. `retry` holds the paths of sysctls to write again in the next pass.
     """
-    nics, present = dict(record.nics), incarnations(resolution, world)
+    nics, present = dict(record.nics), present_incarnations(resolution, world)
     for mac, nic in record.nics.items():
         digest = resolution.digests.get(mac, "")
         if digest and _is_withheld(mac, resolution):

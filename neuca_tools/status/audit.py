@@ -13,7 +13,7 @@ from neuca_tools.model import OWN, LinkKey, LinkRequest, NetworkState
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.layer import Value
-from neuca_tools.tuning.profile import same
+from neuca_tools.tuning.profile import is_same_value
 
 RECEIVE = "net/ipv4/tcp_rmem"
 USUAL_RTTS: tuple[float, ...] = (0.01, 0.05, 0.1)  # seconds: shown if none is configured
@@ -41,7 +41,7 @@ class Row(NamedTuple):
         return {
             "interface": self.name or None,
             "link": self.link and str(self.link),
-            "setting": dotted(self.setting),
+            "setting": dotted_name(self.setting),
             "current": self.current,
             "desired": self.desired,
             "origin": self.origin,
@@ -50,7 +50,7 @@ class Row(NamedTuple):
         }
 
 
-def dotted(path: str) -> str:
+def dotted_name(path: str) -> str:
     """A sysctl path in the notation of sysctl.d(5); any other setting unchanged.
 
     >>> dotted("net/ipv4/conf/eth1.1445/rp_filter")
@@ -68,10 +68,12 @@ def effect_text(effect: str, reason: str) -> str:
     return ": ".join(filter(None, (effect, reason)))
 
 
-def rows(resolution: Resolution, have: NetworkState, link: Optional[LinkKey] = None) -> list[Row]:
+def audit_rows(
+    resolution: Resolution, have: NetworkState, link: Optional[LinkKey] = None
+) -> list[Row]:
     """The settings of the host and those of each dataplane link, NICs first; or only of `link`."""
     keys = [key for key in resolution.requests if key in resolution.want.links]
-    settings = list(_host(resolution, have))
+    settings = list(_host_rows(resolution, have))
     if link:
         keys, settings = [key for key in keys if key == link], []
     tuned: dict[LinkKey, list[Value]] = {key: [] for key in keys}
@@ -84,7 +86,7 @@ def rows(resolution: Resolution, have: NetworkState, link: Optional[LinkKey] = N
     return settings
 
 
-def _host(resolution: Resolution, have: NetworkState) -> Iterator[Row]:
+def _host_rows(resolution: Resolution, have: NetworkState) -> Iterator[Row]:
     """The settings of the host. A request takes precedence over a profile."""
     desired = resolution.want.sysctls
     origins = chain.from_iterable(map(_sysctl_origins, resolution.requests.values()))
@@ -93,7 +95,7 @@ def _host(resolution: Resolution, have: NetworkState) -> Iterator[Row]:
     for path in sorted({*named, *values}):
         current = have.sysctls.get(path)
         if path in named:
-            yield _requested(path, current, desired[path], named[path])
+            yield _requested_row(path, current, desired[path], named[path])
         else:
             value = values[path]
             yield _of_profile(value, value.current if current is None else current)
@@ -103,29 +105,29 @@ def _link_scalars(
     key: LinkKey, resolution: Resolution, have: NetworkState, tuned: Iterable[Value]
 ) -> Iterator[Row]:
     """The MTU and the queue length of a link, if a profile (`tuned`) or a request sets them."""
-    link, name = have.links.get(key), _name(key, resolution, have)
+    link, name = have.links.get(key), _name_of_link(key, resolution, have)
     sources = {origin.setting: origin.where for origin in resolution.requests[key].origins}
     values = {value.setting: value for value in tuned}
     for setting in ("mtu", "txqueuelen"):
-        current = _text(getattr(link, setting, None))
-        desired = _text(getattr(resolution.want.links[key], setting))
+        current = _number_text(getattr(link, setting, None))
+        desired = _number_text(getattr(resolution.want.links[key], setting))
         if setting in values:
             yield _of_profile(values[setting], current, name)
         elif setting in sources and desired is not None:
-            row = _requested(setting, current, desired, sources[setting])
+            row = _requested_row(setting, current, desired, sources[setting])
             yield row._replace(link=key, name=name)
 
 
 def _link_sysctls(key: LinkKey, resolution: Resolution, have: NetworkState) -> Iterator[Row]:
-    desired, name = resolution.want.links[key].sysctls, _name(key, resolution, have)
+    desired, name = resolution.want.links[key].sysctls, _name_of_link(key, resolution, have)
     current: Mapping[str, str] = getattr(have.links.get(key), "sysctls", {})
     for path, where in _sysctl_origins(resolution.requests[key]):
         if OWN in path and path in desired:
-            row = _requested(path.replace(OWN, name), current.get(path), desired[path], where)
+            row = _requested_row(path.replace(OWN, name), current.get(path), desired[path], where)
             yield row._replace(link=key, name=name)
 
 
-def _name(key: LinkKey, resolution: Resolution, have: NetworkState) -> str:
+def _name_of_link(key: LinkKey, resolution: Resolution, have: NetworkState) -> str:
     """The current name of a link, or the requested one."""
     link = have.links.get(key)
     return (link and link.name) or resolution.names.get(key, "")
@@ -138,33 +140,33 @@ def _sysctl_origins(request: LinkRequest) -> Iterator[tuple[str, str]]:
             yield origin.setting[len(SYSCTL) :], origin.where
 
 
-def _requested(setting: str, current: Optional[str], desired: str, source: str) -> Row:
-    return Row(setting, current, desired, source, _effect(current, desired))
+def _requested_row(setting: str, current: Optional[str], desired: str, source: str) -> Row:
+    return Row(setting, current, desired, source, _effect_of(current, desired))
 
 
 def _of_profile(value: Value, current: Optional[str], name: str = "") -> Row:
-    desired, effect = value.wanted, value.effect or _effect(current, value.wanted)
+    desired, effect = value.wanted, value.effect or _effect_of(current, value.wanted)
     if value.effect or desired is None:
         desired = value.asked
     row = Row(value.setting, current, desired, value.source, effect)
     return row._replace(reason=value.reason, link=value.link, name=name)
 
 
-def _effect(current: Optional[str], desired: Optional[str]) -> str:
-    return EFFECTIVE if same(current, desired) else NOT_YET
+def _effect_of(current: Optional[str], desired: Optional[str]) -> str:
+    return EFFECTIVE if is_same_value(current, desired) else NOT_YET
 
 
-def _text(number: Optional[int]) -> Optional[str]:
+def _number_text(number: Optional[int]) -> Optional[str]:
     return None if number is None else str(number)
 
 
-def notes(resolution: Resolution, have: NetworkState) -> list[str]:
+def overridden_notes(resolution: Resolution, have: NetworkState) -> list[str]:
     """For status: one line for each reason why values of a profile are not set for the host."""
     grouped: dict[str, list[str]] = {}
-    for row in _host(resolution, have):
+    for row in _host_rows(resolution, have):
         if row.effect not in (EFFECTIVE, NOT_YET):
             text = effect_text(row.effect, row.reason)
-            grouped.setdefault(text, []).append(dotted(row.setting))
+            grouped.setdefault(text, []).append(dotted_name(row.setting))
     return [f"{', '.join(settings)}: {text}" for text, settings in grouped.items()]
 
 
@@ -179,23 +181,25 @@ def to_json(
         "rtt": layer.choice.rtt,
         "environment": layer.environment.kind,
         "detail": layer.environment.detail,
-        "values": [row.to_json() for row in rows(resolution, have, link)],
+        "values": [row.to_json() for row in audit_rows(resolution, have, link)],
         "problems": [{"code": problem.code, "text": problem.text} for problem in layer.problems],
-        "notes": [*layer.notes, *sentences(resolution, have)],
+        "notes": [*layer.notes, *throughput_sentences(resolution, have)],
     }
 
 
-def sentences(resolution: Resolution, have: NetworkState) -> list[str]:
+def throughput_sentences(resolution: Resolution, have: NetworkState) -> list[str]:
     """The throughput that the current and the desired receive buffers allow."""
     values: list[Optional[str]] = []
-    for row in (row for row in _host(resolution, have) if row.setting == RECEIVE):
+    for row in (row for row in _host_rows(resolution, have) if row.setting == RECEIVE):
         values.append(row.current)
         if row.effect in (EFFECTIVE, NOT_YET) and row.desired != row.current:
             values.append(row.desired)
-    return list(filter(None, (_sentence(value, resolution.tuning.choice) for value in values)))
+    return list(
+        filter(None, (_throughput_sentence(value, resolution.tuning.choice) for value in values))
+    )
 
 
-def _sentence(value: Optional[str], choice: Choice) -> str:
+def _throughput_sentence(value: Optional[str], choice: Choice) -> str:
     """The throughput that a value of tcp_rmem (tcp(7)) allows; empty if it has no maximum."""
     largest = (value or "").split()[-1:]
     if not largest or not largest[0].isdecimal():
@@ -205,7 +209,7 @@ def _sentence(value: Optional[str], choice: Choice) -> str:
     if choice.rtt:
         rtts = (choice.rtt,)
     names = map(arithmetic.rtt_text, rtts)
-    rates = [arithmetic.rate_text(arithmetic.allowed(size, rtt)) for rtt in rtts]
+    rates = [arithmetic.rate_text(arithmetic.allowed_rate(size, rtt)) for rtt in rtts]
     first, *more = zip(names, rates)
     text = f"{arithmetic.size_text(size)} at {first[0]} RTT allows {first[1]}"
     return ", ".join([text, *map(" ".join, more)])

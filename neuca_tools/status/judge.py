@@ -21,7 +21,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.links import Virtual
-from neuca_tools.plan.operation import Operation, joined
+from neuca_tools.plan.operation import Operation, joined_domains
 from neuca_tools.plan.operations import Tell, WriteFile
 
 MOST_FILES = 3  # so many are listed one by one
@@ -97,7 +97,7 @@ class Status(NamedTuple):
     has_silent_manager: bool = False
 
 
-def judge(
+def judge_host(
     version: str,
     document: DocumentStatus,
     resolution: Resolution,
@@ -115,21 +115,21 @@ def judge(
     What is left to do for the entries of the scope `unapplied` is pending; everything else is
     drift. `world` has the devices, and the report of each running network manager on them.
     """
-    failed = _failures(report, left)
-    alive = _alive(left, failed)
+    failed = _failed_problems(report, left)
+    alive = _surviving_operations(left, failed)
     pending = {operation for operation in alive if _is_pending(operation, unapplied)}
-    unfulfilled = [*resolution.problems, *_unusable(document)]
-    undone = [*failed, *_unfinished(alive, pending), *_rolled_back(failed, left)]
-    undone += _files(left, failed, applied=report is not None and not pending)
-    problems = tuple(dict.fromkeys([*unfulfilled, *undone, *_contested(resolution, have)]))
+    unfulfilled = [*resolution.problems, *_document_problems(document)]
+    undone = [*failed, *_unfinished_problems(alive, pending), *_rolled_back(failed, left)]
+    undone += _file_problems(left, failed, applied=report is not None and not pending)
+    problems = tuple(dict.fromkeys([*unfulfilled, *undone, *_contested_problems(resolution, have)]))
     codes = {problem.code for problem in problems} - INFORMATION
-    state = _state(codes, document, "pending" in codes or bool(resolution.roles.held_back))
+    state = _state_of_host(codes, document, "pending" in codes or bool(resolution.roles.held_back))
     data = {
         "version": 2,
         "neuca": version,
         "state": state,
-        "document": _document(document),
-        "interfaces": _interfaces(resolution, world, problems, own_names),
+        "document": _document_json(document),
+        "interfaces": _interfaces_json(resolution, world, problems, own_names),
         "problems": [problem_json(problem) for problem in problems if problem.link is None],
         "notes": [*document.warnings, *notes],
         "last_pass": _last_pass(report),
@@ -146,7 +146,7 @@ def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
     return not operation.handles.isdisjoint(unapplied)
 
 
-def _unusable(document: DocumentStatus) -> list[Problem]:
+def _document_problems(document: DocumentStatus) -> list[Problem]:
     """What is wrong with the document itself."""
     problems = [Problem("invalid", text) for text in document.invalid]
     if document.disputed:
@@ -154,7 +154,7 @@ def _unusable(document: DocumentStatus) -> list[Problem]:
     return problems
 
 
-def _state(codes: Collection[str], document: DocumentStatus, waiting: bool) -> str:
+def _state_of_host(codes: Collection[str], document: DocumentStatus, waiting: bool) -> str:
     """The state of the host in one word; the first that applies."""
     if "failed" in codes:
         return "failed"
@@ -198,9 +198,9 @@ def _exit_code(state: str, codes: Collection[str]) -> int:
     return EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
 
 
-def _alive(left: Sequence[Operation], failed: Sequence[Problem]) -> list[Operation]:
+def _surviving_operations(left: Sequence[Operation], failed: Sequence[Problem]) -> list[Operation]:
     """The operations of the NICs that did not fail."""
-    lost = joined(
+    lost = joined_domains(
         {problem.link.mac for problem in failed if problem.link}, {problem.fate for problem in left}
     )
     return [operation for operation in left if operation.domain not in lost]
@@ -223,12 +223,14 @@ def _first_failures(failed: Sequence[Problem], left: Sequence[Operation]) -> dic
     fates = {operation.fate for operation in left}
     for problem in failed:
         if problem.link and problem.code != "pending":
-            for mac in joined({problem.link.mac}, fates):
+            for mac in joined_domains({problem.link.mac}, fates):
                 first.setdefault(mac, problem)
     return first
 
 
-def _files(left: Sequence[Operation], failed: Sequence[Problem], applied: bool) -> list[Problem]:
+def _file_problems(
+    left: Sequence[Operation], failed: Sequence[Problem], applied: bool
+) -> list[Problem]:
     """One problem for each file that differs, or a single one if there are many.
 
     `applied`: a pass has carried out every request, so the files have been changed since. None if
@@ -243,7 +245,7 @@ def _files(left: Sequence[Operation], failed: Sequence[Problem], applied: bool) 
     return [Problem(code, f'"{path}" is not {word}') for path in paths]
 
 
-def _failures(report: Optional[Report], left: Sequence[Operation]) -> list[Problem]:
+def _failed_problems(report: Optional[Report], left: Sequence[Operation]) -> list[Problem]:
     """What could not be rolled back, and the failures of the last pass that leave work to do."""
     if report is None:
         return []
@@ -254,7 +256,9 @@ def _failures(report: Optional[Report], left: Sequence[Operation]) -> list[Probl
     return [*report.stuck, *failed]
 
 
-def _unfinished(left: Sequence[Operation], pending: Collection[Operation]) -> list[Problem]:
+def _unfinished_problems(
+    left: Sequence[Operation], pending: Collection[Operation]
+) -> list[Problem]:
     """What is left to do, apart from files."""
     problems = []
     for operation in left:
@@ -269,7 +273,7 @@ def _unfinished(left: Sequence[Operation], pending: Collection[Operation]) -> li
     return problems
 
 
-def _contested(resolution: Resolution, have: NetworkState) -> list[Problem]:
+def _contested_problems(resolution: Resolution, have: NetworkState) -> list[Problem]:
     """A problem for each of our links that a network manager manages too."""
     problems = []
     for key, link in have.links.items():
@@ -286,7 +290,7 @@ def _contested(resolution: Resolution, have: NetworkState) -> list[Problem]:
     return problems
 
 
-def _document(document: DocumentStatus) -> dict[str, Any]:
+def _document_json(document: DocumentStatus) -> dict[str, Any]:
     keys = ("source", "sha256", "fetched", "stale", "none_for_us", "reason", "platform")
     values = {key: getattr(document, key) for key in keys}
     return {key: None if value == "" else value for key, value in values.items()}
@@ -296,7 +300,7 @@ def problem_json(problem: Problem) -> dict[str, str]:
     return {"code": problem.code, "text": problem.text}
 
 
-def _interfaces(
+def _interfaces_json(
     resolution: Resolution,
     world: World,
     problems: Sequence[Problem],
@@ -320,16 +324,16 @@ def _interfaces(
             "kind": link.kind,
             "role": link.role,
             "desired_state": link.state,
-            **network(device, world),
+            **network_json(device, world),
             "ok": all(problem.code in INFORMATION for problem in on_link),
             "managers": {
                 manager: _manager_state(world.managers.get(manager), name) for manager in MANAGERS
             },
             "problems": [problem_json(problem) for problem in on_link],
             "notes": notes.get(link.key, []),
-            "parent": parent(link),
+            "parent": parent_name(link),
             "vlan_id": link.key.vlan_id,
-            "members": members(link),
+            "members": member_names(link),
             "master": link.master and str(link.master),
             "table": resolution.tables.get(link.key),
         }
@@ -337,7 +341,7 @@ def _interfaces(
     return interfaces
 
 
-def network(device: Optional[Device], world: World) -> dict[str, Any]:
+def network_json(device: Optional[Device], world: World) -> dict[str, Any]:
     """What a device shows of the network; every value is null, or empty, for an absent one."""
     if device is None:
         return {"state": None, "carrier": None, "mtu": None, "addresses": []}
@@ -363,7 +367,7 @@ def _manager_state(states: Optional[Mapping[str, str]], name: Optional[str]) -> 
     return states.get(name or "", "unknown")
 
 
-def parent(link: Link) -> Optional[str]:
+def parent_name(link: Link) -> Optional[str]:
     """The lower device of a VLAN, VXLAN or macvlan: a MAC, or `bond NAME`; None for the others."""
     if link.key.vlan_id is not None:
         return link.key.mac
@@ -371,7 +375,7 @@ def parent(link: Link) -> Optional[str]:
     return lower and str(lower)
 
 
-def members(link: Union[Link, LinkRequest]) -> list[str]:
+def member_names(link: Union[Link, LinkRequest]) -> list[str]:
     """The members of a bond or the ports of a bridge, as text."""
     return [str(member) for member in (link.virtual or Virtual()).members]
 

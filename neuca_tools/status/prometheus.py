@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from neuca_tools.model.openmetrics import Sample, metrics, seconds
+from neuca_tools.model.openmetrics import Sample, metrics_text, seconds_of_time
 
 STATES = ("ok", "pending", "degraded", "failed")
 METRICS = {
@@ -29,16 +29,16 @@ METRICS = {
 }
 
 
-def prometheus(status: Mapping[str, Any]) -> str:
+def status_metrics(status: Mapping[str, Any]) -> str:
     """The whole file for what `neuca status --json` prints."""
-    return metrics("neuca_", METRICS, _samples(status), 13)
+    return metrics_text("neuca_", METRICS, _status_samples(status), 13)
 
 
-def _samples(status: Mapping[str, Any]) -> Iterator[Sample]:
+def _status_samples(status: Mapping[str, Any]) -> Iterator[Sample]:
     yield "info", {"version": status["neuca"]}, 1
     for state in STATES:
         yield "state", {"state": state}, float(state == status["state"])
-    codes = _codes([status, *status["interfaces"]])
+    codes = _count_codes([status, *status["interfaces"]])
     for code in sorted(codes):
         yield "problems", {"code": code}, codes[code]
     yield "drift", {}, codes["drift"]
@@ -54,7 +54,7 @@ def _of_document(document: Mapping[str, Any]) -> Iterator[Sample]:
     if document["source"]:
         labels = {name: document[name] or "" for name in ("source", "sha256")}
         yield "document_info", labels, 1
-        yield "document_fetched_timestamp_seconds", {}, seconds(document["fetched"])
+        yield "document_fetched_timestamp_seconds", {}, seconds_of_time(document["fetched"])
 
 
 def _of_interface(interface: Mapping[str, Any]) -> Iterator[Sample]:
@@ -66,17 +66,17 @@ def _of_interface(interface: Mapping[str, Any]) -> Iterator[Sample]:
         "role": interface["role"],
     }
     yield "interface_ok", labels, float(interface["ok"])
-    for code, number in sorted(_codes([interface]).items()):
+    for code, number in sorted(_count_codes([interface]).items()):
         yield "interface_problems", {**labels, "code": code}, number
 
 
 def _of_pass(last: Optional[Mapping[str, Any]]) -> Iterator[Sample]:
     if last is not None:
-        yield "last_pass_timestamp_seconds", {}, seconds(last["finished"])
+        yield "last_pass_timestamp_seconds", {}, seconds_of_time(last["finished"])
         yield "last_pass_duration_seconds", {}, last["seconds"]
         yield "last_pass_changed", {}, last["changed"]
         yield "last_pass_failed", {}, last["failed"]
 
 
-def _codes(holders: Sequence[Mapping[str, Any]]) -> Counter[str]:
+def _count_codes(holders: Sequence[Mapping[str, Any]]) -> Counter[str]:
     return Counter(problem["code"] for holder in holders for problem in holder["problems"])

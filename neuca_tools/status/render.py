@@ -11,9 +11,9 @@ from typing import Any, Optional
 
 from neuca_tools.model import OWN, LinkKey, Problem
 from neuca_tools.model.clouds import CLOUDS
-from neuca_tools.model.printable import GREEN, RED, YELLOW, painted
+from neuca_tools.model.printable import GREEN, RED, YELLOW, painted_text
 from neuca_tools.plan.operation import Operation
-from neuca_tools.status.audit import SYSCTL, dotted, effect_text
+from neuca_tools.status.audit import SYSCTL, dotted_name, effect_text
 from neuca_tools.status.judge import INFORMATION
 
 INKS = {"ok": GREEN, "pending": YELLOW, "degraded": YELLOW, "failed": RED}  # by state
@@ -32,18 +32,18 @@ PLATFORMS = {
 }
 
 
-def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+def table_lines(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     """Left-aligned columns, two spaces apart; the first row is their head. A text for each row.
 
     Columns that are "-" in every row are left out. The widest cells are wrapped into several lines
     until the table is no wider than `width`; words are broken only if that is not enough.
     """
     columns = [column for column in zip(*rows) if set(column[1:]) != {"-"}]
-    widths = _widths(columns, width)
+    widths = _column_widths(columns, width)
     return ["\n".join(_row_lines(row, widths)) for row in zip(*columns)]
 
 
-def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
+def _column_widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
     widths = [max(1, *map(len, column)) for column in columns]
     words = [max(map(len, " ".join(column).split()), default=1) for column in columns]
     for least in (words, [NARROWEST] * len(columns)):
@@ -62,11 +62,11 @@ def _row_lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
         yield "  ".join(map(str.ljust, parts, widths)).rstrip()
 
 
-def status(data: Mapping[str, Any], color: bool, width: int = WIDTH) -> str:
+def status_text(data: Mapping[str, Any], color: bool, width: int = WIDTH) -> str:
     """`neuca status`: a row for each interface, with its addresses, problems and notes below."""
     stuck = data.get("not_rolled_back") or ()
-    lines = [f"{_colored('failed', 'failed', color)}: {text}" for text in stuck]
-    lines.append(_headline(data, color))
+    lines = [f"{_colored_by_state('failed', 'failed', color)}: {text}" for text in stuck]
+    lines.append(_headline_text(data, color))
     platform = data["document"].get("platform")
     if platform:
         lines.append(f"platform: {PLATFORMS[platform]}")
@@ -74,15 +74,15 @@ def status(data: Mapping[str, Any], color: bool, width: int = WIDTH) -> str:
     if data.get("unsaved") and data["unsaved"] not in reported:
         lines.append(f"degraded: not saved: {data['unsaved']}")
     lines.append(_last_pass(data["last_pass"]))
-    lines += _interfaces(data["interfaces"], color, width)
-    mark = _colored("!!", _severity(_codes(data)), color)
+    lines += _interface_lines(data["interfaces"], color, width)
+    mark = _colored_by_state("!!", _severity_of_codes(_problem_codes(data)), color)
     lines += [f"{mark} {problem['code']}: {problem['text']}" for problem in data["problems"]]
-    lines += _guest(data.get("guest") or ())
+    lines += _guest_lines(data.get("guest") or ())
     lines += [f"   note: {note}" for note in data["notes"]]
     return "\n".join(lines)
 
 
-def _headline(data: Mapping[str, Any], color: bool) -> str:
+def _headline_text(data: Mapping[str, Any], color: bool) -> str:
     document = data["document"]
     origin, reason = "no document", ""
     if document["source"]:
@@ -91,18 +91,21 @@ def _headline(data: Mapping[str, Any], color: bool) -> str:
         reason = f", stale: {document['reason']}"
     elif document["reason"]:
         reason = f" ({document['reason']})"
-    state = _colored(data["state"], data["state"], color)
+    state = _colored_by_state(data["state"], data["state"], color)
     return f"{state}: neuca {data['neuca']}, {origin}{reason}"
 
 
-def _interfaces(interfaces: Sequence[Mapping[str, Any]], color: bool, width: int) -> list[str]:
+def _interface_lines(interfaces: Sequence[Mapping[str, Any]], color: bool, width: int) -> list[str]:
     if not interfaces:
         return ["no interfaces"]
-    head, *rows = table([INTERFACE_HEAD, *map(_interface_row, interfaces)], width)
+    head, *rows = table_lines([INTERFACE_HEAD, *map(_interface_row, interfaces)], width)
     for at, interface in enumerate(interfaces):
-        mark, state = rows[at][:2], "ok" if interface["ok"] else _severity(_codes(interface))
-        rows[at] = _colored(mark, state, color and mark != NOT_OURS) + rows[at][2:]
-    return [head, *_with_details(rows, map(_below, interfaces))]
+        mark, state = (
+            rows[at][:2],
+            "ok" if interface["ok"] else _severity_of_codes(_problem_codes(interface)),
+        )
+        rows[at] = _colored_by_state(mark, state, color and mark != NOT_OURS) + rows[at][2:]
+    return [head, *_with_details(rows, map(_lines_below, interfaces))]
 
 
 def _with_details(rows: Iterable[str], details: Iterable[Iterable[str]]) -> Iterator[str]:
@@ -111,7 +114,7 @@ def _with_details(rows: Iterable[str], details: Iterable[Iterable[str]]) -> Iter
         yield from (f"      {text}" for text in texts)
 
 
-def _below(interface: Mapping[str, Any]) -> Iterator[str]:
+def _lines_below(interface: Mapping[str, Any]) -> Iterator[str]:
     """What is shown below the row of an interface; link-local addresses are in the JSON only."""
     if interface["desired_name"] not in (None, interface["name"]):
         yield f"desired name: {interface['desired_name']}"
@@ -122,7 +125,7 @@ def _below(interface: Mapping[str, Any]) -> Iterator[str]:
         yield f"routing table: {interface['table']}"
     for problem in interface["problems"]:
         yield f"{problem['code']}: {problem['text']}"
-    yield from map(_note, interface["notes"])
+    yield from map(_note_text, interface["notes"])
 
 
 def _without_link_local(addresses: Iterable[str]) -> str:
@@ -131,18 +134,21 @@ def _without_link_local(addresses: Iterable[str]) -> str:
 
 def _interface_row(interface: Mapping[str, Any]) -> list[str]:
     return [
-        _mark(interface),
-        _cell(interface["name"]),
+        _mark_of_interface(interface),
+        _cell_text(interface["name"]),
         interface["role"],
-        _cell(interface["desired_state"]),
+        _cell_text(interface["desired_state"]),
         _link_state(interface),
-        _cell(interface["mtu"]),
-        _identity(interface),
-        *(_cell(state if state != "absent" else None) for state in interface["managers"].values()),
+        _cell_text(interface["mtu"]),
+        _identity_cell(interface),
+        *(
+            _cell_text(state if state != "absent" else None)
+            for state in interface["managers"].values()
+        ),
     ]
 
 
-def _mark(interface: Mapping[str, Any]) -> str:
+def _mark_of_interface(interface: Mapping[str, Any]) -> str:
     """ "ok" is for what was checked: of other NICs, nothing is requested."""
     if not interface["ok"]:
         return "!!"
@@ -152,19 +158,19 @@ def _mark(interface: Mapping[str, Any]) -> str:
 def _link_state(interface: Mapping[str, Any]) -> str:
     if interface["state"] == "up" and not interface["carrier"]:
         return "no carrier"
-    return _cell(interface["state"])
+    return _cell_text(interface["state"])
 
 
-def _codes(holder: Mapping[str, Any]) -> list[str]:
+def _problem_codes(holder: Mapping[str, Any]) -> list[str]:
     return [problem["code"] for problem in holder["problems"]]
 
 
-def _severity(codes: Iterable[str]) -> str:
+def _severity_of_codes(codes: Iterable[str]) -> str:
     """The state that gives problems with these codes their color."""
     return "failed" if "failed" in codes else "degraded"
 
 
-def _identity(interface: Mapping[str, Any]) -> str:
+def _identity_cell(interface: Mapping[str, Any]) -> str:
     """The MAC of a NIC; for other links, their lower devices."""
     if interface["mac"]:
         return str(interface["mac"])
@@ -175,11 +181,11 @@ def _identity(interface: Mapping[str, Any]) -> str:
     return f"{interface['kind']} on {interface['parent'] or 'nothing'}"
 
 
-def _note(note: Mapping[str, str]) -> str:
+def _note_text(note: Mapping[str, str]) -> str:
     return f"note: {note['setting']}: {note['effect']}: {note['reason']}"
 
 
-def _guest(features: Sequence[Mapping[str, Any]]) -> list[str]:
+def _guest_lines(features: Sequence[Mapping[str, Any]]) -> list[str]:
     """The state of each feature, with those findings that are not problems."""
     if not features:
         return []
@@ -201,11 +207,11 @@ def _last_pass(last: Optional[Mapping[str, Any]]) -> str:
     return f"last pass: {last['finished']}, {last['seconds']} s, {counts}"
 
 
-def _colored(text: str, state: str, color: bool) -> str:
-    return painted(text, INKS[state], color)
+def _colored_by_state(text: str, state: str, color: bool) -> str:
+    return painted_text(text, INKS[state], color)
 
 
-def plan(
+def plan_text(
     operations: Iterable[Operation],
     problems: Iterable[Problem],
     names: Mapping[LinkKey, str],
@@ -213,10 +219,10 @@ def plan(
 ) -> str:
     """One line for each operation, in order, then one for each problem."""
     lines = [operation.text for operation in operations] or ["nothing to do"]
-    return "\n".join([*lines, *undone(problems, names, color)])
+    return "\n".join([*lines, *undone_lines(problems, names, color)])
 
 
-def undone(
+def undone_lines(
     problems: Iterable[Problem], names: Mapping[LinkKey, str], color: bool = False
 ) -> list[str]:
     """One line for each request that is not carried out: its interface, and the reason."""
@@ -224,32 +230,32 @@ def undone(
     for problem in problems:
         outcome = "left alone"
         if problem.code not in INFORMATION:
-            outcome = _colored("not done", _severity([problem.code]), color)
+            outcome = _colored_by_state("not done", _severity_of_codes([problem.code]), color)
         link = problem.link and (names.get(problem.link) or str(problem.link))
         lines.append(": ".join(filter(None, (outcome, link, problem.text))))
     return lines
 
 
-def applied(state: str, changed: int, problems: Sequence[Problem], color: bool = False) -> str:
+def applied_line(state: str, changed: int, problems: Sequence[Problem], color: bool = False) -> str:
     """The last line of `neuca apply`: the state, and how many changes and shortfalls there are."""
     left = sum(problem.code not in INFORMATION for problem in problems)
     parts = [f"{changed} changed" if changed else "nothing to do"]
     if left:
         parts.append(f"{left} not done")
-    return f"{_colored(state, state, color)}: {', '.join(parts)}"
+    return f"{_colored_by_state(state, state, color)}: {', '.join(parts)}"
 
 
-def tuning(data: Mapping[str, Any], color: bool = False, width: int = WIDTH) -> str:
+def tuning_text(data: Mapping[str, Any], color: bool = False, width: int = WIDTH) -> str:
     """`neuca tune audit`: one line for each setting, then the notes."""
     lines = [f"profiles: {', '.join(data['profiles']) or 'none'}"]
     if data["values"]:
         columns = ("interface", "setting", "desired", "current", "effect")
         rows = [[value[name] or "-" for name in columns] for value in data["values"]]
-        head, *rest = table([[name.upper() for name in columns], *rows], width)
+        head, *rest = table_lines([[name.upper() for name in columns], *rows], width)
         lines += [head, *_with_details(rest, map(_of_tuning, data["values"]))]
     else:
         lines.append("nothing to tune")
-    mark = _colored("not done", "degraded", color)
+    mark = _colored_by_state("not done", "degraded", color)
     lines += [f"{mark}: {problem['text']}" for problem in data["problems"]]
     return "\n".join([*lines, *data["notes"]])
 
@@ -260,16 +266,16 @@ def _of_tuning(value: Mapping[str, Any]) -> Iterator[str]:
         yield effect_text(value["effect"], value["reason"])
 
 
-def explain(data: Mapping[str, Any], width: int = WIDTH) -> str:
+def explanation_text(data: Mapping[str, Any], width: int = WIDTH) -> str:
     """`neuca explain`: the result of `render_json.explanation` as a table."""
     name = next((row for row in data["settings"] if row["setting"] == "name"), NO_NAME)
     link = name["current"] or name["desired"] or OWN
     rows = [_explained_row(row, link) for row in data["settings"]]
-    head, *rest = table([["SETTING", "DESIRED", "CURRENT", "ORIGINAL"], *rows], width)
+    head, *rest = table_lines([["SETTING", "DESIRED", "CURRENT", "ORIGINAL"], *rows], width)
     lines = [f"{data['link']}: {data['role']}, because {data['reason']}", head]
-    lines += _with_details(rest, map(_origin, data["settings"]))
+    lines += _with_details(rest, map(_origin_lines, data["settings"]))
     lines += [f"{problem['code']}: {problem['text']}" for problem in data["problems"]]
-    lines += [_note(note) for note in data["notes"]]
+    lines += [_note_text(note) for note in data["notes"]]
     return "\n".join(lines)
 
 
@@ -278,22 +284,22 @@ def _explained_row(row: Mapping[str, Any], link: str) -> list[str]:
     if row["setting"] == "addresses":
         current = _without_link_local((current or "").split(", "))
     values = (row["desired"], current, row["original"])
-    return [_setting(row["setting"], link), *map(_cell, values)]
+    return [_setting_name(row["setting"], link), *map(_cell_text, values)]
 
 
-def _origin(row: Mapping[str, Any]) -> Iterator[str]:
+def _origin_lines(row: Mapping[str, Any]) -> Iterator[str]:
     if row["origin"]:
         yield f"origin: {row['origin']}"
     if row["overridden"]:
         yield f"overrides: {row['overridden']}"
 
 
-def _cell(value: object) -> str:
+def _cell_text(value: object) -> str:
     return "-" if value in (None, "") else str(value)
 
 
-def _setting(setting: str, link: str) -> str:
+def _setting_name(setting: str, link: str) -> str:
     """The name of a setting as sysctl(8) has it: `sysctl.net.ipv6.conf.eth1.accept_ra`."""
     if not setting.startswith(SYSCTL):
         return setting
-    return SYSCTL + dotted(setting[len(SYSCTL) :].replace(OWN, link))
+    return SYSCTL + dotted_name(setting[len(SYSCTL) :].replace(OWN, link))

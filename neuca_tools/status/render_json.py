@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Optional, Union
 
-from neuca_tools.desired.device_settings import flat
+from neuca_tools.desired.device_settings import flat_settings
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
 from neuca_tools.documents.neuca import link_kinds
@@ -30,8 +30,16 @@ from neuca_tools.model.links import Virtual
 from neuca_tools.model.rows import Storage, StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status import routing_json
-from neuca_tools.status.audit import SYSCTL, dotted
-from neuca_tools.status.judge import Report, Status, members, network, nic_mac, parent, problem_json
+from neuca_tools.status.audit import SYSCTL, dotted_name
+from neuca_tools.status.judge import (
+    Report,
+    Status,
+    member_names,
+    network_json,
+    nic_mac,
+    parent_name,
+    problem_json,
+)
 
 NO_ORIGIN = Origin("", "", "")
 ROLE_REASONS = {
@@ -88,7 +96,7 @@ def desired_json(resolution: Resolution) -> dict[str, Any]:
         "links": [_link_json(link, resolution) for link in resolution.shown],
         "routes": routing_json.desired_routes(resolution),
         "rules": [rule.text for rule in sorted(want.rules)],
-        "sysctl": {dotted(path): value for path, value in want.sysctls.items()},
+        "sysctl": {dotted_name(path): value for path, value in want.sysctls.items()},
         "problems": [
             {"link": problem.link and str(problem.link), **problem_json(problem)}
             for problem in resolution.problems
@@ -103,16 +111,16 @@ def _link_json(link: Link, resolution: Resolution) -> dict[str, Any]:
         "kind": link.kind,
         "mac": nic_mac(link),
         "name": link.name,
-        "parent": parent(link),
+        "parent": parent_name(link),
         "vlan_id": link.key.vlan_id,
         "role": link.role,
         "state": link.state,
         "mtu": link.mtu,
         "txqueuelen": link.txqueuelen,
         "addresses": [str(address) for address in link.addresses],
-        "sysctl": {dotted(path): value for path, value in sysctls.items()},
+        "sysctl": {dotted_name(path): value for path, value in sysctls.items()},
         "device": dict(link.device),
-        "members": members(link),
+        "members": member_names(link),
         "master": link.master and str(link.master),
         "options": dict((link.virtual or Virtual()).options),
     }
@@ -138,7 +146,7 @@ def _device_json(device: Device, world: World, names: Mapping[int, str]) -> dict
         "kind": device.kind or kinds[device.hardware],
         "mac": device.mac or None,
         "permanent_mac": device.permanent_mac or None,
-        **network(device, world),
+        **network_json(device, world),
         "max_mtu": device.max_mtu or None,
         "txqueuelen": device.txqueuelen,
         "parent": names.get(device.lower),
@@ -192,7 +200,7 @@ def _request_json(link: LinkRequest) -> dict[str, Any]:
         "addresses": [str(address) for address in link.addresses],
         "sysctl": dict(link.sysctls),
         "device": dict(link.device),
-        "members": members(link),
+        "members": member_names(link),
         "parent": virtual.parent and str(virtual.parent),
         "options": dict(virtual.options),
         "automatic": link.automatic and link.automatic._asdict(),
@@ -211,7 +219,7 @@ def _platform_json(platform: Optional[PlatformDocument]) -> Optional[dict[str, A
     }
 
 
-def explanation(
+def explain_link(
     key: LinkKey, resolution: Resolution, have: NetworkState, record: Record, world: World
 ) -> dict[str, Any]:
     """`neuca explain --json`: each setting of one link.
@@ -224,7 +232,7 @@ def explanation(
     request = resolution.requests.get(key) or LinkRequest(key)
     # The desired and the present state have no link that is left alone.
     device = find_links(world, resolution.roles).get(key)
-    current = _settings(have.links.get(key)) or _device_settings(device, world)
+    current = _settings_of_link(have.links.get(key)) or _device_settings(device, world)
     return {
         "version": 2,
         "link": str(key),
@@ -232,7 +240,7 @@ def explanation(
         "reason": resolution.roles.reason_of(key) or ROLE_REASONS.get(role, ""),
         "settings": [
             *_settings_explained(key, resolution, current, record),
-            *routing_json.explained(key, request, resolution, have),
+            *routing_json.explained_routing(key, request, resolution, have),
         ],
         "problems": [
             problem_json(problem) for problem in resolution.problems if problem.link == key
@@ -248,7 +256,7 @@ def _settings_explained(
     key: LinkKey, resolution: Resolution, current: Mapping[str, Setting], record: Record
 ) -> list[dict[str, Setting]]:
     request = resolution.requests.get(key) or LinkRequest(key)
-    desired = _settings(resolution.want.links.get(key))
+    desired = _settings_of_link(resolution.want.links.get(key))
     originals = record.originals.get(key, Original())
     original: dict[str, Setting] = {
         "mtu": originals.mtu,
@@ -256,9 +264,9 @@ def _settings_explained(
         **_sysctl_settings(originals.sysctls),
         **originals.device,
     }
-    origins = _origins(request)
+    origins = _origin_by_setting(request)
     rows = []
-    for setting in _explained(request, originals, {*origins, *desired}, origins):
+    for setting in _explained_settings(request, originals, {*origins, *desired}, origins):
         origin = origins.get(setting, NO_ORIGIN)
         row = {
             "setting": setting,
@@ -275,14 +283,14 @@ def _settings_explained(
     return rows
 
 
-def _explained(
+def _explained_settings(
     request: LinkRequest, before: Original, named: Collection[str], origins: Collection[str]
 ) -> list[str]:
     """The names of the settings to explain, in the order of the rows."""
     own: list[str] = []
     if request.virtual:
-        own = [name for name in link_kinds.names(request.key.kind) if name in named]
-    device = {name for name in flat(request.device) if name in origins}
+        own = [name for name in link_kinds.own_keys(request.key.kind) if name in named]
+    device = {name for name in flat_settings(request.device) if name in origins}
     return [
         *own,
         *("name", "state", "mtu", "txqueuelen", "addresses"),
@@ -291,22 +299,22 @@ def _explained(
     ]
 
 
-def _origins(request: LinkRequest) -> dict[str, Origin]:
+def _origin_by_setting(request: LinkRequest) -> dict[str, Origin]:
     """The origin of each setting of a request; that of `rings.rx` is the one of `rings`."""
     origins = {origin.setting: origin for origin in request.origins}
-    for name in flat(request.device):
+    for name in flat_settings(request.device):
         if group_of(name) in origins:
             origins[name] = origins[group_of(name)]
     return origins
 
 
-def _settings(link: Optional[Link]) -> dict[str, Setting]:
+def _settings_of_link(link: Optional[Link]) -> dict[str, Setting]:
     if link is None:
         return {}
     settings: dict[str, Setting] = {}
     if link.virtual:
-        names = link_kinds.names(link.key.kind)
-        settings = {name: link_kinds.shown(link.virtual, name) or None for name in names}
+        names = link_kinds.own_keys(link.key.kind)
+        settings = {name: link_kinds.shown_value(link.virtual, name) or None for name in names}
     return {
         **settings,
         "name": link.name,
@@ -322,7 +330,7 @@ def _settings(link: Optional[Link]) -> dict[str, Setting]:
 def _device_settings(device: Optional[Device], world: World) -> dict[str, Setting]:
     if device is None:
         return {}
-    settings = {"name": device.name, "txqueuelen": device.txqueuelen, **network(device, world)}
+    settings = {"name": device.name, "txqueuelen": device.txqueuelen, **network_json(device, world)}
     return {**settings, "addresses": ", ".join(settings["addresses"]) or None}
 
 

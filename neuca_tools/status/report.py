@@ -13,14 +13,14 @@ from typing import Any, Optional
 from neuca_tools.errors import RecordError
 from neuca_tools.model import LinkKey, Problem
 from neuca_tools.model.shapes import Shapes
-from neuca_tools.state.store import Place, read, save_in_run
+from neuca_tools.state.store import Place, read_state, save_in_run
 from neuca_tools.status.judge import Report, problem_json
 
 FILE = "last-pass.json"
 _SHAPES = Shapes({LinkKey: LinkKey})
 
 
-def now(
+def report_now(
     seconds: float,
     changed: tuple[str, ...],
     problems: tuple[Problem, ...],
@@ -44,14 +44,14 @@ def write_report(place: Place, report: Report) -> None:
 def read_report(directory: Path) -> Optional[Report]:
     """The report of the last pass since the boot; None if there is none, or it is unreadable."""
     with suppress(RecordError, ValueError, TypeError, KeyError):
-        data = read(directory, FILE)
+        data = read_state(directory, FILE)
         if data is None:
             return None
         plain = ("finished", "seconds", "changed", "undone", "removed")
         report = _SHAPES.read(Report, {name: data[name] for name in plain})
         problems, stuck = data["problems"], data.get("stuck", ())
         return report._replace(
-            problems=tuple(map(_problem, problems)), stuck=tuple(map(_problem, stuck))
+            problems=tuple(map(_read_problem, problems)), stuck=tuple(map(_read_problem, stuck))
         )
     return None
 
@@ -61,7 +61,7 @@ def _problem_data(problem: Problem) -> dict[str, Any]:
     return {**problem_json(problem), "mac": mac, "vlan_id": vlan_id}
 
 
-def _problem(data: Mapping[str, Any]) -> Problem:
+def _read_problem(data: Mapping[str, Any]) -> Problem:
     problem = _SHAPES.read(Problem, {"code": data["code"], "text": data["text"]})
     mac = _SHAPES.fit(data["mac"], Optional[str], "mac")
     vlan_id = _SHAPES.fit(data["vlan_id"], Optional[int], "vlan_id")

@@ -16,23 +16,23 @@ from neuca_tools.model.routing import PLAIN, RuleRequest, Traits
 def desired_routes(resolution: Resolution) -> list[dict[str, Any]]:
     """The desired routes, those that must not be, and those that are left to the user."""
     want = resolution.want
-    routes = [_route(hop.to, hop.via, "present", hop.metric, hop.traits) for hop in want.hops]
-    routes += [_route(to, None, "absent") for to in want.banned]
-    return routes + [_route(to, None, "user") for to in resolution.left_alone]
+    routes = [_route_json(hop.to, hop.via, "present", hop.metric, hop.traits) for hop in want.hops]
+    routes += [_route_json(to, None, "absent") for to in want.banned]
+    return routes + [_route_json(to, None, "user") for to in resolution.left_alone]
 
 
 def requested_routes(routes: Iterable[RouteRequest]) -> list[dict[str, Any]]:
     """The routes that a document requests."""
     return [
         {
-            **_route(route.to, route.via, route.state, route.metric, route.traits),
+            **_route_json(route.to, route.via, route.state, route.metric, route.traits),
             "link": route.link and str(route.link),
         }
         for route in routes
     ]
 
 
-def _route(
+def _route_json(
     to: object, via: object, state: str, metric: Optional[int] = None, traits: Traits = PLAIN
 ) -> dict[str, Any]:
     return {
@@ -74,23 +74,24 @@ def requested_rules(rules: Iterable[RuleRequest]) -> list[str]:
     return [request.rule.text for request in rules]
 
 
-def explained(
+def explained_routing(
     key: LinkKey, request: LinkRequest, resolution: Resolution, have: NetworkState
 ) -> list[dict[str, Any]]:
     """The rows of `neuca explain` on the policy routing of a link, if it has any."""
     origins = {origin.setting: origin for origin in request.origins}
-    desired = routing_keys.shown(request.routing)
+    desired = routing_keys.shown_values(request.routing)
     table = resolution.tables.get(key)
     if table:
         desired["table"] = str(table)
     used = {hop.traits.table for hop in have.hops if hop.ours and hop.link == key}
     current = {"table": table if table in used else None}
     return [
-        _row(name, value, current.get(name), origins.get(name)) for name, value in desired.items()
+        _setting_row(name, value, current.get(name), origins.get(name))
+        for name, value in desired.items()
     ]
 
 
-def _row(
+def _setting_row(
     setting: str, desired: str, current: Optional[int], origin: Optional[Origin]
 ) -> dict[str, Any]:
     return {

@@ -52,7 +52,7 @@ _POLL = "above 1 ms, each read keeps a processor busy (admin-guide/sysctl/net.rs
 _VALUES = "the kernel accepts no other value (ip-sysctl.rst)"
 
 
-def _one(low: int, high: int, why: str = _VALUES) -> Numbers:
+def _one_number(low: int, high: int, why: str = _VALUES) -> Numbers:
     return Numbers(((low, high),), why)
 
 
@@ -60,71 +60,79 @@ def _one(low: int, high: int, why: str = _VALUES) -> Numbers:
 # include the shipped profiles and the advice of the ESnet host tuning guide (fasterdata.es.net).
 ALLOWED: Mapping[str, Union[Numbers, Words]] = {
     # Buffers, in bytes: every socket of the host, and those of TCP and UDP.
-    "net/core/rmem_max": _one(65536, _INT, _SOCKET),
-    "net/core/wmem_max": _one(65536, _INT, _SOCKET),
-    "net/core/rmem_default": _one(65536, 64 * _MIB, _SOCKET),
-    "net/core/wmem_default": _one(65536, 64 * _MIB, _SOCKET),
-    "net/core/optmem_max": _one(20480, 64 * _MIB, _SOCKET),
+    "net/core/rmem_max": _one_number(65536, _INT, _SOCKET),
+    "net/core/wmem_max": _one_number(65536, _INT, _SOCKET),
+    "net/core/rmem_default": _one_number(65536, 64 * _MIB, _SOCKET),
+    "net/core/wmem_default": _one_number(65536, 64 * _MIB, _SOCKET),
+    "net/core/optmem_max": _one_number(20480, 64 * _MIB, _SOCKET),
     "net/ipv4/tcp_rmem": Numbers(((4096, _MIB), (65536, 64 * _MIB), (65536, _INT)), _PAGE),
     "net/ipv4/tcp_wmem": Numbers(((4096, _MIB), (16384, 64 * _MIB), (65536, _INT)), _PAGE),
-    "net/ipv4/udp_rmem_min": _one(4096, _MIB, _PAGE),
-    "net/ipv4/udp_wmem_min": _one(4096, _MIB, _PAGE),
-    "net/ipv4/tcp_notsent_lowat": _one(4096, 2**32 - 1, _PAGE),
-    "net/ipv4/tcp_limit_output_bytes": _one(65536, _INT, _SOCKET),
-    "net/ipv4/ipfrag_high_thresh": _one(262144, 1024 * _MIB, _FRAGMENTS),
-    "net/ipv6/ip6frag_high_thresh": _one(262144, 1024 * _MIB, _FRAGMENTS),
+    "net/ipv4/udp_rmem_min": _one_number(4096, _MIB, _PAGE),
+    "net/ipv4/udp_wmem_min": _one_number(4096, _MIB, _PAGE),
+    "net/ipv4/tcp_notsent_lowat": _one_number(4096, 2**32 - 1, _PAGE),
+    "net/ipv4/tcp_limit_output_bytes": _one_number(65536, _INT, _SOCKET),
+    "net/ipv4/ipfrag_high_thresh": _one_number(262144, 1024 * _MIB, _FRAGMENTS),
+    "net/ipv6/ip6frag_high_thresh": _one_number(262144, 1024 * _MIB, _FRAGMENTS),
     # Queues, and how the processor empties them.
-    "net/core/netdev_max_backlog": _one(1000, 1000000, _BACKLOG),
-    "net/core/netdev_budget": _one(300, 10000, _BACKLOG),
-    "net/core/netdev_budget_usecs": _one(2000, 100000, _BACKLOG),
-    "net/core/busy_read": _one(0, 1000, _POLL),
-    "net/core/busy_poll": _one(0, 1000, _POLL),
-    "net/core/rps_sock_flow_entries": _one(0, _MIB, "more only wastes memory"),
+    "net/core/netdev_max_backlog": _one_number(1000, 1000000, _BACKLOG),
+    "net/core/netdev_budget": _one_number(300, 10000, _BACKLOG),
+    "net/core/netdev_budget_usecs": _one_number(2000, 100000, _BACKLOG),
+    "net/core/busy_read": _one_number(0, 1000, _POLL),
+    "net/core/busy_poll": _one_number(0, 1000, _POLL),
+    "net/core/rps_sock_flow_entries": _one_number(0, _MIB, "more only wastes memory"),
     "net/core/default_qdisc": Words(("fq", "fq_codel", "fq_pie", "pfifo_fast", "sfq", "cake")),
     # Connections.
-    "net/core/somaxconn": _one(128, 65535, _QUEUE),
-    "net/ipv4/tcp_max_syn_backlog": _one(128, _MIB, _QUEUE),
-    "net/ipv4/tcp_keepalive_time": _one(60, 32767, _TIME),
-    "net/ipv4/tcp_keepalive_intvl": _one(5, 32767, _TIME),
-    "net/ipv4/tcp_keepalive_probes": _one(3, 127, _TIME),
-    "net/ipv4/tcp_fin_timeout": _one(5, 120, _TIME),
-    "net/ipv4/tcp_retries2": _one(
+    "net/core/somaxconn": _one_number(128, 65535, _QUEUE),
+    "net/ipv4/tcp_max_syn_backlog": _one_number(128, _MIB, _QUEUE),
+    "net/ipv4/tcp_keepalive_time": _one_number(60, 32767, _TIME),
+    "net/ipv4/tcp_keepalive_intvl": _one_number(5, 32767, _TIME),
+    "net/ipv4/tcp_keepalive_probes": _one_number(3, 127, _TIME),
+    "net/ipv4/tcp_fin_timeout": _one_number(5, 120, _TIME),
+    "net/ipv4/tcp_retries2": _one_number(
         8, 100, "at least 100 s, which are 8 retries (RFC 1122, 4.2.3.5)"
     ),
     "net/ipv4/ip_local_port_range": Numbers(
         ((1024, 40000), (50000, 65535)), "every connection of the host needs a port"
     ),
-    "net/netfilter/nf_conntrack_max": _one(65536, 16 * _MIB, "a full table drops every packet"),
+    "net/netfilter/nf_conntrack_max": _one_number(
+        65536, 16 * _MIB, "a full table drops every packet"
+    ),
     # TCP behaviour. With none of these values do two hosts become unable to communicate.
     "net/ipv4/tcp_congestion_control": Words(_ALGORITHMS),
-    "net/ipv4/tcp_mtu_probing": _one(0, 2),
-    "net/ipv4/tcp_no_metrics_save": _one(0, 1),
-    "net/ipv4/tcp_moderate_rcvbuf": _one(0, 1),
-    "net/ipv4/tcp_slow_start_after_idle": _one(0, 1),
-    "net/ipv4/tcp_sack": _one(0, 1),
-    "net/ipv4/tcp_dsack": _one(0, 1),
-    "net/ipv4/tcp_timestamps": _one(0, 2),
-    "net/ipv4/tcp_window_scaling": _one(0, 1),
-    "net/ipv4/tcp_ecn": _one(0, 2),
-    "net/ipv4/tcp_fastopen": _one(0, 3, "client and server are bits 1 and 2 (ip-sysctl.rst)"),
-    "net/ipv4/tcp_tw_reuse": _one(0, 2),
-    "net/ipv4/tcp_syncookies": _one(1, 2, "without them, a SYN flood locks everybody out"),
-    "net/ipv4/tcp_pacing_ss_ratio": _one(100, 1000, "less than 100 % throttles every connection"),
-    "net/ipv4/tcp_pacing_ca_ratio": _one(100, 1000, "less than 100 % throttles every connection"),
+    "net/ipv4/tcp_mtu_probing": _one_number(0, 2),
+    "net/ipv4/tcp_no_metrics_save": _one_number(0, 1),
+    "net/ipv4/tcp_moderate_rcvbuf": _one_number(0, 1),
+    "net/ipv4/tcp_slow_start_after_idle": _one_number(0, 1),
+    "net/ipv4/tcp_sack": _one_number(0, 1),
+    "net/ipv4/tcp_dsack": _one_number(0, 1),
+    "net/ipv4/tcp_timestamps": _one_number(0, 2),
+    "net/ipv4/tcp_window_scaling": _one_number(0, 1),
+    "net/ipv4/tcp_ecn": _one_number(0, 2),
+    "net/ipv4/tcp_fastopen": _one_number(
+        0, 3, "client and server are bits 1 and 2 (ip-sysctl.rst)"
+    ),
+    "net/ipv4/tcp_tw_reuse": _one_number(0, 2),
+    "net/ipv4/tcp_syncookies": _one_number(1, 2, "without them, a SYN flood locks everybody out"),
+    "net/ipv4/tcp_pacing_ss_ratio": _one_number(
+        100, 1000, "less than 100 % throttles every connection"
+    ),
+    "net/ipv4/tcp_pacing_ca_ratio": _one_number(
+        100, 1000, "less than 100 % throttles every connection"
+    ),
     # Tables of neighbours and routes, multicast, addresses, MPLS.
-    "net/ipv4/neigh/default/gc_thresh1": _one(128, _MIB, _NEIGHBOURS),
-    "net/ipv4/neigh/default/gc_thresh2": _one(512, _MIB, _NEIGHBOURS),
-    "net/ipv4/neigh/default/gc_thresh3": _one(1024, _MIB, _NEIGHBOURS),
-    "net/ipv6/neigh/default/gc_thresh1": _one(128, _MIB, _NEIGHBOURS),
-    "net/ipv6/neigh/default/gc_thresh2": _one(512, _MIB, _NEIGHBOURS),
-    "net/ipv6/neigh/default/gc_thresh3": _one(1024, _MIB, _NEIGHBOURS),
-    "net/ipv6/route/max_size": _one(4096, _INT, "a full table takes no route of any NIC"),
-    "net/ipv4/fib_multipath_hash_policy": _one(0, 3),
-    "net/ipv6/fib_multipath_hash_policy": _one(0, 3),
-    "net/ipv4/igmp_max_memberships": _one(20, 65535, "20 is the kernel's default"),
-    "net/ipv4/ip_nonlocal_bind": _one(0, 1),
-    "net/ipv6/ip_nonlocal_bind": _one(0, 1),
-    "net/mpls/platform_labels": _one(0, 2**20 - 1, "a label has 20 bits (RFC 3032)"),
+    "net/ipv4/neigh/default/gc_thresh1": _one_number(128, _MIB, _NEIGHBOURS),
+    "net/ipv4/neigh/default/gc_thresh2": _one_number(512, _MIB, _NEIGHBOURS),
+    "net/ipv4/neigh/default/gc_thresh3": _one_number(1024, _MIB, _NEIGHBOURS),
+    "net/ipv6/neigh/default/gc_thresh1": _one_number(128, _MIB, _NEIGHBOURS),
+    "net/ipv6/neigh/default/gc_thresh2": _one_number(512, _MIB, _NEIGHBOURS),
+    "net/ipv6/neigh/default/gc_thresh3": _one_number(1024, _MIB, _NEIGHBOURS),
+    "net/ipv6/route/max_size": _one_number(4096, _INT, "a full table takes no route of any NIC"),
+    "net/ipv4/fib_multipath_hash_policy": _one_number(0, 3),
+    "net/ipv6/fib_multipath_hash_policy": _one_number(0, 3),
+    "net/ipv4/igmp_max_memberships": _one_number(20, 65535, "20 is the kernel's default"),
+    "net/ipv4/ip_nonlocal_bind": _one_number(0, 1),
+    "net/ipv6/ip_nonlocal_bind": _one_number(0, 1),
+    "net/mpls/platform_labels": _one_number(0, 2**20 - 1, "a label has 20 bits (RFC 3032)"),
 }
 
 

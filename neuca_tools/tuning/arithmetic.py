@@ -22,46 +22,46 @@ _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
-def rate(text: str) -> int:
+def parse_rate(text: str) -> int:
     """A rate as tc(8) writes it: `10G`, `2.5 Gbit/s`; from 1 kbit/s to 10 Tbit/s.
 
     Raises UnusableError.
     """
-    bits = _parsed(text, r"([kmgt]?)(?:bit(?:/s)?)?", _PREFIXES)
+    bits = _parse_quantity(text, r"([kmgt]?)(?:bit(?:/s)?)?", _PREFIXES)
     if not 1e3 <= bits <= 1e13:
         raise UnusableError(f'"{clip(text)}" is not a rate such as "10Gbit"')
     return round(bits)
 
 
-def rtt(text: str) -> float:
+def parse_rtt(text: str) -> float:
     """A round-trip time: `50ms`, `100us`, `0.2s`; from 1 us to 100 s. Raises UnusableError."""
-    seconds = _parsed(text, r"(us|ms|s)", _UNITS)
+    seconds = _parse_quantity(text, r"(us|ms|s)", _UNITS)
     if not 1e-6 <= seconds <= 100:
         raise UnusableError(f'"{clip(text)}" is not a round-trip time such as "50ms"')
     return seconds
 
 
-def _parsed(text: str, unit: str, factors: Mapping[str, float]) -> float:
+def _parse_quantity(text: str, unit: str, factors: Mapping[str, float]) -> float:
     """A number times the factor of its unit, 0 if the text is not a number with such a unit."""
     match = re.fullmatch(rf"([0-9]{{1,15}}(?:\.[0-9]{{1,6}})?) *{unit}", text.strip().lower())
     return float(match[1]) * factors[match[2]] if match else 0.0
 
 
-def product(bits: float, seconds: float) -> float:
+def bandwidth_delay_product(bits: float, seconds: float) -> float:
     """The bandwidth-delay product in bytes: the data in flight on a full path."""
     return bits * seconds / 8
 
 
-def buffer(bits: float, seconds: float, memory: int = 0) -> int:
+def buffer_size(bits: float, seconds: float, memory: int = 0) -> int:
     """The buffer in bytes that such a path needs, as far as the kernel and the memory permit.
 
     `memory` is that of the host in bytes, 0 if unknown.
     """
     limit = memory // MOST_OF_MEMORY if memory else LARGEST
-    return min(limit, LARGEST, round(SHARE * MARGIN * product(bits, seconds)))
+    return min(limit, LARGEST, round(SHARE * MARGIN * bandwidth_delay_product(bits, seconds)))
 
 
-def allowed(size: int, seconds: float) -> float:
+def allowed_rate(size: int, seconds: float) -> float:
     """The rate in bit/s that a receive buffer of `size` bytes allows at this round-trip time."""
     return size / SHARE * 8 / seconds
 

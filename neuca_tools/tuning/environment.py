@@ -55,15 +55,15 @@ class Environment(NamedTuple):
         return f"{words} ({self.detail})" if self.detail else words
 
 
-def detect(signs: Mapping[str, str]) -> Environment:
+def detect_environment(signs: Mapping[str, str]) -> Environment:
     """Judge by the contents of those SIGNS that exist; a container in a VM is a container."""
-    container, hypervisor = _container(signs), _hypervisor(signs)
+    container, hypervisor = _container_manager(signs), _hypervisor_name(signs)
     if container:
         return Environment("container", container)
     return Environment("vm", hypervisor) if hypervisor else Environment()
 
 
-def _container(signs: Mapping[str, str]) -> Optional[str]:
+def _container_manager(signs: Mapping[str, str]) -> Optional[str]:
     manager = signs.get(CONTAINER, "").strip()
     if manager:
         return manager
@@ -77,17 +77,17 @@ def _container(signs: Mapping[str, str]) -> Optional[str]:
     return None
 
 
-def _hypervisor(signs: Mapping[str, str]) -> Optional[str]:
+def _hypervisor_name(signs: Mapping[str, str]) -> Optional[str]:
     if "control_d" in signs.get(XEN_DOMAIN, ""):
         # The privileged domain of Xen drives the hardware itself.
         return None
     flags = re.search(r"^flags\s*:(.*)$", signs.get(CPUINFO, ""), re.MULTILINE)
     if flags:
         return _hypervisor_of_x86(signs, flags.group(1).split())
-    vendor = _vendor(signs)
+    vendor = _firmware_vendor(signs)
     if vendor == "amazon" and ".metal" in signs.get(DMI[0], ""):
         return None
-    return vendor or _xen(signs) or _other_hypervisor(signs)
+    return vendor or _xen_guest(signs) or _other_hypervisor(signs)
 
 
 def _hypervisor_of_x86(signs: Mapping[str, str], flags: Collection[str]) -> Optional[str]:
@@ -95,20 +95,20 @@ def _hypervisor_of_x86(signs: Mapping[str, str], flags: Collection[str]) -> Opti
 
     The firmware of a metal instance of EC2 names Amazon although it has no hypervisor.
     """
-    vendor = _vendor(signs)
+    vendor = _firmware_vendor(signs)
     if "hypervisor" in flags:
-        return vendor or _xen(signs) or "hypervisor"
+        return vendor or _xen_guest(signs) or "hypervisor"
     return vendor if vendor != "amazon" else None
 
 
-def _vendor(signs: Mapping[str, str]) -> Optional[str]:
+def _firmware_vendor(signs: Mapping[str, str]) -> Optional[str]:
     for name, prefixes in _VENDORS.items():
         if any(signs.get(path, "").startswith(prefixes) for path in DMI):
             return name
     return None
 
 
-def _xen(signs: Mapping[str, str]) -> Optional[str]:
+def _xen_guest(signs: Mapping[str, str]) -> Optional[str]:
     return "xen" if signs.get(XEN, "").strip() == "xen" else None
 
 

@@ -18,7 +18,7 @@ from neuca_tools.model.device_settings import Effect
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.environment import Environment
-from neuca_tools.tuning.profile import BUFFER, KEEP, Profile, raised, same
+from neuca_tools.tuning.profile import BUFFER, KEEP, Profile, is_same_value, raised_value
 from neuca_tools.tuning.sysctld import Settings
 
 CONGESTION = "net/ipv4/tcp_congestion_control"
@@ -115,7 +115,7 @@ class Layer(NamedTuple):
         return {value.setting: value.wanted for value in host if value.wanted is not None}
 
 
-def layer(
+def judge_profiles(
     choice: Choice,
     profiles: Sequence[Profile],
     facts: Facts,
@@ -125,21 +125,21 @@ def layer(
     """Judge every value of these profiles of the choice; `missing`: why others are not here."""
     usable, size = [profile for profile in profiles if not profile.needs_path], 0
     if choice.rate and choice.rtt:
-        usable, size = list(profiles), arithmetic.buffer(choice.rate, choice.rtt, facts.memory)
-    asked = _combine(usable, str(size))
+        usable, size = list(profiles), arithmetic.buffer_size(choice.rate, choice.rtt, facts.memory)
+    asked = _combine_profiles(usable, str(size))
     unusable = [profile.name for profile in profiles if profile not in usable]
     faults = [*missing, *chain.from_iterable(profile.faults for profile in profiles)]
     faults += [f'profile "{name}": it requires rate and rtt' for name in unusable]
     return Layer(
         choice,
         facts.environment,
-        values=tuple(_judge(path, wish, facts, record) for path, wish in asked.items()),
-        mtu=_highest("mtu", usable),
-        txqueuelen=_highest("txqueuelen", usable),
+        values=tuple(_judge_value(path, wish, facts, record) for path, wish in asked.items()),
+        mtu=_highest_value("mtu", usable),
+        txqueuelen=_highest_value("txqueuelen", usable),
         probed=facts.probed,
         before=_to_restore(facts, record),
         faults=tuple(faults),
-        notes=tuple(_notes(choice, usable, facts)),
+        notes=tuple(_layer_notes(choice, usable, facts)),
     )
 
 
@@ -150,27 +150,27 @@ def _to_restore(facts: Facts, record: Record) -> dict[str, str]:
     return {**record.original_sysctls, **of_files}
 
 
-def _combine(profiles: Sequence[Profile], buffer: str) -> dict[str, Asked]:
+def _combine_profiles(profiles: Sequence[Profile], buffer: str) -> dict[str, Asked]:
     """By path, the highest of each number; of words, the last value."""
     asked: dict[str, Asked] = {}
     for profile in profiles:
         for path, value in profile.sysctls.items():
             new = Asked(value.replace(BUFFER, buffer), PROFILE + profile.name)
-            asked[path] = _merged(asked[path], new) if path in asked else new
+            asked[path] = _merge_values(asked[path], new) if path in asked else new
     return asked
 
 
-def _merged(old: Asked, new: Asked) -> Asked:
+def _merge_values(old: Asked, new: Asked) -> Asked:
     """Two values combined number by number; the source names the profiles they are from."""
-    both = _higher(old.value, new.value)
+    both = _higher_numbers(old.value, new.value)
     sources = {new.value: new.source, old.value: old.source}
     return Asked(both, sources.get(both, f"{old.source}, {new.source[len(PROFILE) :]}"))
 
 
-def _higher(old: str, new: str) -> str:
+def _higher_numbers(old: str, new: str) -> str:
     """The higher of each pair of numbers; KEEP is lower than every number."""
     if KEEP not in (*old.split(), *new.split()):
-        return raised(old, new)
+        return raised_value(old, new)
     if len(old.split()) != len(new.split()):
         return new
     return " ".join(_higher_word(*pair) for pair in zip(old.split(), new.split()))
@@ -181,10 +181,10 @@ def _higher_word(old: str, new: str) -> str:
         return old
     if old == KEEP:
         return new
-    return raised(old, new)
+    return raised_value(old, new)
 
 
-def _judge(path: str, asked: Asked, facts: Facts, record: Record) -> Value:
+def _judge_value(path: str, asked: Asked, facts: Facts, record: Record) -> Value:
     value = Value(path, asked.value, asked.source, current=facts.sysctls.get(path))
     obstacle = facts.obstacles.get(path)
     if obstacle is None and path == CONGESTION:
@@ -192,14 +192,14 @@ def _judge(path: str, asked: Asked, facts: Facts, record: Record) -> Value:
     if obstacle:
         return value._replace(effect=obstacle.effect, reason=obstacle.reason)
     override = facts.words.setting(path)
-    if override and not same(override.value, raised(override.value, asked.value)):
+    if override and not is_same_value(override.value, raised_value(override.value, asked.value)):
         reason = f'by {override.file}, which sets it to "{override.value}"'
         return value._replace(effect="overridden", reason=reason)
     base = value.current
-    if path in record.original_sysctls and same(base, record.written.get(Written(path))):
+    if path in record.original_sysctls and is_same_value(base, record.written.get(Written(path))):
         # The present value is our own.
         base = record.original_sysctls[path]
-    wanted = raised(base, asked.value)
+    wanted = raised_value(base, asked.value)
     if KEEP in wanted.split():
         reason = f'its current value "{value.current}" has a different number of words'
         return value._replace(effect="not applicable", reason=reason)
@@ -222,7 +222,9 @@ def _congestion_obstacle(name: str, facts: Facts, record: Record) -> Optional[Ob
     return None
 
 
-def _highest(setting: Literal["mtu", "txqueuelen"], profiles: Sequence[Profile]) -> Optional[Asked]:
+def _highest_value(
+    setting: Literal["mtu", "txqueuelen"], profiles: Sequence[Profile]
+) -> Optional[Asked]:
     """The highest value of this setting; of equal ones, that of the last profile."""
     given = [profile for profile in profiles if getattr(profile, setting) is not None]
     if not given:
@@ -231,10 +233,10 @@ def _highest(setting: Literal["mtu", "txqueuelen"], profiles: Sequence[Profile])
     return Asked(str(getattr(profile, setting)), PROFILE + profile.name)
 
 
-def _notes(choice: Choice, usable: Sequence[Profile], facts: Facts) -> Iterator[str]:
+def _layer_notes(choice: Choice, usable: Sequence[Profile], facts: Facts) -> Iterator[str]:
     if choice.rate and choice.rtt and any(profile.needs_path for profile in usable):
-        needed = arithmetic.buffer(choice.rate, choice.rtt)
-        size = arithmetic.buffer(choice.rate, choice.rtt, facts.memory)
+        needed = arithmetic.buffer_size(choice.rate, choice.rtt)
+        size = arithmetic.buffer_size(choice.rate, choice.rtt, facts.memory)
         path = f"{arithmetic.rate_text(choice.rate)} at {arithmetic.rtt_text(choice.rtt)} RTT"
         yield f"{path} needs TCP buffers of {arithmetic.size_text(needed)}"
         if size < needed:

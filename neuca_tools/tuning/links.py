@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
-from neuca_tools.documents.stacking import overlay
+from neuca_tools.documents.stacking import merge_requests
 from neuca_tools.model import (
     UNCHANGED,
     Device,
@@ -37,7 +37,7 @@ class Tuned(NamedTuple):
         )
 
 
-def tune(
+def tune_links(
     requests: Mapping[LinkKey, LinkRequest],
     layer: Layer,
     devices: Mapping[LinkKey, Device],
@@ -59,11 +59,11 @@ def tune(
             if setting == "mtu":
                 limit = _highest_mtu(key, layer, tuned, devices)
             value = Value(setting, asked.value, asked.source, link=key)
-            present = _present(key, setting, devices.get(key), record, limit)
-            value, kept = _judge(value, present, limit)
+            present = _present_value(key, setting, devices.get(key), record, limit)
+            value, kept = _judge_link_value(value, present, limit)
             values.append(value)
             if value.wanted is not None and not kept:
-                tuned[key] = _with(tuned[key], value)
+                tuned[key] = _with_value(tuned[key], value)
     return Tuned(tuned, tuple(values))
 
 
@@ -94,7 +94,7 @@ class _Present(NamedTuple):
     changed: bool
 
 
-def _present(
+def _present_value(
     key: LinkKey, setting: str, device: Optional[Device], record: Record, limit: _Limit
 ) -> _Present:
     original: Optional[int] = getattr(record.originals.get(key, UNCHANGED), setting)
@@ -110,7 +110,7 @@ def _present(
     return _Present(current, current or 0, ours=False, changed=original is not None)
 
 
-def _judge(value: Value, present: _Present, limit: _Limit) -> tuple[Value, bool]:
+def _judge_link_value(value: Value, present: _Present, limit: _Limit) -> tuple[Value, bool]:
     """The judged value, and whether the link has it without the agent."""
     asked = int(value.asked)
     wanted = max(present.base, min(asked, limit.most))
@@ -150,8 +150,8 @@ def _highest_mtu(
     return min(device, _Limit(probed, f"the path carries {probed} (acknowledged probe)"))
 
 
-def _with(request: LinkRequest, value: Value) -> LinkRequest:
+def _with_value(request: LinkRequest, value: Value) -> LinkRequest:
     """The request with a judged value."""
     setting: dict[str, Any] = {value.setting: int(value.wanted or 0)}
     origin = Origin(value.setting, value.wanted or "0", value.source)
-    return overlay(LinkRequest(request.key, origins=(origin,), **setting), request)
+    return merge_requests(LinkRequest(request.key, origins=(origin,), **setting), request)

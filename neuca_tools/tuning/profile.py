@@ -42,15 +42,15 @@ _READERS: Mapping[tuple[str, str], Callable[[str], object]] = {
 }
 
 
-def parse(name: str, text: str) -> Profile:
+def parse_profile(name: str, text: str) -> Profile:
     """Parse a profile; an unusable line becomes a fault and is ignored."""
     fields: dict[str, object] = {}
     sysctls: dict[str, str] = {}
     faults: list[str] = []
-    for number, section, key, value in _lines(text):
+    for number, section, key, value in _profile_lines(text):
         try:
             if section == "sysctl" and key:
-                sysctls[_sysctl(key)] = values.sysctl_value(value)
+                sysctls[_host_sysctl(key)] = values.sysctl_value(value)
             elif (section, key.lower()) in _READERS:
                 fields[key.lower()] = _READERS[section, key.lower()](value)
             else:
@@ -60,7 +60,7 @@ def parse(name: str, text: str) -> Profile:
     return Profile(name, sysctls, faults=tuple(faults), **fields)  # type: ignore[arg-type]
 
 
-def _lines(text: str) -> Iterator[tuple[int, str, str, str]]:
+def _profile_lines(text: str) -> Iterator[tuple[int, str, str, str]]:
     """Line number, section, key and value of each setting; a line without "=" has an empty key."""
     section = ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -74,7 +74,7 @@ def _lines(text: str) -> Iterator[tuple[int, str, str, str]]:
             yield number, section, key.strip(), value.strip()
 
 
-def _sysctl(key: str) -> str:
+def _host_sysctl(key: str) -> str:
     """The path of a host-wide sysctl; those of one interface belong in `[interface MAC]`."""
     path = values.sysctl_key(key)
     reason = key_reason(path)
@@ -85,12 +85,16 @@ def _sysctl(key: str) -> str:
     return path
 
 
-def same(current: Optional[str], wanted: Optional[str]) -> bool:
+def is_same_value(current: Optional[str], wanted: Optional[str]) -> bool:
     """Whether two values of a sysctl are equal; the kernel accepts `02` and reports `2`."""
-    return current is not None and wanted is not None and _numbers(current) == _numbers(wanted)
+    return (
+        current is not None
+        and wanted is not None
+        and _normal_words(current) == _normal_words(wanted)
+    )
 
 
-def raised(base: Optional[str], asked: str) -> str:
+def raised_value(base: Optional[str], asked: str) -> str:
     """The value to set: `asked`, with no number lower than in `base`.
 
     KEEP is the number in `base`. Words, and a different count of numbers, are used as requested.
@@ -111,5 +115,5 @@ def raised(base: Optional[str], asked: str) -> str:
     return " ".join(str(max(int(old), int(new))) for old, new in zip(before, wanted))
 
 
-def _numbers(text: str) -> list[str]:
+def _normal_words(text: str) -> list[str]:
     return [str(int(word)) if word.isdecimal() else word for word in text.split()]

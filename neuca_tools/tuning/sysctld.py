@@ -60,7 +60,7 @@ class Settings(NamedTuple):
         return Setting(lines[-1].value, lines[-1].file)
 
 
-def order(paths: Iterable[str]) -> list[str]:
+def order_files(paths: Iterable[str]) -> list[str]:
     """The files to read, in the order in which they apply; `paths` are in that of DIRECTORIES.
 
     >>> order(["/etc/sysctl.d/9.conf", "/etc/sysctl.conf", "/lib/sysctl.d/1.conf"])
@@ -73,15 +73,15 @@ def order(paths: Iterable[str]) -> list[str]:
     return [first[name] for name in sorted(first, key=lambda name: (name == last, name))]
 
 
-def parse(files: Sequence[tuple[str, str]]) -> Settings:
+def parse_files(files: Sequence[tuple[str, str]]) -> Settings:
     """Read files, each a path and a text, in the order in which they are applied.
 
     A line that cannot be parsed is ignored.
     """
-    return Settings(tuple(chain.from_iterable(_lines(path, text) for path, text in files)))
+    return Settings(tuple(chain.from_iterable(_file_lines(path, text) for path, text in files)))
 
 
-def _lines(file: str, text: str) -> Iterator[_Line]:
+def _file_lines(file: str, text: str) -> Iterator[_Line]:
     for line in map(str.strip, text.splitlines()):
         key, sign, value = line.partition("=")
         pattern = sysctl_path(key.strip().lstrip("-").strip())

@@ -8,8 +8,8 @@ import pytest
 import volumes
 from lab import mac
 
-from neuca_tools.agent.drives import read_volume, recorded
-from neuca_tools.model.volumes import refusal
+from neuca_tools.agent.drives import read_volume, recorded_volumes
+from neuca_tools.model.volumes import refusal_reason
 
 OURS = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n"
 EVIL = f"[interface {mac(1)}]\naddresses = 172.16.66.66/24\n[scripts]\nbootscript = #!/bin/sh\n"
@@ -59,12 +59,12 @@ def test_a_second_volume_does_not_take_the_place_of_the_first(guest, tmp_path):
     first = volumes.directory(tmp_path / "first", volumes.config_drive(OURS, "i-ours"))
     assert guest.neuca("read-drive", first).code == 0
     assert guest.once().code == 0
-    known = recorded(guest.folder / "state", guest.folder / "run")
+    known = recorded_volumes(guest.folder / "state", guest.folder / "run")
     for number, files in enumerate((volumes.config_drive(EVIL), volumes.seed(EVIL))):
         late = read_volume(volumes.directory(tmp_path / f"late{number}", files))
-        assert refusal(late.instance, late.digest, known)
+        assert refusal_reason(late.instance, late.digest, known)
     again = read_volume(first)
-    assert refusal(again.instance, again.digest, known) == ""
+    assert refusal_reason(again.instance, again.digest, known) == ""
 
 
 HOSTILE = {

@@ -24,9 +24,9 @@ from bench_speed import Unmeasured
 
 sys.path.insert(0, str(host.CHECKOUT))
 
-from neuca_tools.selftest.measure.host.tcp_info import listening
-from neuca_tools.selftest.measure.iperf.command import Test, client, server
-from neuca_tools.selftest.measure.iperf.conduct import conduct
+from neuca_tools.selftest.measure.host.tcp_info import is_listening
+from neuca_tools.selftest.measure.iperf.command import Test, client_command, server_command
+from neuca_tools.selftest.measure.iperf.conduct import run_test
 
 ADDRESS, PORT = ip_address("127.0.0.1"), 45678
 SECONDS = 5
@@ -57,7 +57,7 @@ def _looked_at(streams: int) -> tuple[float, float, float]:
     """The share of a processor, the rate in bit/s, and how it compares with what iperf3 itself says of the same run."""
     with _server():
         began, busy = time.monotonic(), time.process_time()
-        (phase,) = conduct("tcp", Test(ADDRESS, PORT, SECONDS, ADDRESS, streams))
+        (phase,) = run_test("tcp", Test(ADDRESS, PORT, SECONDS, ADDRESS, streams))
         busy, took = time.process_time() - busy, time.monotonic() - began
     flow = phase.run.flow("forward") if phase.run and not phase.run.error else None
     if flow is None or not flow.received.rate or len(phase.sender) < SECONDS:
@@ -71,7 +71,7 @@ def _looked_at(streams: int) -> tuple[float, float, float]:
 def _plain() -> float:
     with _server():
         done = subprocess.run(
-            client(Test(ADDRESS, PORT, SECONDS, ADDRESS)), capture_output=True, check=False
+            client_command(Test(ADDRESS, PORT, SECONDS, ADDRESS)), capture_output=True, check=False
         )
     try:
         return float(json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"])
@@ -83,11 +83,11 @@ def _plain() -> float:
 def _server() -> Iterator[None]:
     """It ends after one test; and with the block, if there was none."""
     started = subprocess.Popen(
-        server(ADDRESS, PORT), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        server_command(ADDRESS, PORT), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         deadline = time.monotonic() + PATIENCE
-        while not listening(4, PORT):
+        while not is_listening(4, PORT):
             if started.poll() is not None or time.monotonic() > deadline:
                 raise Unmeasured("iperf3's server did not start")
             time.sleep(MOMENT)

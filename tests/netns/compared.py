@@ -69,7 +69,7 @@ def seen(device):
 
 def check_options(device, data):
     """What the look has read, as pyroute2 is told it, is what pyroute2 has read."""
-    told = kinds.arguments(device.kind, dict(device.options))
+    told = kinds.creation_arguments(device.kind, dict(device.options))
     assert told.pop("address") == device.mac
     for name, value in told.items():
         library = data.get_attr(f"IFLA_{name.upper()}")
@@ -130,7 +130,7 @@ def main():
     with IPRoute(strict_check=True) as kernel:
         links = dict(devices(kernel))
         slow = [sorted(map(repr, read(kernel))) for read in (addresses, routes, rules)]
-    world = outlook.look()
+    world = outlook.read_world()
     assert world.boot_id == boot_id()
     assert {index: link[:-1] for index, link in links.items()} == {
         index: seen(device) for index, device in world.devices.items()

@@ -24,7 +24,7 @@ KILL = "kill "
 def main():
     which, program, *words = sys.argv[1:]
     is_killed, which = which.startswith(KILL), which.removeprefix(KILL)
-    numbers, attempt = itertools.count(1), execute._try
+    numbers, attempt = itertools.count(1), execute._try_batch
 
     def failing(batch, writer):
         number, text = next(numbers), " and ".join(one.text for one in batch)
@@ -35,7 +35,7 @@ def main():
             return ApplyError("injected failure", 5)
         return attempt(batch, writer)
 
-    execute._try = failing
+    execute._try_batch = failing
     sys.argv = [program, *words]
     sys.exit(importlib.import_module(f"neuca_tools.commands.{program}").main())
 

@@ -19,7 +19,7 @@ from neuca_tools.model import LinkKey
 FAR = "203.0.113.1"
 LEASE, ROUTER = "10.9.0.51", "10.9.0.1"
 FILE = dhcp_files.networkd_name(LinkKey(mac(1)))
-TABLE = dhcp_files.table(LinkKey(mac(1)))
+TABLE = dhcp_files.table_of(LinkKey(mac(1)))
 SERVER = f"""[Match]
 Name=dp1
 [Network]
@@ -238,7 +238,7 @@ def test_networkd_does_dhcp_on_a_bridge_that_has_the_mac_of_its_port(cloud):
     assert cloud.once(f"[bridge br0]\nmembers = {mac(1)}\ndhcp4 = yes\n").code == 0
     cloud.client.write(file, (cloud.folder / "networkd" / file).read_text())
     cloud.client.start()
-    table = dhcp_files.table(LinkKey("bridge br0"))
+    table = dhcp_files.table_of(LinkKey("bridge br0"))
     learned = f"-4 route show table {table}"
     cloud.wait("the lease", lambda: f"{LEASE}/24" in cloud.addresses("br0") and cloud.look(learned))
     assert cloud.once().code == 0

@@ -29,7 +29,7 @@ from neuca_tools.desired.dhcp_clients import NOT_INSTALLED
 from neuca_tools.model import LinkKey
 
 NIC = LinkKey(mac(1))
-LABEL = dhcp_files.label(NIC)
+LABEL = dhcp_files.link_label(NIC)
 DOCUMENT = f"[interface {mac(1)}]\nname = dp1\ndhcp4 = yes\n"
 EVIL = """SendOption=12:string:$(touch /tmp/neuca-pwned);`reboot`
 SendOption=15:string:evil.example
@@ -74,7 +74,7 @@ def lease(lab, label=LABEL, name="dp1"):
 
 def inbox(lab, label=LABEL):
     """The routes in the table of the link."""
-    number = str(dhcp_files.table(dhcp_files.labelled(label)))
+    number = str(dhcp_files.table_of(dhcp_files.link_of_label(label)))
     # A table without routes is an error to `ip route show table`.
     return {one["dst"] for one in lab.look("route show table all") if one.get("table") == number}
 

@@ -22,9 +22,9 @@ from neuca_tools.desired import dhcp_files
 from neuca_tools.model import LinkKey
 
 NIC = LinkKey(mac(1))
-LABEL = dhcp_files.label(NIC)
+LABEL = dhcp_files.link_label(NIC)
 DHCP6, ADVERTISED = f"{LABEL}:dhcp6", f"{LABEL}:ra"
-TABLE = str(dhcp_files.table(NIC))
+TABLE = str(dhcp_files.table_of(NIC))
 DOCUMENT = f"[interface {mac(1)}]\nname = dp1\n"
 STATIC = "addresses = 172.16.0.5/24\n"
 ROUTER, LEASE = "fd00:9::1", "fd00:9::51"

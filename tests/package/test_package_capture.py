@@ -16,7 +16,7 @@ import pytest
 from packages import ENVIRONMENT, ROOT
 
 from neuca_tools.guest.blocks import BEGIN, END
-from neuca_tools.state.store import save
+from neuca_tools.state.store import save_state
 
 KEYS = "ssh-ed25519 AAAA own\n"
 CAPABILITY = bytes.fromhex("0100000200040000000000000000000000000000")  # cap_net_raw=ep
@@ -253,7 +253,7 @@ def _with_keys(root, content):
     keys = root / "root/.ssh/authorized_keys"
     keys.write_text(content)
     keys.chmod(0o600)
-    save(root / "var/lib/neuca", "guest-users.json", {"logins": ["root"]}, 0o600)
+    save_state(root / "var/lib/neuca", "guest-users.json", {"logins": ["root"]}, 0o600)
     return keys
 
 

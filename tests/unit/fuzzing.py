@@ -15,7 +15,7 @@ from pathlib import Path
 from worlds import Agent, mac, machine, nic
 
 from neuca_tools.desired.roles import Policy
-from neuca_tools.documents import find_document, parse, redact
+from neuca_tools.documents import find_document, parse, redact_text
 from neuca_tools.documents.platform import combined
 from neuca_tools.documents.platform.tree import MAX_DEPTH, from_json, from_yaml
 from neuca_tools.documents.privacy import SECRET_WORDS
@@ -93,8 +93,8 @@ def neuca(data):
     text = find_document(data)
     if text is None:
         return None
-    copy = redact(text)
-    assert redact(copy) == copy
+    copy = redact_text(text)
+    assert redact_text(copy) == copy
     document, public = parse(text), parse(copy)
     if not any(word in text.lower() for word in SECRET_WORDS):  # a key with one is hidden
         assert (public.links, public.routes) == (document.links, document.routes)

@@ -17,7 +17,7 @@ from neuca_tools.backends import kinds
 from neuca_tools.desired.safety import METADATA_HOSTS
 from neuca_tools.errors import ApplyError, GuardError
 from neuca_tools.model import Device, Route, World
-from neuca_tools.model.device_settings import DeviceSettings, joined
+from neuca_tools.model.device_settings import DeviceSettings, joined_settings
 from neuca_tools.model.links import LINK_ALIAS
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, SeenRule, Traits
 
@@ -99,10 +99,10 @@ class Kernel:
         missing = {"pause": "the driver has no pause"}
         seen = World(dict(self.devices))
         settings = {
-            index: joined(
+            index: joined_settings(
                 (
                     DeviceSettings(dict(self.gear.get(index, GEAR)), MOST_RINGS, missing),
-                    kinds.read(seen, index, ATTRIBUTES),
+                    kinds.read_groups(seen, index, ATTRIBUTES),
                 )
             )
             for index in self.devices
@@ -228,7 +228,7 @@ class Kernel:
         self.devices[index] = replace(self._device(index), txqueuelen=packets)
 
     def device_values(self, index, group):
-        return kinds.read(World(dict(self.devices)), index, [group]).values
+        return kinds.read_groups(World(dict(self.devices)), index, [group]).values
 
     def set_device(self, index, group, values):
         self._device(index)

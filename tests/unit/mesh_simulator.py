@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from neuca_tools.selftest.mesh.localise import localise
+from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Row
 from neuca_tools.selftest.mesh.retest import with_retests
 from neuca_tools.selftest.mesh.schedule import make_plan
-from neuca_tools.selftest.mesh.verdict import judge
+from neuca_tools.selftest.mesh.verdict import judge_mesh
 
 FAULTS = (
     "slow-egress",
@@ -158,8 +158,8 @@ class Mesh:
     def verdict(self):
         """The verdict after the rounds and the retests of what they showed."""
         rows = self.rows(self.plan)
-        plan = with_retests(self.plan, rows, localise(self.plan, rows))
-        return judge(plan, rows + self.rows(plan, len(self.plan.slots)))
+        plan = with_retests(self.plan, rows, find_suspects(self.plan, rows))
+        return judge_mesh(plan, rows + self.rows(plan, len(self.plan.slots)))
 
 
 def is_of(finding, fault):

@@ -67,7 +67,7 @@ def document():
 
 def agent(messages):
     """Over these devices; the management NIC has the default route."""
-    kernel = Kernel(world(*map(outlook.device, messages)))
+    kernel = Kernel(world(*map(outlook.parse_device, messages)))
     kernel.add_address(2, ip_interface("10.1.0.4/24"))
     default_route(kernel, 2, ip_address("10.1.0.1"))
     found = Agent(kernel)
@@ -113,7 +113,7 @@ def test_a_function_that_comes_and_goes_changes_nothing():
     one = agent(AZURE[name] for name in ("management", "its function", "master"))
     one.run()
     before = held(one)
-    function = outlook.device(AZURE["function"])
+    function = outlook.parse_device(AZURE["function"])
     alone = replace(function, master=0, slave=False)
     for device in (alone, function, None, alone, function):
         one.kernel.devices.pop(5, None)

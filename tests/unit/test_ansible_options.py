@@ -10,7 +10,7 @@ from pathlib import Path
 import ansible_options
 import pytest
 
-from neuca_tools.config import Config, load
+from neuca_tools.config import Config, load_config
 from neuca_tools.config.options import MAC_LISTS, OPTIONS
 from neuca_tools.errors import EXIT_INVALID
 from neuca_tools.status.judge import EXIT_CODES
@@ -71,7 +71,7 @@ def test_options_that_are_written_are_read_back(tmp_path):
         "\n[interface fe:16:3e:00:6d:af]\naddresses = 172.16.0.1/24, fd00::1/64\nmtu = 9000\n"
     )
     (tmp_path / "config").write_text(text)
-    config = load(tmp_path / "config")
+    config = load_config(tmp_path / "config")
     assert config.faults == ()
     assert (config.timeout, config.poll_interval, config.allow_default_route) == (
         0.1,
@@ -87,7 +87,7 @@ def test_an_empty_list_overrides_an_earlier_file(tmp_path):
     (tmp_path / "config").write_text("[network]\nmanagement-macs = fe:16:3e:00:6d:ae\n")
     text = neuca.configuration({"network": {"management_macs": []}}, [])
     (tmp_path / "config.d" / "50-ansible.conf").write_text(text)
-    assert load(tmp_path / "config").management_macs == frozenset()
+    assert load_config(tmp_path / "config").management_macs == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -135,5 +135,5 @@ def test_every_default_can_be_written(where, tmp_path):
     (tmp_path / "config").write_text(
         neuca.configuration({section: {option.replace("-", "_"): value}}, [])
     )
-    config = load(tmp_path / "config")
+    config = load_config(tmp_path / "config")
     assert (config.faults, getattr(config, name)) == ((), getattr(Config(), name))

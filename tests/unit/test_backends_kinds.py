@@ -38,7 +38,8 @@ BRIDGE = {
 def encoded(kind, options):
     """The options as pyroute2 encodes them for the kernel, which sends them in the same form."""
     data = [
-        (f"IFLA_{name.upper()}", value) for name, value in kinds.arguments(kind, options).items()
+        (f"IFLA_{name.upper()}", value)
+        for name, value in kinds.creation_arguments(kind, options).items()
     ]
     info = {"attrs": [("IFLA_INFO_KIND", kind), ("IFLA_INFO_DATA", {"attrs": data})]}
     message = ifinfmsg()
@@ -53,11 +54,11 @@ KINDS = [("bond", BOND), ("bridge", BRIDGE), ("vrf", {"table": "70000"})]
 
 @pytest.mark.parametrize(("kind", "options"), KINDS)
 def test_every_option_is_read_back_as_it_was_set(kind, options):
-    found = dict(kinds.options(kind, "02:00:00:00:00:01", encoded(kind, options)))
+    found = dict(kinds.link_options(kind, "02:00:00:00:00:01", encoded(kind, options)))
     assert {name: found.get(name) for name in options} == options
 
 
 @pytest.mark.parametrize(("kind", "options"), KINDS)
 def test_the_readers_of_documents_accept_these_values(kind, options):
     for name, value in options.items():
-        assert link_kinds.setting(kind, name, value).option(name) == value
+        assert link_kinds.read_setting(kind, name, value).option(name) == value

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from neuca_tools.backends.queues import Queues, _cpus, _mask
+from neuca_tools.backends.queues import Queues, _cpu_list, _cpu_mask
 from neuca_tools.errors import ApplyError
 from neuca_tools.model.device_settings import DeviceSettings
 
@@ -67,7 +67,7 @@ def test_another_device_of_that_name_is_not_touched(tree):
 
 @pytest.mark.parametrize("cpus", ["0", "0-3", "1,3,64-95", "31-32", "none"])
 def test_a_list_is_a_mask_and_back(cpus):
-    assert _cpus(_mask(cpus)) == cpus
+    assert _cpu_list(_cpu_mask(cpus)) == cpus
 
 
 def test_a_number_of_the_device_is_read_and_set_in_its_file(tree):

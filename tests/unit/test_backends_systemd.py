@@ -175,7 +175,7 @@ def test_a_line_has_its_priority_its_place_and_the_fields_that_it_is_given(metho
     assert (found["MESSAGE"], found["PRIORITY"]) == ("set x", priority)
     assert (found["SYSLOG_IDENTIFIER"], found["LOGGER"]) == ("neucad", "neuca")
     assert (found["CODE_FILE"], found["CODE_FUNC"]) == ("<string>", "<module>")
-    given = messages.fields(messages.DONE, operation="rename", interface="eth1")
+    given = messages.message_fields(messages.DONE, operation="rename", interface="eth1")
     assert found.items() >= given.items()
 
 

@@ -62,19 +62,19 @@ def show(monkeypatch, tmp_path, interfaces, control=True):
 
 def test_here_reads_sysfs_and_passes_over_what_is_no_interface(monkeypatch, tmp_path):
     show(monkeypatch, tmp_path, HERE)
-    assert udev.here(HERE)
-    assert not udev.here({"lo": 1, "eth0": 3})
+    assert udev.serves_this_namespace(HERE)
+    assert not udev.serves_this_namespace({"lo": 1, "eth0": 3})
 
 
 def test_an_interface_that_came_since_does_not_make_it_another_namespace(monkeypatch, tmp_path):
     show(monkeypatch, tmp_path, {name: index for index, name in socket.if_nameindex()})
-    assert udev.here({"lo": 1})
+    assert udev.serves_this_namespace({"lo": 1})
 
 
 def test_without_udevd_nothing_else_is_looked_at(monkeypatch, tmp_path):
     show(monkeypatch, tmp_path, HERE, control=False)
-    monkeypatch.setattr(udev, "_sysfs", lambda: pytest.fail("sysfs was read"))
-    assert not udev.here(HERE)
+    monkeypatch.setattr(udev, "_interfaces_in_sysfs", lambda: pytest.fail("sysfs was read"))
+    assert not udev.serves_this_namespace(HERE)
 
 
 def test_in_a_new_namespace_the_hosts_udevd_is_not_ours(tmp_path):
@@ -85,7 +85,7 @@ def test_in_a_new_namespace_the_hosts_udevd_is_not_ours(tmp_path):
         "print(udev.here({n: i for i, n in socket.if_nameindex()}))"
     )
     # With the host's sysfs. Where the host has no interface but lo either, process 1 must be seen to tell them apart.
-    if len(socket.if_nameindex()) == 1 and not udev._namespace("1"):
+    if len(socket.if_nameindex()) == 1 and not udev._network_namespace("1"):
         pytest.skip("this host has no interface but lo and hides the namespace of process 1")
     assert in_a_namespace("-c", script) == "False\n"
 
@@ -143,13 +143,13 @@ def test_an_interface_is_initialised_once_udevd_has_a_file_of_it(
     monkeypatch.setattr(udev, "_DATA", tmp_path)
     if content is not None:
         (tmp_path / "n1").write_text(content)
-    assert udev.initialised(socket.if_nametoindex("lo")) is expected
+    assert udev.is_initialised(socket.if_nametoindex("lo")) is expected
 
 
 def test_an_interface_that_is_not_there_is_not_initialised(monkeypatch, tmp_path):
     monkeypatch.setattr(udev, "_DATA", tmp_path)
     (tmp_path / f"n{2**31 - 1}").write_text("I:1\n")
-    assert not udev.initialised(2**31 - 1)
+    assert not udev.is_initialised(2**31 - 1)
 
 
 def test_without_pyudev_the_error_says_so(monkeypatch, tmp_path):
@@ -157,7 +157,7 @@ def test_without_pyudev_the_error_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(udev, "_TAGS", tmp_path)
     monkeypatch.setitem(sys.modules, "pyudev", None)
     with pytest.raises(ObserveError) as caught:
-        udev.volumes()
+        udev.volume_numbers()
     assert caught.value.text.startswith(
         'asked udev for volumes: the Python module "pyudev" cannot be imported: '
     )

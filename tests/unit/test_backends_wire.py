@@ -87,12 +87,14 @@ def a_link(dice):
     )
     message = body(ifinfmsg, values, index=index, flags=flags)
     if permanent:  # which pyroute2 0.7.2 encodes as a text
-        message += wire.attribute(outlook.PERMANENT_MAC, bytes.fromhex(permanent.replace(":", "")))
+        message += wire.encode_attribute(
+            outlook.PERMANENT_MAC, bytes.fromhex(permanent.replace(":", ""))
+        )
     return message, wanted
 
 
 def seen_link(message):
-    one = outlook.device(message)
+    one = outlook.parse_device(message)
     return (one.index, one.name, one.kind, one.mac, one.permanent_mac, one.mtu, one.txqueuelen, one.qdisc,
             one.master, one.lower, (one.up, one.carrier, one.slave), one.vlan_id)  # fmt: skip
 
@@ -118,7 +120,7 @@ def an_address(dice):
 
 
 def seen_address(message):
-    found = outlook._addresses([message])
+    found = outlook._address_fields([message])
     ((index, (address,)),) = found["addresses"].items()
     return index, address, (index, address) not in found["leased"]
 
@@ -151,7 +153,7 @@ def a_route(dice):
 
 
 def seen_route(message):
-    (one,) = routing.routes(message)
+    (one,) = routing.parse_routes(message)
     return one.to, one.index, one.via, one.metric, one.protocol
 
 
@@ -190,7 +192,7 @@ def a_rule(dice):
 
 
 def seen_rule(message):
-    (rule,) = routing.rules(message)
+    (rule,) = routing.parse_rules(message)
     return rule
 
 
@@ -239,7 +241,7 @@ def test_a_message_that_is_cut_off_is_an_error_or_what_was_whole(make, seen):
 
 def _is_whole(message, head):
     try:
-        list(wire.attributes(message[head:]))
+        list(wire.parse_attributes(message[head:]))
     except OSError:
         return False
     return len(message) >= head
@@ -261,7 +263,7 @@ def test_garbage_raises_what_a_look_turns_into_its_error(make, seen):
 
 
 def test_the_last_attribute_may_have_no_padding():
-    assert wire.Attributes(wire.attribute(1, b"123")[:7]) == {1: b"123"}
+    assert wire.Attributes(wire.encode_attribute(1, b"123")[:7]) == {1: b"123"}
 
 
 BAD = {
@@ -323,4 +325,4 @@ def test_a_look_at_garbage_says_that_it_could_not_look(monkeypatch):
     with pytest.raises(
         ObserveError, match=r"^ask the kernel for its links, addresses and routes: "
     ):
-        outlook.look()
+        outlook.read_world()

@@ -8,7 +8,7 @@ import pytest
 from worlds import mac, nic, world
 
 from neuca_tools.agent.boot_names import needs_no_wait
-from neuca_tools.config import load
+from neuca_tools.config import load_config
 from neuca_tools.errors import RecordError
 from neuca_tools.model import NicRecord, Record
 from neuca_tools.model.rows import StoredDocument
@@ -49,7 +49,7 @@ class Host:
         save_document(self.state, StoredDocument("ec2", "0", "now", document, ""))
         numbers = {mac(number): number for number in (1, 2, 7, 9)}
         devices = [nic(numbers[address], name) for name, address in (nics or NICS).items()]
-        return needs_no_wait(load(self.config), world(*devices))
+        return needs_no_wait(load_config(self.config), world(*devices))
 
 
 @pytest.fixture

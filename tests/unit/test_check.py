@@ -14,7 +14,7 @@ from worlds import LAWS
 
 from neuca_tools.commands.neuca import main
 from neuca_tools.documents.check import check, kind_of
-from neuca_tools.documents.spelling import closest
+from neuca_tools.documents.spelling import closest_word
 
 ROOT = Path(__file__).parents[2]
 INI = """[global]
@@ -355,7 +355,7 @@ def test_no_file_makes_the_check_raise(data):
 
 def test_spelling_ignores_what_is_far_or_known():
     words = ("mut", "mtu", "xyz", "tm", "m" * 99)
-    assert [closest(word, ("mtu", "mt", "state")) for word in words] == ["mtu", "", "", "", ""]
+    assert [closest_word(word, ("mtu", "mt", "state")) for word in words] == ["mtu", "", "", "", ""]
 
 
 def run(capsys, *words):

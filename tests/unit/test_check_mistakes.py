@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from neuca_tools.commands.check import checked
+from neuca_tools.commands.check import check_content
 
 A, B, C = "fe:16:3e:00:6d:a1", "fe:16:3e:00:6d:a2", "fe:16:3e:00:6d:a3"
 GOOD_INI = f"""\
@@ -251,7 +251,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize("kind", GOOD)
 def test_the_documents_without_the_mistakes_have_no_faults(kind):
-    assert [one.text for one in checked(GOOD[kind].encode()).findings] == []
+    assert [one.text for one in check_content(GOOD[kind].encode()).findings] == []
 
 
 @pytest.mark.parametrize(
@@ -262,5 +262,5 @@ def test_the_documents_without_the_mistakes_have_no_faults(kind):
 def test_a_mistake_is_found_on_its_line_with_its_cause(kind, right, wrong, line, says):
     assert GOOD[kind].count(right) >= 1
     text = GOOD[kind].replace(right, wrong, 1)
-    found = [(one.line, one.text) for one in checked(text.encode()).findings]
+    found = [(one.line, one.text) for one in check_content(text.encode()).findings]
     assert any(number == line and says in text for number, text in found), found

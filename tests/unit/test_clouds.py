@@ -14,7 +14,7 @@ from platforms import faults, hints, links, made
 
 from neuca_tools.documents.platform import combined, listing
 from neuca_tools.model.clouds import CLOUDS
-from neuca_tools.sources import SourceSpec, Surroundings, parse_source, platform, uses_network
+from neuca_tools.sources import SourceSpec, Surroundings, detected_cloud, parse_source, uses_network
 from neuca_tools.status import render
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def test_each_sign_alone_recognizes_the_cloud(cloud, tmp_path):
     assert cloud.signs
     for sign in cloud.signs:
         (tmp_path / sign.field).write_text(f"{sign.text}\n")
-        assert platform([SourceSpec("auto")], Surroundings(dmi=tmp_path)) == cloud.kind
+        assert detected_cloud([SourceSpec("auto")], Surroundings(dmi=tmp_path)) == cloud.kind
         (tmp_path / sign.field).unlink()
     assert render.PLATFORMS[cloud.kind] == f"{cloud.label}, as the firmware (DMI) says"
 

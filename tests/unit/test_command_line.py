@@ -14,7 +14,7 @@ import pytest
 
 from neuca_tools.commands import agent, selftest
 from neuca_tools.commands.common import show, uses_color
-from neuca_tools.commands.neuca import _BY_NAME, COMMANDS, _parser, main
+from neuca_tools.commands.neuca import _BY_NAME, COMMANDS, _command_parser, main
 from neuca_tools.sources import _KINDS
 
 
@@ -258,7 +258,7 @@ def test_when_output_is_colored(monkeypatch, words, environment, terminal, color
     for name, text in environment.items():
         monkeypatch.setenv(name, text)
     monkeypatch.setattr("sys.stdout", Terminal() if terminal else io.StringIO())
-    assert uses_color(_parser(_BY_NAME["status"]).parse_args(words)) is colored
+    assert uses_color(_command_parser(_BY_NAME["status"]).parse_args(words)) is colored
 
 
 class Terminal(io.StringIO):
@@ -353,7 +353,7 @@ def test_what_the_units_run_means_the_same_without_argparse(step, config):
     given = [*step.split(), *config.split()]
     expected = vars(agent._parser().parse_args(given))
     del expected["usage"]
-    assert vars(agent.plain(given)) == expected
+    assert vars(agent.arguments_of_units(given)) == expected
 
 
 @pytest.mark.parametrize(
@@ -374,4 +374,4 @@ def test_what_the_units_run_means_the_same_without_argparse(step, config):
     ],
 )
 def test_all_other_arguments_of_neucad_are_read_by_argparse(words):
-    assert agent.plain(words.split()) is None
+    assert agent.arguments_of_units(words.split()) is None

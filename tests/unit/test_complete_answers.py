@@ -14,7 +14,7 @@ import pytest
 from sources_server import Server, http
 from worlds import mac, nic, vlan, world
 
-from neuca_tools.desired.outlets import pinned
+from neuca_tools.desired.outlets import pinned_outlets
 from neuca_tools.documents import platform
 from neuca_tools.documents.platform import (
     azure,
@@ -30,9 +30,9 @@ from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.model import Device, Record
 from neuca_tools.model.clouds import CLOUDS
 from neuca_tools.model.machine import Origin
-from neuca_tools.sources import Session, Surroundings, look, parse_source
+from neuca_tools.sources import Session, Surroundings, ask_sources, parse_source
 from neuca_tools.sources.base import NICS, Token
-from neuca_tools.state.active_document import fetch, keep
+from neuca_tools.state.active_document import fetch_document, keep_document
 
 LONG = 60
 PAGE = Path(__file__).parents[2] / "docs" / "CLOUDS.md"
@@ -51,7 +51,7 @@ def serve(play, **more):
 
 
 def ask(server, kind, session=None):
-    return look([parse_source(f"{kind}={server.url}")], LONG, session or Session())
+    return ask_sources([parse_source(f"{kind}={server.url}")], LONG, session or Session())
 
 
 # --- items that the service lists ------------------------------------------------------------------
@@ -230,10 +230,10 @@ def test_a_service_that_no_longer_lists_any_nic_removes_none(kind, tmp_path):
         for number in range(4):
             if number == 1:
                 empty(kind, play)
-                session = session.doubting()
+                session = session.without_trees()
             specs = [parse_source(f"{kind}={server.url}")]
-            intake = fetch(specs, LONG, session, state, around)
-            keep(intake, state, around.run_directory)
+            intake = fetch_document(specs, LONG, session, state, around)
+            keep_document(intake, state, around.run_directory)
             session = intake.session
             intakes.append(intake)
     assert all(len(intake.document.platform.links) == 2 for intake in intakes)
@@ -259,7 +259,9 @@ INTERFACES = {
 @pytest.mark.parametrize("what", INTERFACES)
 def test_an_interface_may_be_listed_by_every_address_below_it(what):
     devices, name, macs = INTERFACES[what]
-    (outlet,) = pinned(Origin("ec2", "http://169.254.169.254", name), world(*devices), Record())
+    (outlet,) = pinned_outlets(
+        Origin("ec2", "http://169.254.169.254", name), world(*devices), Record()
+    )
     assert macs <= outlet.macs <= macs | {devices[-1].mac}
 
 
@@ -310,7 +312,7 @@ def test_the_figures_of_the_page_about_clouds(kind):
         cost()
         ask(server, kind, session)
         assert cost() == (FIGURES[kind][0], 1)
-        ask(server, kind, session.doubting())
+        ask(server, kind, session.without_trees())
         assert cost() == (FIGURES[kind][1], 1)
     rows = [row for row in PAGE.read_text().splitlines() if row.startswith(f"| `{kind}` |")]
     assert rows == ["| `{}` | {} | {} | 1 |".format(kind, *FIGURES[kind])]
@@ -350,4 +352,4 @@ def test_a_tree_that_is_absent_is_asked_for_again_within_seconds():
         play.paths[NICS] = macs
         (token,) = [token for key, token in session.tokens.items() if key.endswith(NICS)]
         assert token.expires - time.monotonic() <= 5
-        assert list(ask(server, "ec2", session.doubting()).parts) == [ec2.NAME]
+        assert list(ask(server, "ec2", session.without_trees()).parts) == [ec2.NAME]

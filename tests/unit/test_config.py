@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from neuca_tools.commands.context import configuration
-from neuca_tools.config import Config, load
+from neuca_tools.commands.context import load_configuration
+from neuca_tools.config import Config, load_config
 from neuca_tools.config.options import OBSOLETE, OPTIONS
 from neuca_tools.errors import ConfigError
 from neuca_tools.model import LinkKey
@@ -40,7 +40,7 @@ def config(tmp_path):
         (tmp_path / "config.d").mkdir(exist_ok=True)
         for name, content in drop_ins.items():
             (tmp_path / "config.d" / f"{name}.conf").write_text(content)
-        return load(tmp_path / "config")
+        return load_config(tmp_path / "config")
 
     return load_texts
 
@@ -50,7 +50,7 @@ def texts(config, path):
 
 
 def test_without_a_file_there_are_the_defaults(tmp_path):
-    assert load(tmp_path / "nothing" / "config") == Config()
+    assert load_config(tmp_path / "nothing" / "config") == Config()
 
 
 def test_the_defaults_are_those_of_1_7_where_it_had_the_option():
@@ -321,8 +321,8 @@ def test_a_note_is_not_for_scripts(tmp_path, capsys):
     path = tmp_path / "config"
     path.write_text(OLD)
     arguments = Namespace(config=str(path))
-    assert (configuration(arguments).complete, capsys.readouterr().err) == (True, "")
-    configuration(arguments, notes=True)
+    assert (load_configuration(arguments).complete, capsys.readouterr().err) == (True, "")
+    load_configuration(arguments, notes=True)
     assert capsys.readouterr().err == NOTE.format(path)
 
 
@@ -412,7 +412,7 @@ def test_later_files_win_and_the_last_of_two_equal_options(config, tmp_path):
 def test_a_drop_in_counts_without_the_file_itself(tmp_path):
     (tmp_path / "config.d").mkdir()
     (tmp_path / "config.d" / "a.conf").write_text("[network]\ndrift = enforce")
-    assert load(tmp_path / "config").drift == "enforce"
+    assert load_config(tmp_path / "config").drift == "enforce"
 
 
 @pytest.mark.parametrize(
@@ -428,13 +428,13 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path, data, reason):
     path = tmp_path / "config"
     path.mkdir() if data is None else path.write_bytes(data)
     with pytest.raises(ConfigError) as caught:
-        load(path)
+        load_config(path)
     assert caught.value.text == f'cannot read the configuration file "{path}": {reason}'
 
 
 def test_line_ends_and_a_byte_order_mark_make_no_difference(tmp_path):
     (tmp_path / "config").write_bytes(b"\xef\xbb\xbf[network]\r\ndrift = enforce\r\n")
-    assert load(tmp_path / "config") == Config(drift="enforce")
+    assert load_config(tmp_path / "config") == Config(drift="enforce")
 
 
 def test_links(config, tmp_path):
@@ -512,9 +512,9 @@ PIECES = [
     "%",
     "\r",
 ]
-anything = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=4)), max_size=50).map(
-    "".join
-)
+anything = st.manager_lists(
+    st.one_of(st.sampled_from(PIECES), st.text(max_size=4)), max_size=50
+).map("".join)
 
 
 @settings(
@@ -528,4 +528,4 @@ anything = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=4)), max
 def test_no_text_raises(tmp_path, text):
     path = tmp_path / "config"
     path.write_bytes(text.encode("utf-8", "replace"))
-    assert all(fault.text.isprintable() for fault in load(path).faults)
+    assert all(fault.text.isprintable() for fault in load_config(path).faults)

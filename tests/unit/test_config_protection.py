@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from neuca_tools.config import load
+from neuca_tools.config import load_config
 from neuca_tools.errors import ConfigError
 
 MAC, OTHER = "02:00:00:00:00:01", "02:00:00:00:00:02"
@@ -19,7 +19,7 @@ IGNORED = "did you mean [runtime] dataplane-macs-to-ignore?"
 def config(tmp_path):
     def write(text):
         (tmp_path / "config").write_text(text)
-        return load(tmp_path / "config")
+        return load_config(tmp_path / "config")
 
     return write
 

@@ -125,7 +125,7 @@ def test_without_a_fault_the_later_document_replaces_the_earlier_one():
     assert (routed(agent), refusals(agent)) == (["32.0.0.0/4"], [])
 
 
-NETWORKS = st.lists(
+NETWORKS = st.manager_lists(
     st.builds(
         lambda number, length: ip_network((number >> (32 - length) << (32 - length), length)),
         st.integers(0, 2**32 - 1),
@@ -140,15 +140,15 @@ NETWORKS = st.lists(
 def test_what_is_granted_does_not_depend_on_the_order_and_is_within_the_limit(
     wanted, there, chance
 ):
-    granted = coverage.shortest(wanted, there)
+    granted = coverage.shortest_granted(wanted, there)
     shuffled = list(wanted)
     chance.shuffle(shuffled)
-    assert coverage.shortest(shuffled, there) == granted
+    assert coverage.shortest_granted(shuffled, there) == granted
     passed = [one for one in wanted if one.prefixlen >= granted[4]]
-    if coverage.public(there, 4) <= 2**28:
-        assert coverage.public([*passed, *there], 4) <= 2**28
+    if coverage.count_public(there, 4) <= 2**28:
+        assert coverage.count_public([*passed, *there], 4) <= 2**28
     wider = [one for one in wanted if one.prefixlen >= granted[4] - 1]
-    assert granted[4] == 2 or coverage.public([*wider, *there], 4) > 2**28
+    assert granted[4] == 2 or coverage.count_public([*wider, *there], 4) > 2**28
 
 
 @pytest.mark.parametrize(("networks", "count"), [
@@ -159,7 +159,7 @@ def test_what_is_granted_does_not_depend_on_the_order_and_is_within_the_limit(
     (["172.0.0.0/8"], 2**24 - 2**20),
 ])  # fmt: skip
 def test_public_addresses_are_counted_once(networks, count):
-    assert coverage.public(map(ip_network, networks), 4) == count
+    assert coverage.count_public(map(ip_network, networks), 4) == count
 
 
 def _counted(networks, version):
@@ -182,7 +182,7 @@ def _counted(networks, version):
 
 
 @LAWS
-@given(kernels(), st.lists(document_texts(), min_size=1, max_size=3))
+@given(kernels(), st.manager_lists(document_texts(), min_size=1, max_size=3))
 def test_no_documents_get_more_than_the_limit_nor_a_guarded_host_whatever_they_ask(
     kernel, documents
 ):

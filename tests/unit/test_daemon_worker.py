@@ -27,7 +27,7 @@ from neuca_tools.agent.worker import (
     Job,
     Outcome,
     Worker,
-    work,
+    do_job,
 )
 from neuca_tools.config import Config
 
@@ -42,7 +42,7 @@ def daemon(tmp_path):
     )
     made = Daemon(config, tmp_path / "config", lambda _: None)
     yield made
-    made._retire()
+    made._end_child()
     made._close()
 
 
@@ -50,13 +50,13 @@ def waiting(daemon):
     """The child that has made a pass and waits for its next job: stopped, so that it reads none."""
     worker = daemon._idle_worker()
     worker.passed = True
-    os.kill(worker._child, signal.SIGSTOP)
+    os.kill(worker._ipoib_child_mtu, signal.SIGSTOP)
     return worker
 
 
 def kill(worker):
-    os.kill(worker._child, signal.SIGKILL)
-    os.waitid(os.P_PID, worker._child, os.WEXITED | os.WNOWAIT)
+    os.kill(worker._ipoib_child_mtu, signal.SIGKILL)
+    os.waitid(os.P_PID, worker._ipoib_child_mtu, os.WEXITED | os.WNOWAIT)
 
 
 def assert_under_way(daemon, job, instead_of):
@@ -104,8 +104,8 @@ def test_a_child_loads_the_modules_of_a_pass_while_the_events_settle(daemon, mon
             super().__init__(config, ahead)
 
     monkeypatch.setattr("neuca_tools.agent.daemon.Worker", Recorded)
-    daemon._dirty(0.1)
-    daemon._dirty(0.1)
+    daemon._plan_event_pass(0.1)
+    daemon._plan_event_pass(0.1)
     prepared = daemon._worker
     assert (made, daemon._busy(), daemon._plans.retire) == ([True], False, None)
     daemon._begin(Job(daemon.config))
@@ -126,16 +126,16 @@ def test_a_first_pass_waits_for_what_udev_does_to_the_nics(
 ):
     waited = []
     monkeypatch.setattr("neuca_tools.backends.udev.is_busy", lambda: busy)
-    monkeypatch.setattr("neuca_tools.backends.udev.here", lambda: True)
-    monkeypatch.setattr("neuca_tools.backends.udev.settle", waited.append)
-    work(Job(daemon.config._replace(managers=managers), start=start))
+    monkeypatch.setattr("neuca_tools.backends.udev.serves_this_namespace", lambda: True)
+    monkeypatch.setattr("neuca_tools.backends.udev.await_empty_queue", waited.append)
+    do_job(Job(daemon.config._replace(managers=managers), start=start))
     assert waited == ([COLDPLUG_SECONDS] if waits else [])
 
 
 def test_no_child_is_made_for_an_event_during_a_job(daemon):
     daemon._begin(Job(daemon.config))
     busy = daemon._worker
-    daemon._dirty(0.1)
+    daemon._plan_event_pass(0.1)
     assert daemon._worker is busy
 
 
@@ -183,7 +183,7 @@ def clock(daemon, monkeypatch):
 def test_the_pass_for_an_event_begins_as_soon_as_no_other_follows(daemon, clock):
     for moment in (100.0, 100.004, 100.008):
         clock.run(moment)
-        daemon._dirty(EVENT_GAP_SECONDS)
+        daemon._plan_event_pass(EVENT_GAP_SECONDS)
     clock.run(200.0)
     assert clock.passes == [round(100.008 + EVENT_GAP_SECONDS, 3)]
 
@@ -193,7 +193,7 @@ def test_a_burst_of_events_does_not_cause_a_pass_for_each(daemon, clock, gap):
     events = int(1 / gap)  # within one second
     for number in range(events):
         clock.run(100 + number * gap)
-        daemon._dirty(EVENT_GAP_SECONDS)
+        daemon._plan_event_pass(EVENT_GAP_SECONDS)
     clock.run(200.0)
     assert len(clock.passes) <= 1 + 1 / SECONDS_BETWEEN_PASSES + 1
     assert clock.passes[0] <= 100 + DEBOUNCE_SECONDS
@@ -213,7 +213,7 @@ def test_a_nic_waits_for_udev_until_its_patience_ends(daemon, clock):
 def test_the_word_of_udev_ends_the_wait(daemon, clock):
     daemon._await_udev()
     clock.run(101.0)
-    daemon._dirty(EVENT_GAP_SECONDS)
+    daemon._plan_event_pass(EVENT_GAP_SECONDS)
     daemon._await_udev()  # the rename, as the kernel reports it
     clock.run(200.0)
     assert clock.passes == [101 + EVENT_GAP_SECONDS]

@@ -21,13 +21,13 @@ from neuca_tools.errors import NeucaError, RecordError
 from neuca_tools.guest import outcome
 from neuca_tools.guest.base import FEATURES, Finding
 from neuca_tools.model import LinkKey, Problem
-from neuca_tools.model.machine import Machine, met, renewed
+from neuca_tools.model.machine import Machine, renewed_reason, updated_machine
 from neuca_tools.model.rows import StoredDocument
-from neuca_tools.plan.plan import plan
+from neuca_tools.plan.plan import plan_operations
 from neuca_tools.state import intentions, records, updates
-from neuca_tools.state.active_document import Intake, confirmed, keep
-from neuca_tools.state.store import Place, catch_up, unsaved
-from neuca_tools.status.report import now, read_report, write_report
+from neuca_tools.state.active_document import Intake, keep_document, last_confirmed
+from neuca_tools.state.store import Place, catch_up, unsaved_reason
+from neuca_tools.status.report import read_report, report_now, write_report
 from neuca_tools.tuning.choice import Choice
 
 STARTS = int(os.environ.get("NEUCA_STARTS", "400"))
@@ -72,16 +72,18 @@ class Host:
     def ask(self, text):
         self.agent.ask(text)
         stored = StoredDocument("file:/x", "00", "2026-11-20T19:00:00Z", text)
-        keep(Intake(self.agent.document, stored), self.place, self.run)
+        keep_document(Intake(self.agent.document, stored), self.place, self.run)
         before = records.load_machine(self.place)
-        records.save_machine(self.place, met(before, Machine("m", "u"), "ec2:i-1"))
+        records.save_machine(self.place, updated_machine(before, Machine("m", "u"), "ec2:i-1"))
 
     def save(self):
         records.save_record(self.place, self.agent.record)
         problem = Problem("failed", "it failed", key(2, 7))
-        write_report(self.place, now(0.1, ("add it",), (problem,), undone=False))
+        write_report(self.place, report_now(0.1, ("add it",), (problem,), undone=False))
         records.save_choice(self.run, Choice(("bdp",), 10**9, 0.01))
-        outcome.save(self.run, outcome.Outcome("hostname", (Finding("ok", "it is so"),)).ended())
+        outcome.save_outcome(
+            self.run, outcome.Outcome("hostname", (Finding("ok", "it is so"),)).ended()
+        )
 
     def die(self):
         """A pass that is killed after so many of its operations."""
@@ -114,14 +116,14 @@ class Host:
 
     def start(self):
         """What a start reads, and its pass. Raises RecordError where nothing is done."""
-        unsaved(self.place)
+        unsaved_reason(self.place)
         catch_up(self.place)
-        renewed(_machine(self.place), "ec2:i-1")
+        renewed_reason(_machine(self.place), "ec2:i-1")
         read_report(self.run)
         records.load_choice(self.run)
         for name in FEATURES:
-            outcome.load(self.run, name)
-        intake = confirmed(self.place, self.run)
+            outcome.load_outcome(self.run, name)
+        intake = last_confirmed(self.place, self.run)
         self.agent.document = intake.document or self.agent.document
         self.agent.record = records.load_record(self.place)
         died = records.load_journal(self.place, self.kernel.boot_id)
@@ -129,7 +131,9 @@ class Host:
             survey = self.agent.survey()
             before = survey.have._replace(links={**survey.have.links, **died.links}, files={})
             everything = self.agent.record.owned._replace(routes=True)
-            for operation in plan(survey.have, before, everything, scope={mac(2), mac(3)}):
+            for operation in plan_operations(
+                survey.have, before, everything, scope={mac(2), mac(3)}
+            ):
                 assert operation.text
         _, result, _ = self.agent.run()
         records.save_record(self.place, self.agent.record)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from neuca_tools.config import Config, load
+from neuca_tools.config import Config, load_config
 from neuca_tools.documents import parse
-from neuca_tools.documents.redact import redact
+from neuca_tools.documents.redact import redact_text
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {path: path.read_text() for path in sorted((ROOT / "neuca_tools").rglob("*.py"))}
@@ -72,13 +72,13 @@ def test_m_no_certificate_goes_unchecked_and_no_secret_is_shown():
     bad = ("CERT_NONE", "_create_unverified_context", "verify=False", "check_hostname = False")
     assert [path.name for path, text in SOURCES.items() if any(word in text for word in bad)] == []
     text = f"[global]\ncometreadtoken = hush-hush\n[storage]\ndev1 = {LINE}\n"
-    assert "hush" not in redact(text)
+    assert "hush" not in redact_text(text)
     assert "hush" not in repr(parse(text))
 
 
 def test_n_there_is_no_mode_for_testing(tmp_path):
     (tmp_path / "config").write_text("[runtime]\ntesting = true\n")
-    found = load(tmp_path / "config")
+    found = load_config(tmp_path / "config")
     assert [fault.reason for fault in found.faults] == ["obsolete, it has no effect"]
     assert found._replace(faults=()) == Config()
 

@@ -9,8 +9,8 @@ from ipaddress import ip_interface, ip_network
 import pytest
 from worlds import document, key, mac, nic, route, vlan, world
 
-from neuca_tools.desired.merge import merge
-from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.merge import merge_layers
+from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.desired.roles import Policy
 from neuca_tools.model import (
     Device,
@@ -34,7 +34,7 @@ def asked(text, *devices, settings=None, record=None, **more):
     addresses = {1: "192.0.2.10/24", **more.pop("addresses", {})}
     routes = [route("0.0.0.0/0", 1, "192.0.2.1"), *more.pop("routes", ())]
     seen = world(*devices, addresses=addresses, routes=routes, **more)
-    return resolve(
+    return resolve_state(
         document(text) if text else None, settings or Settings(), seen, record or Record()
     )
 
@@ -140,7 +140,9 @@ def test_a_nic_that_the_configuration_alone_names_is_dataplane():
 
 
 def test_a_vlan_of_the_configuration_on_a_nic_of_the_document():
-    requests = merge(document(NIC2 + "state = down\n").links, [LinkRequest(key(2, 7), state="up")])
+    requests = merge_layers(
+        document(NIC2 + "state = down\n").links, [LinkRequest(key(2, 7), state="up")]
+    )
     assert {one: request.state for one, request in requests.items()} == {
         key(2): "down",
         key(2, 7): "up",
@@ -492,7 +494,7 @@ def test_what_may_be_taken_away_by_how_sure_the_document_is(text, macs, vlans, r
 )
 def test_a_fault_casts_doubt_on_the_nic_that_it_names_in_any_notation(fault):
     doubtful = document(NIC2 + NIC3)._replace(faults=(fault,))
-    resolution = resolve(doubtful, Settings(), world(nic(2), nic(3)), Record(owned=OWNED))
+    resolution = resolve_state(doubtful, Settings(), world(nic(2), nic(3)), Record(owned=OWNED))
     assert {one.mac for one, _ in resolution.removable.addresses} == {mac(3)}
 
 
@@ -520,7 +522,7 @@ def test_every_nic_is_shown_with_its_role_and_only_ours_with_settings():
 
 def test_the_digest_does_not_depend_on_what_is_found():
     text = f"{NIC2}addresses = 10.0.0.1/24\n{VLAN7}[routes]\n10.5.0.0/16 = 10.0.0.254\n"
-    here, gone = asked(text), resolve(document(text), Settings(), world(), Record())
+    here, gone = asked(text), resolve_state(document(text), Settings(), world(), Record())
     assert here.digests == gone.digests
     assert set(here.digests) == {"", mac(2)}
 
@@ -556,7 +558,7 @@ def test_find_links_keys_a_vlan_by_its_nic():
 
 def test_an_address_that_two_links_ask_for_is_set_on_none_and_both_say_so():
     text = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24, 10.0.2.1/24\n[vlan {mac(3)}.7]\naddresses = 10.0.0.1/16\n"
-    found = resolve(document(text), Settings(), world(nic(2), nic(3)), Record())
+    found = resolve_state(document(text), Settings(), world(nic(2), nic(3)), Record())
     why = f"it is requested on {mac(2)} and {mac(3)}.7, so it is set on none of them"
     assert {problem.link: problem.text for problem in found.problems} == {
         key(2): f"address 10.0.0.1/24: {why}",
@@ -572,8 +574,10 @@ def test_an_address_of_a_link_that_is_not_ours_to_set_is_asked_for_once():
         f"[interface {mac(number)}]\naddresses = 10.0.0.1/24, fe80::1/64\n" for number in (2, 3)
     )
     seen = world(nic(2), nic(3))
-    ignored = resolve(document(text), Settings(Policy(ignored=frozenset({mac(3)}))), seen, Record())
-    users = resolve(document(text + "state = user\n"), Settings(), seen, Record())
+    ignored = resolve_state(
+        document(text), Settings(Policy(ignored=frozenset({mac(3)}))), seen, Record()
+    )
+    users = resolve_state(document(text + "state = user\n"), Settings(), seen, Record())
     for found in (ignored, users):
         assert [str(one) for one in found.want.links[key(2)].addresses] == [
             "10.0.0.1/24",
@@ -585,7 +589,9 @@ def test_an_absent_nic_costs_the_other_its_address_too():
     """It depends on the text alone: a NIC that is plugged in changes no other."""
     text = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\n[interface {mac(9)}]\naddresses = 10.0.0.1/24\n"
     assert (
-        resolve(document(text), Settings(), world(nic(2)), Record()).want.links[key(2)].addresses
+        resolve_state(document(text), Settings(), world(nic(2)), Record())
+        .want.links[key(2)]
+        .addresses
         == ()
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from worlds import key
 
-from neuca_tools.desired.device_settings import Wish, restorable, same, to_do
+from neuca_tools.desired.device_settings import Wish, is_same, restorable_values, to_do
 from neuca_tools.model.device_settings import Declined, DeviceSettings
 
 CPUS = DeviceSettings({"rps": "none"}, {"rps": "0-3", "rps.queues": "2"})
@@ -98,7 +98,7 @@ def test_of_a_link_that_is_not_there_yet_only_the_qdisc_is_known():
     ],
 )
 def test_a_qdisc_of_the_kernels_own_choice_is_what_it_is_and_is_the_default(found, wanted, equal):
-    assert same("qdisc", found, wanted) is equal
+    assert is_same("qdisc", found, wanted) is equal
 
 
 def test_groups_are_set_whole_and_what_resets_queues_comes_first():
@@ -120,9 +120,12 @@ def test_groups_are_set_whole_and_what_resets_queues_comes_first():
 
 
 def test_a_qdisc_that_cannot_be_made_again_goes_back_to_the_kernels_choice():
-    assert restorable({"qdisc": "htb", "rings.rx": "1"}) == {"qdisc": "default", "rings.rx": "1"}
-    assert restorable({"qdisc": "default mixed"}) == {"qdisc": "default mixed"}
-    assert restorable({"qdisc": "pfifo limit 5"}) == {"qdisc": "pfifo limit 5"}
+    assert restorable_values({"qdisc": "htb", "rings.rx": "1"}) == {
+        "qdisc": "default",
+        "rings.rx": "1",
+    }
+    assert restorable_values({"qdisc": "default mixed"}) == {"qdisc": "default mixed"}
+    assert restorable_values({"qdisc": "pfifo limit 5"}) == {"qdisc": "pfifo limit 5"}
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,19 @@ from platforms import made
 from worlds import PLACES, key, mac, nic, route, world
 
 from neuca_tools.agent.pass_report import Pass
-from neuca_tools.apply.decide import Observation, Policies, decide
+from neuca_tools.apply.decide import Observation, Policies, decide_pass
 from neuca_tools.apply.result import Failure, Result
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp import MOST_ROUTES
-from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.documents import parse
 from neuca_tools.model import Automatic, Document, NicRecord, Record, Route
 from neuca_tools.model.routing import MAIN_TABLE, Traits
 from neuca_tools.plan.operations import Tell
-from neuca_tools.status.judge import DocumentStatus, judge
+from neuca_tools.status.judge import DocumentStatus, judge_host
 
 DHCP, RA, KERNEL = 16, 9, 2
-TABLE = dhcp_files.table(key(2))
+TABLE = dhcp_files.table_of(key(2))
 RUNS = {"networkd": {"eth1": "managed", "eth2": "managed"}}
 FILE = "/networkd/04-neuca-dhcp-020000000002.network"
 
@@ -72,7 +72,7 @@ def seen(*tables, lease="10.9.0.51/24", **more):
 
 
 def solve(look, **settings):
-    return resolve(netplan(**{"dhcp4": True, **settings}), Settings(), look, Record())
+    return resolve_state(netplan(**{"dhcp4": True, **settings}), Settings(), look, Record())
 
 
 def main_routes(found):
@@ -93,7 +93,7 @@ def refusals(found):
 
 def test_the_file_for_networkd():
     asked = Automatic(dhcp4=True)
-    assert dhcp_files.networkd(key(2), "", asked, has_mtu=False).decode() == (
+    assert dhcp_files.networkd_file(key(2), "", asked, has_mtu=False).decode() == (
         f"""# Written by neucad, which overwrites it. For DHCP on the NIC {mac(2)}; see neucad(8).
 [Match]
 PermanentMACAddress={mac(2)}
@@ -138,7 +138,7 @@ DHCPv6Client=no
 
 def lines(section="", has_mtu=False, **asked):
     """The lines of the file for this request, or of one of its sections."""
-    text = dhcp_files.networkd(key(2), "", Automatic(**asked), has_mtu).decode()
+    text = dhcp_files.networkd_file(key(2), "", Automatic(**asked), has_mtu).decode()
     if section:
         text = text.partition(f"[{section}]\n")[2].partition("\n[")[0]
     return text.splitlines()
@@ -199,7 +199,7 @@ def test_the_mtu_of_a_lease_does_not_replace_that_of_the_document():
 
 
 def decided(look, document, record=None):
-    return decide(
+    return decide_pass(
         Observation(replace(look, files={"/networkd/nothing": None, **look.files})),
         document,
         Policies(Settings(), PLACES),
@@ -209,7 +209,7 @@ def decided(look, document, record=None):
 
 def test_the_client_may_take_the_nic_and_no_other_manager():
     files = decided(seen(), netplan(dhcp4=True)).want.files
-    assert files[FILE] == dhcp_files.networkd(key(2), "", Automatic(dhcp4=True), has_mtu=False)
+    assert files[FILE] == dhcp_files.networkd_file(key(2), "", Automatic(dhcp4=True), has_mtu=False)
     assert "/networkd/05-neuca-nics.network" not in {path for path in files if files[path]}
     assert f"mac:{mac(2)}".encode() in files["/nm/neuca.conf"]
     rule = files["/udev/10-neuca-persistent-020000000002.rules"].decode()
@@ -223,7 +223,7 @@ def test_that_the_client_manages_the_nic_is_no_problem_and_that_another_does_is_
         (both, [("contested", "NetworkManager manages it", key(2))]),
     ):
         found = decided(seen(managers=managers), netplan(dhcp4=True))
-        texts = judge("", DocumentStatus("nocloud"), found.resolution, found.have, ()).data
+        texts = judge_host("", DocumentStatus("nocloud"), found.resolution, found.have, ()).data
         (eth2,) = [one for one in texts["interfaces"] if one["mac"] == mac(2)]
         assert [(one["code"], one["text"], key(2)) for one in eth2["problems"]] == problems
 
@@ -268,8 +268,8 @@ def test_a_networkmanager_that_read_the_profile_and_says_no_more_is_asked_again(
     last = decided(seen(managers=words, files=there, profiles=theirs), netplan(dhcp4=True), record)
     assert "make networkmanager do DHCP on eth2" in [one.text for one in last.plan(last.changed())]
     record = Pass().remember(last, Result((Tell("networkmanager"),)), ())
-    assert mac(2) in last.unapplied()
-    assert mac(2) not in last._replace(record=record).unapplied()
+    assert mac(2) in last.unapplied_scope()
+    assert mac(2) not in last._replace(record=record).unapplied_scope()
 
 
 def test_before_any_manager_runs_the_client_is_the_one_that_has_the_file():
@@ -346,7 +346,7 @@ def test_the_default_route_of_a_lease_is_only_used_for_packets_from_its_address(
 def test_without_policy_routing_the_default_route_of_a_lease_is_not_used_at_all():
     settings = Settings(policy_routing="no")
     look = seen(LINK, offered("0.0.0.0/0", "10.9.0.1"))
-    found = resolve(netplan(dhcp4=True), settings, look, Record())
+    found = resolve_state(netplan(dhcp4=True), settings, look, Record())
     assert [hop for hop in found.want.hops if hop.to.prefixlen == 0] == []
     assert not found.want.rules
 
@@ -484,7 +484,7 @@ def test_the_network_and_gateway_of_router_advertisements():
         lease=str(address),
     )
     document = changed(netplan(), automatic=Automatic(accept_ra=True))
-    found = resolve(document, Settings(), look, Record())
+    found = resolve_state(document, Settings(), look, Record())
     assert main_routes(found) == {("fd00:9::/64", None)}
     assert {rule.source for rule in found.want.rules} == {"fd00:9::1/128"}
 

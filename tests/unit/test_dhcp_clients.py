@@ -28,7 +28,7 @@ OWN = OwnClients("/sbin/dhcpcd", "/helper")
 PLAIN = {"managers": {}, "unmanaged": True, "age": 10.0}
 NOBODY = {"addresses": {1: ()}, "leased": frozenset()}
 LINKS = [key(2), key(2, 5), LinkKey("bond bond0"), LinkKey("bond bond0", 5), LinkKey("bridge br0")]
-NIC = dhcp_files.label(key(2))
+NIC = dhcp_files.link_label(key(2))
 
 
 def plain(own=OWN, **more):
@@ -51,8 +51,8 @@ def clients(found):
 
 @pytest.mark.parametrize("link", [*LINKS, LinkKey("bridge br.0_é-1"), LinkKey("vxlan v", 4094)])
 def test_a_link_is_found_by_its_label(link):
-    text = dhcp_files.label(link)
-    assert dhcp_files.labelled(text) == link
+    text = dhcp_files.link_label(link)
+    assert dhcp_files.link_of_label(text) == link
     assert set(text) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_.")
 
 
@@ -60,14 +60,14 @@ def test_a_link_is_found_by_its_label(link):
     "text", ["", "notes", "bond-", "020000000002.", "bond-a b", "02000000000g"]
 )
 def test_what_is_no_label_is_no_link(text):
-    assert dhcp_files.labelled(text) is None
+    assert dhcp_files.link_of_label(text) is None
     assert not dhcp_files.is_ours(f"04-neuca-dhcp-{text}.network")
 
 
 def test_links_with_one_mac_address_have_tables_and_files_of_their_own():
-    assert len({dhcp_files.table(link) for link in LINKS}) == len(LINKS)
+    assert len({dhcp_files.table_of(link) for link in LINKS}) == len(LINKS)
     assert len({dhcp_files.networkd_name(link) for link in LINKS}) == len(LINKS)
-    assert {number >> 30 for number in map(dhcp_files.table, LINKS)} == {1}
+    assert {number >> 30 for number in map(dhcp_files.table_of, LINKS)} == {1}
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_links_with_one_mac_address_have_tables_and_files_of_their_own():
     ],
 )
 def test_networkd_tells_links_with_one_mac_address_apart(link, match):
-    text = dhcp_files.networkd(link, "x1", Automatic(dhcp4=True), has_mtu=False).decode()
+    text = dhcp_files.networkd_file(link, "x1", Automatic(dhcp4=True), has_mtu=False).decode()
     assert text.partition("[Match]\n")[2].partition("\n\n")[0].splitlines() == match
-    assert f"RouteTable={dhcp_files.table(link)}" in text
+    assert f"RouteTable={dhcp_files.table_of(link)}" in text
 
 
 STACKED = f"""[interface {mac(2)}]
@@ -204,7 +204,7 @@ def test_what_a_client_is_told():
         "helper": "/helper",
         "interface": "eth2",
         "index": 2,
-        "table": dhcp_files.table(key(2)),
+        "table": dhcp_files.table_of(key(2)),
         "metric": 300,
         "mtu": True,
         "routes": True,
@@ -272,24 +272,24 @@ LEASED = {"index": 2, "metric": 0, "table": 254, "routes": False}
 
 def leased(environment):
     """What a lease gives to a link that takes no routes, without that to the network itself."""
-    found = dhcp_reports.given4(environment, LEASED)
+    found = dhcp_reports.read_dhcp4_lease(environment, LEASED)
     return found and found._replace(routes=())
 
 
 def test_a_lease_as_the_client_reports_it():
     timed = TimedAddress(IPv4Interface("10.9.0.51/24"), 3600, 3600)
     assert leased(BOUND) == LeaseContent((timed,), 0, (), 4)
-    assert [*dhcp_reports.offered(BOUND)] == [(IPv4Network("0.0.0.0/0"), ROUTER)]
+    assert [*dhcp_reports.offered_routes(BOUND)] == [(IPv4Network("0.0.0.0/0"), ROUTER)]
     routes = [(IPv4Network("192.168.64.0/18"), ROUTER), (IPv4Network("10.7.7.7/32"), ROUTER)]
     words = "192.168.64.0/18 10.9.0.1 10.7.7.7/32 10.9.0.1"
-    assert [*dhcp_reports.offered({**BOUND, "new_classless_static_routes": words})] == routes
+    assert [*dhcp_reports.offered_routes({**BOUND, "new_classless_static_routes": words})] == routes
 
 
 @pytest.mark.parametrize(
     "text", ["10.7.7.7/33 10.9.0.1", "10.7.7.7", "10.7.7.7/32 10.9.0", "x", "24 1 2 3"]
 )
 def test_malformed_classless_routes_are_no_routes_and_routers_do_not_count_either(text):
-    assert [*dhcp_reports.offered({**BOUND, "new_classless_static_routes": text})] == []
+    assert [*dhcp_reports.offered_routes({**BOUND, "new_classless_static_routes": text})] == []
 
 
 @pytest.mark.parametrize(
@@ -307,12 +307,12 @@ def test_values_that_are_malformed_count_as_absent():
     }
     timed = TimedAddress(IPv4Interface("10.9.0.51/24"), FOR_EVER, FOR_EVER)
     assert leased({**BOUND, **odd}) == LeaseContent((timed,), family=4)
-    assert [*dhcp_reports.offered({**BOUND, "new_routers": ";"})] == []
+    assert [*dhcp_reports.offered_routes({**BOUND, "new_routers": ";"})] == []
 
 
 def test_a_server_cannot_fill_the_routing_table():
     words = " ".join(f"10.{one}.0.0/16 10.9.0.1" for one in range(200))
-    routes = [*dhcp_reports.offered({**BOUND, "new_classless_static_routes": words})]
+    routes = [*dhcp_reports.offered_routes({**BOUND, "new_classless_static_routes": words})]
     assert len(routes) == dhcp_reports.MAX_ROUTES
 
 
@@ -321,7 +321,7 @@ def test_addresses_that_are_not_set():
     assert look.addresses[1][0].ip == ip_address("192.0.2.10")
 
     def refusal(address):
-        return dhcplease.refusal(IPv4Interface(address), 2, look)
+        return dhcplease.reason_to_refuse(IPv4Interface(address), 2, look)
 
     assert refusal("192.0.2.10/24") == "it is an address of another interface"
     for taken in ("192.0.2.1", "169.254.169.254", "100.100.100.200", "168.63.129.16"):
@@ -332,8 +332,8 @@ def test_addresses_that_are_not_set():
     assert refusal("10.9.0.51/24") == ""
     static = replace(look, leased=frozenset())
     there = IPv4Interface("10.9.0.51/24")
-    assert dhcplease.refusal(there, 2, static) == "it is set on the link in another way"
-    assert dhcplease.refusal(there, 2, static, "10.9.0.51/24") == ""
+    assert dhcplease.reason_to_refuse(there, 2, static) == "it is set on the link in another way"
+    assert dhcplease.reason_to_refuse(there, 2, static, "10.9.0.51/24") == ""
 
 
 # --- the programs -------------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ def test_dhcpcd_configures_nothing_by_itself_and_asks_for_nothing_that_is_not_us
     tmp_path, hostname, line
 ):
     path = tmp_path / "bridge-br0.7.json"
-    words = dhcp_helper._prepared(path, request("/usr/sbin/dhcpcd", hostname))
+    words = dhcp_helper._client_command(path, request("/usr/sbin/dhcpcd", hostname))
     assert (
         words
         == (
@@ -364,8 +364,8 @@ def test_dhcpcd_configures_nothing_by_itself_and_asks_for_nothing_that_is_not_us
 
 
 def test_the_program_is_the_one_that_is_installed():
-    assert dhcpclients.program("none") == ""
-    assert dhcpclients.program("/nonexistent/dhcpcd") == ""
+    assert dhcpclients.client_program("none") == ""
+    assert dhcpclients.client_program("/nonexistent/dhcpcd") == ""
 
 
 def test_a_manager_that_is_enabled_may_still_start(tmp_path):
@@ -381,8 +381,8 @@ def test_only_the_process_that_was_started_is_told_to_release_its_lease(tmp_path
     gone = tmp_path / f"eth1{dhcpclients.GONE}"
     with subprocess.Popen(["sleep", "60"]) as process:
         gone.with_suffix(".pid").write_text(f"{process.pid} 1")  # another had its ID before
-        dhcp_helper._signal(gone, signal.SIGALRM)
+        dhcp_helper._signal_client(gone, signal.SIGALRM)
         assert process.poll() is None
         gone.with_suffix(".pid").write_bytes(processes.process_note(process.pid))
-        dhcp_helper._signal(gone, signal.SIGALRM)
+        dhcp_helper._signal_client(gone, signal.SIGALRM)
         assert process.wait(60) == -signal.SIGALRM

@@ -19,13 +19,13 @@ from worlds import key, mac
 from neuca_tools.agent import autoconfiguration, dhcp_helper
 from neuca_tools.agent.autoconfiguration import State
 from neuca_tools.backends import advertisements, dhcp_reports, dhcplease, linkwatch
-from neuca_tools.backends.advertisements import Advertisement, Prefix, parse
+from neuca_tools.backends.advertisements import Advertisement, Prefix, parse_advertisement
 from neuca_tools.backends.dhcplease import FOR_EVER, TimedAddress
 from neuca_tools.desired import dhcp_files
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import ACCEPT_RA
 
-NIC = dhcp_files.label(key(2))
+NIC = dhcp_files.link_label(key(2))
 ROUTER = IPv6Address("fe80::1")
 NETWORK = IPv6Network("fd00:9::/64")
 ADDRESS = IPv6Interface("fd00:9::ff:fe00:2/64")
@@ -113,7 +113,7 @@ DHCPCD = {
 
 
 def test_a_dhcpv6_lease_as_the_client_reports_it():
-    found = dhcp_reports.given6(DHCPCD)
+    found = dhcp_reports.read_dhcp6_lease(DHCPCD)
     assert found.addresses == (TimedAddress(IPv6Interface("fd00:9::51/128"), 600, 300),)
     assert (found.routes, found.mtu) == ((), 0)
 
@@ -122,12 +122,12 @@ def test_a_dhcpv6_lease_as_the_client_reports_it():
     "address", ["", "x", "::", "::1", "ff02::1", "::ffff:10.0.0.1", "10.0.0.1", "$(reboot)"]
 )
 def test_an_ipv6_address_that_no_host_can_have_is_no_lease(address):
-    assert dhcp_reports.given6({**DHCPCD, "new_dhcp6_ia_na1_ia_addr1": address}) is None
+    assert dhcp_reports.read_dhcp6_lease({**DHCPCD, "new_dhcp6_ia_na1_ia_addr1": address}) is None
 
 
 def test_a_lease_without_an_end_has_one_nevertheless_to_be_known_as_a_lease():
     times = [f"new_dhcp6_ia_na1_ia_addr1_{end}" for end in ("vltime", "pltime")]
-    ((_, valid, preferred),) = dhcp_reports.given6(
+    ((_, valid, preferred),) = dhcp_reports.read_dhcp6_lease(
         {**DHCPCD, **dict.fromkeys(times, str(FOR_EVER))}
     ).addresses
     assert valid == preferred == FOR_EVER - 1
@@ -137,9 +137,9 @@ def test_link_local_and_platform_addresses_are_refused():
     look = plain()
     for text in ("fd00:ec2::254", "fd00:ec2::253", "fd20:ce::254"):
         reason = f"it would take over {text}, which is reached through the management NIC"
-        assert dhcplease.refusal(ip_interface(f"{text}/128"), 2, look) == reason
+        assert dhcplease.reason_to_refuse(ip_interface(f"{text}/128"), 2, look) == reason
     reason = "it is link-local, which none from a server is (RFC 4862, 5.3)"
-    assert dhcplease.refusal(ip_interface("fe80::9/128"), 2, look) == reason
+    assert dhcplease.reason_to_refuse(ip_interface("fe80::9/128"), 2, look) == reason
 
 
 @pytest.mark.parametrize(("old", "is_dropped"), [("fd00:9::51", True), ("fd00:9::52", False)])
@@ -148,7 +148,7 @@ def test_only_the_end_of_its_own_address_ends_a_lease(tmp_path, old, is_dropped)
     path.write_text('{"protocol": "dhcp6", "interface": "none9", "index": 9999}')
     lease = path.with_suffix(".lease")
     lease.write_text(json.dumps({"index": 9999, "address": "fd00:9::51/128", "until": 1}))
-    dhcp_helper.hear(
+    dhcp_helper.process_report(
         {"NEUCA_DHCP": str(path), "reason": "EXPIRE6", "old_dhcp6_ia_na1_ia_addr1": old}
     )
     assert lease.exists() is not is_dropped
@@ -157,7 +157,7 @@ def test_only_the_end_of_its_own_address_ends_a_lease(tmp_path, old, is_dropped)
 def test_what_the_client_for_ipv6_is_told(tmp_path):
     path = tmp_path / f"{NIC}:dhcp6.json"
     told = {"program": "/sbin/dhcpcd", "interface": "eth2", "helper": "/helper", "hostname": "-"}
-    words = dhcp_helper._prepared(path, {**told, "protocol": "dhcp6"})
+    words = dhcp_helper._client_command(path, {**told, "protocol": "dhcp6"})
     assert words[:2] == ["/sbin/dhcpcd", "-6"]
     conf = path.with_suffix(".conf").read_text().splitlines()
     assert {"ia_na", "noipv6rs", "duid ll", "nogateway"} <= set(conf)
@@ -179,7 +179,7 @@ def prefix(network, flags=0xC0, valid=7200, preferred=3600):
 def test_an_advertisement_is_read():
     data = message(prefix(NETWORK), struct.pack("!BBHI", 5, 1, 0, 1400), flags=0x08)
     expected = Prefix(NETWORK, True, True, 7200, 3600)
-    assert parse(ROUTER, data) == Advertisement(ROUTER, 1800, 1, 1400, (expected,))
+    assert parse_advertisement(ROUTER, data) == Advertisement(ROUTER, 1800, 1, 1400, (expected,))
 
 
 @pytest.mark.parametrize(
@@ -195,11 +195,11 @@ def test_an_advertisement_is_read():
     ],
 )
 def test_an_invalid_advertisement_is_none(data):
-    assert parse(ROUTER, data) is None
+    assert parse_advertisement(ROUTER, data) is None
 
 
 def test_no_router_has_an_address_that_is_not_link_local():
-    assert parse(IPv6Address("fd00::1"), message()) is None
+    assert parse_advertisement(IPv6Address("fd00::1"), message()) is None
 
 
 @pytest.mark.parametrize(
@@ -213,18 +213,18 @@ def test_no_router_has_an_address_that_is_not_link_local():
     ],
 )
 def test_a_prefix_that_no_network_has_does_not_count(option):
-    assert parse(ROUTER, message(option)).prefixes == ()
+    assert parse_advertisement(ROUTER, message(option)).prefixes == ()
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_no_message_breaks_the_reader(data):
-    parse(ROUTER, data)
-    parse(ROUTER, message(data))
+    parse_advertisement(ROUTER, data)
+    parse_advertisement(ROUTER, message(data))
 
 
 def said(state, now, request=REQUEST):
-    return state.given(mac(2), request, now)
+    return state.link_settings(mac(2), request, now)
 
 
 def advertisement(*prefixes, lifetime=1800, router=ROUTER, preference=0):
@@ -296,7 +296,7 @@ def test_routers_cannot_fill_the_memory_or_the_link():
     assert len(said(state, 0.0).addresses) == 16
     assert len(state._routers) == 8
     many = message(*(prefix(f"fd00:{number:x}::/64") for number in range(100)))
-    assert len(parse(ROUTER, many).prefixes) == advertisements.MAX_PREFIXES
+    assert len(parse_advertisement(ROUTER, many).prefixes) == advertisements.MAX_PREFIXES
 
 
 def test_a_link_local_address_counts_once_it_is_no_longer_tentative(tmp_path):
@@ -339,7 +339,7 @@ def test_a_flood_of_advertisements_changes_the_link_now_and_then(monkeypatch):
         raise ApplyError("the kernel refuses it")
 
     with pytest.raises(OSError, match="the link is gone"):
-        autoconfiguration._listen(flood, State({}, 1000.0, 0.0), change)
+        autoconfiguration._read_messages(flood, State({}, 1000.0, 0.0), change)
     assert flood.solicited == pytest.approx([0, 4], abs=0.2)
     assert changes[0] == pytest.approx(1010.0, abs=0.2)
     assert 15 <= len(changes) <= 17

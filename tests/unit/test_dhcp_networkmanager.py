@@ -35,11 +35,13 @@ def calls(decision):
 
 
 def lines(mtu=None, **asked):
-    return dhcp_profiles.profile(key(2), Automatic(**asked), mtu).decode().splitlines()
+    return (
+        dhcp_profiles.networkmanager_profile(key(2), Automatic(**asked), mtu).decode().splitlines()
+    )
 
 
 def test_the_profile():
-    text = dhcp_profiles.profile(key(2), Automatic(dhcp4=True), None)
+    text = dhcp_profiles.networkmanager_profile(key(2), Automatic(dhcp4=True), None)
     assert text.decode() == (
         f"""# Written by neucad, which overwrites it. For DHCP on the NIC {mac(2)}; see neucad(8).
 [connection]
@@ -82,10 +84,10 @@ from-dns-lookup=0
 
 def test_the_uuid_is_valid_ours_and_another_one_for_each_nic_and_content():
     texts = [
-        dhcp_profiles.profile(key(2), Automatic(dhcp4=True), None),
-        dhcp_profiles.profile(key(3), Automatic(dhcp4=True), None),
-        dhcp_profiles.profile(key(2), Automatic(dhcp4=True), 1400),
-        dhcp_profiles.profile(key(2), Automatic(dhcp6=True), None),
+        dhcp_profiles.networkmanager_profile(key(2), Automatic(dhcp4=True), None),
+        dhcp_profiles.networkmanager_profile(key(3), Automatic(dhcp4=True), None),
+        dhcp_profiles.networkmanager_profile(key(2), Automatic(dhcp4=True), 1400),
+        dhcp_profiles.networkmanager_profile(key(2), Automatic(dhcp6=True), None),
     ]
     found = [dhcp_profiles.uuid_of(text) for text in texts]
     assert len(set(found)) == len(texts)
@@ -142,7 +144,7 @@ def test_no_override_can_add_a_line_or_spoil_the_profile(overrides):
 
 def test_a_nic_with_dhcp_is_the_only_one_that_networkmanager_may_take():
     files = files_of(decided(look(), netplan(dhcp4=True)))
-    assert files[FILE] == dhcp_profiles.profile(key(2), Automatic(dhcp4=True), None)
+    assert files[FILE] == dhcp_profiles.networkmanager_profile(key(2), Automatic(dhcp4=True), None)
     assert f"mac:{mac(2)}".encode() not in files[CONF]
     assert f"PermanentMACAddress={mac(2)}".encode() in files["/networkd/05-neuca-nics.network"]
     rule = files["/udev/10-neuca-persistent-020000000002.rules"].decode()
@@ -238,7 +240,10 @@ def test_without_a_document_the_profile_stays_and_nothing_is_activated():
 def test_a_management_nic_never_gets_a_profile():
     files = files_of(decided(look(), netplan(dhcp4=True)))
     assert [path for path in files if path.endswith(".nmconnection")] == [FILE]
-    assert dhcp_files.owner("neuca-dhcp-020000000002.nmconnection") == ("networkmanager", key(2))
+    assert dhcp_files.owner_of_file("neuca-dhcp-020000000002.nmconnection") == (
+        "networkmanager",
+        key(2),
+    )
     assert not dhcp_files.is_ours("neuca-dhcp-notes.nmconnection")
 
 

@@ -10,11 +10,11 @@ import pytest
 from test_dhcp import FILE, RUNS, decided, netplan, seen
 from worlds import PLACES, key, mac
 
-from neuca_tools.apply.decide import Observation, Policies, decide
+from neuca_tools.apply.decide import Observation, Policies, decide_pass
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import UNSERVED
 from neuca_tools.desired.management import Policy
-from neuca_tools.desired.merge import combine
+from neuca_tools.desired.merge import combine_requests
 from neuca_tools.desired.resolve import Settings
 from neuca_tools.documents import parse
 from neuca_tools.model import Automatic, Record
@@ -47,7 +47,9 @@ def test_the_keys_of_a_nic(lines, asked):
 
 def test_the_request_of_a_document_reaches_the_client_beside_its_addresses():
     found = decided(seen(), document("dhcp4 = yes", "addresses = 172.16.0.1/24"))
-    assert found.want.files[FILE] == dhcp_files.networkd(key(2), "", Automatic(dhcp4=True), False)
+    assert found.want.files[FILE] == dhcp_files.networkd_file(
+        key(2), "", Automatic(dhcp4=True), False
+    )
     texts = [one.text for one in found.plan()]
     assert "add the address 172.16.0.1/24 to eth2" in texts
 
@@ -63,7 +65,7 @@ def test_a_document_that_names_the_nic_decides_about_dhcp_for_the_platform():
 
 def test_the_configuration_goes_before_the_document_key_by_key():
     below, above = document("dhcp4 = yes", "dhcp6 = yes").links, document("dhcp6 = no").links
-    (found,) = combine(below, above)
+    (found,) = combine_requests(below, above)
     assert found.automatic == Automatic(dhcp4=True, dhcp6=False)
 
 
@@ -114,5 +116,5 @@ def test_the_management_nic_and_an_ignored_one_get_no_client_whatever_a_document
     found = decided(seen(), document("dhcp4 = yes", section=f"interface {mac(1)}"))
     assert [path for path in found.want.files if "dhcp" in path] == []
     ignored = Policies(Settings(Policy(frozenset({mac(2)}))), PLACES)
-    found = decide(Observation(seen()), document("dhcp4 = yes"), ignored, Record())
+    found = decide_pass(Observation(seen()), document("dhcp4 = yes"), ignored, Record())
     assert [path for path, content in found.want.files.items() if "dhcp" in path and content] == []

@@ -17,7 +17,7 @@ import pytest
 import sysctls_manual
 
 from neuca_tools import errors
-from neuca_tools.apply.observe import found
+from neuca_tools.apply.observe import observed_state
 from neuca_tools.commands import (
     agent,
     neuca,
@@ -28,10 +28,10 @@ from neuca_tools.commands import (
     selftest_paths,
     selftest_test_parsers,
 )
-from neuca_tools.config import Config, load
+from neuca_tools.config import Config, load_config
 from neuca_tools.config.options import MAC_LISTS, OBSOLETE, OPTIONS, RAW_SECTIONS
 from neuca_tools.desired import manager_files
-from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.desired.routes import ROUTE_METRIC
 from neuca_tools.documents import find_document, parse
 from neuca_tools.documents.neuca import routing_keys
@@ -44,7 +44,7 @@ from neuca_tools.model.routing import ROUTE_PROTOCOL as PROTOCOL
 from neuca_tools.plan import link_operations, operations, route_operations
 from neuca_tools.plan.link_operations import SetDevice
 from neuca_tools.plan.operation import Operation
-from neuca_tools.plan.plan import plan
+from neuca_tools.plan.plan import plan_operations
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions.table import CAUSES as CONDITIONS
 from neuca_tools.status import render
@@ -166,8 +166,8 @@ def test_the_sample_configuration_has_every_option_with_its_default(tmp_path):
     (tmp_path / "config").write_text(
         re.sub(r"^;(?!\[|mtu|txq|addr|peers|expect|secret)", "", text, flags=re.MULTILINE)
     )
-    assert load(ROOT / "examples" / "config") == Config()
-    assert load(tmp_path / "config") == Config()
+    assert load_config(ROOT / "examples" / "config") == Config()
+    assert load_config(tmp_path / "config") == Config()
     shown = set(re.findall(r"^;(\S+) =", text, re.MULTILINE))
     assert {option for _, option in FIELDS} <= shown
 
@@ -175,7 +175,7 @@ def test_the_sample_configuration_has_every_option_with_its_default(tmp_path):
 def test_the_sections_of_links_in_the_sample_configuration_can_be_used(tmp_path):
     text = (ROOT / "examples" / "config").read_text()
     (tmp_path / "config").write_text(re.sub(r"^;(?=\[|mtu|txq|addr)", "", text, flags=re.MULTILINE))
-    config = load(tmp_path / "config")
+    config = load_config(tmp_path / "config")
     assert (config.faults, len([link for link in config.links if link.origins])) == ((), 2)
 
 
@@ -195,7 +195,9 @@ def test_every_command_is_documented():
 
 def test_the_rows_of_help_are_the_first_sentences_of_the_manual_page(monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
-    rows = dict(re.findall(r"^ {2}(\w\S*)\s+(\S.*)$", neuca._whole().format_help(), re.MULTILINE))
+    rows = dict(
+        re.findall(r"^ {2}(\w\S*)\s+(\S.*)$", neuca._overview_parser().format_help(), re.MULTILINE)
+    )
     assert rows.pop("selftest") == neuca.SELFTEST
     sentences = {name: text.split("\n")[1] for name, text in COMMANDS.items()}
     assert sentences == {
@@ -347,14 +349,14 @@ def test_the_plan_in_the_guide_is_what_plan_says_of_its_document(tmp_path):
     places = manager_files.Places(
         *directories, config.udev_substring, config.data_udev_priority, config.mgmt_udev_priority
     )
-    resolution = resolve(parse(block("[global]")), Settings(), world, record)
-    files = manager_files.wanted(resolution, record, places, {}).files
+    resolution = resolve_state(parse(block("[global]")), Settings(), world, record)
+    files = manager_files.wanted_files(resolution, record, places, {}).files
     names = {link.name: link.sysctls for link in resolution.want.links.values()}
     world.sysctls.update((template.replace(OWN, "eth1"), "0") for template in names["eth1"])
     resolution = resolution._replace(want=resolution.want._replace(files=files))
-    have = found(resolution, world, record)
+    have = observed_state(resolution, world, record)
     want = type(resolution.want)(resolution.want.links, resolution.want.hops, files=files)
-    text = render.plan(plan(have, want), resolution.problems, resolution.names)
+    text = render.plan_text(plan_operations(have, want), resolution.problems, resolution.names)
     assert "# neuca plan\n" + text.replace(str(tmp_path), "") + "\n" == block("# neuca plan")
 
 

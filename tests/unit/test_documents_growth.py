@@ -13,7 +13,7 @@ import sys
 import pytest
 from worlds import Agent, machine, nic
 
-from neuca_tools.documents import find_document, parse, redact
+from neuca_tools.documents import find_document, parse, redact_text
 from neuca_tools.documents.platform import combined
 from neuca_tools.model import Document
 
@@ -95,7 +95,7 @@ def own(text):
     found = find_document(text.encode())
     if found is not None:
         parse(found)
-        redact(found)
+        redact_text(found)
 
 
 @pytest.mark.parametrize("make", OWN.values(), ids=OWN)

@@ -10,7 +10,7 @@ import pytest
 
 from neuca_tools.documents import parse
 from neuca_tools.documents.neuca.links import MAX_SETTINGS
-from neuca_tools.documents.stacking import combine, overlay
+from neuca_tools.documents.stacking import combine_requests, merge_requests
 from neuca_tools.model import LinkKey, LinkRequest, Origin
 
 MAC = "fe:16:3e:00:6d:af"
@@ -494,7 +494,7 @@ def test_overlay_keeps_what_is_not_given_again():
     above = LinkRequest(
         KEY, None, None, (), 9000, None, (("net/y", "2"),), (Origin("mtu", "9000", "here"),)
     )
-    assert overlay(below, above) == LinkRequest(
+    assert merge_requests(below, above) == LinkRequest(
         KEY,
         "up",
         "a",
@@ -508,7 +508,7 @@ def test_overlay_keeps_what_is_not_given_again():
 
 def test_a_default_state_does_not_win_over_one_that_was_given():
     given = LinkRequest(KEY, "user", origins=(Origin("state", "user", "line 2"),))
-    assert combine([given], section("name = x")[0:1])[0].state == "user"
+    assert combine_requests([given], section("name = x")[0:1])[0].state == "user"
 
 
 def test_combine_gives_a_state_to_all_but_mere_parents():
@@ -517,12 +517,12 @@ def test_combine_gives_a_state_to_all_but_mere_parents():
         LinkRequest(LinkKey(MAC, 7)),
         LinkRequest(LinkKey(MAC, 8), origins=(Origin("mtu", "9", "x"),)),
     ]
-    assert [request.state for request in combine([], asked)] == [None, "up", "up"]
+    assert [request.state for request in combine_requests([], asked)] == [None, "up", "up"]
 
 
 def test_combine_keeps_its_hands_off_a_link_that_one_of_both_leaves_to_the_user():
     below, above = LinkRequest(KEY, "up", mtu=9000), LinkRequest(KEY, "user")
-    assert combine([below], [above]) == (LinkRequest(KEY, "user"),)
+    assert combine_requests([below], [above]) == (LinkRequest(KEY, "user"),)
 
 
 @pytest.mark.parametrize(("word", "value"), [("yes", "1"), ("no", "0")])

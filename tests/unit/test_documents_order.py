@@ -12,7 +12,7 @@ from platforms import faults, made
 from worlds import mac, nic, route, world
 
 from neuca_tools.desired.policy import Policy
-from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.model import Document, Record
 
 SECONDARY = (2, 3, 4)
@@ -158,7 +158,7 @@ def outcome(cloud, order):
     kind, tree = cloud(order)
     document = Document(platform=made(kind, json.dumps(tree)))
     assert faults(document.platform) == []
-    found = resolve(document, Settings(Policy(), ()), seen, Record())
+    found = resolve_state(document, Settings(Policy(), ()), seen, Record())
     links = {
         str(link.key): (link.role, link.name, tuple(map(str, link.addresses)))
         for link in found.want.links.values()
@@ -200,7 +200,7 @@ def test_whatever_the_order_of_azure_the_nic_that_the_answer_came_through_is_the
     for order in permutations(NICS):
         kind, tree = azure(order)
         document = Document(platform=made(kind, json.dumps(tree)))
-        found = resolve(document, Settings(Policy(origin=mac(answered)), ()), seen, Record())
+        found = resolve_state(document, Settings(Policy(origin=mac(answered)), ()), seen, Record())
         management = {n for n in NICS if found.roles.role(mac(n)) == "management"}
         assert management == {answered, leased} - {None}
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from neuca_tools.documents import find_document, get, parse, redact
+from neuca_tools.documents import find_document, find_value, parse, redact_text
 from neuca_tools.errors import DocumentError
 
 SAMPLES = [path.read_text() for path in sorted((Path(__file__).parent / "golden").glob("*.ini"))]
@@ -76,8 +76,10 @@ PIECES = [
 
 texts = st.one_of(
     st.text(),
-    st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=60).map("".join),
-    st.lists(
+    st.manager_lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=60).map(
+        "".join
+    ),
+    st.manager_lists(
         st.sampled_from([line for sample in SAMPLES for line in sample.split("\n")]), max_size=60
     ).map("\n".join),
 )
@@ -142,7 +144,7 @@ def test_find_document_raises_nothing_but_document_error(data):
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.lists(
+    st.manager_lists(
         st.tuples(st.integers(0, 400), st.integers(0, 400), st.binary(max_size=6)),
         min_size=1,
         max_size=6,
@@ -171,7 +173,7 @@ def test_parts_may_be_nested_as_deeply_as_the_limit_allows():
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(texts, mutated()))
 def test_a_redacted_copy_has_the_same_lines_and_says_the_same_about_the_network(text):
-    copy = redact(text)
+    copy = redact_text(text)
     assert copy.count("\n") == text.count("\n")
     document = parsed(text)
     if document:
@@ -179,7 +181,7 @@ def test_a_redacted_copy_has_the_same_lines_and_says_the_same_about_the_network(
         assert (again.hostname, again.router) == (document.hostname, document.router)
         assert (again.links, again.routes) == (document.links, document.routes)
         assert (again.users, again.scripts, again.storage) == ((), (), ())
-        assert redact(copy) == copy
+        assert redact_text(copy) == copy
 
 
 SECRETS = f"""
@@ -206,7 +208,7 @@ x = {CANARY}
 def test_no_secret_gets_into_a_copy_or_a_fault_however_its_lines_are_indented(source, sample):
     lines = [_shaken(line, source) for line in (sample + SECRETS).split("\n")]
     text = "\n".join(lines)
-    assert CANARY not in redact(text)
+    assert CANARY not in redact_text(text)
     document = parsed(text)
     assert document
     assert [fault.text for fault in document.faults if CANARY in fault.text] == []
@@ -232,4 +234,4 @@ def _shaken(line: str, source: random.Random) -> str:
 def test_get_finds_every_item_by_its_key_in_any_case(sample):
     document = parse(sample)
     for item in document.items:
-        assert get(document, item.section, item.key.upper()) == item.value
+        assert find_value(document, item.section, item.key.upper()) == item.value

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import pytest
 
-from neuca_tools.documents import get, parse
+from neuca_tools.documents import find_value, parse
 from neuca_tools.documents.neuca import ini_document
 from neuca_tools.documents.neuca.ini import MAX_LINE, MAX_LINES
 
 
 def value(text, key="a", section="global"):
-    return get(parse(text), section, key)
+    return find_value(parse(text), section, key)
 
 
 def script(body):
@@ -68,9 +68,9 @@ def test_a_header(header):
 
 def test_section_names_are_case_sensitive_and_keys_are_not():
     document = parse("[Global]\nHost_Name = x\n[global]\nHost_Name = y")
-    assert get(document, "global", "HOST_NAME") == "y"
-    assert get(document, "Global", "host_name") == "x"
-    assert get(document, "GLOBAL", "host_name") is None
+    assert find_value(document, "global", "HOST_NAME") == "y"
+    assert find_value(document, "Global", "host_name") == "x"
+    assert find_value(document, "GLOBAL", "host_name") is None
     assert document.hostname == "y"
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from worlds import LAWS
 
-from neuca_tools.documents import parse, redact
+from neuca_tools.documents import parse, redact_text
 
 
 @pytest.mark.parametrize(
@@ -42,12 +42,12 @@ from neuca_tools.documents import parse, redact
     ],
 )
 def test_redact(text, expected):
-    assert redact(text) == expected
+    assert redact_text(text) == expected
 
 
 def test_the_copy_says_the_same_about_the_network():
     text = "[users]\na=yes:ssh-rsa AAAA\n[global]\nhost_name = a/b\n[interfaces]\nfe163e006daf = up:ipv4:10.0.0.1/24:3\nx = up\n"
-    full, copy = parse(text), parse(redact(text))
+    full, copy = parse(text), parse(redact_text(text))
     assert (copy.hostname, copy.links, copy.routes, copy.faults) == (
         full.hostname,
         full.links,
@@ -80,14 +80,14 @@ WORDS += ["addresses", "password", "10.0.0.1/24", "[redacted]", "[x", "router"]
 
 
 @LAWS
-@given(st.lists(st.sampled_from(WORDS), max_size=30).map("".join))
+@given(st.manager_lists(st.sampled_from(WORDS), max_size=30).map("".join))
 @example("[interface fe163e006daf]\naddresses =\n 10.0.0.1/24 ; x\n")  # cut off the second time
 @example("[routes]\n" + "k" * 32768 + "=" + "v" * 32767 + "\n")  # too long with a blank more
 @example("[routes]\n" + "k" * 40000 + "=\n " + "v" * 40000 + "\n")
 @example("[routes]\nk =\n " + "v" * 65535 + "\n")
 def test_a_copy_of_the_copy_is_the_copy(text):
-    copy = redact(text)
-    assert redact(copy) == copy
+    copy = redact_text(text)
+    assert redact_text(copy) == copy
     assert copy.count("\n") == text.count("\n")
 
 
@@ -95,7 +95,7 @@ def test_a_copy_of_the_copy_is_the_copy(text):
     "text", [seed.decode("utf-8", "replace") for seed in SEEDS["neuca"].values()]
 )
 def test_a_copy_of_the_copy_of_a_whole_document_is_the_copy(text):
-    assert redact(redact(text)) == redact(text)
+    assert redact_text(redact_text(text)) == redact_text(text)
 
 
 SECRETS = """[global]
@@ -125,7 +125,7 @@ sysctl.net.ipv6.conf.{interface}.stable_secret = CANARY15
 
 def test_nothing_secret_survives():
     assert (
-        redact(SECRETS).split()
+        redact_text(SECRETS).split()
         == (
             "[global] host_name = node [users] [scripts] [storage] [interface fe163e006daf]"
             " mtu = 9000 [redacted]"

@@ -10,7 +10,7 @@ import pytest
 from platforms import faults, links, made
 from worlds import nic, world
 
-from neuca_tools.desired.bindings import bound
+from neuca_tools.desired.bindings import bind_names
 from neuca_tools.documents.check import check
 from neuca_tools.model import Record
 
@@ -134,7 +134,7 @@ ethernets:
 
 def test_two_entries_for_one_nic_by_address_and_by_name_are_reported():
     device = nic(1, mac=A, permanent_mac=A, name="eth1")
-    document, problems = bound(made("network-config", SAME_NIC), world(device), Record())
+    document, problems = bind_names(made("network-config", SAME_NIC), world(device), Record())
     assert links(document) == {A: ("up", None, None, ["10.2.0.5/24"])}
     text = (
         f'the document describes this NIC 2 times, as "{A}" and "eth1":'
@@ -149,7 +149,7 @@ def test_two_entries_for_one_vlan_by_address_and_by_name_are_reported():
     text += "  v5: {link: a, id: 5, addresses: [10.5.0.1/24]}\n"
     text += "  w5: {link: eth1, id: 5, addresses: [10.5.1.1/24]}\n"
     device = nic(1, mac=A, permanent_mac=A, name="eth1")
-    document, problems = bound(made("network-config", text), world(device), Record())
+    document, problems = bind_names(made("network-config", text), world(device), Record())
     assert links(document)[f"{A}.5"] == ("up", "v5", None, ["10.5.0.1/24"])
     text = (
         f'the document describes this VLAN 2 times, as "{A}.5" and "eth1.5":'
@@ -165,17 +165,17 @@ def test_a_nic_that_is_only_named_as_a_port_is_not_described_twice():
         "  eth1: {addresses: [10.3.0.5/24]}\n", "bridges: {br0: {interfaces: [eth1]}}\n"
     )
     device = nic(1, mac=A, permanent_mac=A, name="eth1")
-    assert bound(made("network-config", text), world(device), Record())[1] == []
+    assert bind_names(made("network-config", text), world(device), Record())[1] == []
 
 
 def test_an_alternative_name_matches_unless_another_nic_has_it_as_its_own():
     text = "version: 2\nethernets:\n  ens4: {addresses: [10.3.0.5/24]}\n"
     other = nic(1, mac=A, permanent_mac=A, name="eth1", altnames=("ens4", "enp0s4"))
-    document, problems = bound(made("network-config", text), world(other), Record())
+    document, problems = bind_names(made("network-config", text), world(other), Record())
     assert (list(links(document)), problems) == ([A], [])
     own = nic(2, mac=B, permanent_mac=B, name="ens4")
-    document, _ = bound(made("network-config", text), world(other, own), Record())
+    document, _ = bind_names(made("network-config", text), world(other, own), Record())
     assert list(links(document)) == [B]
     pattern = text.replace("ens4: {", "x: {match: {name: 'en*'}, ")
-    document, _ = bound(made("network-config", pattern), world(other, own), Record())
+    document, _ = bind_names(made("network-config", pattern), world(other, own), Record())
     assert list(links(document)) == [A, B]

@@ -371,7 +371,7 @@ def test_a_section_of_a_link_is_read_whole(section):
     [
         (section, key)
         for section in MADE
-        for key in (*link_kinds.names(section.partition(" ")[0]), "no-such-key", "state")
+        for key in (*link_kinds.own_keys(section.partition(" ")[0]), "no-such-key", "state")
     ],
 )
 def test_a_link_is_not_made_without_an_option_of_its_section(section, key):

@@ -21,15 +21,15 @@ from neuca_tools.agent.drives import (
     digest_in_force,
     lines_of,
     read_volume,
-    recorded,
-    store,
-    unreported,
+    recorded_volumes,
+    store_volume,
+    unreported_lines,
 )
 from neuca_tools.backends import hostid
 from neuca_tools.errors import ApplyError, RecordError, SourceError
 from neuca_tools.model.machine import Machine, Origin
-from neuca_tools.model.volumes import Known, refusal
-from neuca_tools.sources import Session, Surroundings, look, parse_source
+from neuca_tools.model.volumes import Known, refusal_reason
+from neuca_tools.sources import Session, Surroundings, ask_sources, parse_source
 from neuca_tools.state.records import save_machine
 
 
@@ -65,7 +65,7 @@ def test_the_documents_of_a_config_drive_are_copied_for_root_alone(tmp_path):
         path.stat().st_mode & 0o777 for path in (run / "drives").rglob("*") if path.is_file()
     } == {0o600}
     assert (
-        look([parse_source("configdrive")], 5, Session(), Surroundings(run)).data
+        ask_sources([parse_source("configdrive")], 5, Session(), Surroundings(run)).data
         == DRIVE["openstack/latest/user_data"]
     )
 
@@ -223,43 +223,51 @@ def host(tmp_path, monkeypatch):
 
 
 def test_nothing_is_recorded_on_a_first_boot_and_then_what_was_read(tmp_path, host):
-    assert recorded(*host) == Known()
-    save_machine(host[0], hostid.look())
-    assert recorded(*host) == Known()
+    assert recorded_volumes(*host) == Known()
+    save_machine(host[0], hostid.read_machine())
+    assert recorded_volumes(*host) == Known()
     volume = drive(tmp_path, "volume", latest='{"uuid": "u-1"}')
-    store(volume, host[1])
-    assert recorded(*host) == Known("", frozenset({"openstack:u-1"}), frozenset({volume.digest}))
+    store_volume(volume, host[1])
+    assert recorded_volumes(*host) == Known(
+        "", frozenset({"openstack:u-1"}), frozenset({volume.digest})
+    )
 
 
 def test_of_later_boots_the_instance_the_document_and_the_metadata_service_are_known(host):
     state = host[0]
-    before = Machine(hostid.look().machine_id, hostid.look().uuid, {"ec2": "i-1"}, volume="d")
+    before = Machine(
+        hostid.read_machine().machine_id, hostid.read_machine().uuid, {"ec2": "i-1"}, volume="d"
+    )
     save_machine(state, before)
     (state / "document.json").write_text("{}")
-    assert recorded(*host) == Known("", frozenset({"ec2:i-1"}), frozenset({"d"}), booted=True)
+    assert recorded_volumes(*host) == Known(
+        "", frozenset({"ec2:i-1"}), frozenset({"d"}), booted=True
+    )
     save_machine(state, Machine(origin=Origin("ec2", "http://169.254.169.254")))
-    assert recorded(*host).network == "ec2"
+    assert recorded_volumes(*host).network == "ec2"
 
 
 def test_a_disk_that_was_copied_to_other_hardware_has_a_first_boot(tmp_path, host):
     origin = Origin("openstack", "http://169.254.169.254")
-    save_machine(host[0], Machine("", hostid.look().uuid, {"openstack": "u-1"}, origin=origin))
+    save_machine(
+        host[0], Machine("", hostid.read_machine().uuid, {"openstack": "u-1"}, origin=origin)
+    )
     (host[0] / "document.json").write_text("{}")
-    assert recorded(*host).network == "openstack"
+    assert recorded_volumes(*host).network == "openstack"
     (tmp_path / "uuid").write_text(UUID.replace("1", "2"))
-    assert recorded(*host) == Known()
+    assert recorded_volumes(*host) == Known()
 
 
 def test_a_record_that_is_damaged_is_no_first_boot(host):
     host[0].mkdir()
     (host[0] / "machine.json").write_text("{")
     with pytest.raises(RecordError):
-        recorded(*host)
+        recorded_volumes(*host)
 
 
 def test_a_volume_without_an_id_is_known_again_by_its_digest(tmp_path, host):
     volume = seed(tmp_path, "volume", "")
-    store(volume, host[1])
+    store_volume(volume, host[1])
     assert digest_in_force("nocloud", host[1]) == volume.digest
     assert [digest_in_force(one, host[1]) for one in ("configdrive", "nocloud=/x", "ec2")] == [
         ""
@@ -267,9 +275,9 @@ def test_a_volume_without_an_id_is_known_again_by_its_digest(tmp_path, host):
     save_machine(host[0], Machine(volume=volume.digest))
     (host[0] / "document.json").write_text("{}")
     shutil.rmtree(host[1] / "drives")  # a boot
-    assert refusal(volume.instance, volume.digest, recorded(*host)) == ""
+    assert refusal_reason(volume.instance, volume.digest, recorded_volumes(*host)) == ""
     other = seed(tmp_path, "other", "a: b\n")
-    assert refusal(other.instance, other.digest, recorded(*host)) != ""
+    assert refusal_reason(other.instance, other.digest, recorded_volumes(*host)) != ""
 
 
 def test_not_even_a_directory_counts_where_a_metadata_service_has_answered(tmp_path, host):
@@ -290,9 +298,9 @@ def test_a_volume_that_is_refused_has_a_line_that_is_reported_once(host):
         named = f'volume "{path.resolve().name}" is not used: it is '
         assert [line for line in lines if line.startswith(named)] != []
     assert len(lines) == len(numbers)
-    assert unreported(lines, host[1]) == lines
-    assert unreported(lines, host[1]) == []
-    assert unreported([], host[1]) == []
-    assert unreported(lines[:1], host[1]) == lines[:1]
+    assert unreported_lines(lines, host[1]) == lines
+    assert unreported_lines(lines, host[1]) == []
+    assert unreported_lines([], host[1]) == []
+    assert unreported_lines(lines[:1], host[1]) == lines[:1]
     (host[1] / "volumes.json").write_text("{")
-    assert unreported(lines, host[1]) == lines
+    assert unreported_lines(lines, host[1]) == lines

@@ -11,9 +11,9 @@ from itertools import permutations
 import pytest
 from worlds import mac, nic, route, world
 
-from neuca_tools.desired.first_nic import CARRIER_SECONDS, LEASE_SECONDS, Belief, believed
+from neuca_tools.desired.first_nic import CARRIER_SECONDS, LEASE_SECONDS, Belief, believed_nic
 from neuca_tools.desired.policy import Policy
-from neuca_tools.desired.roles import assign
+from neuca_tools.desired.roles import assign_roles
 from neuca_tools.model import Device, Record
 
 SLOTS = {1: (0, 0, 3, 0), 2: (0, 0, 16, 0), 3: (0, 1, 0, 0)}  # of PCI, as numbers: 10 comes after 3
@@ -35,32 +35,32 @@ def guest(addresses=(), order=(1, 2, 3), without_carrier=(), age=float("inf"), *
 
 @pytest.mark.parametrize("order", list(permutations(SLOTS)))
 def test_the_pci_slot_decides_and_not_the_order_of_probing(order):
-    assert believed(guest(addresses=SLOTS, order=order), ALL) == Belief(mac(1))
+    assert believed_nic(guest(addresses=SLOTS, order=order), ALL) == Belief(mac(1))
 
 
 def test_a_device_on_no_pci_bus_goes_before_its_virtual_function():
     paravirtual, function = nic(5, up=True, carrier=True), nic(2, slot=(0, 0, 2, 0), up=True)
     seen = world(paravirtual, function, addresses={5: "10.0.0.9/24", 2: "10.0.0.8/24"})
-    assert believed(seen, {mac(5), mac(2)}).mac == mac(5)
+    assert believed_nic(seen, {mac(5), mac(2)}).mac == mac(5)
 
 
 @pytest.mark.parametrize(
     ("age", "first"), [(0.0, 1), (CARRIER_SECONDS - 1, 1), (CARRIER_SECONDS, 2)]
 )
 def test_a_nic_without_a_carrier_is_passed_over_once_links_have_had_their_time(age, first):
-    assert believed(guest([2, 3], without_carrier=[1], age=age), ALL) == Belief(mac(first))
+    assert believed_nic(guest([2, 3], without_carrier=[1], age=age), ALL) == Belief(mac(first))
 
 
 @pytest.mark.parametrize(
     ("age", "unvouched"), [(0.0, ()), (LEASE_SECONDS - 1, ()), (LEASE_SECONDS, (mac(2), mac(3)))]
 )
 def test_while_the_first_nic_has_no_address_no_other_takes_its_place(age, unvouched):
-    assert believed(guest([2, 3], age=age), ALL) == Belief(mac(1), unvouched)
+    assert believed_nic(guest([2, 3], age=age), ALL) == Belief(mac(1), unvouched)
 
 
 def test_a_nic_that_the_configuration_ignores_is_not_believed():
     seen = guest(SLOTS)
-    roles = assign(seen, set(), Policy(ignored=frozenset({mac(1)})), Record())
+    roles = assign_roles(seen, set(), Policy(ignored=frozenset({mac(1)})), Record())
     assert roles.choice.belief == Belief(mac(2))
 
 
@@ -71,7 +71,7 @@ def test_what_a_stranger_has_caused_makes_no_other_nic_a_management_nic(protocol
     to, via = ("::/0", None) if protocol != DHCP else ("0.0.0.0/0", "10.0.3.1")
     ways = [route(to, 12, via, 1, protocol)]
     for addresses in ([1, 2, 3], [3], []):
-        roles = assign(guest(addresses, routes=ways), {mac(2)}, Policy(), Record())
+        roles = assign_roles(guest(addresses, routes=ways), {mac(2)}, Policy(), Record())
         assert roles.role(mac(3)) == "unlisted"
 
 
@@ -84,7 +84,7 @@ def test_a_tunnel_with_the_default_route_does_not_hide_the_nic_below_it(own_rout
         ways.append(route("0.0.0.0/0", 10, "10.0.1.254", 100))
     seen = guest([1], routes=ways)
     seen = replace(seen, devices={**seen.devices, 9: tunnel})
-    assert assign(seen, {mac(1), mac(2)}, Policy(), Record()).role(mac(1)) == "management"
+    assert assign_roles(seen, {mac(1), mac(2)}, Policy(), Record()).role(mac(1)) == "management"
 
 
 def test_a_link_local_address_of_ipv4_is_an_address_and_one_of_ipv6_is_none():
@@ -92,4 +92,4 @@ def test_a_link_local_address_of_ipv4_is_an_address_and_one_of_ipv6_is_none():
     for text, unvouched in (("169.254.169.16/24", ()), ("fe80::1/64", (mac(2),))):
         seen = guest([2])
         seen = replace(seen, addresses={**seen.addresses, 10: (ip_interface(text),)})
-        assert believed(seen, ALL) == Belief(mac(1), unvouched)
+        assert believed_nic(seen, ALL) == Belief(mac(1), unvouched)

@@ -31,7 +31,7 @@ OWNED = Owned(frozenset({(key(1), ip_interface("10.0.0.1/24"))}), frozenset({key
 RULE = f"10-neuca-persistent-{mac(1).replace(':', '')}.rules"
 WHY = 'the id of the instance changed from "i-1" to "i-2"'
 NEW = Intake(instance="ec2:i-2", other=WHY)
-SOMEBODY = machine.known("f" * 32, "5c4c4544-0042-3510-8056-b4c04f4e3232")
+SOMEBODY = machine.known_machine("f" * 32, "5c4c4544-0042-3510-8056-b4c04f4e3232")
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_new_instance_sets_the_state_of_the_other_one_aside_and_says_so(config
     before = {
         path.name: path.read_bytes() for path in config.state_directory.rglob("*") if path.is_file()
     }
-    assert first_boot.notes(config) == []
+    assert first_boot.status_notes(config) == []
     first_boot.record_machine(config, NEW)
     place = config.state_directory / "set-aside"
     assert aside(config) == ALL
@@ -92,11 +92,11 @@ def test_a_new_instance_sets_the_state_of_the_other_one_aside_and_says_so(config
     }
     assert sorted(path.name for path in config.udev_directory.iterdir()) == ["70-mine.rules"]
     assert not [*(config.state_directory / "scripts").iterdir(), *config.run_directory.iterdir()]
-    assert first_boot.notes(config) == [
+    assert first_boot.status_notes(config) == [
         f'what another machine left here is in "{place}", and is not applied: {WHY}'
     ]
     now = load_machine(config.state_directory)
-    assert now == replace(hostid.look(), instances={"ec2": "i-2"}, set_aside=WHY)
+    assert now == replace(hostid.read_machine(), instances={"ec2": "i-2"}, set_aside=WHY)
 
 
 def test_what_the_agent_has_done_in_this_boot_is_its_own_to_take_back(config):
@@ -119,7 +119,7 @@ def test_the_note_goes_with_what_it_tells_of(config):
     for path in (config.state_directory / "set-aside").iterdir():
         path.unlink()
     (config.state_directory / "set-aside").rmdir()
-    assert first_boot.notes(config) == []
+    assert first_boot.status_notes(config) == []
 
 
 def test_the_same_instance_sets_nothing_aside_and_writes_once(config):
@@ -174,43 +174,43 @@ def test_a_second_move_replaces_what_was_set_aside_before(config):
 
 def test_before_any_document_hardware_and_nics_decide(config):
     """This host has none of the recorded NICs, and other ids than those of the record."""
-    ours = hostid.look()
-    here = bool(hostid.macs()) and bool(ours.uuid or ours.machine_id)
-    assert first_boot.check(config) is here
+    ours = hostid.read_machine()
+    here = bool(hostid.present_macs()) and bool(ours.uuid or ours.machine_id)
+    assert first_boot.set_aside_foreign_state(config) is here
     assert (load_record(config.state_directory).nics == {}) is here
-    assert first_boot.check(config) is False
+    assert first_boot.set_aside_foreign_state(config) is False
 
 
 def test_a_machine_with_one_of_its_nics_or_its_own_ids_is_the_same(config):
-    some = min(hostid.macs(), default=mac(9))
+    some = min(hostid.present_macs(), default=mac(9))
     record = load_record(config.state_directory)
     save_record(
         config.state_directory, record._replace(nics={**record.nics, some: NicRecord("eth0")})
     )
-    assert not first_boot.check(config)
+    assert not first_boot.set_aside_foreign_state(config)
     save_record(config.state_directory, record)
-    save_machine(config.state_directory, hostid.look())
-    assert not first_boot.check(config)
+    save_machine(config.state_directory, hostid.read_machine())
+    assert not first_boot.set_aside_foreign_state(config)
     assert aside(config) == []
 
 
 def test_a_damaged_record_is_for_the_pass_to_complain_of(config):
     (config.state_directory / "record.json").write_text("{")
-    assert not first_boot.check(config)
+    assert not first_boot.set_aside_foreign_state(config)
 
 
 def test_a_damaged_record_of_the_machine_is_kept_and_reported(config):
     place = config.state_directory / "machine.json"
     place.write_text("{")
-    assert not first_boot.check(config)
+    assert not first_boot.set_aside_foreign_state(config)
     first_boot.record_machine(config, Intake(instance="ec2:i-2"))
     assert place.read_text() == "{"
-    assert [f'read "{place}": ' in note for note in first_boot.notes(config)] == [True]
+    assert [f'read "{place}": ' in note for note in first_boot.status_notes(config)] == [True]
 
 
 def test_the_macs_are_those_of_ethernet_interfaces():
-    assert all(machine.INSTANCE.fullmatch(one) and len(one) == 17 for one in hostid.macs())
-    assert "00:00:00:00:00:00" not in hostid.macs()
+    assert all(machine.INSTANCE.fullmatch(one) and len(one) == 17 for one in hostid.present_macs())
+    assert "00:00:00:00:00:00" not in hostid.present_macs()
 
 
 def test_the_volume_that_the_document_came_from_is_remembered(config):

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from neuca_tools.sources import Session, Surroundings, parse_source
-from neuca_tools.state.active_document import fetch, keep
+from neuca_tools.state.active_document import fetch_document, keep_document
 
 EXAMPLES = int(os.environ.get("NEUCA_EXAMPLES", "40"))
 FUZZ = settings(
@@ -184,7 +184,7 @@ def test_no_seed_and_no_drive_raise_past_the_intake(
     for contents in ((b"[global]\nhost_name = good\n", b"{}", b"{}"), (user_data, about, network)):
         for name, content in zip(names, contents):
             (folder / name).write_bytes(content)
-        intake = fetch(spec, 5, Session(), place / "state", around)
-        keep(intake, place / "state", around.run_directory)
+        intake = fetch_document(spec, 5, Session(), place / "state", around)
+        keep_document(intake, place / "state", around.run_directory)
         assert intake.document is not None
         assert intake.reason.isprintable()

@@ -9,7 +9,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 import pytest
 from worlds import key, mac, nic, route, vlan, world
 
-from neuca_tools.desired.roles import Policy, assign
+from neuca_tools.desired.roles import Policy, assign_roles
 from neuca_tools.desired.safety import management_networks, request_limits
 from neuca_tools.model import NicRecord, Owned, Record
 from neuca_tools.tuning.allowed_sysctls import key_reason
@@ -33,7 +33,7 @@ def survey(named=(2,), routes=(), allow=False, metadata_hosts=()):
         addresses={1: "192.0.2.10/24 2001:db8:1::10/64 fe80::1/64", 2: "10.0.0.1/24 fe80::2/64"},
         routes=[route("0.0.0.0/0", 1, "192.0.2.1", 100), route("192.0.2.0/24", 1), *routes],
     )
-    roles = assign(seen, {mac(number) for number in named}, Policy(), Record())
+    roles = assign_roles(seen, {mac(number) for number in named}, Policy(), Record())
     return request_limits(seen, roles, map(ip_address, metadata_hosts), allow)
 
 
@@ -108,7 +108,7 @@ def test_nor_does_our_route_on_a_vlan_with_its_own_mac_address_open_it():
             route("169.254.0.0/16", 9, "10.0.0.254", 20, 110),
         ],
     )
-    limits = request_limits(seen, assign(seen, {mac(2)}, Policy(), made), ())
+    limits = request_limits(seen, assign_roles(seen, {mac(2)}, Policy(), made), ())
     assert limits.route(ip_network("169.254.0.0/16")) == took("169.254.169.254")
 
 
@@ -144,7 +144,7 @@ def test_a_network_that_is_only_routed_on_the_management_link_is_one_of_its_netw
         addresses={1: own},
         routes=[route("0.0.0.0/0", 1, "10.128.0.1"), route(on_link, 1)],
     )
-    found = request_limits(seen, assign(seen, {mac(2)}, Policy(), Record()), ())
+    found = request_limits(seen, assign_roles(seen, {mac(2)}, Policy(), Record()), ())
     assert found.address(ip_interface(inside)) == f"it is inside the management network {on_link}"
     assert found.route(ip_network(on_link)) == f"it is the management network {on_link}"
 
@@ -168,13 +168,17 @@ def test_a_default_route_of_ours_does_not_stand_in_its_own_way():
     seen = world(
         nic(2), addresses={2: "10.0.0.1/24"}, routes=[route("0.0.0.0/0", 2, "10.0.0.254", 20, 110)]
     )
-    roles = assign(seen, {mac(2)}, Policy(), Record(nics={mac(2): NicRecord(role="dataplane")}))
+    roles = assign_roles(
+        seen, {mac(2)}, Policy(), Record(nics={mac(2): NicRecord(role="dataplane")})
+    )
     assert request_limits(seen, roles, (), True).route(ip_network("0.0.0.0/0")) is None
 
 
 def test_a_host_with_a_default_route_only_on_an_unlisted_nic_has_one():
     seen = world(nic(2), nic(3), routes=[route("0.0.0.0/0", 3, "10.9.9.9")])
-    roles = assign(seen, {mac(2)}, Policy(), Record(nics={mac(3): NicRecord(role="dataplane")}))
+    roles = assign_roles(
+        seen, {mac(2)}, Policy(), Record(nics={mac(3): NicRecord(role="dataplane")})
+    )
     assert roles.role(mac(3)) == "unlisted"
     assert (
         request_limits(seen, roles, (), True).route(ip_network("0.0.0.0/0"))
@@ -239,7 +243,7 @@ def test_routes_through_the_management_gateway_are_remembered_for_the_next_boot(
         addresses={1: "192.0.2.10/24"},
         routes=[route("0.0.0.0/0", 1, "192.0.2.1"), route("192.0.2.0/24", 1), *EXPLICIT],
     )
-    roles = assign(seen, {mac(2)}, Policy(), Record())
+    roles = assign_roles(seen, {mac(2)}, Policy(), Record())
     kept = ("10.20.0.0/16", "192.0.2.0/24", "192.0.2.1/32", "198.51.100.7/32", "2001:db8:20::/48")
     assert management_networks(seen, roles) == kept
     after = world(nic(1), nic(2))
@@ -278,7 +282,7 @@ def test_a_sysctl_is_refused_for_this_reason(path, reason):
 
 def test_before_the_management_nic_has_its_address_its_network_of_before_is_guarded():
     seen = world(nic(1), nic(2))
-    roles = assign(seen, {mac(2)}, Policy(management=frozenset({mac(1)})), Record())
+    roles = assign_roles(seen, {mac(2)}, Policy(management=frozenset({mac(1)})), Record())
     limits = request_limits(seen, roles, (), before=("192.168.50.0/24", "192.168.50.1/32"))
     assert limits.address(ip_interface("192.168.50.77/24")) is not None
     assert limits.route(ip_network("192.168.50.0/25")) is not None

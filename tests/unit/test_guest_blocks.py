@@ -25,17 +25,17 @@ def test_the_whole_name_comes_before_the_short_one():
 
 @pytest.mark.parametrize("content", [b"", HOSTS, b"\n", b"one line", b"\r\n\r\n", b"\x00"])
 def test_what_was_there_comes_back_to_the_byte(content):
-    one = blocks.edited(content, ["one"])
-    two = blocks.edited(one, ["two", "three"])
+    one = blocks.edited_content(content, ["one"])
+    two = blocks.edited_content(one, ["two", "three"])
     assert two == f"{BEGIN}\ntwo\nthree\n{END}\n".encode() + content
-    assert blocks.edited(two, ["two", "three"]) == two
-    assert blocks.edited(two, []) == content
+    assert blocks.edited_content(two, ["two", "three"]) == two
+    assert blocks.edited_content(two, []) == content
 
 
 def test_lines_that_somebody_put_above_stay_above():
     block = f"{BEGIN}\nours\n{END}\n".encode()
     assert (
-        blocks.edited(b"above\n" + block + b"below", ["new"])
+        blocks.edited_content(b"above\n" + block + b"below", ["new"])
         == f"above\n{BEGIN}\nnew\n{END}\nbelow".encode()
     )
 
@@ -53,7 +53,7 @@ def test_lines_that_somebody_put_above_stay_above():
 def test_marks_that_are_not_one_pair_are_left_alone(content, tmp_path):
     (tmp_path / "hosts").write_text(content)
     with pytest.raises(ApplyError) as caught:
-        blocks.edit(tmp_path / "hosts", ["new"])
+        blocks.edit_file(tmp_path / "hosts", ["new"])
     assert caught.value.text == (
         f'edit "{tmp_path}/hosts": its marked lines are damaged: there is not one BEGIN and one END'
         " of neuca-guest-tools"
@@ -67,7 +67,7 @@ def test_mode_attributes_and_links_stay(tmp_path):
     real.chmod(0o640)
     link.symlink_to("real")
     os.setxattr(real, "user.note", b"kept")
-    assert blocks.edit(link, ["new"])
+    assert blocks.edit_file(link, ["new"])
     assert link.readlink() == Path("real")
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
     assert os.getxattr(real, "user.note") == b"kept"
@@ -76,9 +76,9 @@ def test_mode_attributes_and_links_stay(tmp_path):
 
 
 def test_a_missing_file_is_made_only_for_lines(tmp_path):
-    assert not blocks.edit(tmp_path / "hosts", [])
+    assert not blocks.edit_file(tmp_path / "hosts", [])
     assert not (tmp_path / "hosts").exists()
-    assert blocks.edit(tmp_path / "hosts", ["new"])
+    assert blocks.edit_file(tmp_path / "hosts", ["new"])
     assert stat.S_IMODE((tmp_path / "hosts").stat().st_mode) == 0o644
 
 
@@ -98,7 +98,7 @@ def test_a_missing_file_is_made_only_for_lines(tmp_path):
 def test_what_is_no_file_of_one_name_is_refused(tmp_path, make, why):
     make(tmp_path / "hosts")
     with pytest.raises(ApplyError) as caught:
-        blocks.edit(tmp_path / "hosts", ["new"])
+        blocks.edit_file(tmp_path / "hosts", ["new"])
     assert caught.value.text.startswith(f'edit "{tmp_path}/hosts": ')
     assert why in caught.value.text or "too many levels" in caught.value.text.lower()
 
@@ -106,7 +106,7 @@ def test_what_is_no_file_of_one_name_is_refused(tmp_path, make, why):
 def test_what_a_crash_left_beside_it_is_not_written_through(tmp_path):
     (tmp_path / "foreign").write_text("mine")
     (tmp_path / "hosts.neuca-new").symlink_to("foreign")
-    assert blocks.edit(tmp_path / "hosts", ["new"])
+    assert blocks.edit_file(tmp_path / "hosts", ["new"])
     assert (tmp_path / "foreign").read_text() == "mine"
     assert not (tmp_path / "hosts.neuca-new").exists()
 
@@ -117,10 +117,10 @@ BLOCK = b"%s\n127.255.255.1\tnode0\n%s\n" % OLD
 
 
 def test_the_block_of_version_1_7_is_replaced_by_ours():
-    content = blocks.edited(BEFORE + BLOCK + AFTER, ["127.255.255.1 node0"], OLD)
+    content = blocks.edited_content(BEFORE + BLOCK + AFTER, ["127.255.255.1 node0"], OLD)
     ours = b"%s\n127.255.255.1 node0\n%s\n" % (blocks.BEGIN, blocks.END)
     assert content == ours + BEFORE + AFTER
-    assert blocks.edited(content, ["127.255.255.1 node0"], OLD) == content
+    assert blocks.edited_content(content, ["127.255.255.1 node0"], OLD) == content
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,4 @@ def test_the_block_of_version_1_7_is_replaced_by_ours():
     ids=["no end", "reversed", "two"],
 )
 def test_marks_of_version_1_7_that_are_not_one_pair_are_left_alone(content):
-    assert blocks.edited(content, [], OLD) == content
+    assert blocks.edited_content(content, [], OLD) == content

@@ -12,17 +12,17 @@ from neuca_tools.guest import programs
 
 def failure(*command, seconds=30.0):
     with pytest.raises(ApplyError) as caught:
-        programs.run("try it", command, seconds)
+        programs.run_program("try it", command, seconds)
     return caught.value.text
 
 
 def test_it_gives_what_was_printed_for_what_was_given():
-    assert programs.run("copy", ["cat"], 30.0, b"text") == "text"
+    assert programs.run_program("copy", ["cat"], 30.0, b"text") == "text"
 
 
 def test_a_program_gets_a_plain_environment(monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", "/nonexistent")
-    assert programs.run("look", ["env"], 30.0).split() == [
+    assert programs.run_program("look", ["env"], 30.0).split() == [
         "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
         "LC_ALL=C.UTF-8",
     ]
@@ -36,7 +36,7 @@ def test_it_is_never_taken_from_the_directory_that_somebody_is_in(
         (tmp_path / name).chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}:.")
-    assert programs.find("useradd") in (None, "/usr/sbin/useradd", "/usr/bin/useradd")
+    assert programs.find_program("useradd") in (None, "/usr/sbin/useradd", "/usr/bin/useradd")
     assert failure("unheard-of") == "try it: unheard-of is not installed"
 
 

@@ -69,7 +69,7 @@ def test_every_feature_has_its_work():
 def test_what_a_feature_finds_is_kept_and_the_run_went_well(config):
     store(config)
     assert run_guest(config, runs(lambda guest: iter([Finding("ok", guest.document.hostname)])))
-    kept = outcome.load(config.run_directory, "hostname")
+    kept = outcome.load_outcome(config.run_directory, "hostname")
     assert (kept.state, kept.findings) == ("ok", (Finding("ok", "Node0"),))
     assert kept.finished.endswith("Z")
 
@@ -95,7 +95,7 @@ def test_an_error_of_one_feature_is_a_finding_and_worth_another_try(config, capl
 
     store(config)
     assert not run_guest(config, runs(refused))
-    assert outcome.load(config.run_directory, "hostname").findings == (
+    assert outcome.load_outcome(config.run_directory, "hostname").findings == (
         Finding("ok", "so far"),
         Finding("failed", "no", again=True),
     )
@@ -111,7 +111,7 @@ def test_a_defect_of_one_feature_costs_the_others_nothing(config, caplog):
     every = {name: lambda _, name=name: iter(others.append(name) or ()) for name in RUNS}
     assert run_guest(config, {**every, "hostname": defect})
     assert others == [name for name in RUNS if name != "hostname"]
-    assert outcome.load(config.run_directory, "hostname").state == "failed"
+    assert outcome.load_outcome(config.run_directory, "hostname").state == "failed"
     assert "hostname: failed because of a bug" in caplog.text
 
 
@@ -131,17 +131,17 @@ def test_a_later_finding_takes_the_place_of_an_earlier_one_about_the_same(config
     ]
     store(config)
     run_guest(config, runs(lambda _: iter(said)))
-    assert outcome.load(config.run_directory, "hostname").findings == (said[1], said[2])
+    assert outcome.load_outcome(config.run_directory, "hostname").findings == (said[1], said[2])
 
 
 def test_a_feature_at_work_is_pending(config):
     def seen(_):
         yield Finding("ok", "first")
-        assert outcome.load(config.run_directory, "hostname").state == "pending"
+        assert outcome.load_outcome(config.run_directory, "hostname").state == "pending"
 
     store(config)
     run_guest(config, runs(seen))
-    assert outcome.load(config.run_directory, "hostname").state == "ok"
+    assert outcome.load_outcome(config.run_directory, "hostname").state == "ok"
 
 
 def test_a_feature_that_is_switched_off_does_nothing_and_says_nothing(config):
@@ -149,7 +149,7 @@ def test_a_feature_that_is_switched_off_does_nothing_and_says_nothing(config):
     run_guest(config, runs(lambda _: iter([Finding("failed", "no")])))
     off = config._replace(guest_hostname=False)
     assert run_guest(off, runs(lambda _: iter([Finding("failed", "no", again=True)])))
-    assert outcome.load(config.run_directory, "hostname") is None
+    assert outcome.load_outcome(config.run_directory, "hostname") is None
 
 
 def test_a_document_that_comes_meanwhile_is_worked_on_by_the_same_run(config):
@@ -159,7 +159,7 @@ def test_a_document_that_comes_meanwhile_is_worked_on_by_the_same_run(config):
         names.append(guest.document.hostname)
         if len(names) == 1:
             store(config, "[global]\nhost_name = Node1\n", "b" * 64)
-            outcome.ask(config, last_good(config.state_directory))
+            outcome.request_run(config, last_good(config.state_directory))
         return iter(())
 
     store(config)
@@ -179,14 +179,14 @@ def test_what_was_left_in_the_file_of_an_outcome_may_be_anything(config):
         b"\xff",
     ):
         (config.run_directory / "guest-hostname.json").write_bytes(rubbish)
-        assert outcome.load(config.run_directory, "hostname") is None
+        assert outcome.load_outcome(config.run_directory, "hostname") is None
 
 
 # --- When a run is due ----------------------------------------------------------------------------------------------
 
 
 def ask(config, text=TEXT, sha256="a" * 64):
-    outcome.ask(config, Intake(parse(text), StoredDocument("ec2", sha256, "", text)))
+    outcome.request_run(config, Intake(parse(text), StoredDocument("ec2", sha256, "", text)))
     return outcome.is_due(config.run_directory)
 
 
@@ -218,7 +218,7 @@ def test_a_run_is_due_where_there_may_be_something_to_take_away(config):
 
 
 def test_without_a_document_no_run_is_due(config):
-    outcome.ask(config, Intake(none_for_us=True))
+    outcome.request_run(config, Intake(none_for_us=True))
     assert not outcome.is_due(config.run_directory)
 
 
@@ -237,7 +237,7 @@ def status(state="ok", code=0):
 
 def kept(directory, *findings, ended=True):
     one = Outcome("hostname", findings)
-    outcome.save(directory, one.ended() if ended else one)
+    outcome.save_outcome(directory, one.ended() if ended else one)
 
 
 def test_without_any_request_for_the_guest_the_status_is_that_of_the_network(tmp_path):
@@ -283,7 +283,7 @@ def test_a_run_that_is_due_or_under_way_is_pending(config):
 
 def test_a_run_that_was_killed_is_pending_until_the_next_has_ended(config):
     store(config)
-    outcome.begin(config.run_directory)
+    outcome.begin_run(config.run_directory)
     assert outcome.with_guest(status(), config.run_directory).exit_code == 3
     run_guest(config, runs(lambda _: iter(())))
     assert outcome.with_guest(status(), config.run_directory).exit_code == 0
@@ -318,7 +318,7 @@ def test_people_see_what_went_well_for_the_guest_and_the_rest_among_the_problems
         "notes": [],
     }
     merged = outcome.with_guest(Status({**status().data, **data}, 0), tmp_path)
-    assert render.status(merged.data, color=False).splitlines()[-4:] == [
+    assert render.status_text(merged.data, color=False).splitlines()[-4:] == [
         "!! failed: hostname: no",
         "guest: hostname failed",
         "      hostname: first: exit status 0 after 0.1 s",
@@ -348,18 +348,18 @@ def test_the_staying_process_runs_when_due_with_fresh_configuration_until_a_sign
     try:
         assert (tmp_path / "said").read_text() == "ran"
         assert not outcome.is_due(tmp_path / "run")
-        assert outcome.load(tmp_path / "run", "users")
+        assert outcome.load_outcome(tmp_path / "run", "users")
         (tmp_path / "config").rename(tmp_path / "before")
         (tmp_path / "config").mkdir()  # it cannot be read
         (tmp_path / "run" / outcome.DUE).touch()
         assert (tmp_path / "said").read_text() == "ran"
-        assert outcome.load(tmp_path / "run", "users")
+        assert outcome.load_outcome(tmp_path / "run", "users")
         (tmp_path / "before").write_text(f"{text}users = no\n")
         (tmp_path / "config").rmdir()
         (tmp_path / "before").rename(tmp_path / "config")
         (tmp_path / "run" / outcome.DUE).touch()
         assert (tmp_path / "said").read_text() == "ran"
-        assert not outcome.load(tmp_path / "run", "users")
+        assert not outcome.load_outcome(tmp_path / "run", "users")
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) in (0, -signal.SIGTERM)
     finally:

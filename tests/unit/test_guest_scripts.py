@@ -18,7 +18,7 @@ import pytest
 from neuca_tools.config import Config
 from neuca_tools.documents import parse
 from neuca_tools.guest.base import Guest
-from neuca_tools.guest.scripts import place, run
+from neuca_tools.guest.scripts import run_scripts, script_files
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds
@@ -49,14 +49,15 @@ class Host:
     def run(self, scripts):
         """The last finding about each."""
         return {
-            finding.subject: (finding.state, finding.text) for finding in run(self.guest(scripts))
+            finding.subject: (finding.state, finding.text)
+            for finding in run_scripts(self.guest(scripts))
         }
 
     def text(self, name):
         return (self.folder / name).read_text() if (self.folder / name).exists() else ""
 
     def files(self, scripts, name):
-        return place(
+        return script_files(
             self.config,
             next(one for one in self.guest(scripts).document.scripts if one.name == name),
         )
@@ -252,7 +253,7 @@ def test_it_goes_on_when_the_agent_is_killed_and_the_next_run_waits_for_it(host)
     os.killpg(agent.pid, signal.SIGKILL)
     agent.wait(PATIENCE)
     os.kill(child, 0)
-    findings = run(host.guest(scripts))
+    findings = run_scripts(host.guest(scripts))
     assert next(findings).text == "a: waiting"
     assert next(findings).text.startswith("a: running since 20")
     (host.folder / "go").write_text("went\n")
@@ -290,7 +291,7 @@ def test_one_that_cannot_be_started_has_not_run(host, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
     findings = [
         finding
-        for finding in run(host.guest({"a": says("a"), "b": says("b")}))
+        for finding in run_scripts(host.guest({"a": says("a"), "b": says("b")}))
         if finding.state == "failed"
     ]
     assert [(one.text, one.again) for one in findings] == [

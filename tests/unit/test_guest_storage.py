@@ -34,19 +34,19 @@ def disk(tmp_path):
 
 
 def test_a_disk_of_zeros_carries_nothing(disk):
-    assert blockdev.signatures(disk) == {}
+    assert blockdev.read_signatures(disk) == {}
 
 
 def test_a_file_system_is_made_and_found_with_its_uuid(disk):
-    blockdev.make(disk, "ext4", "-F -b 2048")
-    found = blockdev.signatures(disk)
+    blockdev.make_file_system(disk, "ext4", "-F -b 2048")
+    found = blockdev.read_signatures(disk)
     assert (found["TYPE"], len(found["UUID"]), found["BLOCK_SIZE"]) == ("ext4", 36, "2048")
 
 
 @pytest.mark.parametrize("program", ["mkfs.ext4 -q -F", "mkfs.ext2 -q -F", "mkswap"])
 def test_whatever_a_program_has_put_there_is_found(disk, program):
     blockdev.programs.run("make it", [*program.split(), str(disk)], 60.0)
-    assert blockdev.signatures(disk) != {}
+    assert blockdev.read_signatures(disk) != {}
 
 
 def test_a_partition_table_is_found(disk):
@@ -58,7 +58,7 @@ def test_a_partition_table_is_found(disk):
     with disk.open("r+b") as stream:
         stream.seek(446)
         stream.write(partition + bytes(48) + b"\x55\xaa")
-    assert blockdev.signatures(disk)["PTTYPE"] == "dos"
+    assert blockdev.read_signatures(disk)["PTTYPE"] == "dos"
 
 
 @pytest.mark.parametrize(("offset", "magic"), [(4086, b"SWAPSPACE2"), (0, b"LUKS\xba\xbe\x00\x02"), (512, b"EFI PART"),
@@ -72,12 +72,12 @@ def test_what_only_one_of_two_programs_takes_for_a_signature_is_one(disk, offset
         blockdev.programs.run("look", ["wipefs", "-n", str(disk)], 60.0),
         blockdev.programs.run("look", ["blkid", "-p", str(disk)], 60.0, accepted=(0, 2)),
     ]
-    assert bool(blockdev.signatures(disk)) is any(said)
+    assert bool(blockdev.read_signatures(disk)) is any(said)
 
 
 def test_a_disk_that_cannot_be_read_is_not_taken_for_a_blank_one(tmp_path):
     with pytest.raises(ApplyError) as caught:
-        blockdev.signatures(tmp_path / "none")
+        blockdev.read_signatures(tmp_path / "none")
     assert caught.value.text == f"read {tmp_path}/none: No such file or directory"
 
 
@@ -121,9 +121,9 @@ def test_a_disk_that_cannot_be_read_is_not_taken_for_a_blank_one(tmp_path):
 )
 def test_an_option_that_names_another_device_or_a_file_is_refused(disk, kind, options, why):
     with pytest.raises(blockdev.RefusedError) as caught:
-        blockdev.make(disk, kind, options)
+        blockdev.make_file_system(disk, kind, options)
     assert caught.value.text == f"create a file system of type {kind} on {disk}: {why}"
-    assert blockdev.signatures(disk) == {}
+    assert blockdev.read_signatures(disk) == {}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_an_option_that_names_another_device_or_a_file_is_refused(disk, kind, op
     ],
 )
 def test_what_only_changes_the_new_file_system_is_allowed(kind, text, words):
-    assert filesystems.options(kind, text) == words
+    assert filesystems.mkfs_options(kind, text) == words
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_link_that_was_put_there_while_the_file_system_was_made_leads_nowhere(
     place.rmdir()
     place.symlink_to("/etc/neuca-nonesuch")
     with pytest.raises(blockdev.RefusedError) as caught:
-        blockdev.mount({"UUID": "0"}, "nonesuch", str(place))
+        blockdev.mount_by_uuid({"UUID": "0"}, "nonesuch", str(place))
     text = f"nothing is mounted at {place}: /etc/neuca-nonesuch is a directory of the system"
     assert (caught.value.text, Path("/etc/neuca-nonesuch").exists()) == (text, False)
 
@@ -188,13 +188,15 @@ def test_a_disk_cannot_make_anybody_root():
 
 
 def test_no_shell_reads_the_options(disk, tmp_path):
-    blockdev.make(disk, "ext4", f'-F -L "a$(touch{tmp_path})"')
-    assert blockdev.signatures(disk)["LABEL"].startswith("a\\$(touch")
+    blockdev.make_file_system(disk, "ext4", f'-F -L "a$(touch{tmp_path})"')
+    assert blockdev.read_signatures(disk)["LABEL"].startswith("a\\$(touch")
 
 
 def test_every_mount_has_its_place_and_its_device():
     number = Path("/proc").stat().st_dev
-    assert blockdev.Mount(f"{os.major(number)}:{os.minor(number)}", "/proc") in blockdev.mounts()
+    assert (
+        blockdev.Mount(f"{os.major(number)}:{os.minor(number)}", "/proc") in blockdev.read_mounts()
+    )
 
 
 # --- what is judged -------------------------------------------------------------------------------------------------
@@ -231,7 +233,7 @@ def test_what_is_not_for_us_is_refused_and_not_tried_again_before_the_next_boot(
         yield Finding("ok", "never")
 
     text = 'dev1: /dev/sdb contains "xfs" instead of "ext4": it is left alone'
-    assert list(storage._guarded("dev1", refusing())) == [
+    assert list(storage._findings_of_disk("dev1", refusing())) == [
         Finding("refused", text, "dev1", again=False)
     ]
 
@@ -292,14 +294,14 @@ def test_no_credential_begins_another_line_of_the_record(bad):
 @pytest.mark.parametrize("tag", ["", "x", "1,2", "123456", "-1"])
 def test_a_portal_group_is_a_number(tag):
     said = f"192.0.2.1:3260,{tag} {TARGET.name}\n"
-    assert iscsi.targets(said, "192.0.2.1", 3260) == {}
+    assert iscsi.parse_targets(said, "192.0.2.1", 3260) == {}
 
 
 @pytest.mark.parametrize("layout", ["192.0.2.1,3260,1/default", "192.0.2.1,3260,1"])
 def test_the_record_is_for_root_only(tmp_path, monkeypatch, layout):
     monkeypatch.setattr(iscsi, "RECORDS", (tmp_path / "none", tmp_path))
     path = tmp_path / TARGET.name / layout
-    assert iscsi.records(TARGET) == []
+    assert iscsi.record_paths(TARGET) == []
     path.parent.mkdir(parents=True)
     path.write_text(NODE)
     path.chmod(0o644)
@@ -358,14 +360,14 @@ def sysfs(root, number, target, address, port, luns):
 
 def test_a_disk_is_found_by_target_portal_and_lun(tmp_path, monkeypatch):
     monkeypatch.setattr(iscsi, "SYSFS", tmp_path)
-    assert (iscsi.session(TARGET), iscsi.disks(TARGET)) == (None, {})
+    assert (iscsi.find_session(TARGET), iscsi.disks_by_lun(TARGET)) == (None, {})
     sysfs(tmp_path, 2, TARGET.name, "192.0.2.9", 3260, {1: "sda"})
     sysfs(tmp_path, 3, "iqn.2026-11.org.example:b", TARGET.ip, 3260, {1: "sdb"})
-    assert iscsi.disks(TARGET) == {}
+    assert iscsi.disks_by_lun(TARGET) == {}
     sysfs(tmp_path, 12, TARGET.name, TARGET.ip, 3260, {1: "sdc", 11: "sdd"})
-    assert iscsi.disks(TARGET) == {1: "sdc", 11: "sdd"}
+    assert iscsi.disks_by_lun(TARGET) == {1: "sdc", 11: "sdd"}
     sysfs(tmp_path, 13, TARGET.name, "[fd00::1]", 3260, {1: "sde"})
-    assert iscsi.disks(Target(TARGET.name, "fd00::1", 3260)) == {1: "sde"}
+    assert iscsi.disks_by_lun(Target(TARGET.name, "fd00::1", 3260)) == {1: "sde"}
 
 
 OTHER = Target("iqn.2026-11.org.example:b", "192.0.2.1", 3260)
@@ -385,7 +387,9 @@ def offers(tmp_path, monkeypatch):
 
 
 def found(before=None):
-    return storage._discovered(parse(TEXT).storage[0], before and storage.AttachedDisk(*before, 1))
+    return storage._discover_target(
+        parse(TEXT).storage[0], before and storage.AttachedDisk(*before, 1)
+    )
 
 
 def test_the_only_target_of_a_portal_is_meant_under_whatever_name(offers):
@@ -415,7 +419,7 @@ def test_a_portal_without_a_target_for_us_is_an_error(offers):
 
 
 def run(tmp_path, text):
-    return list(storage.run(Guest(Config(state_directory=tmp_path), parse(text))))
+    return list(storage.set_up_storage(Guest(Config(state_directory=tmp_path), parse(text))))
 
 
 def test_without_storage_nothing_is_said(tmp_path):
@@ -481,7 +485,10 @@ def test_what_an_image_must_not_have_is_the_records_of_targets_that_are_ours(tmp
 def test_a_record_that_cannot_be_used_is_an_error_and_not_empty(tmp_path, content):
     """Else nobody would know which sessions are ours to end, and whose secrets are where."""
     (tmp_path / storage.RECORD).write_text(content)
-    for ask in (storage.own_files, lambda config: list(storage.run(Guest(config, parse(TEXT))))):
+    for ask in (
+        storage.own_files,
+        lambda config: list(storage.set_up_storage(Guest(config, parse(TEXT)))),
+    ):
         with pytest.raises(ApplyError) as caught:
             ask(Config(state_directory=tmp_path))
         assert caught.value.text.startswith(

@@ -39,7 +39,10 @@ def with_platform(text, name, content):
 
 def test_the_users_of_the_document_are_wanted():
     document = parse(f"[users]\nalice = yes:{KEY}\nbob = no\n")
-    assert users.wanted(Config(), document) == [User("alice", True, (KEY,)), User("bob", False)]
+    assert users.requested_users(Config(), document) == [
+        User("alice", True, (KEY,)),
+        User("bob", False),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -66,16 +69,19 @@ def test_the_users_of_the_document_are_wanted():
 )
 def test_the_platforms_keys_are_for_the_login_of_the_configuration_alone(name, content):
     document = with_platform("[users]\n" + f"alice = yes:{KEY}\n", name, content)
-    assert users.wanted(Config(), document) == [User("alice", True, (KEY,))]
-    found = users.wanted(Config(guest_login="debian"), document)
+    assert users.requested_users(Config(), document) == [User("alice", True, (KEY,))]
+    found = users.requested_users(Config(guest_login="debian"), document)
     assert found == [User("alice", True, (KEY,)), User("debian", False, (KEY, OTHER))]
-    assert users.wanted(Config(guest_login="alice"), document) == [
+    assert users.requested_users(Config(guest_login="alice"), document) == [
         User("alice", True, (KEY, KEY, OTHER))
     ]
 
 
 def test_a_login_without_any_key_of_the_platform_makes_no_user():
-    assert users.wanted(Config(guest_login="debian"), parse("[global]\nrouter = user\n")) == []
+    assert (
+        users.requested_users(Config(guest_login="debian"), parse("[global]\nrouter = user\n"))
+        == []
+    )
 
 
 def test_users_are_asked_for_by_a_document_or_by_a_login_with_a_platform():
@@ -114,7 +120,7 @@ def test_users_are_asked_for_by_a_document_or_by_a_login_with_a_platform():
 def test_what_is_no_login_gets_nothing(login, tmp_path):
     config = Config(state_directory=tmp_path)
     found = list(
-        users.run(
+        users.set_up_users(
             Guest(
                 config,
                 parse("[global]\nrouter = user\n")._replace(users=(User(login, True, (KEY,)),)),
@@ -144,19 +150,19 @@ def test_the_sudo_file_of_somebody_else_is_neither_written_nor_removed(tmp_path)
     for content in (b"# mine\n", b"alice ALL=(ALL:ALL) NOPASSWD: ALL\n"):
         accounts.sudo_file("alice", tmp_path).write_bytes(content)
         with pytest.raises(ApplyError) as caught:
-            accounts.grant("alice", 10.0, tmp_path)
+            accounts.grant_sudo("alice", 10.0, tmp_path)
         assert caught.value.text == (
             f'let "alice" use sudo: "{tmp_path}/neuca-alice" was not written by neuca-guest-tools, and'
             " is left alone"
         )
-        assert not accounts.revoke("alice", tmp_path)
+        assert not accounts.revoke_sudo("alice", tmp_path)
         assert accounts.sudo_file("alice", tmp_path).read_bytes() == content
 
 
 def test_our_sudo_file_is_removed(tmp_path):
     accounts.sudo_file("alice", tmp_path).write_text(accounts.sudo_rule("alice"))
-    assert accounts.revoke("alice", tmp_path)
-    assert not accounts.revoke("alice", tmp_path)
+    assert accounts.revoke_sudo("alice", tmp_path)
+    assert not accounts.revoke_sudo("alice", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -174,7 +180,7 @@ def keys_of(home):
 
 
 def test_the_file_and_its_directory_are_made_for_their_user_alone(home):
-    assert authorized_keys.edit(str(home), [KEY, OTHER]) == ""
+    assert authorized_keys.edit_keys(str(home), [KEY, OTHER]) == ""
     assert keys_of(home).read_text() == f"{BEGIN}\n{KEY}\n{OTHER}\n{END}\n"
     assert [
         stat.S_IMODE(path.stat().st_mode) for path in (keys_of(home).parent, keys_of(home))
@@ -186,7 +192,7 @@ def test_what_is_there_stays_to_the_byte_with_its_modes(home):
     keys_of(home).write_bytes(b"# mine\r\n" + OTHER.encode())
     keys_of(home).chmod(0o640)
     for keys in ([KEY], [OTHER], []):
-        assert authorized_keys.edit(str(home), keys) == ""
+        assert authorized_keys.edit_keys(str(home), keys) == ""
     assert keys_of(home).read_bytes() == b"# mine\r\n" + OTHER.encode()
     assert [
         stat.S_IMODE(path.stat().st_mode) for path in (keys_of(home).parent, keys_of(home))
@@ -194,9 +200,9 @@ def test_what_is_there_stays_to_the_byte_with_its_modes(home):
 
 
 def test_a_second_edit_writes_nothing(home):
-    authorized_keys.edit(str(home), [KEY])
+    authorized_keys.edit_keys(str(home), [KEY])
     before = keys_of(home).stat()
-    authorized_keys.edit(str(home), [KEY])
+    authorized_keys.edit_keys(str(home), [KEY])
     assert (keys_of(home).stat().st_ino, keys_of(home).stat().st_mtime_ns) == (
         before.st_ino,
         before.st_mtime_ns,
@@ -204,7 +210,7 @@ def test_a_second_edit_writes_nothing(home):
 
 
 def test_a_user_without_keys_gets_no_directory(home):
-    assert authorized_keys.edit(str(home), []) == ""
+    assert authorized_keys.edit_keys(str(home), []) == ""
     assert list(home.iterdir()) == []
 
 
@@ -249,7 +255,7 @@ def test_what_is_planted_is_neither_followed_nor_waited_for(home, name):
     plant(home)
     before = sorted(path.lstat().st_ino for path in home.rglob("*"))
     with pytest.raises(ApplyError) as caught:
-        authorized_keys.edit(str(home), [KEY])
+        authorized_keys.edit_keys(str(home), [KEY])
     assert caught.value.text == f'"{home}/{where}": {why}'
     assert sorted(path.lstat().st_ino for path in home.rglob("*")) == before
 
@@ -258,20 +264,20 @@ def test_what_a_crash_or_a_user_left_beside_it_is_not_written_through(home):
     keys_of(home).parent.mkdir()
     (home / "foreign").write_text("mine")
     keys_of(home).with_name("authorized_keys.neuca-new").symlink_to("../foreign")
-    authorized_keys.edit(str(home), [KEY])
+    authorized_keys.edit_keys(str(home), [KEY])
     assert (home / "foreign").read_text() == "mine"
     assert sorted(path.name for path in keys_of(home).parent.iterdir()) == ["authorized_keys"]
 
 
 def test_a_home_that_is_not_there_is_not_made(tmp_path):
     with pytest.raises(ApplyError) as caught:
-        authorized_keys.edit(f"{tmp_path}/nobody", [KEY])
+        authorized_keys.edit_keys(f"{tmp_path}/nobody", [KEY])
     assert caught.value.text == f'"{tmp_path}/nobody": No such file or directory'
 
 
 def test_a_place_that_others_may_write_to_is_one_that_sshd_ignores(home):
     home.chmod(0o775)
-    assert authorized_keys.edit(str(home), [KEY]) == (
+    assert authorized_keys.edit_keys(str(home), [KEY]) == (
         f'sshd ignores the keys: "{home}" is writable by others than its user'
     )
 
@@ -297,10 +303,10 @@ def test_a_record_that_cannot_be_used_is_an_error_and_not_nobody(tmp_path, conte
     path.write_bytes(content)
     config = Config(state_directory=tmp_path)
     for ask in (
-        users.recorded,
-        users.leaving,
+        users.recorded_logins,
+        users.users_to_withdraw,
         users.own_files,
-        lambda config: list(users.run(Guest(config, parse(ALICE)))),
+        lambda config: list(users.set_up_users(Guest(config, parse(ALICE)))),
     ):
         with pytest.raises(ApplyError) as caught:
             ask(config)
@@ -314,7 +320,7 @@ def test_a_record_that_cannot_be_used_is_an_error_and_not_nobody(tmp_path, conte
 def test_a_record_that_cannot_be_read_is_an_error_and_not_nobody(tmp_path):
     (tmp_path / users.RECORD).mkdir()
     with pytest.raises(ApplyError) as caught:
-        users.recorded(Config(state_directory=tmp_path))
+        users.recorded_logins(Config(state_directory=tmp_path))
     assert (
         caught.value.text
         == f'read whose keys and sudo files are ours from "{tmp_path}/{users.RECORD}": Is a directory'
@@ -322,8 +328,8 @@ def test_a_record_that_cannot_be_read_is_an_error_and_not_nobody(tmp_path):
 
 
 def test_without_a_record_nobody_has_anything_of_ours(tmp_path):
-    assert users.recorded(Config(state_directory=tmp_path)) == set()
-    assert users.leaving(Config(state_directory=tmp_path)) == []
+    assert users.recorded_logins(Config(state_directory=tmp_path)) == set()
+    assert users.users_to_withdraw(Config(state_directory=tmp_path)) == []
 
 
 def test_whose_sudo_files_are_ours_is_in_the_record(tmp_path):
@@ -333,7 +339,7 @@ def test_whose_sudo_files_are_ours_is_in_the_record(tmp_path):
         "/etc/sudoers.d/neuca-alice",
         "/etc/sudoers.d/neuca-bob",
     ]
-    assert [one.text for one in users.leaving(config)] == [
+    assert [one.text for one in users.users_to_withdraw(config)] == [
         'remove the keys of "alice"',
         'remove the keys of "bob"',
     ]
@@ -342,6 +348,6 @@ def test_whose_sudo_files_are_ours_is_in_the_record(tmp_path):
 def test_an_account_that_cannot_be_created_is_tried_again(tmp_path, monkeypatch):
     monkeypatch.setattr(programs, "PATH", str(tmp_path))
     guest = Guest(Config(state_directory=tmp_path), parse(f"[users]\nneuca-nobody = no:{KEY}\n"))
-    (finding,) = users.run(guest)
+    (finding,) = users.set_up_users(guest)
     assert (finding.state, finding.again) == ("failed", True)
     assert finding.text.endswith("useradd is not installed")

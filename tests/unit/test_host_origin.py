@@ -9,7 +9,7 @@ import pytest
 from neuca_tools.apply.host import Host
 from neuca_tools.config import Config
 from neuca_tools.model.machine import Machine, Origin
-from neuca_tools.state.active_document import Intake, keep
+from neuca_tools.state.active_document import Intake, keep_document
 from neuca_tools.state.records import save_machine
 
 URL = "http://169.254.169.254"
@@ -32,7 +32,7 @@ def test_the_answer_counts_before_it_is_recorded_and_also_afterwards(config):
     assert origin(config, Intake()) == ""
     answer = Intake(origin=FIRST)
     assert origin(config, answer) == FIRST.mac
-    keep(answer, config.state, config.run_directory)
+    keep_document(answer, config.state, config.run_directory)
     assert origin(config, answer) == origin(config, Intake()) == FIRST.mac
 
 

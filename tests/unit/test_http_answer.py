@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from neuca_tools.errors import SourceError
 from neuca_tools.sources.base import BODY_LIMIT, Deadline
-from neuca_tools.sources.http import Connection, _decoded
+from neuca_tools.sources.http import Connection, _decode_body
 
 EXAMPLES = int(os.environ.get("NEUCA_EXAMPLES", "200"))
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -103,7 +103,7 @@ def answers(draw):
     def one(choices):
         return draw(st.sampled_from(choices))
 
-    pieces = draw(st.lists(st.binary(min_size=1, max_size=20), max_size=3))
+    pieces = draw(st.manager_lists(st.binary(min_size=1, max_size=20), max_size=3))
     if draw(st.booleans()):
         coding = b"Transfer-Encoding: " + one(CODINGS)
         body = b"".join(
@@ -113,7 +113,9 @@ def answers(draw):
     else:
         body = b"".join(pieces)
         coding = b"Content-Length: " + filled(one(LENGTHS), len(body))
-    fields = draw(st.permutations([coding, *draw(st.lists(st.sampled_from(FIELDS), max_size=3))]))
+    fields = draw(
+        st.permutations([coding, *draw(st.manager_lists(st.sampled_from(FIELDS), max_size=3))])
+    )
     if fields[0].startswith(b" "):
         fields.append(fields.pop(0))
     interim = one([b"", b"", b"HTTP/1.1 100 Continue\r\n\r\n"])
@@ -188,7 +190,7 @@ def test_two_members_of_gzip_are_not_taken_for_the_first_one():
     with pytest.raises(
         SourceError, match=r"^its gzip is damaged \(it is followed by other data\)$"
     ):
-        _decoded(gzip.compress(b"a") + gzip.compress(b"b"), "gzip")
+        _decode_body(gzip.compress(b"a") + gzip.compress(b"b"), "gzip")
 
 
 ENDLESS = {

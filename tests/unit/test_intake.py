@@ -16,14 +16,14 @@ from neuca_tools.model.rows import StoredDocument
 from neuca_tools.sources import Session, Surroundings, parse_source
 from neuca_tools.state.active_document import (
     Intake,
-    confirmed,
-    fetch,
-    keep,
+    fetch_document,
+    keep_document,
+    last_confirmed,
     last_good,
     metadata_hosts,
 )
 from neuca_tools.state.records import TRIAL, load_document, save_document, save_machine
-from neuca_tools.state.store import read, save
+from neuca_tools.state.store import read_state, save_state
 
 PATIENCE = 60.0  # seconds: an EC2 service has a share of it for each of its answers
 
@@ -41,11 +41,11 @@ class Place:
         """One look; `content` None: the file is as it was."""
         if content is not None:
             self.file.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return fetch([parse_source(f"file:{self.file}")], PATIENCE, Session(), self.state)
+        return fetch_document([parse_source(f"file:{self.file}")], PATIENCE, Session(), self.state)
 
     def take(self, content=None):
         intake = self.ask(content)
-        keep(intake, self.state, self.run)
+        keep_document(intake, self.state, self.run)
         return intake
 
 
@@ -71,9 +71,9 @@ def test_a_good_document_is_fresh(place):
 
 def test_a_poll_leaves_the_file_of_a_trial_alone(place):
     # A poll does not hold the lock of a pass, and may fall into a running "neuca apply --try".
-    save(place.state, TRIAL, {"boot_id": "a"}, 0o644)
+    save_state(place.state, TRIAL, {"boot_id": "a"}, 0o644)
     place.take(TEXT)
-    assert read(place.state, TRIAL)
+    assert read_state(place.state, TRIAL)
 
 
 def test_the_time_is_that_of_the_first_look_at_it(place):
@@ -125,7 +125,7 @@ def test_a_source_that_has_no_document_for_us_is_no_error_and_takes_nothing_away
 
 
 def test_a_configuration_without_a_source_is_a_reason_of_its_own(place):
-    intake = fetch([parse_source("none")], PATIENCE, Session(), place.state)
+    intake = fetch_document([parse_source("none")], PATIENCE, Session(), place.state)
     reason = "the configuration names no source (sources = none)"
     assert said(intake) == (False, True, reason, "")
 
@@ -181,9 +181,9 @@ def test_an_unchanged_document_costs_no_write(place):
 
 
 def test_nothing_to_keep_is_no_document(place):
-    keep(Intake(reason="no response"), place.state, place.run)
+    keep_document(Intake(reason="no response"), place.state, place.run)
     assert load_document(place.state) is None
-    assert confirmed(place.state, place.run).reason == "no response"
+    assert last_confirmed(place.state, place.run).reason == "no response"
 
 
 # --- after the look -------------------------------------------------------------------------------------------------
@@ -191,14 +191,14 @@ def test_nothing_to_keep_is_no_document(place):
 
 def test_what_was_confirmed_is_known_to_the_commands(place):
     place.take(TEXT)
-    intake = confirmed(place.state, place.run)
+    intake = last_confirmed(place.state, place.run)
     assert (intake.document.hostname, said(intake)) == ("Node0", (False, False, "", ""))
 
 
 def test_before_the_first_look_after_a_boot_the_document_is_stale(place):
     place.take(TEXT)
     (place.run / "last-look.json").unlink()
-    intake = confirmed(place.state, place.run)
+    intake = last_confirmed(place.state, place.run)
     assert (intake.stale, intake.reason) == (True, "no source has responded since the boot")
     assert last_good(place.state, "because").stale
 
@@ -207,19 +207,19 @@ def test_a_look_without_an_answer_is_known_to_the_commands(place):
     place.take(TEXT)
     place.file.unlink()
     place.take()
-    assert confirmed(place.state, place.run).stale
+    assert last_confirmed(place.state, place.run).stale
     place.take(b"rubbish")
-    assert confirmed(place.state, place.run).refused.startswith("document of ")
+    assert last_confirmed(place.state, place.run).refused.startswith("document of ")
     place.take("#cloud-config\n")
-    assert confirmed(place.state, place.run).none_for_us
+    assert last_confirmed(place.state, place.run).none_for_us
     place.take(TEXT)
-    assert said(confirmed(place.state, place.run)) == (False, False, "", "")
+    assert said(last_confirmed(place.state, place.run)) == (False, False, "", "")
 
 
 def test_users_other_than_root_get_the_copy(place):
     place.take(TEXT)
     (place.state / "document.json").unlink()
-    intake = confirmed(place.state, place.run)
+    intake = last_confirmed(place.state, place.run)
     assert (intake.document.hostname, intake.stored.sha256, intake.stale) == (
         "Node0",
         place.ask().sha256,
@@ -292,7 +292,7 @@ class Drive(Place):
             (folder / name).unlink(missing_ok=True)
             if content is not None:
                 (folder / name).write_text(content)
-        return fetch(
+        return fetch_document(
             [parse_source(f"configdrive={self.file}")],
             PATIENCE,
             Session(),
@@ -302,7 +302,7 @@ class Drive(Place):
 
     def take(self, *content, **more):
         intake = self.ask(*content, **more)
-        keep(intake, self.state, self.run)
+        keep_document(intake, self.state, self.run)
         return intake
 
 
@@ -322,7 +322,7 @@ def test_both_documents_are_taken_and_kept(drive):
         ["02"],
         (False, False, "", ""),
     )
-    again = confirmed(drive.state, drive.run)
+    again = last_confirmed(drive.state, drive.run)
     assert (again.document, again.stale, again.sha256) == (intake.document, False, intake.sha256)
     assert intake.sha256.partition(".")[0] == hashlib.sha256(TEXT.encode()).hexdigest()
 
@@ -388,8 +388,8 @@ def test_a_document_that_loses_all_its_nics_has_to_say_so_twice(drive):
         first.sha256,
     )
     assert macs(drive.take(None, NO_NETWORK)) == ["02"]
-    keep(
-        confirmed(drive.state, drive.run), drive.state, drive.run
+    keep_document(
+        last_confirmed(drive.state, drive.run), drive.state, drive.run
     )  # a pass for an event comes between
     assert macs(drive.take(None, NO_NETWORK)) == []
 
@@ -408,10 +408,10 @@ def test_a_service_that_flips_between_two_documents_is_not_followed(tmp_path):
         looks = []
         for _ in range(4):
             around = Surroundings(tmp_path / "run")
-            intake = fetch(
+            intake = fetch_document(
                 [parse_source(f"ec2={server.url}")], PATIENCE, Session(), tmp_path / "state", around
             )
-            keep(intake, tmp_path / "state", tmp_path / "run")
+            keep_document(intake, tmp_path / "state", tmp_path / "run")
             looks.append((intake.document.hostname, intake.reason))
     assert {name for name, _ in looks} == {"b"}
     assert f"ec2={server.url} gave two different documents in a row" in {
@@ -436,12 +436,12 @@ def test_a_source_further_down_is_followed_while_the_one_above_fails_and_no_long
         ]
         names = []
         for well in (True, False, False, True):  # noqa: B007 (`above` reads it)
-            intake = fetch(specs, PATIENCE, Session(), state, around)
-            keep(intake, state, around.run_directory)
+            intake = fetch_document(specs, PATIENCE, Session(), state, around)
+            keep_document(intake, state, around.run_directory)
             names.append((intake.document.hostname, intake.stale, intake.unanswered))
         below.unlink()
         well = False
-        silent = fetch(specs, PATIENCE, Session(), state, around)
+        silent = fetch_document(specs, PATIENCE, Session(), state, around)
     assert names == [(name, False, False) for name in ("above", "below", "below", "above")]
     assert (silent.document.hostname, silent.stale, silent.unanswered) == ("above", True, True)
 
@@ -495,7 +495,7 @@ def test_an_instance_id_that_two_looks_have_found_is_believed(tmp_path, document
     save_document(tmp_path, StoredDocument("ec2", "00", "", OTHER))
     save_machine(tmp_path, Machine(instances={"ec2": "i-1"}))
     with Server(Instances(document, "i-2")) as server:
-        intake = fetch(
+        intake = fetch_document(
             [parse_source(f"ec2={server.url}")],
             PATIENCE,
             Session(),
@@ -512,7 +512,7 @@ def test_an_instance_id_that_the_next_look_takes_back_is_not_believed(tmp_path):
     save_document(tmp_path, StoredDocument("ec2", "00", "", TEXT))
     save_machine(tmp_path, Machine(instances={"ec2": "i-1"}))
     with Server(Instances(TEXT.encode(), "i-2", "i-1")) as server:
-        intake = fetch(
+        intake = fetch_document(
             [parse_source(f"ec2={server.url}")],
             PATIENCE,
             Session(),
@@ -526,7 +526,7 @@ def test_an_instance_id_that_the_next_look_takes_back_is_not_believed(tmp_path):
 def test_a_service_that_does_not_answer_says_nothing_of_the_instance(tmp_path):
     save_document(tmp_path, StoredDocument("ec2", "00", "", TEXT))
     save_machine(tmp_path, Machine(instances={"ec2": "i-1"}))
-    intake = fetch(
+    intake = fetch_document(
         [parse_source("ec2=http://127.0.0.1:9")],
         PATIENCE,
         Session(),
@@ -551,7 +551,7 @@ def test_what_was_read_from_a_volume_counts_until_a_metadata_service_has_answere
 
     def ask(text):
         state = tmp_path / "state"
-        found = fetch([parse_source(text)], PATIENCE, Session(), state, around)
+        found = fetch_document([parse_source(text)], PATIENCE, Session(), state, around)
         return found.stored.source if found.stored else ""
 
     assert ask(source) != ""

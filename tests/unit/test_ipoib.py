@@ -42,13 +42,15 @@ def body(index, name, address, *more, kind=INFINIBAND, up=True, mtu=2044):
     """An RTM_NEWLINK without its struct nlmsghdr."""
     flags = 0x11043 if up else 0x1002
     parts = [
-        wire.text(3, name),
-        wire.number(13, 256),
-        wire.number(4, mtu),
-        wire.number(50, 0),
-        wire.number(51, 65520),
-        wire.attribute(1, address),
-        wire.attribute(2, b"\x00\xff\xff\xff\xff\x12\x40\x1b\xff\xff" + bytes(6) + b"\xff" * 4),
+        wire.encode_text(3, name),
+        wire.encode_number(13, 256),
+        wire.encode_number(4, mtu),
+        wire.encode_number(50, 0),
+        wire.encode_number(51, 65520),
+        wire.encode_attribute(1, address),
+        wire.encode_attribute(
+            2, b"\x00\xff\xff\xff\xff\x12\x40\x1b\xff\xff" + bytes(6) + b"\xff" * 4
+        ),
         *more,
     ]
     return struct.pack("=BxHiII", 0, kind, index, flags, 0) + b"".join(parts)
@@ -56,23 +58,25 @@ def body(index, name, address, *more, kind=INFINIBAND, up=True, mtu=2044):
 
 def ipoib(pkey=0xFFFF, mode=DATAGRAM):
     values = [struct.pack("=H", number) for number in (pkey, mode, 0)]
-    data = [wire.attribute(number, value) for number, value in enumerate(values, 1)]
-    return wire.nest(18, wire.text(1, "ipoib"), wire.nest(2, *data))
+    data = [wire.encode_attribute(number, value) for number, value in enumerate(values, 1)]
+    return wire.encode_nest(18, wire.encode_text(1, "ipoib"), wire.encode_nest(2, *data))
 
 
-PCI = (wire.text(55, "0000:3b:00.0"), wire.text(56, "pci"))
+PCI = (wire.encode_text(55, "0000:3b:00.0"), wire.encode_text(56, "pci"))
 
 
 def port(index, guid=GUID, name="", mode=DATAGRAM, **more):
     address = octets(f"{PREFIX}:{guid}")
-    parts = (ipoib(mode=mode), wire.attribute(54, address), *PCI)
-    return outlook.device(body(index, name or f"ib{index}", address, *parts, **more))
+    parts = (ipoib(mode=mode), wire.encode_attribute(54, address), *PCI)
+    return outlook.parse_device(body(index, name or f"ib{index}", address, *parts, **more))
 
 
 def child(index, lower, guid=GUID, pkey=0x8001, name="", **more):
     address = octets(f"80:00:02:09{PREFIX[11:]}:{guid}")
-    parts = (wire.number(5, lower), ipoib(pkey), wire.attribute(54, address))
-    return outlook.device(body(index, name or f"ib{lower}.{pkey:04x}", address, *parts, **more))
+    parts = (wire.encode_number(5, lower), ipoib(pkey), wire.encode_attribute(54, address))
+    return outlook.parse_device(
+        body(index, name or f"ib{lower}.{pkey:04x}", address, *parts, **more)
+    )
 
 
 # --- Decoding -------------------------------------------------------------------------------------
@@ -85,12 +89,12 @@ def test_a_port_is_a_nic_that_its_guid_identifies():
 
 def test_what_the_driver_and_the_subnet_manager_change_is_not_part_of_the_identity():
     moved = f"a0:00:1f:20:fe:c0:00:00:00:00:00:07:{GUID}"
-    again = outlook.device(body(9, "ib7", octets(moved), ipoib(), *PCI))
+    again = outlook.parse_device(body(9, "ib7", octets(moved), ipoib(), *PCI))
     assert identity(again) == identity(port(2)) == GUID
 
 
 def test_a_port_of_a_kernel_that_sends_no_kind_is_a_nic_too():
-    found = outlook.device(body(2, "ib0", octets(f"{PREFIX}:{GUID}"), *PCI))
+    found = outlook.parse_device(body(2, "ib0", octets(f"{PREFIX}:{GUID}"), *PCI))
     assert (is_nic(found), identity(found), found.mode) == (True, GUID, "")
 
 
@@ -102,7 +106,9 @@ def test_a_child_has_the_guid_of_its_port_and_is_no_nic():
 
 
 def test_a_child_of_a_kernel_that_sends_no_kind_is_no_nic_even_with_a_parent_device():
-    found = outlook.device(body(3, "ib0.8001", octets(f"{PREFIX}:{GUID}"), wire.number(5, 2), *PCI))
+    found = outlook.parse_device(
+        body(3, "ib0.8001", octets(f"{PREFIX}:{GUID}"), wire.encode_number(5, 2), *PCI)
+    )
     assert not is_nic(found)
 
 
@@ -115,12 +121,12 @@ def test_a_child_of_a_kernel_that_sends_no_kind_is_no_nic_even_with_a_parent_dev
     octets(PREFIX) + bytes(8),  # before the driver has read the GUID
 ])  # fmt: skip
 def test_a_port_with_a_malformed_address_is_no_nic(address):
-    found = outlook.device(body(2, "ib0", address, ipoib(), *PCI))
+    found = outlook.parse_device(body(2, "ib0", address, ipoib(), *PCI))
     assert (is_nic(found), identity(found)) == (False, "")
 
 
 def test_eight_bytes_of_another_kind_of_hardware_are_no_guid():
-    found = outlook.device(body(2, "wpan0", octets(GUID), *PCI, kind=WPAN))
+    found = outlook.parse_device(body(2, "wpan0", octets(GUID), *PCI, kind=WPAN))
     assert not is_nic(found)
 
 
@@ -229,7 +235,7 @@ def test_the_six_bytes_still_mean_the_port_while_it_is_away():
     assert any(
         path.endswith("10-neuca-persistent-ec0d9a030015e2c1.rules") for path in one.kernel.files
     )
-    one.kernel.devices[7] = outlook.device(
+    one.kernel.devices[7] = outlook.parse_device(
         body(7, "ib0", octets(f"{PREFIX}:{GUID}"), ipoib(), *PCI, up=False)
     )
     assert gone.name == "fabric0"

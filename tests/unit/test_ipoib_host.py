@@ -24,14 +24,14 @@ from neuca_tools.backends import hostid, kinds, udev
 from neuca_tools.commands.links import find_link
 from neuca_tools.desired import bindings, dhcp_clients, marks
 from neuca_tools.desired.management import Policy
-from neuca_tools.desired.merge import merge
+from neuca_tools.desired.merge import merge_layers
 from neuca_tools.desired.names import boot_names
 from neuca_tools.desired.outlets import is_void
-from neuca_tools.desired.roles import assign
+from neuca_tools.desired.roles import assign_roles
 from neuca_tools.documents import parse
 from neuca_tools.documents.neuca import values
 from neuca_tools.model import LinkKey, NicRecord, Record
-from neuca_tools.model.machine import Machine, Origin, foreign
+from neuca_tools.model.machine import Machine, Origin, foreign_reason
 
 CONDITIONS = f'DRIVERS=="?*", ATTR{{type}}=="32", ATTR{{address}}=="*:{GUID}", ENV{{DEVTYPE}}!="?*", TEST!="master"'
 MARKS = 'ENV{NM_UNMANAGED}="1", ENV{ID_NET_MANAGED_BY}="neucad"'
@@ -137,25 +137,27 @@ def test_dhcp_on_a_port_is_left_to_other_programs():
         one.survey().resolution,
         replace(one.kernel.world(), managers={"networkd": {}}),
     )
-    found = dhcp_clients.assigned(resolution.requests, resolution.roles, seen, complete=True)
+    found = dhcp_clients.assign_clients(resolution.requests, resolution.roles, seen, complete=True)
     assert (found.dhcp.clients, found.dhcp.left_to_others) == (
         {LinkKey(mac(3)): "networkd"},
         {GUID},
     )
-    (problem,) = dhcp_clients.unserved(resolution.requests, found, seen)
+    (problem,) = dhcp_clients.unserved_links(resolution.requests, found, seen)
     assert (problem.link, problem.text) == (LinkKey(GUID), dhcp_clients.NOT_ON_INFINIBAND)
     lease = frozenset({(2, ip_interface("10.4.0.9/24"))})
-    assert [*dhcp_clients.unserved(resolution.requests, found, replace(seen, leased=lease))] == []
+    assert [
+        *dhcp_clients.unserved_links(resolution.requests, found, replace(seen, leased=lease))
+    ] == []
 
 
 # --- Names at boot --------------------------------------------------------------------------------
 
 
 def boot(seen, record, text="[interfaces]\n"):
-    requests = merge(parse(text).links, ())
-    links = bindings.bound_links(requests.values(), bindings.aliases(seen, record))
+    requests = merge_layers(parse(text).links, ())
+    links = bindings.bound_links(requests.values(), bindings.guid_by_short_form(seen, record))
     bound = {request.key: request for request in links}
-    roles = assign(seen, {key.mac for key in bound}, Policy(), record)
+    roles = assign_roles(seen, {key.mac for key in bound}, Policy(), record)
     return boot_names(seen, roles, bound, record)
 
 
@@ -223,8 +225,8 @@ def test_a_malformed_address_in_sysfs_is_no_guid(sysfs, address, guid):
 
 def test_a_host_with_ports_only_is_the_machine_that_recorded_them():
     before, now = Machine(uuid="a"), Machine(uuid="b")
-    assert foreign(before, now, {GUID}, {GUID, mac(1)}) == ""
-    assert foreign(before, now, {GUID}, {SECOND}) != ""
+    assert foreign_reason(before, now, {GUID}, {GUID, mac(1)}) == ""
+    assert foreign_reason(before, now, {GUID}, {SECOND}) != ""
 
 
 # --- Requests to the kernel -----------------------------------------------------------------------
@@ -232,7 +234,7 @@ def test_a_host_with_ports_only_is_the_machine_that_recorded_them():
 
 def test_the_options_of_a_child_are_read_back_as_pyroute2_encodes_them():
     options = {"pkey": "0x8001", "mode": "connected"}
-    found = dict(kinds.options("ipoib", GUID, encoded("ipoib", options)))
+    found = dict(kinds.link_options("ipoib", GUID, encoded("ipoib", options)))
     assert found == {**options, "mac": GUID}
 
 

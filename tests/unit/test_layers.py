@@ -13,20 +13,20 @@ import pytest
 from platforms import made
 from worlds import PLACES, Agent, bare, key, mac, machine, nic, route, world
 
-from neuca_tools.desired.manager_files import wanted
+from neuca_tools.desired.manager_files import wanted_files
 from neuca_tools.desired.merge import (
     EARLY_MARK_SECONDS,
     MANAGEMENT_DHCP_SECONDS,
     MANAGEMENT_UNKNOWN,
 )
-from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.desired.roles import Policy
 from neuca_tools.documents import parse
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.links import Draft, read_section
 from neuca_tools.model import Document, NetworkState, NicRecord, Problem, Record
 from neuca_tools.state import changes, updates
-from neuca_tools.status.judge import DocumentStatus, judge
+from neuca_tools.status.judge import DocumentStatus, judge_host
 
 DHCP = "the platform's document has DHCP on it"
 
@@ -97,7 +97,7 @@ SEEN = world(*NICS, addresses={1: "192.0.2.10/24"}, routes=[route("0.0.0.0/0", 1
 
 
 def solve(document, *links, seen=SEEN, record=None, policy=None):
-    return resolve(document, Settings(policy or Policy(), links), seen, record or Record())
+    return resolve_state(document, Settings(policy or Policy(), links), seen, record or Record())
 
 
 def roles(resolution):
@@ -330,7 +330,7 @@ def test_before_anything_shows_which_nic_is_for_management_no_document_has_one_t
     assert found.want.links == {}
     assert Problem("contested", MANAGEMENT_UNKNOWN, key(1)) in found.problems
     assert found.roles.reasons[mac(1)] == MANAGEMENT_UNKNOWN
-    status = judge("", DocumentStatus("file:/x"), found, NetworkState(), ())
+    status = judge_host("", DocumentStatus("file:/x"), found, NetworkState(), ())
     assert (status.data["state"], status.waits_for_management) == ("pending", True)
 
 
@@ -381,14 +381,14 @@ def test_a_document_that_leaves_a_nic_out_is_marked_ahead_at_first_and_given_up_
 
 def test_marks_come_ahead_without_a_role_and_go_again_with_word_to_the_managers():
     marked, given_up = (
-        wanted(solve(parse(OWN_WORD), seen=replace(YOUNG, age=age)), Record(), PLACES, {})
+        wanted_files(solve(parse(OWN_WORD), seen=replace(YOUNG, age=age)), Record(), PLACES, {})
         for age in (20.0, EARLY_MARK_SECONDS)
     )
     assert f"unmanaged-devices+=mac:{mac(1)}".encode() in marked.files["/nm/neuca.conf"]
     assert given_up.files["/nm/neuca.conf"] is None
     assert given_up.tell["/nm/neuca.conf"] == "networkmanager"
     faulty = solve(parse(OWN_WORD + "nonsense = 1\n"), seen=replace(YOUNG, age=EARLY_MARK_SECONDS))
-    assert wanted(faulty, Record(), PLACES, {}).files["/nm/neuca.conf"] is None
+    assert wanted_files(faulty, Record(), PLACES, {}).files["/nm/neuca.conf"] is None
     record = updates.record_applied(
         updates.remember_nics(Record(), solve(parse(OWN_WORD), seen=YOUNG)),
         solve(parse(OWN_WORD), seen=YOUNG),
@@ -397,4 +397,4 @@ def test_marks_come_ahead_without_a_role_and_go_again_with_word_to_the_managers(
         failed=(),
     )
     assert (record.nics[mac(1)].role, record.nics[mac(1)].applied) == ("", "")
-    assert mac(2) in changes.changed(record, solve(parse(OWN_WORD), seen=SEEN), SEEN)
+    assert mac(2) in changes.changed_scope(record, solve(parse(OWN_WORD), seen=SEEN), SEEN)

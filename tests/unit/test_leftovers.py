@@ -10,11 +10,11 @@ from ipaddress import ip_interface, ip_network
 import pytest
 from worlds import PLACES, document, key, mac, nic, route, texts, world
 
-from neuca_tools.apply.decide import Observation, Policies, decide
+from neuca_tools.apply.decide import Observation, Policies, decide_pass
 from neuca_tools.desired.resolve import Settings
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Hop, NicRecord, Owned, Record
-from neuca_tools.plan.plan import plan
+from neuca_tools.plan.plan import plan_operations
 from neuca_tools.state import changes, leftovers, updates
 
 MANAGED = {"networkd": {"eth1": "managed", "eth2": "managed", "eth3": "unmanaged"}}
@@ -43,7 +43,7 @@ def survey(here, record, text=ASKED, words=MANAGED, silent=()):
     """What a decision says about leftovers."""
     here = replace(here, managers=words, silent_managers=dict.fromkeys(silent, "no response"))
     policies = Policies(Settings(), PLACES)
-    decision = decide(Observation(here), document(text), policies, record)
+    decision = decide_pass(Observation(here), document(text), policies, record)
     resolution = decision.resolution
     return resolution, decision.record, decision.have, decision.difference.owned
 
@@ -59,13 +59,13 @@ def test_leases_and_routes_of_dhcp_go_and_what_a_hand_set_stays():
         *by_hand,
     )
     resolution, record, have, owned = survey(here, Record())
-    assert [text for text in texts(plan(have, resolution.want, owned)) if "delete" in text] == [
+    assert [text for text in texts(plan_operations(have, resolution.want, owned)) if "delete" in text] == [
         "delete the route to 0.0.0.0/0 via 10.99.2.2 on eth2",
         "delete the route to 10.99.2.2/32 on eth2",
         "delete the address 10.99.2.16/24 from eth2",
         "delete the address fd00:99::5/64 from eth2",
     ]  # fmt: skip
-    assert {*leftovers.left(record, have, here)} == {
+    assert {*leftovers.describe_leftovers(record, have, here)} == {
         "systemd-networkd had added the address 10.99.2.16/24 to eth2 before a document named it",
         "systemd-networkd had added the address fd00:99::5/64 to eth2 before a document named it",
         "systemd-networkd had added the route to 0.0.0.0/0 via 10.99.2.2 to eth2 before a document named it",
@@ -78,8 +78,10 @@ def test_leases_and_routes_of_dhcp_go_and_what_a_hand_set_stays():
 def test_a_nic_that_was_ours_before_or_that_nobody_holds_keeps_its_leases(nic_record, words):
     here = seen(route("10.99.2.2/32", 2, None, 1024, 16))
     resolution, record, have, owned = survey(here, Record(nics={mac(2): nic_record}), words=words)
-    assert [text for text in texts(plan(have, resolution.want, owned)) if "delete" in text] == []
-    assert [*leftovers.left(record, have, here)] == []
+    assert [
+        text for text in texts(plan_operations(have, resolution.want, owned)) if "delete" in text
+    ] == []
+    assert [*leftovers.describe_leftovers(record, have, here)] == []
 
 
 def test_a_pass_that_dies_between_the_mark_and_the_removal_leaves_word_of_it():
@@ -101,7 +103,7 @@ def test_the_manager_has_left_once_it_lets_go_and_nothing_of_it_is_there():
         (empty, gone, ""),
     ):
         _, record, have, _ = survey(here, leaving, words=words)
-        assert leftovers.settled(record, have, here).nics[mac(2)].leaving == after
+        assert leftovers.without_settled(record, have, here).nics[mac(2)].leaving == after
 
 
 @pytest.mark.parametrize("family", [4, 6])
@@ -130,13 +132,15 @@ def test_the_last_default_route_of_a_family_and_its_addresses_stay_and_are_repor
             f"delete the address {LEASE} from eth2",
         ],
     }
-    assert [text for text in texts(plan(have, resolution.want, owned)) if "delete" in text] == gone[
-        family
-    ]
+    assert [
+        text for text in texts(plan_operations(have, resolution.want, owned)) if "delete" in text
+    ] == gone[family]
     sentence = "what systemd-networkd had added to eth2 before a document named it is kept:"
     sentence += " it has the only IPv{} default route of this host"
-    assert list(leftovers.kept(record, have, here, resolution.roles)) == [sentence.format(family)]
-    assert leftovers.settled(record, have, here).nics[mac(2)].leaving == "networkd"
+    assert list(leftovers.describe_kept(record, have, here, resolution.roles)) == [
+        sentence.format(family)
+    ]
+    assert leftovers.without_settled(record, have, here).nics[mac(2)].leaving == "networkd"
 
 
 SILENT = {"networkd": dict.fromkeys(("eth1", "eth2"), "unknown")}
@@ -147,19 +151,21 @@ def test_a_manager_that_does_not_answer_is_not_taken_for_one_that_holds_nothing(
     """A first boot: what it puts there after the first pass goes too, and it is told of the marks until it has heard."""
     empty = replace(seen(leased=()), addresses={2: (HAND,)})
     resolution, record, have, _ = survey(empty, Record(), words=SILENT, silent=SILENT)
-    record = leftovers.settled(updates.remember_nics(record, resolution), have, empty, SILENT)
+    record = leftovers.without_settled(
+        updates.remember_nics(record, resolution), have, empty, SILENT
+    )
     assert (record.nics[mac(2)].role, record.nics[mac(2)].leaving, record.nics[mac(2)].unheard) == (
         "dataplane",
         "networkd",
         True,
     )
     resolution, record, have, owned = survey(seen(), record, words=SILENT, silent=SILENT)
-    assert TOLD in texts(plan(have, resolution.want, owned))
-    record = leftovers.settled(record, have, seen(), SILENT)
+    assert TOLD in texts(plan_operations(have, resolution.want, owned))
+    record = leftovers.without_settled(record, have, seen(), SILENT)
     record = updates.record_applied(record, resolution, seen(), scope=None, failed=())
-    assert mac(2) in changes.changed(record, resolution, seen())
+    assert mac(2) in changes.changed_scope(record, resolution, seen())
     resolution, record, have, owned = survey(seen(), record)
-    done = texts(plan(have, resolution.want, owned, scope={mac(2)}))
+    done = texts(plan_operations(have, resolution.want, owned, scope={mac(2)}))
     assert [text for text in done if "delete" in text or text == TOLD] == [
         TOLD,
         f"delete the address {LEASE} from eth2",
@@ -175,26 +181,28 @@ def test_once_every_manager_has_answered_nothing_is_said_again():
     )
     for words, after in ((gone, ("", False)), (MANAGED, ("networkd", False))):
         resolution, record, have, owned = survey(empty, unheard, words=words)
-        nic_record = leftovers.settled(record, have, empty).nics[mac(2)]
+        nic_record = leftovers.without_settled(record, have, empty).nics[mac(2)]
         assert (nic_record.leaving, nic_record.unheard) == after
         resolution, _, have, owned = survey(
             empty, record._replace(nics={mac(2): nic_record}), words=words
         )
-        assert TOLD not in texts(plan(have, resolution.want, owned))
+        assert TOLD not in texts(plan_operations(have, resolution.want, owned))
 
 
 def test_an_asked_address_that_is_only_leased_is_set_for_good():
     text = f"[interface {mac(2)}]\naddresses = {LEASE}\n"
     resolution, _, have, owned = survey(seen(), Record(), text)
-    assert "add the address 10.99.2.16/24 to eth2" in texts(plan(have, resolution.want, owned))
+    assert "add the address 10.99.2.16/24 to eth2" in texts(
+        plan_operations(have, resolution.want, owned)
+    )
     assert "delete the address 10.99.2.16/24 from eth2" not in texts(
-        plan(have, resolution.want, owned)
+        plan_operations(have, resolution.want, owned)
     )
 
 
 def test_addresses_of_a_vlan_are_nobodys_leftovers():
     record = Record(nics={mac(2): NicRecord(leaving="networkd")})
-    assert [*leftovers.left(record, found_nothing(), seen())] == []
+    assert [*leftovers.describe_leftovers(record, found_nothing(), seen())] == []
 
 
 def found_nothing():
@@ -205,7 +213,7 @@ def found_nothing():
 
 def test_nothing_is_removable_but_what_is_ours_where_nobody_leaves():
     _, _, have, _ = survey(seen(), Record(), words={})
-    assert leftovers.removable(Owned(), Record(), have, seen(), Roles()) == Owned()
+    assert leftovers.removable_things(Owned(), Record(), have, seen(), Roles()) == Owned()
 
 
 @pytest.mark.parametrize(
@@ -214,5 +222,5 @@ def test_nothing_is_removable_but_what_is_ours_where_nobody_leaves():
 def test_a_silent_manager_that_read_its_files_again_need_not_be_told_once_more(heard, unheard):
     record = Record(nics={mac(2): NicRecord(role="dataplane", leaving="networkd", unheard=True)})
     _, record, have, _ = survey(seen(), record, words=SILENT, silent=SILENT)
-    found = leftovers.settled(record, have, seen(), SILENT, heard).nics[mac(2)]
+    found = leftovers.without_settled(record, have, seen(), SILENT, heard).nics[mac(2)]
     assert (found.leaving, found.unheard) == ("networkd", unheard)

@@ -17,14 +17,14 @@ from worlds import PLACES, Agent, key, mac, machine, nic, route, vlan, world
 from neuca_tools.desired import platform_roles
 from neuca_tools.desired.first_nic import LEASE_SECONDS
 from neuca_tools.desired.management import ANSWERS, FIRST, MANAGEMENT_DHCP_SECONDS, Policy
-from neuca_tools.desired.manager_files import marked, wanted
+from neuca_tools.desired.manager_files import marked_macs, wanted_files
 from neuca_tools.desired.merge import MANAGEMENT_UNKNOWN, NO_DEFAULT_ROUTE
-from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.documents import parse
 from neuca_tools.model import Device, Document, NetworkState, NicRecord, Problem, Record
 from neuca_tools.model.topology import METADATA_HOSTS
 from neuca_tools.state import updates
-from neuca_tools.status.judge import DocumentStatus, judge
+from neuca_tools.status.judge import DocumentStatus, judge_host
 
 RA, DHCP = 9, 16  # RTPROT_RA, RTPROT_DHCP (linux/rtnetlink.h)
 ORDERS = list(permutations((1, 2, 3, 4)))  # of the slots of four NICs; 4 is in no document
@@ -72,7 +72,7 @@ def slots(order, routes=(), metadata=0, **more):
 
 
 def solve(document, seen, record=None, policy=None, links=()):
-    return resolve(document, Settings(policy or Policy(), links), seen, record or Record())
+    return resolve_state(document, Settings(policy or Policy(), links), seen, record or Record())
 
 
 def roles(resolution):
@@ -93,7 +93,7 @@ def addresses(resolution, number):
 
 
 def state(resolution, have=None):
-    return judge("", DocumentStatus("openstack"), resolution, have or NetworkState(), ())
+    return judge_host("", DocumentStatus("openstack"), resolution, have or NetworkState(), ())
 
 
 # --- three networks with a gateway ----------------------------------------------------------------
@@ -150,10 +150,10 @@ def test_a_choice_by_routes_alone_is_told_with_how_to_make_it():
         " gateway or DHCP on eth12, eth13 too: to choose otherwise, set [network] management-macs"
     )
     found = solve(three_networks("static"), seen)
-    assert list(platform_roles.choice(found.roles)) == [note]
+    assert list(platform_roles.choice_sentences(found.roles)) == [note]
     for policy in (Policy(origin=mac(1)), Policy(management=frozenset({mac(1)}))):
         found = solve(three_networks("static"), seen, policy=policy)
-        assert (roles(found), list(platform_roles.choice(found.roles))) == (only(1), [])
+        assert (roles(found), list(platform_roles.choice_sentences(found.roles))) == (only(1), [])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -280,7 +280,7 @@ def test_without_any_sign_the_first_link_of_the_document_is_for_management_in_th
         assert found.roles.reasons[mac(numbers[0])] == FIRST
         assert found.roles.choice.by_document_only == {mac(numbers[0])}
         assert (state(found).data["state"], state(found).exit_code) == ("ok", 0)
-        assert len(list(platform_roles.choice(found.roles))) == 1
+        assert len(list(platform_roles.choice_sentences(found.roles))) == 1
 
 
 def test_the_only_link_with_a_gateway_is_for_management_at_once():
@@ -363,7 +363,7 @@ def test_a_gateway_without_policy_routing_is_not_used_which_a_note_says():
     ways = [(number, 0, 4) for number in (1, 2, 3)]
     settings = Settings(policy_routing="no")
     seen = slots((1, 2, 3, 4), ways, metadata=1)
-    found = resolve(three_networks("static"), settings, seen, Record())
+    found = resolve_state(three_networks("static"), settings, seen, Record())
     text = f"gateway: not applicable: {GATEWAY}; {platform_roles.STAYS}"
     assert [(note.link, note.text) for note in found.notes] == [(key(2), text), (key(3), text)]
 
@@ -387,7 +387,7 @@ def test_a_note_about_a_gateway_stands_on_the_link_that_has_it():
     tree["ethernets"]["n1"]["dhcp4"] = True
     found = Document(platform=made("network-config", json.dumps(tree)))
     seen = slots((1, 2, 3, 4), [(1, 0, 4)], metadata=1)
-    notes = resolve(found, Settings(policy_routing="no"), seen, Record()).notes
+    notes = resolve_state(found, Settings(policy_routing="no"), seen, Record()).notes
     where = [str(note.link) for note in notes if note.setting == "gateway"]
     assert where == ["bond b0", f"{mac(2)}.5"]
 
@@ -395,8 +395,8 @@ def test_a_note_about_a_gateway_stands_on_the_link_that_has_it():
 def test_dhcp_on_a_dataplane_nic_is_left_to_the_network_manager():
     ways = [(number, 0, DHCP) for number in (1, 2, 3)]
     found = solve(three_networks("dhcp"), slots((1, 2, 3, 4), ways, metadata=1))
-    assert marked(found, Record()) == frozenset()
-    files = wanted(found, Record(), PLACES, {}).files
+    assert marked_macs(found, Record()) == frozenset()
+    files = wanted_files(found, Record(), PLACES, {}).files
     assert not any(content for path, content in files.items() if not path.startswith("/udev"))
     assert not any(b"UNMANAGED" in content for content in files.values() if content)
     assert found.want.links[key(2)].managers == {}
@@ -419,7 +419,7 @@ def test_a_neuca_document_that_names_such_a_nic_takes_it_from_the_network_manage
         platform=three_networks("dhcp").platform,
     )
     found = solve(document, slots((1, 2, 3, 4), ways, metadata=1))
-    assert (addresses(found, 2), marked(found, Record())) == (["172.16.2.1/24"], {mac(2)})
+    assert (addresses(found, 2), marked_macs(found, Record())) == (["172.16.2.1/24"], {mac(2)})
 
 
 def test_advertisements_stay_on_where_the_document_has_dhcpv6_and_are_off_elsewhere():
@@ -597,7 +597,7 @@ def test_managers_may_try_the_nics_between_which_nothing_has_decided():
         platform=made("network_data.json", json.dumps({"links": links, "networks": networks}))
     )
     seen = world(*(nic(number) for number in (1, 2, 3)), age=5.0)
-    roles = resolve(document, Settings(), seen, Record()).roles
+    roles = resolve_state(document, Settings(), seen, Record()).roles
     assert (roles.choice.candidates, roles.marked_early) == ({mac(1), mac(2)}, frozenset())
 
 
@@ -630,7 +630,7 @@ def test_the_nic_with_the_default_route_is_not_dataplane_although_the_service_is
         found = solve(document, seen, record, policy)
         assert roles(found) == {1: "management", 2: "management", 3: "dataplane"}
         assert (found.problems, found.roles.choice.by_automatic_route_only) == ((), {mac(1): (4,)})
-        (told,) = platform_roles.choice(found.roles)
+        (told,) = platform_roles.choice_sentences(found.roles)
         assert told.endswith(
             f"the platform's document has a gateway or DHCP on {found.roles.name(mac(3))} too:"
             " to choose otherwise, set [network] management-macs"

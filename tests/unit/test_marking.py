@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from worlds import ANYONE, PLACES, Agent, bare, document, mac, machine, nic, route, world
 
-from neuca_tools.desired.manager_files import Places, wanted
-from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.manager_files import Places, wanted_files
+from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.desired.roles import Policy
 from neuca_tools.model import NicRecord, Record
 
@@ -27,8 +27,8 @@ NOTHING = Record()
 def marks(text, *devices, record=NOTHING, policy=ANYONE, present=(), places=PLACES):
     devices = {one.index: one for one in (nic(1), nic(2), nic(3), *devices)}.values()
     seen = world(*devices, routes=[route("0.0.0.0/0", 1, "192.0.2.1")])
-    return wanted(
-        resolve(document(text) if text else None, Settings(policy), seen, record),
+    return wanted_files(
+        resolve_state(document(text) if text else None, Settings(policy), seen, record),
         record,
         places,
         {f"/udev/{name}": b"" for name in present},
@@ -116,7 +116,7 @@ def test_a_veth_has_a_rule_only_once_it_was_named(kind, text, record, has):
 
 def test_a_veth_that_is_management_has_one():
     seen = world(nic(1, kind="veth", hardware=False), routes=[route("0.0.0.0/0", 1, "192.0.2.1")])
-    found = wanted(resolve(None, Settings(), seen, Record()), Record(), PLACES, {})
+    found = wanted_files(resolve_state(None, Settings(), seen, Record()), Record(), PLACES, {})
     assert pinned(found) == {bare(1): (15, "eth1")}
 
 

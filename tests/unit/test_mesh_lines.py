@@ -20,11 +20,11 @@ from neuca_tools.selftest.measure.mesh import results
 from neuca_tools.selftest.measure.mesh.coordinate import Coordinator, Engine
 from neuca_tools.selftest.measure.mesh.host import read_slots
 from neuca_tools.selftest.measure.mesh.lines import Lines
-from neuca_tools.selftest.mesh.localise import localise
+from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, row_record
 from neuca_tools.selftest.mesh.retest import with_retests
 from neuca_tools.selftest.mesh.schedule import make_plan
-from neuca_tools.selftest.mesh.verdict import judge
+from neuca_tools.selftest.mesh.verdict import judge_mesh
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ for line in sys.stdin:
 
 def coordinated(tmp_path, plan, rows=(), said=()):
     told = []
-    with results.opened(tmp_path / "run.jsonl") as output:
+    with results.open_results(tmp_path / "run.jsonl") as output:
         output.plan(plan)
         engine = Engine([sys.executable, "-c", HOSTS, json.dumps(list(said))])
         try:
@@ -128,25 +128,25 @@ def test_each_test_is_recorded_once_and_what_comes_later_is_ignored(tmp_path):
         "4 of 4 hosts are ready",
         *(f"slot {one} of 3: 2 of 2 tests worked" for one in (1, 2, 3)),
     ]
-    assert results.read([tmp_path / "run.jsonl"]).rows == run.rows
+    assert results.read_results([tmp_path / "run.jsonl"]).rows == run.rows
 
 
 def test_a_run_ends_with_the_diagnosis_of_what_the_retests_confirm(tmp_path):
     run, told = coordinated(tmp_path, mesh_of(12))
-    (found,) = judge(run.plan, run.rows).findings
+    (found,) = judge_mesh(run.plan, run.rows).findings
     assert (found.kind, found.names, found.state) == ("slow-egress", ("n7",), "confirmed")
     assert found.diagnosis == ("why it is slow",)
     assert told[-2:] == [
         "a full diagnosis of each confirmed fault",
         "slot 1 of 1: 1 of 1 tests worked",
     ]
-    recorded = results.read([tmp_path / "run.jsonl"])
+    recorded = results.read_results([tmp_path / "run.jsonl"])
     assert (recorded.plan, recorded.rows, recorded.complete) == (run.plan, run.rows, True)
 
 
 def test_a_healthy_run_is_complete(tmp_path):
     coordinated(tmp_path, mesh_of(4))
-    assert results.read([tmp_path / "run.jsonl"]).complete
+    assert results.read_results([tmp_path / "run.jsonl"]).complete
 
 
 def test_a_run_without_one_of_its_hosts_is_complete_for_the_others_and_no_pass(tmp_path):
@@ -155,16 +155,16 @@ def test_a_run_without_one_of_its_hosts_is_complete_for_the_others_and_no_pass(t
     healthy = make_plan(MeshPlan(hosts, (), 1e9))
     run, _ = coordinated(tmp_path, healthy)
     assert (len(run.rows), results.continues(run.plan, healthy)) == (3, True)
-    recorded = results.read([tmp_path / "run.jsonl"])
+    recorded = results.read_results([tmp_path / "run.jsonl"])
     assert (recorded.complete, dict(recorded.reasons)) == (
         True,
         {"n13": "exited with exit code 255"},
     )
-    verdict = judge(recorded.plan, recorded.rows, recorded.reasons)
+    verdict = judge_mesh(recorded.plan, recorded.rows, recorded.reasons)
     assert (verdict.silent, verdict.untested, verdict.exit_code) == (("n13",), (), 6)
     (tmp_path / "run.jsonl").unlink()
     run, _ = coordinated(tmp_path, mesh_of(14))
-    assert judge(run.plan, run.rows).findings[0].diagnosis == ("why it is slow",)
+    assert judge_mesh(run.plan, run.rows).findings[0].diagnosis == ("why it is slow",)
 
 
 def test_ten_ready_hosts_of_many_are_tested_with_each_other(tmp_path):
@@ -175,7 +175,7 @@ def test_ten_ready_hosts_of_many_are_tested_with_each_other(tmp_path):
     said += [f"clush: {name}: exited with exit code 255" for name in gone]
     run, told = coordinated(tmp_path, plan, said=said)
     assert "10 of 66 hosts are ready" in told
-    verdict = judge(run.plan, run.rows, run.reasons)
+    verdict = judge_mesh(run.plan, run.rows, run.reasons)
     assert (len(verdict.silent), set(verdict.silent) - set(gone)) == (56, set())
     assert verdict.tested >= 40
     assert verdict.reasons["n20"] == "ssh: connect to host n20 port 22: No route to host"
@@ -241,17 +241,17 @@ def test_an_engine_that_is_not_installed_is_an_error():
 def test_a_line_that_was_cut_off_costs_one_test(tmp_path):
     plan, path = mesh_of(4), tmp_path / "run.jsonl"
     rows = rows_of(plan)
-    with results.opened(path) as output:
+    with results.open_results(path) as output:
         output.plan(plan)
         for row in rows[:3]:
             output.row(row)
     path.write_bytes(path.read_bytes()[:-10])
-    with results.opened(path) as output:
+    with results.open_results(path) as output:
         assert output.recorded().rows == tuple(
             sorted(rows[:2], key=lambda row: (row.slot, row.client))
         )
         output.row(rows[2])
-    assert len(results.read([path]).rows) == 3
+    assert len(results.read_results([path]).rows) == 3
 
 
 HOLDER = """from pathlib import Path
@@ -270,31 +270,34 @@ def test_two_runs_do_not_write_one_file(tmp_path):
     )
     try:
         assert holder.stdout.readline() == "open\n"
-        with pytest.raises(UsageError, match="another run is writing it"), results.opened(path):
+        with (
+            pytest.raises(UsageError, match="another run is writing it"),
+            results.open_results(path),
+        ):
             pass
-        assert results.stop(path)
+        assert results.stop_run(path)
         assert holder.wait(60) == -15
     finally:
         holder.kill()
         holder.communicate()
-    assert not results.stop(path)
+    assert not results.stop_run(path)
 
 
 def test_files_of_two_plans_are_an_error(tmp_path):
     for name, count in (("a", 3), ("b", 4)):
         (tmp_path / name).write_text(json.dumps(plan_record(mesh_of(count))))
     with pytest.raises(SelftestError, match="it has two different plans"):
-        results.read([tmp_path / "a", tmp_path / "b"])
+        results.read_results([tmp_path / "a", tmp_path / "b"])
 
 
 def test_the_plan_with_its_retests_replaces_the_plan(tmp_path):
     plan = mesh_of(12)
     rows = rows_of(plan, lambda sender, _: 1e8 if sender == "n3" else 1e9)
-    again = with_retests(plan, rows, localise(plan, rows))
+    again = with_retests(plan, rows, find_suspects(plan, rows))
     path = tmp_path / "run.jsonl"
     lines = [{"plan": plan_record(plan)}, *map(row_record, rows), {"plan": plan_record(again)}]
     path.write_text("".join(json.dumps(one) + "\n" for one in lines))
-    found = results.read([path])
+    found = results.read_results([path])
     assert (found.plan, len(found.rows), found.complete) == (again, len(rows), False)
 
 
@@ -319,11 +322,11 @@ def run_of(tmp_path, plan, *words):
 
 def test_the_same_output_again_is_a_new_run_and_never_the_old_answer(tmp_path):
     assert run_of(tmp_path, mesh_of(4))[0] == 0
-    first = results.read([tmp_path / "run.jsonl"])
+    first = results.read_results([tmp_path / "run.jsonl"])
     code, out, err = run_of(tmp_path, mesh_of(4))
     assert (code, "MESH pass: 6 of 6 tests" in out) == (0, True)
     assert f'a new run replaces the one in "{tmp_path}/run.jsonl", which is complete' in err
-    second = results.read([tmp_path / "run.jsonl"])
+    second = results.read_results([tmp_path / "run.jsonl"])
     assert second.began > first.began
 
 
@@ -365,7 +368,11 @@ def test_a_host_that_joins_again_ends_the_one_of_an_interrupted_play(tmp_path):
             )
             assert holders[-1].stdout.readline() == "locked\n"
         assert holders[0].wait(60) == -15
-        assert (results.stop(path), holders[1].wait(60), results.stop(path)) == (True, -15, False)
+        assert (results.stop_run(path), holders[1].wait(60), results.stop_run(path)) == (
+            True,
+            -15,
+            False,
+        )
     finally:
         for holder in holders:
             holder.kill()

@@ -19,7 +19,7 @@ from mesh_simulator import FAULTS, Mesh, is_named_first, is_of, is_true, mac_of
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.mesh.causes import KINDS, TEXTS
 from neuca_tools.selftest.mesh.entities import Entity, Place, is_passed
-from neuca_tools.selftest.mesh.localise import localise
+from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import (
     MeshHost,
     MeshPlan,
@@ -28,15 +28,15 @@ from neuca_tools.selftest.mesh.model import (
     read_row,
     row_record,
 )
-from neuca_tools.selftest.mesh.observe import references
-from neuca_tools.selftest.mesh.retest import cleared, is_retest, with_retests
+from neuca_tools.selftest.mesh.observe import reference_values
+from neuca_tools.selftest.mesh.retest import cleared_hosts, is_retest, with_retests
 from neuca_tools.selftest.mesh.schedule import make_plan
 from neuca_tools.selftest.mesh.tally import Observation, Tally
 from neuca_tools.selftest.mesh.verdict import (
     CONFIRMED,
     NOT_REPEATED,
     SUSPECTED,
-    judge,
+    judge_mesh,
     with_diagnoses,
 )
 
@@ -193,35 +193,35 @@ def slow(name, part=0.5):
 def test_the_reference_is_a_high_quantile_or_what_is_expected_and_never_the_median():
     plan = mesh_of(8)
     rows = [Row(0, "n0", "n1", rate) for rate in (1e9, 1e9, 1e9, 4e8, 4e8, 4e8, 4e8)]
-    assert references(rows, None)["rate"] == 1e9
-    assert references(rows, 2e9)["rate"] == 2e9
+    assert reference_values(rows, None)["rate"] == 1e9
+    assert reference_values(rows, 2e9)["rate"] == 2e9
     assert plan.expect is None
 
 
 def test_a_finding_is_suspected_until_a_retest_shows_it_again():
     plan = mesh_of(12)
     rows = rows_of(plan, slow("n3"))
-    (one,) = judge(plan, rows).findings
+    (one,) = judge_mesh(plan, rows).findings
     assert (one.kind, one.subject, one.direction, one.state) == (
         "slow-egress",
         "n3",
         "out",
         SUSPECTED,
     )
-    assert judge(plan, rows).exit_code == ExitCode.INCONCLUSIVE
-    again = with_retests(plan, rows, localise(plan, rows))
+    assert judge_mesh(plan, rows).exit_code == ExitCode.INCONCLUSIVE
+    again = with_retests(plan, rows, find_suspects(plan, rows))
     bad, good = (rows_of(again, rate, len(plan.slots)) for rate in (slow("n3"), slow("")))
-    (one,) = judge(again, rows + bad).findings
-    assert (one.state, judge(again, rows + bad).exit_code) == (CONFIRMED, ExitCode.BELOW)
-    (one,) = judge(again, rows + good).findings
-    assert (one.state, judge(again, rows + good).exit_code) == (NOT_REPEATED, ExitCode.PASS)
+    (one,) = judge_mesh(again, rows + bad).findings
+    assert (one.state, judge_mesh(again, rows + bad).exit_code) == (CONFIRMED, ExitCode.BELOW)
+    (one,) = judge_mesh(again, rows + good).findings
+    assert (one.state, judge_mesh(again, rows + good).exit_code) == (NOT_REPEATED, ExitCode.PASS)
 
 
 def test_retests_are_against_two_cleared_hosts():
     plan = mesh_of(80)
     rows = rows_of(plan, slow("n3"))
-    found = localise(plan, rows)
-    good = cleared(plan, rows, found)
+    found = find_suspects(plan, rows)
+    good = cleared_hosts(plan, rows, found)
     assert (len(good), "n3" in good) == (79, False)
     again = with_retests(plan, rows, found)
     pairs = [
@@ -238,12 +238,12 @@ def test_retests_are_against_two_cleared_hosts():
 
 def test_nothing_is_retested_in_a_healthy_mesh():
     plan = mesh_of(12)
-    assert with_retests(plan, rows_of(plan), localise(plan, rows_of(plan))) == plan
+    assert with_retests(plan, rows_of(plan), find_suspects(plan, rows_of(plan))) == plan
 
 
 def again(plan, rows):
     """The pairs of the retests."""
-    later = with_retests(plan, rows, localise(plan, rows))
+    later = with_retests(plan, rows, find_suspects(plan, rows))
     return [
         {plan.hosts[one].name for one in pair}
         for slot in later.slots[len(plan.slots) :]
@@ -256,16 +256,16 @@ def test_what_is_confirmed_gets_a_full_diagnosis_and_nothing_else_does():
     plan = mesh_of(16)
     rows = rows_of(plan, slow("n4"))
     assert with_diagnoses(plan, rows).tests == plan.slots == with_diagnoses(plan, rows).slots
-    later = with_retests(plan, rows, localise(plan, rows))
+    later = with_retests(plan, rows, find_suspects(plan, rows))
     rows += rows_of(later, slow("n4"), len(plan.slots))
-    (found,) = judge(later, rows).findings
+    (found,) = judge_mesh(later, rows).findings
     asked = with_diagnoses(later, rows)
     (((client, server),),) = asked.slots[len(asked.tests) :]
     assert (asked.hosts[client].name, asked.hosts[server].name) == found.path
     assert (found.path[0], found.diagnosis, asked.tests) == ("n4", (), later.slots)
     told = Row(len(asked.tests), *found.path, diagnosis=("CPU-bound sender: a CPU is full",))
     assert read_row(json.loads(json.dumps(row_record(told))), asked) == told
-    verdict = judge(asked, [*rows, told])
+    verdict = judge_mesh(asked, [*rows, told])
     assert verdict.findings == (replace(found, diagnosis=told.diagnosis),)
     assert (verdict.tested, verdict.planned) == (len(rows), sum(map(len, later.slots)))
 
@@ -286,7 +286,7 @@ def test_a_host_is_retested_if_two_answered_for_its_address_in_one_test():
     assert count == 1
     place = next(number for number, row in enumerate(rows) if row.server == name)
     rows[place] = replace(rows[place], macs=("02:00:00:00:00:01", "02:00:00:00:00:02"))
-    assert (judge(plan, rows).findings, len(again(plan, rows))) == ((), 2)
+    assert (judge_mesh(plan, rows).findings, len(again(plan, rows))) == ((), 2)
     # By other hosts than the one that saw both.
     first = {rows[place].client, name}
     assert all(name in pair and pair != first for pair in again(plan, rows))
@@ -300,10 +300,10 @@ def test_a_pair_that_is_bad_again_is_a_bad_pair_and_not_a_slow_host():
     rows[mine[0]] = replace(rows[mine[0]], rate_out=5e8, rate_back=5e8)
     for number in mine[1:4]:
         rows[number] = replace(rows[number], rate_out=5e8)
-    later = with_retests(plan, rows, localise(plan, rows))
+    later = with_retests(plan, rows, find_suspects(plan, rows))
     pair = {rows[mine[0]].client, rows[mine[0]].server}
     rows += rows_of(later, lambda *way: 5e8 if set(way) == pair else 1e9, len(plan.slots))
-    (found,) = judge(later, rows).findings
+    (found,) = judge_mesh(later, rows).findings
     assert (found.kind, set(found.names), found.state) == ("bad-pair", pair, CONFIRMED)
 
 
@@ -320,7 +320,7 @@ def test_equivalent_explanations_are_listed_together():
     def rate(sender, receiver):
         return 4e8 if (group[sender], group[receiver]) == ("r0", "r1") else 1e9
 
-    (one,) = judge(plan, rows_of(plan, rate)).findings
+    (one,) = judge_mesh(plan, rows_of(plan, rate)).findings
     assert sorted([*one.equivalent, f"{one.subject} ({one.direction})"]) == [
         "group r0 (out)",
         "group r0 to group r1 (out)",
@@ -331,13 +331,13 @@ def test_equivalent_explanations_are_listed_together():
 def test_a_host_that_never_reported_and_was_never_reached_is_listed():
     plan = mesh_of(6)
     rows = [row for row in rows_of(plan) if "n2" not in (row.client, row.server)]
-    found = judge(plan, rows)
+    found = judge_mesh(plan, rows)
     assert (found.silent, found.exit_code) == (("n2",), ExitCode.INCONCLUSIVE)
 
 
 def test_no_results_are_no_pass():
     plan = mesh_of(6)
-    found = judge(plan, [])
+    found = judge_mesh(plan, [])
     assert (found.exit_code, found.tested, found.planned) == (ExitCode.INCONCLUSIVE, 0, 15)
 
 
@@ -345,7 +345,7 @@ def test_no_results_are_no_pass():
 def test_tests_that_say_nothing_are_no_pass(error):
     plan = mesh_of(6)
     rows = [replace(row, error=error, rate_out=None, rate_back=None) for row in rows_of(plan)]
-    found = judge(plan, rows)
+    found = judge_mesh(plan, rows)
     assert (found.findings, found.failed, found.tested) == ((), 15, 15)
     assert found.exit_code == ExitCode.INCONCLUSIVE
 
@@ -370,7 +370,7 @@ def test_a_run_on_busy_hosts_with_many_bad_tests_is_disturbed(busy, slow, code):
         )
         for number, row in enumerate(rows_of(plan))
     ]
-    found = judge(plan, rows)
+    found = judge_mesh(plan, rows)
     assert (found.findings, found.exit_code, found.is_disturbed) == ((), code, code != 0)
     assert (found.disturbed, found.unexplained) == (int(busy * 780), -(-780 // slow))
 
@@ -383,7 +383,10 @@ def test_another_interface_than_planned_is_a_wrong_nic():
             plan, lambda sender, receiver: 1e8 if "n3" in (sender, receiver) else 1e9
         )
     ]
-    assert (judge(plan, rows).findings[0].kind, judge(plan, rows).findings[0].subject) == (
+    assert (
+        judge_mesh(plan, rows).findings[0].kind,
+        judge_mesh(plan, rows).findings[0].subject,
+    ) == (
         "wrong-nic",
         "n3",
     )
@@ -399,7 +402,7 @@ def test_a_host_that_lies_about_all_its_tests_is_the_one_that_is_named():
         )
         for row in rows_of(plan)
     ]
-    assert {name for one in judge(plan, rows).findings for name in one.names} == {"n7"}
+    assert {name for one in judge_mesh(plan, rows).findings for name in one.names} == {"n7"}
 
 
 # --- What hosts send ----------------------------------------------------------------------------------------------------
@@ -497,8 +500,8 @@ def numbers_of(plan, **values):
 def confirmed(plan, rows_for):
     """The findings after the retests; `rows_for` makes the rows of a plan."""
     rows = rows_for(plan)
-    later = with_retests(plan, rows, localise(plan, rows))
-    return judge(later, rows + [row for row in rows_for(later) if row.slot >= len(plan.slots)])
+    later = with_retests(plan, rows, find_suspects(plan, rows))
+    return judge_mesh(later, rows + [row for row in rows_for(later) if row.slot >= len(plan.slots)])
 
 
 @pytest.mark.parametrize(
@@ -542,7 +545,7 @@ def test_the_distance_between_groups_is_no_fault():
     def rtt(*way):
         return far.get(tuple(sorted(group[name] for name in way)), 2e-4)
 
-    found = judge(plan, numbers_of(plan, rtt=rtt))
+    found = judge_mesh(plan, numbers_of(plan, rtt=rtt))
     assert (found.findings, found.exit_code) == ((), ExitCode.PASS)
 
 
@@ -553,7 +556,7 @@ def test_losses_of_healthy_paths_that_vary_are_no_finding():
         replace(row, loss_out=0.03 if number % 10 == 0 else 0.004, loss_back=0.004)
         for number, row in enumerate(rows_of(plan))
     ]
-    assert judge(plan, rows).findings == ()
+    assert judge_mesh(plan, rows).findings == ()
 
 
 def test_times_of_busy_hosts_are_no_finding():
@@ -566,12 +569,12 @@ def test_times_of_busy_hosts_are_no_finding():
         )
         for row in rows_of(plan)
     ]
-    assert judge(plan, rows).findings == ()
+    assert judge_mesh(plan, rows).findings == ()
 
 
 def test_all_paths_at_half_of_what_is_expected_are_one_finding():
     plan = mesh_of(12, expect=2e9)
-    found = judge(plan, rows_of(plan))
+    found = judge_mesh(plan, rows_of(plan))
     (finding,) = found.findings
     assert (finding.kind, finding.subject, finding.state) == (
         "slow-everywhere",
@@ -581,7 +584,9 @@ def test_all_paths_at_half_of_what_is_expected_are_one_finding():
     assert finding.measured == ("rate 1.00 Gbit/s (expected 2.00 Gbit/s)",)
     assert found.exit_code == ExitCode.BELOW
     # One that is slower than the others is still found among them.
-    kinds = [(one.kind, one.subject) for one in judge(plan, rows_of(plan, slow("n3"))).findings]
+    kinds = [
+        (one.kind, one.subject) for one in judge_mesh(plan, rows_of(plan, slow("n3"))).findings
+    ]
     assert kinds == [("slow-everywhere", "all paths"), ("slow-egress", "n3")]
 
 
@@ -615,7 +620,7 @@ def test_a_wrong_mask_is_no_firewall():
         error = "no-network" if row.client == "n4" else "timeout"
         return replace(row, rate_out=None, rate_back=None, error=error)
 
-    found = judge(plan, [row_of(row) for row in rows_of(plan)])
+    found = judge_mesh(plan, [row_of(row) for row in rows_of(plan)])
     assert [(one.kind, one.names) for one in found.findings] == [("no-route", ("n4",))]
     text = "it has no route to the others: its address mask or a route is wrong"
     assert found.findings[0].text == f"{text}; only tests within r1 work"
@@ -632,7 +637,7 @@ def test_half_of_the_flows_is_said():
         lost[client, server] = len(lost)
         return lost[client, server] % 5 > 0
 
-    finding = judge(plan, failing(plan, fails)).findings[0]
+    finding = judge_mesh(plan, failing(plan, fails)).findings[0]
     assert (finding.kind, "r2" in finding.names) == ("unreachable", True)
     assert "of its tests get no connection, the others work: as when one of several" in finding.text
 
@@ -643,7 +648,7 @@ def test_a_duplicate_address_names_both_hosts_and_both_macs():
         replace(row, macs=(mac_of("n3"), mac_of("n9"))) if row.server == "n3" else row
         for row in rows_of(plan)
     ]
-    finding = judge(plan, rows).findings[0]
+    finding = judge_mesh(plan, rows).findings[0]
     assert (finding.kind, finding.names) == ("duplicate-address", ("n3",))
     assert f"{mac_of('n3')} and {mac_of('n9')} (n9) answer for it" in finding.text
 
@@ -653,12 +658,12 @@ def test_two_hosts_with_one_mac_are_both_named_and_a_router_is_not():
     rows = [
         replace(row, macs=(mac_of("n3"),)) if row.server == "n9" else row for row in rows_of(plan)
     ]
-    findings = judge(plan, rows).findings
+    findings = judge_mesh(plan, rows).findings
     assert {one.names for one in findings} == {("n3",), ("n9",)}
     assert {one.kind for one in findings} == {"duplicate-mac"}
     assert {one.text for one in findings} == {f"n3 and n9 both have the MAC {mac_of('n3')}"}
     behind = [replace(row, macs=(mac_of("n0"),)) for row in rows_of(plan)]
-    assert judge(plan, behind).findings == ()
+    assert judge_mesh(plan, behind).findings == ()
 
 
 def test_a_link_that_flaps_is_no_wrong_nic():
@@ -667,7 +672,7 @@ def test_a_link_that_flaps_is_no_wrong_nic():
         replace(row, flaps=2) if row.client == "n6" else row
         for row in rows_of(plan, lambda *way: 6e8 if "n6" in way else 1e9)
     ]
-    finding = judge(plan, rows).findings[0]
+    finding = judge_mesh(plan, rows).findings[0]
     assert (finding.kind, finding.names) == ("flapping-link", ("n6",))
     assert "changes of its carrier during tests" in finding.text
 
@@ -680,11 +685,11 @@ def test_a_small_mtu_of_a_nic_is_no_hole():
         else replace(row, mtu_out=1500, mtu_back=1500, nic_mtu=1500)
         for row in rows_of(plan)
     ]
-    finding = judge(plan, rows).findings[0]
+    finding = judge_mesh(plan, rows).findings[0]
     assert (finding.kind, finding.names) == ("small-mtu", ("n6",))
     assert finding.text == "its NIC has an MTU of 1400 bytes, paths of the others more"
     hole = [replace(row, nic_mtu=1500) for row in rows]
-    assert judge(plan, hole).findings[0].kind == "mtu-hole"
+    assert judge_mesh(plan, hole).findings[0].kind == "mtu-hole"
 
 
 def test_what_has_no_result_is_tested_again():
@@ -692,16 +697,16 @@ def test_what_has_no_result_is_tested_again():
     rows = [
         replace(row, error="late", rate_out=None) if row.slot == 2 else row for row in rows_of(plan)
     ]
-    later = with_retests(plan, rows, localise(plan, rows))
+    later = with_retests(plan, rows, find_suspects(plan, rows))
     assert sum(map(len, later.slots[len(plan.slots) :])) == len(plan.slots[2])
     whole = rows + rows_of(later, first=len(plan.slots))
-    assert (judge(plan, rows).exit_code, judge(later, whole).exit_code) == (6, 0)
+    assert (judge_mesh(plan, rows).exit_code, judge_mesh(later, whole).exit_code) == (6, 0)
 
 
 def test_several_paths_of_a_group_are_diagnosed_at_a_time():
     mesh = Mesh(24, 3, 1, ("group-boundary",))
     rows = mesh.rows(mesh.plan)
-    later = with_retests(mesh.plan, rows, localise(mesh.plan, rows))
+    later = with_retests(mesh.plan, rows, find_suspects(mesh.plan, rows))
     asked = with_diagnoses(later, rows + mesh.rows(later, len(mesh.plan.slots)))
     (slot,) = asked.slots[len(asked.tests) :]
     assert len(slot) == 4

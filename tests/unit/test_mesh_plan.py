@@ -14,8 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuca_tools.errors import SelftestError, UsageError
-from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, identity, plan_record, read_plan
-from neuca_tools.selftest.mesh.schedule import budget, circle, make_plan, read_hosts
+from neuca_tools.selftest.mesh.model import (
+    MeshHost,
+    MeshPlan,
+    plan_identity,
+    plan_record,
+    read_plan,
+)
+from neuca_tools.selftest.mesh.schedule import circle_rounds, make_plan, plan_budget, read_hosts
 
 
 def hosts_of(count, groups=1, **labels):
@@ -45,7 +51,7 @@ meshes = st.builds(
 
 @pytest.mark.parametrize("count", [2, 3, 4, 7, 15, 16, 64, 257])
 def test_the_circle_method_meets_everybody_once_in_disjoint_rounds(count):
-    rounds = list(circle(count))
+    rounds = list(circle_rounds(count))
     assert len(rounds) == count - 1 + count % 2
     for pairs in rounds:
         used = [host for pair in pairs for host in pair]
@@ -99,7 +105,9 @@ def test_the_same_seed_gives_the_same_plan_in_whatever_order_the_hosts_are(mesh,
 
 
 def test_another_seed_gives_another_plan():
-    plans = {identity(make_plan(MeshPlan(hosts_of(100), (), 1e9, seed=seed))) for seed in range(5)}
+    plans = {
+        plan_identity(make_plan(MeshPlan(hosts_of(100), (), 1e9, seed=seed))) for seed in range(5)
+    }
     assert len(plans) == 5
 
 
@@ -147,7 +155,7 @@ def test_a_label_for_uplinks_replaces_the_group():
 def test_the_budget_is_time_and_bytes():
     plan = make_plan(MeshPlan(hosts_of(4), (), 1e9, seconds=2.0, guard=3.0))
     # Three slots of 3 + 2 x 2 + 3 seconds, or 2 x 3 + 2 x 2 + 15; six tests of two transfers of 250 MB.
-    assert budget(plan) == (30.0, 75.0, 3e9, 1.5e9)
+    assert plan_budget(plan) == (30.0, 75.0, 3e9, 1.5e9)
 
 
 def test_a_thousand_hosts_are_planned_in_25_groups():

@@ -15,25 +15,25 @@ from selftest_schema import MESH_PATH, mesh_schema, published, validated
 from test_mesh_localise import mesh_of, rows_of, slow
 
 from neuca_tools.commands.neuca import main
-from neuca_tools.selftest.mesh.localise import localise
+from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Row, plan_record, row_record
-from neuca_tools.selftest.mesh.page import page
-from neuca_tools.selftest.mesh.picture import cells, heat_map, ordered
+from neuca_tools.selftest.mesh.page import mesh_page
+from neuca_tools.selftest.mesh.picture import cells_by_way, heat_map, hosts_in_order
 from neuca_tools.selftest.mesh.report import (
     MeshResult,
-    document,
-    line,
-    listing,
-    metrics,
-    nagios,
-    record,
+    nagios_line,
+    report_data,
+    report_json,
+    report_metrics,
+    report_text,
+    verdict_line,
 )
 from neuca_tools.selftest.mesh.retest import with_retests
-from neuca_tools.selftest.mesh.verdict import judge, with_diagnoses
+from neuca_tools.selftest.mesh.verdict import judge_mesh, with_diagnoses
 
 
 def result_of(plan, rows):
-    return MeshResult(plan, rows, judge(plan, rows), 1.7e9)
+    return MeshResult(plan, rows, judge_mesh(plan, rows), 1.7e9)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def faulty():
     """n3 of twelve hosts sends slowly, and a retest has confirmed that."""
     plan = mesh_of(12)
     rows = rows_of(plan, slow("n3"))
-    again = with_retests(plan, rows, localise(plan, rows))
+    again = with_retests(plan, rows, find_suspects(plan, rows))
     return result_of(again, rows + rows_of(again, slow("n3"), len(plan.slots)))
 
 
@@ -58,8 +58,8 @@ def large():
 
 
 def test_a_healthy_mesh_in_one_line(healthy):
-    assert line(healthy) == "MESH pass: 15 of 15 tests"
-    assert listing(healthy).splitlines() == [
+    assert verdict_line(healthy) == "MESH pass: 15 of 15 tests"
+    assert report_text(healthy).splitlines() == [
         "REFERENCE    1.00 Gbit/s",
         "PAIRS        15 of 15 pass, at 1.00 Gbit/s to 1.00 Gbit/s",
         "MESH pass: 15 of 15 tests",
@@ -67,8 +67,10 @@ def test_a_healthy_mesh_in_one_line(healthy):
 
 
 def test_a_fault_in_one_line_and_in_a_list(faulty):
-    assert line(faulty) == "MESH fault found: 68 of 68 tests, slow-egress n3 (out) confirmed"
-    head, numbers, tests, ways, *_ = listing(faulty).splitlines()
+    assert (
+        verdict_line(faulty) == "MESH fault found: 68 of 68 tests, slow-egress n3 (out) confirmed"
+    )
+    head, numbers, tests, ways, *_ = report_text(faulty).splitlines()
     assert numbers == "             rate 500 Mbit/s (expected 1.00 Gbit/s)"
     assert {one.partition(" > ")[0] for one in ways.strip().split(", ")} == {"n3"}
     assert (
@@ -81,11 +83,11 @@ def test_the_full_diagnosis_of_a_path_belongs_to_its_finding(faulty):
     path = faulty.verdict.findings[0].path
     plan = with_diagnoses(faulty.plan, faulty.rows)
     row = Row(len(plan.tests), *path, diagnosis=("CPU-bound sender: a <CPU> is full",))
-    result = MeshResult(plan, faulty.rows, judge(plan, [*faulty.rows, row]))
+    result = MeshResult(plan, faulty.rows, judge_mesh(plan, [*faulty.rows, row]))
     said = f"             {' > '.join(path)}: CPU-bound sender: a <CPU> is full"
-    assert said in listing(result).splitlines()
-    assert "<ul><li>CPU-bound sender: a &lt;CPU&gt; is full</li></ul>" in page(result)
-    assert line(result) == line(faulty)
+    assert said in report_text(result).splitlines()
+    assert "<ul><li>CPU-bound sender: a &lt;CPU&gt; is full</li></ul>" in mesh_page(result)
+    assert verdict_line(result) == verdict_line(faulty)
 
 
 def test_a_path_that_is_good_alone_does_not_contradict_its_finding(faulty):
@@ -93,20 +95,20 @@ def test_a_path_that_is_good_alone_does_not_contradict_its_finding(faulty):
     path = faulty.verdict.findings[0].path
     plan = with_diagnoses(faulty.plan, faulty.rows)
     row = Row(len(plan.tests), *path, 9.9e8, diagnosis=("path capacity reached: 990 Mbit/s",))
-    (finding,) = judge(plan, [*faulty.rows, row]).findings
+    (finding,) = judge_mesh(plan, [*faulty.rows, row]).findings
     assert finding.diagnosis == ("990 Mbit/s arrived when it was tested alone: not always slow",)
     row = replace(row, rate_out=5e8)
-    (finding,) = judge(plan, [*faulty.rows, row]).findings
+    (finding,) = judge_mesh(plan, [*faulty.rows, row]).findings
     assert finding.diagnosis == row.diagnosis
 
 
 def test_hosts_that_are_silent_have_their_reason_in_the_list_the_page_and_json():
     plan = mesh_of(6)
     rows = [row for row in rows_of(plan) if "n2" not in (row.client, row.server)]
-    result = MeshResult(plan, rows, judge(plan, rows, {"n2": "its clock is ahead"}))
-    assert "SILENT       n2: its clock is ahead" in listing(result).splitlines()
-    assert "n2: its clock is ahead" in page(result)
-    assert validated(json.loads(document(result)), MESH_PATH)["reasons"] == {
+    result = MeshResult(plan, rows, judge_mesh(plan, rows, {"n2": "its clock is ahead"}))
+    assert "SILENT       n2: its clock is ahead" in report_text(result).splitlines()
+    assert "n2: its clock is ahead" in mesh_page(result)
+    assert validated(json.loads(report_json(result)), MESH_PATH)["reasons"] == {
         "n2": "its clock is ahead"
     }
 
@@ -121,20 +123,22 @@ def test_tests_without_a_result_are_named_by_their_host_and_no_pass():
         for row in rows_of(plan)
     ]
     result = result_of(plan, rows)
-    assert line(result) == "MESH inconclusive: 45 of 45 tests, 8 pairs not tested"
-    assert "NOT TESTED   8 pairs have no result: n4 with 8 hosts" in listing(result).splitlines()
-    assert nagios(result).startswith("MESH UNKNOWN")
-    assert len(record(result)["untested"]) == 8
+    assert verdict_line(result) == "MESH inconclusive: 45 of 45 tests, 8 pairs not tested"
+    assert (
+        "NOT TESTED   8 pairs have no result: n4 with 8 hosts" in report_text(result).splitlines()
+    )
+    assert nagios_line(result).startswith("MESH UNKNOWN")
+    assert len(report_data(result)["untested"]) == 8
 
 
 def test_a_diagnosis_cannot_control_the_terminal(faulty):
     plan = with_diagnoses(faulty.plan, faulty.rows)
     path = faulty.verdict.findings[0].path
     row = Row(len(plan.tests), *path, diagnosis=("\x1b[2J\nMESH pass: \u202e",))
-    result = MeshResult(plan, faulty.rows, judge(plan, [*faulty.rows, row]))
-    for text in (listing(result), document(result), page(result)):
+    result = MeshResult(plan, faulty.rows, judge_mesh(plan, [*faulty.rows, row]))
+    for text in (report_text(result), report_json(result), mesh_page(result)):
         assert not any(one in text for one in ("\x1b", "\u202e"))
-    assert "\nMESH pass" not in listing(result)
+    assert "\nMESH pass" not in report_text(result)
 
 
 def test_a_disturbed_run_says_so():
@@ -144,21 +148,23 @@ def test_a_disturbed_run_says_so():
         for number, row in enumerate(rows_of(plan))
     ]
     result = result_of(plan, rows)
-    assert line(result) == "MESH inconclusive: 66 of 66 tests, disturbed by other load"
+    assert verdict_line(result) == "MESH inconclusive: 66 of 66 tests, disturbed by other load"
     said = (
         "in 66 of 66 tests, other load kept processors of the hosts busy;"
         " 10 are bad or failed without another reason"
     )
-    assert f"DISTURBED    {said}" in listing(result).splitlines()
-    assert said in page(result)
-    assert (record(result)["disturbed"], record(result)["unexplained"]) == (66, 10)
+    assert f"DISTURBED    {said}" in report_text(result).splitlines()
+    assert said in mesh_page(result)
+    assert (report_data(result)["disturbed"], report_data(result)["unexplained"]) == (66, 10)
 
 
 def test_the_line_for_nagios(healthy, faulty):
-    assert nagios(healthy) == (
+    assert nagios_line(healthy) == (
         "MESH OK - pass: 15 of 15 tests | 'tests'=15;;;0;15 'confirmed'=0 'findings'=0 'silent'=0"
     )
-    assert nagios(faulty).startswith("MESH CRITICAL - fault found: 68 of 68 tests, slow-egress n3")
+    assert nagios_line(faulty).startswith(
+        "MESH CRITICAL - fault found: 68 of 68 tests, slow-egress n3"
+    )
 
 
 def test_the_published_schema_is_what_the_types_say():
@@ -171,12 +177,12 @@ def test_the_published_schema_is_what_the_types_say():
 @pytest.mark.parametrize("name", ["healthy", "faulty", "large"])
 def test_the_schema_describes_every_report(name, request):
     result = request.getfixturevalue(name)
-    assert validated(json.loads(document(result)), MESH_PATH)["tested"] == len(result.rows)
+    assert validated(json.loads(report_json(result)), MESH_PATH)["tested"] == len(result.rows)
 
 
 def test_a_report_without_results_is_described():
     plan = mesh_of(3)
-    assert validated(json.loads(document(result_of(plan, []))), MESH_PATH)["reference"] is None
+    assert validated(json.loads(report_json(result_of(plan, []))), MESH_PATH)["reference"] is None
 
 
 def samples(text):
@@ -187,16 +193,16 @@ def test_the_metrics_are_readable_and_grow_with_the_hosts_only(faulty, large):
     from prometheus_client.openmetrics.parser import text_string_to_metric_families as families
 
     for result in (faulty, large):
-        known = {one.name: one for one in families(metrics(result))}
+        known = {one.name: one for one in families(report_metrics(result))}
         rates = known["neuca_mesh_host_rate_ratio"].samples
         assert len(rates) == 2 * len(result.plan.hosts)
-        assert len(samples(metrics(result))) < 2 * len(result.plan.hosts) + 200
-    assert 'neuca_mesh_hosts{state="named"} 1' in metrics(faulty)
-    assert 'neuca_mesh_host_rate_ratio{host="n3",direction="out"} 0.5' in metrics(faulty)
+        assert len(samples(report_metrics(result))) < 2 * len(result.plan.hosts) + 200
+    assert 'neuca_mesh_hosts{state="named"} 1' in report_metrics(faulty)
+    assert 'neuca_mesh_host_rate_ratio{host="n3",direction="out"} 0.5' in report_metrics(faulty)
 
 
 def test_nobody_is_good_and_named_or_silent_at_once(faulty):
-    found = [one.rpartition(" ") for one in samples(metrics(faulty)) if "mesh_hosts{" in one]
+    found = [one.rpartition(" ") for one in samples(report_metrics(faulty)) if "mesh_hosts{" in one]
     assert sum(int(value) for _, _, value in found) == 12
 
 
@@ -204,9 +210,9 @@ def test_nobody_is_good_and_named_or_silent_at_once(faulty):
 
 
 def test_the_grid_is_sorted_by_group_and_has_outliers_first(faulty):
-    assert ordered(faulty)[0][0] == "n3"
+    assert hosts_in_order(faulty)[0][0] == "n3"
     plan = mesh_of(6, groups=2)
-    assert [name for name, _ in ordered(result_of(plan, rows_of(plan)))] == [
+    assert [name for name, _ in hosts_in_order(result_of(plan, rows_of(plan)))] == [
         *("n0", "n2", "n4"),
         *("n1", "n3", "n5"),
     ]
@@ -235,7 +241,7 @@ def test_a_failed_test_and_small_packets_have_their_own_colours():
         Row(0, *names[1], 1e9, 1e9, 1500, 9000),
         Row(1, *names[2], 1e9, 1e9, 9000, 9000, macs=("02:00:00:00:00:01", "02:00:00:00:00:02")),
     ]
-    found = cells(result_of(plan, rows))
+    found = cells_by_way(result_of(plan, rows))
     client, server = names[1]
     assert found[names[0]].colour == found[names[0][::-1]].colour == "#6b1fa8"
     assert (found[client, server].colour, found[server, client].colour) == ("#2468c2", "#12743a")
@@ -243,7 +249,7 @@ def test_a_failed_test_and_small_packets_have_their_own_colours():
 
 
 def test_the_page_of_a_thousand_hosts_is_small_and_names_the_slowest(large):
-    text = page(large)
+    text = mesh_page(large)
     assert len(text) < 1_000_000
     ((slow,),) = [one.names for one in large.verdict.findings]
     assert text.count(f"<td>{slow}</td>") == 20
@@ -257,7 +263,7 @@ def titles(picture):
 def test_of_many_hosts_the_groups_have_cells(large):
     """The group that is at fault is first: slow to and from all others, and fast within."""
     ((slow,),) = [one.names for one in large.verdict.findings]
-    assert ordered(large)[0][1] == slow
+    assert hosts_in_order(large)[0][1] == slow
     picture = heat_map(large)
     names = re.findall(r'text-anchor="end">(r\d+)<', picture)
     assert (names[0], names[1:]) == (slow, sorted(set(names[1:])))
@@ -273,7 +279,7 @@ def test_of_many_hosts_the_groups_have_cells(large):
 def test_many_hosts_of_one_group_have_no_picture_and_a_table():
     plan = mesh_of(64, rounds=1)
     result = result_of(plan, rows_of(plan))
-    assert (heat_map(result), "<svg" in page(result), "Lowest rates" in page(result)) == (
+    assert (heat_map(result), "<svg" in mesh_page(result), "Lowest rates" in mesh_page(result)) == (
         "",
         False,
         True,
@@ -282,7 +288,7 @@ def test_many_hosts_of_one_group_have_no_picture_and_a_table():
 
 def test_a_page_has_no_script_and_loads_nothing(faulty, large):
     for result in (faulty, large):
-        text = page(result)
+        text = mesh_page(result)
         assert "<script" not in text
         assert re.findall(r'(?:src|href)="', text) == []
 
@@ -292,9 +298,14 @@ def test_what_hosts_are_called_and_say_is_escaped():
     bad = '"><script>\x1b[2J'
     plan = MeshPlan((MeshHost(bad, "10.0.0.1"), MeshHost("b", "10.0.0.2")), (((0, 1),),), 1e9)
     result = result_of(plan, [Row(0, bad, "b", 1e9, 1e9, error="failed", text=bad)])
-    for text in (page(result), listing(result), nagios(result), metrics(result)):
+    for text in (
+        mesh_page(result),
+        report_text(result),
+        nagios_line(result),
+        report_metrics(result),
+    ):
         assert "\x1b" not in text
-    assert "<script" not in page(result)
+    assert "<script" not in mesh_page(result)
 
 
 # --- The command --------------------------------------------------------------------------------------------------------
@@ -316,9 +327,9 @@ def test_report_reads_a_plan_and_the_output_of_every_host(files, tmp_path, capsy
     page_file, metrics_file = tmp_path / "mesh.html", tmp_path / "mesh.prom"
     code = mesh("report", "--json", "--html", page_file, "--prometheus", metrics_file, *files)
     found = json.loads(capsys.readouterr().out)
-    assert (code, found) == (4, {**json.loads(document(faulty)), "began": None})
+    assert (code, found) == (4, {**json.loads(report_json(faulty)), "began": None})
     assert page_file.read_text().startswith("<!DOCTYPE html>")
-    assert metrics_file.read_text() == metrics(replace(faulty, began=None))
+    assert metrics_file.read_text() == report_metrics(replace(faulty, began=None))
 
 
 def test_report_for_nagios_exits_as_a_plugin_does(files, capsys):
@@ -389,4 +400,4 @@ def test_options_of_clush_are_for_run_only(tmp_path, capsys):
 
 
 def test_a_record_has_every_host_once(large):
-    assert len(record(large)["hosts"]) == 1000
+    assert len(report_data(large)["hosts"]) == 1000

@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 from worlds import document, key, mac, nic, route, world
 
-from neuca_tools.desired.merge import merge
+from neuca_tools.desired.merge import merge_layers
 from neuca_tools.desired.names import nic_names, rename_steps, vlan_name
-from neuca_tools.desired.roles import Policy, assign
+from neuca_tools.desired.roles import Policy, assign_roles
 from neuca_tools.model import NicRecord, Problem, Record
 
 NOBODY, ANYTHING = Record(), Policy()
@@ -18,8 +18,8 @@ TAKEN = '"{}" should be "{}", but another interface has that name'
 
 def settle(text, seen, record=NOBODY, policy=ANYTHING):
     """(name by number of NIC, problems)."""
-    requests = merge(document(text).links, ())
-    roles = assign(seen, {one.mac for one in requests}, policy, record)
+    requests = merge_layers(document(text).links, ())
+    roles = assign_roles(seen, {one.mac for one in requests}, policy, record)
     names, problems = nic_names(requests, seen, roles, record)
     return {int(one.mac[-2:], 16): name for one, name in names.items()}, problems
 

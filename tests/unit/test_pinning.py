@@ -12,9 +12,9 @@ from kernel import Kernel
 from worlds import document, mac, nic, world
 
 from neuca_tools.agent.boot_names import devices_in_use, rename_devices
-from neuca_tools.desired.merge import merge
+from neuca_tools.desired.merge import merge_layers
 from neuca_tools.desired.names import boot_names, rename_steps
-from neuca_tools.desired.roles import Policy, assign
+from neuca_tools.desired.roles import Policy, assign_roles
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import NicRecord, Record
 
@@ -29,9 +29,9 @@ def remembers(names, **more):
 
 def boot(seen, record, text="", ignored=(), in_use=()):
     """Name by number of NIC, which is its index here."""
-    requests = merge(document(text).links if text else (), ())
+    requests = merge_layers(document(text).links if text else (), ())
     policy = Policy(ignored=frozenset(mac(number) for number in ignored))
-    roles = assign(seen, {one.mac for one in requests}, policy, record)
+    roles = assign_roles(seen, {one.mac for one in requests}, policy, record)
     return boot_names(seen, roles, requests, record, in_use)
 
 

@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from test_fuzz import FUZZ
 
 from neuca_tools.commands.neuca import main
-from neuca_tools.model.printable import document, lines, markup, plain
+from neuca_tools.model.printable import (
+    escape_markup,
+    json_document,
+    printable_line,
+    printable_lines,
+)
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\x00\u202egpj.exe\u2066\u200b\u2028\ufeff\U000e0041\udc1b"
 SHOWN = (
@@ -32,21 +37,21 @@ FORGED = "x\nVERDICT     pass"
     ],
 )
 def test_what_is_not_printable_is_shown_as_its_escape(text, shown):
-    assert plain(text) == shown
+    assert printable_line(text) == shown
 
 
 def test_a_line_end_in_a_part_makes_no_line():
-    assert lines(["one", "two\nthree"]) == "one\ntwo\\x0athree"
+    assert printable_lines(["one", "two\nthree"]) == "one\ntwo\\x0athree"
 
 
 @FUZZ
 @given(text=st.text(st.characters()) | st.text(st.sampled_from(EVIL + "<>&\"'\n")))
 def test_any_text_is_printable_everywhere_and_json_means_the_same(text):
-    assert plain(text).isprintable()
-    assert all(one.isprintable() for one in markup(text).split("\n"))
-    assert not set("<>\"'") & set(markup(text))
-    assert all(one.isprintable() for one in document({text: [text]}).split("\n"))
-    assert json.loads(document({text: [text]})) == {text: [text]}
+    assert printable_line(text).isprintable()
+    assert all(one.isprintable() for one in escape_markup(text).split("\n"))
+    assert not set("<>\"'") & set(escape_markup(text))
+    assert all(one.isprintable() for one in json_document({text: [text]}).split("\n"))
+    assert json.loads(json_document({text: [text]})) == {text: [text]}
 
 
 # --- the reports ----------------------------------------------------------------------------------

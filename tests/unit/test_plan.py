@@ -13,7 +13,7 @@ from worlds import Agent, key, mac, machine, nic, texts, vlan
 from neuca_tools.apply.result import Result
 from neuca_tools.model import Hop, Link, NetworkState, Owned, Virtual
 from neuca_tools.plan.operation import Phase
-from neuca_tools.plan.plan import in_scope, plan
+from neuca_tools.plan.plan import in_scope, plan_operations
 
 TEN, SIX = ip_interface("10.0.0.1/24"), ip_interface("fd00::1/64")
 NET, VIA = ip_network("10.20.0.0/16"), ip_address("10.0.0.254")
@@ -43,7 +43,7 @@ def state(*links, **more):
 
 
 def words(have, want, owned=NOTHING, **more):
-    return [operation.text for operation in plan(have, want, owned, **more)]
+    return [operation.text for operation in plan_operations(have, want, owned, **more)]
 
 
 def test_a_fresh_nic_with_a_vlan_is_set_up_in_this_order():
@@ -169,7 +169,7 @@ def test_the_same_address_with_another_prefix_length_is_another_address():
 def test_the_operations_of_a_plan_are_in_the_order_of_the_phases():
     have = state(there(2, state="up"), there(3, state="up"))
     want = state(link(2, name="eth3", state="down", mtu=1400), link(3, name="eth2", mtu=9000))
-    orders = [operation.order for operation in plan(have, want)]
+    orders = [operation.order for operation in plan_operations(have, want)]
     assert orders == sorted(orders)
     assert (
         Phase.FILES
@@ -376,7 +376,7 @@ def test_a_nic_that_takes_a_name_from_one_out_of_scope_gets_everything_else():
 
 def test_in_scope_keeps_what_touches_no_nic():
     have, want = state(there(2), files={"/x": None}), state(link(2, mtu=9000), files={"/x": b"1"})
-    assert [one.kind for one in in_scope(plan(have, want), ())] == ["write-file"]
+    assert [one.kind for one in in_scope(plan_operations(have, want), ())] == ["write-file"]
 
 
 # --- managers and files ---------------------------------------------------------------------------------------------
@@ -440,7 +440,7 @@ def test_each_operation_as_json():
         files={"/x": b"x"},
     )
     owned = Owned(frozenset({(key(2), TEN)}), frozenset({key(3, 8)}), routes=True)
-    assert [tuple(one.to_json().values())[:4] for one in plan(have, want, owned)] == [
+    assert [tuple(one.to_json().values())[:4] for one in plan_operations(have, want, owned)] == [
         ("write-file", "/x", 3, 1),
         ("rename", "eth2", "eth2", "data"),
         ("delete-link", "eth3.8", "eth3.8", None),
@@ -455,7 +455,7 @@ def test_each_operation_as_json():
 
 
 def test_the_example_of_the_specification():
-    (operation,) = plan(state(there(1)), state(link(1, mtu=9000)))
+    (operation,) = plan_operations(state(there(1)), state(link(1, mtu=9000)))
     assert operation.to_json() == {
         "operation": "set-mtu",
         "target": "eth1",
@@ -559,9 +559,9 @@ def test_resetting_a_qdisc_to_the_default_follows_the_sysctl_that_defines_it():
     back = replace(link, device={"qdisc": "default", "rings.rx": "512"})
     have = NetworkState({key(2): link}, sysctls={"net/core/default_qdisc": "fq"})
     want = NetworkState({key(2): back}, sysctls={"net/core/default_qdisc": "fq_codel"})
-    assert [operation.kind for operation in plan(have, want)] == [
+    assert [operation.kind for operation in plan_operations(have, want)] == [
         "set-device",
         "write-sysctl",
         "set-device",
     ]
-    assert plan(have, want)[-1].text == 'set qdisc of eth2 from "fq" to "default"'
+    assert plan_operations(have, want)[-1].text == 'set qdisc of eth2 from "fq" to "default"'

@@ -13,7 +13,7 @@ from test_documents_growth import steps
 from worlds import Agent, document, key, mac, machine, nic, route, texts, world
 
 from neuca_tools.desired.policy_routing import Siblings
-from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.desired.roles import Policy
 from neuca_tools.documents.platform import combined, ec2, netplan, openstack
 from neuca_tools.documents.platform.parts import Part
@@ -44,7 +44,7 @@ def seen(routes=(), rules=(), tables=(), **more):
 
 def resolved(text, around=None, record=None, **settings):
     asked = document(text) if isinstance(text, str) else text
-    return resolve(asked, Settings(**settings), around or seen(), record or Record())
+    return resolve_state(asked, Settings(**settings), around or seen(), record or Record())
 
 
 def rules_of(found):
@@ -458,7 +458,7 @@ def test_a_netplan_nic_without_a_network_answers_through_its_on_link_gateway(
 def test_a_next_hop_that_a_link_scoped_route_covers_is_on_that_link():
     ways = [{"to": "203.0.113.1/32", "scope": "link"}, {"to": "10.60.0.0/16", "via": "203.0.113.1"}]
     nic_ = {"match": {"macaddress": mac(2)}, "addresses": ["203.0.113.9/32"], "routes": ways}
-    found = resolve(of_netplan({"a": nic_}), Settings(), seen(), Record())
+    found = resolve_state(of_netplan({"a": nic_}), Settings(), seen(), Record())
     hops = {
         str(hop.to): (str(hop.via), str(hop.link), hop.traits.onlink) for hop in found.want.hops
     }
@@ -525,7 +525,7 @@ def test_explain_has_the_gateway_and_the_table():
     one = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), TWO)
     one.run()
     decision = one.survey()
-    data = render_json.explanation(
+    data = render_json.explain_link(
         key(3), decision.resolution, decision.have, decision.record, decision.world
     )
     rows = {
@@ -866,7 +866,7 @@ def test_addresses_beside_foreign_rules_cost_their_sum_and_not_their_product(num
         ]
         addresses = ", ".join(f"10.0.{one}.5/24" for one in range(size))
         asked = document(f"[interface {mac(2)}]\naddresses = {addresses}\ngateway = 10.0.0.1\n")
-        return lambda: resolve(asked, Settings(), seen(rules=rules), Record())
+        return lambda: resolve_state(asked, Settings(), seen(rules=rules), Record())
 
     judged(1)()
     short, long = (steps(judged(size)) for size in (number // 5, number))
@@ -893,7 +893,7 @@ def test_rules_beside_many_management_addresses_cost_their_sum():
             routes=[route("0.0.0.0/0", 1, "192.0.2.254")],
         )
         asked = document(PLAIN + rules)
-        return lambda: resolve(asked, Settings(), around, Record())
+        return lambda: resolve_state(asked, Settings(), around, Record())
 
     assert_linear(judged)
 
@@ -903,7 +903,7 @@ def test_remembered_routes_beside_many_foreign_routes_cost_their_sum():
         known = [f"10.66.{one}.1/32" for one in range(size)]
         around = seen(routes=[route(one, 1, "192.0.2.1") for one in known])
         record = Record(ground=tuple(known))
-        return lambda: resolve(document(PLAIN), Settings(), around, record)
+        return lambda: resolve_state(document(PLAIN), Settings(), around, record)
 
     assert_linear(judged)
 

@@ -22,7 +22,7 @@ def waiting(environment=VM, probed=None, start=True, peers=PEERS, mtu=9000):
     agent = Tuned(host(), TWO, [own(mtu=mtu)], facts=Facts(environment))
     agent.run()
     survey = agent.survey()
-    return mtu_probe.candidates(survey.resolution, survey.have, peers, probed or {}, start)
+    return mtu_probe.probe_candidates(survey.resolution, survey.have, peers, probed or {}, start)
 
 
 def test_a_nic_of_a_virtual_machine_asks_the_peer_on_its_own_network():
@@ -54,14 +54,14 @@ def test_a_silent_peer_is_asked_again_at_a_start_alone():
 
 def test_the_peers_are_the_literal_addresses():
     text = "10.0.0.9, node-b, data@fd00::9,, 300.1.1.1"
-    assert list(map(str, mtu_probe.peers(Config(selftest={"peers": text})))) == [
+    assert list(map(str, mtu_probe.configured_peers(Config(selftest={"peers": text})))) == [
         "10.0.0.9",
         "fd00::9",
     ]
-    assert mtu_probe.peers(Config(selftest={"peers": text}, mtu_probe=False)) == ()
-    assert mtu_probe.peers(Config()) == ()
+    assert mtu_probe.configured_peers(Config(selftest={"peers": text}, mtu_probe=False)) == ()
+    assert mtu_probe.configured_peers(Config()) == ()
 
 
 def test_the_outcome_in_words():
-    assert [mtu_probe.text(mtu) for mtu in (9000, 0, mtu_probe.NO_RESPONSE)] == [
+    assert [mtu_probe.describe_outcome(mtu) for mtu in (9000, 0, mtu_probe.NO_RESPONSE)] == [
         "an MTU of 9000 is acknowledged", "no larger MTU is acknowledged", "no response"]  # fmt: skip

@@ -13,7 +13,7 @@ from worlds import mac
 
 from neuca_tools.model import Problem
 from neuca_tools.status.judge import DocumentStatus, Report
-from neuca_tools.status.prometheus import METRICS, prometheus
+from neuca_tools.status.prometheus import METRICS, status_metrics
 
 MAN = Path(__file__).parents[2] / "docs" / "man" / "neuca-status.7"
 LINE = re.compile(r'neuca_(\w+)(?:\{((?:\w+="(?:[^"\\\n]|\\.)*",?)+)\})? (\S+)')
@@ -22,7 +22,7 @@ LINE = re.compile(r'neuca_(\w+)(?:\{((?:\w+="(?:[^"\\\n]|\\.)*",?)+)\})? (\S+)')
 def samples(data):
     """The value of each series; every line is a sample, a comment, or the end."""
     found = {}
-    for line in prometheus(data).splitlines():
+    for line in status_metrics(data).splitlines():
         if line[:1] == "#":
             assert line == "# EOF" or re.fullmatch(r"# (HELP|TYPE) neuca_\w+ .+", line)
             continue

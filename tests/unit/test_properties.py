@@ -29,7 +29,7 @@ from worlds import (
 )
 
 from neuca_tools.desired.names import rename_steps
-from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.documents import find_document, parse
 from neuca_tools.documents.stacking import lower_of
 from neuca_tools.errors import DocumentError
@@ -48,7 +48,7 @@ from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink
 from neuca_tools.plan.operations import SetMtu
-from neuca_tools.plan.plan import plan
+from neuca_tools.plan.plan import plan_operations
 from neuca_tools.state import updates
 from neuca_tools.state.records import load_record, save_record
 
@@ -65,8 +65,8 @@ def test_a_pass_fails_at_nothing_and_leaves_nothing_to_do(kernel, text, policy):
 @LAWS
 @given(
     kernels(),
-    st.lists(document_texts(), min_size=2, max_size=3),
-    st.lists(st.booleans(), min_size=3, max_size=3),
+    st.manager_lists(document_texts(), min_size=2, max_size=3),
+    st.manager_lists(st.booleans(), min_size=3, max_size=3),
 )
 def test_after_a_document_has_changed_too_nothing_is_left_to_do(kernel, documents, reboots):
     agent = Agent(kernel)
@@ -80,7 +80,7 @@ def test_after_a_document_has_changed_too_nothing_is_left_to_do(kernel, document
 
 
 @LAWS
-@given(kernels(), st.lists(document_texts(), min_size=2, max_size=2), st.data())
+@given(kernels(), st.manager_lists(document_texts(), min_size=2, max_size=2), st.data())
 def test_what_users_do_between_two_polls_makes_no_poll_fail(kernel, documents, data):
     agent = Agent(kernel)
     for text in documents:
@@ -103,8 +103,8 @@ def test_what_is_there_already_needs_no_operation(kernel, text, policy):
         frozenset(have.links),
         True,
     )
-    assert plan(have, have, owned) == ()
-    assert plan(have, have, owned, rename_while_up=False) == ()
+    assert plan_operations(have, have, owned) == ()
+    assert plan_operations(have, have, owned, rename_while_up=False) == ()
 
 
 def forbidden(kernel, policy):
@@ -156,7 +156,7 @@ def _without_comments(content):
 
 
 @LAWS
-@given(kernels(), st.lists(document_texts(), min_size=1, max_size=2), policies())
+@given(kernels(), st.manager_lists(document_texts(), min_size=1, max_size=2), policies())
 def test_nothing_is_written_to_management_or_ignored_nics_or_their_upper_devices(
     kernel, documents, policy
 ):
@@ -190,7 +190,7 @@ def test_no_operation_is_about_a_default_route(kernel, text, policy):
 
 
 @LAWS
-@given(kernels(), st.lists(document_texts(), min_size=1, max_size=2))
+@given(kernels(), st.manager_lists(document_texts(), min_size=1, max_size=2))
 def test_no_prefix_of_the_operations_puts_a_vlan_above_its_nic(kernel, documents):
     agent = Agent(kernel)
     for text in documents:
@@ -232,7 +232,10 @@ def test_from_any_point_of_a_pass_the_way_back_leads_to_the_state_before(
     for _ in range(2):  # the kernel's own side effects need a second round, as in a pass
         now = agent.survey(before.record._replace(owned=owned))
         agent.carry_out(
-            now, plan(now.have, was, owned, scope=scope, rename_while_up=now.world.rename_while_up)
+            now,
+            plan_operations(
+                now.have, was, owned, scope=scope, rename_while_up=now.world.rename_while_up
+            ),
         )
     assert _own(agent.survey(before.record._replace(owned=owned)).have) == _own(before.have)
 
@@ -346,8 +349,8 @@ def test_the_digest_of_a_nic_changes_exactly_when_its_request_does(
         parse(_without_routes(text)),
         parse("# another line\n" + _without_routes(other_text)),
     )
-    digests = resolve(first, Settings(), one_kernel.world(), Record()).digests
-    others = resolve(second, Settings(), other_kernel.world(), Record()).digests
+    digests = resolve_state(first, Settings(), one_kernel.world(), Record()).digests
+    others = resolve_state(second, Settings(), other_kernel.world(), Record()).digests
     for one in {link.key.mac for link in first.links} & {link.key.mac for link in second.links}:
         assert (digests[one] == others[one]) == (_requests(first, one) == _requests(second, one))
 
@@ -380,7 +383,7 @@ def test_no_bytes_make_a_plan_raise(data, kernel):
 @LAWS
 @given(
     st.permutations([f"eth{number}" for number in range(8)]),
-    st.lists(st.integers(0, 11), min_size=8, max_size=8, unique=True),
+    st.manager_lists(st.integers(0, 11), min_size=8, max_size=8, unique=True),
 )
 def test_renames_never_meet_a_name_in_use_and_end_as_wanted(order, numbers):
     keys = [LinkKey(mac(number)) for number in range(8)]
@@ -432,14 +435,14 @@ incarnations = st.builds(
     Incarnation,
     st.uuids().map(str),
     indexes,
-    st.lists(st.tuples(st.integers(1, 4094), indexes), max_size=3).map(tuple),
+    st.manager_lists(st.tuples(st.integers(1, 4094), indexes), max_size=3).map(tuple),
 )
 written = st.builds(Written, st.sampled_from(("mtu", "txqueuelen")), link_keys) | st.builds(
     Written, st.sampled_from(("net/core/rmem_max", "net/ipv4/tcp_rmem")), st.none()
 )
 virtual = st.builds(
     Virtual,
-    st.lists(link_keys, max_size=2).map(tuple),
+    st.manager_lists(link_keys, max_size=2).map(tuple),
     st.none() | link_keys,
     st.dictionaries(names, names, max_size=2).map(lambda options: tuple(options.items())),
 )

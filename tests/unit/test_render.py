@@ -13,7 +13,7 @@ import yaml
 from worlds import Agent, document, key, mac, machine, nic, route, vlan, world
 
 from neuca_tools.commands.look import as_yaml
-from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.model import Device, Document, Original, Problem, Record, World
 from neuca_tools.model.rows import Storage, StoredDocument
 from neuca_tools.status import audit, render, render_json
@@ -54,7 +54,7 @@ ROUTES = "[routes]\n10.1.0.0/16 = 10.0.0.9\n10.2.0.0/16 = down\n10.3.0.0/16 = us
 
 
 def resolved(text, *devices, **more):
-    return resolve(document(text), Settings(), world(*devices, **more), Record())
+    return resolve_state(document(text), Settings(), world(*devices, **more), Record())
 
 
 def test_the_example_of_show_desired():
@@ -162,7 +162,7 @@ def test_every_stage_can_be_written_as_json():
         render_json.desired_json(survey.resolution),
         render_json.observed_json(survey.world),
         render_json.document_json(agent.document, stored),
-        render_json.explanation(
+        render_json.explain_link(
             key(2), survey.resolution, survey.have, survey.record, survey.world
         ),
     ):
@@ -240,7 +240,7 @@ def test_no_document_is_told_as_such():
     ],
 )
 def test_a_sysctl_is_written_as_sysctl_d_reads_it(path, written):
-    assert audit.dotted(path) == written
+    assert audit.dotted_name(path) == written
 
 
 def test_a_plan_for_people():
@@ -250,14 +250,14 @@ def test_a_plan_for_people():
     )
     survey = agent.survey()
     operations = [one for one in survey.plan() if one.kind != "write-file"]
-    assert render.plan(operations, survey.resolution.problems, survey.resolution.names).split(
+    assert render.plan_text(operations, survey.resolution.problems, survey.resolution.names).split(
         "\n"
     ) == [
         "bring eth2 up",
         'not done: eth2: MTU 9001 requested, but "eth2" supports at most 9000',
         "not done: route to 0.0.0.0/0: a prefix of length 0 or 1 would replace the default route",
     ]
-    assert render.plan([], [Problem("absent", "gone")], {}) == "nothing to do\nnot done: gone"
+    assert render.plan_text([], [Problem("absent", "gone")], {}) == "nothing to do\nnot done: gone"
 
 
 STATUS = {
@@ -323,7 +323,7 @@ STATUS = {
 
 
 def test_status_for_people_has_a_mark_for_each_link_and_a_reason_for_each_shortfall():
-    lines = render.status(STATUS, color=False).split("\n")
+    lines = render.status_text(STATUS, color=False).split("\n")
     assert lines == [
         "degraded: neuca 2.0.0, document of ec2, read 2026-11-20T19:00:00Z, stale: no response",
         "last pass: 2026-11-20T19:00:01Z, 0.08 s, 7 changed, 0 failed",
@@ -342,31 +342,33 @@ def test_status_for_people_has_a_mark_for_each_link_and_a_reason_for_each_shortf
 
 def test_colour_is_for_terminals():
     """Amber is for what is to be done, red for what failed, green for what was checked."""
-    assert "\033[" not in render.status(STATUS, color=False)
-    assert "\033[33mdegraded\033[0m" in render.status(STATUS, color=True)
-    assert "\033[33m!!\033[0m  eth2" in render.status(STATUS, color=True)
-    assert "\033[33mpending\033[0m" in render.status({**STATUS, "state": "pending"}, color=True)
-    assert "\033[31mfailed\033[0m" in render.status({**STATUS, "state": "failed"}, color=True)
+    assert "\033[" not in render.status_text(STATUS, color=False)
+    assert "\033[33mdegraded\033[0m" in render.status_text(STATUS, color=True)
+    assert "\033[33m!!\033[0m  eth2" in render.status_text(STATUS, color=True)
+    assert "\033[33mpending\033[0m" in render.status_text(
+        {**STATUS, "state": "pending"}, color=True
+    )
+    assert "\033[31mfailed\033[0m" in render.status_text({**STATUS, "state": "failed"}, color=True)
     failed = {**STATUS["interfaces"][0], "problems": [{"code": "failed", "text": "boom"}]}
-    text = render.status({**STATUS, "interfaces": [failed]}, color=True)
+    text = render.status_text({**STATUS, "interfaces": [failed]}, color=True)
     assert "\033[31m!!\033[0m  eth2" in text
 
 
 def test_a_nic_of_which_nothing_is_requested_is_not_shown_as_correct():
     unlisted = {**STATUS["interfaces"][1], "role": "unlisted", "desired_state": None}
-    lines = render.status({**STATUS, "interfaces": [unlisted]}, color=True).split("\n")
+    lines = render.status_text({**STATUS, "interfaces": [unlisted]}, color=True).split("\n")
     assert next(line for line in lines if "eth2.7" in line).startswith("--  eth2.7  ")
 
 
 def test_a_column_without_values_is_left_out_and_a_wide_terminal_has_no_second_lines():
     nic_up = {**STATUS["interfaces"][0], "desired_name": "eth2", "carrier": True}
     nic_up["managers"] = {"networkmanager": "absent", "networkd": "absent"}
-    lines = render.status({**STATUS, "interfaces": [nic_up]}, color=False).split("\n")
+    lines = render.status_text({**STATUS, "interfaces": [nic_up]}, color=False).split("\n")
     assert lines[2:4] == [
         "    NAME  ROLE       MODE  LINK  MTU   ID",
         "!!  eth2  dataplane  up    up    1500  02:00:00:00:00:02",
     ]
-    wide = render.status(STATUS, color=False, width=120).split("\n")
+    wide = render.status_text(STATUS, color=False, width=120).split("\n")
     assert "    NAME    ROLE       MODE  LINK        MTU   ID" in wide[2]
 
 
@@ -375,7 +377,7 @@ def test_a_table_is_no_wider_than_the_terminal(width):
     unbreakable = "2001:0db8:1234:5678:9abc:def0:1234:5678/128"
     rows = [["SETTING", "VALUE", "EMPTY", "SOURCE"]]
     rows += [["net.ipv6.conf.eth1.accept_ra", unbreakable, "-", "line 2, [interface 020000000002]"]]
-    lines = "\n".join(render.table(rows, width)).split("\n")
+    lines = "\n".join(render.table_lines(rows, width)).split("\n")
     assert max(map(len, lines)) <= width
     assert "".join("".join(lines).split()).count("EMPTY") == 0
     assert (len(lines) == 2) == (width == 132)
@@ -398,7 +400,7 @@ def test_status_with_nothing_to_show():
             "platform": None,
         },
     }
-    assert render.status(data, color=False).split("\n") == [
+    assert render.status_text(data, color=False).split("\n") == [
         "ok: neuca 2.0.0, no document",
         "no pass since the boot",
         "no interfaces",
@@ -419,7 +421,7 @@ def test_status_with_nothing_to_show():
 )
 def test_status_says_what_auto_took_this_host_for(platform, line):
     data = {**STATUS, "document": {**STATUS["document"], "platform": platform}}
-    assert render.status(data, color=False).split("\n")[1] == line
+    assert render.status_text(data, color=False).split("\n")[1] == line
 
 
 # --- explain --------------------------------------------------------------------------------------------------------
@@ -430,7 +432,7 @@ def test_explain_tells_where_a_value_is_from_and_what_it_was_before():
     agent = Agent(machine(nic(2)), text)
     agent.run()
     survey = agent.survey()
-    data = render_json.explanation(
+    data = render_json.explain_link(
         key(2), survey.resolution, survey.have, survey.record, survey.world
     )
     rows = {row["setting"]: row for row in data["settings"]}
@@ -460,8 +462,8 @@ def test_explain_tells_where_a_value_is_from_and_what_it_was_before():
 
 def test_explain_for_people_is_a_table():
     survey = Agent(machine(nic(2)), f"[interface {mac(2)}]\nmtu = 9000\n").survey()
-    lines = render.explain(
-        render_json.explanation(
+    lines = render.explanation_text(
+        render_json.explain_link(
             key(2),
             survey.resolution,
             survey.have,
@@ -479,14 +481,14 @@ def test_explain_for_people_is_a_table():
 def test_explain_shows_what_a_nic_has_of_which_nothing_is_requested():
     agent = Agent(machine(nic(1), nic(2), mgmt=1), f"[interface {mac(2)}]\nmtu = 9000\n")
     survey = agent.survey()
-    data = render_json.explanation(
+    data = render_json.explain_link(
         key(1), survey.resolution, survey.have, survey.record, survey.world
     )
     assert (data["role"], survey.have.links.get(key(1))) == ("management", None)
     current = {row["setting"]: row["current"] for row in data["settings"]}
     assert (current["name"], current["state"], current["mtu"]) == ("eth1", "up", 1500)
     assert current["addresses"]
-    assert render.explain(data).split("\n")[1].split() == ["SETTING", "CURRENT"]
+    assert render.explanation_text(data).split("\n")[1].split() == ["SETTING", "CURRENT"]
 
 
 def test_explain_shows_the_sysctls_that_the_agent_itself_wants_with_the_name_of_the_link():
@@ -497,10 +499,10 @@ def test_explain_shows_the_sysctls_that_the_agent_itself_wants_with_the_name_of_
     links = {key(2): replace(want.links[key(2)], name="dp.2", sysctls={path: "0"})}
     absent = replace(decision.resolution.roles, nics={})
     resolution = decision.resolution._replace(want=want._replace(links=links), roles=absent)
-    data = render_json.explanation(
+    data = render_json.explain_link(
         key(2), resolution, decision.have._replace(links={}), Record(), World()
     )
-    lines = [line.split() for line in render.explain(data).split("\n")]
+    lines = [line.split() for line in render.explanation_text(data).split("\n")]
     assert ["sysctl.net.ipv6.conf.dp/2.accept_ra", "0"] in lines
 
 
@@ -521,6 +523,6 @@ def test_what_show_prints_is_yaml_that_a_parser_reads(value, text):
 
 
 def test_a_table_has_aligned_columns_and_no_blanks_at_its_end():
-    assert render.table([["a", "bb"], ["ccc", ""]], 80) == ["a    bb", "ccc"]
-    assert render.table([["", "A"], ["", "b"]], 80) == ["   A", "   b"]
-    assert render.table([], 80) == []
+    assert render.table_lines([["a", "bb"], ["ccc", ""]], 80) == ["a    bb", "ccc"]
+    assert render.table_lines([["", "A"], ["", "b"]], 80) == ["   A", "   b"]
+    assert render.table_lines([], 80) == []

@@ -12,7 +12,7 @@ from worlds import key
 from neuca_tools.model import Problem
 from neuca_tools.state.store import Place
 from neuca_tools.status.judge import Report
-from neuca_tools.status.report import now, read_report, write_report
+from neuca_tools.status.report import read_report, report_now, write_report
 
 FULL = Report(
     "2026-11-20T19:00:00Z",
@@ -63,6 +63,6 @@ def test_a_report_that_cannot_be_read_is_none(tmp_path, content):
 
 
 def test_a_report_is_dated_in_utc_and_rounded_to_milliseconds():
-    report = now(0.12345, ("x",), (), undone=False)
+    report = report_now(0.12345, ("x",), (), undone=False)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", report.finished)
     assert (report.seconds, report.changed, report.undone) == (0.123, ("x",), False)

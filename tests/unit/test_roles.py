@@ -9,9 +9,15 @@ from dataclasses import replace
 import pytest
 from worlds import key, mac, nic, route, vlan, world
 
-from neuca_tools.desired.roles import Policy, assign, find_nics
+from neuca_tools.desired.roles import Policy, assign_roles, find_nics
 from neuca_tools.model import Device, NicRecord, Problem, Record, World
-from neuca_tools.model.topology import above, below, best_default_routes, identity, is_nic
+from neuca_tools.model.topology import (
+    below,
+    best_default_routes,
+    identity,
+    is_nic,
+    with_upper_devices,
+)
 
 ANYONE = Policy()
 NOBODY = Record()
@@ -33,7 +39,7 @@ def recorded(**roles):
 
 def roles(seen, named=(), policy=ANYONE, record=NOBODY):
     """Role by number of NIC."""
-    found = assign(seen, {mac(number) for number in named}, policy, record)
+    found = assign_roles(seen, {mac(number) for number in named}, policy, record)
     return {int(one[-2:], 16): role for one, role in found.by_mac.items()}
 
 
@@ -148,7 +154,7 @@ def test_the_nics_of_the_best_default_routes_are_management(routes, management):
 
 
 def test_the_route_to_the_metadata_service_makes_a_nic_management_too():
-    found = assign(world(nic(1), nic(2), metadata=2), {mac(2)}, ANYONE, NOBODY)
+    found = assign_roles(world(nic(1), nic(2), metadata=2), {mac(2)}, ANYONE, NOBODY)
     assert (found.role(mac(2)), found.reasons[mac(2)]) == ("management", METADATA)
     assert found.guard.management == {2}
 
@@ -165,7 +171,7 @@ def test_the_route_to_the_metadata_service_makes_a_nic_management_too():
 )
 def test_a_default_route_on_something_above_a_nic_makes_the_nic_management(stack, top):
     below_it = nic(1, master=9 if stack[0].kind in ("bond", "bridge") else 0)
-    found = assign(
+    found = assign_roles(
         world(below_it, nic(2), *stack, routes=[route("0.0.0.0/0", top, "192.0.2.1")]),
         {mac(1)},
         ANYONE,
@@ -232,7 +238,7 @@ def test_the_role_of_a_nic_by_its_record_its_document_its_routes_and_the_configu
     ],
 )
 def test_why_a_nic_is_management_is_told(record, policy, reason):
-    assert assign(world(nic(2)), set(), policy, record).reasons[mac(2)] == reason
+    assert assign_roles(world(nic(2)), set(), policy, record).reasons[mac(2)] == reason
 
 
 def test_an_absent_management_nic_keeps_its_role():
@@ -260,7 +266,7 @@ def test_the_ignore_list_is_held_against_the_permanent_and_the_current_mac(ignor
         vlan(6, 5, 8),
         Device(7, "macv0", "macvlan", mac(8), lower=2),
     )
-    found = assign(seen, {mac(2)}, Policy(frozenset({ignored})), NOBODY)
+    found = assign_roles(seen, {mac(2)}, Policy(frozenset({ignored})), NOBODY)
     assert found.role(mac(2)) == "ignored"
     assert found.guard.devices == {2, 5, 6, 7}
     assert found.guard.management == frozenset()
@@ -270,18 +276,18 @@ def test_what_is_tied_to_a_protected_nic_through_a_bond_is_protected_with_it():
     seen = world(
         nic(2, master=9), nic(3, master=9), Device(9, "bond0", "bond", mac(2)), vlan(10, 9, 7)
     )
-    assert {2, 9, 10} <= assign(
+    assert {2, 9, 10} <= assign_roles(
         seen, {mac(2), mac(3)}, Policy(frozenset({mac(2)})), NOBODY
     ).guard.devices
 
 
 def test_a_released_nic_is_protected_like_an_ignored_one():
-    found = assign(world(nic(2), vlan(5, 2, 7)), {mac(2)}, ANYONE, recorded(nic2="released"))
+    found = assign_roles(world(nic(2), vlan(5, 2, 7)), {mac(2)}, ANYONE, recorded(nic2="released"))
     assert (found.role(mac(2)), found.guard.devices) == ("ignored", {2, 5})
 
 
 def test_an_ignored_mac_that_nothing_has_is_no_problem():
-    found = assign(world(nic(2)), {mac(2)}, Policy(frozenset({mac(7)})), NOBODY)
+    found = assign_roles(world(nic(2)), {mac(2)}, Policy(frozenset({mac(7)})), NOBODY)
     assert (found.by_mac, found.problems) == ({mac(2): "dataplane"}, ())
 
 
@@ -305,16 +311,16 @@ def test_above_and_below_follow_vlans_and_masters_and_survive_a_loop():
         nic(2, lower=3),
         nic(3, lower=2),
     )
-    assert above(seen, [1]) == {1, 9, 10}
+    assert with_upper_devices(seen, [1]) == {1, 9, 10}
     assert below(seen, [10]) == {10, 9, 1}
-    assert above(seen, [2]) == {2, 3}
-    assert above(seen, [0]) == below(World(), [0]) == frozenset()
+    assert with_upper_devices(seen, [2]) == {2, 3}
+    assert with_upper_devices(seen, [0]) == below(World(), [0]) == frozenset()
 
 
 def test_a_nic_that_is_named_by_the_mac_it_has_now_keeps_its_role():
     seen = world(nic(1, mac=mac(7)), nic(2, mac=mac(8)))
     policy = Policy(ignored=frozenset({mac(1)}), management=frozenset({mac(2)}))
-    roles = assign(seen, {mac(7), mac(8)}, policy, Record())
+    roles = assign_roles(seen, {mac(7), mac(8)}, policy, Record())
     assert (roles.role(mac(7)), roles.role(mac(8))) == ("ignored", "management")
 
 
@@ -372,20 +378,24 @@ def test_an_advertised_default_route_tells_nothing_beside_one_of_ipv4():
 
 
 def test_management_for_such_a_route_alone_is_recorded_with_a_doubt_that_a_better_one_ends():
-    before = assign(replace(leased(100, None), metadata_index=0), {mac(2)}, ANYONE, NOBODY)
+    before = assign_roles(replace(leased(100, None), metadata_index=0), {mac(2)}, ANYONE, NOBODY)
     assert before.choice.by_automatic_route_only == {mac(1): (4,)}
     doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=(4,))})
     assert roles(leased(None, None), named=(2,), record=doubt)[2] == "management"
     assert roles(leased(102, 100), named=(2,), record=doubt)[2] == "dataplane"
     firm = Record(nics={mac(2): NicRecord(role="management")})
     assert roles(leased(102, 100), named=(2,), record=firm)[2] == "management"
-    assert assign(leased(102, 100), {mac(2)}, ANYONE, firm).choice.by_automatic_route_only == {}
+    assert (
+        assign_roles(leased(102, 100), {mac(2)}, ANYONE, firm).choice.by_automatic_route_only == {}
+    )
 
 
 def test_a_doubt_of_ipv6_is_ended_by_any_other_sign_of_a_management_nic():
     six, better = route("::/0", 2, "fe80::1", 1024, 9), route("::/0", 1, "fe80::2", 100, 9)
     alone = replace(leased(None, None), routes=(better,), metadata_index=0)
-    assert assign(alone, {mac(2)}, ANYONE, NOBODY).choice.by_automatic_route_only == {mac(1): (6,)}
+    assert assign_roles(alone, {mac(2)}, ANYONE, NOBODY).choice.by_automatic_route_only == {
+        mac(1): (6,)
+    }
     doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=(6,))})
     anchored4 = leased(100, None)
     for seen in (anchored4, replace(anchored4, routes=(*anchored4.routes, six))):

@@ -8,7 +8,7 @@ import pytest
 from test_routing import THREE, TWO, agent
 from worlds import document, mac, nic, route, texts, world
 
-from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.model import Record
 
 
@@ -20,7 +20,7 @@ def resolved(text, routes=()):
         addresses={1: "192.0.2.10/24"},
         routes=[route("0.0.0.0/0", 1, "192.0.2.1"), *routes],
     )
-    return resolve(document(text), Settings(), seen, Record())
+    return resolve_state(document(text), Settings(), seen, Record())
 
 
 def wanted(lines):

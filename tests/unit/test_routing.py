@@ -9,7 +9,7 @@ from ipaddress import ip_network
 import pytest
 from worlds import Agent, document, key, mac, machine, nic, route, texts, vlan, world
 
-from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.model import Problem, Record, Route
 
 TWO = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24, fd00:2::1/64\n"
@@ -23,7 +23,7 @@ def hops(text, *devices, **more):
     }.values()
     addresses = {1: "192.0.2.10/24", **more.pop("addresses", {})}
     seen = world(*devices, addresses=addresses, routes=[route("0.0.0.0/0", 1, "192.0.2.1")], **more)
-    found = resolve(document(text), Settings(), seen, Record())
+    found = resolve_state(document(text), Settings(), seen, Record())
     return [(str(hop.to), str(hop.link), str(hop.via), hop.metric) for hop in found.want.hops], [
         one.text for one in found.problems
     ]
@@ -253,7 +253,7 @@ def test_a_route_through_a_vlan_goes_with_the_vlan():
 
 
 def test_a_refused_route_names_no_link():
-    found = resolve(
+    found = resolve_state(
         document(f"{TWO}[routes]\n0.0.0.0/0 = 10.0.0.254\n"),
         Settings(),
         world(nic(2), vlan(5, 2, 7)),

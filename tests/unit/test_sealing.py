@@ -17,9 +17,9 @@ from command_schemas import validated
 
 from neuca_tools.agent import image_clean
 from neuca_tools.commands import neuca
-from neuca_tools.commands.clean import clean
-from neuca_tools.commands.image import capture
-from neuca_tools.config import Config, load
+from neuca_tools.commands.clean import clean_root
+from neuca_tools.commands.image import capture_image
+from neuca_tools.config import Config, load_config
 from neuca_tools.errors import ApplyError, NeucaError, ObserveError
 from neuca_tools.files import locked
 from neuca_tools.guest import iscsi
@@ -109,7 +109,7 @@ class Host:
         )
 
     def clean(self, with_identity=True, dry_run=False):
-        return clean(self.config, self.root, with_identity, dry_run)
+        return clean_root(self.config, self.root, with_identity, dry_run)
 
     @property
     def left(self):
@@ -120,18 +120,18 @@ MAKER = "etc/systemd/system/multi-user.target.wants/neuca-host-keys.service"
 
 
 def test_a_clean_is_one_json_document_too(host, capsys):
-    assert clean(host.config, host.root, True, True, as_json=True) == 0
+    assert clean_root(host.config, host.root, True, True, as_json=True) == 0
     planned = validated("clean", json.loads(capsys.readouterr().out))
-    assert clean(host.config, host.root, True, False, as_json=True) == 0
+    assert clean_root(host.config, host.root, True, False, as_json=True) == 0
     assert json.loads(capsys.readouterr().out) == {**planned, "dry_run": False}
-    assert clean(host.config, host.root, True, False, as_json=True) == 0
+    assert clean_root(host.config, host.root, True, False, as_json=True) == 0
     assert json.loads(capsys.readouterr().out)["items"] == []
 
 
 def test_a_dry_capture_tells_what_the_copy_would_not_have_and_writes_nothing(
     host, tmp_path, capsys
 ):
-    assert capture(host.config, host.root, tmp_path / "copy.tar", dry_run=True) == 0
+    assert capture_image(host.config, host.root, tmp_path / "copy.tar", dry_run=True) == 0
     assert f'in the copy: empty "{host.root}/etc/machine-id"\n' in capsys.readouterr().out
     assert [one.name for one in tmp_path.glob("copy*")] == []
 
@@ -206,7 +206,7 @@ def test_a_host_where_nothing_ever_was_has_nothing_to_remove(tmp_path, capsys):
 )
 def test_after_an_interruption_the_next_time_does_the_rest(host, steps):
     """Each file goes by itself: what was done before it died is not there to be done again."""
-    for trace in image_clean.find(host.config, host.root, True).traces[:steps]:
+    for trace in image_clean.find_traces(host.config, host.root, True).traces[:steps]:
         trace.run()
     assert host.clean() == 0
     assert host.left == (set(OTHERS), {*NOT_IDENTITY, MAKER, "etc/machine-id"})
@@ -327,13 +327,13 @@ def test_a_place_that_cannot_be_listed_is_not_an_empty_one(host):
     path.symlink_to(path)
     config = host.config._replace(udev_directory=path)
     with pytest.raises(ObserveError) as caught:
-        image_clean.find(config, host.root, True)
+        image_clean.find_traces(config, host.root, True)
     assert caught.value.text == f'list "{path}": Too many levels of symbolic links'
 
 
 def test_a_wrong_configuration_is_named_by_the_exit_code(host, tmp_path):
     (tmp_path / "config").write_text("[runtime]\ncommand-timeout = soon\n")
-    faults = load(tmp_path / "config").faults
+    faults = load_config(tmp_path / "config").faults
     host.config = host.config._replace(faults=faults)
     assert host.clean() == 78
     assert host.left[0] == set(OTHERS)
@@ -381,7 +381,7 @@ def holder(host):
 
 def test_a_running_daemon_is_stopped_and_none_can_start_meanwhile(host, holder):
     daemon = holder("neucad.lock")
-    with image_clean.undisturbed(host.config) as process:
+    with image_clean.hold_all_locks(host.config) as process:
         assert process == daemon.pid
         assert daemon.wait(60) == -signal.SIGTERM
         another = [

@@ -23,11 +23,11 @@ from neuca_tools.selftest.diagnosis.compare import compare
 from neuca_tools.selftest.diagnosis.diagnose import diagnose, phase_results
 from neuca_tools.selftest.evidence import Evidence, Host, Link
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.evidence.derive import look
+from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.measure import archive, store
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.entry import comparable, entry_of, history_line
-from neuca_tools.selftest.report.record import record
+from neuca_tools.selftest.report.entry import comparable_evidence, entry_of, history_line
+from neuca_tools.selftest.report.record import report_json
 
 ROOT = Path(__file__).parents[2]
 DATA = sorted((Path(__file__).parent / "data" / "iperf").iterdir())
@@ -55,8 +55,10 @@ def keep(tmp_path):
     def do(evidence, report=False):
         name = None
         if report:
-            name = store.keep(tmp_path, evidence, record(evidence, diagnose(evidence))).name
-        archive.append(tmp_path, an_entry(evidence, name))
+            name = store.keep_report(
+                tmp_path, evidence, report_json(evidence, diagnose(evidence))
+            ).name
+        archive.append_entry(tmp_path, an_entry(evidence, name))
 
     return do
 
@@ -68,7 +70,7 @@ def test_each_test_is_a_line_that_only_root_can_read(tmp_path, keep):
     assert path.stat().st_mode & 0o777 == 0o600
     assert {one.name for one in tmp_path.iterdir()} == {ARCHIVE, ARCHIVE_LOCK}
     first, second = map(json.loads, path.read_text().splitlines())
-    assert archive.entries(tmp_path) == ([first, second], 0)
+    assert archive.read_entries(tmp_path) == ([first, second], 0)
     evidence = first.pop("evidence")
     (phase,), (finding, *_) = first.pop("phases"), first.pop("findings")
     assert first == {
@@ -97,7 +99,7 @@ def test_a_file_of_a_thousand_tests_becomes_the_old_one(tmp_path, keep):
     keep(a_test(1))
     assert (tmp_path / OLD_ARCHIVE).read_text() == "an older one\n"
     keep(a_test(2))
-    found, damaged = archive.entries(tmp_path)
+    found, damaged = archive.read_entries(tmp_path)
     assert (len(found), damaged) == (archive.MOST_ENTRIES + 1, 0)
     assert (tmp_path / ARCHIVE).read_text().count("\n") == 1
     assert (tmp_path / ARCHIVE).stat().st_mode & 0o777 == 0o600
@@ -107,14 +109,14 @@ def test_a_file_of_many_bytes_becomes_the_old_one(tmp_path, keep):
     (tmp_path / ARCHIVE).write_text(" " * (archive.MOST_BYTES - 100) + "\n")
     keep(a_test(1))
     assert (tmp_path / OLD_ARCHIVE).stat().st_size == archive.MOST_BYTES - 99
-    assert len(archive.entries(tmp_path)[0]) == 1
+    assert len(archive.read_entries(tmp_path)[0]) == 1
 
 
 def test_a_huge_test_is_archived_without_its_evidence(tmp_path, keep):
     keep(a_test(1, peer=Host(sysctls={"x" * 100 + str(n): "y" for n in range(3000)})))
-    (found,), _ = archive.entries(tmp_path)
+    (found,), _ = archive.read_entries(tmp_path)
     assert (found["evidence"], found["verdict"]) == (None, "below threshold")
-    assert store.earlier(tmp_path, "172.16.0.2") == []
+    assert store.earlier_tests(tmp_path, "172.16.0.2") == []
 
 
 def test_a_line_that_a_power_cut_left_is_skipped(tmp_path, keep):
@@ -122,7 +124,7 @@ def test_a_line_that_a_power_cut_left_is_skipped(tmp_path, keep):
     with (tmp_path / ARCHIVE).open("a") as stream:
         stream.write('{"version": 1, "taken": "2026-')
     keep(a_test(2))
-    found, damaged = archive.entries(tmp_path)
+    found, damaged = archive.read_entries(tmp_path)
     assert ([one["taken"][14:16] for one in found], damaged) == (["01", "02"], 1)
 
 
@@ -131,8 +133,8 @@ def test_a_line_that_a_power_cut_left_is_skipped(tmp_path, keep):
 )
 def test_a_line_that_is_no_entry_is_skipped(tmp_path, line):
     (tmp_path / ARCHIVE).write_text(f"{line}\n", encoding="latin-1")
-    assert archive.entries(tmp_path) == ([], 1)
-    assert store.kept(tmp_path) == []
+    assert archive.read_entries(tmp_path) == ([], 1)
+    assert store.kept_tests(tmp_path) == []
 
 
 ODD = {
@@ -148,7 +150,7 @@ ODD = {
 def test_an_odd_entry_harms_nothing(tmp_path, name):
     (tmp_path / ARCHIVE).write_text(json.dumps({"version": 1, **ODD[name]}) + "\n")
     expected = [Evidence()] if name == "a path" else []
-    assert store.earlier(tmp_path, "172.16.0.2") == expected
+    assert store.earlier_tests(tmp_path, "172.16.0.2") == expected
     assert history(tmp_path)[0] == 0
     assert history(tmp_path, "--json")[0] == 0
 
@@ -191,7 +193,7 @@ def test_tests_that_end_at_once_are_all_archived(tmp_path):
         for _ in range(3)
     ]
     assert [child.wait(120) for child in children] == [0, 0, 0]
-    found, damaged = archive.entries(tmp_path)
+    found, damaged = archive.read_entries(tmp_path)
     assert (sorted(one["n"] for one in found), damaged) == (
         sorted([*range(50)] * 3),
         0,
@@ -202,7 +204,7 @@ def test_a_link_in_its_place_is_not_followed(tmp_path):
     (tmp_path / "target").write_text("untouched")
     (tmp_path / ARCHIVE).symlink_to(tmp_path / "target")
     with pytest.raises(ApplyError) as raised:
-        archive.append(tmp_path, {"version": 1})
+        archive.append_entry(tmp_path, {"version": 1})
     assert raised.value.text == (f'write "{tmp_path}/{ARCHIVE}": Too many levels of symbolic links')
     assert (tmp_path / "target").read_text() == "untouched"
 
@@ -210,7 +212,7 @@ def test_a_link_in_its_place_is_not_followed(tmp_path):
 def test_an_archive_that_cannot_be_read_is_not_empty(tmp_path):
     (tmp_path / ARCHIVE).mkdir()
     with pytest.raises(SelftestError) as raised:
-        archive.entries(tmp_path)
+        archive.read_entries(tmp_path)
     assert raised.value.text == f'read "{tmp_path}/{ARCHIVE}": Is a directory'
     assert history(tmp_path)[0] == 1
 
@@ -222,11 +224,13 @@ def test_an_entry_has_the_rates_of_its_test():
     """Also of those that iperf3 itself printed, whose intervals are left out."""
     runs = [evidence_of(path.read_bytes()) for path in DATA]
     for evidence in (*runs, *CASES.values()):
-        undisturbed = [one for one in evidence.phases if not look(evidence, one).is_disturbed]
+        undisturbed = [
+            one for one in evidence.phases if not look_at_phase(evidence, one).is_disturbed
+        ]
         whole = phase_results(replace(evidence, phases=tuple(undisturbed)))
-        short = phase_results(comparable(evidence))
+        short = phase_results(comparable_evidence(evidence))
         assert [one.rate for one in whole] == [one.rate for one in short]
-        assert len(json.dumps(encode(comparable(evidence)))) < 20_000
+        assert len(json.dumps(encode(comparable_evidence(evidence)))) < 20_000
 
 
 def test_what_others_disturbed_is_no_yardstick():
@@ -234,19 +238,19 @@ def test_what_others_disturbed_is_no_yardstick():
     disturbed = [
         evidence
         for evidence in CASES.values()
-        if any(look(evidence, phase).is_disturbed for phase in evidence.phases)
+        if any(look_at_phase(evidence, phase).is_disturbed for phase in evidence.phases)
     ]
     assert disturbed
     for evidence in disturbed:
-        assert len(comparable(evidence).phases) < len(evidence.phases)
+        assert len(comparable_evidence(evidence).phases) < len(evidence.phases)
 
 
 def test_a_test_is_compared_with_the_archive_when_its_report_is_gone(tmp_path, keep):
     keep(a_test(1), report=True)
     keep(a_test(2))
     keep(a_test(3, address="172.16.0.9"))
-    store.names(tmp_path)[0].unlink()
-    earlier = store.earlier(tmp_path, "172.16.0.2")
+    store.report_paths(tmp_path)[0].unlink()
+    earlier = store.earlier_tests(tmp_path, "172.16.0.2")
     assert [one.taken for one in earlier] == ["2026-11-22T20:01:00Z", "2026-11-22T20:02:00Z"]
     compared = compare(earlier, a_test(4))
     assert ([(one.before, one.count) for one in compared.rates], compared.changes) == (
@@ -258,8 +262,10 @@ def test_a_test_is_compared_with_the_archive_when_its_report_is_gone(tmp_path, k
 def test_a_report_that_is_kept_is_used_once_and_whole(tmp_path, keep):
     keep(a_test(1), report=True)
     evidence = a_test(2)
-    store.keep(tmp_path, evidence, record(evidence, diagnose(evidence)))  # an older version's
-    assert store.earlier(tmp_path, "172.16.0.2") == [a_test(1), evidence]
+    store.keep_report(
+        tmp_path, evidence, report_json(evidence, diagnose(evidence))
+    )  # an older version's
+    assert store.earlier_tests(tmp_path, "172.16.0.2") == [a_test(1), evidence]
 
 
 def test_the_last_ten_of_a_thousand_are_compared(tmp_path):
@@ -268,7 +274,7 @@ def test_the_last_ten_of_a_thousand_are_compared(tmp_path):
         for n in range(999)
     ]
     (tmp_path / ARCHIVE).write_text("\n".join(lines) + "\n")
-    found = store.earlier(tmp_path, "172.16.0.2")
+    found = store.earlier_tests(tmp_path, "172.16.0.2")
     assert [one.taken[-5:-1] for one in found] == [f"{n:04}" for n in range(989, 999)]
 
 

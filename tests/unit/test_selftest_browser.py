@@ -15,7 +15,7 @@ from selftest_pages import large
 
 from neuca_tools import __version__
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
-from neuca_tools.selftest.report.page import page
+from neuca_tools.selftest.report.page import report_page
 
 pytestmark = pytest.mark.long
 CHROMIUM = shutil.which("chromium")
@@ -30,7 +30,7 @@ def browser(tmp_path):
     if CHROMIUM is None or shutil.which("pdftotext") is None:
         pytest.skip("no chromium on this machine")
     evidence = large()
-    (tmp_path / "page.html").write_text(page(evidence, diagnose(evidence)))
+    (tmp_path / "page.html").write_text(report_page(evidence, diagnose(evidence)))
 
     def run(name, *words):
         command = [CHROMIUM, *WORDS, f"--user-data-dir={tmp_path}/profile", *words]

@@ -26,8 +26,13 @@ from neuca_tools.selftest.measure.helper.channel import (
     ChannelError,
     small_segments,
 )
-from neuca_tools.selftest.measure.helper.greeting import BusyError, Greeting, ImpostorError, greet
-from neuca_tools.selftest.measure.wait import is_writable, readable
+from neuca_tools.selftest.measure.helper.greeting import (
+    BusyError,
+    Greeting,
+    ImpostorError,
+    greet_server,
+)
+from neuca_tools.selftest.measure.wait import is_writable, wait_readable
 
 SECRET = b"a secret that both ends share"
 
@@ -63,7 +68,7 @@ def handshake(pair, secret=SECRET, busy=False):
     beside = threading.Thread(target=server)
     beside.start()
     try:
-        client = greet(pair[0], secret, 10)
+        client = greet_server(pair[0], secret, 10)
     finally:
         beside.join()
     return client, outcome[0]
@@ -119,7 +124,7 @@ NOT_OURS = "greet the peer: what listens there is not neuca-selftest --serve"
 def test_a_server_that_is_none_or_of_another_version(pair, hello, reason):
     pair[1].send(hello)
     with pytest.raises(ChannelError) as raised:
-        greet(pair[0], SECRET, 1)
+        greet_server(pair[0], SECRET, 1)
     assert raised.value.text == reason
 
 
@@ -148,7 +153,7 @@ def test_a_server_that_cannot_prove_itself(pair, answer, kind, reason):
     pair[1].send(b'{"neuca-selftest":2,"nonce":"%s"}\n' % HEX)
     threading.Thread(target=answer_and_close, args=[pair[1], answer]).start()
     with pytest.raises(ChannelError) as raised:
-        greet(pair[0], SECRET, 10)
+        greet_server(pair[0], SECRET, 10)
     assert (type(raised.value), raised.value.text) == (kind, reason)
 
 
@@ -171,12 +176,12 @@ def test_no_bytes_of_a_server_raise_anything_but_a_reason(said):
         theirs.sendall(said)
         theirs.shutdown(socket.SHUT_WR)
         with pytest.raises(ChannelError):
-            greet(ours, SECRET, 10)
+            greet_server(ours, SECRET, 10)
 
 
 def test_a_server_that_says_nothing(pair):
     with pytest.raises(ChannelError) as raised:
-        greet(pair[0], SECRET, 0.01)
+        greet_server(pair[0], SECRET, 0.01)
     assert raised.value.text == "greet the peer: no response within 0.01 s"
 
 
@@ -222,7 +227,7 @@ def test_a_line_in_pieces_is_waited_for(pair):
 )
 def test_what_was_changed_or_repeated_on_the_way_is_not_heard(pair, change, reason):
     client, server = handshake(pair)
-    line = client._signature(CLIENT, client._sent, b'{"ask":"one"}') + b'{"ask":"one"}\n'
+    line = client._signature_of(CLIENT, client._sent, b'{"ask":"one"}') + b'{"ask":"one"}\n'
     pair[0].send(change(line))
     if change(line).startswith(line):
         assert server.receive(60) == {"ask": "one"}
@@ -286,9 +291,9 @@ def test_descriptors_beyond_those_of_select_are_waited_for():
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(limit[0], 2048), limit[1]))
     high = fcntl.fcntl(reading, fcntl.F_DUPFD, 1500)
     try:
-        assert readable([high], time.monotonic() + 0.01) == []
+        assert wait_readable([high], time.monotonic() + 0.01) == []
         os.write(writing, b"!")
-        assert readable([high], time.monotonic() + 1) == [high]
+        assert wait_readable([high], time.monotonic() + 1) == [high]
         assert is_writable(writing, time.monotonic() + 1)
     finally:
         for descriptor in (reading, writing, high):

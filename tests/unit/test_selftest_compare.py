@@ -18,7 +18,7 @@ from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.compare import Change, compare
 from neuca_tools.selftest.evidence import Cpu, Evidence, Host, Link, Step
 from neuca_tools.selftest.evidence.run import Run
-from neuca_tools.selftest.report.text import comparison
+from neuca_tools.selftest.report.text import comparison_text
 
 ETH1 = Link(
     "eth1",
@@ -194,7 +194,7 @@ def test_the_text_has_a_line_for_each_rate_and_each_change():
         measured(400e6), local=replace(HOST, kernel="6.12.0", links=(replace(ETH1, mtu=1500), ETH2))
     )
     assert (
-        comparison(compare(before, after))
+        comparison_text(compare(before, after))
         == """\
 tcp         400 Mbit/s, before 940 Mbit/s ± 5.00 Mbit/s of 3  WORSE
 changed     local kernel: 6.1.0-56 → 6.12.0
@@ -251,7 +251,7 @@ def test_a_test_that_was_measured_otherwise_is_not_compared(other, why):
     found = compare([run(**other)], run(100e6))
     assert [(one.before, one.worse, one.unlike) for one in found.rates] == [(None, False, (why,))]
     assert found.exit_code is ExitCode.PASS
-    assert comparison(found).splitlines()[0] == (
+    assert comparison_text(found).splitlines()[0] == (
         f"tcp         100 Mbit/s, no earlier test is like this one: 1 {why}"
     )
 
@@ -278,7 +278,7 @@ def test_loss_is_compared_as_well_as_the_rate():
     earlier, now = [tcp(flow_of(46e6))] * 3, tcp(flow_of(46e6, retrans=0.03))
     found = compare(earlier, now)
     assert found.exit_code is ExitCode.WORSE
-    assert "3.0% lost, before 0%  WORSE" in comparison(found)
+    assert "3.0% lost, before 0%  WORSE" in comparison_text(found)
 
 
 def test_a_test_with_a_helper_is_not_compared_with_one_without():

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from neuca_tools.commands.neuca import main
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
-from neuca_tools.selftest.readers.documents import MOST_EXPANDED, evidence_of, expanded
-from neuca_tools.selftest.report.record import record
+from neuca_tools.selftest.readers.documents import MOST_EXPANDED, evidence_of, expand_gzip
+from neuca_tools.selftest.report.record import report_json
 
 IPERF3 = {
     "start": {
@@ -76,7 +76,7 @@ def test_a_compressed_file_that_cannot_be_read(content, reason, tmp_path, capsys
 
 def test_a_bomb_of_bombs_is_expanded_once():
     inner = gzip.compress(bytes(MOST_EXPANDED))
-    assert expanded(gzip.compress(inner)) == inner
+    assert expand_gzip(gzip.compress(inner)) == inner
 
 
 @pytest.mark.parametrize("content", [b"[]", b"[7]", b"null", b"7"])
@@ -129,4 +129,4 @@ def test_no_odd_value_crashes_a_reader(chosen, value):
     except SelftestError as error:
         assert error.text.startswith("read ")  # noqa: PT017 - some of them are refused
     else:
-        record(evidence, diagnose(evidence))
+        report_json(evidence, diagnose(evidence))

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from neuca_tools.selftest.measure.confine import LIMITS, confined
+from neuca_tools.selftest.measure.confine import LIMITS, confine_process
 from neuca_tools.selftest.measure.program import Program
 
 LOOK = "cat /proc/self/status; ulimit -c; ulimit -n; echo x > /tmp/confined; ls /tmp; ls -A /var"
@@ -21,7 +21,7 @@ def said(confine):
 
 
 def test_a_confined_program_has_no_capability_and_gets_none_back():
-    found = said(confined())
+    found = said(confine_process())
     assert "NoNewPrivs:\t1" in found
     for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
         assert f"{name}:\t{'0' * 16}\n" in found
@@ -29,7 +29,7 @@ def test_a_confined_program_has_no_capability_and_gets_none_back():
 
 
 def test_of_root_it_is_nobody_in_a_file_system_that_is_empty_where_it_matters():
-    found = said(confined())
+    found = said(confine_process())
     if os.geteuid() == 0:
         assert "Uid:\t65534\t65534\t65534\t65534\n" in found
         assert found.endswith("\nconfined\n")  # of /tmp that is all, and of /var nothing
@@ -40,5 +40,5 @@ def test_of_root_it_is_nobody_in_a_file_system_that_is_empty_where_it_matters():
 def test_a_program_that_cannot_be_confined_is_not_started():
     unwritable = os.open(os.devnull, os.O_RDONLY)
     with pytest.raises(OSError, match="it cannot be confined"):
-        Program(["true"], confined(unwritable))
+        Program(["true"], confine_process(unwritable))
     os.close(unwritable)

@@ -13,7 +13,12 @@ from neuca_tools.backends import wire
 from neuca_tools.model import Device
 from neuca_tools.selftest.evidence import Cpu, Sample
 from neuca_tools.selftest.measure.host import counters, facts, tcp_info
-from neuca_tools.selftest.measure.probes.roundtrip import answered, checksum, echo_request, latency
+from neuca_tools.selftest.measure.probes.roundtrip import (
+    answered_number,
+    echo_request,
+    internet_checksum,
+    latency_of,
+)
 
 NETSTAT = """TcpExt: SyncookiesSent ListenDrops TCPTimeouts
 TcpExt: 0 4 17
@@ -23,7 +28,7 @@ IpExt: 0 18446744073709551615
 
 
 def test_pairs_of_lines():
-    assert counters.pairs(NETSTAT) == {
+    assert counters.parse_pairs(NETSTAT) == {
         "TcpExt.SyncookiesSent": 0,
         "TcpExt.ListenDrops": 4,
         "TcpExt.TCPTimeouts": 17,
@@ -36,12 +41,12 @@ def test_pairs_of_lines():
     "text", ["", "\n\n", "TcpExt:", "TcpExt: A B\nIpExt: 1 2\n", "A: x\nA: y\n", "A: one two\nA:\n"]
 )
 def test_damaged_pairs_are_nothing(text):
-    assert counters.pairs(text) == {}
+    assert counters.parse_pairs(text) == {}
 
 
 def test_udp_of_ipv6_counts_with_that_of_ipv4():
     text = "Ip6ReasmFails   3\nUdp6RcvbufErrors\t7\nUdp6NoPorts 1\nIcmp6InMsgs 2\nodd\n"
-    assert counters.snmp6(text) == {
+    assert counters.parse_snmp6(text) == {
         "Ip6.Ip6ReasmFails": 3,
         "Udp.RcvbufErrors": 7,
         "Udp6.Udp6NoPorts": 1,
@@ -51,7 +56,7 @@ def test_udp_of_ipv6_counts_with_that_of_ipv4():
 
 def test_softnet_of_all_cpus_and_of_each():
     row = "{:08x} {:08x} {:08x} 0 0 0 0 0 0 0 0 0 {:08x}\n"
-    assert counters.softnet(row.format(10, 1, 2, 0) + row.format(32, 3, 4, 5)) == {
+    assert counters.parse_softnet(row.format(10, 1, 2, 0) + row.format(32, 3, 4, 5)) == {
         "softnet.processed": 42,
         "softnet.dropped": 4,
         "softnet.time_squeeze": 6,
@@ -62,17 +67,17 @@ def test_softnet_of_all_cpus_and_of_each():
         "softnet.5.dropped": 3,
         "softnet.5.time_squeeze": 4,
     }
-    assert counters.softnet("") == {}
+    assert counters.parse_softnet("") == {}
 
 
 def test_entries_of_a_table_are_said_once_for_each_cpu_and_counts_are_summed():
     text = "entries  allocs  table_fulls\n00000400 00000010 00000001\n00000400 00000001 00000002\n"
-    assert counters.table("arp_cache", text) == {
+    assert counters.parse_table("arp_cache", text) == {
         "arp_cache.entries": 1024,
         "arp_cache.allocs": 17,
         "arp_cache.table_fulls": 3,
     }
-    assert counters.table("nf_conntrack", "entries drop\n0000000a 00000002\n") == {
+    assert counters.parse_table("nf_conntrack", "entries drop\n0000000a 00000002\n") == {
         "conntrack.entries": 10,
         "conntrack.drop": 2,
     }
@@ -81,7 +86,7 @@ def test_entries_of_a_table_are_said_once_for_each_cpu_and_counts_are_summed():
 def test_cpus_in_seconds():
     tick = os.sysconf("SC_CLK_TCK")
     line = " ".join(str(value * tick) for value in (1, 2, 3, 40, 5, 6, 7, 8))
-    assert counters.cpus(f"cpu  9 9 9\ncpu0 {line} 0 0\ncpu1 {tick}\nintr 3\n") == (
+    assert counters.parse_cpus(f"cpu  9 9 9\ncpu0 {line} 0 0\ncpu1 {tick}\nintr 3\n") == (
         Cpu(user=3, system=9, softirq=7, idle=45, steal=8),
         Cpu(user=1),
     )
@@ -92,12 +97,12 @@ def test_what_did_not_change_is_left_out_but_in_the_first_look():
         Sample(0.0, counters=values)
         for values in ({"a": 1, "b": 5}, {"a": 1, "b": 6}, {"a": 2, "b": 6})
     ]
-    assert [one.counters for one in counters.thinned(looks)] == [
+    assert [one.counters for one in counters.without_unchanged(looks)] == [
         {"a": 1, "b": 5},
         {"b": 6},
         {"a": 2, "b": 6},
     ]
-    assert counters.thinned([]) == ()
+    assert counters.without_unchanged([]) == ()
 
 
 # --- TCP_INFO -------------------------------------------------------------------------------------------------------------
@@ -108,7 +113,10 @@ def message(info: bytes) -> bytes:
     head += struct.pack("=IIIII", 0, 1234, 0, 0, 0)
     memory = struct.pack("=9I", 0, 6291456, 0, 4194304, 0, 77, 0, 0, 0)
     return (
-        head + wire.attribute(2, info) + wire.attribute(4, b"cubic\0") + wire.attribute(7, memory)
+        head
+        + wire.encode_attribute(2, info)
+        + wire.encode_attribute(4, b"cubic\0")
+        + wire.encode_attribute(7, memory)
     )
 
 
@@ -120,7 +128,7 @@ def test_tcp_info_of_a_new_kernel():
     struct.pack_into("=QQ", info, 120, 10**12, 7)
     struct.pack_into("=QQQ", info, 168, 1_000_000, 800_000, 20_000)
     struct.pack_into("=I", info, 228, 3_144_960)
-    found = tcp_info._socket(message(bytes(info)))
+    found = tcp_info._parse_socket(message(bytes(info)))
     assert (found.local_port, found.remote_port, found.recv_q, found.congestion) == (
         45678,
         5000,
@@ -149,7 +157,7 @@ def test_tcp_info_of_a_new_kernel():
 
 
 def test_tcp_info_of_an_old_kernel_has_less():
-    found = tcp_info._socket(message(bytes(104)))
+    found = tcp_info._parse_socket(message(bytes(104)))
     assert (found.mss, found.snd_cwnd) == (0, 0)
     assert (found.bytes_acked, found.busy_time, found.snd_wnd, found.min_rtt) == (
         None,
@@ -179,19 +187,19 @@ def test_the_path_goes_down_to_what_carries_it():
             device(8, "eth3", master=7),
         )
     }
-    assert [one.name for one in facts.path(devices, 6)] == [
+    assert [one.name for one in facts.devices_below(devices, 6)] == [
         "vx0",
         "bond0.7",
         "bond0",
         "eth1",
         "eth2",
     ]
-    assert [one.name for one in facts.path(devices, 7)] == ["br0"]
-    assert facts.path(devices, 99) == []
+    assert [one.name for one in facts.devices_below(devices, 7)] == ["br0"]
+    assert facts.devices_below(devices, 99) == []
 
 
 def test_latency_by_the_nearest_rank():
-    found = latency([value / 1000 for value in range(1, 101)], 4)
+    found = latency_of([value / 1000 for value in range(1, 101)], 4)
     assert (found.count, found.lost, found.p50, found.p99, found.maximum) == (
         104,
         4,
@@ -199,16 +207,16 @@ def test_latency_by_the_nearest_rank():
         0.1,
         0.1,
     )
-    assert (latency([], 3).count, latency([], 3).lost, latency([], 3).p50) == (3, 3, None)
-    assert latency([], 0).count is None
+    assert (latency_of([], 3).count, latency_of([], 3).lost, latency_of([], 3).p50) == (3, 3, None)
+    assert latency_of([], 0).count is None
 
 
 def test_the_answer_to_an_echo_request():
     request = echo_request(4, 77, 5, 64)
-    assert (len(request), checksum(request), request[0]) == (64, 0, 8)
+    assert (len(request), internet_checksum(request), request[0]) == (64, 0, 8)
     answer = b"\0" + request[1:]
     header = b"\x45" + bytes(19)
-    assert answered(4, 77, header + answer) == 5
-    assert answered(4, 78, header + answer) == answered(4, 77, header + request) == 0
-    assert answered(4, 77, b"") == answered(6, 77, b"x") == 0
-    assert answered(6, 77, b"\x81" + echo_request(6, 77, 5, 64)[1:]) == 5
+    assert answered_number(4, 77, header + answer) == 5
+    assert answered_number(4, 78, header + answer) == answered_number(4, 77, header + request) == 0
+    assert answered_number(4, 77, b"") == answered_number(6, 77, b"x") == 0
+    assert answered_number(6, 77, b"\x81" + echo_request(6, 77, 5, 64)[1:]) == 5

@@ -14,9 +14,9 @@ from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import Evidence, Latency, Phase, Reach, Sample
 from neuca_tools.selftest.evidence.run import Flow, Run, Total
-from neuca_tools.selftest.readers import read
+from neuca_tools.selftest.readers import read_run
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.record import record
+from neuca_tools.selftest.report.record import report_json
 
 DATA = Path(__file__).parent / "data" / "faults"
 FOUND = {  # recorded case: what comes first, a part of what is said of it
@@ -253,7 +253,7 @@ def test_a_reverse_path_filter_that_counts_is_no_firewall():
 
 def test_a_report_of_a_peer_that_was_not_reached_can_be_read_again():
     evidence = Evidence(reach=Reach(wrong_peer=True), address="172.16.0.2")
-    again = evidence_of(record(evidence, diagnose(evidence)).encode())
+    again = evidence_of(report_json(evidence, diagnose(evidence)).encode())
     assert again == evidence
     assert [one.id for one in diagnose(again).findings] == ["D35"]
 
@@ -279,7 +279,7 @@ def test_what_the_receiver_has_heard_nothing_of_is_lost(came, lost):
         f'{{"start": {{"test_start": {{"protocol": "UDP"}}}}, "intervals": [], "end": {{"sum": {total.format(687)}, '
         f'"sum_sent": {total.format(687)}, "sum_received": {total.format(came)}}}}}'
     )
-    flow = read(text.encode()).flow("forward")
+    flow = read_run(text.encode()).flow("forward")
     assert (flow.received.lost, flow.received.datagrams) == (lost, 687 if lost else came)
 
 

@@ -20,12 +20,12 @@ from neuca_tools.selftest.measure.live import (
     ERASE,
     Progress,
     Stage,
-    counted,
-    duration,
+    device_bytes,
+    duration_text,
     header,
     live_line,
+    planned_stages,
     rates_of,
-    stages,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ eth1:12345678  10    0    0    0     0          0         0 87654321       9    
     ],
 )
 def test_a_duration_is_rounded_up(seconds, text):
-    assert duration(seconds) == text
+    assert duration_text(seconds) == text
 
 
 def test_the_header_names_peer_nic_plan_and_duration():
@@ -90,30 +90,32 @@ def test_the_live_line_has_the_stage_the_rates_and_the_estimate():
 
 
 def test_the_rates_are_those_of_the_device():
-    before, after = counted(DEV, "eth1"), (12345678 + 250_000, 87654321 + 125_000_000)
+    before, after = device_bytes(DEV, "eth1"), (12345678 + 250_000, 87654321 + 125_000_000)
     assert before == (12345678, 87654321)
-    assert counted(DEV, "eth1.5") == (7, 8)
-    assert [counted(DEV, name) for name in ("eth", "eth2", "face |bytes    packets")] == [None] * 3
+    assert device_bytes(DEV, "eth1.5") == (7, 8)
+    assert [device_bytes(DEV, name) for name in ("eth", "eth2", "face |bytes    packets")] == [
+        None
+    ] * 3
     assert rates_of("eth1", before, after, 2.0) == "eth1 500 Mbit/s out, 1.00 Mbit/s in"
     assert rates_of("eth1", before, (0, 87654321), 1.0) == ""
 
 
 def test_the_stages_of_a_plan_are_its_steps_in_order():
-    names = [stage.name for stage in stages(PLANS["quick"])]
+    names = [stage.name for stage in planned_stages(PLANS["quick"])]
     assert names == ["as-planned", "reach", "latency", "path-mtu", "tcp", "tcp-reverse"]
-    many = [stage.name for stage in stages(PLANS["full"])]
+    many = [stage.name for stage in planned_stages(PLANS["full"])]
     assert (many.count("tcp-parallel"), "loaded" in many, many[-1]) == (2, False, "connections")
     assert [many.count(name) for name in ("rpm", "one-way", "path")] == [2, 2, 1]
-    both = stages(Options(frozenset({"rpm", "one-way"}), seconds=7.0))
+    both = planned_stages(Options(frozenset({"rpm", "one-way"}), seconds=7.0))
     assert both == [Stage("rpm", 8.5)] * 2 + [Stage("one-way", 6.5)] * 2
-    assert stages(Options(frozenset({"tcp"}), seconds=7.0)) == [Stage("tcp", 8.5)]
+    assert planned_stages(Options(frozenset({"tcp"}), seconds=7.0)) == [Stage("tcp", 8.5)]
 
 
 def test_the_estimate_is_what_the_manual_page_says():
     page = (ROOT / "docs" / "man" / "neuca-selftest.1").read_text()
     assert "\nTest for about 20 seconds, 2 minutes (the default), or 4 minutes.\n" in page
     for name, seconds in {"quick": 20, "standard": 120, "full": 240}.items():
-        estimate = sum(stage.seconds for stage in stages(PLANS[name]))
+        estimate = sum(stage.seconds for stage in planned_stages(PLANS[name]))
         assert 0.75 * seconds <= estimate <= 1.25 * seconds, name
 
 

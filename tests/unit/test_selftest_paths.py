@@ -13,7 +13,7 @@ from selftest_runs import PUBLISHED, flow_of, tcp
 from selftest_schema import PATHS_PATH, validated
 
 from neuca_tools.commands.neuca import main
-from neuca_tools.commands.selftest_paths import Path, _path, _rounds
+from neuca_tools.commands.selftest_paths import Path, _parse_path, _rounds
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
@@ -21,7 +21,7 @@ from neuca_tools.selftest.diagnosis.paths import Tests as Rounds
 from neuca_tools.selftest.diagnosis.paths import compare_paths
 from neuca_tools.selftest.evidence import Connections, Evidence, Host, Latency, Link, PathMtu, Phase
 from neuca_tools.selftest.evidence.run import Flow, Run, Total
-from neuca_tools.selftest.measure.helper.apart import apart
+from neuca_tools.selftest.measure.helper.apart import run_in_child
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.paths import path_record, path_table
 
@@ -277,7 +277,7 @@ def test_the_nic_below_a_tunnel_is_no_wrong_way(kind, parent, told):
     ],
 )
 def test_a_path(text, expected):
-    assert _path(text) == expected
+    assert _parse_path(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -301,13 +301,13 @@ def test_a_path(text, expected):
 )
 def test_what_is_no_path(text, reason):
     with pytest.raises(argparse.ArgumentTypeError) as raised:
-        _path(text)
+        _parse_path(text)
     assert str(raised.value) == f'"{text}": {reason}'
 
 
 def test_a_port_and_rounds_within_bounds():
     with pytest.raises(argparse.ArgumentTypeError, match='"80" is not a port from 1024 to 65533'):
-        _path("a=10.0.0.2,port=80")
+        _parse_path("a=10.0.0.2,port=80")
     assert [_rounds("1"), _rounds("20")] == [1, 20]
     for word in ("0", "21", "x", "1.5", "9999999999"):
         with pytest.raises(
@@ -329,7 +329,7 @@ def test_it_takes_two_paths_or_more(words, capsys):
 
 def test_what_was_measured_in_another_process_comes_back():
     evidence = tcp(flow_of(1e9), label="there", local=VXLAN)
-    assert apart(lambda: evidence) == evidence
+    assert run_in_child(lambda: evidence) == evidence
 
 
 @pytest.mark.parametrize(
@@ -349,6 +349,6 @@ def test_what_goes_wrong_there_is_told_here(raised, expected, capfd):
         raise raised
 
     with pytest.raises(type(expected)) as found:
-        apart(measure)
+        run_in_child(measure)
     assert (found.value.text, found.value.hint) == (expected.text, expected.hint)
     assert ("ZeroDivisionError" in capfd.readouterr().err) is isinstance(raised, ZeroDivisionError)

@@ -24,13 +24,13 @@ from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency, Li
 from neuca_tools.selftest.measure import program
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.entry import entry_of
-from neuca_tools.selftest.report.nagios import nagios
-from neuca_tools.selftest.report.page import page
-from neuca_tools.selftest.report.panels import ticks
-from neuca_tools.selftest.report.prometheus import prometheus
-from neuca_tools.selftest.report.record import record
+from neuca_tools.selftest.report.nagios import nagios_line
+from neuca_tools.selftest.report.page import report_page
+from neuca_tools.selftest.report.panels import round_ticks
+from neuca_tools.selftest.report.prometheus import prometheus_text
+from neuca_tools.selftest.report.record import report_json
 from neuca_tools.selftest.report.style import STYLE
-from neuca_tools.selftest.report.text import fact_line, text
+from neuca_tools.selftest.report.text import fact_line, report_text
 
 DATA = Path(__file__).parent / "data" / "iperf"
 SMALL = tcp(
@@ -65,7 +65,7 @@ FULL = replace(
 
 def test_the_text_says_limit_fix_and_next_limit():
     assert (
-        text(diagnose(SMALL), verbose=True)
+        report_text(diagnose(SMALL), verbose=True)
         == """\
 tcp         250 Mbit/s  FAIL
 LIMIT       receive window too small: the receiver's window of 3.00 MiB allows 252 Mbit/s at a round trip of 100 ms
@@ -84,12 +84,13 @@ VERDICT     below threshold, expected 1.00 Gbit/s: D01, receive window too small
 
 def test_the_text_says_why_it_does_not_know():
     assert (
-        text(diagnose(Evidence())) == "UNKNOWN     nothing was measured\nVERDICT     inconclusive"
+        report_text(diagnose(Evidence()))
+        == "UNKNOWN     nothing was measured\nVERDICT     inconclusive"
     )
 
 
 def test_json_has_the_verdict_the_findings_and_the_evidence():
-    document = json.loads(record(SMALL, diagnose(SMALL)))
+    document = json.loads(report_json(SMALL, diagnose(SMALL)))
     assert (
         document["version"],
         document["verdict"],
@@ -114,13 +115,13 @@ def test_json_has_what_iperf_wrote_as_it_was():
     content = (DATA / "3.12-tcp.json").read_bytes()
     evidence = evidence_of(content)
     assert (
-        json.loads(record(evidence, diagnose(evidence)))["evidence"]["phases"][0]["raw"]
+        json.loads(report_json(evidence, diagnose(evidence)))["evidence"]["phases"][0]["raw"]
         == content.decode()
     )
 
 
 def metrics(evidence):
-    return prometheus([(evidence, diagnose(evidence))])
+    return prometheus_text([(evidence, diagnose(evidence))])
 
 
 KNOWN = replace(
@@ -184,7 +185,7 @@ REPORTED = {
 def test_the_official_parsers_read_the_metrics(name, form):
     """No sample is repeated, which node_exporter rejects, and none has a time."""
     tests = [(evidence, diagnose(evidence)) for evidence in REPORTED[name]]
-    families = list(form.text_string_to_metric_families(prometheus(tests)))
+    families = list(form.text_string_to_metric_families(prometheus_text(tests)))
     samples = [sample for family in families for sample in family.samples]
     series = [(sample.name, tuple(sorted(sample.labels.items()))) for sample in samples]
     assert len(set(series)) == len(series) > 0
@@ -201,11 +202,14 @@ def test_the_metrics_of_every_condition_are_read():
 
 
 def test_the_line_for_nagios_has_state_words_and_performance_data():
-    assert nagios(diagnose(SMALL)) == (
+    assert nagios_line(diagnose(SMALL)) == (
         "DATAPLANE CRITICAL - tcp 250 Mbit/s, D01 receive window too small | "
         "'0-tcp-forward'=250000000"
     )
-    assert nagios(diagnose(Evidence())) == "DATAPLANE UNKNOWN - inconclusive, nothing was measured"
+    assert (
+        nagios_line(diagnose(Evidence()))
+        == "DATAPLANE UNKNOWN - inconclusive, nothing was measured"
+    )
 
 
 def test_every_exit_code_has_a_state_for_nagios():
@@ -258,7 +262,7 @@ PANELS = [
 
 
 def test_the_page_has_every_chart_that_there_is_something_for():
-    content = page(FULL, diagnose(FULL), diagnose(SMALL))
+    content = report_page(FULL, diagnose(FULL), diagnose(SMALL))
     Page(content)
     assert titles(content) == [
         "Over time",
@@ -277,7 +281,7 @@ def test_a_closed_window_is_a_point_of_the_chart():
             for place, sample in enumerate(SMALL.phases[0].sender)
         )
         evidence = replace(SMALL, phases=(replace(SMALL.phases[0], sender=samples),))
-        window = page(evidence, diagnose(evidence)).partition("Window (bytes)")[2]
+        window = report_page(evidence, diagnose(evidence)).partition("Window (bytes)")[2]
         return window.partition('class="title"')[0].count(",")
 
     assert points(0) == points(2000) > points(None)
@@ -295,7 +299,7 @@ def test_the_page_has_the_steps_of_a_test_and_who_was_tested():
         "address": "172.16.0.2",
     }
     evidence = replace(FULL, steps=steps, taken="now", **hosts)
-    found = Page(page(evidence, diagnose(evidence)))
+    found = Page(report_page(evidence, diagnose(evidence)))
     assert "now; a, 6.1, neuca 2.1 → b, 172.16.0.2, iperf3 3.12" in found.words
     assert f"neuca-guest-tools {__version__}" in found.words
     cells = [word for word in found.words[found.words.index("Tests") + 1 :] if word.strip()]
@@ -309,7 +313,7 @@ def test_the_page_has_the_steps_of_a_test_and_who_was_tested():
 
 def test_the_page_of_a_text_has_its_rate_and_window():
     evidence = evidence_of(PUBLISHED["vm-tuned-tcp"])
-    assert titles(page(evidence, diagnose(evidence))) == [
+    assert titles(report_page(evidence, diagnose(evidence))) == [
         "Over time",
         "Rate (bit/s)",
         "Window (bytes)",
@@ -318,7 +322,7 @@ def test_the_page_of_a_text_has_its_rate_and_window():
 
 
 def test_the_page_fetches_nothing_and_runs_nothing():
-    found = Page(page(FULL, diagnose(FULL)))
+    found = Page(report_page(FULL, diagnose(FULL)))
     assert {tag for tag, _ in found.tags} & {
         "script",
         "link",
@@ -348,14 +352,14 @@ def test_what_is_in_the_evidence_cannot_become_a_tag():
         phases=(replace(FULL.phases[0], name=bad), *FULL.phases[1:]),
         local=Host(log=(f"neighbour table overflow {bad}",), links=(Link(bad, "tun", mtu=1420),)),
     )
-    found = Page(page(evidence, diagnose(evidence), diagnose(evidence)))
+    found = Page(report_page(evidence, diagnose(evidence), diagnose(evidence)))
     assert "script" not in {tag for tag, _ in found.tags}
     assert any(bad in words for words in found.words)
 
 
 def test_a_page_of_nothing_is_a_page():
-    assert titles(page(Evidence(), diagnose(Evidence()))) == []
-    assert "nothing was measured" in page(Evidence(), diagnose(Evidence()))
+    assert titles(report_page(Evidence(), diagnose(Evidence()))) == []
+    assert "nothing was measured" in report_page(Evidence(), diagnose(Evidence()))
 
 
 @pytest.mark.parametrize(
@@ -369,7 +373,7 @@ def test_a_page_of_nothing_is_a_page():
     ],
 )
 def test_the_ticks_of_an_axis_are_round_numbers(top, found):
-    assert ticks(top) == pytest.approx(found)
+    assert round_ticks(top) == pytest.approx(found)
 
 
 # --- The command ----------------------------------------------------------------------------------------------------
@@ -404,24 +408,24 @@ def test_every_report_has_the_verdict_that_a_comparison_with_earlier_tests_chang
     healthy = tcp(flow_of(900e6, snd_cwnd=900), expect=900e6)
     worse = replace(diagnose(healthy), since=ExitCode.WORSE)
     assert diagnose(healthy).exit_code is ExitCode.PASS
-    document = json.loads(record(healthy, worse))
+    document = json.loads(report_json(healthy, worse))
     entry = entry_of(healthy, worse, "quick", 4.0, None)
     assert (document["verdict"], document["exit_code"]) == ("worse than before", 7)
     assert (entry["verdict"], entry["exit_code"]) == ("worse than before", 7)
-    assert text(worse).endswith("\nVERDICT     worse than before, expected 900 Mbit/s")
-    assert nagios(worse).startswith("DATAPLANE WARNING - ")
-    assert "neuca_selftest_verdict 7\n" in prometheus([(healthy, worse)])
-    assert "worse than before" in page(healthy, worse)
+    assert report_text(worse).endswith("\nVERDICT     worse than before, expected 900 Mbit/s")
+    assert nagios_line(worse).startswith("DATAPLANE WARNING - ")
+    assert "neuca_selftest_verdict 7\n" in prometheus_text([(healthy, worse)])
+    assert "worse than before" in report_page(healthy, worse)
 
 
 def test_the_first_screen_has_twelve_lines():
     """Of the worst published output too: subject, tests, LIMIT, FIX, verdict, guesses."""
     for name, content in PUBLISHED.items():
-        assert text(diagnose(evidence_of(content))).count("\n") < 11, name
+        assert report_text(diagnose(evidence_of(content))).count("\n") < 11, name
     many = replace(FULL, phases=FULL.phases * 3)
-    assert "more tests (--verbose)" in text(diagnose(many))
-    assert text(diagnose(many)).count("\n") < 11
-    assert text(diagnose(many), verbose=True).count("\n") > 11
+    assert "more tests (--verbose)" in report_text(diagnose(many))
+    assert report_text(diagnose(many)).count("\n") < 11
+    assert report_text(diagnose(many), verbose=True).count("\n") > 11
 
 
 def test_explain_writes_the_files_that_are_asked_for(tmp_path, capsys):

@@ -30,11 +30,11 @@ from neuca_tools.selftest.measure.probes.foreign import (
     PROBE_SECONDS,
     ForeignProbes,
     Times,
-    interval,
+    probe_interval,
 )
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.page import page
-from neuca_tools.selftest.report.record import record
+from neuca_tools.selftest.report.page import report_page
+from neuca_tools.selftest.report.record import report_json
 from neuca_tools.selftest.report.text import rpm_words
 
 LOCAL = ip_address("127.0.0.1")
@@ -134,9 +134,9 @@ def test_round_trips_that_a_peer_makes_up_do_no_harm():
 
 
 def test_probes_use_at_most_a_twentieth_of_a_slow_path():
-    assert interval(None) == interval(1e9) == PROBE_SECONDS
-    assert interval(100e3) == pytest.approx(1.12)
-    assert 700 * 8 / interval(1e6) <= 0.05 * 1e6
+    assert probe_interval(None) == probe_interval(1e9) == PROBE_SECONDS
+    assert probe_interval(100e3) == pytest.approx(1.12)
+    assert 700 * 8 / probe_interval(1e6) <= 0.05 * 1e6
 
 
 def test_times_are_counted_from_when_the_load_began():
@@ -151,10 +151,10 @@ def test_the_report_has_a_row_for_each_direction_and_the_source():
     evidence = replace(
         large(), responsiveness=(given(idle=0.005), given(direction="reverse", own=0.01))
     )
-    document = json.loads(record(evidence, diagnose(evidence)))
+    document = json.loads(report_json(evidence, diagnose(evidence)))
     assert [one["grade"] for one in document["responsiveness"]] == ["fair", "good"]
     assert evidence_of(json.dumps(document).encode()) == evidence
-    content = page(evidence, diagnose(evidence))
+    content = report_page(evidence, diagnose(evidence))
     assert "Formula and grades: draft-ietf-ippm-responsiveness-09, without TLS and HTTP." in content
     assert "<td>800 RPM</td><td>fair</td><td>high</td><td>40.0 ms</td>" in content.replace("\n", "")
 

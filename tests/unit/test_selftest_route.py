@@ -17,10 +17,10 @@ from neuca_tools.selftest.diagnosis.compare import compare
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.route import Hop, Narrowing, OneWay, Route
-from neuca_tools.selftest.measure.probes.hops import Flow, Reply, Target, read, trace
+from neuca_tools.selftest.measure.probes.hops import Flow, Reply, Target, parse_error, trace_route
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.page import page
-from neuca_tools.selftest.report.record import record
+from neuca_tools.selftest.report.page import report_page
+from neuca_tools.selftest.report.record import report_json
 from neuca_tools.selftest.report.text import one_way_words, route_words
 
 NEAR, LEFT, RIGHT, PEER = "172.16.0.2", "10.1.0.2", "10.2.0.2", "10.9.0.2"
@@ -65,15 +65,15 @@ def error(version, kind, code, info=0, origin=None, address=None):
     ],
 )
 def test_what_an_icmp_error_says(version, kind, code, word):
-    found = read(version, error(version, kind, code, info=1400), 0.5)
+    found = parse_error(version, error(version, kind, code, info=1400), 0.5)
     assert found == Reply(word, {4: NEAR, 6: "fd00::2"}[version], 0.5, 1400)
 
 
 @pytest.mark.parametrize("version", [4, 6])
 def test_an_error_of_this_host_or_a_short_one_says_nothing(version):
     whole = error(version, 3, 4, origin=1)
-    assert read(version, whole) is None
-    assert [read(version, whole[:size]) for size in range(20)] == [None] * 20
+    assert parse_error(version, whole) is None
+    assert [parse_error(version, whole[:size]) for size in range(20)] == [None] * 20
 
 
 def test_a_flow_cannot_use_a_device_that_is_not_there():
@@ -81,7 +81,7 @@ def test_a_flow_cannot_use_a_device_that_is_not_there():
     with pytest.raises(OSError, match="No such device"):
         Flow(target)
     with pytest.raises(OSError, match="No such device"):
-        trace(target, 1500)
+        trace_route(target, 1500)
 
 
 def test_the_peer_itself_is_the_first_hop_where_there_is_no_router():
@@ -90,7 +90,7 @@ def test_the_peer_itself_is_the_first_hop_where_there_is_no_router():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-    found = trace(Target(local, local, "lo", port), 1500)
+    found = trace_route(Target(local, local, "lo", port), 1500)
     assert (found.reached, [hop.addresses for hop in found.hops]) == (True, [("127.0.0.1",)])
     assert found.hops[0].mtu == 1500
 
@@ -147,8 +147,8 @@ def test_one_way_loss_is_the_share_of_missing_sequence_numbers():
 
 def test_the_report_has_the_hops_and_the_loss():
     evidence = replace(large(), route=ROUTE, one_way=(OneWay("reverse", 1e6, 1000, 1000, 10, 0),))
-    assert evidence_of(record(evidence, diagnose(evidence)).encode()) == evidence
-    content = page(evidence, diagnose(evidence))
+    assert evidence_of(report_json(evidence, diagnose(evidence)).encode()) == evidence
+    content = report_page(evidence, diagnose(evidence))
     assert f"<td>2</td><td>{LEFT}, {RIGHT}</td><td>200 µs</td><td>1500</td><td></td>" in content
     assert "<td>3</td><td>no response</td><td></td><td></td>" in content
     assert (
@@ -156,4 +156,7 @@ def test_the_report_has_the_hops_and_the_loss():
     )
     assert "6 flows with different ports, all through dp1: packets take different ways" in content
     assert "<td>from the peer</td><td>1.0%</td><td>1000</td><td>0</td><td>1000</td>" in content
-    assert json.loads(record(evidence, diagnose(evidence)))["evidence"]["one_way"][0]["lost"] == 10
+    assert (
+        json.loads(report_json(evidence, diagnose(evidence)))["evidence"]["one_way"][0]["lost"]
+        == 10
+    )

@@ -12,8 +12,13 @@ from ipaddress import ip_address, ip_interface
 
 import pytest
 
-from neuca_tools.commands.selftest_agent import Outlook, wanted
-from neuca_tools.commands.selftest_options import literal, options, peers, secret
+from neuca_tools.commands.selftest_agent import Outlook, desired_sysctls
+from neuca_tools.commands.selftest_options import (
+    configured_peers,
+    literal_address,
+    read_secret,
+    test_options,
+)
 from neuca_tools.commands.selftest_test_parsers import run_parser
 from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
@@ -23,20 +28,20 @@ from neuca_tools.model import Device, NetworkState, Owned
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.measure import store
 from neuca_tools.selftest.measure.host.kernel import Way
-from neuca_tools.selftest.measure.host.planned import permit
+from neuca_tools.selftest.measure.host.planned import permitted_device
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.iperf.command import Test as Asked
-from neuca_tools.selftest.measure.iperf.phases import datagram
+from neuca_tools.selftest.measure.iperf.phases import datagram_size
 from neuca_tools.selftest.measure.iperf.plans import (
     LADDER,
     LOAD_BYTES,
     SEARCH_STEPS,
     Rung,
-    load,
+    load_of,
     loss_free,
     next_rate,
 )
-from neuca_tools.selftest.measure.probes.path_mtu import largest
+from neuca_tools.selftest.measure.probes.path_mtu import largest_carried
 from neuca_tools.selftest.measure.program import Ended
 from neuca_tools.tuning.layer import CONGESTION, Layer, Value
 
@@ -51,27 +56,27 @@ WHOLE = (
 
 def test_the_clients_command_line():
     start = "iperf3 -c 172.16.0.2 -p 45678 -t 10 -i 1 -J --connect-timeout 3000 --get-server-output"
-    assert " ".join(command.client(ASKED)) == start
+    assert " ".join(command.client_command(ASKED)) == start
     assert " ".join(
-        command.client(
+        command.client_command(
             ASKED._replace(
                 streams=8, direction="reverse", source=ip_address("172.16.0.1"), rate=8e6
             )
         )
     ) == (f"{start} -B 172.16.0.1 -P 8 -R -b 1000000")
-    assert " ".join(command.client(ASKED._replace(udp=True, rate=1e9, cpus="1"))) == (
+    assert " ".join(command.client_command(ASKED._replace(udp=True, rate=1e9, cpus="1"))) == (
         f"numactl --cpunodebind=1 --membind=1 {start} -u -b 1000000000"
     )
-    assert command.client(ASKED._replace(direction="both"))[-1] == "--bidir"
-    assert command.client(ASKED._replace(udp=True, length=312))[-3:] == ["-u", "-l", "312"]
-    assert " ".join(command.server(PEER, 5201)) == "iperf3 -s -1 -i 1 -B 172.16.0.2 -p 5201"
+    assert command.client_command(ASKED._replace(direction="both"))[-1] == "--bidir"
+    assert command.client_command(ASKED._replace(udp=True, length=312))[-3:] == ["-u", "-l", "312"]
+    assert " ".join(command.server_command(PEER, 5201)) == "iperf3 -s -1 -i 1 -B 172.16.0.2 -p 5201"
 
 
 @pytest.mark.parametrize(
     ("rate", "size"), [(1e6, 312), (0.5e6, 256), (2e6, 625), (4.4e6, 1375), (4.5e6, 0), (1e9, 0)]
 )
 def test_one_way_loss_is_measured_with_enough_datagrams_on_slow_paths_too(rate, size):
-    assert datagram(rate, 5.0) == size
+    assert datagram_size(rate, 5.0) == size
 
 
 ENDS = {
@@ -126,13 +131,15 @@ ENDS = {
 @pytest.mark.parametrize("name", ENDS)
 def test_how_an_iperf3_may_end(name):
     ended, error = ENDS[name]
-    run = command.outcome(ASKED, ended)
+    run = command.run_of(ASKED, ended)
     assert (run.error, run.protocol, run.streams, run.duration) == (error, "tcp", 1, 10)
 
 
 def test_the_version_of_iperf3():
-    assert command.version(b"iperf 3.12 (cJSON 1.7.15)\nLinux") == "3.12"
-    assert [command.version(text) for text in (b"", b"iperf version 2.1.8", b"\xff")] == [None] * 3
+    assert command.parse_version(b"iperf 3.12 (cJSON 1.7.15)\nLinux") == "3.12"
+    assert [command.parse_version(text) for text in (b"", b"iperf version 2.1.8", b"\xff")] == [
+        None
+    ] * 3
 
 
 # --- The search for the loss-free rate ------------------------------------------------------------------------------------
@@ -194,7 +201,7 @@ def test_a_few_losses_in_the_middle_do_not_end_the_climb():
     ],
 )
 def test_the_load_of_the_step_rpm_is_bounded_in_bytes(seconds, rate, known, wanted):
-    found = load(seconds, rate, known)
+    found = load_of(seconds, rate, known)
     assert found == pytest.approx(wanted)
     assert found[0] * found[1] <= 8 * LOAD_BYTES * 1.001
 
@@ -208,9 +215,9 @@ def test_what_gets_through_above_a_few_losses_tells_that_they_were_chance():
 @pytest.mark.parametrize("carried", [576, 577, 1400, 1499, 1500, 8999, 9000])
 def test_the_largest_packet_that_is_carried(carried):
     asked: list[int] = []
-    assert largest(lambda size: asked.append(size) or size <= carried, 576, 9000) == carried
+    assert largest_carried(lambda size: asked.append(size) or size <= carried, 576, 9000) == carried
     assert len(asked) <= 16
-    assert largest(lambda size: size < 1, 576, 9000) is None
+    assert largest_carried(lambda size: size < 1, 576, 9000) is None
 
 
 # --- Who may be tested ----------------------------------------------------------------------------------------------------
@@ -232,11 +239,16 @@ def way(index: int, **more) -> Way:
 
 
 def test_the_device_that_is_meant():
-    assert permit(PEER, way(3), device(3, "eth1"), OUTLOOK, None) == "eth1"
-    assert permit(ip_address("172.16.0.200"), way(3), device(3, "eth1"), OUTLOOK, None) == "eth2"
-    assert permit(ip_address("10.9.9.9"), way(7), device(7, "eth7"), OUTLOOK, None) == "eth7"
-    assert permit(PEER, way(3), device(3, "eth1"), OUTLOOK, "eth2") == "eth2"
-    assert permit(PEER, way(2), device(2, "eth0"), OUTLOOK, "eth0") == "eth0"
+    assert permitted_device(PEER, way(3), device(3, "eth1"), OUTLOOK, None) == "eth1"
+    assert (
+        permitted_device(ip_address("172.16.0.200"), way(3), device(3, "eth1"), OUTLOOK, None)
+        == "eth2"
+    )
+    assert (
+        permitted_device(ip_address("10.9.9.9"), way(7), device(7, "eth7"), OUTLOOK, None) == "eth7"
+    )
+    assert permitted_device(PEER, way(3), device(3, "eth1"), OUTLOOK, "eth2") == "eth2"
+    assert permitted_device(PEER, way(2), device(2, "eth0"), OUTLOOK, "eth0") == "eth0"
 
 
 REFUSED = {
@@ -277,7 +289,7 @@ REFUSED = {
 def test_what_is_never_tested(name):
     peer, route, text = REFUSED[name]
     with pytest.raises(UsageError) as raised:
-        permit(peer, route, device(route.index, "eth0"), OUTLOOK, None)
+        permitted_device(peer, route, device(route.index, "eth0"), OUTLOOK, None)
     assert raised.value.text == text
 
 
@@ -285,7 +297,7 @@ def test_what_is_never_tested(name):
 
 
 def asked(*words, **selftest):
-    return options(
+    return test_options(
         run_parser().parse_args(words),
         Config(selftest={name.replace("_", "-"): value for name, value in selftest.items()}),
     )
@@ -370,31 +382,36 @@ def test_thirty_reports_are_kept_and_those_of_the_peer_are_found(tmp_path):
         peer = "172.16.0.2" if number % 2 else "172.16.0.3"
         evidence = Evidence(address=peer, label=str(number), taken=f"2026-11-21T10:00:{number:02}Z")
         report = f'{{"version": 1, "evidence": {{"version": 1, "phases": [], "address": "{peer}", "label": "{number}"}}}}'
-        last = store.keep(tmp_path, evidence, report)
-    assert (len(store.names(tmp_path)), store.names(tmp_path)[-1]) == (30, last)
+        last = store.keep_report(tmp_path, evidence, report)
+    assert (len(store.report_paths(tmp_path)), store.report_paths(tmp_path)[-1]) == (30, last)
     assert last.stat().st_mode & 0o777 == 0o600
-    assert store.keep(tmp_path, evidence, report).name == "selftest-20261121T100032Z-1.json"
+    assert store.keep_report(tmp_path, evidence, report).name == "selftest-20261121T100032Z-1.json"
     (tmp_path / "selftest-20261121T090000Z.json").write_text("{damaged")
     (tmp_path / "another.json").write_text("{}")
-    assert [one.label for one in store.earlier(tmp_path, "172.16.0.2")] == [
+    assert [one.label for one in store.earlier_tests(tmp_path, "172.16.0.2")] == [
         str(number) for number in range(13, 33, 2)
     ]
-    assert store.earlier(tmp_path / "none", "172.16.0.2") == []
+    assert store.earlier_tests(tmp_path / "none", "172.16.0.2") == []
 
 
 def test_a_test_at_boot_is_quick_and_can_be_off():
     row = run_parser().parse_args(["--at-boot"])
-    assert options(row, Config(selftest={"plan": "full"})).steps == asked("--plan", "quick").steps
+    assert (
+        test_options(row, Config(selftest={"plan": "full"})).steps == asked("--plan", "quick").steps
+    )
     assert asked("--at-boot").label == "boot"
     known = {"peers": "a@172.16.0.2, 172.16.0.3"}
-    assert peers(row, Config(selftest=known)) == ["a@172.16.0.2", "172.16.0.3"]
-    assert peers(row, Config(selftest={**known, "run-at-boot": "no"})) == []
-    assert peers(run_parser().parse_args([]), Config(selftest={**known, "run-at-boot": "no"})) == [
+    assert configured_peers(row, Config(selftest=known)) == ["a@172.16.0.2", "172.16.0.3"]
+    assert configured_peers(row, Config(selftest={**known, "run-at-boot": "no"})) == []
+    assert configured_peers(
+        run_parser().parse_args([]), Config(selftest={**known, "run-at-boot": "no"})
+    ) == [
         "a@172.16.0.2",
         "172.16.0.3",
     ]
     assert [
-        literal(text) and str(literal(text)) for text in ("a@172.16.0.2", "fd00::1", "host", "a@b")
+        literal_address(text) and str(literal_address(text))
+        for text in ("a@172.16.0.2", "fd00::1", "host", "a@b")
     ] == ["172.16.0.2", "fd00::1", None, None]
 
 
@@ -412,7 +429,7 @@ def test_a_congestion_control_that_this_kernel_has_not_is_wanted_all_the_same(ef
     )
     tuning = Layer(values=tuple(values))
     want = NetworkState(sysctls={"net/ipv4/conf/eth1.7/rp_filter": "2"})
-    assert wanted(Resolution(want, Owned(), Roles(), {}, {}, tuning=tuning)) == {
+    assert desired_sysctls(Resolution(want, Owned(), Roles(), {}, {}, tuning=tuning)) == {
         "net.ipv4.conf.eth1/7.rp_filter": "2",
         **more,
     }
@@ -423,14 +440,14 @@ def test_a_secret_of_another_user_is_none(tmp_path, monkeypatch):
     path.write_text("a secret that both sides share")
     path.chmod(0o600)
     arguments = run_parser().parse_args(["--secret-file", str(path)])
-    assert secret(arguments, Config()) == b"a secret that both sides share"
+    assert read_secret(arguments, Config()) == b"a secret that both sides share"
     if os.geteuid() == 0:
         os.chown(path, 12345, 0)
     else:  # who cannot give the file away is somebody else
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
     owner = path.stat().st_uid
     with pytest.raises(UsageError) as raised:
-        secret(arguments, Config())
+        read_secret(arguments, Config())
     assert (raised.value.text, raised.value.hint) == (
         f'read the secret "{path}": it is owned by user {owner}, who can change it',
         f"chown root {path}",

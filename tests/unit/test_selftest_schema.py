@@ -20,13 +20,13 @@ from neuca_tools.commands.neuca import main
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.record import record
+from neuca_tools.selftest.report.record import report_json
 
 DATA = sorted((Path(__file__).parent / "data" / "iperf").iterdir())
 
 
 def report_of(evidence):
-    return json.loads(record(evidence, diagnose(evidence)))
+    return json.loads(report_json(evidence, diagnose(evidence)))
 
 
 @pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.name)

@@ -24,7 +24,11 @@ from test_fuzz import FUZZ
 
 from neuca_tools.selftest.measure.helper import peer
 from neuca_tools.selftest.measure.helper.channel import ChannelError
-from neuca_tools.selftest.measure.helper.greeting import MOST_CONNECTIONS, MOST_OF_NETWORK, network
+from neuca_tools.selftest.measure.helper.greeting import (
+    MOST_CONNECTIONS,
+    MOST_OF_NETWORK,
+    network_of,
+)
 
 ROOT = Path(__file__).parents[2]
 SECRET = b"a secret that both sides share"
@@ -62,7 +66,7 @@ class Served:
 
     def good(self, source=HOST):
         """Whether a client with the secret is served."""
-        helper = peer.connect(ip_address(HOST), self.base + 1, SECRET, ip_address(source))
+        helper = peer.connect_to_helper(ip_address(HOST), self.base + 1, SECRET, ip_address(source))
         helper.close()
         return len(helper.token) == 16
 
@@ -112,7 +116,7 @@ def test_a_line_that_is_no_text_ends_nothing(served):
 
 
 @FUZZ
-@given(pieces=st.lists(st.binary(max_size=400), max_size=3))
+@given(pieces=st.manager_lists(st.binary(max_size=400), max_size=3))
 @example(pieces=[SURROGATE])
 @example(pieces=[b"\n" * 400])
 @example(pieces=[b"[" * 100_000])
@@ -182,10 +186,10 @@ def test_whoever_is_idle_is_dropped_soon(served):
 
 
 def test_while_it_is_busy_only_who_knows_the_secret_hears_so(served):
-    first = peer.connect(ip_address(HOST), served.base + 1, SECRET, ip_address(HOST))
+    first = peer.connect_to_helper(ip_address(HOST), served.base + 1, SECRET, ip_address(HOST))
     try:
         with pytest.raises(ChannelError) as raised:
-            peer.connect(ip_address(HOST), served.base + 1, SECRET, ip_address(HOST))
+            peer.connect_to_helper(ip_address(HOST), served.base + 1, SECRET, ip_address(HOST))
         assert raised.value.text == "the peer: it is busy with another test"
         with served.stranger() as connection:
             connection.sendall(b'{"nonce":"%s","proof":"%s"}\n' % (b"0" * 64, b"0" * 64))
@@ -196,8 +200,8 @@ def test_while_it_is_busy_only_who_knows_the_secret_hears_so(served):
 
 def test_the_hosts_of_an_ipv6_network_count_together():
     one, other = map(ip_address, ("fd00:16::1", "fd00:16::ffff:1"))
-    assert network(one) == network(other) != network(ip_address("fd00:17::1"))
-    assert network(ip_address("10.0.0.1")) != network(ip_address("10.0.0.2"))
+    assert network_of(one) == network_of(other) != network_of(ip_address("fd00:17::1"))
+    assert network_of(ip_address("10.0.0.1")) != network_of(ip_address("10.0.0.2"))
 
 
 def test_only_the_clients_that_are_named_are_accepted():
@@ -214,8 +218,8 @@ def test_only_the_clients_that_are_named_are_accepted():
     try:
         assert first_line(process.stdout) == "serving\n"
         with pytest.raises(ChannelError):
-            peer.connect(ip_address(HOST), base + 1, SECRET, ip_address(HOST))
-        helper = peer.connect(ip_address(HOST), base + 1, SECRET, ip_address("127.0.0.7"))
+            peer.connect_to_helper(ip_address(HOST), base + 1, SECRET, ip_address(HOST))
+        helper = peer.connect_to_helper(ip_address(HOST), base + 1, SECRET, ip_address("127.0.0.7"))
         helper.close()
         assert len(helper.token) == 16
     finally:

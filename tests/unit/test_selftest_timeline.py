@@ -15,15 +15,22 @@ from selftest_runs import PUBLISHED
 from neuca_tools.selftest.evidence import Evidence, Sample
 from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.panels import Band, Line, Panel, figure, numbered, thinned
-from neuca_tools.selftest.report.timeline import timeline
+from neuca_tools.selftest.report.panels import (
+    Band,
+    Line,
+    Panel,
+    numbered_band_names,
+    svg_figure,
+    thinned_points,
+)
+from neuca_tools.selftest.report.timeline import timeline_panels
 
 DATA = Path(__file__).parent / "data" / "iperf"
 RATE, RTT, WINDOW, AGAIN, WHERE, CPU = range(6)
 
 
 def bands(evidence):
-    return [(one.name, one.start, one.end) for one in timeline(evidence)[1]]
+    return [(one.name, one.start, one.end) for one in timeline_panels(evidence)[1]]
 
 
 def test_each_test_is_where_it_was_by_the_local_hosts_clock():
@@ -37,7 +44,7 @@ def test_each_test_is_where_it_was_by_the_local_hosts_clock():
 
 
 def test_a_trace_is_preferred_to_samples_and_drawn_at_its_own_times():
-    panels, _ = timeline(Evidence(phases=(traced(tcp_phase("tcp"), 0),)))
+    panels, _ = timeline_panels(Evidence(phases=(traced(tcp_phase("tcp"), 0),)))
     rate = panels[RATE].lines[0].parts[0]
     assert len(rate) == 100
     assert [time for time, _ in rate[:3]] == pytest.approx([0.0, 0.1, 0.2])
@@ -50,7 +57,7 @@ def test_a_peers_samples_of_another_clock_are_drawn_at_our_times():
     """In reverse the sender is the peer: only the distance to its first sample counts."""
     phase = tcp_phase("tcp", "reverse")
     phase = replace(phase, sender=tuple(replace(one, time=one.time + 1e6) for one in phase.sender))
-    panels, found = timeline(Evidence(phases=(phase,)))
+    panels, found = timeline_panels(Evidence(phases=(phase,)))
     times = [time for time, _ in panels[RTT].lines[1].parts[0]]
     assert (times[0], times[-1], found[0].end) == (0.0, 10.0, 10.0)
     assert [(one.start, one.end) for one in panels[WHERE].columns][-1] == (9.0, 10.0)
@@ -69,7 +76,7 @@ def test_two_directions_of_one_run_are_one_band():
     evidence = evidence_of((DATA / "3.12-bidir.json").read_bytes())
     assert len(evidence.phases) == 2
     assert len(bands(evidence)) == 1
-    rate = timeline(evidence)[0][RATE]
+    rate = timeline_panels(evidence)[0][RATE]
     assert [(one.name, bool(one.parts[0])) for one in rate.lines] == [
         ("to the peer", True),
         ("from the peer", True),
@@ -77,7 +84,7 @@ def test_two_directions_of_one_run_are_one_band():
 
 
 def test_what_iperf_counted_lasts_for_the_whole_interval():
-    panels, _ = timeline(evidence_of(PUBLISHED["vm-tuned-tcp"]))
+    panels, _ = timeline_panels(evidence_of(PUBLISHED["vm-tuned-tcp"]))
     assert panels[RATE].lines[0].parts[0][:4] == [
         (0.0, 2.79e9),
         (10.0, 2.79e9),
@@ -90,7 +97,7 @@ def test_what_iperf_counted_lasts_for_the_whole_interval():
 def test_of_udp_nothing_is_shown_of_the_tcp_connection_that_controls_it():
     evidence = large()
     udp = replace(evidence, phases=evidence.phases[4:5])
-    panels, _ = timeline(udp)
+    panels, _ = timeline_panels(udp)
     assert [bool(one.lines and any(one.lines[0].parts)) for one in panels] == [
         True,
         False,
@@ -102,21 +109,21 @@ def test_of_udp_nothing_is_shown_of_the_tcp_connection_that_controls_it():
 
 
 def test_a_receivers_window_without_effect_does_not_hide_the_others():
-    panels, _ = timeline(Evidence(phases=(traced(tcp_phase("tcp"), 0),)))
+    panels, _ = timeline_panels(Evidence(phases=(traced(tcp_phase("tcp"), 0),)))
     cwnd, window, _ = (one.parts[0] for one in panels[WINDOW].lines)
     assert (len(cwnd), len(window)) == (100, 0)
 
 
 def test_a_phase_of_which_nothing_is_known_is_no_band_of_any_width():
-    assert timeline(Evidence())[1] == []
+    assert timeline_panels(Evidence())[1] == []
     empty = replace(tcp_phase("tcp"), sender=(), receiver=())
-    assert figure(*timeline(Evidence(phases=(empty,)))) == ""
+    assert svg_figure(*timeline_panels(Evidence(phases=(empty,)))) == ""
 
 
 def test_a_trace_with_times_far_away_stays_within_the_figure():
     far = Trace((-1e18, 1e18), *[(1e18, -1e18)] * 8)
     phase = replace(traced(tcp_phase("tcp"), 0), receiver_trace=far)
-    picture = figure(*timeline(Evidence(phases=(phase,))))
+    picture = svg_figure(*timeline_panels(Evidence(phases=(phase,))))
     numbers = [float(one) for one in re.findall(r'\b(?:x|y|cx|cy)="([^"]+)"', picture)]
     numbers += [float(one) for one in re.findall(r"[\d.]+", " ".join(POINTS.findall(picture)))]
     assert all(0 <= one <= 1000 for one in numbers)
@@ -127,15 +134,15 @@ POINTS = re.compile(r'points="([^"]+)"')
 
 def test_narrow_bands_have_numbers_and_a_key():
     found = [Band("tcp", 0, 50), Band("tcp-parallel, 8 streams", 50, 55), Band("udp", 55, 100)]
-    assert numbered(found) == ["2 tcp-parallel, 8 streams"]
-    picture = figure([Panel("Rate", str, [Line("a", 0, [[(0, 1), (9, 2)]])])], found)
+    assert numbered_band_names(found) == ["2 tcp-parallel, 8 streams"]
+    picture = svg_figure([Panel("Rate", str, [Line("a", 0, [[(0, 1), (9, 2)]])])], found)
     assert [">tcp<" in picture, ">2<" in picture, ">udp<" in picture] == [True] * 3
 
 
 def test_a_long_path_keeps_its_lowest_and_highest_points():
     path = [(float(place), 5.0) for place in range(10_000)]
     path[4321], path[4322] = (4321.0, 99.0), (4322.0, 1.0)
-    found = thinned(path, 100)
+    found = thinned_points(path, 100)
     assert len(found) <= 100
     assert {(4321.0, 99.0), (4322.0, 1.0)} <= set(found)
     assert found == sorted(found)
@@ -145,4 +152,4 @@ def test_samples_without_processors_have_no_line():
     phase = replace(
         tcp_phase("tcp"), sender=(Sample(0.0), Sample(1.0)), receiver=(), sender_trace=NO_TRACE
     )
-    assert timeline(Evidence(phases=(phase,)))[0][CPU].lines[0].parts == [[]]
+    assert timeline_panels(Evidence(phases=(phase,)))[0][CPU].lines[0].parts == [[]]

@@ -13,9 +13,9 @@ from neuca_tools.selftest.evidence.trace import (
     Connection,
     Point,
     Trace,
-    shifted,
+    shifted_trace,
     trace_of,
-    within,
+    trace_within,
 )
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.heard import clock_of
@@ -87,16 +87,16 @@ def test_a_trace_of_nothing_is_empty():
 
 def test_what_is_outside_of_the_test_or_lacks_a_column_is_cut():
     long = Trace((1.0, 2.0, 3.0), *[(7.0,) * 3] * 8)
-    assert within(long, 1.5, 2.5) == Trace((2.0,), *[(7.0,)] * 8)
-    assert within(long, 4, 5) == NO_TRACE
-    assert within(Trace((1.0, 2.0), *[(7.0,)] * 8), 0, 9).time == (1.0,)
+    assert trace_within(long, 1.5, 2.5) == Trace((2.0,), *[(7.0,)] * 8)
+    assert trace_within(long, 4, 5) == NO_TRACE
+    assert trace_within(Trace((1.0, 2.0), *[(7.0,)] * 8), 0, 9).time == (1.0,)
 
 
 def test_the_peers_times_become_ours():
     told = {"time": [1000.0, 1001.0], **{name: [1.0, None] for name in COLUMNS}}
     found = heard_trace({"trace": told}, ahead=990.0, first=9.0, last=10.5)
     assert (found.time, found.rtt) == ((10.0,), (1.0,))
-    assert shifted(Trace((5.0,)), -1.5).time == (6.5,)
+    assert shifted_trace(Trace((5.0,)), -1.5).time == (6.5,)
 
 
 COLUMNS = "sent received rtt cwnd snd_wnd in_flight retransmits cpu".split()

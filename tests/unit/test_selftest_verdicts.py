@@ -25,8 +25,8 @@ from neuca_tools.selftest.evidence import (
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.prometheus import prometheus
-from neuca_tools.selftest.report.text import text
+from neuca_tools.selftest.report.prometheus import prometheus_text
+from neuca_tools.selftest.report.text import report_text
 
 ROOMY = {"snd_cwnd": 300, "unacked": 200, "snd_wnd": 3_000_000}
 QUIET = {"rtt": 1_000, "min_rtt": 900, **ROOMY}
@@ -80,7 +80,7 @@ def test_what_limits_the_slower_direction_comes_first():
 def test_what_limits_both_directions_alike_is_told_once():
     one = tcp(flow_of(90e6, **FULL_PATH))
     assert told(two_ways(one, one)) == [("D18", "both")]
-    assert "to the peer" not in text(diagnose(two_ways(one, one)))
+    assert "to the peer" not in report_text(diagnose(two_ways(one, one)))
 
 
 def test_a_cause_in_one_direction_explains_nothing_in_the_other():
@@ -94,7 +94,7 @@ def test_a_cause_in_one_direction_explains_nothing_in_the_other():
 
 def test_the_text_says_which_direction_is_meant():
     fast, slow = tcp(flow_of(900e6, **FULL_PATH)), tcp(flow_of(100e6, **WINDOW))
-    lines = " ".join(text(diagnose(two_ways(fast, slow)), verbose=True).split())
+    lines = " ".join(report_text(diagnose(two_ways(fast, slow)), verbose=True).split())
     assert "(D01, explains 80%, from the peer)" in lines
     assert "(D18, explains 100%, to the peer)" in lines
 
@@ -106,7 +106,7 @@ def test_of_one_direction_alone_none_is_named():
 def test_the_samples_of_both_directions_differ_by_a_label():
     slow, fast = tcp(flow_of(90e6, **FULL_PATH)), tcp(flow_of(900e6, **FULL_PATH))
     evidence = two_ways(slow, fast)
-    lines = prometheus([(evidence, diagnose(evidence))]).splitlines()
+    lines = prometheus_text([(evidence, diagnose(evidence))]).splitlines()
     names = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
     assert len(set(names)) == len(names)
 
@@ -249,7 +249,7 @@ def test_nothing_is_below_a_threshold_if_no_row_is():
     ):
         diagnosis = diagnose(evidence)
         assert (diagnosis.exit_code, diagnosis.words) == (code, words)
-    assert "VERDICT     fault found: D14, bufferbloat" in text(diagnose(deep))
+    assert "VERDICT     fault found: D14, bufferbloat" in report_text(diagnose(deep))
 
 
 # --- What a world of other set-ups has taught ----------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from sources_server import Server, http
 from neuca_tools.documents.envelope import find_document
 from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.model import PlatformDocument
-from neuca_tools.sources import Session, Surroundings, hypervisors, look, parse_source
+from neuca_tools.sources import Session, Surroundings, ask_sources, hypervisors, parse_source
 from neuca_tools.sources.base import Deadline
 from neuca_tools.state.active_document import metadata_hosts
 
@@ -162,7 +162,7 @@ IDS = {
 
 
 def ask(text):
-    return look([parse_source(text)], LONG, Session())
+    return ask_sources([parse_source(text)], LONG, Session())
 
 
 def document(answer):
@@ -461,7 +461,7 @@ def test_a_tool_that_has_no_end_is_killed(script, reason):
     Path(hypervisors.VMware.program).write_text(f"#!/bin/sh\n{script}\n")
     budget = LONG if "yes" in script or "exit" in script else 1
     with pytest.raises(SourceError) as caught:
-        look([parse_source("vmware")], budget, Session())
+        ask_sources([parse_source("vmware")], budget, Session())
     assert str(caught.value).endswith(f"info-get guestinfo.metadata: {reason}")
 
 
@@ -563,7 +563,7 @@ def test_a_socket_of_lxd_that_drips_is_given_up_at_the_deadline(tmp_path):
     thread = threading.Thread(target=drip)
     thread.start()
     with pytest.raises(SourceError) as caught:
-        look([parse_source(f"lxd={place}")], 1, Session())
+        ask_sources([parse_source(f"lxd={place}")], 1, Session())
     over.set()
     thread.join()
     listener.close()

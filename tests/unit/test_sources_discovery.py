@@ -20,13 +20,13 @@ from neuca_tools.sources import (
     Session,
     SourceSpec,
     Surroundings,
-    look,
+    ask_sources,
+    detected_cloud,
     nocloud,
     parse_source,
-    platform,
 )
 from neuca_tools.sources.service import by_outlet
-from neuca_tools.state.active_document import fetch
+from neuca_tools.state.active_document import fetch_document
 
 LONG = 300
 NOVA = {"product_name": "OpenStack Nova"}
@@ -53,7 +53,9 @@ def around(tmp_path, monkeypatch):
 
 
 def ask(text, surroundings, budget=LONG):
-    return look([parse_source(one) for one in text.split(",")], budget, Session(), surroundings)
+    return ask_sources(
+        [parse_source(one) for one in text.split(",")], budget, Session(), surroundings
+    )
 
 
 def reason(text, surroundings, budget=LONG):
@@ -104,7 +106,7 @@ def asked(text, surroundings):
 )
 def test_the_firmware_says_which_cloud_this_is(around, dmi, cloud):
     dmi = {name: text.encode("utf-8", "replace").decode() for name, text in dmi.items()}
-    assert platform([SourceSpec("auto")], around(dmi)) == cloud
+    assert detected_cloud([SourceSpec("auto")], around(dmi)) == cloud
 
 
 def test_auto_asks_nobody_where_the_firmware_names_no_cloud(around):
@@ -145,7 +147,10 @@ def test_a_local_source_answers_whatever_the_firmware_says(around, tmp_path):
 def test_an_intake_says_what_auto_took_this_host_for(around, tmp_path, text, check, cloud):
     fill(tmp_path / "run/drives/cidata", SEED)
     specs = [parse_source(one) for one in text.split(",")]
-    assert fetch(specs, 0, Session(), tmp_path / "state", around(NOVA, check)).platform == cloud
+    assert (
+        fetch_document(specs, 0, Session(), tmp_path / "state", around(NOVA, check)).platform
+        == cloud
+    )
 
 
 # --- the addresses, and the NICs that they are requested through -----------------------------------------------------

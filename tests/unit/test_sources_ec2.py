@@ -11,7 +11,7 @@ import pytest
 from sources_server import Server, http
 
 from neuca_tools.errors import SourceError, UsageError
-from neuca_tools.sources import Session, Token, fetch_path, look, parse_source
+from neuca_tools.sources import Session, Token, ask_sources, fetch_path, parse_source
 
 LONG = 300
 PUT = "PUT /latest/api/token"
@@ -59,7 +59,7 @@ def spec(server):
 
 
 def ask(server, session=None, budget=LONG):
-    return look([spec(server)], budget, session or Session())
+    return ask_sources([spec(server)], budget, session or Session())
 
 
 def reason(server, session=None, budget=LONG):
@@ -279,7 +279,7 @@ def test_the_instance_id_comes_with_the_document_and_is_requested_occasionally(s
         "ec2:i-0abc",
         1,
     )
-    assert ask(server, again.session.doubting()).instance == "ec2:i-0abc"
+    assert ask(server, again.session.without_trees()).instance == "ec2:i-0abc"
     assert server.asked.count(ID) == 2
 
 

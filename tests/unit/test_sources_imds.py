@@ -17,7 +17,7 @@ from neuca_tools.model.machine import Outlet
 from neuca_tools.sources import (
     Session,
     Surroundings,
-    look,
+    ask_sources,
     parse_source,
     service_hosts,
     uses_network,
@@ -36,7 +36,9 @@ def imdsd(tmp_path):
         path.unlink(missing_ok=True)
         with Imdsd(path, keys, answer) as service:
             spec = parse_source(f"imds={path}")
-            return look([spec], budget, Session(), Surroundings(outlets=outlets)), service.calls
+            return ask_sources(
+                [spec], budget, Session(), Surroundings(outlets=outlets)
+            ), service.calls
 
     return ask
 
@@ -108,7 +110,7 @@ def test_no_nic_is_asked_that_is_not_believed_to_be_for_management(imdsd):
 
 def test_a_host_without_the_service_or_the_nic_is_an_error(imdsd, tmp_path):
     with pytest.raises(SourceError) as caught:
-        look(
+        ask_sources(
             [parse_source(f"imds={tmp_path}/none")], 1, Session(), Surroundings(outlets=(LOOPBACK,))
         )
     assert f"userdata from {tmp_path}/none through lo: No such file or directory" in str(
@@ -128,5 +130,5 @@ def test_the_service_that_it_asks_is_protected_and_needs_the_network(tmp_path):
 
 def test_auto_does_not_ask_it(tmp_path):
     with pytest.raises(SourceError) as caught:
-        look([parse_source("auto")], 1, Session(), Surroundings(dmi=tmp_path))
+        ask_sources([parse_source("auto")], 1, Session(), Surroundings(dmi=tmp_path))
     assert "imds" not in str(caught.value)

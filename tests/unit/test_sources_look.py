@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sources_server import Server, http
 
 from neuca_tools.errors import SourceError, UsageError
-from neuca_tools.sources import Session, SourceSpec, Token, fetch_path, look, parse_source
+from neuca_tools.sources import Session, SourceSpec, Token, ask_sources, fetch_path, parse_source
 
 LONG = 300
 KNOWN = (
@@ -28,7 +28,7 @@ KNOWN = (
 
 
 def ask(*texts, budget=LONG, session=None):
-    return look([parse_source(text) for text in texts], budget, session or Session())
+    return ask_sources([parse_source(text) for text in texts], budget, session or Session())
 
 
 def reason(*texts, budget=LONG):

@@ -13,7 +13,7 @@ from sources_server import Server, http
 from sources_volumes import DRIVE, META, NETWORK, SEED, fill
 
 from neuca_tools.errors import SourceError
-from neuca_tools.sources import Session, Surroundings, look, parse_source
+from neuca_tools.sources import Session, Surroundings, ask_sources, parse_source
 
 LONG = 300
 
@@ -30,7 +30,7 @@ def serving(paths, other=404):
 
 def ask(text, run_directory=None, session=None):
     around = None if run_directory is None else Surroundings(run_directory)
-    return look([parse_source(text)], LONG, session or Session(), around)
+    return ask_sources([parse_source(text)], LONG, session or Session(), around)
 
 
 def reason(text, run_directory=None):
@@ -239,7 +239,7 @@ def test_a_seed_needs_both_files(tmp_path):
 def test_a_seed_that_says_nothing_leaves_the_word_to_other_sources(tmp_path):
     place = fill(tmp_path / "seed", {"user-data": b"\n", "meta-data": b"instance-id: i\n"})
     (tmp_path / "document").write_bytes(b"[global]\n")
-    answer = look(
+    answer = ask_sources(
         [parse_source(f"nocloud={place}"), parse_source(f"file:{tmp_path}/document")],
         LONG,
         Session(),

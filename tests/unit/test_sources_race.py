@@ -62,7 +62,7 @@ def failing(_):
 
 
 def ask(*sources, budget=LONG):
-    return race.first(
+    return race.first_answer(
         sources, "user-data", budget, Session(), lambda source, *rest: source.documents(*rest)
     )
 

@@ -8,7 +8,7 @@ import pytest
 from kernel import Kernel, refuse
 from worlds import Agent, key, mac, machine, nic, texts, world
 
-from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.documents import parse
 from neuca_tools.model import Device, LinkKey, NetworkState, Record, Virtual
 from neuca_tools.state import intentions
@@ -25,7 +25,7 @@ def agent(text, *devices):
 
 
 def problems(text):
-    resolution = resolve(parse(text), Settings(), world(nic(2), nic(3), nic(4)), Record())
+    resolution = resolve_state(parse(text), Settings(), world(nic(2), nic(3), nic(4)), Record())
     return [(problem.code, str(problem.link), problem.text) for problem in resolution.problems]
 
 
@@ -345,7 +345,7 @@ def test_a_bond_that_checks_its_members_by_arp_has_no_other_way_by_default():
 
 def test_a_nic_with_somebody_elses_macvlan_on_it_is_put_into_nothing():
     theirs = Device(9, "theirs", "macvlan", mac(9), lower=2, mtu=1500)
-    resolution = resolve(parse(BOND), Settings(), world(nic(2), nic(3), theirs), Record())
+    resolution = resolve_state(parse(BOND), Settings(), world(nic(2), nic(3), theirs), Record())
     assert [problem.text for problem in resolution.problems] == [
         f'{ONE} has "theirs" on top of it, so it cannot be in a bond or bridge'
     ]
@@ -373,7 +373,9 @@ def test_a_vlan_of_a_nic_in_a_bond_belongs_on_the_bond():
 
 def test_a_bond_takes_no_more_than_its_members_do():
     small = nic(3, max_mtu=4000)
-    resolution = resolve(parse(BOND + "mtu = 9000\n"), Settings(), world(nic(2), small), Record())
+    resolution = resolve_state(
+        parse(BOND + "mtu = 9000\n"), Settings(), world(nic(2), small), Record()
+    )
     assert [(problem.code, problem.text) for problem in resolution.problems] == [
         ("mtu", 'MTU 9000 requested, but its member "eth3" supports at most 4000')
     ]
@@ -448,7 +450,7 @@ def test_a_name_that_a_link_cannot_have_is_a_fault_of_its_section():
 
 def test_each_layer_says_what_it_likes_of_it():
     local = parse("[bond bond0]\nlacp-rate = fast\nmode = active-backup\n").links
-    resolution = resolve(parse(BOND), Settings(links=local), world(nic(2), nic(3)), Record())
+    resolution = resolve_state(parse(BOND), Settings(links=local), world(nic(2), nic(3)), Record())
     wanted = resolution.want.links[LinkKey("bond bond0")].virtual
     assert dict(wanted.options) == {
         "mode": "active-backup",

@@ -20,7 +20,7 @@ from neuca_tools.model import Device, NetworkState, Owned, Problem
 from neuca_tools.model.device_settings import Note
 from neuca_tools.plan.operation import Target
 from neuca_tools.plan.operations import SetMtu, Tell, WriteFile, WriteSysctl
-from neuca_tools.status.judge import DocumentStatus, Report, judge
+from neuca_tools.status.judge import DocumentStatus, Report, judge_host
 
 EXAMPLE = """
 {"version": 1, "neuca": "2.0.0", "state": "ok", "document": {"source": "ec2", "sha256": "…", "fetched": "2026-11-20T19:00:00Z",
@@ -42,7 +42,7 @@ def small(text, *devices, **more):
 
 def status(agent, document=GOOD, report=PASS, managers=None, notes=()):
     survey = agent.survey()
-    return judge(
+    return judge_host(
         "2.0.0",
         document,
         survey.resolution,
@@ -113,7 +113,9 @@ def test_a_manager_that_has_not_read_its_files_is_pending_and_no_drift():
     agent.run()
     found = agent.survey()
     left = (Tell("networkmanager"),)
-    waits = judge("", GOOD, found.resolution, found.have, left, unapplied={mac(2)}, report=PASS)
+    waits = judge_host(
+        "", GOOD, found.resolution, found.have, left, unapplied={mac(2)}, report=PASS
+    )
     text = "not done yet: make networkmanager reload its configuration"
     assert waits.data["problems"] == [{"code": "pending", "text": text}]
     assert (waits.data["state"], waits.exit_code) == ("pending", 3)
@@ -274,7 +276,7 @@ def test_a_nic_that_another_manager_holds_is_degraded(manager, title):
             for one, link in survey.have.links.items()
         },
     )
-    found = judge(
+    found = judge_host(
         "2.0.0",
         GOOD,
         survey.resolution,
@@ -342,7 +344,7 @@ def verdict(invalid, failed, pending, degraded, stale):
     report = Report("x", 0, (), (Problem("failed", "boom"),)) if failed else PASS
     left = [WriteSysctl("net/core/rmem_max", "1", "2")] if failed else []
     left += [WRITE] if pending else []
-    found = judge(
+    found = judge_host(
         "2.0.0",
         document,
         resolution,
@@ -384,7 +386,7 @@ def test_state_and_exit_code_in_every_combination(invalid, failed, pending, degr
     ],
 )
 def test_the_document_alone(document, state, code):
-    found = judge("2.0.0", document, LINKLESS, NetworkState(), (), notes=("note",))
+    found = judge_host("2.0.0", document, LINKLESS, NetworkState(), (), notes=("note",))
     assert (found.data["state"], found.exit_code) == (state, code)
     assert found.data["notes"] == [*document.warnings, "note"]
 
@@ -392,7 +394,7 @@ def test_the_document_alone(document, state, code):
 def test_a_problem_is_told_once():
     report = Report("x", 0, (), (Problem("failed", "boom"), Problem("failed", "boom")))
     left = [WriteFile("/x", b"")]
-    found = judge("2.0.0", GOOD, LINKLESS, NetworkState(), left, report=report)
+    found = judge_host("2.0.0", GOOD, LINKLESS, NetworkState(), left, report=report)
     assert [problem["text"] for problem in found.data["problems"]] == [
         "boom",
         '"/x" is not as requested',
@@ -434,7 +436,7 @@ def test_what_became_of_a_setting_is_told_with_its_link_and_is_no_shortfall():
     resolution = survey.resolution._replace(
         notes=(note, Note("rings.rx", "unsupported", "x", key(3)))
     )
-    found = judge(
+    found = judge_host(
         "2.0.0",
         GOOD,
         resolution,

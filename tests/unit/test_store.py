@@ -28,10 +28,10 @@ from neuca_tools.state.store import (
     Place,
     catch_up,
     content_of,
-    read,
-    save,
+    read_state,
+    save_state,
     tell_unsaved,
-    unsaved,
+    unsaved_reason,
 )
 from neuca_tools.status.report import read_report
 
@@ -83,8 +83,8 @@ def test_no_other_reader_of_a_state_file_raises_anything_but_its_own_error(tmp_p
             load(tmp_path)
     assert load_journal(tmp_path, "b") is None
     assert (load_look(tmp_path), load_choice(tmp_path), read_report(tmp_path)) == ({}, None, None)
-    assert outcome.load(tmp_path, "users") is None
-    assert scripts._mark(tmp_path / "mark.json") == {"started": "an unknown time"}
+    assert outcome.load_outcome(tmp_path, "users") is None
+    assert scripts._read_mark(tmp_path / "mark.json") == {"started": "an unknown time"}
 
 
 WRONG = [
@@ -126,7 +126,7 @@ def test_what_the_guest_has_to_remember_is_read_by_the_same_reader(tmp_path):
     class Config:
         state_directory = tmp_path
 
-    for name, ask in ((users.RECORD, users.recorded), (storage.RECORD, storage.own_files)):
+    for name, ask in ((users.RECORD, users.recorded_logins), (storage.RECORD, storage.own_files)):
         (tmp_path / name).write_bytes(DEEP)
         with pytest.raises(Exception, match="it is not what neucad wrote"):
             ask(Config)
@@ -142,21 +142,21 @@ def place(tmp_path):
 
 
 def test_an_unsaved_copy_counts_for_more_until_it_is_saved(place):
-    save(place, "record.json", {"boot_id": "old"}, 0o644)
-    save(place.spare, "record.json", {"boot_id": "new"}, 0o600)
+    save_state(place, "record.json", {"boot_id": "old"}, 0o644)
+    save_state(place.spare, "record.json", {"boot_id": "new"}, 0o600)
     tell_unsaved(place, "no room")
-    assert read(place, "record.json")["boot_id"] == "new"
-    assert unsaved(place) == "no room"
+    assert read_state(place, "record.json")["boot_id"] == "new"
+    assert unsaved_reason(place) == "no room"
     assert catch_up(place)
-    assert (unsaved(place), list(place.spare.iterdir())) == ("", [])
+    assert (unsaved_reason(place), list(place.spare.iterdir())) == ("", [])
     assert json.loads((place.directory / "record.json").read_text())["boot_id"] == "new"
     assert (place.directory / "record.json").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_file_that_was_to_be_removed_is_gone_at_once_and_removed_later(place):
-    save(place, "journal.json", {"boot_id": "b"}, 0o644)
+    save_state(place, "journal.json", {"boot_id": "b"}, 0o644)
     write_files({place.spare / "journal.json": b"null\n"})
-    assert read(place, "journal.json") is None
+    assert read_state(place, "journal.json") is None
     assert catch_up(place)
     assert not (place.directory / "journal.json").exists()
 
@@ -166,11 +166,11 @@ def test_what_an_interrupted_write_left_in_the_spare_directory_goes(place):
     (place.spare / "journal.json.neuca-new").write_bytes(b"{")
     assert catch_up(place)
     assert list(place.spare.iterdir()) == []
-    assert read(place, "record.json")["boot_id"] == "b"
+    assert read_state(place, "record.json")["boot_id"] == "b"
 
 
 def test_a_copy_that_is_damaged_takes_no_good_files_place(place):
-    save(place, "record.json", SAID, 0o644)
+    save_state(place, "record.json", SAID, 0o644)
     write_files({place.spare / "record.json": b"{"})
     before = (place.directory / "record.json").read_bytes()
     with pytest.raises(RecordError) as caught:
@@ -183,8 +183,8 @@ def test_any_other_error_is_one(place, tmp_path):
     """A file where the directory should be is for somebody to look at."""
     (tmp_path / "state").write_text("")
     with pytest.raises(Exception, match="Not a directory"):
-        save(place, "record.json", SAID, 0o644)
-    assert unsaved(place) == ""
+        save_state(place, "record.json", SAID, 0o644)
+    assert unsaved_reason(place) == ""
 
 
 @dataclass(frozen=True)

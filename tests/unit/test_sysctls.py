@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from worlds import document, key, mac, nic, route, world
 
-from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.model import LinkRequest, Record
 from neuca_tools.tuning.allowed_sysctls import ALLOWED, HOST_WIDE, Words, key_reason, value_reason
-from neuca_tools.tuning.profile import parse
+from neuca_tools.tuning.profile import parse_profile
 
 PROFILES = Path(__file__).parents[2] / "neuca_tools" / "profiles"
 SOCKET = "less than 64 KiB stalls every socket of the host"
@@ -66,7 +66,7 @@ def test_no_key_of_the_list_is_one_that_is_refused_anyway():
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in PROFILES.glob("*.conf")))
 def test_a_document_may_ask_for_what_a_shipped_profile_sets(name):
-    found = parse(name, (PROFILES / f"{name}.conf").read_text())
+    found = parse_profile(name, (PROFILES / f"{name}.conf").read_text())
     values = {
         path: value.replace("{buffer}", "6553600").replace("- -", "4096 131072")
         for path, value in found.sysctls.items()
@@ -90,7 +90,7 @@ def wanted(line, **more):
         routes=[route("0.0.0.0/0", 1, "192.0.2.1")],
     )
     text = f"[interface {mac(2)}]\nsysctl.{line}\n"
-    found = resolve(document(text), Settings(**more), seen, Record())
+    found = resolve_state(document(text), Settings(**more), seen, Record())
     return dict(found.want.sysctls), [problem.text for problem in found.problems]
 
 

@@ -18,8 +18,8 @@ from neuca_tools.commands.analyze import (
     STARTING,
     UNIT_FAILED,
     Entry,
-    render,
-    timeline,
+    timeline_of_boot,
+    timeline_text,
     to_json,
 )
 from neuca_tools.commands.neuca import main
@@ -47,7 +47,7 @@ BOOT = [
 
 
 def test_the_timeline_of_a_boot():
-    assert render(to_json(timeline(BOOT))).splitlines() == [
+    assert timeline_text(to_json(timeline_of_boot(BOOT))).splitlines() == [
         "AT       TOOK     UNIT                       EVENT",
         "2.500 s  0.500 s  neuca-names.service        started",
         "3.250 s  0.250 s  neuca-guest-tools.service  started",
@@ -59,7 +59,7 @@ def test_the_timeline_of_a_boot():
 
 def test_a_pass_with_strange_fields_is_listed_all_the_same():
     strange = Entry(1.0, AGENT, "pass", PASS, {"NEUCA_SECONDS": "soon"})
-    assert [(one.text, one.took) for one in timeline([strange])] == [
+    assert [(one.text, one.took) for one in timeline_of_boot([strange])] == [
         ("pass: ? changed, ? failed", None)
     ]
 
@@ -67,7 +67,7 @@ def test_a_pass_with_strange_fields_is_listed_all_the_same():
 def test_a_journal_without_messages_is_an_error():
     """A script that expects a timeline gets none."""
     with pytest.raises(ObserveError, match="the journal of this boot has no messages of the agent"):
-        timeline([])
+        timeline_of_boot([])
 
 
 def test_without_a_journal_the_reason_is_one_line(capsys):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from neuca_tools.tuning import environment
-from neuca_tools.tuning.environment import DMI, Environment, detect
+from neuca_tools.tuning.environment import DMI, Environment, detect_environment
 
 NAME, VENDOR, BOARD, BIOS, VERSION = DMI
 METAL_CPU = {environment.CPUINFO: "processor\t: 0\nflags\t\t: fpu vme de\n"}
@@ -46,7 +46,7 @@ VM, METAL = "a virtual machine", "bare metal"
     ],
 )
 def test_what_a_host_is(signs, expected):
-    assert detect(signs).text == expected
+    assert detect_environment(signs).text == expected
 
 
 def test_every_sign_is_looked_for():

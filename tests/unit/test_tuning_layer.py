@@ -28,10 +28,10 @@ from neuca_tools.tuning.layer import (
     Facts,
     Obstacle,
     TuningInputs,
-    layer,
+    judge_profiles,
 )
-from neuca_tools.tuning.profile import Profile, same
-from neuca_tools.tuning.sysctld import parse
+from neuca_tools.tuning.profile import Profile, is_same_value
+from neuca_tools.tuning.sysctld import parse_files
 
 RMEM, TCP = "net/core/rmem_max", "net/ipv4/tcp_rmem"
 KERNEL = {
@@ -68,7 +68,9 @@ class Tuned(Agent):
 
     def rows(self):
         survey = self.survey()
-        return {(row.name, row.setting): row for row in audit.rows(survey.resolution, survey.have)}
+        return {
+            (row.name, row.setting): row for row in audit.audit_rows(survey.resolution, survey.have)
+        }
 
 
 def host(*devices, **sysctls):
@@ -164,7 +166,7 @@ def test_the_document_comes_before_a_profile():
 
 
 def test_the_word_of_the_administrator_comes_before_a_profile():
-    facts = Facts(words=parse([("/etc/sysctl.d/own.conf", "net.core.rmem_max = 1048576")]))
+    facts = Facts(words=parse_files([("/etc/sysctl.d/own.conf", "net.core.rmem_max = 1048576")]))
     agent = Tuned(
         host(**{RMEM: "1048576"}), TWO, [own(net__core__rmem_max="16777216")], facts=facts
     )
@@ -176,7 +178,7 @@ def test_the_word_of_the_administrator_comes_before_a_profile():
         'by /etc/sysctl.d/own.conf, which sets it to "1048576"',
     )
     survey = agent.survey()
-    assert audit.notes(survey.resolution, survey.have) == [
+    assert audit.overridden_notes(survey.resolution, survey.have) == [
         'net.core.rmem_max: overridden by /etc/sysctl.d/own.conf, which sets it to "1048576"'
     ]
 
@@ -184,7 +186,9 @@ def test_the_word_of_the_administrator_comes_before_a_profile():
 def test_a_later_word_of_the_administrator_takes_back_what_a_profile_did():
     agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216")])
     agent.run()
-    agent.facts = Facts(words=parse([("/etc/sysctl.d/own.conf", "net.core.rmem_max = 1048576")]))
+    agent.facts = Facts(
+        words=parse_files([("/etc/sysctl.d/own.conf", "net.core.rmem_max = 1048576")])
+    )
     assert tuning_texts(agent.run()[0]) == [
         'set the sysctl net/core/rmem_max from "16777216" to "1048576"'
     ]
@@ -192,7 +196,7 @@ def test_a_later_word_of_the_administrator_takes_back_what_a_profile_did():
 
 
 def test_the_word_of_the_administrator_is_no_obstacle_where_it_asks_for_more():
-    facts = Facts(words=parse([("x", "net.core.rmem_max = 67108864")]))
+    facts = Facts(words=parse_files([("x", "net.core.rmem_max = 67108864")]))
     agent = Tuned(
         host(**{RMEM: "67108864"}), TWO, [own(net__core__rmem_max="16777216")], facts=facts
     )
@@ -201,7 +205,7 @@ def test_the_word_of_the_administrator_is_no_obstacle_where_it_asks_for_more():
 
 
 def test_the_document_comes_before_the_word_of_the_administrator():
-    facts = Facts(words=parse([("x", "net.core.rmem_max = 7")]))
+    facts = Facts(words=parse_files([("x", "net.core.rmem_max = 7")]))
     agent = Tuned(
         host(),
         TWO + f"[interface {bare(2)}]\nsysctl.net.core.rmem_max = 90000\n",
@@ -257,7 +261,7 @@ def test_bdp_computes_the_maxima_and_leaves_the_rest():
 
 
 def test_bdp_stays_within_the_memory_and_says_so():
-    found = layer(
+    found = judge_profiles(
         Choice(("bdp",), 10**10, 0.1),
         [shipped("bdp")],
         Facts(sysctls=KERNEL, memory=2**30),
@@ -271,7 +275,7 @@ def test_bdp_stays_within_the_memory_and_says_so():
 
 
 def control(facts, record=None):
-    return next(value for value in layer(Choice(("site",)), [own(**{CONGESTION.replace("/", "__"): "htcp"})], facts,
+    return next(value for value in judge_profiles(Choice(("site",)), [own(**{CONGESTION.replace("/", "__"): "htcp"})], facts,
                                          record or Record()).values)  # fmt: skip
 
 
@@ -368,7 +372,9 @@ def test_the_mtu_of_a_virtual_machine_is_raised_only_to_what_a_probe_found():
 def test_auto_is_the_same_on_every_host_and_changes_no_link():
     auto = Choice(("auto",))
     for environment in (Environment(), VM):
-        found = layer(auto, [shipped("auto")], Facts(environment, sysctls=KERNEL), Record())
+        found = judge_profiles(
+            auto, [shipped("auto")], Facts(environment, sysctls=KERNEL), Record()
+        )
         assert (found.mtu, found.txqueuelen, found.notes) == (None, None, ())
         assert found.sysctls[TCP] == "4096 131072 16777216"
 
@@ -407,7 +413,7 @@ def trees(draw):
 @st.composite
 def profiles(draw):
     asked = {path: " ".join(draw(st.sampled_from(("-", *"0123456789"))) for _ in range(WIDTH.get(path, 1)))
-             for path in draw(st.lists(st.sampled_from(PATHS), unique=True))}  # fmt: skip
+             for path in draw(st.manager_lists(st.sampled_from(PATHS), unique=True))}  # fmt: skip
     return Profile(draw(st.sampled_from("abc")), asked, draw(st.sampled_from((None, 1400, 4000, 9000))),
                    draw(st.sampled_from((None, 500, 10000))))  # fmt: skip
 
@@ -419,7 +425,11 @@ HOSTS = st.builds(
 )
 
 
-@given(HOSTS, st.lists(st.lists(profiles(), max_size=3), min_size=1, max_size=4), st.booleans())
+@given(
+    HOSTS,
+    st.manager_lists(st.manager_lists(profiles(), max_size=3), min_size=1, max_size=4),
+    st.booleans(),
+)
 @LAWS
 def test_applying_profiles_and_reverting_is_the_identity(kernel, rounds, restarts):
     before = (
@@ -436,7 +446,7 @@ def test_applying_profiles_and_reverting_is_the_identity(kernel, rounds, restart
     assert {index: (one.mtu, one.txqueuelen) for index, one in kernel.devices.items()} == before[1]
 
 
-@given(HOSTS, st.lists(profiles(), max_size=3))
+@given(HOSTS, st.manager_lists(profiles(), max_size=3))
 @LAWS
 def test_no_profile_lowers_a_value_and_two_passes_write_once(kernel, some):
     before, mtus = dict(kernel.sysctls), {index: one.mtu for index, one in kernel.devices.items()}
@@ -448,11 +458,13 @@ def test_no_profile_lowers_a_value_and_two_passes_write_once(kernel, some):
     assert all(one.mtu >= mtus[index] for index, one in kernel.devices.items())
     assert texts(agent.plan()) == []
     assert all(
-        same(row.current, row.desired) for row in agent.rows().values() if row.effect == "effective"
+        is_same_value(row.current, row.desired)
+        for row in agent.rows().values()
+        if row.effect == "effective"
     )
 
 
-@given(HOSTS, st.lists(profiles(), max_size=3), st.sampled_from(PATHS), st.integers(10, 12))
+@given(HOSTS, st.manager_lists(profiles(), max_size=3), st.sampled_from(PATHS), st.integers(10, 12))
 @LAWS
 def test_what_somebody_raises_further_stays_over_any_number_of_passes(kernel, some, path, number):
     agent = Tuned(kernel, VLAN, some)

@@ -16,7 +16,7 @@ from neuca_tools.backends.hostfacts import SHIPPED
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import OWN
 from neuca_tools.tuning import arithmetic
-from neuca_tools.tuning.profile import parse, raised, same
+from neuca_tools.tuning.profile import is_same_value, parse_profile, raised_value
 
 # Appendix A of "Lies, damn lies, and iperf".
 APPENDIX_A = """\
@@ -34,7 +34,7 @@ NAMES = ("auto", "bdp", "exogeni", "low-latency", "many-peers", "none")
 
 
 def shipped(name):
-    return parse(name, (SHIPPED / f"{name}.conf").read_text())
+    return parse_profile(name, (SHIPPED / f"{name}.conf").read_text())
 
 
 def test_these_profiles_are_shipped():
@@ -77,7 +77,7 @@ def test_none_asks_for_nothing():
 
 
 def test_a_profile_of_ones_own():
-    profile = parse(
+    profile = parse_profile(
         "site",
         "; mine\n[Sysctl]\nnet/core/rmem_max=7\n[link]\nMTU = 9200\n",
     )
@@ -112,7 +112,7 @@ def test_a_profile_of_ones_own():
     ],
 )
 def test_a_line_that_cannot_be_used_costs_only_itself(line, reason):
-    profile = parse("site", f"{line}\n[sysctl]\nnet.core.wmem_max = 1\n")
+    profile = parse_profile("site", f"{line}\n[sysctl]\nnet.core.wmem_max = 1\n")
     assert profile.faults == (f'profile "site", line 2: {reason}, ignoring it',)
     assert profile.sysctls == {"net/core/wmem_max": "1"}
 
@@ -120,10 +120,10 @@ def test_a_line_that_cannot_be_used_costs_only_itself(line, reason):
 @given(st.text(max_size=400))
 @LAWS
 def test_no_text_makes_the_reader_raise(text):
-    assert parse("site", text).name == "site"
+    assert parse_profile("site", text).name == "site"
 
 
-NUMBERS = st.lists(st.integers(0, 2**31), min_size=1, max_size=4)
+NUMBERS = st.manager_lists(st.integers(0, 2**31), min_size=1, max_size=4)
 
 
 @given(NUMBERS, NUMBERS)
@@ -131,12 +131,12 @@ NUMBERS = st.lists(st.integers(0, 2**31), min_size=1, max_size=4)
 def test_no_number_is_lowered_and_raising_twice_changes_nothing(before, asked):
     asked = (asked * 4)[: len(before)]
     base, wanted = " ".join(map(str, before)), " ".join(map(str, asked))
-    once = raised(base, wanted)
+    once = raised_value(base, wanted)
     assert all(
         new >= old and new >= least
         for new, old, least in zip(map(int, once.split()), before, asked)
     )
-    assert same(raised(once, wanted), once)
+    assert is_same_value(raised_value(once, wanted), once)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_no_number_is_lowered_and_raising_twice_changes_nothing(before, asked):
     ],
 )
 def test_raising(base, asked, expected):
-    assert raised(base, asked) == expected
+    assert raised_value(base, asked) == expected
 
 
 # --- arithmetic: the table of "Tuning knowledge", 3.1 ------------------------------------------------------------------
@@ -165,15 +165,15 @@ def test_raising(base, asked, expected):
     ],
 )
 def test_what_a_buffer_allows(size, rtt, expected):
-    assert arithmetic.rate_text(arithmetic.allowed(size, rtt)) == expected
+    assert arithmetic.rate_text(arithmetic.allowed_rate(size, rtt)) == expected
 
 
 def test_the_buffer_of_a_path_is_bounded_by_memory_and_by_the_kernel():
-    assert arithmetic.product(10e9, 0.1) == 125e6
-    assert arithmetic.buffer(1e9, 0.1) == 31250000
-    assert arithmetic.allowed(arithmetic.buffer(1e9, 0.1), 0.1) == 1.25e9
-    assert arithmetic.buffer(1e9, 0.1, memory=256 * 2**20) == 16 * 2**20
-    assert arithmetic.buffer(1e12, 10) == 2**31 - 1
+    assert arithmetic.bandwidth_delay_product(10e9, 0.1) == 125e6
+    assert arithmetic.buffer_size(1e9, 0.1) == 31250000
+    assert arithmetic.allowed_rate(arithmetic.buffer_size(1e9, 0.1), 0.1) == 1.25e9
+    assert arithmetic.buffer_size(1e9, 0.1, memory=256 * 2**20) == 16 * 2**20
+    assert arithmetic.buffer_size(1e12, 10) == 2**31 - 1
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_the_buffer_of_a_path_is_bounded_by_memory_and_by_the_kernel():
     [("10G", 10**10), ("10Gbit", 10**10), ("2.5 gbit/s", 25 * 10**8), ("64k", 64000)],
 )
 def test_a_rate(text, expected):
-    assert arithmetic.rate(text) == expected
+    assert arithmetic.parse_rate(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -189,17 +189,17 @@ def test_a_rate(text, expected):
 )
 def test_what_is_no_rate(text):
     with pytest.raises(UnusableError, match="is not a rate such as"):
-        arithmetic.rate(text)
+        arithmetic.parse_rate(text)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("50ms", 0.05), ("100 us", 0.0001), ("0.2s", 0.2), ("50MS", 0.05)]
 )
 def test_a_round_trip_time(text, expected):
-    assert arithmetic.rtt(text) == pytest.approx(expected)
+    assert arithmetic.parse_rtt(text) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("text", ["", "50", "50m", "0s", "101s", "-1ms", "5 ns"])
 def test_what_is_no_round_trip_time(text):
     with pytest.raises(UnusableError, match="is not a round-trip time such as"):
-        arithmetic.rtt(text)
+        arithmetic.parse_rtt(text)

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from neuca_tools.backends.hostfacts import _sysctl_files, read
+from neuca_tools.backends.hostfacts import _sysctl_files, read_tuning_inputs
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.tuning.choice import Choice
-from neuca_tools.tuning.sysctld import OURS, order, parse
+from neuca_tools.tuning.sysctld import OURS, order_files, parse_files
 
 RMEM = "net/core/rmem_max"
 
 
 def said(text, path=RMEM):
-    word = parse([("a.conf", text)]).setting(path)
+    word = parse_files([("a.conf", text)]).setting(path)
     return word and word.value
 
 
@@ -46,7 +46,7 @@ def test_a_vlan_keeps_the_dot_of_its_name():
 
 
 def test_the_last_file_in_order_wins_and_is_named():
-    word = parse(
+    word = parse_files(
         [("10.conf", "net.core.rmem_max = 1"), ("20.conf", "net.core.rmem_max = 2")]
     ).setting(RMEM)
     assert (word.value, word.file) == ("2", "20.conf")
@@ -55,7 +55,7 @@ def test_the_last_file_in_order_wins_and_is_named():
 def test_the_order_is_that_of_names_and_a_file_hides_those_of_its_name():
     paths = ["/etc/sysctl.d/50-x.conf", "/run/sysctl.d/90-y.conf", "/usr/lib/sysctl.d/50-x.conf", "/usr/lib/sysctl.d/10-z.conf",
              "/etc/sysctl.conf"]  # fmt: skip
-    assert order(paths) == [paths[3], paths[0], paths[1], paths[4]]
+    assert order_files(paths) == [paths[3], paths[0], paths[1], paths[4]]
 
 
 def test_the_files_of_a_host(tmp_path):
@@ -87,5 +87,7 @@ def test_the_files_are_read_only_where_a_sysctl_may_be_set(tmp_path, profiles, c
     (directory / "10-own.conf").write_text("net.core.rmem_max = 7\n")
     profile = tmp_path / "dataplane.conf"
     profile.write_text("[sysctl]\nnet.core.rmem_max = 9\n")
-    found = read(Choice(profiles), tmp_path, directory, changed).facts.words.setting(RMEM)
+    found = read_tuning_inputs(Choice(profiles), tmp_path, directory, changed).facts.words.setting(
+        RMEM
+    )
     assert (found and found.value) == wanted

@@ -10,16 +10,16 @@ from ipaddress import ip_network
 import pytest
 from worlds import nic, route, world
 
-from neuca_tools.desired.outlets import outlets
+from neuca_tools.desired.outlets import likely_outlets
 from neuca_tools.desired.policy import Policy
-from neuca_tools.desired.roles import assign
+from neuca_tools.desired.roles import assign_roles
 from neuca_tools.errors import SourceError
 from neuca_tools.model import NicRecord, Record
 from neuca_tools.model.machine import Outlet
 from neuca_tools.sources import Answer, Session, SourceSpec, Surroundings, fetch_path
 from neuca_tools.sources.base import Deadline
 from neuca_tools.sources.nocloud import NoCloud
-from neuca_tools.sources.vouching import vouched
+from neuca_tools.sources.vouching import require_vouched
 
 UUID = "7c2a0c1e-54d1-4f5b-9d39-3a0a0a6f2b11"
 SWAPPED = "1e0c2a7c-d154-5b4f-9d39-3a0a0a6f2b11"  # the same, as Azure's service has it (cloud-init does so too)
@@ -52,7 +52,7 @@ def around(folder, **fields):
     ids=["openstack", "upper case", "azure", "ec2"],
 )
 def test_an_answer_with_the_identity_that_the_firmware_states_is_used(tmp_path, answer, fields):
-    assert vouched(answer, Through(False), around(tmp_path, **fields)) is answer
+    assert require_vouched(answer, Through(False), around(tmp_path, **fields)) is answer
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_an_answer_with_the_identity_that_the_firmware_states_is_used(tmp_path, 
 def test_any_other_answer_is_refused_with_the_command_that_vouches(tmp_path, instance, fields):
     answer = Answer("any", b"#!/bin/sh\n", instance=instance)
     with pytest.raises(SourceError, match="run: neuca trust eth3"):
-        vouched(answer, Through(False), around(tmp_path, **fields))
+        require_vouched(answer, Through(False), around(tmp_path, **fields))
 
 
 def test_a_nic_that_is_vouched_for_needs_no_identity_and_no_document_none_either(tmp_path):
     answer, nothing = Answer("ec2", b"text"), Answer("ec2", None)
-    assert vouched(answer, Through(True), around(tmp_path)) is answer
-    assert vouched(nothing, Through(False), around(tmp_path)) is nothing
+    assert require_vouched(answer, Through(True), around(tmp_path)) is answer
+    assert require_vouched(nothing, Through(False), around(tmp_path)) is nothing
 
 
 FIRST, OTHER = "02:00:00:00:00:01", "02:00:00:00:00:02"
@@ -87,8 +87,8 @@ def outlets_of(**more):
     """The outlets of a guest whose first NIC has no address; the second has one, with these routes."""
     nics = [nic(1, up=True, carrier=True), nic(2, up=True, carrier=True)]
     seen = world(*nics, addresses={2: "10.0.2.9/24"}, **more)
-    roles = assign(seen, set(), Policy(), Record())
-    return outlets(seen, roles, Policy(), Record())
+    roles = assign_roles(seen, set(), Policy(), Record())
+    return likely_outlets(seen, roles, Policy(), Record())
 
 
 def test_only_a_nic_that_nothing_shows_is_not_vouched_for():
@@ -102,7 +102,7 @@ def test_a_url_of_an_administrator_may_lead_through_a_route_of_an_administrator(
     nics = [nic(number, up=True, carrier=True) for number in (1, 2)]
     ways = [route("198.51.100.0/24", 2, "10.0.2.1")]
     seen = world(*nics, addresses={1: "10.0.1.9/24", 2: "10.0.2.9/24"}, routes=ways)
-    found = outlets(seen, assign(seen, set(), Policy(), Record()), Policy(), Record())
+    found = likely_outlets(seen, assign_roles(seen, set(), Policy(), Record()), Policy(), Record())
     assert [(one.identity, one.likely, one.vouched) for one in found] == [
         (FIRST, True, True),
         (OTHER, False, True),
@@ -130,6 +130,8 @@ def test_a_record_with_a_doubt_does_not_outrank_the_nic_that_is_believed(doubt, 
     nics = [nic(number, up=True, carrier=True) for number in (1, 2)]
     seen = world(*nics, addresses={1: "10.0.1.9/24", 2: "10.0.2.9/24"})
     record = Record(nics={OTHER: NicRecord(role="management", doubtful=doubt)})
-    roles = assign(seen, set(), Policy(), record)
-    likely = [outlet.identity for outlet in outlets(seen, roles, Policy(), record) if outlet.likely]
+    roles = assign_roles(seen, set(), Policy(), record)
+    likely = [
+        outlet.identity for outlet in likely_outlets(seen, roles, Policy(), record) if outlet.likely
+    ]
     assert likely == expected

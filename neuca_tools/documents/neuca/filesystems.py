@@ -26,7 +26,7 @@ _FEATURES = r"[\^!a-z0-9_,-]{1,200}"
 _WORD = r"[a-z0-9]{1,20}"
 
 
-def _pairs(names: str) -> str:
+def _pairs_pattern(names: str) -> str:
     """A list of `name` and `name=value`, of these names alone."""
     pair = rf"(?:{'|'.join(names.split())})(?:=[A-Za-z0-9.:-]{{1,40}})?"
     return f"{pair}(?:,{pair})*"
@@ -42,8 +42,8 @@ _EXT: Mapping[str, str] = {
     "-O": _FEATURES,
     "-T": r"[a-z0-9,]{1,80}",
     "-U": _UUID,
-    "-J": _pairs("size fast_commit_size location"),
-    "-E": _pairs(
+    "-J": _pairs_pattern("size fast_commit_size location"),
+    "-E": _pairs_pattern(
         "mmp_update_interval stride stripe_width stripe-width resize lazy_itable_init root_owner"
         " lazy_journal_init num_backup_sb packed_meta_blocks discard nodiscard quotatype hash_seed"
         " encoding encoding_flags orphan_file_size assume_storage_prezeroed desc_size"
@@ -53,16 +53,16 @@ _EXT: Mapping[str, str] = {
 _XFS: Mapping[str, str] = {
     **dict.fromkeys(("-f", "-q", "-K"), _FLAG),
     "-L": _LABEL,
-    "-b": _pairs("size"),
-    "-m": _pairs("crc finobt inobtcount uuid rmapbt reflink bigtime metadir"),
-    "-d": _pairs(
+    "-b": _pairs_pattern("size"),
+    "-m": _pairs_pattern("crc finobt inobtcount uuid rmapbt reflink bigtime metadir"),
+    "-d": _pairs_pattern(
         "agcount agsize size sunit su swidth sw noalign concurrency rtinherit projinherit"
         " extszinherit cowextsize daxinherit sectsize"
     ),
-    "-i": _pairs("size log perblock maxpct align attr projid32bit sparse nrext64 exchange"),
-    "-l": _pairs("size version sunit su internal lazy-count agnum sectsize concurrency"),
-    "-n": _pairs("size version ftype parent"),
-    "-s": _pairs("size"),
+    "-i": _pairs_pattern("size log perblock maxpct align attr projid32bit sparse nrext64 exchange"),
+    "-l": _pairs_pattern("size version sunit su internal lazy-count agnum sectsize concurrency"),
+    "-n": _pairs_pattern("size version ftype parent"),
+    "-s": _pairs_pattern("size"),
 }
 _BTRFS: Mapping[str, str] = {
     **dict.fromkeys(("-f", "--force", "-q", "--quiet", "-v", "--verbose"), _FLAG),
@@ -89,7 +89,7 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def options(kind: str, text: str) -> list[str]:
+def mkfs_options(kind: str, text: str) -> list[str]:
     """The arguments of `mkfs.KIND`, without the disk.
 
     Raises UnusableError for a type or an option that is not listed.
@@ -99,25 +99,27 @@ def options(kind: str, text: str) -> list[str]:
     if len(text) > _LONGEST:
         raise UnusableError(f"its options are longer than {_LONGEST} characters")
     try:
-        given, rest = getopt(shlex.split(text), _short(KNOWN[kind]), _long(KNOWN[kind]))
+        given, rest = getopt(
+            shlex.split(text), _short_options(KNOWN[kind]), _long_options(KNOWN[kind])
+        )
     except (ValueError, GetoptError) as error:
         raise UnusableError(f"its options: {clip(str(error))}") from None
     if rest:
         raise UnusableError(f'its options: "{clip(rest[0])}" is not an option')
-    return [word for option in given for word in _checked(KNOWN[kind], *option)]
+    return [word for option in given for word in _checked_option(KNOWN[kind], *option)]
 
 
-def _short(known: Mapping[str, str]) -> str:
+def _short_options(known: Mapping[str, str]) -> str:
     names = [name for name in known if not name.startswith("--")]
     return "".join(name[1] + (":" if known[name] else "") for name in names)
 
 
-def _long(known: Mapping[str, str]) -> list[str]:
+def _long_options(known: Mapping[str, str]) -> list[str]:
     names = [name for name in known if name.startswith("--")]
     return [name[2:] + ("=" if known[name] else "") for name in names]
 
 
-def _checked(known: Mapping[str, str], name: str, value: str) -> list[str]:
+def _checked_option(known: Mapping[str, str], name: str, value: str) -> list[str]:
     if not known[name]:
         return [name]
     if not re.fullmatch(known[name], value):

@@ -109,18 +109,18 @@ class _Reader:
         self.faults: list[Fault] = []
         self._header: Optional[tuple[int, str]] = None
         self._name = ""  # of the current section; empty before the first one
-        self._lines: list[Line] = []
-        self._key: Optional[_Open] = None
+        self._read_lines: list[Line] = []
+        self._key_text: Optional[_Open] = None
         self._skipping = False
 
     def feed(self, number: int, text: str) -> None:
         """Process the next line."""
         indent, stripped = len(text) - len(text.lstrip()), text.strip()
-        if self._key and self._goes_on(self._key, indent, stripped):
+        if self._key_text and self._goes_on(self._key_text, indent, stripped):
             if len(text) > MAX_LINE and self._name != "scripts":
                 self._refuse(number, "", f"the line is longer than {MAX_LINE} characters")
             else:
-                self._key.add(number, text)
+                self._key_text.add(number, text)
             return
         if not stripped or stripped[0] in ";#" or REMARK.fullmatch(text.rstrip()):
             return
@@ -132,8 +132,8 @@ class _Reader:
         """End the current section."""
         self._close_key()
         if self._header:
-            self.sections.append(Section(*self._header, tuple(self._lines)))
-        self._header, self._name, self._lines = None, "", []
+            self.sections.append(Section(*self._header, tuple(self._read_lines)))
+        self._header, self._name, self._read_lines = None, "", []
 
     def _goes_on(self, key: _Open, indent: int, stripped: str) -> bool:
         if self._name == "scripts":
@@ -174,25 +174,25 @@ class _Reader:
             self._refuse(number, rest, "text after a section header, ignoring it")
 
     def _open_key(self, number: int, indent: int, stripped: str, text: str) -> None:
-        delimiter = self._delimiter(text, indent + 1)
+        delimiter = self._find_delimiter(text, indent + 1)
         if delimiter:
             written = text[: delimiter.start()].strip()
-            self._key = _Open(number, indent, written, text[delimiter.end() :])
+            self._key_text = _Open(number, indent, written, text[delimiter.end() :])
         else:
             self._refuse(number, stripped, 'it is neither a section, a comment nor "key = value"')
 
-    def _delimiter(self, text: str, start: int) -> Optional[re.Match[str]]:
+    def _find_delimiter(self, text: str, start: int) -> Optional[re.Match[str]]:
         """What separates the key and the value."""
         delimiter = _AFTER_ADDRESS.search(text, start) if self._name in _ADDRESSED else None
         return delimiter or _DELIMITER.search(text, start)
 
     def _close_key(self) -> None:
-        key, self._key = self._key, None
+        key, self._key_text = self._key_text, None
         if key is None:
             return
-        make = _value
+        make = _join_value
         if self._name == "scripts":
-            make = _script
+            make = _join_script
         line = Line(
             number=key.number,
             section=self._name,
@@ -201,7 +201,7 @@ class _Reader:
             written=key.written,
             end=key.end,
         )
-        self._lines.append(line)
+        self._read_lines.append(line)
 
     def _refuse(self, number: int, text: str, reason: str) -> None:
         shown = ""
@@ -248,13 +248,13 @@ def without_comment(text: str) -> str:
     return text.strip()
 
 
-def _value(first: str, rest: list[str]) -> str:
+def _join_value(first: str, rest: list[str]) -> str:
     if not rest:
         return without_comment(first)
     return "\n".join([without_comment(first), *(line.strip() for line in rest)]).strip()
 
 
-def _script(first: str, rest: list[str]) -> str:
+def _join_script(first: str, rest: list[str]) -> str:
     """A script without the common indentation of its continuation lines or a final newline."""
     indents = [line[: len(line) - len(line.lstrip())] for line in rest if line.strip()]
     indent = _common_prefix(indents)

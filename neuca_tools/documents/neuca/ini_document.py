@@ -40,18 +40,20 @@ def parse(text: str) -> Document:
 
     Raises DocumentError if the whole text is unusable.
     """
-    _check(text)
+    _check_text(text)
     sections, faults = read(text)
     if not sections:
         raise DocumentError('cannot read the document: it has no section, such as "[interfaces]"')
     every_line = chain.from_iterable(section.lines for section in sections)
     keys, unusable = _section_keys(sections)
-    lines, repeated = last_wins(every_line, lambda line: _identity(line, keys))
-    given = tuple(line for line in lines if not values.absent(line.value))
-    return _assemble(keys, given, [*faults, *repeated, *_unknown(sections), *unusable])
+    lines, repeated = last_wins(every_line, lambda line: _setting_identity(line, keys))
+    given = tuple(line for line in lines if not values.is_absent(line.value))
+    return _build_document(
+        keys, given, [*faults, *repeated, *_unknown_sections(sections), *unusable]
+    )
 
 
-def _check(text: str) -> None:
+def _check_text(text: str) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
@@ -62,7 +64,7 @@ def _check(text: str) -> None:
         raise DocumentError(f"cannot read the document: it is longer than {MAX_BYTES} bytes")
 
 
-def _assemble(
+def _build_document(
     keys: Mapping[str, Optional[LinkKey]], lines: tuple[Line, ...], faults: list[Fault]
 ) -> Document:
     grouped: dict[str, list[Line]] = {name: [] for name in SECTIONS}
@@ -70,12 +72,16 @@ def _assemble(
         if line.section in grouped:
             grouped[line.section].append(line)
     settings = {line.key: line for line in grouped["global"]}
-    hostname, router = (_one(settings.get(key), reader, faults) for key, reader in GLOBALS.items())
-    requests, ignored, link_faults = _links(keys, lines, grouped["interfaces"])
-    routes, route_faults = tables.rows(grouped["routes"], partial(_route, ignored), MAX_ROUTES)
+    hostname, router = (
+        _read_global(settings.get(key), reader, faults) for key, reader in GLOBALS.items()
+    )
+    requests, ignored, link_faults = _link_requests(keys, lines, grouped["interfaces"])
+    routes, route_faults = tables.read_rows(
+        grouped["routes"], partial(_usable_route, ignored), MAX_ROUTES
+    )
     rules, rule_faults = rule_sections.read(lines)
-    users, user_faults = tables.rows(grouped["users"], tables.user, MAX_ROWS)
-    scripts, script_faults = tables.rows(grouped["scripts"], tables.script, MAX_ROWS)
+    users, user_faults = tables.read_rows(grouped["users"], tables.read_user, MAX_ROWS)
+    scripts, script_faults = tables.read_rows(grouped["scripts"], tables.read_script, MAX_ROWS)
     storage, storage_faults = tables.storage_rows(grouped["storage"], MAX_ROWS)
     faults += [
         *link_faults,
@@ -95,13 +101,15 @@ def _assemble(
         scripts=scripts,
         storage=storage,
         rules=rules,
-        faults=_bounded(faults),
+        faults=_limit_faults(faults),
     )
 
 
-def _route(ignored: Mapping[LinkKey, LinkKey], line: Line) -> tuple[RouteRequest, list[Fault]]:
+def _usable_route(
+    ignored: Mapping[LinkKey, LinkKey], line: Line
+) -> tuple[RouteRequest, list[Fault]]:
     """A route; one through an ignored link is unusable."""
-    request, faults = route_lines.route(line)
+    request, faults = route_lines.read_route(line)
     if request.link and request.link in ignored:
         raise UnusableError(links.why_ignored(ignored[request.link]))
     return request, faults
@@ -113,7 +121,9 @@ GLOBALS: dict[str, Callable[[str], str]] = {
 }
 
 
-def _one(line: Optional[Line], reader: Callable[[str], str], faults: list[Fault]) -> Optional[str]:
+def _read_global(
+    line: Optional[Line], reader: Callable[[str], str], faults: list[Fault]
+) -> Optional[str]:
     if line is None:
         return None
     try:
@@ -123,7 +133,7 @@ def _one(line: Optional[Line], reader: Callable[[str], str], faults: list[Fault]
         return None
 
 
-def _identity(line: Line, keys: Mapping[str, Optional[LinkKey]]) -> Hashable:
+def _setting_identity(line: Line, keys: Mapping[str, Optional[LinkKey]]) -> Hashable:
     """Equal for two lines with the same setting, however they spell an address or a key.
 
     `keys` has the link of each section that is about one.
@@ -132,7 +142,7 @@ def _identity(line: Line, keys: Mapping[str, Optional[LinkKey]]) -> Hashable:
         if line.section == "interfaces":
             return line.section, str(interface_lines.key(line))
         if line.section == "routes":
-            return line.section, route_lines.identity(line)
+            return line.section, route_lines.route_identity(line)
         link = keys.get(line.section)
         if link:
             return str(link), links.setting_name(line)
@@ -142,7 +152,7 @@ def _identity(line: Line, keys: Mapping[str, Optional[LinkKey]]) -> Hashable:
     return line.section, line.key
 
 
-def _unknown(sections: Iterable[Section]) -> Iterable[Fault]:
+def _unknown_sections(sections: Iterable[Section]) -> Iterable[Fault]:
     """A fault for each unknown section.
 
     It is an error, which makes the document incomplete, if the name is probably misspelt: what the
@@ -150,7 +160,7 @@ def _unknown(sections: Iterable[Section]) -> Iterable[Fault]:
     """
     known = {section.name: section for section in reversed(tuple(sections))}
     unknown = [section for section in known.values() if not is_known_section(section.name)]
-    misspelt = _misspelt([section.name for section in unknown]) if unknown else ()
+    misspelt = _misspelt_sections([section.name for section in unknown]) if unknown else ()
     for section in unknown:
         yield Fault(
             line=section.number,
@@ -162,7 +172,7 @@ def _unknown(sections: Iterable[Section]) -> Iterable[Fault]:
         )
 
 
-def _misspelt(names: Sequence[str]) -> frozenset[str]:
+def _misspelt_sections(names: Sequence[str]) -> frozenset[str]:
     """Those of the names that are like one of a section; only the first ones are compared."""
     # Documents without unknown sections need neither module, which load difflib and typing.
     from neuca_tools.documents.spelling import MOST_SPELLINGS, section_meant
@@ -176,7 +186,7 @@ def _unknown_reason(name: str) -> str:
     return "unknown section, ignoring it"
 
 
-def _links(
+def _link_requests(
     keys: Mapping[str, Optional[LinkKey]], lines: Iterable[Line], short: Iterable[Line]
 ) -> tuple[tuple[LinkRequest, ...], Mapping[LinkKey, LinkKey], list[Fault]]:
     """The requests for links, the ignored links (see `links.CheckedLinks`), and the faults."""
@@ -188,7 +198,7 @@ def _links(
     if len(given) > MAX_LINKS:
         number = min((line.number for line in given[MAX_LINKS].lines.values()), default=1)
         faults.append(Fault(number, "", "", "", f"more than {MAX_LINKS} links, ignoring the rest"))
-    usable = links.checked(
+    usable = links.check_links(
         asked._replace(request=stacking.up_by_default(asked.request)) for asked in given[:MAX_LINKS]
     )
     requests = stacking.with_parents(asked.request for asked in usable.links)
@@ -246,9 +256,9 @@ def _short_lines(lines: Iterable[Line]) -> tuple[dict[LinkKey, Draft], set[LinkK
     return drafts, broken, faults
 
 
-def _bounded(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+def _limit_faults(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     ordered = sorted(faults, key=lambda fault: fault.line)
-    _spell(ordered)
+    _suggest_spellings(ordered)
     if len(ordered) <= MAX_FAULTS:
         return tuple(ordered)
     reason = f"{len(ordered) - MAX_FAULTS} more faults from here on"
@@ -256,7 +266,7 @@ def _bounded(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     return (*ordered[:MAX_FAULTS], rest)
 
 
-def get(document: Document, section: str, key: str) -> Optional[str]:
+def find_value(document: Document, section: str, key: str) -> Optional[str]:
     """A value as written in the document; None if it is absent. Only `key` is case-insensitive."""
     lower = key.lower()
     return next(
@@ -265,7 +275,7 @@ def get(document: Document, section: str, key: str) -> Optional[str]:
     )
 
 
-def _spell(faults: list[Fault]) -> None:
+def _suggest_spellings(faults: list[Fault]) -> None:
     """Replace the known words in some faults with the one that is probably meant."""
     unknown = [
         number
@@ -275,7 +285,7 @@ def _spell(faults: list[Fault]) -> None:
     if not unknown:
         return
     # Most documents have no unknown word; it saves difflib, 1 ms.
-    from neuca_tools.documents.spelling import spelt
+    from neuca_tools.documents.spelling import with_meant_word
 
     for number in unknown[:MAX_SPELT]:
-        faults[number] = spelt(faults[number])
+        faults[number] = with_meant_word(faults[number])

@@ -29,38 +29,38 @@ def read(line: Line) -> tuple[Draft, list[Fault]]:
     draft = Draft(key(line))
     word, _, rest = line.value.partition(":")
     try:
-        draft.give(line, "state", links.state(word))
+        draft.set_field(line, "state", links.link_state(word))
     except UnusableError as reason:
         draft.unusable.add("state")
         return draft, [line.fault(str(reason), unknown=reason.unknown)]
     try:
-        return draft, _network(draft, line, rest)
+        return draft, _read_network(draft, line, rest)
     except UnusableError as reason:
         return draft, [line.fault(str(reason), unknown=reason.unknown)]
 
 
-def _network(draft: Draft, line: Line, text: str) -> list[Fault]:
+def _read_network(draft: Draft, line: Line, text: str) -> list[Fault]:
     word, _, rest = text.partition(":")
     family = ""
-    if not values.absent(word):
+    if not values.is_absent(word):
         family = values.word(_SYNONYMS.get(word.strip().lower(), word), _FAMILIES)
-    cidr, order = _split(rest, family)
+    cidr, order = _split_order(rest, family)
     faults: list[Fault] = []
     number = address = None
-    if not values.absent(cidr):
+    if not values.is_absent(cidr):
         address, faults = links.one_address(line, cidr)
         if family and address.version != _FAMILIES[family]:
             raise UnusableError(f'"{address}" is not an address of the family {family}')
-    if not values.absent(order):
+    if not values.is_absent(order):
         number = values.integer(order, 0, _HIGHEST_ORDER, "the order")
     if address is not None:
-        draft.give(line, "addresses", (address,))
+        draft.set_field(line, "addresses", (address,))
     if number is not None:
-        draft.give(line, "name", f"eth{number}")
+        draft.set_field(line, "name", f"eth{number}")
     return faults
 
 
-def _split(text: str, family: str) -> tuple[str, str]:
+def _split_order(text: str, family: str) -> tuple[str, str]:
     """The CIDR and the order. As IPv6 addresses contain `:`, the order follows the prefix length.
 
     >>> _split("fd00:16::1/64:3", "ipv6")

@@ -116,14 +116,14 @@ def link_key(kind: str, name: str) -> LinkKey:
     return LinkKey(f"{kind} {valid_name}")
 
 
-def vlan(lower: LinkKey, number: str) -> LinkKey:
+def vlan_key(lower: LinkKey, number: str) -> LinkKey:
     """The key of a VLAN on a virtual link; raises UnusableError for one that can have none."""
     if lower.kind in ("vrf", "ipoib"):
         raise UnusableError(f'there can be no VLAN on "{lower}"')
     return LinkKey(lower.mac, values.vlan_id(number))
 
 
-def reference(text: str) -> LinkKey:
+def link_reference(text: str) -> LinkKey:
     """Parse `MAC` or `KIND NAME`, or a VLAN on either, `MAC.ID` or `KIND NAME.ID`.
 
     Raises UnusableError.
@@ -147,28 +147,28 @@ def _virtual_reference(kind: str, text: str) -> LinkKey:
     base, dot, number = text.rpartition(".")
     if not dot:
         return link_key(kind, text)
-    return vlan(link_key(kind, base), number)
+    return vlan_key(link_key(kind, base), number)
 
 
-def _members(text: str) -> tuple[LinkKey, ...]:
+def _read_members(text: str) -> tuple[LinkKey, ...]:
     parts = [part for part in text.split(",") if part.strip()]
     if len(parts) > MOST_MEMBERS:
         raise UnusableError(f"more than {MOST_MEMBERS} members")
-    return tuple(dict.fromkeys(map(reference, parts)))
+    return tuple(dict.fromkeys(map(link_reference, parts)))
 
 
-def _number(low: int, high: int) -> Callable[[str], str]:
+def _number_reader(low: int, high: int) -> Callable[[str], str]:
     return lambda text: str(values.integer(text, low, high))
 
 
-def _word(words: tuple[str, ...], numbers: bool = True) -> Callable[[str], str]:
+def _word_reader(words: tuple[str, ...], numbers: bool = True) -> Callable[[str], str]:
     """A reader of one of the words; with `numbers`, of its number in the kernel too."""
 
     numbered = {str(number): word for number, word in enumerate(words) if numbers}
     return lambda text: numbered.get(text) or values.word(text, words)
 
 
-def _host(text: str) -> str:
+def _vxlan_endpoint(text: str) -> str:
     endpoint: Host = values.host(text)
     if endpoint.is_unspecified or endpoint.is_loopback:
         raise UnusableError(f'"{endpoint}" cannot be an endpoint of a VXLAN')
@@ -185,7 +185,7 @@ def _arp_targets(text: str) -> str:
     return ",".join(dict.fromkeys(map(str, targets)))
 
 
-def _truth(text: str) -> str:
+def _yes_or_no(text: str) -> str:
     yes, no = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
     if values.word(text, (*yes, *no)) in yes:
         return "yes"
@@ -193,49 +193,49 @@ def _truth(text: str) -> str:
 
 
 _INT_MAX = 2147483647  # the bound of the kernel (bond_options.c)
-_MILLISECONDS = _number(0, _INT_MAX)
+_MILLISECONDS = _number_reader(0, _INT_MAX)
 READERS: Mapping[str, Mapping[str, Callable[[str], str]]] = {
     "bond": {
-        **{name: _word(words) for (kind, name), words in WORDS.items() if kind == "bond"},
+        **{name: _word_reader(words) for (kind, name), words in WORDS.items() if kind == "bond"},
         "miimon": _MILLISECONDS,
         "updelay": _MILLISECONDS,
         "downdelay": _MILLISECONDS,
-        "min-links": _number(0, 65535),
-        "all-slaves-active": _truth,
+        "min-links": _number_reader(0, 65535),
+        "all-slaves-active": _yes_or_no,
         "arp-interval": _MILLISECONDS,
         "arp-ip-target": _arp_targets,
         # The bounds of the kernel's bond_options.c.
-        "num-grat-arp": _number(0, 255),
-        "resend-igmp": _number(0, 255),
-        "packets-per-slave": _number(0, 65535),
-        "lp-interval": _number(1, _INT_MAX),
+        "num-grat-arp": _number_reader(0, 255),
+        "resend-igmp": _number_reader(0, 255),
+        "packets-per-slave": _number_reader(0, 65535),
+        "lp-interval": _number_reader(1, _INT_MAX),
         "mac": values.mac,
     },
     "bridge": {
-        "stp": _truth,
+        "stp": _yes_or_no,
         # Seconds (IEEE 802.1D); with stp, the least is LEAST_FORWARD_DELAY.
-        "forward-delay": _number(0, 30),
-        "hello-time": _number(1, 10),
-        "max-age": _number(6, 40),
-        "ageing-time": _number(0, 1000000),
-        "priority": _number(0, 65535),
+        "forward-delay": _number_reader(0, 30),
+        "hello-time": _number_reader(1, 10),
+        "max-age": _number_reader(6, 40),
+        "ageing-time": _number_reader(0, 1000000),
+        "priority": _number_reader(0, 65535),
         "mac": values.mac,
     },
     "vxlan": {
-        "id": _number(1, 16777215),
-        "local": _host,
-        "remote": _host,
-        "port": _number(1, 65535),
+        "id": _number_reader(1, 16777215),
+        "local": _vxlan_endpoint,
+        "remote": _vxlan_endpoint,
+        "port": _number_reader(1, 65535),
         "mac": values.mac,
     },
-    "macvlan": {"mode": _word(MACVLAN_MODES, numbers=False), "mac": values.mac},
+    "macvlan": {"mode": _word_reader(MACVLAN_MODES, numbers=False), "mac": values.mac},
     "vrf": {"table": lambda text: str(values.vrf_table(text))},
-    "ipoib": {"pkey": values.pkey, "mode": _word(WORDS["ipoib", "mode"], numbers=False)},
+    "ipoib": {"pkey": values.pkey, "mode": _word_reader(WORDS["ipoib", "mode"], numbers=False)},
     "vlan": {"mac": values.mac},
 }
 
 
-def defaults(kind: str, virtual: Virtual) -> Mapping[str, str]:
+def default_options(kind: str, virtual: Virtual) -> Mapping[str, str]:
     """The options that a virtual link of this kind has unless it requests others."""
     if _is_on(virtual, "arp-interval"):
         # The kernel refuses both ways to check links (bonding.rst, miimon).
@@ -243,7 +243,7 @@ def defaults(kind: str, virtual: Virtual) -> Mapping[str, str]:
     return DEFAULTS[kind]
 
 
-def names(kind: str) -> tuple[str, ...]:
+def own_keys(kind: str) -> tuple[str, ...]:
     """The keys that only a section of this kind has."""
     own = tuple(READERS.get(kind, {}))
     if kind in MEMBERS:
@@ -253,16 +253,16 @@ def names(kind: str) -> tuple[str, ...]:
     return own
 
 
-def setting(kind: str, name: str, text: str) -> Virtual:
+def read_setting(kind: str, name: str, text: str) -> Virtual:
     """Parse the value of one such key; raises UnusableError."""
     if name == "members":
-        return Virtual(members=_members(text))
+        return Virtual(members=_read_members(text))
     if name == "parent":
-        return Virtual(parent=reference(text))
+        return Virtual(parent=link_reference(text))
     return Virtual(options=((name, READERS[kind][name](text)),))
 
 
-def shown(virtual: Virtual, name: str) -> str:
+def shown_value(virtual: Virtual, name: str) -> str:
     """The value of such a key, for display; empty if it is not set."""
     if name == "members":
         return ", ".join(map(str, virtual.members))
@@ -284,7 +284,7 @@ _NEEDED = {
 }
 
 
-def fault(
+def incomplete_reason(
     key: LinkKey, virtual: Optional[Virtual], names: Mapping[LinkKey, str] = NO_NAMES
 ) -> Optional[str]:
     """Why the request is incomplete or contradictory, whatever the host has; None if it is not.
@@ -294,9 +294,9 @@ def fault(
     if virtual is None:
         return "neither a parent nor members are specified"
     for name in _NEEDED.get(key.kind, ()):
-        if not shown(virtual, name):
+        if not shown_value(virtual, name):
             return f"it requires {name}"
-    return _contradiction(virtual) or _unfit_reason(key, virtual.lower, names)
+    return _excluding_options(virtual) or _unfit_reason(key, virtual.lower, names)
 
 
 def _unfit_reason(
@@ -325,7 +325,7 @@ def no_ethernet(lower: LinkKey, upper: str) -> str:
     return f"{lower} is an InfiniBand link, which carries no Ethernet frames: {upper} requires them"
 
 
-def _contradiction(virtual: Virtual) -> Optional[str]:
+def _excluding_options(virtual: Virtual) -> Optional[str]:
     """Which options exclude each other; None if none do."""
     ends = filter(None, (virtual.option("local"), virtual.option("remote")))
     if len({values.host(end).version for end in ends}) > 1:
@@ -360,7 +360,7 @@ def _can_be_below(lower: LinkKey, upper: LinkKey) -> bool:
     return lower.rank < upper.rank
 
 
-def overhead(virtual: Virtual) -> int:
+def vxlan_overhead(virtual: Virtual) -> int:
     """Bytes that a VXLAN adds to a packet; 0 for every other kind.
 
     50 over IPv4 and 70 over IPv6: outer Ethernet, IP, UDP and VXLAN headers (RFC 7348, section 5).

@@ -55,7 +55,7 @@ WAKE_ON_LAN = ("phy", "ucast", "mcast", "bcast", "arp", "magic", "filter")
 _COALESCE = ("rx-usecs", "rx-frames", "tx-usecs", "tx-frames", "adaptive-rx", "adaptive-tx")
 
 
-def qdisc(text: str) -> str:
+def read_qdisc(text: str) -> str:
     """A queueing discipline as tc(8) writes it, with at most one option."""
     kind, *options = text.lower().split()
     values.word(kind, _QDISCS)
@@ -67,11 +67,11 @@ def qdisc(text: str) -> str:
     if len(options) != 2 or options[0] != option:
         raise UnusableError(f'the qdisc "{kind}" takes "{option}" and a value')
     if kind == "fq":
-        return f"{kind} {option} {_rate(options[1])}"
+        return f"{kind} {option} {_read_rate(options[1])}"
     return f"{kind} {option} {values.integer(options[1], 1, 1000000, 'the limit')}"
 
 
-def _rate(text: str) -> str:
+def _read_rate(text: str) -> str:
     try:
         rate = rate_value(text)
     except ValueError:
@@ -84,7 +84,7 @@ def _rate(text: str) -> str:
     return rate_text(rate)
 
 
-def _pairs(text: str) -> dict[str, str]:
+def _read_pairs(text: str) -> dict[str, str]:
     """Parse `rx 256, tx 512`: alternating names and values; commas are optional."""
     words = text.lower().replace(",", " ").split()
     if len(words) % 2:
@@ -92,51 +92,51 @@ def _pairs(text: str) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2]))
 
 
-def _numbers(names: Iterable[str], least: int, most: int, text: str) -> str:
+def _read_numbers(names: Iterable[str], least: int, most: int, text: str) -> str:
     """Names with a number, or with `max`, the maximum of the device."""
-    pairs = _pairs(text)
+    pairs = _read_pairs(text)
     for name, value in pairs.items():
         values.word(name, names)
         if value != "max":
             pairs[name] = str(values.integer(value, least, most, name))
-    return _joined(pairs)
+    return _join_pairs(pairs)
 
 
-def _coalesce(text: str) -> str:
-    pairs = _pairs(text)
+def _read_coalesce(text: str) -> str:
+    pairs = _read_pairs(text)
     for name, value in pairs.items():
         values.word(name, _COALESCE)
         if name.startswith("adaptive"):
             pairs[name] = values.word(value, _SWITCHES)
         else:
             pairs[name] = str(values.integer(value, 0, 1000000, name))
-    return _joined(pairs)
+    return _join_pairs(pairs)
 
 
-def _switches(names: Iterable[str], text: str) -> str:
-    pairs = _pairs(text)
+def _read_switches(names: Iterable[str], text: str) -> str:
+    pairs = _read_pairs(text)
     for name, value in pairs.items():
         values.word(name, names)
         values.word(value, _SWITCHES)
-    return _joined(pairs)
+    return _join_pairs(pairs)
 
 
-def _offloads(text: str) -> str:
-    pairs = _pairs(text)
+def _read_offloads(text: str) -> str:
+    pairs = _read_pairs(text)
     if len(pairs) > MOST_OFFLOADS:
         raise UnusableError(f"more than {MOST_OFFLOADS} offloads")
     for name, value in pairs.items():
         if not _OFFLOAD.fullmatch(name):
             raise UnusableError(f'"{values.clip(name)}" is not the name of an offload')
         values.word(value, _SWITCHES)
-    return _joined(pairs)
+    return _join_pairs(pairs)
 
 
-def _joined(pairs: Mapping[str, str]) -> str:
+def _join_pairs(pairs: Mapping[str, str]) -> str:
     return " ".join(f"{name} {pairs[name]}" for name in sorted(pairs))
 
 
-def cpus(text: str) -> str:
+def read_cpus(text: str) -> str:
     """`all`, `none`, or a list of CPUs as in taskset(1); "/" separates the lists of queues."""
     return " / ".join(_cpu_list(part.strip().lower()) for part in text.split("/"))
 
@@ -150,15 +150,15 @@ def _cpu_list(text: str) -> str:
         low = values.integer(first, 0, MOST_CPUS - 1, "the CPU")
         high = values.integer(last, low, MOST_CPUS - 1, "the CPU") if dash else low
         ranges.add((low, high))
-    return _ranges(ranges)
+    return _join_ranges(ranges)
 
 
-def listed(cpu_numbers: Iterable[int]) -> str:
+def list_cpus(cpu_numbers: Iterable[int]) -> str:
     """CPUs as the kernel lists them: `0-3,8`; `none` for no CPU."""
-    return _ranges((number, number) for number in cpu_numbers)
+    return _join_ranges((number, number) for number in cpu_numbers)
 
 
-def _ranges(ranges: Iterable[tuple[int, int]]) -> str:
+def _join_ranges(ranges: Iterable[tuple[int, int]]) -> str:
     """`listed` for ranges, each with its first and last CPU; they may overlap."""
     merged: list[list[int]] = []
     for low, high in sorted(ranges):
@@ -183,7 +183,7 @@ def _yes_or_no(text: str) -> str:
     return values.word(text, ("yes", "no"))
 
 
-def nameservers(text: str) -> str:
+def read_nameservers(text: str) -> str:
     """DNS servers, separated by commas or spaces."""
     words = text.replace(",", " ").split()
     if not 0 < len(words) <= MOST_DNS:
@@ -195,7 +195,7 @@ def nameservers(text: str) -> str:
     return " ".join(dict.fromkeys(map(str, hosts)))
 
 
-def search(text: str) -> str:
+def read_search_domains(text: str) -> str:
     """Search domains, separated by commas or spaces.
 
     Every name in such a domain is looked up through the link, so a whole top-level domain is
@@ -204,10 +204,10 @@ def search(text: str) -> str:
     words = text.lower().replace(",", " ").split()
     if not 0 < len(words) <= MOST_DNS:
         raise UnusableError(f"there are not 1 to {MOST_DNS} search domains")
-    return " ".join(dict.fromkeys(map(_domain, words)))
+    return " ".join(dict.fromkeys(map(_search_domain, words)))
 
 
-def _domain(text: str) -> str:
+def _search_domain(text: str) -> str:
     domain = text.rstrip(".")
     if len(domain) > LONGEST_DOMAIN or not all(map(_LABEL.fullmatch, domain.split("."))):
         raise UnusableError(f'"{values.clip(text)}" is not a domain')
@@ -269,7 +269,7 @@ class Setting(NamedTuple):
     master: str = ""
 
 
-def _number(key: str, limits: Limits) -> Setting:
+def _number_row(key: str, limits: Limits) -> Setting:
     """A row for one number, which the kernel has in a file of that name in /sys/class/net/NIC."""
 
     def parse(text: str) -> str:
@@ -295,31 +295,31 @@ _TABLE = (
     # Drivers create at most one queue for each CPU.
     Setting(
         "channels",
-        partial(_numbers, ("rx", "tx", "combined"), 1, MOST_CPUS),
+        partial(_read_numbers, ("rx", "tx", "combined"), 1, MOST_CPUS),
         "ethtool",
         named=True,
     ),
     # A bound of our own, against typos: drivers report their own maximum.
-    Setting("rings", partial(_numbers, ("rx", "tx"), 1, 1 << 20), "ethtool", named=True),
-    Setting("coalesce", _coalesce, "ethtool", named=True),
-    Setting("pause", partial(_switches, ("autoneg", "rx", "tx")), "ethtool", named=True),
-    Setting("offloads", _offloads, "ethtool", named=True),
+    Setting("rings", partial(_read_numbers, ("rx", "tx"), 1, 1 << 20), "ethtool", named=True),
+    Setting("coalesce", _read_coalesce, "ethtool", named=True),
+    Setting("pause", partial(_read_switches, ("autoneg", "rx", "tx")), "ethtool", named=True),
+    Setting("offloads", _read_offloads, "ethtool", named=True),
     Setting(
         "qdisc",
-        qdisc,
+        read_qdisc,
         "qdisc",
         same=_is_same_qdisc,
         restored=_restorable_qdisc,
         late=_is_default,  # it depends on net.core.default_qdisc
     ),
-    Setting("rps", cpus, "files"),
-    Setting("xps", cpus, "files"),
-    Setting("nameservers", nameservers, "resolved"),
-    Setting("search", search, "resolved"),
+    Setting("rps", read_cpus, "files"),
+    Setting("xps", read_cpus, "files"),
+    Setting("nameservers", read_nameservers, "resolved"),
+    Setting("search", read_search_domains, "resolved"),
     # In ns. The kernel accepts any; the bound of one second is ours, against typos.
-    _number("gro_flush_timeout", (0, 1_000_000_000)),
+    _number_row("gro_flush_timeout", (0, 1_000_000_000)),
     # S32_MAX: the kernel returns ERANGE above (net/core/net-sysfs.c, Linux 6.13).
-    _number("napi_defer_hard_irqs", (0, 2_147_483_647)),
+    _number_row("napi_defer_hard_irqs", (0, 2_147_483_647)),
     Setting("wake-on-lan", _wake_on_lan, "ethtool"),
     Setting("mac", values.mac, "attribute"),
     # The bounds of the kernel (br_private.h).
@@ -353,6 +353,6 @@ def is_of_place(setting: str) -> bool:
     return bool(place_of(setting))
 
 
-def through(backend: Through, groups: Iterable[str]) -> list[str]:
+def groups_through(backend: Through, groups: Iterable[str]) -> list[str]:
     """Those of the groups that this backend observes and sets."""
     return [group for group in groups if group in SETTINGS and SETTINGS[group].through == backend]

@@ -13,7 +13,13 @@ from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import link_kind
-from neuca_tools.documents.stacking import SINGLE, above, hands_off, without, without_small_mtu
+from neuca_tools.documents.stacking import (
+    SINGLE,
+    hands_off,
+    lower_by_upper,
+    without_setting,
+    without_small_mtu,
+)
 from neuca_tools.model import Address, Fault, LinkRequest, LinkState, Origin
 from neuca_tools.model.links import KINDS, LinkKey, Virtual
 from neuca_tools.model.routing import UNROUTED, NicRouting
@@ -54,7 +60,7 @@ class Draft:
         self.unusable: set[str] = set()
         self._fields: dict[str, Any] = {}
         self._pairs: dict[str, dict[str, str]] = {}
-        self._origins: dict[str, Origin] = {}
+        self._setting_origins: dict[str, Origin] = {}
         if key.kind in KINDS:
             self._fields["virtual"] = Virtual()
 
@@ -62,12 +68,12 @@ class Draft:
         """The value of a field; None if no line has given one."""
         return self._fields.get(name)
 
-    def give(
+    def set_field(
         self, line: Line, name: str, value: object, setting: str = "", shown: str = ""
     ) -> None:
         """Set a field; messages name it by `setting`, and its value by `shown`."""
         self._fields[name] = value
-        self._note(line, setting or name, shown or _shown(value))
+        self._note_origin(line, setting or name, shown or _shown_value(value))
 
     def add(
         self, line: Line, name: str, pair: tuple[str, Any], setting: str, shown: str = ""
@@ -75,13 +81,13 @@ class Draft:
         """Add a pair of key and value to a field that consists of such pairs."""
         key, value = pair
         self._pairs.setdefault(name, {})[key] = value
-        self._note(line, setting, shown or str(value))
+        self._note_origin(line, setting, shown or str(value))
 
-    def _note(self, line: Line, setting: str, value: str) -> None:
-        old, overrode = self._origins.get(setting), ""
+    def _note_origin(self, line: Line, setting: str, value: str) -> None:
+        old, overrode = self._setting_origins.get(setting), ""
         if old:
             overrode = f"{old.value} from {old.where}"
-        self._origins[setting] = Origin(setting, value, line.where, overrode)
+        self._setting_origins[setting] = Origin(setting, value, line.where, overrode)
         self.lines[setting] = line
         self.unusable.discard(setting)
 
@@ -90,7 +96,7 @@ class Draft:
 
         It would be made with a default in place of an option, or be taken from its user.
         """
-        if key in ("state", "vrf") or key in link_kinds.names(self.key.kind):
+        if key in ("state", "vrf") or key in link_kinds.own_keys(self.key.kind):
             return True
         is_apart = key in _APART or key.startswith(_SYSCTL) or key in routing_keys.READERS
         return self.key.kind != "physical" and not is_apart
@@ -100,7 +106,7 @@ class Draft:
         pairs: dict[str, Any] = {
             name: tuple(pairs_of_field.items()) for name, pairs_of_field in self._pairs.items()
         }
-        origins = tuple(self._origins.values())
+        origins = tuple(self._setting_origins.values())
         request = LinkRequest(self.key, origins=origins, **self._fields, **pairs)
         if self.unusable & routing_keys.READERS.keys():
             # With a default in place of one of these keys, packets would take another way.
@@ -110,7 +116,7 @@ class Draft:
         return RequestWithLines(request, self.lines, any(map(self.depends_on, unusable)))
 
 
-def _shown(value: object) -> str:
+def _shown_value(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
     return str(value)
@@ -129,7 +135,7 @@ def section_key(section: str) -> LinkKey:
         raise UnusableError(f'"{values.clip(name)}" is not a MAC address, a "." and a VLAN ID')
     kind_below, _, name_below = below.partition(" ")
     if kind_below in KINDS:
-        return link_kinds.vlan(link_kinds.link_key(kind_below, name_below), vlan)
+        return link_kinds.vlan_key(link_kinds.link_key(kind_below, name_below), vlan)
     return LinkKey(values.nic(below), values.vlan_id(vlan))
 
 
@@ -143,21 +149,21 @@ def setting_name(line: Line) -> str:
         return line.key
 
 
-def state(text: str) -> LinkState:
+def link_state(text: str) -> LinkState:
     """Parse a state; raises UnusableError."""
     return _STATES[values.word(text, _STATES)]
 
 
-def _vrf(text: str) -> str:
+def _vrf_name(text: str) -> str:
     """The name of the VRF that the link becomes a member of."""
     return link_kinds.link_key("vrf", text).given_name
 
 
 _READERS: Mapping[str, Callable[[str], object]] = {
-    "state": state,
+    "state": link_state,
     "name": values.link_name,
-    "vrf": _vrf,
-    "duplicate-address-detection": values.detection,
+    "vrf": _vrf_name,
+    "duplicate-address-detection": values.duplicate_detection,
     "dns": lambda text: values.word(text, ("per-link", "no")),
     **{key: row.parse for key, row in SETTINGS.items()},
 }
@@ -172,7 +178,7 @@ def read_section(draft: Draft, lines: Iterable[Line]) -> list[Fault]:
             faults.append(line._replace(key="").fault(reason))
             break
         try:
-            faults += _take(draft, line)
+            faults += _add_setting(draft, line)
         except UnusableError as reason:
             draft.unusable.add(line.key)
             ignored = ""
@@ -182,12 +188,12 @@ def read_section(draft: Draft, lines: Iterable[Line]) -> list[Fault]:
     return faults
 
 
-def _take(draft: Draft, line: Line) -> list[Fault]:
+def _add_setting(draft: Draft, line: Line) -> list[Fault]:
     """Add the setting of a line, and return its faults; raises UnusableError."""
     if line.key == "addresses":
-        addresses, faults = _addresses(line)
+        addresses, faults = _read_addresses(line)
         if addresses:
-            draft.give(line, "addresses", addresses)
+            draft.set_field(line, "addresses", addresses)
         return faults
     _take_one(draft, line)
     return []
@@ -201,7 +207,7 @@ def _take_one(draft: Draft, line: Line) -> None:
         return
     # Policy routing has no part in a VRF, whose table is its own.
     routed = {} if kind == "vrf" else routing_keys.READERS
-    own = link_kinds.names(kind)
+    own = link_kinds.own_keys(kind)
     if line.key in routed:
         _take_routing(draft, line)
     elif line.key in routing_keys.AUTOMATIC:
@@ -218,20 +224,20 @@ def _take_one(draft: Draft, line: Line) -> None:
 
 def _take_routing(draft: Draft, line: Line) -> None:
     routing = routing_keys.READERS[line.key](line.value)
-    shown, both = routing_keys.shown(routing)[line.key], draft.get("routing") or UNROUTED
-    draft.give(line, "routing", routing.over(both), setting=line.key, shown=shown)
+    shown, both = routing_keys.shown_values(routing)[line.key], draft.get("routing") or UNROUTED
+    draft.set_field(line, "routing", routing.over(both), setting=line.key, shown=shown)
 
 
 def _take_automatic(draft: Draft, line: Line) -> None:
-    wish, shown = routing_keys.automatic(draft.key, line.key, line.value)
-    both = routing_keys.over(wish, draft.get("automatic"))
-    draft.give(line, "automatic", both, setting=line.key, shown=shown)
+    wish, shown = routing_keys.read_automatic(draft.key, line.key, line.value)
+    both = routing_keys.merge_automatic(wish, draft.get("automatic"))
+    draft.set_field(line, "automatic", both, setting=line.key, shown=shown)
 
 
 def _take_setting(draft: Draft, line: Line) -> None:
     value = _READERS[line.key](line.value)
     if line.key in SINGLE:
-        draft.give(line, line.key, value)
+        draft.set_field(line, line.key, value)
     elif isinstance(value, tuple):
         draft.add(line, "sysctls", value, line.key, line.value)
     else:
@@ -243,9 +249,9 @@ def _take_virtual(draft: Draft, line: Line) -> None:
     link = draft.key
     if line.key == "name":
         raise UnusableError(f'its name is "{link.given_name}", as the section says')
-    both = link_kinds.setting(link.kind, line.key, line.value).over(draft.get("virtual"))
-    shown = link_kinds.shown(both, line.key)
-    draft.give(line, "virtual", both, setting=line.key, shown=shown)
+    both = link_kinds.read_setting(link.kind, line.key, line.value).over(draft.get("virtual"))
+    shown = link_kinds.shown_value(both, line.key)
+    draft.set_field(line, "virtual", both, setting=line.key, shown=shown)
 
 
 def one_address(line: Line, text: str) -> tuple[Address, list[Fault]]:
@@ -257,7 +263,7 @@ def one_address(line: Line, text: str) -> tuple[Address, list[Fault]]:
     return address, [line.fault(reason, "warning")]
 
 
-def _addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
+def _read_addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
     addresses: dict[Address, None] = {}
     faults: list[Fault] = []
     texts = [text for text in line.value.split(",") if text.strip()]
@@ -289,11 +295,11 @@ class CheckedLinks(NamedTuple):
     ignored: Mapping[LinkKey, LinkKey]
 
 
-def checked(links: Iterable[RequestWithLines]) -> CheckedLinks:
+def check_links(links: Iterable[RequestWithLines]) -> CheckedLinks:
     """The links without unusable ones, what is on these, and settings that contradict others."""
     every = tuple(links)
     unusable = {asked.request.key for asked in every if asked.unusable}
-    ignored = above(unusable, [asked.request for asked in every]) if unusable else {}
+    ignored = lower_by_upper(unusable, [asked.request for asked in every]) if unusable else {}
     usable: list[RequestWithLines] = []
     faults: list[Fault] = []
     for asked in every:
@@ -351,4 +357,4 @@ def _without_name(asked: RequestWithLines, losers: Collection[LinkKey]) -> Reque
     """The same request; without its name if its link is one of `losers`."""
     if asked.request.key not in losers:
         return asked
-    return asked._replace(request=without(asked.request, "name"))
+    return asked._replace(request=without_setting(asked.request, "name"))

@@ -46,13 +46,13 @@ _TRAITS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def route(line: Line) -> tuple[RouteRequest, list[Fault]]:
+def read_route(line: Line) -> tuple[RouteRequest, list[Fault]]:
     """`CIDR = next hop, ...`, a type of route, `down` or `user`, with properties behind."""
     to = values.network(line.key)
     state = _STATES.get(line.value.strip().lower())
     if state:
         return RouteRequest(to, state, None, line.where), []
-    hops, words = _split(line.value)
+    hops, words = _split_next_hops(line.value)
     request = _with_properties(RouteRequest(to, "present", where=line.where), iter(words))
     if len(hops) == 1 and hops[0] in _KINDS:
         return request._replace(traits=request.traits._replace(kind=_KINDS[hops[0]])), []
@@ -65,17 +65,17 @@ def route(line: Line) -> tuple[RouteRequest, list[Fault]]:
     return request._replace(via=next(iter(vias), None), others=tuple(vias[1:])), []
 
 
-def identity(line: Line) -> Hashable:
+def route_identity(line: Line) -> Hashable:
     """Equal for lines that request the same route: prefix, table, metric and type of service."""
     to = values.network(line.key)
     try:
-        request, _ = route(line)
+        request, _ = read_route(line)
     except UnusableError:
         return to
     return to, request.metric, request.traits.table, request.traits.tos
 
 
-def _split(text: str) -> tuple[list[str], list[str]]:
+def _split_next_hops(text: str) -> tuple[list[str], list[str]]:
     """The next hops, separated by commas, and the words behind them."""
     *others, last = text.lower().split(",")
     words = last.split()
@@ -101,16 +101,16 @@ def _with_properties(request: RouteRequest, words: Iterator[str]) -> RouteReques
         if word == "on-link":
             request = request._replace(traits=request.traits._replace(onlink=True))
         elif word == "interface":
-            request = request._replace(link=_link(_value(word, words), words))
+            request = request._replace(link=_read_link(_property_value(word, words), words))
         elif word == "metric":
-            request = request._replace(metric=metric(_value(word, words)))
+            request = request._replace(metric=metric(_property_value(word, words)))
         else:
-            traits = _trait(request, word, _value(word, words))
+            traits = _with_trait(request, word, _property_value(word, words))
             request = request._replace(traits=traits)
     return request
 
 
-def _value(word: str, words: Iterator[str]) -> str:
+def _property_value(word: str, words: Iterator[str]) -> str:
     if word not in (*_TRAITS, *_OTHERS):
         known = sorted((*_TRAITS, *_OTHERS))
         shown = values.clip(word)
@@ -122,7 +122,7 @@ def _value(word: str, words: Iterator[str]) -> str:
     return text
 
 
-def _trait(request: RouteRequest, word: str, text: str) -> Traits:
+def _with_trait(request: RouteRequest, word: str, text: str) -> Traits:
     version = request.to.version
     if word == "type-of-service":
         return request.traits._replace(tos=type_of_service(version, text))
@@ -134,8 +134,8 @@ def _trait(request: RouteRequest, word: str, text: str) -> Traits:
     return request.traits._replace(source=value)
 
 
-def _link(text: str, words: Iterator[str]) -> LinkKey:
+def _read_link(text: str, words: Iterator[str]) -> LinkKey:
     """The link after `interface`: a MAC address, or the two words of a virtual link."""
     if text in LINK_KINDS:
         text = f"{text} {next(words, '')}"
-    return link_kinds.reference(text)
+    return link_kinds.link_reference(text)

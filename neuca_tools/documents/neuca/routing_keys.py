@@ -14,7 +14,7 @@ from neuca_tools.model.links import LinkKey
 from neuca_tools.model.routing import CHOICES, MAIN_TABLE, Choice, NicRouting
 
 
-def _gateways(text: str) -> NicRouting:
+def _read_gateways(text: str) -> NicRouting:
     """One address, or one of each family. The key has no other use, so `auto` stands for `yes`."""
     gateways = tuple(values.next_hop(part) for part in text.split(",") if part.strip())
     if len({gateway.version for gateway in gateways}) < len(gateways):
@@ -22,11 +22,11 @@ def _gateways(text: str) -> NicRouting:
     return NicRouting(gateways=gateways, implied=True)
 
 
-def _choice(text: str) -> NicRouting:
+def _read_choice(text: str) -> NicRouting:
     return NicRouting(choice=cast(Choice, values.word(text, CHOICES)))
 
 
-def _table(text: str) -> NicRouting:
+def _read_table(text: str) -> NicRouting:
     number = values.table(text)
     if number == MAIN_TABLE:
         raise UnusableError("the main table cannot be that of one link")
@@ -34,13 +34,13 @@ def _table(text: str) -> NicRouting:
 
 
 READERS: Mapping[str, Callable[[str], NicRouting]] = {
-    "gateway": _gateways,
-    "policy-routing": _choice,
-    "table": _table,
+    "gateway": _read_gateways,
+    "policy-routing": _read_choice,
+    "table": _read_table,
 }
 
 
-def shown(routing: NicRouting) -> dict[str, str]:
+def shown_values(routing: NicRouting) -> dict[str, str]:
     """The values that are set, by key, for display."""
     values_of = {
         "gateway": ", ".join(map(str, routing.gateways)),
@@ -55,7 +55,7 @@ AUTOMATIC = {"dhcp4": "dhcp4", "dhcp6": "dhcp6", "accept-ra": "accept_ra"}
 _WORDS = {"yes": True, "no": False}
 
 
-def automatic(link: LinkKey, key: str, text: str) -> tuple[Automatic, str]:
+def read_automatic(link: LinkKey, key: str, text: str) -> tuple[Automatic, str]:
     """The request of one line, and its value for display. Raises UnusableError."""
     if link.kind == "vrf":
         raise UnusableError("a VRF has neither DHCP nor router advertisements")
@@ -64,7 +64,7 @@ def automatic(link: LinkKey, key: str, text: str) -> tuple[Automatic, str]:
     return Automatic(**changes), word
 
 
-def over(above: Optional[Automatic], below: Optional[Automatic]) -> Optional[Automatic]:
+def merge_automatic(above: Optional[Automatic], below: Optional[Automatic]) -> Optional[Automatic]:
     """Merge both, field by field; `above` wins."""
     if above is None or below is None:
         return above or below

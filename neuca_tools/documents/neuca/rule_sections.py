@@ -22,11 +22,11 @@ MAX_RULES = 1024
 DEFAULT_PRIORITY = 30900
 
 
-def _mark(text: str) -> tuple[int, int]:
+def _read_mark(text: str) -> tuple[int, int]:
     """`MARK` or `MARK/MASK`, decimal or hexadecimal. A mark of 0 would select unmarked packets."""
     mark, slash, mask = text.partition("/")
-    number = _number(mark)
-    bits = _number(mask) if slash else MOST
+    number = _mark_number(mark)
+    bits = _mark_number(mask) if slash else MOST
     if not number & bits:
         raise UnusableError(f'"{values.clip(text)}" selects packets without a mark')
     if number & ~bits:
@@ -34,7 +34,7 @@ def _mark(text: str) -> tuple[int, int]:
     return number, bits
 
 
-def _number(text: str) -> int:
+def _mark_number(text: str) -> int:
     try:
         number = int(text.strip(), 16 if text.strip().lower().startswith("0x") else 10)
     except ValueError:
@@ -50,7 +50,7 @@ READERS: Mapping[str, Callable[[str], Any]] = {
     "table": values.table,
     # 0, 32766 and 32767 are the kernel's own rules.
     "priority": partial(values.integer, low=1, high=32765, what="the priority"),
-    "mark": _mark,
+    "mark": _read_mark,
     "type-of-service": partial(route_lines.type_of_service, 6),
 }
 
@@ -81,7 +81,7 @@ class Draft:
             raise UnusableError("from and to are not of the same family")
         return [self._rule(family) for family in sorted(families)]
 
-    def _selector(self, key: str) -> str:
+    def _prefix_selector(self, key: str) -> str:
         """The prefix of `from` or `to`; a /0 is no selector, as in the kernel's answers."""
         prefix = self.values.get(key)
         return str(prefix) if prefix is not None and prefix.prefixlen else ""
@@ -94,8 +94,8 @@ class Draft:
             family,
             self.values.get("priority", DEFAULT_PRIORITY),
             self.values["table"],
-            self._selector("from"),
-            self._selector("to"),
+            self._prefix_selector("from"),
+            self._prefix_selector("to"),
             mark,
             mask,
             tos,
@@ -111,7 +111,7 @@ def read(lines: Iterable[Line]) -> tuple[tuple[RuleRequest, ...], list[Fault]]:
     requests: list[RuleRequest] = []
     faults: list[Fault] = []
     for section in sections.values():
-        rules, more = _section(section)
+        rules, more = _read_section(section)
         requests += rules
         faults += more
         if len(requests) > MAX_RULES:
@@ -120,7 +120,7 @@ def read(lines: Iterable[Line]) -> tuple[tuple[RuleRequest, ...], list[Fault]]:
     return tuple(requests[:MAX_RULES]), faults
 
 
-def _section(lines: list[Line]) -> tuple[list[RuleRequest], list[Fault]]:
+def _read_section(lines: list[Line]) -> tuple[list[RuleRequest], list[Fault]]:
     draft, faults = Draft({}), []
     for line in lines:
         try:

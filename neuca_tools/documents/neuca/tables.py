@@ -27,7 +27,7 @@ _CHAP = r"[!-~](?:[ -~]{0,253}[!-~])?"
 _YES_NO = {"yes": True, "no": False}
 
 
-def rows(
+def read_rows(
     lines: Iterable[Line], read: Callable[[Line], tuple[_Row, list[Fault]]], most: int
 ) -> tuple[tuple[_Row, ...], list[Fault]]:
     """Parse at most `most` lines; each further or unusable one becomes a fault."""
@@ -48,7 +48,7 @@ def rows(
     return tuple(parsed), faults
 
 
-def user(line: Line) -> tuple[User, list[Fault]]:
+def read_user(line: Line) -> tuple[User, list[Fault]]:
     """`login = yes` or `no`, then `:key` for each public key. No fault quotes a key."""
     if not _LOGIN.fullmatch(line.key):
         raise UnusableError("the key is not a login name")
@@ -67,7 +67,7 @@ def is_public_key(text: str) -> bool:
     return text.isprintable() and not text.startswith("#") and bool(_PUBLIC_KEY.search(text))
 
 
-def script(line: Line) -> tuple[Script, list[Fault]]:
+def read_script(line: Line) -> tuple[Script, list[Fault]]:
     """`name = body`; the name becomes part of a file name."""
     if not _FILE_NAME.fullmatch(line.key):
         raise UnusableError(
@@ -76,14 +76,14 @@ def script(line: Line) -> tuple[Script, list[Fault]]:
     return Script(line.key, line.value), []
 
 
-def storage(line: Line) -> tuple[Storage, list[Fault]]:
+def read_storage(line: Line) -> tuple[Storage, list[Fault]]:
     """`NAME = iscsi:ip:port:lun:user:secret:attach[:fs_type:fs_options:format:mount_point]`."""
     if not _FILE_NAME.fullmatch(line.key):
         raise UnusableError("the key is not the name of a device")
     kind, _, rest = line.value.partition(":")
     if kind.strip().lower() != "iscsi":
         raise UnusableError('the kind is not "iscsi"')
-    ip, fields = _target(rest)
+    ip, fields = _split_target(rest)
     if len(fields) < 5:
         raise UnusableError("fewer than 7 fields")
     optional = [""] * 4
@@ -93,13 +93,15 @@ def storage(line: Line) -> tuple[Storage, list[Fault]]:
     ][:9]
     return Storage(
         device=line.key,
-        ip=_quietly(values.host, ip, "the target is not an IP address (an IPv6 one in brackets)"),
-        port=_quietly(
+        ip=_read_quietly(
+            values.host, ip, "the target is not an IP address (an IPv6 one in brackets)"
+        ),
+        port=_read_quietly(
             lambda text: values.integer(text, 1, 65535),
             port,
             "the port is not a number from 1 to 65535",
         ),
-        lun=_quietly(
+        lun=_read_quietly(
             lambda text: values.integer(text, 0, 16383),
             lun,
             "the LUN is not a number from 0 to 16383",
@@ -107,10 +109,10 @@ def storage(line: Line) -> tuple[Storage, list[Fault]]:
         chap_user=_optional_chap(chap_user, "user"),
         chap_secret=_optional_chap(chap_secret, "secret"),
         attach=_yes_no(attach, "attach"),
-        fs_type=_matching(r"[A-Za-z0-9._-]{0,32}", fs_type, "the type of the file system"),
-        fs_options=_matching(r"[^\x00-\x1f]*", fs_options, "the text of file system options"),
+        fs_type=_matching_text(r"[A-Za-z0-9._-]{0,32}", fs_type, "the type of the file system"),
+        fs_options=_matching_text(r"[^\x00-\x1f]*", fs_options, "the text of file system options"),
         format=bool(format_word) and _yes_no(format_word, "format"),
-        mount_point=_matching(
+        mount_point=_matching_text(
             r"(?!.*/\.\.(?:/|$))(?:/[^\x00-\x1f]*)?", mount_point, "the mount point"
         ),
     ), []
@@ -131,13 +133,13 @@ def storage_rows(lines: Iterable[Line], most: int) -> tuple[tuple[Storage, ...],
             devices.append(line)
 
     def read(line: Line) -> tuple[Storage, list[Fault]]:
-        device, more = storage(line)
+        device, more = read_storage(line)
         chap_line = mutual.pop(line.key, None)
         if chap_line:
             device = _with_mutual_chap(device, chap_line.value)
         return device, more
 
-    attached, faults = rows(devices, read, most)
+    attached, faults = read_rows(devices, read, most)
     named = {line.key for line in devices}
     lost = [line for device, line in mutual.items() if device not in named]
     return attached, [
@@ -149,7 +151,10 @@ def storage_rows(lines: Iterable[Line], most: int) -> tuple[tuple[Storage, ...],
 def _with_mutual_chap(device: Storage, text: str) -> Storage:
     """Mutual CHAP requires CHAP of the initiator and two different secrets (RFC 7143, 12.1.3)."""
     user, _, secret = text.partition(":")
-    its = (_chap(user.strip(), "user of the target"), _chap(secret.strip(), "secret of the target"))
+    its = (
+        _chap_text(user.strip(), "user of the target"),
+        _chap_text(secret.strip(), "secret of the target"),
+    )
     if not (device.chap_user and device.chap_secret):
         raise UnusableError("mutual CHAP needs a user and a secret of this host too")
     if its[1] == device.chap_secret:
@@ -157,7 +162,7 @@ def _with_mutual_chap(device: Storage, text: str) -> Storage:
     return replace(device, mutual_chap=its)
 
 
-def _chap(text: str, what: str) -> str:
+def _chap_text(text: str, what: str) -> str:
     if not re.fullmatch(_CHAP, text):
         raise UnusableError(f"the CHAP {what} is not 1 to 255 printable ASCII characters")
     return text
@@ -166,15 +171,15 @@ def _chap(text: str, what: str) -> str:
 def _optional_chap(text: str, what: str) -> str:
     if not text:
         return ""
-    return _chap(text, what)
+    return _chap_text(text, what)
 
 
-def _target(text: str) -> tuple[str, list[str]]:
+def _split_target(text: str) -> tuple[str, list[str]]:
     if text.strip().startswith("["):
         ip, _, rest = text.strip()[1:].partition("]:")
     else:
         ip, _, rest = text.partition(":")
-    return ip, ["" if values.absent(part) else part.strip() for part in rest.split(":", 8)]
+    return ip, ["" if values.is_absent(part) else part.strip() for part in rest.split(":", 8)]
 
 
 def _yes_no(text: str, name: str) -> bool:
@@ -187,7 +192,7 @@ def _yes_no(text: str, name: str) -> bool:
 _T = TypeVar("_T")
 
 
-def _quietly(read: Callable[[str], _T], text: str, reason: str) -> _T:
+def _read_quietly(read: Callable[[str], _T], text: str, reason: str) -> _T:
     """Parse a field; the reason for a fault does not quote it.
 
     With one field too many or too few, the CHAP secret may be in the place of the port.
@@ -198,7 +203,7 @@ def _quietly(read: Callable[[str], _T], text: str, reason: str) -> _T:
         raise UnusableError(reason) from None
 
 
-def _matching(pattern: str, text: str, what: str) -> str:
+def _matching_text(pattern: str, text: str, what: str) -> str:
     if not re.fullmatch(pattern, text):
         raise UnusableError(f"{what} cannot be used")
     return text

@@ -84,7 +84,7 @@ def hash_hint(value: str) -> str:
     return ' ("#" begins a comment only at the beginning of a line; behind a value, ";" does)'
 
 
-def absent(value: str) -> bool:
+def is_absent(value: str) -> bool:
     """Whether a value counts as absent: empty, or `Not Specified`, as ExoGENI controllers write."""
     words = value.split()
     return not words or (len(words) == 2 and [*map(str.lower, words)] == ["not", "specified"])
@@ -220,7 +220,7 @@ def next_hop(text: str) -> Host:
 
 def address(text: str) -> Address:
     """An address with a prefix length (default: /32, or /128 for IPv6), as in ip-address(8)."""
-    ip, length = _cidr(text)
+    ip, length = _split_cidr(text)
     if not _is_usable(ip):
         raise UnusableError(f'"{ip}" cannot be the address of a NIC')
     if length < 2:
@@ -247,7 +247,7 @@ def network(text: str) -> Network:
     short = _SHORT_PREFIX.fullmatch(text.strip())
     if short:
         text = f"{short[1]}{'.0' * (3 - short[1].count('.'))}{short[2]}"
-    ip, length = _cidr(text)
+    ip, length = _split_cidr(text)
     prefix = ip_network(f"{ip}/{length}", strict=False)
     if prefix.network_address != ip:
         raise UnusableError(f'"{ip}/{length}" has host bits set, its network is "{prefix}"')
@@ -256,7 +256,7 @@ def network(text: str) -> Network:
     return prefix
 
 
-def _cidr(text: str) -> tuple[Host, int]:
+def _split_cidr(text: str) -> tuple[Host, int]:
     ip_text, slash, length_text = text.strip().partition("/")
     ip = host(ip_text)
     if not slash:
@@ -315,7 +315,7 @@ def sysctl_key(text: str) -> str:
 
     Only `net/` is accepted, the part that CAP_NET_ADMIN alone may write to. `{interface}` is kept.
     """
-    path = _lower(sysctl_path(re.sub(r"(?i)\{interface\}", OWN, text.strip())))
+    path = _lower_sysctl(sysctl_path(re.sub(r"(?i)\{interface\}", OWN, text.strip())))
     if len(path) > 255 or not _SYSCTL.fullmatch(path.replace(OWN, "x")):
         raise UnusableError(f'"{clip(text)}" is not a sysctl key')
     parts = path.split("/")
@@ -338,14 +338,14 @@ def sysctl_path(key: str) -> str:
     return key
 
 
-def _lower(path: str) -> str:
+def _lower_sysctl(path: str) -> str:
     # All keys of the kernel are in lower case, but not the names of interfaces in them.
     parts = path.split("/")
     keep = {at + 1 for at, part in enumerate(parts) if part.lower() in ("conf", "neigh")}
     return "/".join(part if at in keep else part.lower() for at, part in enumerate(parts))
 
 
-def detection(text: str) -> tuple[str, str]:
+def duplicate_detection(text: str) -> tuple[str, str]:
     """The sysctl of a link for duplicate address detection (ip-sysctl.rst), with its value."""
     switches = {"yes": "1", "no": "0"}
     return ACCEPT_DAD, switches[word(text, switches)]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from neuca_tools.documents.neuca import route_lines, values
-from neuca_tools.documents.platform.parts import Part, truth
+from neuca_tools.documents.platform.parts import Part, read_truth
 from neuca_tools.model import Automatic
 
 _OVERRIDES = (
@@ -43,15 +43,15 @@ def of_netplan(link: Part) -> Automatic:
     part = replace(link, used=set())
     families = None
     if "link-local" in part.tree:
-        read = (part.made("link-local", text, _family) for text in part.texts("link-local"))
+        read = (part.made("link-local", text, _address_family) for text in part.texts("link-local"))
         families = tuple(filter(None, read))
     automatic = Automatic(
         dhcp4=part.flag("dhcp4"),
         dhcp6=part.flag("dhcp6"),
         accept_ra=part.flag("accept-ra"),
         link_local=families,
-        dhcp4_overrides=_overrides(part.child("dhcp4-overrides")),
-        dhcp6_overrides=_overrides(part.child("dhcp6-overrides")),
+        dhcp4_overrides=_read_overrides(part.child("dhcp4-overrides")),
+        dhcp6_overrides=_read_overrides(part.child("dhcp6-overrides")),
         optional=part.flag("optional"),
         critical=part.flag("critical"),
     )
@@ -61,22 +61,22 @@ def of_netplan(link: Part) -> Automatic:
     return automatic
 
 
-def _family(text: str) -> str:
+def _address_family(text: str) -> str:
     return values.word(text, _FAMILIES)
 
 
-def _overrides(part: Part) -> tuple[tuple[str, str], ...]:
+def _read_overrides(part: Part) -> tuple[tuple[str, str], ...]:
     """The overrides that netplan-yaml(5) lists, as texts."""
-    overrides = ((name, part.read(name, partial(_override, name))) for name in _OVERRIDES)
+    overrides = ((name, part.read(name, partial(_checked_override, name))) for name in _OVERRIDES)
     return tuple((name, text) for name, text in overrides if text is not None)
 
 
-def _override(name: str, text: str) -> str:
+def _checked_override(name: str, text: str) -> str:
     """The text if it can be the value of this override. Raises UnusableError."""
     if name == "route-metric":
         return str(route_lines.metric(text))
     if name == "hostname":
         return values.hostname(text)
     if name != "use-domains" or text != "route":
-        truth(text)
+        read_truth(text)
     return text

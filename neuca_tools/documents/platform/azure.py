@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.platform.drafts import Draft, finish, of_nic
+from neuca_tools.documents.platform.drafts import Draft, finish_document, of_nic
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Network, PlatformDocument
 
@@ -31,16 +31,16 @@ def read(root: Part) -> PlatformDocument:
         if draft is None:
             continue
         draft.manage(ANY)
-        _addresses(draft, draft.part.child("ipv4"), gateway=True)
-        _addresses(draft, draft.part.child("ipv6"), gateway=False)
+        _add_addresses(draft, draft.part.child("ipv4"), gateway=True)
+        _add_addresses(draft, draft.part.child("ipv6"), gateway=False)
         drafts.append(draft)
-    return finish(drafts, root)
+    return finish_document(drafts, root)
 
 
-def _addresses(draft: Draft, family: Part, *, gateway: bool) -> None:
+def _add_addresses(draft: Draft, family: Part, *, gateway: bool) -> None:
     """The addresses of the same family, and the gateway that follows from the first subnet."""
     errors = family.faults.unusable
-    subnets = [subnet for part in family.parts("subnet") if (subnet := _subnet(part))]
+    subnets = [subnet for part in family.parts("subnet") if (subnet := _read_subnet(part))]
     has_unusable = family.faults.unusable != errors
     for entry in family.parts("ipAddress"):
         host = entry.read("privateIpAddress", values.host)
@@ -58,7 +58,7 @@ def _addresses(draft: Draft, family: Part, *, gateway: bool) -> None:
         draft.add_gateway(family, "subnet", str(subnets[0].network_address + 1))
 
 
-def _subnet(part: Part) -> Optional[Network]:
+def _read_subnet(part: Part) -> Optional[Network]:
     address, prefix = part.text("address"), part.text("prefix")
     if address is None or prefix is None:
         return None

@@ -17,7 +17,7 @@ from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import instance, listing, made, netplan, openstack
 from neuca_tools.documents.platform.parts import Faults, Part
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml
-from neuca_tools.documents.stacking import overlay
+from neuca_tools.documents.stacking import merge_requests
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Fault, LinkRequest, PlatformDocument, machine
 
@@ -30,26 +30,28 @@ class _Kind(NamedTuple):
     read: Callable[[Part], PlatformDocument]
 
 
-def _only(keys: frozenset[str]) -> Callable[[Tree], Tree]:
+def _keep_only(keys: frozenset[str]) -> Callable[[Tree], Tree]:
     """A function that drops scalars with any other key: a token, a timestamp."""
-    return partial(_pruned, keys=keys, known=True)
+    return partial(_prune_tree, keys=keys, known=True)
 
 
-def _named(keys: frozenset[str]) -> Callable[[Tree], Tree]:
+def _keep_names(keys: frozenset[str]) -> Callable[[Tree], Tree]:
     """A function that empties scalars with other keys, such as a Wi-Fi password.
 
     The keys stay for the warnings.
     """
-    return partial(_pruned, keys=keys, known=True, unknown="")
+    return partial(_prune_tree, keys=keys, known=True, unknown="")
 
 
-def _pruned(tree: Tree, keys: frozenset[str], known: bool, unknown: Optional[str] = None) -> Tree:
+def _prune_tree(
+    tree: Tree, keys: frozenset[str], known: bool, unknown: Optional[str] = None
+) -> Tree:
     """The tree with `unknown` for each unknown scalar; `known`: it is the value of a known key."""
     if isinstance(tree, dict):
         return _pruned_object(tree, keys, unknown)
     if isinstance(tree, list):
         # Every item keeps its place, because the paths in faults count them.
-        items = [_pruned(item, keys, known, unknown) for item in tree]
+        items = [_prune_tree(item, keys, known, unknown) for item in tree]
         if known or any(item is not None for item in items):
             return items
         return None
@@ -61,7 +63,7 @@ def _pruned(tree: Tree, keys: frozenset[str], known: bool, unknown: Optional[str
 def _pruned_object(
     tree: dict[str, Tree], keys: frozenset[str], unknown: Optional[str]
 ) -> dict[str, Tree]:
-    items = {key: _pruned(value, keys, key in keys, unknown) for key, value in tree.items()}
+    items = {key: _prune_tree(value, keys, key in keys, unknown) for key, value in tree.items()}
     for key in made.PORTS.keys() & tree.keys():
         ports = tree[key]
         if isinstance(ports, dict):
@@ -75,14 +77,14 @@ def _is_number(tree: Tree) -> bool:
 
 
 _KINDS: Mapping[str, _Kind] = {
-    openstack.NAME: _Kind(from_json, _named(openstack.KEYS), openstack.read),
-    netplan.NAME: _Kind(from_yaml, _named(netplan.KEYS), netplan.read),
+    openstack.NAME: _Kind(from_json, _keep_names(openstack.KEYS), openstack.read),
+    netplan.NAME: _Kind(from_yaml, _keep_names(netplan.KEYS), netplan.read),
     **{
-        reader.NAME: _Kind(getattr(reader, "load", from_json), _only(reader.KEYS), reader.read)
+        reader.NAME: _Kind(getattr(reader, "load", from_json), _keep_only(reader.KEYS), reader.read)
         for reader in listing.READERS
     },
-    instance.OPENSTACK: _Kind(from_json, instance.kept, instance.read),
-    instance.NOCLOUD: _Kind(from_yaml, instance.kept, instance.read),
+    instance.OPENSTACK: _Kind(from_json, instance.kept_metadata, instance.read),
+    instance.NOCLOUD: _Kind(from_yaml, instance.kept_metadata, instance.read),
 }
 
 _INSTANCES = {instance.OPENSTACK: "openstack", instance.NOCLOUD: "nocloud"}
@@ -99,7 +101,7 @@ def reduced(parts: Mapping[str, bytes]) -> str:
         if tree is not None and not isinstance(tree, dict):
             raise DocumentError(f"cannot read {name}: it is not an object")
         if tree:
-            trees[name] = _kept(name, tree)
+            trees[name] = _kept_tree(name, tree)
     if not trees:
         return ""
     return json.dumps(trees, sort_keys=True)
@@ -109,9 +111,9 @@ def instance_id(text: str) -> str:
     """The instance ID in the text, as `KIND:ID` with the platform's kind; empty if it has none."""
     if not text:
         return ""
-    trees = _trees(text)
+    trees = _parse_trees(text)
     ids = (
-        machine.instance(kind, str(trees[name].get("uuid", "")))
+        machine.instance_text(kind, str(trees[name].get("uuid", "")))
         for name, kind in _INSTANCES.items()
         if name in trees
     )
@@ -122,13 +124,14 @@ def incomplete(text: str, before: str, macs: Collection[str]) -> str:
     """Why the list of NICs in a service's documents is incomplete (see `listing`)."""
     if text == before:
         return ""
-    return listing.incomplete(_trees(text or "{}"), _trees(before or "{}"), macs)
+    return listing.list_gap(_parse_trees(text or "{}"), _parse_trees(before or "{}"), macs)
 
 
 def open_text(text: str) -> str:
     """A copy of such a text that everybody may read: without the guest's metadata and keys."""
     return json.dumps(
-        {name: instance.open_part(tree) for name, tree in _trees(text).items()}, sort_keys=True
+        {name: instance.open_part(tree) for name, tree in _parse_trees(text).items()},
+        sort_keys=True,
     )
 
 
@@ -138,19 +141,19 @@ def parse(text: str) -> PlatformDocument:
     Unusable parts become faults. Raises DocumentError if it is not such a text.
     """
     whole = PlatformDocument()
-    for name, tree in _trees(text).items():
-        whole = _joined(whole, _read(name, tree))
+    for name, tree in _parse_trees(text).items():
+        whole = _join_documents(whole, _interpret_tree(name, tree))
     return whole
 
 
-def _kept(name: str, tree: dict[str, Tree]) -> Tree:
+def _kept_tree(name: str, tree: dict[str, Tree]) -> Tree:
     kept = _KINDS[name].kept(tree)
     if isinstance(kept, dict) and REPEATED in tree:
         kept[REPEATED] = tree[REPEATED]
     return kept
 
 
-def _read(name: str, tree: dict[str, Tree], by_key: bool = False) -> PlatformDocument:
+def _interpret_tree(name: str, tree: dict[str, Tree], by_key: bool = False) -> PlatformDocument:
     """Interpret a document; of a key that occurs twice, the last one counts, as in most parsers."""
     own = {key: value for key, value in tree.items() if key != REPEATED}
     root = Part(own, name, faults=Faults(by_key))
@@ -162,24 +165,24 @@ def _read(name: str, tree: dict[str, Tree], by_key: bool = False) -> PlatformDoc
     return _KINDS[name].read(root)
 
 
-def interpreted(name: str, tree: dict[str, Tree]) -> PlatformDocument:
+def interpret_document(name: str, tree: dict[str, Tree]) -> PlatformDocument:
     """Interpret one document that has been parsed, without what would not be kept of it."""
-    kept = _kept(name, tree)
-    return _read(name, kept if isinstance(kept, dict) else {}, by_key=True)
+    kept = _kept_tree(name, tree)
+    return _interpret_tree(name, kept if isinstance(kept, dict) else {}, by_key=True)
 
 
-def _trees(text: str) -> dict[str, dict[str, Tree]]:
+def _parse_trees(text: str) -> dict[str, dict[str, Tree]]:
     trees = from_json(text.encode("utf-8", "replace"), "the platform's document")
     if not isinstance(trees, dict):
         raise DocumentError("cannot read the platform's document: it is not what was kept")
     return {name: tree for name, tree in trees.items() if name in _KINDS and isinstance(tree, dict)}
 
 
-def _joined(document: PlatformDocument, other: PlatformDocument) -> PlatformDocument:
+def _join_documents(document: PlatformDocument, other: PlatformDocument) -> PlatformDocument:
     links: dict[object, LinkRequest] = {link.key: link for link in document.links}
     for link in other.links:
         if link.key in links:
-            links[link.key] = overlay(links[link.key], link)
+            links[link.key] = merge_requests(links[link.key], link)
         else:
             links[link.key] = link
     return PlatformDocument(

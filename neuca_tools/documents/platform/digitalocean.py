@@ -9,7 +9,7 @@ interface.
 
 from __future__ import annotations
 
-from neuca_tools.documents.platform.drafts import Draft, finish, of_nic
+from neuca_tools.documents.platform.drafts import Draft, finish_document, of_nic
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import PlatformDocument
 
@@ -29,12 +29,12 @@ def read(root: Part) -> PlatformDocument:
         for nic in interfaces.parts(kind):
             draft = of_nic(nic, "mac")
             if draft is not None:
-                _add(draft, kind == _PUBLIC)
+                _add_families(draft, kind == _PUBLIC)
                 drafts.append(draft)
-    return finish(drafts, root)
+    return finish_document(drafts, root)
 
 
-def _add(draft: Draft, is_public: bool) -> None:
+def _add_families(draft: Draft, is_public: bool) -> None:
     for name, mask in _FAMILIES.items():
         family = draft.part.child(name)
         if family.text("ip_address"):

@@ -21,10 +21,10 @@ MOST = 64
 _KINDS = ("dns", "nameserver")
 
 
-def items(tree: Tree) -> tuple[Item, ...]:
+def dns_items(tree: Tree) -> tuple[Item, ...]:
     """The items for `neuca get dns nameservers` and `neuca get dns search`, in document order."""
     offers: dict[str, dict[str, None]] = {"nameservers": {}, "search": {}}
-    for key, value in _entries(tree):
+    for key, value in _all_entries(tree):
         offers[key][value] = None
     return tuple(
         Item(SECTION, key, " ".join(list(values)[:MOST]), 0)
@@ -33,32 +33,32 @@ def items(tree: Tree) -> tuple[Item, ...]:
     )
 
 
-def _entries(tree: Tree) -> Iterator[tuple[str, str]]:
+def _all_entries(tree: Tree) -> Iterator[tuple[str, str]]:
     """Each server or domain with its key. `tree` limits the depth, and so the recursion."""
     if isinstance(tree, list):
         for item in tree:
-            yield from _entries(item)
+            yield from _all_entries(item)
     elif isinstance(tree, dict):
         yield from _own_entries(tree)
         for value in tree.values():
-            yield from _entries(value)
+            yield from _all_entries(value)
 
 
 def _own_entries(tree: Mapping[str, Tree]) -> Iterator[tuple[str, str]]:
     """The entries of one object, without those of the objects in it."""
-    yield from _words("nameservers", tree.get("dns_nameservers"))
+    yield from _split_words("nameservers", tree.get("dns_nameservers"))
     if tree.get("type") in _KINDS:
-        yield from _words("nameservers", tree.get("address"))
-    yield from _words("search", tree.get("dns_search"))
+        yield from _split_words("nameservers", tree.get("address"))
+    yield from _split_words("search", tree.get("dns_search"))
     own = tree.get("nameservers")
     if isinstance(own, dict):
-        yield from _words("nameservers", own.get("addresses"))
-        yield from _words("search", own.get("search"))
+        yield from _split_words("nameservers", own.get("addresses"))
+        yield from _split_words("search", own.get("search"))
     if tree.get("type") == "nameserver":
-        yield from _words("search", tree.get("search"))
+        yield from _split_words("search", tree.get("search"))
 
 
-def _words(key: str, value: Tree) -> Iterator[tuple[str, str]]:
+def _split_words(key: str, value: Tree) -> Iterator[tuple[str, str]]:
     """Each word of a text, or of a list of texts."""
     texts = [value]
     if isinstance(value, list):

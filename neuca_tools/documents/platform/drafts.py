@@ -14,7 +14,7 @@ from neuca_tools.documents.neuca import link_kinds, route_lines, values
 from neuca_tools.documents.neuca.link_settings import MOST_DNS, SETTINGS
 from neuca_tools.documents.platform import BY_NAME, dns
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.quantities import cidr, destination, is_assumed
+from neuca_tools.documents.platform.quantities import cidr_text, is_assumed, read_destination
 from neuca_tools.documents.stacking import (
     hands_off,
     lower_of,
@@ -171,7 +171,7 @@ class Draft:
 
         An unusable one becomes a fault of `key`; more than MAX_ADDRESSES are dropped.
         """
-        address = part.made(key, text, lambda text: values.address(cidr(text, netmask)))
+        address = part.made(key, text, lambda text: values.address(cidr_text(text, netmask)))
         if address is None:
             return
         if is_assumed(text, netmask):
@@ -193,7 +193,7 @@ class Draft:
             self.manage(DEFAULT_ROUTE)
             self.add_default_route(part, _HOP_KEYS.get(key, "gateway"), via)
             return
-        network = part.made(key, to, lambda text: destination(cidr(text, netmask)))
+        network = part.made(key, to, lambda text: read_destination(cidr_text(text, netmask)))
         if network is None:
             return
         if is_assumed(to, netmask):
@@ -242,7 +242,7 @@ class Draft:
             mtu=self.mtu,
             sysctls=tuple(self.sysctls.items()),
             device=tuple(self._device().items()),
-            origins=tuple(self._origins()),
+            origins=tuple(self._setting_origins()),
             virtual=self.virtual,
             routing=NicRouting(
                 gateways=tuple(self.gateways),
@@ -300,7 +300,7 @@ class Draft:
                 listed += f" and {len(unused) - MOST_UNUSED} more"
             self.part.fault("", None, f"these keys have no effect: {listed}", "warning")
 
-    def _origins(self) -> Iterator[Origin]:
+    def _setting_origins(self) -> Iterator[Origin]:
         where = self.part.where
         yield Origin("state", self.state, where)
         if self.name:
@@ -314,8 +314,8 @@ class Draft:
             yield Origin(f"sysctl {name}", value, where)
         for name, value in self._device().items():
             yield Origin(name, value, where)
-        for name in link_kinds.names(self.key.kind):
-            value = link_kinds.shown(self.virtual or Virtual(), name)
+        for name in link_kinds.own_keys(self.key.kind):
+            value = link_kinds.shown_value(self.virtual or Virtual(), name)
             if value:
                 yield Origin(name, value, where)
 
@@ -324,14 +324,16 @@ def _is_default(to: str, netmask: Optional[str]) -> bool:
     return to in _DEFAULT and (netmask is None or netmask in (*_DEFAULT, "0"))
 
 
-def finish(drafts: Iterable[Draft], root: Part, *, by_hand: bool = False) -> PlatformDocument:
+def finish_document(
+    drafts: Iterable[Draft], root: Part, *, by_hand: bool = False
+) -> PlatformDocument:
     """The document with these links; a second link with the same key is a fault.
 
     `by_hand`: people write such documents, so that keys without an effect are worth a warning, and
     a gateway may be missing.
     What is said of a link that may be for management is said of its lower devices too.
     """
-    described = _distinct(drafts, root)
+    described = _distinct_drafts(drafts, root)
     for draft in described if by_hand else ():
         draft.finish_isolated()
     links = {draft.key: draft.request() for draft in described}
@@ -350,12 +352,12 @@ def finish(drafts: Iterable[Draft], root: Part, *, by_hand: bool = False) -> Pla
         routes=tuple(islice(routes, MAX_ROUTES)),
         rules=tuple(islice(rules, MAX_RULES)),
         management=(*hints, *_hints_below(hints, links)),
-        items=dns.items(dict(root.tree)),
+        items=dns.dns_items(dict(root.tree)),
         faults=tuple(root.faults),
     )
 
 
-def _distinct(drafts: Iterable[Draft], root: Part) -> list[Draft]:
+def _distinct_drafts(drafts: Iterable[Draft], root: Part) -> list[Draft]:
     """The drafts without those of a link that an earlier one describes; at most MAX_LINKS."""
     distinct: dict[LinkKey, Draft] = {}
     for draft in drafts:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_network
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish
+from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_document
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Host, LinkKey, Network, PlatformDocument
@@ -74,17 +74,17 @@ def read(root: Part) -> PlatformDocument:
             draft.manage(PRIMARY, firm=True)
         else:
             for key, blocks in _ADDRESSES.items():
-                _addresses(draft, key, blocks)
-            _gateways(draft)
+                _add_addresses(draft, key, blocks)
+            _add_gateways(draft)
         drafts.append(draft)
-        items += _prefixes(mac, nic)
-    return finish(drafts, root)._replace(routes=(), items=tuple(items))
+        items += _delegated_prefixes(mac, nic)
+    return finish_document(drafts, root)._replace(routes=(), items=tuple(items))
 
 
-def _prefixes(mac: str, nic: Part) -> Iterator[Item]:
+def _delegated_prefixes(mac: str, nic: Part) -> Iterator[Item]:
     for leaf in _PREFIXES:
-        if _lines(nic, leaf):
-            yield Item("ec2", f"{mac} {leaf}", " ".join(_lines(nic, leaf)), 0)
+        if _leaf_words(nic, leaf):
+            yield Item("ec2", f"{mac} {leaf}", " ".join(_leaf_words(nic, leaf)), 0)
 
 
 def _is_first(nic: Part) -> bool:
@@ -92,18 +92,18 @@ def _is_first(nic: Part) -> bool:
     return nic.text("device-number") == "0" and nic.text("network-card") in (None, "0")
 
 
-def _addresses(draft: Draft, key: str, blocks: Iterable[str]) -> None:
+def _add_addresses(draft: Draft, key: str, blocks: Iterable[str]) -> None:
     """Add each address with the prefix length of the subnet's first CIDR block that contains it."""
     nic, errors = draft.part, draft.part.faults.unusable
     networks: dict[Network, int] = {}
     for block in blocks:
-        for text in _lines(nic, block):
+        for text in _leaf_words(nic, block):
             network = nic.made(block, text, values.network)
             if network is not None:
                 networks.setdefault(network, len(networks))
     has_unusable = nic.faults.unusable != errors
     lengths = {(network.version, network.prefixlen) for network in networks}
-    for text in _lines(nic, key):
+    for text in _leaf_words(nic, key):
         host = nic.made(key, text, values.host)
         if host is None:
             continue
@@ -134,7 +134,7 @@ def _prefix_length(
     return length
 
 
-def _gateways(draft: Draft) -> None:
+def _add_gateways(draft: Draft) -> None:
     """The gateways of the document; on EC2, the first host address of the IPv4 subnet.
 
     (AWS, "Subnet CIDR blocks".) No document has EC2's IPv6 gateway, which is link-local and
@@ -142,14 +142,14 @@ def _gateways(draft: Draft) -> None:
     """
     draft.has_platform_gateways = True
     for key in ("gateway", "ipv6-gateway"):
-        for text in _lines(draft.part, key):
+        for text in _leaf_words(draft.part, key):
             draft.add_gateway(draft.part, key, text)
-    for text in _lines(draft.part, "subnet-ipv4-cidr-block"):
+    for text in _leaf_words(draft.part, "subnet-ipv4-cidr-block"):
         subnet = draft.part.made("subnet-ipv4-cidr-block", text, values.network)
         if subnet is not None and subnet.num_addresses > 1:
             draft.add_gateway(draft.part, "subnet-ipv4-cidr-block", str(subnet[1]))
 
 
-def _lines(nic: Part, key: str) -> list[str]:
+def _leaf_words(nic: Part, key: str) -> list[str]:
     """The words of a leaf; Alibaba writes lists as JSON."""
     return (nic.text(key) or "").translate(_PUNCTUATION).split()

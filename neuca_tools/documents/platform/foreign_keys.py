@@ -65,7 +65,7 @@ WORDS = {
 }
 
 
-def elsewhere(parent: str, key: str) -> Iterator[str]:
+def names_elsewhere(parent: str, key: str) -> Iterator[str]:
     """What a key of the other version, or of another place, may be called below this key."""
     same = (*_SAME_IN_ROUTES, *_SAME) if parent == "routes" or key in ("via", "to") else _SAME
     yield from (name for names in same if key in names for name in names if name != key)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform import made
-from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish, of_nic
+from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_document, of_nic
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, PlatformDocument
 
@@ -35,12 +35,12 @@ def read(root: Part) -> PlatformDocument:
         if number == 0:
             draft.manage(PRIMARY, firm=True)
         else:
-            _addresses(draft)
+            _add_addresses(draft)
         nics[str(number)] = draft
-    return finish([*nics.values(), *_vlans(root, nics)], root)
+    return finish_document([*nics.values(), *_vlan_drafts(root, nics)], root)
 
 
-def _vlans(root: Part, nics: Mapping[str, Draft]) -> Iterator[Draft]:
+def _vlan_drafts(root: Part, nics: Mapping[str, Draft]) -> Iterator[Draft]:
     """The VLAN NICs: an object by number of the parent NIC, then by VLAN ID."""
     for index, group in root.named("vlanNetworkInterfaces"):
         if index not in nics:
@@ -52,23 +52,23 @@ def _vlans(root: Part, nics: Mapping[str, Draft]) -> Iterator[Draft]:
             tag = vlan.made("", number, values.vlan_id)
             if tag is not None:
                 draft = Draft(LinkKey(mac, tag), vlan, mtu=vlan.mtu())
-                if made.options(draft, vlan, {"mac": "mac"}):
-                    _addresses(draft)
+                if made.set_options(draft, vlan, {"mac": "mac"}):
+                    _add_addresses(draft)
                     yield draft
 
 
-def _addresses(draft: Draft) -> None:
+def _add_addresses(draft: Draft) -> None:
     nic = draft.part
     for key in ("ip", "ipv6", "ipv6s", *_EXTRA):
         for text in nic.texts(key):
-            _address(draft, key, text)
+            _add_address(draft, key, text)
     for key in ("gateway", "gatewayIpv6"):
         gateway = nic.text(key)
         if gateway:
             draft.add_gateway(nic, key, gateway)
 
 
-def _address(draft: Draft, key: str, text: str) -> None:
+def _add_address(draft: Draft, key: str, text: str) -> None:
     """One address, with its full length; a wider range is for containers, and gets no address."""
     host, _, length = text.partition("/")
     address = draft.part.made(key, host, values.host)

@@ -8,7 +8,7 @@ through its gateway (Hetzner, "Networks: FAQ"). The NIC missing from the list is
 
 from __future__ import annotations
 
-from neuca_tools.documents.platform.drafts import Draft, finish, of_nic
+from neuca_tools.documents.platform.drafts import Draft, finish_document, of_nic
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.tree import Tree, from_yaml
 from neuca_tools.model import PlatformDocument
@@ -36,12 +36,12 @@ def read(root: Part) -> PlatformDocument:
         for key in ("ip", "alias_ips"):
             for address in draft.part.texts(key):
                 draft.add_address(draft.part, key, f"{address}/32")
-        _route(draft)
+        _add_route(draft)
         drafts.append(draft)
-    return finish(drafts, root)
+    return finish_document(drafts, root)
 
 
-def _route(draft: Draft) -> None:
+def _add_route(draft: Draft) -> None:
     """The route to the network; no address of the NIC has the gateway in its prefix."""
     network, gateway = draft.part.text("network"), draft.part.text("gateway")
     if network and gateway:

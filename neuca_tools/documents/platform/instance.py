@@ -26,7 +26,7 @@ PUBLIC_KEYS = "public-keys"
 _SECRET = ("meta", PUBLIC_KEYS)
 
 
-def kept(tree: Tree) -> dict[str, Tree]:
+def kept_metadata(tree: Tree) -> dict[str, Tree]:
     """What the agent uses; not `random_seed`, which changes with each request, nor `admin_pass`."""
     if not isinstance(tree, dict):
         return {}
@@ -36,12 +36,12 @@ def kept(tree: Tree) -> dict[str, Tree]:
         "uuid": top.get("uuid") or top.get("instance-id"),
         "meta": top.get("meta"),
         PUBLIC_KEYS: top.get("public_keys") or top.get("public-keys"),
-        "devices": _nics(top.get("devices")),
+        "devices": _tagged_nics(top.get("devices")),
     }
     return {name: value for name, value in metadata.items() if value}
 
 
-def _nics(devices: Tree) -> list[Tree]:
+def _tagged_nics(devices: Tree) -> list[Tree]:
     """MAC address and tags of the NICs among the devices."""
     if not isinstance(devices, list):
         return []
@@ -73,8 +73,8 @@ def read(root: Part) -> PlatformDocument:
         else:
             origin = Origin("state", "up", device.where)
             links.append(LinkRequest(LinkKey(mac), "up", origins=(origin,)))
-    hostname = _hostname(root)
-    items = tuple(_items(root))
+    hostname = _read_hostname(root)
+    items = tuple(_metadata_items(root))
     return PlatformDocument(
         hostname=hostname,
         links=tuple(links),
@@ -84,7 +84,7 @@ def read(root: Part) -> PlatformDocument:
     )
 
 
-def _hostname(root: Part) -> Optional[str]:
+def _read_hostname(root: Part) -> Optional[str]:
     """The host name, or as in cloud-init its first label if the whole is too long.
 
     It is no part of the network: without a usable one, the document is still complete.
@@ -106,17 +106,17 @@ def _role_tag(device: Part) -> str:
     return next((tag for tag in (*_MANAGEMENT, *_DATAPLANE) if tag in tags), "")
 
 
-def _items(root: Part) -> Iterator[Item]:
+def _metadata_items(root: Part) -> Iterator[Item]:
     for section in _SECRET:
-        pairs = _pairs(root.tree.get(section))
-        for name, value in islice(chain.from_iterable(starmap(_single, pairs)), MAX_ITEMS):
+        pairs = _named_values(root.tree.get(section))
+        for name, value in islice(chain.from_iterable(starmap(_numbered_values, pairs)), MAX_ITEMS):
             yield Item(section, name.lower(), value, 0)
     uuid = root.text("uuid")
     if uuid:
         yield Item("instance", "uuid", uuid, 0)
 
 
-def _single(name: str, value: Tree) -> Iterator[tuple[str, str]]:
+def _numbered_values(name: str, value: Tree) -> Iterator[tuple[str, str]]:
     """A scalar with its name; those of a list with a number behind it: `name`, `name.1`."""
     values_of_name = value if isinstance(value, list) else [value]
     for number, item in enumerate(values_of_name):
@@ -124,7 +124,7 @@ def _single(name: str, value: Tree) -> Iterator[tuple[str, str]]:
             yield f"{name}.{number}" if number else name, str(item)
 
 
-def _pairs(value: Tree) -> Iterator[tuple[str, Tree]]:
+def _named_values(value: Tree) -> Iterator[tuple[str, Tree]]:
     """The entries of an object by name, and those of a list, or a single value, by number."""
     if isinstance(value, dict):
         yield from value.items()

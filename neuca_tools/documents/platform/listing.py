@@ -40,7 +40,7 @@ _GUID_DIGITS = 16  # the last ones of an InfiniBand port's address identify it
 _VIRTUAL = ("bond", "vlan")
 
 
-def incomplete(
+def list_gap(
     trees: Mapping[str, Mapping[str, Tree]],
     before: Mapping[str, Mapping[str, Tree]],
     macs: Collection[str],
@@ -51,35 +51,37 @@ def incomplete(
     the documents that the same service has given for this guest.
     """
     for name in trees.keys() & _LISTS.keys():
-        nics = _nics(name, trees[name])
+        nics = _listed_macs(name, trees[name])
         if nics is None:
             continue
         if _has_nic_by_name(name, trees[name]):
             continue
         if not nics:
             return f"{name} has no NIC"
-        own = {_digits(mac) for mac in macs}
+        own = {_without_separators(mac) for mac in macs}
         if own and not own & nics:
             return f"{name} lacks the NIC through which it came, {min(macs)}"
     for name in before.keys() & _LISTS.keys():
-        if _nics(name, before[name]) and (name not in trees or _nics(name, trees[name]) is None):
+        if _listed_macs(name, before[name]) and (
+            name not in trees or _listed_macs(name, trees[name]) is None
+        ):
             return f"{name} has been there before, and now it is not"
     return ""
 
 
-def _nics(name: str, tree: Mapping[str, Tree]) -> Optional[frozenset[str]]:
+def _listed_macs(name: str, tree: Mapping[str, Tree]) -> Optional[frozenset[str]]:
     """The addresses in the list of NICs, without separators; None if there need not be a list."""
     if _LISTS[name] not in tree and name in _OPTIONAL:
         return None
-    texts = map(_digits, _texts(tree.get(_LISTS[name])))
+    texts = map(_without_separators, _all_texts(tree.get(_LISTS[name])))
     return frozenset(text[-_GUID_DIGITS:] for text in texts if _DIGITS.fullmatch(text))
 
 
-def _digits(text: str) -> str:
+def _without_separators(text: str) -> str:
     return _SEPARATORS.sub("", text.strip().lower())
 
 
-def _texts(tree: Tree) -> Iterator[str]:
+def _all_texts(tree: Tree) -> Iterator[str]:
     """Every text, and every key of an object."""
     if isinstance(tree, str):
         yield tree
@@ -87,7 +89,7 @@ def _texts(tree: Tree) -> Iterator[str]:
         yield from tree
         tree = list(tree.values())
     for item in tree if isinstance(tree, list) else ():
-        yield from _texts(item)
+        yield from _all_texts(item)
 
 
 def _has_nic_by_name(name: str, tree: Mapping[str, Tree]) -> bool:

@@ -33,7 +33,7 @@ MAC = {
 }
 
 
-def draft(kind: str, name: str, link: Part) -> Optional[Draft]:
+def virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     """A virtual link of this name without lower devices; None, with a fault, for a bad name."""
     where = ""
     if "name" in link.tree:
@@ -42,16 +42,16 @@ def draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     if key is None:
         return None
     virtual_link = Draft(key, link.about(key.mac), virtual=Virtual())
-    return virtual_link if options(virtual_link, link, MAC) else None
+    return virtual_link if set_options(virtual_link, link, MAC) else None
 
 
-def add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
+def add_draft(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
     """Add a draft by its name in the document, unless an earlier one has it."""
     if draft is not None and drafts.setdefault(name, draft) is not draft:
         draft.part.fault("", None, f'there is already a link "{name}", ignoring this one')
 
 
-def vlan(
+def vlan_draft(
     link: Part,
     keys: tuple[str, str],
     drafts: Mapping[str, Draft],
@@ -85,7 +85,7 @@ def _with_own_mac(vlan: Draft, parent: Draft) -> Optional[Draft]:
     """A VLAN with its MAC if that differs from its lower device's, as on an OpenStack trunk; None,
     with a fault, if the MAC is unusable.
     """
-    is_usable = options(vlan, vlan.part, MAC)
+    is_usable = set_options(vlan, vlan.part, MAC)
     below = parent.key.mac
     if parent.virtual:
         below = parent.virtual.option("mac")
@@ -94,7 +94,7 @@ def _with_own_mac(vlan: Draft, parent: Draft) -> Optional[Draft]:
     return vlan if is_usable else None
 
 
-def options(
+def set_options(
     draft: Draft,
     part: Part,
     names: Mapping[str, str],
@@ -106,17 +106,17 @@ def options(
     """
     part, errors = part.about(draft.key.mac), part.faults.unusable
     for theirs, ours in names.items():
-        text = _text(part, theirs)
+        text = _option_text(part, theirs)
         if text is None:
             continue
-        read = partial(_setting, draft.key.kind, ours, spans.get(theirs, str))
+        read = partial(_read_setting, draft.key.kind, ours, spans.get(theirs, str))
         own = part.made(theirs, text, read)
         if own is not None:
             draft.virtual = own.over(draft.virtual)
     return part.faults.unusable == errors
 
 
-def _text(part: Part, key: str) -> Optional[str]:
+def _option_text(part: Part, key: str) -> Optional[str]:
     """A scalar as text, or the scalars of a list, separated by commas."""
     if key not in part.tree:
         return None
@@ -148,15 +148,15 @@ def raise_forward_delay(bridge: Draft, part: Part, key: str) -> None:
     bridge.virtual = Virtual(options=(("forward-delay", least),)).over(virtual)
 
 
-def _setting(kind: str, name: str, number: Callable[[str], str], text: str) -> Virtual:
+def _read_setting(kind: str, name: str, number: Callable[[str], str], text: str) -> Virtual:
     try:
-        return link_kinds.setting(kind, name, number(text))
+        return link_kinds.read_setting(kind, name, number(text))
     except values.ForOthersError as reason:
         # No other program can make this link with such a MAC address either.
         raise values.UnusableError(str(reason)) from None
 
 
-def default(draft: Draft, name: str, value: str) -> None:
+def set_default(draft: Draft, name: str, value: str) -> None:
     """Set an option to the default of the document's format if the document does not set it."""
     virtual = draft.virtual or Virtual()
     if not virtual.option(name):
@@ -184,23 +184,23 @@ class LeftLinks:
     def __init__(
         self, left: Iterable[str], uppers: Mapping[str, Upper], drafts: dict[str, Draft]
     ) -> None:
-        self._origins = {name: name for name in left}
+        self._setting_origins = {name: name for name in left}
         self._uppers, self._drafts = uppers, drafts
-        self._above: dict[str, list[str]] = {}
+        self._wider_networks: dict[str, list[str]] = {}
         for upper, (part, key, _) in uppers.items():
             for lower in part.texts(key):
-                self._above.setdefault(lower, []).append(upper)
-        self._spread([*self._origins], with_members=True)
+                self._wider_networks.setdefault(lower, []).append(upper)
+        self._spread([*self._setting_origins], with_members=True)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._origins
+        return name in self._setting_origins
 
     def add_unusable(self, names: Iterable[str]) -> None:
         """Leave what is on top of these, of which a fault has been recorded, but not their
         members.
         """
         added = [name for name in names if name not in self]
-        self._origins.update(zip(added, added))
+        self._setting_origins.update(zip(added, added))
         self._spread(added, with_members=False)
 
     def connect(self, connect: Callable[[Draft, Upper], None]) -> None:
@@ -220,14 +220,14 @@ class LeftLinks:
         first = {*waiting}
         for name in waiting:  # it grows
             self._drafts.pop(name, None)
-            more = list(self._above.get(name, ()))
+            more = list(self._wider_networks.get(name, ()))
             for upper in more:
                 self._leave(upper, name)
             if name in self._uppers and (with_members or name not in first):
                 part, key, is_master = self._uppers[name]
                 more += part.texts(key) if is_master else ()
             new = [other for other in dict.fromkeys(more) if other not in self]
-            self._origins.update(dict.fromkeys(new, self._origins[name]))
+            self._setting_origins.update(dict.fromkeys(new, self._setting_origins[name]))
             waiting += new
 
     def _leave(self, name: str, lower: str) -> None:
@@ -235,7 +235,7 @@ class LeftLinks:
         if name in self or name not in self._drafts:
             return
         part, key, _ = self._uppers[name]
-        reason = f'it is on "{self._origins[lower]}", which is not configured'
+        reason = f'it is on "{self._setting_origins[lower]}", which is not configured'
         part.fault(key, lower, f"{reason}: it is left to other programs too", "warning")
 
 
@@ -265,24 +265,24 @@ def set_primary(bond: Draft, part: Part, key: str, drafts: Mapping[str, Draft]) 
     name = part.text(key)
     if name:
         part = part.about(bond.key.mac)
-        _set_place(_members(bond), part, (key, "bond-primary"), (name, "yes"), drafts)
+        _set_place(_member_keys(bond), part, (key, "bond-primary"), (name, "yes"), drafts)
 
 
 def set_ports(bridge: Draft, part: Part, drafts: Mapping[str, Draft]) -> None:
     """Set what an object, or a list of `NAME VALUE`, says of each port of a bridge."""
-    part, members = part.about(bridge.key.mac), _members(bridge)
+    part, members = part.about(bridge.key.mac), _member_keys(bridge)
     for key, setting in PORTS.items():
-        for where, name, value in _pairs(part, key):
-            own = part.made(where, value, partial(_parsed, setting))
+        for where, name, value in _port_values(part, key):
+            own = part.made(where, value, partial(_port_setting, setting))
             if own is not None:
                 _set_place(members, part, (where, setting), (name, own), drafts)
 
 
-def _parsed(setting: str, text: str) -> str:
+def _port_setting(setting: str, text: str) -> str:
     return str(SETTINGS[setting].parse(text))
 
 
-def _pairs(part: Part, key: str) -> Iterator[tuple[str, str, str]]:
+def _port_values(part: Part, key: str) -> Iterator[tuple[str, str, str]]:
     """Key for messages, name and value of each port."""
     if isinstance(part.tree.get(key), dict):
         ports = part.child(key)
@@ -294,7 +294,7 @@ def _pairs(part: Part, key: str) -> Iterator[tuple[str, str, str]]:
         yield key, name, value.strip()
 
 
-def _members(draft: Draft) -> frozenset[LinkKey]:
+def _member_keys(draft: Draft) -> frozenset[LinkKey]:
     return frozenset((draft.virtual or Virtual()).members)
 
 

@@ -17,7 +17,7 @@ from typing import Optional
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.documents.platform import automatic, made, netplan_routing, nocloud_v1
-from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish
+from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish_document
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.quantities import milliseconds, seconds
 from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument, Virtual
@@ -119,45 +119,47 @@ def read(root: Part) -> PlatformDocument:
         root.warn_besides("network")
     if top.tree.get("config") == "disabled":
         # The word of cloud-init for a network that it leaves alone.
-        return finish([], root)
+        return finish_document([], root)
     version = top.text("version")
     if version == "1":
         return nocloud_v1.read(top)
     if version != "2":
         top.fault("version", version, "it is neither 1 nor 2, ignoring the document")
-        return finish([], root)
+        return finish_document([], root)
     return _version_2(top)
 
 
 def _version_2(top: Part) -> PlatformDocument:
     taken = _left_to_others(top)
     drafts: dict[str, Draft] = {}
-    uppers = _uppers(top)
-    for name, link in _free(top, "ethernets", taken):
-        made.add(drafts, name, _ethernet(name, link))
+    uppers = _upper_links(top)
+    for name, link in _own_links(top, "ethernets", taken):
+        made.add_draft(drafts, name, _nic_draft(name, link))
     for kind, name, link in _virtual_links(top, taken):
-        made.add(drafts, name, _virtual(kind, name, link))
+        made.add_draft(drafts, name, _virtual_draft(kind, name, link))
     described = taken.union(*(top.child(kind).tree for kind in _KINDS))
     why_not = dict.fromkeys(sorted(described), LEFT)
-    why_not.update((name, QINQ) for name, _ in _free(top, "vlans", taken))
-    why_not.update((name, NO_VLAN) for name, _ in _free(top, "vrfs", taken))
+    why_not.update((name, QINQ) for name, _ in _own_links(top, "vlans", taken))
+    why_not.update((name, NO_VLAN) for name, _ in _own_links(top, "vrfs", taken))
     for name, upper in uppers.items():
         if name in drafts or (name not in taken and not upper.is_master):
             made.name_members(upper.part, upper.key, drafts, why_not)
-    for name, link in _free(top, "vlans", taken):
-        made.add(drafts, name, _vlan(name, link, drafts, why_not))
-    for name, link in _free(top, "vrfs", taken):
-        made.add(drafts, name, _vrf(name, link))
+    for name, link in _own_links(top, "vlans", taken):
+        made.add_draft(drafts, name, _vlan_draft(name, link, drafts, why_not))
+    for name, link in _own_links(top, "vrfs", taken):
+        made.add_draft(drafts, name, _vrf_draft(name, link))
     left = made.LeftLinks(sorted(taken), uppers, drafts)
     left.add_unusable(name for name in why_not if name not in drafts)
-    left.add_unusable(_outside(top, taken, drafts))
-    left.connect(partial(_connect, drafts))
-    return finish(drafts.values(), top, by_hand=True)
+    left.add_unusable(_members_of_unusable_vrfs(top, taken, drafts))
+    left.connect(partial(_set_lower_devices, drafts))
+    return finish_document(drafts.values(), top, by_hand=True)
 
 
-def _outside(top: Part, taken: Collection[str], drafts: Mapping[str, Draft]) -> Iterator[str]:
+def _members_of_unusable_vrfs(
+    top: Part, taken: Collection[str], drafts: Mapping[str, Draft]
+) -> Iterator[str]:
     """The members of unusable VRFs: their addresses must not be in the main table."""
-    for name, vrf in _free(top, "vrfs", taken):
+    for name, vrf in _own_links(top, "vrfs", taken):
         for member in vrf.texts("interfaces") if name not in drafts else ():
             if member in drafts:
                 reason = f'it is in the VRF "{name}", which cannot be used, ignoring it'
@@ -165,7 +167,7 @@ def _outside(top: Part, taken: Collection[str], drafts: Mapping[str, Draft]) -> 
                 yield member
 
 
-def _uppers(top: Part) -> dict[str, made.Upper]:
+def _upper_links(top: Part) -> dict[str, made.Upper]:
     """The links that name their lower devices."""
     uppers = {
         name: made.Upper(link, "interfaces")
@@ -178,7 +180,7 @@ def _uppers(top: Part) -> dict[str, made.Upper]:
     return uppers
 
 
-def _free(top: Part, kind: str, taken: Collection[str]) -> Iterator[tuple[str, Part]]:
+def _own_links(top: Part, kind: str, taken: Collection[str]) -> Iterator[tuple[str, Part]]:
     """Name and description of each link of this kind that is not left to other programs."""
     return ((name, link) for name, link in top.named(kind, _BESIDES) if name not in taken)
 
@@ -192,7 +194,7 @@ def _left_to_others(top: Part) -> set[str]:
             names |= {name, *link.texts("interfaces")}
     for kind in _KINDS:
         for name, link in top.named(kind, _BESIDES):
-            reason = _foreign(kind, link)
+            reason = _foreign_kind(kind, link)
             if reason:
                 link.warn(
                     "", f"{reason}, which is left to other programs, with everything on top of it"
@@ -209,7 +211,7 @@ def _patch_ports(switch: Part) -> Iterator[list[str]]:
         yield [name for name in pair if isinstance(name, str)] if isinstance(pair, list) else []
 
 
-def _foreign(kind: str, link: Part) -> str:
+def _foreign_kind(kind: str, link: Part) -> str:
     """What kind of link this is if another program has to make it; empty if the kernel can."""
     if "openvswitch" in link.tree:
         return "a link of Open vSwitch"
@@ -221,7 +223,7 @@ def _foreign(kind: str, link: Part) -> str:
     return ""
 
 
-def _connect(drafts: Mapping[str, Draft], draft: Draft, upper: made.Upper) -> None:
+def _set_lower_devices(drafts: Mapping[str, Draft], draft: Draft, upper: made.Upper) -> None:
     """Set the lower devices of a virtual link: the parent of a VXLAN, else the members or ports."""
     link, kind = upper.part, draft.key.kind
     if kind == "vxlan":
@@ -236,9 +238,9 @@ def _connect(drafts: Mapping[str, Draft], draft: Draft, upper: made.Upper) -> No
 
 def _virtual_links(top: Part, taken: Collection[str]) -> Iterator[tuple[str, str, Part]]:
     """Kind, name and description of each bond, bridge and VXLAN."""
-    yield from (("bond", name, link) for name, link in _free(top, "bonds", taken))
-    yield from (("bridge", name, link) for name, link in _free(top, "bridges", taken))
-    for name, link in _free(top, "tunnels", taken):
+    yield from (("bond", name, link) for name, link in _own_links(top, "bonds", taken))
+    yield from (("bridge", name, link) for name, link in _own_links(top, "bridges", taken))
+    for name, link in _own_links(top, "tunnels", taken):
         if link.text("mode") == "vxlan":
             yield "vxlan", name, link
         else:
@@ -248,28 +250,28 @@ def _virtual_links(top: Part, taken: Collection[str]) -> Iterator[tuple[str, str
             )
 
 
-def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
-    draft = made.draft(kind, name, link)
+def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
+    draft = made.virtual_draft(kind, name, link)
     if draft is None:
         return None
     unusable, holder = link.faults.unusable, link
     if kind != "vxlan":
         holder = link.child("parameters")
         holder.refuse_besides({*_OPTIONS[kind], *_OF_MEMBERS})
-    made.options(draft, holder, _OPTIONS[kind], _SPANS)
+    made.set_options(draft, holder, _OPTIONS[kind], _SPANS)
     if link.faults.unusable != unusable:
         return None
     if kind == "bond":
-        made.default(draft, "mode", "balance-rr")
+        made.set_default(draft, "mode", "balance-rr")
         made.drop_packets_per_slave(draft, holder, ("packets-per-slave", "packets-per-member"))
     if kind == "bridge" and "parameters" in link.tree:
         # netplan-yaml(5). Without parameters, netplan generates none: the kernel's default counts.
-        made.default(draft, "stp", "yes")
+        made.set_default(draft, "stp", "yes")
         made.raise_forward_delay(draft, holder, "forward-delay")
-    return _common(draft, draft.part)
+    return _add_common_keys(draft, draft.part)
 
 
-def _vrf(name: str, link: Part) -> Optional[Draft]:
+def _vrf_draft(name: str, link: Part) -> Optional[Draft]:
     key = link.made("", name, partial(link_kinds.link_key, "vrf"))
     table = link.read("table", values.vrf_table)
     if key is None or table is None:
@@ -278,11 +280,11 @@ def _vrf(name: str, link: Part) -> Optional[Draft]:
         return None
     virtual = Virtual(options=(("table", str(table)),))
     draft = Draft(key, link.about(key.mac), virtual=virtual)
-    return _common(draft, draft.part)
+    return _add_common_keys(draft, draft.part)
 
 
-def _ethernet(name: str, link: Part) -> Optional[Draft]:
-    draft = _matched(name, link)
+def _nic_draft(name: str, link: Part) -> Optional[Draft]:
+    draft = _match_nic(name, link)
     if draft is None:
         return None
     draft.name = link.read("set-name", values.link_name)
@@ -295,11 +297,11 @@ def _ethernet(name: str, link: Part) -> Optional[Draft]:
     mode = link.read(IPOIB_MODE, lambda text: values.word(text, values.IPOIB_MODES))
     if mode is not None:
         draft.device[IPOIB_MODE] = mode
-    _mac(draft)
-    return _common(draft, draft.part)
+    _set_mac(draft)
+    return _add_common_keys(draft, draft.part)
 
 
-def _mac(draft: Draft) -> None:
+def _set_mac(draft: Draft) -> None:
     """Set the MAC address of a NIC; netplan has words for some of them."""
     link = draft.part
     word = (link.text("macaddress") or "").lower()
@@ -312,7 +314,7 @@ def _mac(draft: Draft) -> None:
             draft.device["mac"] = mac
 
 
-def _matched(name: str, link: Part) -> Optional[Draft]:
+def _match_nic(name: str, link: Part) -> Optional[Draft]:
     """A NIC matched by its MAC address, or by name alone; its driver is not known here."""
     match = link.child("match")
     present = match.text("name") or name
@@ -337,17 +339,17 @@ def _matched(name: str, link: Part) -> Optional[Draft]:
     return Draft(by_name(present), link)
 
 
-def _vlan(
+def _vlan_draft(
     name: str, link: Part, drafts: Mapping[str, Draft], why_not: Mapping[str, str]
 ) -> Optional[Draft]:
-    draft = made.vlan(link, ("link", "id"), drafts, why_not)
+    draft = made.vlan_draft(link, ("link", "id"), drafts, why_not)
     if draft is None:
         return None
     draft.name = link.made("", name, values.link_name)
-    return _common(draft, draft.part)
+    return _add_common_keys(draft, draft.part)
 
 
-def _common(draft: Draft, link: Part) -> Draft:
+def _add_common_keys(draft: Draft, link: Part) -> Draft:
     draft.mtu = link.mtu()
     for family in (4, 6):
         if link.flag(f"dhcp{family}"):
@@ -364,13 +366,13 @@ def _common(draft: Draft, link: Part) -> Draft:
     draft.offer(names, "search", "search", names.texts("search"))
     link.close("nameservers")
     link.use_defaults(*_OFF)
-    _state(draft, link)
-    _addresses(draft, link)
+    _set_state(draft, link)
+    _add_addresses(draft, link)
     netplan_routing.read(draft, link)
     return draft
 
 
-def _state(draft: Draft, link: Part) -> None:
+def _set_state(draft: Draft, link: Part) -> None:
     """Set the state: `activation-mode: manual` leaves the link to its user, `off` keeps it down."""
     mode = link.read("activation-mode", lambda text: values.word(text, _ACTIVATION))
     if mode == "manual":
@@ -379,7 +381,7 @@ def _state(draft: Draft, link: Part) -> None:
         draft.state = "down"
 
 
-def _addresses(draft: Draft, link: Part) -> None:
+def _add_addresses(draft: Draft, link: Part) -> None:
     """Add the addresses; each is a text, or a mapping from the text to its label and lifetime."""
     for number, entry in enumerate(link.items("addresses")):
         text = entry

@@ -10,7 +10,7 @@ from neuca_tools.documents.neuca import route_lines, rule_sections, values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.platform.drafts import Draft
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.quantities import cidr, destination
+from neuca_tools.documents.platform.quantities import cidr_text, read_destination
 from neuca_tools.model import Network
 from neuca_tools.model.routing import KINDS, MAIN_TABLE, RouteRequest, RuleRequest, Traits
 
@@ -32,8 +32,8 @@ def read(draft: Draft, link: Part) -> None:
     if draft.key.kind == "vrf" and draft.virtual:
         own = int(draft.virtual.option("table") or 0)
     for kind, known, add in (
-        ("routes", _ROUTE_KEYS, _route),
-        ("routing-policy", _RULE_READERS.keys(), _rule),
+        ("routes", _ROUTE_KEYS, _add_route),
+        ("routing-policy", _RULE_READERS.keys(), _add_rule),
     ):
         for item in link.parts(kind):
             with draft.whole():
@@ -41,16 +41,16 @@ def read(draft: Draft, link: Part) -> None:
                 add(draft, item, own)
 
 
-def _route(draft: Draft, route: Part, own: int) -> None:
+def _add_route(draft: Draft, route: Part, own: int) -> None:
     table = route.read("table", values.route_table) or own
     if own and table != own:
         route.fault("table", str(table), f"the table of this VRF is {own}, ignoring the route")
         return
-    kind = route.read("type", _kind)
+    kind = route.read("type", _route_type)
     to, via = route.text("to") or "", route.text("via")
     before = len(draft.routes)
     if table in (0, MAIN_TABLE) and _is_plain(route, kind):
-        draft.add_route(route, "to", *_target(to), via)
+        draft.add_route(route, "to", *_split_destination(to), via)
     else:
         _add_special(draft, route, to, kind or "unicast")
     draft.routes[before:] = [
@@ -58,7 +58,7 @@ def _route(draft: Draft, route: Part, own: int) -> None:
     ]
 
 
-def _kind(text: str) -> str:
+def _route_type(text: str) -> str:
     if text in _FOREIGN_KINDS:
         raise values.ForOthersError(f"routes of the type {text} are left to other programs")
     return values.word(text, KINDS)
@@ -82,7 +82,7 @@ def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
     if to == "default":
         version = via.version if via else 4
         to = "0.0.0.0/0" if version == 4 else "::/0"
-    network = route.made("to", to, _selected)
+    network = route.made("to", to, _selected_prefix)
     if network is None:
         return
     if via is not None and via.version != network.version:
@@ -93,7 +93,7 @@ def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
     draft.routes.append(RouteRequest(network, "present", via, route.where, draft.key))
 
 
-def _target(to: str) -> tuple[str, Optional[str]]:
+def _split_destination(to: str) -> tuple[str, Optional[str]]:
     """A destination and its prefix length: a bare address is a host, as in ip-route(8)."""
     if "/" in to or to == "default":
         return to, None
@@ -102,12 +102,12 @@ def _target(to: str) -> tuple[str, Optional[str]]:
     return to, "32"
 
 
-def _selected(text: str) -> Network:
+def _selected_prefix(text: str) -> Network:
     """The prefix that a rule selects; host bits are masked, as by networkd."""
-    return destination(cidr(*_target(text)))
+    return read_destination(cidr_text(*_split_destination(text)))
 
 
-_RULE_READERS = {**rule_sections.READERS, "from": _selected, "to": _selected}
+_RULE_READERS = {**rule_sections.READERS, "from": _selected_prefix, "to": _selected_prefix}
 
 
 def _with_traits(
@@ -131,7 +131,7 @@ def _with_traits(
     return request._replace(traits=traits, metric=route.read("metric", route_lines.metric))
 
 
-def _rule(draft: Draft, rule: Part, own: int) -> None:
+def _add_rule(draft: Draft, rule: Part, own: int) -> None:
     """Add a rule; with an unusable value, it is ignored as a whole."""
     draft_of_rule = rule_sections.Draft({"table": own} if own else {})
     errors = rule.faults.unusable

@@ -16,7 +16,7 @@ from typing import Optional, Union
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import MEMBERS, READERS
 from neuca_tools.documents.platform import automatic, dns, made
-from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish
+from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish_document
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.quantities import milliseconds, prefix_length, seconds
 from neuca_tools.model import ACCEPT_RA, Address, Host, LinkKey, PlatformDocument
@@ -66,16 +66,16 @@ def read(top: Part) -> PlatformDocument:
     drafts: dict[str, Draft] = {}
     for link in top.parts("config"):
         name = link.text("name") or ""
-        made.add(drafts, name, _base(name, link))
+        made.add_draft(drafts, name, _nic_or_upper_draft(name, link))
     why_not = _why_not(top, taken)
     for link in _of_kind(top, "vlan"):
         made.name_members(link, "vlan_link", drafts, why_not)
-        made.add(drafts, link.text("name") or link.path, _vlan(link, drafts, why_not))
+        made.add_draft(drafts, link.text("name") or link.path, _vlan_draft(link, drafts, why_not))
     _set_members(top, taken, drafts, why_not)
-    networks = _networks(drafts.values())
+    networks = _networks_of(drafts.values())
     for link in _of_kind(top, "route"):
         _unattached_route(link, networks)
-    return finish(drafts.values(), top, by_hand=True)
+    return finish_document(drafts.values(), top, by_hand=True)
 
 
 def _why_not(top: Part, taken: Iterable[str]) -> dict[str, str]:
@@ -108,44 +108,44 @@ def _has_addresses(link: Part) -> bool:
     return any(subnet.text("type") in _STATIC for subnet in link.parts("subnets"))
 
 
-def _base(name: str, link: Part) -> Optional[Draft]:
+def _nic_or_upper_draft(name: str, link: Part) -> Optional[Draft]:
     """A NIC, bond or bridge; None for everything else."""
     kind = link.text("type") or ""
     if kind in _NICS:
-        return _physical(name, link)
+        return _nic_draft(name, link)
     if kind in MEMBERS:
-        return _virtual(kind, name, link)
+        return _virtual_draft(kind, name, link)
     return None
 
 
-def _physical(name: str, link: Part) -> Optional[Draft]:
+def _nic_draft(name: str, link: Part) -> Optional[Draft]:
     """A NIC. With a MAC address, `name` is its future name; without one, it is its present name."""
     if not name:
         link.fault("name", None, "a link without a name, ignoring it")
         return None
     link.use("name")
     if link.text("mac_address") is None:
-        return _common(Draft(by_name(name), link), link)
+        return _add_common_keys(Draft(by_name(name), link), link)
     mac = link.read("mac_address", values.nic)
     if mac is None:
         return None
     link = link.about(mac)
-    return _common(Draft(LinkKey(mac), link, link.read("name", values.link_name)), link)
+    return _add_common_keys(Draft(LinkKey(mac), link, link.read("name", values.link_name)), link)
 
 
 def _set_members(
     top: Part, taken: Iterable[str], drafts: dict[str, Draft], why_not: Mapping[str, str]
 ) -> None:
-    uppers = _uppers(top)
+    uppers = _upper_links(top)
     for name, upper in uppers.items():
         if name in drafts and upper.is_master:
             made.name_members(upper.part, upper.key, drafts, why_not)
     left = made.LeftLinks(sorted(taken), uppers, drafts)
     left.add_unusable(name for name in why_not if name not in drafts)
-    left.connect(partial(_connect, drafts))
+    left.connect(partial(_set_lower_devices, drafts))
 
 
-def _uppers(top: Part) -> dict[str, made.Upper]:
+def _upper_links(top: Part) -> dict[str, made.Upper]:
     """The links that name their lower devices."""
     uppers = {}
     for link in top.parts("config"):
@@ -157,7 +157,7 @@ def _uppers(top: Part) -> dict[str, made.Upper]:
     return uppers
 
 
-def _connect(drafts: Mapping[str, Draft], draft: Draft, upper: made.Upper) -> None:
+def _set_lower_devices(drafts: Mapping[str, Draft], draft: Draft, upper: made.Upper) -> None:
     """Set the members of a bond or the ports of a bridge, with their settings."""
     if not upper.is_master:
         return
@@ -170,29 +170,31 @@ def _connect(drafts: Mapping[str, Draft], draft: Draft, upper: made.Upper) -> No
             made.set_primary(draft, params, key, drafts)
 
 
-def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
+def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     """A bond or bridge. A bond without a mode gets the kernel's default, as with cloud-init."""
-    draft = made.draft(kind, name, link)
+    draft = made.virtual_draft(kind, name, link)
     if draft is None:
         return None
-    if not made.options(draft, link.child("params"), _OPTIONS[kind], _SPANS):
+    if not made.set_options(draft, link.child("params"), _OPTIONS[kind], _SPANS):
         return None
     if kind == "bond":
-        made.default(draft, "mode", "balance-rr")
+        made.set_default(draft, "mode", "balance-rr")
     else:
         made.raise_forward_delay(draft, link.child("params"), "bridge_fd")
-    return _common(draft, link)
+    return _add_common_keys(draft, link)
 
 
-def _vlan(link: Part, drafts: Mapping[str, Draft], why_not: Mapping[str, str]) -> Optional[Draft]:
-    draft = made.vlan(link, ("vlan_link", "vlan_id"), drafts, why_not)
+def _vlan_draft(
+    link: Part, drafts: Mapping[str, Draft], why_not: Mapping[str, str]
+) -> Optional[Draft]:
+    draft = made.vlan_draft(link, ("vlan_link", "vlan_id"), drafts, why_not)
     if draft is None:
         return None
     draft.name = draft.part.read("name", values.link_name)
-    return _common(draft, draft.part)
+    return _add_common_keys(draft, draft.part)
 
 
-def _common(draft: Draft, link: Part) -> Draft:
+def _add_common_keys(draft: Draft, link: Part) -> Draft:
     draft.mtu = link.mtu()
     accept_ra = link.flag("accept-ra")
     if accept_ra is not None:
@@ -210,18 +212,18 @@ def _common(draft: Draft, link: Part) -> Draft:
             subnet.warn("control", "a subnet that is left to the user, ignoring it")
             subnet.close()
         else:
-            _subnet(draft, subnet)
+            _add_subnet(draft, subnet)
     return draft
 
 
-def _subnet(draft: Draft, subnet: Part) -> None:
+def _add_subnet(draft: Draft, subnet: Part) -> None:
     kind = subnet.text("type") or ""
     if kind in automatic.DHCP:
         draft.lease(automatic.DHCP[kind])
         for route in subnet.parts("routes"):
-            _route(draft, route)
+            _add_route(draft, route)
     elif kind in _STATIC:
-        _static(draft, subnet)
+        _add_static(draft, subnet)
     elif kind in automatic.ADVERTISED:
         draft.listen()
     elif kind != "manual":
@@ -229,7 +231,7 @@ def _subnet(draft: Draft, subnet: Part) -> None:
         subnet.close()
 
 
-def _static(draft: Draft, subnet: Part) -> None:
+def _add_static(draft: Draft, subnet: Part) -> None:
     address = subnet.text("address")
     # `control: auto` is the default; `ipv4` and `ipv6` only repeat the family.
     subnet.use("control", "ipv4", "ipv6", "dns_nameservers", "dns_search")
@@ -241,7 +243,7 @@ def _static(draft: Draft, subnet: Part) -> None:
         _set_mtu(draft, subnet, ":" in address)
     draft.add_default_route(subnet, "gateway")
     for route in subnet.parts("routes"):
-        _route(draft, route)
+        _add_route(draft, route)
 
 
 def _set_mtu(draft: Draft, subnet: Part, is_ipv6: bool) -> None:
@@ -252,7 +254,7 @@ def _set_mtu(draft: Draft, subnet: Part, is_ipv6: bool) -> None:
         draft.mtu = subnet.mtu() or draft.mtu
 
 
-def _route(draft: Draft, route: Part) -> None:
+def _add_route(draft: Draft, route: Part) -> None:
     key = "network"
     if route.text("destination"):
         key = "destination"
@@ -265,16 +267,16 @@ def _route(draft: Draft, route: Part) -> None:
 _Networks = dict[tuple[int, int, int], tuple[int, Draft]]
 
 
-def _prefix(address: Union[Host, Address], length: int) -> tuple[int, int, int]:
+def _prefix_of(address: Union[Host, Address], length: int) -> tuple[int, int, int]:
     return address.version, length, int(address) >> (address.max_prefixlen - length)
 
 
-def _networks(drafts: Iterable[Draft]) -> _Networks:
+def _networks_of(drafts: Iterable[Draft]) -> _Networks:
     networks: _Networks = {}
     for number, draft in enumerate(drafts):
         for address in draft.addresses:
             length = address.network.prefixlen
-            networks.setdefault(_prefix(address, length), (number, draft))
+            networks.setdefault(_prefix_of(address, length), (number, draft))
     return networks
 
 
@@ -284,11 +286,11 @@ def _unattached_route(route: Part, networks: _Networks) -> None:
     if gateway is None:
         return
     lengths = range(gateway.max_prefixlen + 1)
-    prefixes = (_prefix(gateway, length) for length in lengths)
+    prefixes = (_prefix_of(gateway, length) for length in lengths)
     on_link = [networks[prefix] for prefix in prefixes if prefix in networks]
     if not on_link:
         route.warn("gateway", "it is in the network of no link, ignoring the route")
         return
     _, draft = min(on_link, key=itemgetter(0))
-    _route(draft, route)
+    _add_route(draft, route)
     draft.other_parts.append(route)

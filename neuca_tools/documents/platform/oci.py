@@ -14,7 +14,7 @@ from typing import Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform import made
-from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish, of_nic
+from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_document, of_nic
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, Network, PlatformDocument
 
@@ -39,7 +39,7 @@ def read(root: Part) -> PlatformDocument:
     # The VLANs after the physical NICs that they are on.
     for number, vnic in sorted(vnics, key=lambda item: bare_metal and _is_vlan(item[1])):
         draft = (
-            _vlan(vnic, physical)
+            _vlan_draft(vnic, physical)
             if bare_metal and _is_vlan(vnic)
             else of_nic(vnic, "macAddr", mtu=MTU)
         )
@@ -50,16 +50,16 @@ def read(root: Part) -> PlatformDocument:
         if number == 0:
             draft.manage(PRIMARY, firm=True)
         else:
-            _addresses(draft)
+            _add_addresses(draft)
         drafts.append(draft)
-    return finish(drafts, root)
+    return finish_document(drafts, root)
 
 
 def _is_vlan(vnic: Part) -> bool:
     return vnic.text("vlanTag") not in (None, "0")
 
 
-def _vlan(vnic: Part, physical: dict[str, Draft]) -> Optional[Draft]:
+def _vlan_draft(vnic: Part, physical: dict[str, Draft]) -> Optional[Draft]:
     """A VLAN with the MAC of its VNIC on the physical NIC with its index."""
     index = vnic.text("nicIndex") or ""
     parent, number = physical.get(index), vnic.read("vlanTag", values.vlan_id)
@@ -70,17 +70,17 @@ def _vlan(vnic: Part, physical: dict[str, Draft]) -> Optional[Draft]:
         return None
     mac = parent.key.mac
     draft = Draft(LinkKey(mac, number), vnic.about(mac))
-    return draft if made.options(draft, vnic, {"macAddr": "mac"}) else None
+    return draft if made.set_options(draft, vnic, {"macAddr": "mac"}) else None
 
 
-def _addresses(draft: Draft) -> None:
+def _add_addresses(draft: Draft) -> None:
     vnic = draft.part
-    network = _subnet(vnic, "subnetCidrBlock")
+    network = _read_subnet(vnic, "subnetCidrBlock")
     address = vnic.text("privateIp")
     if network and address:
         draft.add_address(vnic, "privateIp", f"{address}/{network.prefixlen}")
     with draft.whole():
-        network = _subnet(vnic, "ipv6SubnetCidrBlock")
+        network = _read_subnet(vnic, "ipv6SubnetCidrBlock")
         length = network.prefixlen if network else _IPV6_LENGTH
         for text in vnic.texts("ipv6Addresses"):
             draft.add_address(vnic, "ipv6Addresses", f"{text}/{length}")
@@ -90,7 +90,7 @@ def _addresses(draft: Draft) -> None:
             draft.add_gateway(vnic, key, router)
 
 
-def _subnet(vnic: Part, key: str) -> Optional[Network]:
+def _read_subnet(vnic: Part, key: str) -> Optional[Network]:
     text = vnic.text(key)
     if text is None or text == _NONE:
         return None

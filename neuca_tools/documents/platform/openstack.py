@@ -15,7 +15,7 @@ from typing import Literal, Optional
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import READERS
 from neuca_tools.documents.platform import automatic, dns, made
-from neuca_tools.documents.platform.drafts import QINQ, Draft, by_name, finish
+from neuca_tools.documents.platform.drafts import QINQ, Draft, by_name, finish_document
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.quantities import milliseconds, prefix_length
 from neuca_tools.model import LinkKey, PlatformDocument
@@ -51,25 +51,25 @@ def read(root: Part) -> PlatformDocument:
     `mtu: null` requests no MTU. The addresses of DHCP and SLAAC networks are not configured.
     """
     root.warn_besides("links", "networks", "services")
-    kinds = _kinds(root)
+    kinds = _links_by_kind(root)
     # Why there can be no VLAN on a link.
     why_not = {link.text("id") or "": _UNUSABLE for link in root.parts("links")}
     why_not.update((link.text("id") or "", QINQ) for link in kinds["vlan"])
     why_not.pop("", None)
     drafts: dict[str, Draft] = {}
     for link in kinds["physical"]:
-        _add(drafts, link, _physical(link))
+        _add_draft(drafts, link, _nic_draft(link))
     for number, link in enumerate(kinds["bond"]):
-        _add(drafts, link, _bond(number, link))
+        _add_draft(drafts, link, _bond_draft(number, link))
     _set_members(kinds["physical"], drafts)
     for link in kinds["vlan"]:
-        _add(drafts, link, _vlan(link, why_not, drafts))
+        _add_draft(drafts, link, _vlan_draft(link, why_not, drafts))
     for network in root.parts("networks"):
-        _network(network, drafts, why_not)
-    return finish(drafts.values(), root, by_hand=True)
+        _add_network(network, drafts, why_not)
+    return finish_document(drafts.values(), root, by_hand=True)
 
 
-def _kinds(root: Part) -> dict[str, list[Part]]:
+def _links_by_kind(root: Part) -> dict[str, list[Part]]:
     """The links, each of an unknown kind as a NIC."""
     links_by_kind: dict[str, list[Part]] = {"physical": [], "bond": [], "vlan": []}
     for link in root.parts("links"):
@@ -77,7 +77,7 @@ def _kinds(root: Part) -> dict[str, list[Part]]:
     return links_by_kind
 
 
-def _add(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> None:
+def _add_draft(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> None:
     """Add a draft by the id of its link, or by its path if it has none that is its own."""
     if draft is None:
         return
@@ -88,23 +88,23 @@ def _add(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> None:
     drafts[name] = draft
 
 
-def _physical(link: Part) -> Optional[Draft]:
+def _nic_draft(link: Part) -> Optional[Draft]:
     """A NIC. With a MAC address, `name` is its future name; without one, it is its present name."""
     severity: Literal["error", "warning"] = "error"
     if (link.text("type") or "phy") not in PHYSICAL:
         link.warn("type", "an unknown kind of link, treated as a NIC")
         severity = "warning"
     if link.text("ethernet_mac_address") is None:
-        return _named(link, severity)
+        return _named_nic_draft(link, severity)
     mac = link.read("ethernet_mac_address", values.nic)
     if mac is None:
         return None
-    draft = _draft(link.about(mac), LinkKey(mac))
+    draft = _new_draft(link.about(mac), LinkKey(mac))
     draft.name = link.read("name", values.link_name)
     return draft
 
 
-def _named(link: Part, severity: Literal["error", "warning"]) -> Optional[Draft]:
+def _named_nic_draft(link: Part, severity: Literal["error", "warning"]) -> Optional[Draft]:
     """A NIC that is identified by its name, as by Metal3 and Airship."""
     if link.text("name") is None:
         reason = "a link without a MAC address or a name, ignoring it"
@@ -113,7 +113,7 @@ def _named(link: Part, severity: Literal["error", "warning"]) -> Optional[Draft]
     name = link.read("name", values.link_name)
     if name is None:
         return None
-    return _draft(link, by_name(name))
+    return _new_draft(link, by_name(name))
 
 
 def _set_members(physical: Iterable[Part], drafts: dict[str, Draft]) -> None:
@@ -127,20 +127,20 @@ def _set_members(physical: Iterable[Part], drafts: dict[str, Draft]) -> None:
     left = made.LeftLinks((), bonds, drafts)
     ids = (link.text("id") for link in physical)
     left.add_unusable(name for name in ids if name and name not in drafts)
-    left.connect(partial(_connect, drafts, named))
+    left.connect(partial(_set_lower_devices, drafts, named))
 
 
-def _bond(number: int, link: Part) -> Optional[Draft]:
+def _bond_draft(number: int, link: Part) -> Optional[Draft]:
     """A bond, numbered as in cloud-init: OpenStack gives it an id but no name."""
-    bond = made.draft("bond", link.text("name") or f"bond{number}", link)
-    if bond is None or not made.options(bond, link, _BOND, _SPANS):
+    bond = made.virtual_draft("bond", link.text("name") or f"bond{number}", link)
+    if bond is None or not made.set_options(bond, link, _BOND, _SPANS):
         return None
     link.use(*_LINK_USED)
     bond.mtu = link.mtu()
     return bond
 
 
-def _connect(
+def _set_lower_devices(
     drafts: Mapping[str, Draft], named: Mapping[str, Draft], bond: Draft, upper: made.Upper
 ) -> None:
     """Set the members of a bond, and the primary one, given by the id of its link or its name."""
@@ -149,21 +149,23 @@ def _connect(
     made.set_primary(bond, bond.part, "bond_primary", known)
 
 
-def _vlan(link: Part, why_not: Mapping[str, str], drafts: Mapping[str, Draft]) -> Optional[Draft]:
+def _vlan_draft(
+    link: Part, why_not: Mapping[str, str], drafts: Mapping[str, Draft]
+) -> Optional[Draft]:
     unknown = "no link has this id, ignoring the VLAN"
-    draft = made.vlan(link, ("vlan_link", "vlan_id"), drafts, why_not, unknown)
+    draft = made.vlan_draft(link, ("vlan_link", "vlan_id"), drafts, why_not, unknown)
     if draft is not None:
         link.use(*_LINK_USED)
         draft.mtu = draft.part.mtu()
     return draft
 
 
-def _draft(link: Part, key: LinkKey) -> Draft:
+def _new_draft(link: Part, key: LinkKey) -> Draft:
     link.use(*_LINK_USED)
     return Draft(key, link, mtu=link.mtu())
 
 
-def _network(network: Part, drafts: dict[str, Draft], ids: Collection[str]) -> None:
+def _add_network(network: Part, drafts: dict[str, Draft], ids: Collection[str]) -> None:
     below, kind = network.text("link") or "", network.text("type") or ""
     draft = drafts.get(below)
     if not below:
@@ -179,7 +181,7 @@ def _network(network: Part, drafts: dict[str, Draft], ids: Collection[str]) -> N
     if kind in automatic.DHCP:
         draft.lease(automatic.DHCP[kind])
     elif kind in _STATIC:
-        _static(network, draft)
+        _add_static(network, draft)
     elif kind in automatic.ADVERTISED:
         draft.listen()
         network.close()
@@ -199,7 +201,7 @@ def _take_dns(network: Part, draft: Draft) -> None:
     network.close("services")
 
 
-def _static(network: Part, draft: Draft) -> None:
+def _add_static(network: Part, draft: Draft) -> None:
     address = network.text("ip_address")
     if address is None:
         network.fault("ip_address", None, "a static network without its address", "warning")

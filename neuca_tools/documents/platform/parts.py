@@ -144,7 +144,7 @@ class Part:
 
     def unused(self) -> Iterator[str]:
         """The keys that were not used, relative to this part."""
-        for path in _unused(dict(self.tree), self.path, self.used):
+        for path in _unused_paths(dict(self.tree), self.path, self.used):
             yield path[len(self.path) :].lstrip(".")
 
     def text(self, key: str) -> Optional[str]:
@@ -153,7 +153,7 @@ class Part:
         if isinstance(value, (list, dict)):
             self.fault(key, None, "it is not a single value")
             return None
-        return _text(value)
+        return _scalar_text(value)
 
     def read(self, key: str, reader: Callable[[str], _T]) -> Optional[_T]:
         """A scalar, parsed; None if there is none, or, with a fault, if it is unusable."""
@@ -183,7 +183,7 @@ class Part:
         """Whether a value is true or a word for it; None if there is none, or, with a fault, if it
         is any other word.
         """
-        return self.read(key, truth)
+        return self.read(key, read_truth)
 
     def use_defaults(self, *keys: str) -> None:
         """Count those of these switches as used that are off, as they are by default."""
@@ -199,7 +199,7 @@ class Part:
             items = [items]
         if any(isinstance(item, (list, dict)) for item in items):
             self.fault(key, None, "it is not a list of single values")
-        return list(filter(None, map(_text, items)))
+        return list(filter(None, map(_scalar_text, items)))
 
     def child(self, key: str) -> Part:
         """The object of a key; an empty one if there is none."""
@@ -243,7 +243,7 @@ class Part:
                 yield name, part
 
 
-def truth(text: str) -> bool:
+def read_truth(text: str) -> bool:
     """Parse a word for true or false; raises UnusableError."""
     if text.lower() not in (*_TRUE, *_FALSE):
         raise UnusableError(f'"{clip(text)}" is neither true nor false')
@@ -254,23 +254,23 @@ def _is_true(value: Tree) -> bool:
     return value is True or (isinstance(value, str) and value.lower() in _TRUE)
 
 
-def _unused(tree: Tree, path: str, used: Collection[str]) -> Iterator[str]:
+def _unused_paths(tree: Tree, path: str, used: Collection[str]) -> Iterator[str]:
     """The paths of unused keys in a tree. `tree` limits the depth, and so the recursion."""
     if f"{path}.*" in used:
         return
     if isinstance(tree, list):
         for number, item in enumerate(tree):
-            yield from _unused(item, f"{path}[{number}]", used)
+            yield from _unused_paths(item, f"{path}[{number}]", used)
     elif isinstance(tree, dict):
         for key, value in tree.items():
             below = f"{path}.{key}".lstrip(".")
             if below in used:
-                yield from _unused(value, below, used)
+                yield from _unused_paths(value, below, used)
             else:
                 yield below
 
 
-def _text(value: Tree) -> Optional[str]:
+def _scalar_text(value: Tree) -> Optional[str]:
     """A scalar as text without surrounding white space; None if empty or not a scalar."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -27,7 +27,7 @@ _SPAN = re.compile(r"(?:[0-9]{1,9} ?[a-z]+ ?){1,8}")
 _TERM = re.compile(r"([0-9]+) ?([a-z]+)")
 
 
-def cidr(text: str, netmask: Optional[str] = None) -> str:
+def cidr_text(text: str, netmask: Optional[str] = None) -> str:
     """An address or destination in CIDR notation.
 
     Its prefix length follows a slash, otherwise it is `netmask`, otherwise the one that cloud-init
@@ -51,7 +51,7 @@ def is_assumed(text: str, netmask: Optional[str]) -> bool:
     return "/" not in text and netmask is None
 
 
-def destination(text: str) -> Network:
+def read_destination(text: str) -> Network:
     """The network of a destination in CIDR notation. Host bits are masked, as by cloud-init.
 
     Raises UnusableError.
@@ -76,7 +76,7 @@ def milliseconds(text: str) -> str:
     ('100', '1000', '1500')
     """
     if _SPAN.fullmatch(text.strip()):
-        return str(_total(text))
+        return str(_total_milliseconds(text))
     return text
 
 
@@ -88,13 +88,13 @@ def seconds(text: str) -> str:
     """
     if not _SPAN.fullmatch(text.strip()):
         return text
-    whole, rest = divmod(_total(text), 1000)
+    whole, rest = divmod(_total_milliseconds(text), 1000)
     if rest:
         raise UnusableError(f'"{clip(text)}" is not a whole number of seconds')
     return str(whole)
 
 
-def _total(text: str) -> int:
+def _total_milliseconds(text: str) -> int:
     terms = _TERM.findall(text)
     for _, unit in terms:
         if unit not in _UNITS:

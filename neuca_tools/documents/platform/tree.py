@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Optional, Union
 
 from neuca_tools.errors import DocumentError
-from neuca_tools.model.printable import plain
+from neuca_tools.model.printable import printable_line
 
 Tree = Union[None, bool, str, "list[Tree]", "dict[str, Tree]"]
 MAX_BYTES = 1024 * 1024
@@ -40,26 +40,26 @@ def from_json(data: bytes, what: str) -> Tree:
     repeated: _Repeated = {}
     try:
         tree = json.loads(
-            _text(data, what),
-            object_pairs_hook=partial(_object, repeated),
+            _decode_text(data, what),
+            object_pairs_hook=partial(_build_object, repeated),
             parse_int=str,
-            parse_float=_number,
+            parse_float=_number_text,
             parse_constant=str,
         )
     except RecursionError:
         raise _too_deep(what) from None
     except ValueError as error:
         raise DocumentError(f"cannot read {what}: it is not JSON: {error}") from None
-    if sum(1 for _ in _walk(tree, what)) > MAX_ITEMS:
+    if sum(1 for _ in _all_items(tree, what)) > MAX_ITEMS:
         raise _too_many(what)
-    return _with_repeated(tree, dict(_placed(tree, "", repeated)) if repeated else {})
+    return _with_repeated(tree, dict(_placed_notes(tree, "", repeated)) if repeated else {})
 
 
 # An object by its identity, which it keeps as long as it is here, with the notes about its keys.
 _Repeated = dict[int, "tuple[dict[str, Tree], dict[str, Tree]]"]
 
 
-def _object(repeated: _Repeated, pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
+def _build_object(repeated: _Repeated, pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
     """An object of JSON; its repeated keys are noted by its identity."""
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
@@ -68,25 +68,25 @@ def _object(repeated: _Repeated, pairs: list[tuple[str, Tree]]) -> dict[str, Tre
         repeated[id(mapping)] = (mapping, notes)
         for key, value in pairs:
             if key in values_by_key:
-                _note(notes, key, values_by_key[key], value)
+                _note_repeated(notes, key, values_by_key[key], value)
             values_by_key[key] = value
     return mapping
 
 
-def _placed(tree: Tree, path: str, repeated: _Repeated) -> Iterator[tuple[str, Tree]]:
+def _placed_notes(tree: Tree, path: str, repeated: _Repeated) -> Iterator[tuple[str, Tree]]:
     """What is noted of the objects in a tree, with the paths to them."""
     if isinstance(tree, dict):
         _, notes = repeated.get(id(tree), ({}, {}))
         for key, note in notes.items():
             yield f"{path}.{key}".lstrip("."), note
         for key, value in tree.items():
-            yield from _placed(value, f"{path}.{key}".lstrip("."), repeated)
+            yield from _placed_notes(value, f"{path}.{key}".lstrip("."), repeated)
     elif isinstance(tree, list):
         for number, item in enumerate(tree):
-            yield from _placed(item, f"{path}[{number}]", repeated)
+            yield from _placed_notes(item, f"{path}[{number}]", repeated)
 
 
-def _note(repeated: dict[str, Tree], path: str, *values: Tree) -> None:
+def _note_repeated(repeated: dict[str, Tree], path: str, *values: Tree) -> None:
     """Note a key that occurs twice: an error if more than a single value is lost."""
     if len(repeated) < MOST_REPEATED:
         whole = any(isinstance(value, (list, dict)) for value in values)
@@ -99,7 +99,7 @@ def _with_repeated(tree: Tree, repeated: dict[str, Tree]) -> Tree:
     return tree
 
 
-def _number(text: str) -> str:
+def _number_text(text: str) -> str:
     """A number with a point or exponent, without them if it is an integer: `1450.0` is 1450."""
     value = float(text)
     return str(int(value)) if value.is_integer() and abs(value) < _EXACT else text
@@ -116,13 +116,12 @@ def from_yaml(data: bytes, what: str) -> Tree:
     builder = _Builder(what)
     try:
         for event in yaml.parse(
-            _text(data, what), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+            _decode_text(data, what), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         ):
             builder.take(type(event).__name__, event)
     except yaml.YAMLError as error:
-        raise DocumentError(
-            f"cannot read {what}: it is not YAML: {plain(' '.join(str(error).split())[:200])}"
-        ) from None
+        reason = printable_line(" ".join(str(error).split())[:200])
+        raise DocumentError(f"cannot read {what}: it is not YAML: {reason}") from None
     except (ValueError, OverflowError):
         # PyYAML's scanner fails like this for an escape beyond Unicode.
         raise DocumentError(
@@ -180,7 +179,7 @@ def lines_of(data: bytes) -> dict[str, int]:
     return line_by_path
 
 
-def _text(data: bytes, what: str) -> str:
+def _decode_text(data: bytes, what: str) -> str:
     if len(data) > MAX_BYTES:
         raise DocumentError(f"cannot read {what}: it is longer than {MAX_BYTES} bytes")
     try:
@@ -199,7 +198,7 @@ def _too_many(what: str) -> DocumentError:
     return DocumentError(f"cannot read {what}: it has more than {MAX_ITEMS} items")
 
 
-def _walk(tree: object, what: str) -> Iterator[object]:
+def _all_items(tree: object, what: str) -> Iterator[object]:
     """Every item of a tree, itself included, without recursion.
 
     Raises DocumentError if it is too deep.
@@ -235,7 +234,7 @@ class _Builder:
         self.what = what
         self.root: Tree = None
         self.repeated: dict[str, Tree] = {}
-        self._documents = 0
+        self._with_documents = 0
         self._open: list[_Open] = []
         # Tree, size and height of what each anchor stands for.
         self._anchors: dict[str, tuple[Tree, int, int]] = {}
@@ -255,16 +254,16 @@ class _Builder:
             done = self._open.pop()
             self._put(done.tree, done.size, done.height, done.anchor)
         elif kind == "ScalarEvent":
-            self._scalar(event)
+            self._take_scalar(event)
         elif kind == "AliasEvent":
-            self._alias(event.anchor)
+            self._take_alias(event.anchor)
 
     def _start_document(self) -> None:
-        self._documents += 1
-        if self._documents > 1:
+        self._with_documents += 1
+        if self._with_documents > 1:
             raise DocumentError(f"cannot read {self.what}: it has more than one document")
 
-    def _scalar(self, event: Any) -> None:  # noqa: ANN401 - PyYAML has no types
+    def _take_scalar(self, event: Any) -> None:  # noqa: ANN401 - PyYAML has no types
         self._check_tag(event.tag)
         is_plain, _ = event.implicit
         value = event.value
@@ -272,7 +271,7 @@ class _Builder:
             value = None
         self._put(value, 1 + len(event.value) // _ITEM, 0, event.anchor)
 
-    def _alias(self, anchor: str) -> None:
+    def _take_alias(self, anchor: str) -> None:
         if anchor not in self._anchors:
             raise DocumentError(
                 f"cannot read {self.what}: an alias refers to nothing, or to itself"
@@ -305,12 +304,12 @@ class _Builder:
         if isinstance(holder.tree, list):
             holder.tree.append(tree)
         elif holder.key is None:
-            holder.key = self._key(tree)
+            holder.key = self._key_text(tree)
         else:
             if holder.key in holder.keys and holder.key != "<<":
-                _note(self.repeated, self._path(), holder.tree[holder.key], tree)
+                _note_repeated(self.repeated, self._path(), holder.tree[holder.key], tree)
             holder.keys.add(holder.key)
-            _set(holder.tree, holder.key, tree)
+            _set_key(holder.tree, holder.key, tree)
             holder.key = None
 
     def _path(self) -> str:
@@ -323,7 +322,7 @@ class _Builder:
                 path = f"{path}.{holder.key}".lstrip(".")
         return path
 
-    def _key(self, tree: Tree) -> str:
+    def _key_text(self, tree: Tree) -> str:
         if isinstance(tree, (list, dict)):
             raise DocumentError(f"cannot read {self.what}: a key is not text")
         if tree is None:
@@ -331,7 +330,7 @@ class _Builder:
         return str(tree)
 
 
-def _set(mapping: dict[str, Tree], key: str, value: Tree) -> None:
+def _set_key(mapping: dict[str, Tree], key: str, value: Tree) -> None:
     """Set a key of a mapping; `<<` merges another mapping into it (yaml.org/type/merge.html)."""
     if key == "<<" and isinstance(value, dict):
         for name, inner in value.items():

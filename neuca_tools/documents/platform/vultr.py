@@ -8,7 +8,7 @@ one; each private network is an interface without a gateway.
 
 from __future__ import annotations
 
-from neuca_tools.documents.platform.drafts import Draft, finish, of_nic
+from neuca_tools.documents.platform.drafts import Draft, finish_document, of_nic
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import PlatformDocument
 
@@ -25,13 +25,13 @@ def read(root: Part) -> PlatformDocument:
         draft = of_nic(nic, "mac")
         if draft is None:
             continue
-        _add(draft, draft.part.child("ipv4"), "netmask", "255.255.255.255")
-        _add(draft, draft.part.child("ipv6"), "prefix", "128")
+        _add_family(draft, draft.part.child("ipv4"), "netmask", "255.255.255.255")
+        _add_family(draft, draft.part.child("ipv6"), "prefix", "128")
         drafts.append(draft)
-    return finish(drafts, root)
+    return finish_document(drafts, root)
 
 
-def _add(draft: Draft, family: Part, mask: str, host: str) -> None:
+def _add_family(draft: Draft, family: Part, mask: str, host: str) -> None:
     """The addresses of one family; the additional ones are single addresses unless they say more.
 
     An additional prefix of IPv6 is routed to the guest and no address of it.

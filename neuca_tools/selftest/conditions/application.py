@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import BELOW_BLOCKS, INFO, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import BELOW_BLOCKS, INFO, LIMIT, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.figures import BLOCK
-from neuca_tools.selftest.conditions.predict import aim, buffer_for, mathis
+from neuca_tools.selftest.conditions.predict import buffer_for, mathis_rate, target_rate
 from neuca_tools.selftest.conditions.session import sysctl_max
-from neuca_tools.selftest.conditions.streams import is_crowded, is_read_late, middle
+from neuca_tools.selftest.conditions.streams import is_crowded, is_read_late, upper_median
 from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
 from neuca_tools.selftest.evidence import Phase, Sample, Socket
 from neuca_tools.selftest.evidence.load import Load
@@ -59,7 +59,7 @@ def _whole_blocks(look: Look) -> Optional[Hit]:
         f"-b requested {amounts.rate(look.asked)}, and iperf3 sent "
         f"{amounts.rate(look.known_rate)}: it sends whole blocks, one for each tick of its timer "
         "at least",
-        (fact("-b", round(look.asked)), fact("rate, bit/s", round(look.known_rate))),
+        (single_fact("-b", round(look.asked)), single_fact("rate, bit/s", round(look.known_rate))),
         "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
         confidence=MEDIUM,
@@ -81,7 +81,7 @@ def _one_block_hit(look: Look) -> Hit:
         0.9,
         f"-b requested {amounts.rate(look.asked or 0)}: the first block (128 KiB) is more than "
         "that for the whole run, so that iperf3 sent nothing else",
-        (fact("-b", round(look.asked or 0)),),
+        (single_fact("-b", round(look.asked or 0)),),
         "smaller blocks (-l 1K), or a higher rate",
         "tool",
         confidence=MEDIUM,
@@ -102,7 +102,7 @@ def _unstated_blocks(look: Look) -> Hit:
         0.85,
         f"every second carries {TICKS} blocks of 128 KiB: iperf3 sends one for each tick of its "
         "timer if -b asks for less than that, and nothing limits",
-        (fact("rate, bit/s", round(look.known_rate)),),
+        (single_fact("rate, bit/s", round(look.known_rate)),),
         "if -b was given: smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
         confidence=MEDIUM,
@@ -114,7 +114,7 @@ def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Opt
     """bit/s that this loss allows (see `mathis`); None if either is not known."""
     if not rtt or not loss:
         return None
-    return round(mathis(look.mss, rtt, loss))
+    return round(mathis_rate(look.mss, rtt, loss))
 
 
 def is_lossy(look: Look) -> bool:
@@ -132,7 +132,7 @@ def is_unbounded(look: Look) -> bool:
 
 def room_for(look: Look, rate: float, rtt: float) -> int:
     """Bytes of buffer for what is expected of the path, or for the next usual rate."""
-    return buffer_for(max(aim(rate, look.evidence.expect), rate), rtt)
+    return buffer_for(max(target_rate(rate, look.evidence.expect), rate), rtt)
 
 
 def slow_reader(look: Look) -> Optional[Hit]:
@@ -140,7 +140,7 @@ def slow_reader(look: Look) -> Optional[Hit]:
     limited, sockets = look.windows.rwnd_limited, _reading_sockets(look)
     if limited is None:
         return None
-    fill, waits = _fill(sockets), _reading_delay(look, sockets)
+    fill, waits = _receive_buffer_fill(sockets), _reading_delay(look, sockets)
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
     is_full = fill > SLOW_READER and waits >= WAITS and limited >= RECEIVER_LIMITED
     is_hopeless = is_read_late(look, waits) or (waits >= HOARDS and limited >= SOMEWHAT)
@@ -150,7 +150,7 @@ def slow_reader(look: Look) -> Optional[Hit]:
         1.0 if is_hopeless else limited,
         f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits "
         f"{amounts.time(waits)} to be read",
-        (fact("rwnd_limited / busy_time", limited), fact("Recv-Q / rb", fill), zero),
+        (single_fact("rwnd_limited / busy_time", limited), single_fact("Recv-Q / rb", fill), zero),
         "find out what limits the application: its CPU, its disk; larger buffers do not help",
         "receiver",
     )
@@ -162,16 +162,16 @@ def _without_blame(hit: Hit, load: Load) -> Hit:
     return replace(hit, text=f"{hit.text}, and its CPU {load.cpu} is full", severity=LIMIT)
 
 
-def _fill(sockets: Sequence[Socket]) -> float:
+def _receive_buffer_fill(sockets: Sequence[Socket]) -> float:
     """How full the receive buffer is, as a share."""
-    return middle([(socket.recv_q or 0) / (socket.rcvbuf or 1) for socket in sockets])
+    return upper_median([(socket.recv_q or 0) / (socket.rcvbuf or 1) for socket in sockets])
 
 
 def _reading_delay(look: Look, sockets: Sequence[Socket]) -> float:
     """Seconds that data waits in the receive buffer; 0 if nothing was received."""
     if not look.rate:
         return 0.0
-    return middle([socket.recv_q or 0 for socket in sockets]) * 8 / look.rate
+    return upper_median([socket.recv_q or 0 for socket in sockets]) * 8 / look.rate
 
 
 def _data_sockets(samples: Sequence[Sample], phase: Phase) -> list[Socket]:
@@ -218,9 +218,9 @@ def _full_buffer(share: float, limited: float, size: Optional[int], limit: Optio
         f"the sender's buffer{of_size} is full: it waits for acknowledgements "
         f"{amounts.percent(share)} of the time",
         (
-            fact("sndbuf_limited / busy_time", limited),
-            fact("tb", size),
-            fact(f"{WMEM} maximum", limit),
+            single_fact("sndbuf_limited / busy_time", limited),
+            single_fact("tb", size),
+            single_fact(f"{WMEM} maximum", limit),
         ),
         end="sender",
     )
@@ -263,7 +263,7 @@ def _smaller_window(windows: Windows) -> float:
     return min(windows.cwnd or 0.0, windows.snd_wnd or 0.0)
 
 
-def application(look: Look) -> Optional[Hit]:
+def idle_application(look: Look) -> Optional[Hit]:
     """The sending application has nothing to send, or iperf3 sends whole blocks (-b)."""
     idle = look.windows.idle_share
     if idle is None:
@@ -273,18 +273,18 @@ def application(look: Look) -> Optional[Hit]:
     # It is information if the rate is what the test was limited to.
     severity = INFO if look.asked and look.rate >= 0.95 * look.asked else None
     if idle < IDLE:
-        return _starved(look, severity)
+        return _starved_sender(look, severity)
     return Hit(
         idle,
         f"nothing was in flight {amounts.percent(idle)} of the time: {NOTHING_TO_SEND}",
-        (fact("1 - busy_time / time", idle),),
+        (single_fact("1 - busy_time / time", idle),),
         FEED_THE_SENDER,
         "sender",
         severity=severity,
     )
 
 
-def _starved(look: Look, severity: Optional[str]) -> Optional[Hit]:
+def _starved_sender(look: Look, severity: Optional[str]) -> Optional[Hit]:
     """Little is in flight: an application that writes small pieces keeps TCP waiting."""
     window, in_flight = _smaller_window(look.windows), look.windows.in_flight
     if in_flight is None or in_flight > IDLE * window or look.left < NETWORK:
@@ -296,7 +296,7 @@ def _starved(look: Look, severity: Optional[str]) -> Optional[Hit]:
         look.left,
         f"{amounts.size(in_flight)} of a window of {amounts.size(window)} were in flight, and "
         f"nothing was queued: {NOTHING_TO_SEND}",
-        (fact("app_limited", "in every sample"),),
+        (single_fact("app_limited", "in every sample"),),
         FEED_THE_SENDER,
         "sender",
         confidence=MEDIUM,

@@ -9,7 +9,7 @@ from statistics import mean, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.datagrams import (
     is_chance,
     is_same_way,
@@ -19,10 +19,10 @@ from neuca_tools.selftest.conditions.predict import SPEEDS
 from neuca_tools.selftest.conditions.udp import (
     VERY_FEW,
     WHOLE,
+    datagram_size,
     is_gentle,
     is_losing,
     is_one_of_several,
-    payload,
 )
 from neuca_tools.selftest.evidence import Phase, derive
 from neuca_tools.selftest.evidence.look import Look
@@ -44,14 +44,14 @@ SMALL = 512  # bytes of a datagram
 
 def limited_arrival(look: Look) -> Optional[Hit]:
     """Datagrams arrive at a rate that the path gives, whatever is sent."""
-    if any(_contradicts(look, phase) for phase in look.evidence.phases):
+    if any(_is_contradicted_by(look, phase) for phase in look.evidence.phases):
         return None
     return _constant_arrival(look) or _slow_path(look)
 
 
-def _contradicts(look: Look, phase: Phase) -> bool:
+def _is_contradicted_by(look: Look, phase: Phase) -> bool:
     """Whether more arrived in another test, or less did, of which datagrams were lost as well."""
-    other = derive.look(look.evidence, phase)
+    other = derive.look_at_phase(look.evidence, phase)
     if phase is look.phase or not is_same_way(other, look) or not other.rate:
         return False
     return other.rate > MORE * (look.rate or 0.0) or (
@@ -73,7 +73,10 @@ def _constant_arrival(look: Look) -> Optional[Hit]:
         0.8,
         f"{amounts.rate(arrived)} arrive {when}, although {amounts.percent(look.known_loss)} "
         "more is sent: something on the path limits the rate, and the rest is dropped there",
-        (fact("received, bit/s", round(arrived)), fact("lost / datagrams", look.loss)),
+        (
+            single_fact("received, bit/s", round(arrived)),
+            single_fact("lost / datagrams", look.loss),
+        ),
         "offer less than that (-b); compare it with the rate that was ordered or scheduled",
         confidence=MEDIUM,
     )
@@ -111,7 +114,7 @@ def _is_level(rates: Sequence[float]) -> bool:
 
 def _slow_path(look: Look) -> Optional[Hit]:
     """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
-    loss, size = look.known_loss, payload(look)
+    loss, size = look.known_loss, datagram_size(look)
     if not look.is_unsampled_udp or not 0 < size <= WHOLE or look.run.is_loopback:
         return None
     if not MUCH <= loss <= MOST:
@@ -123,7 +126,10 @@ def _slow_path(look: Look) -> Optional[Hit]:
         f"only {amounts.rate(look.known_rate)} arrive, and {amounts.percent(loss)} of the "
         "datagrams are lost, although they are few and unfragmented: the path is slower than what "
         "was offered",
-        (fact("received, bit/s", round(look.known_rate)), fact("lost / datagrams", look.loss)),
+        (
+            single_fact("received, bit/s", round(look.known_rate)),
+            single_fact("lost / datagrams", look.loss),
+        ),
         "offer less (-b) until nothing is lost: if that helps, it is the rate of the path, else "
         "it is loss at any rate (cable, radio)",
         confidence=MEDIUM,
@@ -141,5 +147,5 @@ def _are_few(look: Look, arrived: float) -> bool:
 
     Small ones are sent to see how many a host takes, and a small host takes few.
     """
-    size = payload(look) or DATAGRAM
+    size = datagram_size(look) or DATAGRAM
     return arrived / 8 / size < (FEW if size >= SMALL else VERY_FEW)

@@ -59,14 +59,16 @@ def sysctl_command(sysctls: Mapping[str, str]) -> str:
     """The sysctl(8) command that sets these; empty if there are none."""
     if not sysctls:
         return ""
-    return " ".join(["sysctl -w", *(f"{name}={_quoted(sysctls[name])}" for name in sysctls)])
+    return " ".join(
+        ["sysctl -w", *(f"{name}={_quoted_if_spaced(sysctls[name])}" for name in sysctls)]
+    )
 
 
-def _quoted(value: str) -> str:
+def _quoted_if_spaced(value: str) -> str:
     return f'"{value}"' if " " in value else value
 
 
-def fact(name: str, value: object) -> Fact:
+def single_fact(name: str, value: object) -> Fact:
     """A field with a single value; anything but None and numbers becomes text."""
     if value is None:
         return Fact(name)

@@ -11,7 +11,7 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import is_unbounded
 from neuca_tools.selftest.conditions.arrivals import limited_arrival
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, ORDERED, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, ORDERED, Hit, single_fact
 from neuca_tools.selftest.conditions.cpu import LAN_RTT, is_of_a_host
 from neuca_tools.selftest.conditions.figures import (
     APART,
@@ -23,7 +23,7 @@ from neuca_tools.selftest.conditions.figures import (
     UNEVEN,
     VERY_STEADY,
     as_asked,
-    buffers,
+    buffered_bytes,
     cap_of,
     differs_by_blocks,
     highest_of,
@@ -33,9 +33,9 @@ from neuca_tools.selftest.conditions.figures import (
     late_share,
     link_filled,
 )
-from neuca_tools.selftest.conditions.overflow import measured_by_bbr, overflow
+from neuca_tools.selftest.conditions.overflow import measured_by_bbr, overflowing_queue
 from neuca_tools.selftest.conditions.predict import SPEEDS, goodput, line_of
-from neuca_tools.selftest.conditions.session import first, links_of, smallest_mtu
+from neuca_tools.selftest.conditions.session import first_hit, links_of, smallest_mtu
 from neuca_tools.selftest.conditions.streams import has_standing_queue, is_noisy, is_queued
 from neuca_tools.selftest.conditions.window import SLOWEST_PATH, is_window, stated_window
 from neuca_tools.selftest.evidence.look import Look
@@ -57,11 +57,13 @@ FULL_QUEUE = 0.9  # of the lost time: D18 where the rate varies
 BESIDE_CPU = 0.5  # of the lost time: D18 where a CPU is full as well (D09)
 
 
-def capacity(look: Look) -> Optional[Hit]:
+def capacity_of_path(look: Look) -> Optional[Hit]:
     """The path gives this rate, by the queue before it, by BBR, or by iperf's figures."""
     if look.protocol == "udp":
         return limited_arrival(look)
-    return path_capacity(look) or overflow(look) or measured_by_bbr(look) or given_rate(look)
+    return (
+        path_capacity(look) or overflowing_queue(look) or measured_by_bbr(look) or given_rate(look)
+    )
 
 
 def queue_in_subnet(look: Look) -> Optional[Hit]:
@@ -79,9 +81,9 @@ def queue_in_subnet(look: Look) -> Optional[Hit]:
         f"{amounts.time(look.implied_rtt)} at {amounts.rate(look.known_rate)}: they wait in a "
         "queue, before something that lets no more through",
         (
-            fact("rate, bit/s", round(look.known_rate)),
-            fact("cwnd", look.cwnd),
-            fact("cwnd / rate, seconds", round(look.implied_rtt, 5)),
+            single_fact("rate, bit/s", round(look.known_rate)),
+            single_fact("cwnd", look.cwnd),
+            single_fact("cwnd / rate, seconds", round(look.implied_rtt, 5)),
         ),
         "look for a limiter (tc -s qdisc; a switch's port; a quota), or a link that fell back to "
         "10 Mbit/s (ethtool)",
@@ -96,11 +98,11 @@ def given_rate(look: Look) -> Optional[Hit]:
     speed = link_filled(look)
     if speed is not None:
         return _full_link(look, speed)
-    return first(
+    return first_hit(
         (
             _token_bucket(look),
             _constant_rate(look),
-            _ceiling(look),
+            _common_ceiling(look),
             queue_in_subnet(look),
         )
     )
@@ -115,7 +117,7 @@ def _full_link(look: Look, speed: float) -> Hit:
     return Hit(
         1.0,
         text,
-        (fact("rate, bit/s", round(look.known_rate)),),
+        (single_fact("rate, bit/s", round(look.known_rate)),),
         severity=None if is_wanted or _is_shaper(look, speed) else INFO,
         confidence=MEDIUM if _is_shaper(look, speed) else HIGH,
     )
@@ -159,15 +161,15 @@ def _is_left_by_loss(look: Look, rates: Sequence[float]) -> bool:
 
 
 def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional[Hit]:
-    if excess <= buffers(look) and not look.is_counted_by_receiver:
+    if excess <= buffered_bytes(look) and not look.is_counted_by_receiver:
         return None
     return Hit(
         0.93,
         f"the first {amounts.size(excess)} went at {amounts.rate(fast)}, everything "
         f"after that at {amounts.rate(slow)}: a token bucket of that size and rate",
         (
-            fact("at first, bit/s", round(fast)),
-            fact("median of the others, bit/s", round(slow)),
+            single_fact("at first, bit/s", round(fast)),
+            single_fact("median of the others, bit/s", round(slow)),
         ),
         ORDERED,
         confidence=MEDIUM,
@@ -188,7 +190,7 @@ def _constant_rate(look: Look) -> Optional[Hit]:
         share,
         f"the rate stays at {amounts.rate(look.known_rate)}{near}, and fills no Ethernet: something"
         " on the path limits it to that",
-        (fact("rate, bit/s", round(look.known_rate)), fact("variation", look.spread)),
+        (single_fact("rate, bit/s", round(look.known_rate)), single_fact("variation", look.spread)),
         "compare it with the rate that was ordered, or that the cloud allows this guest; without a "
         "shaper, it is a window: iperf3 -J shows the round trip",
         confidence=MEDIUM,
@@ -214,7 +216,7 @@ def _is_unhindered(look: Look) -> bool:
     return look.windows.flat and not late_share(look) and look.implied_rtt < LAN_RTT
 
 
-def _ceiling(look: Look) -> Optional[Hit]:
+def _common_ceiling(look: Look) -> Optional[Hit]:
     """The best intervals are alike, at a rate that providers sell; after losses, others are slower.
 
     What varies by itself is seldom as fast in several intervals, and never faster.
@@ -230,7 +232,10 @@ def _ceiling(look: Look) -> Optional[Hit]:
         0.88,
         f"the best {len(best)} intervals are just below {amounts.rate(cap)}, and none is faster: "
         "something on the path limits the rate to that, and drops the rest",
-        (fact("best interval, bit/s", round(best[0])), fact("retransmits", look.retransmits)),
+        (
+            single_fact("best interval, bit/s", round(best[0])),
+            single_fact("retransmits", look.retransmits),
+        ),
         "compare it with the rate that was ordered, or that the cloud allows this guest",
         confidence=MEDIUM,
     )
@@ -279,7 +284,7 @@ def path_capacity(look: Look) -> Optional[Hit]:
             look.left,
             f"{amounts.rate(look.rate)} is all that TCP can carry over {amounts.rate(speed)} "
             "Ethernet",
-            (fact("rate, bit/s", round(look.rate)),),
+            (single_fact("rate, bit/s", round(look.rate)),),
             fixed=look.rate,
             severity=None if look.evidence.expect else INFO,
         )
@@ -290,7 +295,7 @@ def _queued_capacity(look: Look, rate: float) -> Optional[Hit]:
     """A queue on the path, at a rate that hardly varies or is never idle."""
     spread = _steady_spread(look)
     if spread is None:
-        return _congested(look, rate)
+        return _standing_queue_hit(look, rate)
     # Packets may wait for a full CPU as well, though it makes no rate so even.
     share, confidence = (BESIDE_CPU, LOW) if look.is_full else (1.0, HIGH)
     if is_noisy(look):
@@ -299,14 +304,14 @@ def _queued_capacity(look: Look, rate: float) -> Optional[Hit]:
         share * look.left,
         f"the rate stays within {amounts.percent(spread)} of {amounts.rate(rate)} while a "
         "queue forms: this is the capacity of the path",
-        (fact("rate, bit/s", round(rate)), fact("rtt / min_rtt", look.queueing)),
+        (single_fact("rate, bit/s", round(rate)), single_fact("rtt / min_rtt", look.queueing)),
         ORDERED,
         confidence=confidence,
         fixed=rate,
     )
 
 
-def _congested(look: Look, rate: float) -> Optional[Hit]:
+def _standing_queue_hit(look: Look, rate: float) -> Optional[Hit]:
     """Packets wait in every sample: a queue that is never empty, so that the path is never idle.
 
     If it is full, some are dropped. With a queue of less than a round trip, the rate varies by the
@@ -318,7 +323,10 @@ def _congested(look: Look, rate: float) -> Optional[Hit]:
         FULL_QUEUE * look.left,
         f"packets wait at {amounts.rate(rate)}: a queue on the path is never empty, so that this "
         "is about its capacity",
-        (fact("rtt / min_rtt", look.queueing), fact("bytes_retrans / bytes_sent", look.loss)),
+        (
+            single_fact("rtt / min_rtt", look.queueing),
+            single_fact("bytes_retrans / bytes_sent", look.loss),
+        ),
         ORDERED,
         confidence=LOW if look.is_full else MEDIUM,
         fixed=rate,

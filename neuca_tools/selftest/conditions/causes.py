@@ -161,10 +161,10 @@ def explains_loss(condition: str) -> bool:
 
 def is_explained(names: Collection[str], phase: Optional[str], met: Collection[str]) -> bool:
     """Whether a finding with these names (its id, its title) has its cause among those `met`."""
-    return any(_explains(row, names, phase, met) for row in EXPLANATIONS)
+    return any(_row_explains(row, names, phase, met) for row in EXPLANATIONS)
 
 
-def _explains(
+def _row_explains(
     row: Explanation, names: Collection[str], phase: Optional[str], met: Collection[str]
 ) -> bool:
     """A cause within one phase explains nothing there if it is a symptom itself."""

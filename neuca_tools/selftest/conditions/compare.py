@@ -39,7 +39,7 @@ def per_flow(session: Session) -> Optional[Hit]:
     )
 
 
-def asymmetric(session: Session) -> Optional[Hit]:
+def asymmetric_directions(session: Session) -> Optional[Hit]:
     rates, ratio = _rates_alone(session), ASYMMETRY
     if rates is None:
         rates, ratio = _rates_together(session), ASYMMETRY_TOGETHER
@@ -94,7 +94,7 @@ def worse_direction(session: Session) -> Optional[str]:
     return "forward" if there.rate < back.rate else "reverse"
 
 
-def collapse(session: Session) -> Optional[Hit]:
+def slow_together(session: Session) -> Optional[Hit]:
     both, rates = session.named(TOGETHER), _rates_alone(session)
     if both is None or both.phase.run is None or both.is_full or rates is None:
         return None
@@ -108,12 +108,12 @@ def collapse(session: Session) -> Optional[Hit]:
         f"{amounts.rate(alone)} in total: half duplex, one shaper for both, or delayed "
         "acknowledgements",
         (Fact("alone and together, bit/s", alone, together),),
-        f"compare the duplex setting of both hosts ({_ethtool(both)}); fq on both hosts",
+        f"compare the duplex setting of both hosts ({_ethtool_command(both)}); fq on both hosts",
         confidence=MEDIUM,
     )
 
 
-def _ethtool(look: Look) -> str:
+def _ethtool_command(look: Look) -> str:
     device = look.evidence.local.planned
     return f"ethtool {device}" if device else "ethtool"
 

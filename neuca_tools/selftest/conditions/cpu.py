@@ -8,7 +8,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import is_unbounded
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.figures import (
     FAST,
     PACED,
@@ -19,9 +19,9 @@ from neuca_tools.selftest.conditions.figures import (
     link_filled,
     loss_explains,
 )
-from neuca_tools.selftest.conditions.session import ends
+from neuca_tools.selftest.conditions.session import ends_of
 from neuca_tools.selftest.conditions.streams import is_mostly_idle
-from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed
+from neuca_tools.selftest.conditions.thresholds import TOGETHER, has_passed
 from neuca_tools.selftest.conditions.udp import receiver_too_slow
 from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import STEAL, Look
@@ -59,7 +59,7 @@ RELIEVE = {
 }
 
 
-def cpu(look: Look) -> Optional[Hit]:
+def limited_by_cpu(look: Look) -> Optional[Hit]:
     """A CPU limits, by the samples of both hosts or, without them, by what iperf printed."""
     if look.phase.sender or look.phase.receiver:
         return _full_cpu(look) or receiver_too_slow(look)
@@ -76,7 +76,7 @@ def _busy_process(look: Look) -> Optional[Hit]:
     """An iperf process used all of a CPU, as far as softirqs left it some."""
     if not look.is_unsampled or as_asked(look):
         return None
-    share, end = _busiest(look)
+    share, end = _busiest_process(look)
     if look.protocol == "tcp" and share < FULL and link_filled(look) is not None:
         return None
     # In a loopback, the softirqs are part of what the sender's process does.
@@ -87,14 +87,14 @@ def _busy_process(look: Look) -> Optional[Hit]:
         0.95 if is_full else 0.85,
         f"iperf on the {end} used {amounts.percent(min(share, 1))} of a CPU for "
         f"{amounts.rate(look.known_rate)}; interrupts and softirqs take the rest",
-        (fact(f"CPU of iperf on the {end}", round(share, 3)),),
+        (single_fact(f"CPU of iperf on the {end}", round(share, 3)),),
         "more streams (-P) with iperf3 3.16 or later, jumbo frames, and offloads (ethtool -k)",
         end,
         confidence=HIGH if is_full else MEDIUM,
     )
 
 
-def _busiest(look: Look) -> tuple[float, str]:
+def _busiest_process(look: Look) -> tuple[float, str]:
     """How busy the busier process kept its CPU, and its end.
 
     With UDP the receiver's counts only if it loses datagrams, and the sender's only if none is lost
@@ -121,8 +121,8 @@ def _slow_sender(look: Look) -> Optional[Hit]:
         f"lost, and {amounts.rate(look.known_rate)} fills no link: the sending host is as fast "
         "as it can",
         (
-            fact("cwnd", look.cwnd),
-            fact("cwnd / rate, seconds", round(look.implied_rtt, 5)),
+            single_fact("cwnd", look.cwnd),
+            single_fact("cwnd / rate, seconds", round(look.implied_rtt, 5)),
         ),
         "check its CPUs during a test (mpstat -P ALL 1); offloads (ethtool -k); more streams",
         "sender",
@@ -197,7 +197,7 @@ def is_of_a_host(look: Look) -> bool:
 
 def explained_by_a_host(look: Look) -> bool:
     """Whether a CPU explains the rate better than a window or the path does."""
-    return cpu(look) is not None
+    return limited_by_cpu(look) is not None
 
 
 def _fast_core(look: Look) -> Optional[Hit]:
@@ -212,7 +212,7 @@ def _fast_core(look: Look) -> Optional[Hit]:
         0.6,
         f"{amounts.rate(look.known_rate)} arrive unevenly, and no window follows any loss: at such "
         "rates a CPU core usually limits",
-        (fact("rate, bit/s", round(look.known_rate)),),
+        (single_fact("rate, bit/s", round(look.known_rate)),),
         "compare with several streams (-P); check the CPUs of both hosts and of any relay",
         "both",
         confidence=MEDIUM,
@@ -232,7 +232,7 @@ def _one_thread_hit(look: Look) -> Hit:
         0.8,
         f"{look.streams} streams carry {amounts.rate(look.known_rate)} together: all streams of an "
         "iperf3 before 3.16 share one thread, and this is what one takes",
-        (fact("rate, bit/s", round(look.known_rate)), fact("streams", look.streams)),
+        (single_fact("rate, bit/s", round(look.known_rate)), single_fact("streams", look.streams)),
         "iperf3 3.16 or later, several iperf3 on different ports, or iperf 2",
         "tool",
         confidence=MEDIUM,
@@ -263,7 +263,7 @@ def _small_writes(look: Look) -> Optional[Hit]:
         0.97,
         f"blocks of {look.run.datagram} bytes (-l) take {calls:.0f} system calls in a second for "
         "each stream: they cost more CPU time than the data",
-        (fact("-l", look.run.datagram), fact("calls in a second", round(calls))),
+        (single_fact("-l", look.run.datagram), single_fact("calls in a second", round(calls))),
         "larger blocks: iperf3 -l 128K is the default for TCP",
         "sender",
         confidence=MEDIUM,
@@ -272,12 +272,12 @@ def _small_writes(look: Look) -> Optional[Hit]:
 
 def _full_cpu(look: Look) -> Optional[Hit]:
     """A CPU of either host is full, and nothing else limits the flow."""
-    receiver, sender = ends(look)
+    receiver, sender = ends_of(look)
     end, _, load = max(sender, receiver, key=lambda end: _fullness(end.load))
     if _is_unknown(look, load):
         return None
     if load.has_full_cpu and load.is_of_others:
-        return _waiting(look, end, load) or _other_load(end, load)
+        return _waits_for_cpu(look, end, load) or _other_load(end, load)
     if not load.is_full or not is_unbounded(look):
         return None
     full, suspect, confidence = load.full or 0, "", HIGH
@@ -289,10 +289,10 @@ def _full_cpu(look: Look) -> Optional[Hit]:
         f"CPU {load.cpu} of the {end} is full {amounts.percent(full)} of the time, mostly with "
         f"{load.what}{suspect}",
         (
-            fact(f"CPU {load.cpu} busy", load.busy),
-            fact(f"CPU {load.cpu} user", load.user),
-            fact(f"CPU {load.cpu} system", load.system),
-            fact(f"CPU {load.cpu} softirq", load.softirq),
+            single_fact(f"CPU {load.cpu} busy", load.busy),
+            single_fact(f"CPU {load.cpu} user", load.user),
+            single_fact(f"CPU {load.cpu} system", load.system),
+            single_fact(f"CPU {load.cpu} softirq", load.softirq),
         ),
         RELIEVE[load.what],
         end,
@@ -304,12 +304,12 @@ def _fullness(load: Load) -> tuple[bool, float, float]:
     return load.is_full, load.full or 0.0, load.busy or 0.0
 
 
-def _waiting(look: Look, end: str, load: Load) -> Optional[Hit]:
+def _waits_for_cpu(look: Look, end: str, load: Load) -> Optional[Hit]:
     """The sender has little in flight: it waits for a CPU that others fill.
 
     By fair scheduling it would get half of it; a program of higher priority leaves it less.
     """
-    if look.protocol != "tcp" or passed(look) is not False or not is_mostly_idle(look):
+    if look.protocol != "tcp" or has_passed(look) is not False or not is_mostly_idle(look):
         return None
     if not is_unbounded(look):
         return None
@@ -319,9 +319,9 @@ def _waiting(look: Look, end: str, load: Load) -> Optional[Hit]:
         f"{amounts.percent(load.own or 0)} of it: much less was in flight than the windows had "
         "room for",
         (
-            fact(f"CPU {load.cpu} busy", load.busy),
-            fact("CPU of iperf", load.own),
-            fact("in flight, bytes", look.windows.in_flight),
+            single_fact(f"CPU {load.cpu} busy", load.busy),
+            single_fact("CPU of iperf", load.own),
+            single_fact("in flight, bytes", look.windows.in_flight),
         ),
         "stop them, give them a lower priority (renice), or test on another CPU",
         end,
@@ -335,7 +335,7 @@ def _other_load(end: str, load: Load) -> Hit:
         0.0,
         f"other programs kept CPU {load.cpu} of the {end} busy; iperf used "
         f"{amounts.percent(load.own or 0)} of one: test again without them to be sure",
-        (fact(f"CPU {load.cpu} busy", load.busy), fact("CPU of iperf", load.own)),
+        (single_fact(f"CPU {load.cpu} busy", load.busy), single_fact("CPU of iperf", load.own)),
         end=end,
         confidence=LOW,
         severity=INFO,
@@ -347,8 +347,8 @@ def _is_unknown(look: Look, load: Load) -> bool:
     return bool(look.phase.run and look.phase.run.error) and load.own is None
 
 
-def steal(look: Look) -> Optional[Hit]:
-    for end, _, load in reversed(ends(look)):
+def stolen_time(look: Look) -> Optional[Hit]:
+    for end, _, load in reversed(ends_of(look)):
         stolen = load.steal or 0
         if stolen <= STEAL:
             continue
@@ -358,7 +358,7 @@ def steal(look: Look) -> Optional[Hit]:
             min(1.0, stolen * 2),
             f"the hypervisor took {amounts.percent(stolen)} of a CPU of the {end}: this result is "
             "not reliable",
-            (fact("steal", stolen),),
+            (single_fact("steal", stolen),),
             "ask for dedicated CPUs, or test when the hypervisor is idle",
             end,
         )
@@ -371,7 +371,7 @@ def _stolen_from_others(end: str, load: Load, stolen: float) -> Hit:
         0.0,
         f"the hypervisor took {amounts.percent(stolen)} of a CPU of the {end}, of which iperf used "
         f"{amounts.percent(load.own or 0)}: round trips may be longer than those of the path",
-        (fact("steal", stolen), fact("CPU of iperf", load.own)),
+        (single_fact("steal", stolen), single_fact("CPU of iperf", load.own)),
         end=end,
         confidence=LOW,
         severity=INFO,

@@ -10,21 +10,21 @@ from statistics import mean, pstdev
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import LOW, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.overflow import overflows
-from neuca_tools.selftest.conditions.session import Session, first
+from neuca_tools.selftest.conditions.session import Session, first_hit
 from neuca_tools.selftest.conditions.streams import is_crowded
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import (
     counted_losses,
+    expected_datagrams,
     flow_of,
     is_gentle,
     is_losing,
     is_one_of_several,
-    lost,
+    lost_datagrams,
     lost_while_not_listening,
-    offered,
-    received,
+    offered_rate,
 )
 from neuca_tools.selftest.evidence.look import Fact, Look
 
@@ -59,10 +59,10 @@ SEEN = 0.3
 
 def lost_by_chance(look: Look) -> Optional[Hit]:
     """In one test: between its datagrams, or before and after the receiver counted."""
-    return lost_while_not_listening(look) or _scattered(look)
+    return lost_while_not_listening(look) or _scattered_losses(look)
 
 
-def _scattered(look: Look) -> Optional[Hit]:
+def _scattered_losses(look: Look) -> Optional[Hit]:
     """UDP: a little is lost in every interval, as by chance, of datagrams that are few."""
     if not look.is_unsampled_udp or look.run.is_loopback or is_one_of_several(look):
         return None
@@ -72,7 +72,7 @@ def _scattered(look: Look) -> Optional[Hit]:
         0.8,
         f"{amounts.percent(look.known_loss)} of the datagrams are lost, in every interval about as "
         "many as by chance: the path loses at random, which slows TCP down more",
-        (fact("lost / datagrams", look.loss),),
+        (single_fact("lost / datagrams", look.loss),),
         "test at a lower rate (-b): if the share stays, look for a bad cable, optic or radio link",
         confidence=MEDIUM,
     )
@@ -118,19 +118,19 @@ def random_loss(session: Session) -> Optional[Hit]:
     if slowest is not None and is_losing(slowest) and _is_random(slowest, session):
         return _random_at(slowest, session)
     alone = [look for look in session.tcp if look.phase.name != TOGETHER]
-    alone.sort(key=lambda look: -gentle(session, look).share)
-    return first(_random_beside(look, session) for look in alone) or _random_while_idle(session)
+    alone.sort(key=lambda look: -gently_sent(session, look).share)
+    return first_hit(_random_beside(look, session) for look in alone) or _random_while_idle(session)
 
 
 def _random_at(slowest: Look, session: Session) -> Optional[Hit]:
     loss = slowest.known_loss
-    hit = _random(loss, slowest.rate or 0.0, "forward", session)
+    hit = _random_loss_hit(loss, slowest.rate or 0.0, "forward", session)
     if not slowest.is_unsampled:
         if slowest.phase.receiver or loss >= UNSEEN:
             return hit
         return replace(hit, confidence=LOW)
     # No counter of a host was read: a busy host loses a few datagrams, too.
-    is_sure = lost(slowest) >= SURELY or loss >= CLEARLY
+    is_sure = lost_datagrams(slowest) >= SURELY or loss >= CLEARLY
     return replace(hit, confidence=MEDIUM) if is_sure and is_gentle(slowest) else None
 
 
@@ -174,12 +174,12 @@ def is_chance(udp: Look) -> bool:
     return is_independent and udp.known_loss <= DEADLY
 
 
-def _random(loss: float, rate: float, direction: str, session: Session) -> Hit:
+def _random_loss_hit(loss: float, rate: float, direction: str, session: Session) -> Hit:
     return Hit(
         0.95,
         f"{amounts.percent(loss)} is lost even at {amounts.rate(rate)}: "
         "not a queue that overflows, but a bad cable, optic, duplex setting or radio link",
-        (fact("lost / datagrams", loss),),
+        (single_fact("lost / datagrams", loss),),
         f"look for errors on both hosts ({_driver_counters(session)}); change the cable or the "
         "optic",
         direction=direction,
@@ -188,7 +188,7 @@ def _random(loss: float, rate: float, direction: str, session: Session) -> Hit:
 
 def _random_beside(tcp: Look, session: Session) -> Optional[Hit]:
     """Datagrams are lost that were sent gently, and TCP loses as much as these or more."""
-    count = gentle(session, tcp)
+    count = gently_sent(session, tcp)
     if count.lost < SEVERAL or count.share < NOTABLE or not count.is_spread:
         return None
     if tcp.known_loss < SEEN * count.share:
@@ -196,7 +196,7 @@ def _random_beside(tcp: Look, session: Session) -> Optional[Hit]:
     faster = [look for look in _significant_tests(session.looks) if is_same_way(look, tcp)]
     if any(map(_is_clean, faster)):
         return None
-    hit = _random(count.share, count.rate, tcp.phase.direction, session)
+    hit = _random_loss_hit(count.share, count.rate, tcp.phase.direction, session)
     return replace(hit, confidence=MEDIUM)
 
 
@@ -205,11 +205,14 @@ def _driver_counters(session: Session) -> str:
     return f"ethtool -S {device}, ethtool {device}" if device else "ethtool, ethtool -S"
 
 
-def gentle(session: Session, tcp: Look) -> Count:
+def gently_sent(session: Session, tcp: Look) -> Count:
     """Those in the direction of this test that were offered at no more than half of its rate."""
     most = GENTLE * (tcp.rate or 0.0)
-    return _added(
-        session, tcp, most, (look for look in _of_direction(session, tcp) if offered(look) <= most)
+    return _sum_of_counts(
+        session,
+        tcp,
+        most,
+        (look for look in _of_direction(session, tcp) if offered_rate(look) <= most),
     )
 
 
@@ -219,9 +222,9 @@ def evenly_sent(session: Session, tcp: Look) -> Count:
     chosen = (
         look
         for look in _of_direction(session, tcp)
-        if offered(look) <= most or (look.loss or 0.0) < CLEARLY
+        if offered_rate(look) <= most or (look.loss or 0.0) < CLEARLY
     )
-    return _added(session, tcp, most, chosen)
+    return _sum_of_counts(session, tcp, most, chosen)
 
 
 def _of_direction(session: Session, tcp: Look) -> list[Look]:
@@ -235,9 +238,10 @@ def is_exceptional(udp: Look, tests: Sequence[Look]) -> bool:
     A host was busy for a moment. With FASTER and the most that chance explains, both are certain.
     """
     share = udp.known_loss / CONTRAST
-    faster = (look for look in tests if offered(look) > FASTER * offered(udp))
+    faster = (look for look in tests if offered_rate(look) > FASTER * offered_rate(udp))
     return any(
-        received(look) * udp.known_loss >= SURELY and (look.loss or 0.0) <= share for look in faster
+        expected_datagrams(look) * udp.known_loss >= SURELY and (look.loss or 0.0) <= share
+        for look in faster
     )
 
 
@@ -251,16 +255,24 @@ def _one_way(session: Session, tcp: Look, most: float) -> list[Count]:
     return counts
 
 
-def _added(session: Session, tcp: Look, most: float, looks: Iterable[Look]) -> Count:
+def _sum_of_counts(session: Session, tcp: Look, most: float, looks: Iterable[Look]) -> Count:
     """These together with the test of one-way loss, if it was no faster than `most`, in bit/s."""
-    counts = [Count(lost(look), received(look), (_losses(look),), offered(look)) for look in looks]
+    counts = [
+        Count(
+            lost_datagrams(look),
+            expected_datagrams(look),
+            (_losses_by_interval(look),),
+            offered_rate(look),
+        )
+        for look in looks
+    ]
     counts += _one_way(session, tcp, most)
     losses = tuple(test for count in counts for test in count.losses)
     total, sent = sum(count.lost for count in counts), sum(count.sent for count in counts)
     return Count(total, sent, losses, max((count.rate for count in counts), default=0.0))
 
 
-def _losses(look: Look) -> tuple[int, ...]:
+def _losses_by_interval(look: Look) -> tuple[int, ...]:
     return tuple(interval.lost for interval in flow_of(look).intervals if interval.lost is not None)
 
 
@@ -270,7 +282,7 @@ def is_same_way(udp: Look, tcp: Look) -> bool:
 
 def _is_counted(udp: Look) -> bool:
     """Whether the hosts' own counters say where datagrams were dropped."""
-    return bool(lost(udp)) and counted_losses(udp) >= HALF * lost(udp)
+    return bool(lost_datagrams(udp)) and counted_losses(udp) >= HALF * lost_datagrams(udp)
 
 
 def hits_bursts(tcp: Look, session: Session) -> bool:
@@ -298,12 +310,12 @@ def _is_random(slowest: Look, session: Session) -> bool:
 
 def _is_certain(only: Look) -> bool:
     """Whether the only test is slow, and lost enough: a fast one says nothing about slow ones."""
-    return lost(only) >= CERTAIN and only.known_loss <= HALF and _is_slow(only)
+    return lost_datagrams(only) >= CERTAIN and only.known_loss <= HALF and _is_slow(only)
 
 
 def _is_clean(udp: Look) -> bool:
     """Whether a test lost nothing but many datagrams at its start or end; a few prove nothing."""
-    return not is_losing(udp) and not 0 < lost(udp) < EXPECTED
+    return not is_losing(udp) and not 0 < lost_datagrams(udp) < EXPECTED
 
 
 def fastest_tcp(session: Session) -> float:
@@ -321,10 +333,10 @@ def _significant_tests(looks: Sequence[Look]) -> list[Look]:
     """The UDP tests with enough datagrams: it may be chance that a short slow one lost none."""
     udp = [look for look in looks if look.protocol == "udp" and look.loss is not None]
     lossy = [look for look in udp if is_losing(look)]
-    share = sum(map(lost, lossy)) / max(1, sum(map(received, lossy)))
-    return [look for look in udp if not share or received(look) * share >= EXPECTED]
+    share = sum(map(lost_datagrams, lossy)) / max(1, sum(map(expected_datagrams, lossy)))
+    return [look for look in udp if not share or expected_datagrams(look) * share >= EXPECTED]
 
 
 def slowest_test(looks: Sequence[Look]) -> Optional[Look]:
     """The significant UDP test that offered the lowest rate."""
-    return min(_significant_tests(looks), key=offered, default=None)
+    return min(_significant_tests(looks), key=offered_rate, default=None)

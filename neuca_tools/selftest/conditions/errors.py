@@ -8,9 +8,9 @@ import re
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.host import congestion
-from neuca_tools.selftest.conditions.session import Session, first
+from neuca_tools.selftest.conditions.base import MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.host import missing_congestion_control
+from neuca_tools.selftest.conditions.session import Session, first_hit
 from neuca_tools.selftest.evidence import Reach
 from neuca_tools.selftest.evidence.look import Look
 
@@ -43,7 +43,7 @@ def _buffers_not_applied(look: Look) -> Optional[Hit]:
         return Hit(
             0.5,
             f"-w requested {amounts.size(run.buffer)}, the kernel granted {amounts.size(got / 2)}",
-            (fact("-w", run.buffer), fact(name, got)),
+            (single_fact("-w", run.buffer), single_fact(name, got)),
             end=end,
             sysctls={setting: str(int(run.buffer))},
         )
@@ -52,10 +52,10 @@ def _buffers_not_applied(look: Look) -> Optional[Hit]:
 
 def is_refused(session: Session) -> bool:
     """Whether the peer has no server on the port."""
-    return session.evidence.reach.tcp == "refused" or bool(REFUSED.search(errors(session)))
+    return session.evidence.reach.tcp == "refused" or bool(REFUSED.search(error_text(session)))
 
 
-def errors(session: Session) -> str:
+def error_text(session: Session) -> str:
     """What iperf said about all runs that failed.
 
     In a text with others that did not, these were attempts before something was put right.
@@ -66,14 +66,14 @@ def errors(session: Session) -> str:
     return " | ".join(run.error for run in runs if run.error)
 
 
-def busy(session: Session) -> Optional[Hit]:
-    said = errors(session)
+def server_busy(session: Session) -> Optional[Hit]:
+    said = error_text(session)
     if session.evidence.reach.tcp != "busy" and not BUSY.search(said):
         return None
     return Hit(
         1.0,
         "the peer's iperf3 is busy with another test, or with one that never ended",
-        (fact("iperf3", said or "busy"),),
+        (single_fact("iperf3", said or "busy"),),
         "try again later; a server for a single test: iperf3 -s -1 --idle-timeout 20",
         "receiver",
     )
@@ -85,18 +85,18 @@ def other_program(session: Session) -> Optional[Hit]:
             1.0,
             "the peer has another secret: one of them is mistyped, or another host has this "
             "address",
-            (fact("secret", "differs"),),
+            (single_fact("secret", "differs"),),
             "compare the files of both hosts (sha256sum); else look for a second host that has the "
             "address (arping -D)",
         )
-    said = errors(session)
+    said = error_text(session)
     if not OTHER_PROGRAM.search(said):
         return _closed_at_once(session, said)
     return Hit(
         0.9,
         "client and server do not speak the same protocol: one of them is iperf 2, or their "
         "versions are too far apart",
-        (fact("iperf3", said),),
+        (single_fact("iperf3", said),),
         "install the same iperf3 on both hosts",
         "tool",
     )
@@ -113,7 +113,7 @@ def _closed_at_once(session: Session, said: str) -> Optional[Hit]:
         0.8,
         "the program that listens on this port closed the connection before the test began: it is "
         "not iperf3, or another version, or a firewall is in between",
-        (fact("iperf3", said),),
+        (single_fact("iperf3", said),),
         "check which program listens there (ss -ltnp), and the versions on both hosts",
         "tool",
         confidence=MEDIUM,
@@ -122,13 +122,13 @@ def _closed_at_once(session: Session, said: str) -> Optional[Hit]:
 
 def no_congestion_control(session: Session) -> Optional[Hit]:
     """Of tuning, or the one that was requested (-C)."""
-    said = errors(session)
+    said = error_text(session)
     if not NO_CONGESTION.search(said):
-        return congestion(session)
+        return missing_congestion_control(session)
     return Hit(
         0.9,
         "a host does not have the requested congestion control (-C)",
-        (fact("iperf3", said),),
+        (single_fact("iperf3", said),),
         "sysctl net.ipv4.tcp_available_congestion_control lists them; modprobe tcp_NAME adds one, "
         "if the kernel has it",
         "both",
@@ -137,13 +137,13 @@ def no_congestion_control(session: Session) -> Optional[Hit]:
 
 def refused_buffers(session: Session) -> Optional[Hit]:
     """The kernel gave less than the buffers that were requested, or iperf3 ended because of it."""
-    said = errors(session)
+    said = error_text(session)
     if not NO_BUFFERS.search(said):
-        return first(map(_buffers_not_applied, session.looks))
+        return first_hit(map(_buffers_not_applied, session.looks))
     return Hit(
         0.9,
         "a host did not grant the requested socket buffers (-w)",
-        (fact("iperf3", said),),
+        (single_fact("iperf3", said),),
         "raise net.core.rmem_max and net.core.wmem_max on both hosts, or test without -w: Linux "
         "then sizes the buffers itself",
         "both",

@@ -62,16 +62,16 @@ def link_filled(look: Look) -> Optional[float]:
     for speed in SPEEDS:
         if look.spread is None and speed in RARE:
             continue
-        is_full = any(_fills(each, speed, look) for each in (rate, rate - _queued(look)))
+        is_full = any(_fills_line(each, speed, look) for each in (rate, rate - _queued_rate(look)))
         if is_full and _is_even(look):
             return speed
         best = max(look.rates, default=0.0)
-        if rate >= NEARLY * OF_LINE[1] * speed and _fills(best, speed, look):
+        if rate >= NEARLY * OF_LINE[1] * speed and _fills_line(best, speed, look):
             return speed
     return None
 
 
-def _queued(look: Look) -> float:
+def _queued_rate(look: Look) -> float:
     """Of the rate, what the growing window holds back: it was sent, and did not arrive yet."""
     seconds = sum(interval.seconds for interval in look.steady[1:])
     windows = known_windows(look.steady)
@@ -104,7 +104,7 @@ def _is_even(look: Look) -> bool:
     return look.spread < STEADY + BLOCK / size
 
 
-def _fills(rate: float, speed: float, look: Look) -> bool:
+def _fills_line(rate: float, speed: float, look: Look) -> bool:
     lowest, highest = OF_LINE
     if speed >= FAST_LINE:
         return lowest <= rate / speed <= OF_FAST_LINE[1]  # any MTU up to 9000, and virtual links
@@ -120,7 +120,7 @@ def _may_be_jumbo(look: Look) -> bool:
     return look.run.is_local_network if mss is None else mss > JUMBO
 
 
-def buffers(look: Look) -> float:
+def buffered_bytes(look: Look) -> float:
     """Bytes that the hosts and a relay between them hold: no path carried these yet."""
     return 2 * (send_buffer(look.run) + look.streams * RECEIVE_BUFFER)
 

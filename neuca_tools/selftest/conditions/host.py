@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
-from neuca_tools.selftest.conditions.base import MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.session import Session, ends, for_each_host, links_of
+from neuca_tools.selftest.conditions.base import MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.session import Session, ends_of, for_each_host, links_of
 from neuca_tools.selftest.evidence import Host, Link, Rdma
-from neuca_tools.selftest.evidence.look import Fact, delta
+from neuca_tools.selftest.evidence.look import Fact, counter_growth
 
 FAST = 10e9  # bit/s, above which the NUMA node matters (D41)
 LINE_ERRORS = ("rx_crc_errors", "rx_frame_errors", "carrier_changes")
@@ -19,7 +19,7 @@ AVAILABLE = "net.ipv4.tcp_available_congestion_control"
 
 
 @for_each_host
-def tuning(end: str, host: Host) -> Optional[Hit]:
+def tuning_not_in_effect(end: str, host: Host) -> Optional[Hit]:
     """Sysctls do not have the values that the tuning profile asks for."""
     wrong = [
         Fact(name, wanted, host.sysctls[name])
@@ -41,7 +41,7 @@ def tuning(end: str, host: Host) -> Optional[Hit]:
 
 
 @for_each_host
-def drift(end: str, host: Host) -> Optional[Hit]:
+def drifted_host(end: str, host: Host) -> Optional[Hit]:
     """The agent would change names, addresses, routes, marks or MTUs now."""
     if not host.drift:
         return None
@@ -49,14 +49,14 @@ def drift(end: str, host: Host) -> Optional[Hit]:
     return Hit(
         0.3,
         f"the {end} host differs from its desired state: {host.drift[0]}{more}",
-        tuple(fact("neuca plan", text) for text in host.drift[:10]),
+        tuple(single_fact("neuca plan", text) for text in host.drift[:10]),
         "neuca status says why; neuca apply corrects it",
         end,
     )
 
 
 @for_each_host
-def congestion(end: str, host: Host) -> Optional[Hit]:
+def missing_congestion_control(end: str, host: Host) -> Optional[Hit]:
     """The congestion control that tuning asks for is not available."""
     wanted, available = host.wanted.get(CONGESTION), host.sysctls.get(AVAILABLE, "").split()
     if not wanted or not available or wanted in available:
@@ -71,7 +71,7 @@ def congestion(end: str, host: Host) -> Optional[Hit]:
     )
 
 
-def degraded(session: Session) -> Optional[Hit]:
+def degraded_link(session: Session) -> Optional[Hit]:
     """A link is slower than it could be, half duplex, or has errors."""
     for end, host in session.hosts:
         for link in links_of(host):
@@ -102,8 +102,8 @@ def _below_maximum(link: Link) -> Iterator[Fact]:
 def _line_errors(session: Session, device: str) -> Iterator[Fact]:
     """The first counter of line errors that grew."""
     for look in session.looks:
-        for end in reversed(ends(look)):
-            grown = (delta(end.samples, f"{device}.{name}") for name in LINE_ERRORS)
+        for end in reversed(ends_of(look)):
+            grown = (counter_growth(end.samples, f"{device}.{name}") for name in LINE_ERRORS)
             counter = next(filter(None, grown), None)
             if counter is not None:
                 yield counter
@@ -111,7 +111,7 @@ def _line_errors(session: Session, device: str) -> Iterator[Fact]:
 
 
 @for_each_host
-def numa(end: str, host: Host) -> Optional[Hit]:
+def wrong_numa_node(end: str, host: Host) -> Optional[Hit]:
     """iperf3 ran on another NUMA node than that of a fast NIC."""
     links = links_of(host)
     # sysfs has -1 for a device without a node.
@@ -133,7 +133,7 @@ def numa(end: str, host: Host) -> Optional[Hit]:
     )
 
 
-def rdma(session: Session) -> Optional[Hit]:
+def broken_rdma(session: Session) -> Optional[Hit]:
     tested = session.evidence.rdma
     why = _why_no_rdma(tested)
     if why is None:
@@ -141,7 +141,7 @@ def rdma(session: Session) -> Optional[Hit]:
     return Hit(
         0.5,
         f"RDMA over {tested.device or 'any device'} does not work: {why}",
-        (fact("RDMA", why),),
+        (single_fact("RDMA", why),),
         "ibv_devinfo; rdma link; choose the device and the GID of the NIC that has the route "
         "(-d, -g)",
         confidence=MEDIUM,

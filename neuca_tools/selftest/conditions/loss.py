@@ -9,7 +9,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import is_lossy, loss_ceiling
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.figures import LOSSY, loss_explains
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.predict import round_rate
@@ -40,10 +40,10 @@ def loss_limited(look: Look) -> Optional[Hit]:
     if not is_lossy(look) or _is_ignored(look):
         return None
     hit = _loss_sampled(look, look.rate)
-    return _weighed(look, hit) if hit else None
+    return _weighed_hit(look, hit) if hit else None
 
 
-def _weighed(look: Look, hit: Hit) -> Hit:
+def _weighed_hit(look: Look, hit: Hit) -> Hit:
     """What the loss is worth where the path carries enough, or a CPU is full as well."""
     if _is_passing(look):
         return replace(hit, confidence=LOW, severity=INFO)
@@ -71,9 +71,9 @@ def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
         f"{amounts.percent(look.known_loss)} of what was sent was lost and retransmitted, and the "
         f"congestion window follows the loss{_best_interval(look)}",
         (
-            fact("bytes_retrans / bytes_sent", look.loss),
-            fact("retransmits", look.retransmits),
-            fact("Mathis limit, bit/s", ceiling),
+            single_fact("bytes_retrans / bytes_sent", look.loss),
+            single_fact("retransmits", look.retransmits),
+            single_fact("Mathis limit, bit/s", ceiling),
         ),
         FIND,
         confidence=MEDIUM if look.network is None else HIGH,
@@ -96,9 +96,9 @@ def _loss_unsampled(look: Look) -> Optional[Hit]:
         f"{look.retransmits} segments, {amounts.percent(look.known_loss)} of what was sent, were "
         f"lost and retransmitted{follows}{_best_interval(look)}",
         (
-            fact("retransmits", look.retransmits),
-            fact("intervals with loss", look.lossy_intervals or None),
-            fact("cwnd", look.cwnd),
+            single_fact("retransmits", look.retransmits),
+            single_fact("intervals with loss", look.lossy_intervals or None),
+            single_fact("cwnd", look.cwnd),
         ),
         FIND,
         confidence=MEDIUM,

@@ -13,26 +13,26 @@ from typing import NamedTuple, Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import (
     SOMEWHAT,
-    application,
+    idle_application,
     is_lossy,
     is_unbounded,
     sender_buffer,
     slow_reader,
 )
-from neuca_tools.selftest.conditions.base import LOW, MEDIUM, ORDERED, Hit, fact
+from neuca_tools.selftest.conditions.base import LOW, MEDIUM, ORDERED, Hit, single_fact
 from neuca_tools.selftest.conditions.streams import (
     PAIR,
     is_bbr,
     is_mostly_idle,
-    middle,
+    upper_median,
 )
 from neuca_tools.selftest.conditions.thresholds import (
     THROUGHPUT,
     carries_expected,
-    passed,
+    has_passed,
 )
-from neuca_tools.selftest.conditions.window import window
-from neuca_tools.selftest.evidence.derive import grown
+from neuca_tools.selftest.conditions.window import full_window
+from neuca_tools.selftest.evidence.derive import growth_over_samples
 from neuca_tools.selftest.evidence.look import Look, data_sockets
 
 # Of the shortest round trip, and seconds, beyond what a busy host adds: by so much it grows where
@@ -81,7 +81,7 @@ class Loss(NamedTuple):
         return self.in_flight * 8 / 4 / waited if 0 < waited < SHORT * shortest else 0.0
 
 
-def overflow(look: Look) -> Optional[Hit]:
+def overflowing_queue(look: Look) -> Optional[Hit]:
     """A queue is full whenever packets are lost, at a rate that is less than expected.
 
     Often that is only at the end of slow start: afterwards the window grows by a segment in each
@@ -93,11 +93,11 @@ def overflow(look: Look) -> Optional[Hit]:
     is_early = not is_lossy(look)
     if is_early and not _is_held_by_its_window(look):
         return None
-    return _overflow(look, is_early)
+    return _overflow_below_expected(look, is_early)
 
 
-def _overflow(look: Look, is_early: bool) -> Optional[Hit]:
-    chosen = losses(look)[:1] if is_early else losses(look)
+def _overflow_below_expected(look: Look, is_early: bool) -> Optional[Hit]:
+    chosen = observed_losses(look)[:1] if is_early else observed_losses(look)
     rates = [loss.rate(look.mss) for loss in chosen]
     shortest = look.round_trip.shortest or 0.0
     bursts = [loss.rate_of_burst(shortest) for loss in chosen if is_early]
@@ -105,11 +105,11 @@ def _overflow(look: Look, is_early: bool) -> Optional[Hit]:
         return None
     # Later, the rate itself is known better than what is in flight in a single moment.
     rates = rates[:1] if is_early else []
-    return _hit(look, chosen, max([look.rate or 0.0, *rates]), is_early)
+    return _overflow_hit(look, chosen, max([look.rate or 0.0, *rates]), is_early)
 
 
-def _hit(look: Look, chosen: Sequence[Loss], rate: float, is_early: bool) -> Hit:
-    rtt = middle([loss.rtt for loss in chosen])
+def _overflow_hit(look: Look, chosen: Sequence[Loss], rate: float, is_early: bool) -> Hit:
+    rtt = upper_median([loss.rtt for loss in chosen])
     waited = amounts.time(rtt - (look.round_trip.shortest or 0.0))
     text = f"packets are lost after they waited {waited} in a queue, at about {amounts.rate(rate)}"
     advice = ORDERED
@@ -126,9 +126,9 @@ def _hit(look: Look, chosen: Sequence[Loss], rate: float, is_early: bool) -> Hit
         f"{text}: this is about the capacity of the path"
         + (", which the window has not reached again since then" if is_early else ""),
         (
-            fact("rtt when packets were lost", rtt),
-            fact("in flight, bytes", middle([loss.in_flight for loss in chosen])),
-            fact("times at which packets were lost", len(chosen)),
+            single_fact("rtt when packets were lost", rtt),
+            single_fact("in flight, bytes", upper_median([loss.in_flight for loss in chosen])),
+            single_fact("times at which packets were lost", len(chosen)),
         ),
         advice,
         confidence=LOW if look.is_full else MEDIUM,
@@ -141,16 +141,16 @@ def _is_held_by_its_window(look: Look) -> bool:
     in_flight, cwnd = look.windows.in_flight, look.windows.cwnd
     if in_flight is None or not cwnd or in_flight < FULL * cwnd:
         return False
-    first = next(iter(losses(look)))
+    first = next(iter(observed_losses(look)))
     later = look.phase.sender_trace.points("in_flight")
-    return _most(later, first=first.time + 2 * first.rtt) < first.in_flight
+    return _highest_value(later, first=first.time + 2 * first.rtt) < first.in_flight
 
 
 def overflows(look: Look) -> bool:
     """Whether a queue was full at most of the times at which packets were lost."""
     shortest = look.round_trip.shortest or 0.0
     grown = max(look.noise + max(LEAST, min(GROWN * shortest, ENOUGH)), _of_a_pair(look))
-    every = losses(look)
+    every = observed_losses(look)
     full = sum(loss.rtt >= shortest + grown for loss in every)
     return bool(every) and full >= MOST * len(every)
 
@@ -160,27 +160,29 @@ def _of_a_pair(look: Look) -> float:
     return PAIR * 8 / look.rate if look.rate else 0.0
 
 
-def losses(look: Look) -> list[Loss]:
+def observed_losses(look: Look) -> list[Loss]:
     """Each time at which something was lost, with what was sent again after it."""
     shortest = look.round_trip.shortest
-    return list(_losses(look, shortest)) if shortest else []
+    return list(_losses_in_trace(look, shortest)) if shortest else []
 
 
-def _losses(look: Look, shortest: float) -> Iterator[Loss]:
+def _losses_in_trace(look: Look, shortest: float) -> Iterator[Loss]:
     trace, ended = look.phase.sender_trace, 0.0
     counts = trace.points("retransmits")
     for began, count in counts:
         if not count or began < ended:
             continue
-        rtt = _most(trace.points("rtt"), began - shortest, began + shortest)
-        in_flight = _most(trace.points("in_flight"), began - shortest, began + shortest)
+        rtt = _highest_value(trace.points("rtt"), began - shortest, began + shortest)
+        in_flight = _highest_value(trace.points("in_flight"), began - shortest, began + shortest)
         if not rtt:
             continue
         ended = began + RECOVERY * rtt
         yield Loss(began, in_flight, rtt, sum(n for time, n in counts if began <= time <= ended))
 
 
-def _most(points: list[tuple[float, float]], first: float, last: float = float("inf")) -> float:
+def _highest_value(
+    points: list[tuple[float, float]], first: float, last: float = float("inf")
+) -> float:
     """The highest value from `first` to `last`, in seconds; 0 if there is none."""
     return max((value for time, value in points if first <= time <= last), default=0.0)
 
@@ -196,9 +198,12 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
     return Hit(
         PACED_SHARE * look.left,
         "BBR, which sends what the path delivers, stays within "
-        f"{amounts.percent(_spread(look) or 0)} of {amounts.rate(look.rate)} without any loss, and "
-        "nothing of the hosts limits it: this is the capacity of the path",
-        (fact("rate, bit/s", round(look.rate)), fact("bytes_retrans / bytes_sent", look.loss)),
+        f"{amounts.percent(_smaller_spread(look) or 0)} of {amounts.rate(look.rate)} "
+        "without any loss, and nothing of the hosts limits it: this is the capacity of the path",
+        (
+            single_fact("rate, bit/s", round(look.rate)),
+            single_fact("bytes_retrans / bytes_sent", look.loss),
+        ),
         ORDERED,
         confidence=MEDIUM,
         fixed=look.rate,
@@ -214,7 +219,10 @@ def policed_by_bbr(look: Look) -> Optional[Hit]:
         SHARE * look.left,
         f"BBR lost {amounts.percent(lost)} at first, while no queue formed, and nothing "
         f"since then, at {amounts.rate(look.rate)}: a policer, or a queue of a few packets",
-        (fact("rate, bit/s", round(look.rate)), fact("bytes_retrans / bytes_sent, at first", lost)),
+        (
+            single_fact("rate, bit/s", round(look.rate)),
+            single_fact("bytes_retrans / bytes_sent, at first", lost),
+        ),
         "find the loss-free rate with a UDP ladder (--only udp), and ask for a shaper",
         confidence=MEDIUM,
     )
@@ -229,7 +237,7 @@ def _lost_by_policer(look: Look) -> float:
     """The share that was lost in the worst second, if that was POLICED and no queue formed."""
     shortest = look.round_trip.shortest or 0.0
     queued = shortest + max(GROWN * shortest, _of_a_pair(look))
-    every = losses(look)
+    every = observed_losses(look)
     if not every or any(loss.rtt >= queued for loss in every):
         return 0.0
     worst = max(_lost_shares(look), default=0.0)
@@ -240,7 +248,10 @@ def _lost_shares(look: Look) -> Iterator[float]:
     """Of what was sent between two samples, the share that was sent again."""
     sockets = [data_sockets(sample, look.phase) for sample in look.phase.sender]
     for pair in zip(sockets, sockets[1:]):
-        lost, sent = grown(pair, "bytes_retrans"), grown(pair, "bytes_sent")
+        lost, sent = (
+            growth_over_samples(pair, "bytes_retrans"),
+            growth_over_samples(pair, "bytes_sent"),
+        )
         if lost is not None and sent:
             yield lost / sent
 
@@ -248,15 +259,15 @@ def _lost_shares(look: Look) -> Iterator[float]:
 def _is_steady_bbr(look: Look) -> bool:
     if look.protocol != "tcp" or look.is_unsampled or not is_bbr(look):
         return False
-    if passed(look) is not False or look.loss is None or look.loss > LOSSLESS:
+    if has_passed(look) is not False or look.loss is None or look.loss > LOSSLESS:
         return False
-    spread = _spread(look)
+    spread = _smaller_spread(look)
     if len(look.rates) < FEWEST or spread is None:
         return False
     return spread < STEADY and not carries_expected(look)
 
 
-def _spread(look: Look) -> Optional[float]:
+def _smaller_spread(look: Look) -> Optional[float]:
     """Of iperf's or of the kernel's rates: each varies by when and in what pieces it counts."""
     known = (spread for spread in (look.spread, look.acked_spread) if spread is not None)
     return min(known, default=None)
@@ -265,15 +276,15 @@ def _spread(look: Look) -> Optional[float]:
 def _is_held_back(look: Look) -> bool:
     """Whether something of the hosts may limit the flow."""
     receiver, sender = look.windows.rwnd_limited or 0.0, look.windows.sndbuf_limited or 0.0
-    if look.is_full or _competes(look) or is_mostly_idle(look):
+    if look.is_full or _competes_for_cpu(look) or is_mostly_idle(look):
         return True
     if max(receiver, sender) >= SOMEWHAT:
         return True
-    rules = (window, sender_buffer, slow_reader, application)
+    rules = (full_window, sender_buffer, slow_reader, idle_application)
     return any(rule(look) is not None for rule in rules)
 
 
-def _competes(look: Look) -> bool:
+def _competes_for_cpu(look: Look) -> bool:
     """Whether iperf used much of a CPU that other programs kept full."""
     both = (look.sender_load, look.receiver_load)
     return look.is_disturbed and any((load.own or 0.0) >= COMPETING for load in both)

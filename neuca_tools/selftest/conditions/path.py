@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, MEDIUM, SMALLER_PATH, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, MEDIUM, SMALLER_PATH, Hit, single_fact
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.errors import is_refused
 from neuca_tools.selftest.conditions.session import (
     Session,
-    first,
+    first_hit,
     for_each_host,
     links_of,
     other_end,
@@ -21,7 +21,7 @@ from neuca_tools.selftest.conditions.session import (
 )
 from neuca_tools.selftest.conditions.stops import gets_through, is_unreported, probed_mtu
 from neuca_tools.selftest.evidence import Host, Link
-from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
+from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 
 WASTED = 400  # bytes of MTU (D06)
 # Bytes that a link adds to each packet, over IPv4.
@@ -40,9 +40,9 @@ NOISE, ELSEWHERE = 1e6, 0.1
 BUSY_OWNER = 0.5  # of a CPU (D25)
 
 
-def mtus(session: Session) -> Optional[Hit]:
+def differing_mtus(session: Session) -> Optional[Hit]:
     """MTUs of the hosts and of the path differ: as a fault, or in a way that TCP adapts to."""
-    return _inconsistent(session) or _smaller_path(session)
+    return _inconsistent_mtus(session) or _smaller_path(session)
 
 
 def _smaller_path(session: Session) -> Optional[Hit]:
@@ -82,7 +82,7 @@ class _Stacked(NamedTuple):
     possible: int
 
 
-def _stacked(session: Session, links: Callable[[Host], Iterable[Link]]) -> Iterator[_Stacked]:
+def _stacked_links(session: Session, links: Callable[[Host], Iterable[Link]]) -> Iterator[_Stacked]:
     """Those of `links` whose lower device and MTUs are known; an unknown overhead counts as 0."""
     for end, host in session.hosts:
         by_name = {link.name: link for link in host.links}
@@ -97,7 +97,7 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
     """A link's MTU is smaller than its lower device allows, while a CPU is full."""
     if not any(look.is_full for look in session.looks):
         return None
-    for end, link, mtu, lower, possible in _stacked(session, links_of):
+    for end, link, mtu, lower, possible in _stacked_links(session, links_of):
         if possible - mtu <= WASTED:
             continue
         return Hit(
@@ -111,7 +111,7 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
     return None
 
 
-def _inconsistent(session: Session) -> Optional[Hit]:
+def _inconsistent_mtus(session: Session) -> Optional[Hit]:
     """A link's MTU is larger than its lower device, its tunnel or the path to the peer allows."""
     return (
         _too_large_for_its_device(session)
@@ -121,7 +121,7 @@ def _inconsistent(session: Session) -> Optional[Hit]:
 
 
 def _too_large_for_its_device(session: Session) -> Optional[Hit]:
-    for end, link, mtu, lower, possible in _stacked(session, lambda host: host.links):
+    for end, link, mtu, lower, possible in _stacked_links(session, lambda host: host.links):
         if link.kind not in OVERHEADS or mtu <= possible:
             continue
         return Hit(
@@ -178,7 +178,7 @@ def overlay_tax(session: Session) -> Optional[Hit]:
     off = [(link, name) for link in session.links for name in _missing_offloads(link)]
     if not off and any(link.kind in TUNNELS for link in session.links):
         return None
-    return _untaxed(off, over, under)
+    return _overlay_hit(off, over, under)
 
 
 def _is_overlay_shaped(session: Session) -> bool:
@@ -186,8 +186,8 @@ def _is_overlay_shaped(session: Session) -> bool:
     return any(look.phase.path == "overlay" and path_capacity(look) for look in session.tcp)
 
 
-def _untaxed(off: Sequence[tuple[Link, str]], over: float, under: float) -> Hit:
-    facts = [fact(f"{link.name} {name}", "off") for link, name in off]
+def _overlay_hit(off: Sequence[tuple[Link, str]], over: float, under: float) -> Hit:
+    facts = [single_fact(f"{link.name} {name}", "off") for link, name in off]
     turned = "; ".join(f"ethtool -K {link.name} {OFFLOADS[name]} on" for link, name in off)
     return Hit(
         1 - over / under,
@@ -212,7 +212,7 @@ def _first_rate(session: Session, path: str) -> Optional[float]:
 
 
 @for_each_host
-def userspace(end: str, host: Host) -> Optional[Hit]:
+def userspace_overlay(end: str, host: Host) -> Optional[Hit]:
     """A process forwards the packets of a tun or tap device."""
     link = next(filter(_is_userspace, links_of(host)), None)
     if link is None:
@@ -224,7 +224,7 @@ def userspace(end: str, host: Host) -> Optional[Hit]:
         share,
         f"packets of the {end} host pass through a process behind {link.name}{busy}: "
         "a userspace overlay",
-        (fact(f"{link.name} kind", link.kind),),
+        (single_fact(f"{link.name} kind", link.kind),),
         "use an overlay that the kernel implements: vxlan, wireguard",
         end,
     )
@@ -249,7 +249,7 @@ def wrong_way(session: Session) -> Optional[Hit]:
             "local",
         )
     tried = ((look, sends) for look in session.looks for sends in (True, False))
-    return first(_wrong_device(session, look, sends) for look, sends in tried)
+    return first_hit(_wrong_device(session, look, sends) for look, sends in tried)
 
 
 def _route_through(device: str, address: str) -> str:
@@ -264,17 +264,17 @@ def _wrong_device(session: Session, look: Look, sends: bool) -> Optional[Hit]:
     end, host, samples, counter = "receiver", look.receiver, look.phase.receiver, "rx_bytes"
     if sends:
         end, host, samples, counter = "sender", look.sender, look.phase.sender, "tx_bytes"
-    family = _family(host)
+    family = _related_devices(host)
     if not family or any(_is_detached_tunnel(link, family) for link in host.links):
         return None
-    counted = {link.name: delta(samples, f"{link.name}.{counter}") for link in host.links}
+    counted = {link.name: counter_growth(samples, f"{link.name}.{counter}") for link in host.links}
     others = sorted(counted.keys() - family - {"lo"})
-    worst = max(others, key=lambda name: growth(counted[name]), default="")
+    worst = max(others, key=lambda name: growth_of_fact(counted[name]), default="")
     elsewhere, planned = counted.get(worst), counted.get(host.planned or "")
-    total = growth(elsewhere) + growth(planned)
-    if growth(elsewhere) <= max(NOISE, ELSEWHERE * total):
+    total = growth_of_fact(elsewhere) + growth_of_fact(planned)
+    if growth_of_fact(elsewhere) <= max(NOISE, ELSEWHERE * total):
         return None
-    share = growth(elsewhere) / total
+    share = growth_of_fact(elsewhere) / total
     return Hit(
         share,
         f"{amounts.percent(share)} of the {end}'s bytes went over {worst}, not over {host.planned}",
@@ -292,7 +292,7 @@ def _is_detached_tunnel(link: Link, family: set[str]) -> bool:
     return link.kind in TUNNELS and not link.parent and link.name in family
 
 
-def _family(host: Host) -> set[str]:
+def _related_devices(host: Host) -> set[str]:
     """The planned device with its lower and upper devices, which count the same bytes."""
     if host.planned is None or host.planned not in {link.name for link in host.links}:
         return set()

@@ -9,7 +9,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import is_lossy
-from neuca_tools.selftest.conditions.base import HIGH, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, LOW, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.capacity import STEADY, path_capacity
 from neuca_tools.selftest.conditions.datagrams import (
     CLEARLY,
@@ -30,7 +30,7 @@ from neuca_tools.selftest.conditions.figures import (
 )
 from neuca_tools.selftest.conditions.overflow import overflows, policed_by_bbr
 from neuca_tools.selftest.conditions.predict import round_rate
-from neuca_tools.selftest.conditions.session import Session, first
+from neuca_tools.selftest.conditions.session import Session, first_hit
 from neuca_tools.selftest.conditions.streams import (
     FLAT_RTT,
     delays_only_itself,
@@ -40,8 +40,13 @@ from neuca_tools.selftest.conditions.streams import (
     is_only_a_pair,
     several_carry_no_more,
 )
-from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed, reached_for_a_while
-from neuca_tools.selftest.conditions.udp import counted_losses, is_losing, lost, offered
+from neuca_tools.selftest.conditions.thresholds import TOGETHER, has_passed, reached_for_a_while
+from neuca_tools.selftest.conditions.udp import (
+    counted_losses,
+    is_losing,
+    lost_datagrams,
+    offered_rate,
+)
 from neuca_tools.selftest.evidence.look import Look
 
 LEVEL = 0.9  # of the plateau (D17)
@@ -67,9 +72,9 @@ def _dropped_together(look: Look) -> Optional[Hit]:
         f"varies, and the window of {amounts.size(look.cwnd or 0)} shows that many are lost "
         "together: a policer drops what exceeds its rate, or a queue is very short",
         (
-            fact("retransmits", look.retransmits),
-            fact("cwnd", look.cwnd),
-            fact("rate, bit/s", round(look.known_rate)),
+            single_fact("retransmits", look.retransmits),
+            single_fact("cwnd", look.cwnd),
+            single_fact("rate, bit/s", round(look.known_rate)),
         ),
         "find the loss-free rate with UDP (iperf3 -u -b, twice as much each time), then ask for a "
         "shaper, or pace below it (--fq-rate)",
@@ -91,9 +96,9 @@ def _is_in_bursts(look: Look) -> bool:
     return look.cwnd >= BURSTS * by_chance(look, late_share(look))
 
 
-def policed(session: Session) -> Optional[Hit]:
+def policed_path(session: Session) -> Optional[Hit]:
     """UDP loses nothing up to a rate that it never exceeds; TCP loses packets without a queue."""
-    ladder = _ladder(session)
+    ladder = _tests_by_rate(session)
     over = list(filter(_is_lost_on_the_path, ladder))
     hit = _credible_plateau(session, ladder, over)
     if hit is not None:
@@ -104,7 +109,7 @@ def policed(session: Session) -> Optional[Hit]:
         return None
     if random is not None:
         alone = [look for look in alone if look.phase.direction != random.direction]
-    return first(_policed_one_way(look, session) for look in alone)
+    return first_hit(_policed_one_way(look, session) for look in alone)
 
 
 def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
@@ -138,7 +143,7 @@ def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) ->
     A busy sender offers datagrams in bursts, which are dropped far below the rate of TCP.
     """
     clean = [look for look in ladder if not is_losing(look)]
-    hit = _plateau(clean, over, ladder) if clean and over else None
+    hit = _plateau_hit(clean, over, ladder) if clean and over else None
     if _is_queue_of_tcp(session):
         return None  # a shaper, which drops what its queue does not hold
     if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * fastest_tcp(session):
@@ -152,23 +157,25 @@ def _is_queue_of_tcp(session: Session) -> bool:
     return any(has_standing_queue(look) and path_capacity(look) is not None for look in there)
 
 
-def _ladder(session: Session) -> list[Look]:
+def _tests_by_rate(session: Session) -> list[Look]:
     """The UDP tests of one direction, from the slowest to the fastest."""
     measured = [
         look for look in session.looks if look.protocol == "udp" and look.rate and look.flow
     ]
-    return sorted((look for look in measured if is_same_way(look, measured[0])), key=_offered)
+    return sorted(
+        (look for look in measured if is_same_way(look, measured[0])), key=_offered_or_received
+    )
 
 
 def _is_lost_on_the_path(look: Look) -> bool:
     """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
     if not is_losing(look) or look.known_loss < CLEARLY:
         return False
-    return counted_losses(look) < 0.5 * lost(look)
+    return counted_losses(look) < 0.5 * lost_datagrams(look)
 
 
 def _looks_policed(look: Look) -> bool:
-    if passed(look) or reached_for_a_while(look):
+    if has_passed(look) or reached_for_a_while(look):
         return False
     return _loses_without_queue(look)
 
@@ -188,7 +195,10 @@ def _policed_by_tcp_alone(tcp: Look, is_shared: bool) -> Hit:
     return Hit(
         share * tcp.left,
         f"packets are lost while no queue forms{where}{what}",
-        (fact("bytes_retrans / bytes_sent", tcp.loss), fact("rtt / min_rtt", tcp.queueing)),
+        (
+            single_fact("bytes_retrans / bytes_sent", tcp.loss),
+            single_fact("rtt / min_rtt", tcp.queueing),
+        ),
         "find the loss-free rate with a UDP ladder (--only udp), then pace just below it (fq with "
         "maxrate, see tc-fq(8))",
         confidence=confidence,
@@ -201,24 +211,27 @@ def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
     Loss at random would hit both alike.
     """
     loss, part = tcp.known_loss, evenly_sent(session, tcp).share
-    if not hits_bursts(tcp, session) or passed(tcp):
+    if not hits_bursts(tcp, session) or has_passed(tcp):
         return None
     return Hit(
         0.95 * tcp.left,
         f"TCP loses {amounts.percent(loss)} at {amounts.rate(tcp.rate or 0)}, and evenly sent "
         f"datagrams {amounts.percent(part)}: bursts are dropped, by a policer with a small bucket "
         "or by a queue that is too short",
-        (fact("bytes_retrans / bytes_sent", loss), fact("UDP lost / datagrams", part)),
+        (
+            single_fact("bytes_retrans / bytes_sent", loss),
+            single_fact("UDP lost / datagrams", part),
+        ),
         "find the rate with UDP (--only udp --rate, twice as much each time, until some is lost); "
         "pacing (fq) avoids the bursts",
         confidence=MEDIUM,
     )
 
 
-def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optional[Hit]:
+def _plateau_hit(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optional[Hit]:
     """Everything arrives up to a rate, and the same amount arrives however much more is offered."""
     arrived = [look.rate or 0.0 for look in over]
-    plateau, free = max(arrived), max(map(_offered, clean))
+    plateau, free = max(arrived), max(map(_offered_or_received, clean))
     if min(arrived) < LEVEL * plateau or free > plateau / LEVEL:
         return None
     pace = f"{plateau * PACE / 1e3:.0f}"
@@ -228,16 +241,19 @@ def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optiona
         0.97,
         f"no loss at {amounts.rate(free)}, and never more than {amounts.rate(plateau)}: "
         "a policer drops the excess",
-        tuple(fact(f"of {amounts.rate(_offered(look))}, bit/s", look.rate) for look in ladder),
+        tuple(
+            single_fact(f"of {amounts.rate(_offered_or_received(look))}, bit/s", look.rate)
+            for look in ladder
+        ),
         f"ask for a shaper; on the sender, iperf3 --fq-rate {pace}K{own}",
         fixed=plateau * PACE,
         confidence=HIGH if not over[0].is_unsampled else MEDIUM,
     )
 
 
-def _offered(look: Look) -> float:
+def _offered_or_received(look: Look) -> float:
     """bit/s that a UDP test sent, or at least the rate at which it arrived."""
-    return offered(look) or look.rate or 0.0
+    return offered_rate(look) or look.rate or 0.0
 
 
 def _loses_without_queue(look: Look) -> bool:

@@ -47,7 +47,7 @@ def round_rate(rate: float) -> Optional[float]:
     return next(near, None)
 
 
-def aim(rate: float, expect: Optional[float]) -> float:
+def target_rate(rate: float, expect: Optional[float]) -> float:
     """The rate to make room for: what is expected, else the next usual speed well above `rate`."""
     if expect:
         return expect
@@ -62,7 +62,7 @@ def buffer_for(rate: float, rtt: float) -> int:
     return max(1, math.ceil(2 * rate * rtt / 8 / 2**20)) * 2**20
 
 
-def mathis(mss: float, rtt: float, loss: float) -> float:
+def mathis_rate(mss: float, rtt: float, loss: float) -> float:
     """The rate in bit/s that loss leaves to a Reno-like sender.
 
     Mathis, Semke, Mahdavi, Ott: The macroscopic behavior of the TCP congestion avoidance algorithm

@@ -12,13 +12,13 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import LOSSY, loss_ceiling
-from neuca_tools.selftest.conditions.base import BUDGET, INFO, LIMIT, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import BUDGET, INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.causes import BLOAT
-from neuca_tools.selftest.conditions.session import ends
-from neuca_tools.selftest.conditions.thresholds import passed
-from neuca_tools.selftest.conditions.udp import flow_of, is_losing, lost
+from neuca_tools.selftest.conditions.session import ends_of
+from neuca_tools.selftest.conditions.thresholds import has_passed
+from neuca_tools.selftest.conditions.udp import flow_of, is_losing, lost_datagrams
 from neuca_tools.selftest.evidence import Sample
-from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
+from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 
 NIC_DROPS = re.compile(
     r"\.(rx_missed_errors|ethtool\.(rx_no_buffer_count|rx_out_of_buffer|rx_missed_errors"
@@ -41,23 +41,23 @@ UNIMPORTANT = 0.05  # the share of a drop that costs nothing noticeable
 LARGER_SOFTIRQ_BUDGET = {"net.core.netdev_budget": "600", "net.core.netdev_budget_usecs": "16000"}
 
 
-def _grown(samples: tuple[Sample, ...], pattern: re.Pattern[str]) -> list[Fact]:
+def _grown_counters(samples: tuple[Sample, ...], pattern: re.Pattern[str]) -> list[Fact]:
     """The counters with matching names that grew."""
     names = sorted(filter(pattern.search, samples[-1].counters)) if samples else []
-    return list(filter(None, (delta(samples, name) for name in names)))
+    return list(filter(None, (counter_growth(samples, name) for name in names)))
 
 
-def _device(counter: Fact) -> str:
+def _device_of_counter(counter: Fact) -> str:
     return counter.field.partition(".")[0]
 
 
-def _explained(look: Look, count: float) -> float:
+def _explained_share(look: Look, count: float) -> float:
     """The share of the losses, or of the time lost to the network, that `count` drops explain."""
     if look.protocol == "udp" and is_losing(look):
-        return min(1.0, count / max(1, lost(look)))
-    again = growth(look.sender_fact("Tcp.RetransSegs")) or float(look.retransmits or 0)
+        return min(1.0, count / max(1, lost_datagrams(look)))
+    again = growth_of_fact(look.sender_fact("Tcp.RetransSegs")) or float(look.retransmits or 0)
     is_small = look.loss is not None and look.loss <= LOSSY
-    if look.protocol == "udp" or not again or passed(look) or is_small:
+    if look.protocol == "udp" or not again or has_passed(look) or is_small:
         # A path that is full drops now and then; otherwise nothing holds the rate back.
         return UNIMPORTANT
     return look.left * min(1.0, count / again)
@@ -68,8 +68,8 @@ def _slowed_by(look: Look, count: float) -> float:
 
     The kernel reports such a drop to TCP at once: TCP slows down and retransmits nothing.
     """
-    segments = growth(look.sender_fact("Tcp.OutSegs"))
-    if look.protocol != "tcp" or passed(look) is not False or not segments or not look.rate:
+    segments = growth_of_fact(look.sender_fact("Tcp.OutSegs"))
+    if look.protocol != "tcp" or has_passed(look) is not False or not segments or not look.rate:
         return 0.0
     rtt = look.rtt or look.round_trip.shortest
     ceiling = loss_ceiling(look, rtt, min(1.0, count / segments))
@@ -80,13 +80,13 @@ def _slowed_by(look: Look, count: float) -> float:
 
 
 def nic_ring(look: Look) -> Optional[Hit]:
-    counters = _grown(look.phase.receiver, NIC_DROPS)
+    counters = _grown_counters(look.phase.receiver, NIC_DROPS)
     if not counters:
         return None
     # Not the sum: several counters may count the same packets.
-    count, device = max(map(growth, counters)), _device(counters[0])
+    count, device = max(map(growth_of_fact, counters)), _device_of_counter(counters[0])
     return Hit(
-        _explained(look, count),
+        _explained_share(look, count),
         f"the receive ring of the receiver's NIC {device} overflowed: {count:.0f} packets",
         tuple(counters),
         f"{_larger_ring(look, device)}; spread its interrupts over CPUs",
@@ -104,22 +104,23 @@ def _larger_ring(look: Look, device: str) -> str:
     return f"a larger receive ring, if ethtool -g {device} shows one (ethtool -G, {warning})"
 
 
-def softirqs(look: Look) -> Optional[Hit]:
+def overloaded_softirqs(look: Look) -> Optional[Hit]:
     """Softirqs do not keep up: packets are dropped, or their budget runs out."""
-    return _backlog(look) or _softirq_budget(look)
+    return _backlog_drops(look) or _softirq_budget(look)
 
 
 def _softirq_budget(look: Look) -> Optional[Hit]:
-    for end, samples, load in ends(look):
-        squeezed = delta(samples, "softnet.time_squeeze")
-        processed = growth(delta(samples, "softnet.processed"))
-        if squeezed is None or growth(squeezed) <= SQUEEZED * processed:
+    for end, samples, load in ends_of(look):
+        squeezed = counter_growth(samples, "softnet.time_squeeze")
+        processed = growth_of_fact(counter_growth(samples, "softnet.processed"))
+        if squeezed is None or growth_of_fact(squeezed) <= SQUEEZED * processed:
             continue
         if (load.busy or 0) < BUSY or load.what != "softirq":
             continue
         return Hit(
             0.3 * look.left,
-            f"softirq processing ran out of budget {growth(squeezed):.0f} times on a busy CPU",
+            f"softirq processing ran out of budget {growth_of_fact(squeezed):.0f} times "
+            "on a busy CPU",
             (squeezed,),
             "spread the interrupts over CPUs (ethtool -L)",
             end,
@@ -131,14 +132,14 @@ def _softirq_budget(look: Look) -> Optional[Hit]:
     return None
 
 
-def _backlog(look: Look) -> Optional[Hit]:
-    for end, samples, _ in ends(look):
-        dropped = delta(samples, "softnet.dropped")
+def _backlog_drops(look: Look) -> Optional[Hit]:
+    for end, samples, _ in ends_of(look):
+        dropped = counter_growth(samples, "softnet.dropped")
         if dropped is None:
             continue
         return Hit(
-            _explained(look, growth(dropped)),
-            f"the {end}'s backlog queue overflowed: {growth(dropped):.0f} packets",
+            _explained_share(look, growth_of_fact(dropped)),
+            f"the {end}'s backlog queue overflowed: {growth_of_fact(dropped):.0f} packets",
             (dropped,),
             "use a smaller layer 2 domain if the packets are broadcasts",
             end,
@@ -147,28 +148,28 @@ def _backlog(look: Look) -> Optional[Hit]:
     return None
 
 
-def queue(look: Look) -> Optional[Hit]:
+def queue_drops_or_delay(look: Look) -> Optional[Hit]:
     """A queue drops packets, or delays them: what costs more."""
-    hits = list(filter(None, (qdisc(look), bloat(look))))
+    hits = list(filter(None, (qdisc_drops(look), deep_queue(look))))
     return max(hits, key=lambda hit: (hit.severity != INFO, hit.share), default=None)
 
 
-def qdisc(look: Look) -> Optional[Hit]:
+def qdisc_drops(look: Look) -> Optional[Hit]:
     """Packets dropped by a queue of the sender itself."""
-    counters = _grown(look.phase.sender, QDISC_DROPS)
+    counters = _grown_counters(look.phase.sender, QDISC_DROPS)
     if not counters:
         return None
-    count, device = sum(map(growth, counters)), _device(counters[0])
+    count, device = sum(map(growth_of_fact, counters)), _device_of_counter(counters[0])
     return Hit(
-        max(_explained(look, count), _slowed_by(look, count)),
+        max(_explained_share(look, count), _slowed_by(look, count)),
         f"the queue of the sender's {device} dropped {count:.0f} packets",
         tuple(counters),
-        f"tc qdisc replace dev {device} root fq, whose queue is longer; {_paced(look)}",
+        f"tc qdisc replace dev {device} root fq, whose queue is longer; {_pacing_advice(look)}",
         "sender",
     )
 
 
-def bloat(look: Look) -> Optional[Hit]:
+def deep_queue(look: Look) -> Optional[Hit]:
     """A queue on the path delays everything that passes through it."""
     if look.protocol != "tcp":
         return None
@@ -182,7 +183,7 @@ def bloat(look: Look) -> Optional[Hit]:
         "a deep queue on the path",
         (Fact("rtt", idle, loaded),),
         "fq_codel as the queue (tc-fq_codel(8)) of the host or router that the packets wait in, or "
-        f"a smaller limit of that queue; {_paced(look)}",
+        f"a smaller limit of that queue; {_pacing_advice(look)}",
         title=BLOAT,
     )
     if look.is_full:
@@ -227,7 +228,7 @@ def _is_bloated(look: Look, idle: float, loaded: float) -> bool:
     return added >= DEEP or (added >= BLOATED_BY and loaded >= BLOATED * idle)
 
 
-def _paced(look: Look) -> str:
+def _pacing_advice(look: Look) -> str:
     """How to stay below the rate that was measured."""
     device = look.sender.planned
     if not device or not look.rate:
@@ -238,20 +239,20 @@ def _paced(look: Look) -> str:
     )
 
 
-def reordering(look: Look) -> Optional[Hit]:
+def reordered_packets(look: Look) -> Optional[Hit]:
     if look.protocol == "udp":
-        return _reordered(*_udp_reordering(look), cost=0.3)
+        return _reordering_hit(*_udp_reordering(look), cost=0.3)
     share, facts = _tcp_reordering(look)
     cost = UNIMPORTANT
     # What is taken for loss need not be sent again before the sender notices that it was none.
     # Much more than that is lost for another reason.
     is_taken_for_loss = LOSSY < look.known_loss <= EACH * share
-    if (is_taken_for_loss or share > HEAVILY) and not passed(look):
+    if (is_taken_for_loss or share > HEAVILY) and not has_passed(look):
         cost = 0.9 * look.left
-    return _reordered(share, facts, cost=cost)
+    return _reordering_hit(share, facts, cost=cost)
 
 
-def _reordered(share: float, facts: tuple[Fact, ...], cost: float) -> Optional[Hit]:
+def _reordering_hit(share: float, facts: tuple[Fact, ...], cost: float) -> Optional[Hit]:
     if share <= OVERTAKEN:
         return None
     return Hit(
@@ -269,12 +270,12 @@ def _udp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:
     if look.is_unsampled and (received.out_of_order or 0) < SURELY:
         return 0.0, ()
     share = (received.out_of_order or 0) / (received.datagrams or math.inf)
-    return share, (fact("out_of_order / datagrams", share),)
+    return share, (single_fact("out_of_order / datagrams", share),)
 
 
 def _tcp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:
     """The share of the segments that were overtaken, and the evidence."""
     names = ("TcpExt.TCPSACKReorder", "TcpExt.TCPTSReorder")
     counters = tuple(filter(None, map(look.sender_fact, names)))
-    segments = growth(look.sender_fact("Tcp.OutSegs"))
-    return max(map(growth, counters), default=0.0) / (segments or math.inf), counters
+    segments = growth_of_fact(look.sender_fact("Tcp.OutSegs"))
+    return max(map(growth_of_fact, counters), default=0.0) / (segments or math.inf), counters

@@ -12,19 +12,19 @@ from neuca_tools.selftest.conditions.base import (
     HIGH,
     MEDIUM,
     Hit,
-    fact,
     known_facts,
+    single_fact,
 )
-from neuca_tools.selftest.conditions.errors import errors, is_refused
+from neuca_tools.selftest.conditions.errors import error_text, is_refused
 from neuca_tools.selftest.conditions.session import (
     Session,
-    ends,
-    first,
+    ends_of,
+    first_hit,
     other_end,
     sysctl_max,
 )
 from neuca_tools.selftest.evidence import Broadcast, Evidence, Host, Sample
-from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
+from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 
 LOST_BROADCASTS = 0.01  # of all responses (D47)
 NEARLY_FULL = 0.8  # of gc_thresh3 (D16)
@@ -46,9 +46,9 @@ NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
 TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
 
 
-def neighbours(session: Session) -> Optional[Hit]:
+def neighbour_overflow(session: Session) -> Optional[Hit]:
     """The neighbour table of a host overflows, or is about to."""
-    return first(_neighbours_of(session, end, host) for end, host in session.hosts)
+    return first_hit(_neighbours_of(session, end, host) for end, host in session.hosts)
 
 
 def _neighbours_of(session: Session, end: str, host: Host) -> Optional[Hit]:
@@ -57,13 +57,13 @@ def _neighbours_of(session: Session, end: str, host: Host) -> Optional[Hit]:
     Containers share these tables, so that an IPv6 network of other containers may fill one.
     """
     limit, table = sysctl_max(host, "net.ipv4.neigh.default.gc_thresh3"), _other_table(session)
-    hit = first(
+    hit = first_hit(
         _neighbours_counted(end, _samples_of(look, end), limit, table) for look in session.looks
     )
     own = (row for row in host.log if not table or table not in row)
     logged = next(filter(OVERFLOW.search, own), None)
     if hit is None and logged is not None:
-        return _too_many(end, fact("dmesg", logged), limit, overflowed=True)
+        return _too_many(end, single_fact("dmesg", logged), limit, overflowed=True)
     return hit
 
 
@@ -85,7 +85,7 @@ def _neighbours_counted(
     end: str, samples: tuple[Sample, ...], limit: Optional[int], other: str
 ) -> Optional[Hit]:
     tables = (table for table in TABLES if table != other)
-    counted = (delta(samples, f"{table}.table_fulls") for table in tables)
+    counted = (counter_growth(samples, f"{table}.table_fulls") for table in tables)
     full = next(filter(None, counted), None)
     if full is not None:
         return _too_many(end, full, limit, overflowed=True)
@@ -116,15 +116,15 @@ def _too_many(end: str, evidence: Fact, limit: Optional[int], overflowed: bool) 
 
 def reverse_path(session: Session) -> Optional[Hit]:
     for look in session.looks:
-        for end, samples, _ in reversed(ends(look)):
-            dropped = delta(samples, "TcpExt.IPReversePathFilter")
+        for end, samples, _ in reversed(ends_of(look)):
+            dropped = counter_growth(samples, "TcpExt.IPReversePathFilter")
             if dropped is None:
                 continue
             is_cut_off = session.evidence.reach.tcp == "timeout" or not look.rate
             return Hit(
                 1.0 if is_cut_off else 0.5,
-                f"the {end}'s reverse-path filter dropped {growth(dropped):.0f} packets: they "
-                "arrive on an interface that has no route back to their source",
+                f"the {end}'s reverse-path filter dropped {growth_of_fact(dropped):.0f} packets: "
+                "they arrive on an interface that has no route back to their source",
                 (dropped,),
                 "make both directions use the same interface, or set rp_filter to 2 (loose) on the "
                 "one where they arrive",
@@ -144,7 +144,7 @@ def no_neighbour(session: Session) -> Optional[Hit]:
     return Hit(
         1.0,
         f"no response to ARP or ND for {who}",
-        (fact("neighbour", reach.neighbour or "no route to host"),),
+        (single_fact("neighbour", reach.neighbour or "no route to host"),),
         "check cable, VLAN, address and prefix on both hosts, and MAC filters; ip neigh show "
         f"{address}",
     )
@@ -161,34 +161,34 @@ def is_rejected(session: Session) -> bool:
         return False
     if reach.tcp == "no-route":
         return reach.ping is True or reach.neighbour == "reachable"
-    return bool(NO_NEIGHBOUR.search(errors(session)))
+    return bool(NO_NEIGHBOUR.search(error_text(session)))
 
 
 def no_route(session: Session) -> Optional[Hit]:
-    if session.evidence.reach.tcp != "unreachable" and not NO_ROUTE.search(errors(session)):
+    if session.evidence.reach.tcp != "unreachable" and not NO_ROUTE.search(error_text(session)):
         return None
     return Hit(
         1.0,
         "this host has no route to the peer",
-        (fact("connect", "ENETUNREACH"),),
+        (single_fact("connect", "ENETUNREACH"),),
         f"check the routes (ip route get {other_end(session, 'local')}), and add the one that is "
         "missing",
         "sender",
     )
 
 
-def filtered(session: Session) -> Optional[Hit]:
-    said = errors(session)
+def closed_port(session: Session) -> Optional[Hit]:
+    said = error_text(session)
     if is_refused(session):
         return Hit(
             1.0,
             "the peer responds, but nothing listens on that port",
-            (fact("connect", "ECONNREFUSED"),),
+            (single_fact("connect", "ECONNREFUSED"),),
             _start_server(session.evidence.reach.port),
             "receiver",
         )
     if is_rejected(session):
-        return _rejected(session)
+        return _rejected_by_firewall(session)
     if NO_ANSWER.search(said):
         return _no_answer(said)
     return _no_response(session, said) or _udp_blocked(session)
@@ -202,7 +202,7 @@ def _start_server(port: Optional[int]) -> str:
     return f"on the peer: {ours}, or iperf3 -s -p {port}"
 
 
-def _rejected(session: Session) -> Hit:
+def _rejected_by_firewall(session: Session) -> Hit:
     reach = session.evidence.reach
     is_there = reach.ping or reach.neighbour == "reachable" or session.evidence.rtt
     return Hit(
@@ -211,7 +211,10 @@ def _rejected(session: Session) -> Hit:
         if is_there
         else "a firewall on the path or on the peer rejects the connection (No route to host), or, "
         "in the same network, the peer does not respond to ARP",
-        (fact("connect", "EHOSTUNREACH"), fact("ping", "answered" if is_there else None)),
+        (
+            single_fact("connect", "EHOSTUNREACH"),
+            single_fact("ping", "answered" if is_there else None),
+        ),
         "open the port on the peer (firewall-cmd --list-all; nft list ruleset); ping tells whether "
         "it is there",
         "receiver",
@@ -230,11 +233,11 @@ def _no_response(session: Session, said: str) -> Optional[Hit]:
         return _no_way_back(session)
     but, pinged, confidence = "", None, MEDIUM
     if reach.ping:
-        but, pinged, confidence = "ping gets responses, but ", fact("ping", "answered"), HIGH
+        but, pinged, confidence = "ping gets responses, but ", single_fact("ping", "answered"), HIGH
     return Hit(
         0.95,
         f"{but}a connection gets no response: a firewall drops it, or packets return another way",
-        (fact("connect", "timeout"), pinged),
+        (single_fact("connect", "timeout"), pinged),
         "open the port on the peer (nft list ruleset; iptables -S)",
         "receiver",
         confidence=confidence,
@@ -247,7 +250,11 @@ def _no_way_back(session: Session) -> Hit:
         0.95,
         "the peer responds to ARP, but neither to ping nor to a connection: it has no way back "
         "(its prefix or its routes are wrong), or it drops everything",
-        (fact("ARP", "answered"), fact("ping", "no response"), fact("connect", "timeout")),
+        (
+            single_fact("ARP", "answered"),
+            single_fact("ping", "no response"),
+            single_fact("connect", "timeout"),
+        ),
         f"on the peer: ip route get {other_end(session, 'peer')}; ip address; nft list ruleset",
         "peer",
         confidence=MEDIUM,
@@ -280,7 +287,7 @@ def _no_answer(said: str) -> Hit:
         0.8,
         "the server never responded: nothing listens on that UDP port, a firewall drops the "
         "datagrams or the responses, or the server is another iperf",
-        (fact("iperf", said),),
+        (single_fact("iperf", said),),
         "check whether the server prints anything (iperf -s -u), and open the port",
         "receiver",
         confidence=MEDIUM,
@@ -293,15 +300,15 @@ def connection_rate(session: Session) -> Optional[Hit]:
         return Hit(
             0.8,
             f"{tested.no_address} connections found no free port",
-            (fact("EADDRNOTAVAIL", tested.no_address),),
+            (single_fact("EADDRNOTAVAIL", tested.no_address),),
             end="sender",
             sysctls={"net.ipv4.ip_local_port_range": "1024 65535"},
         )
-    return first(_turned_away(*end[:2]) for look in session.looks for end in ends(look))
+    return first_hit(_turned_away(*end[:2]) for look in session.looks for end in ends_of(look))
 
 
 def _turned_away(end: str, samples: tuple[Sample, ...]) -> Optional[Hit]:
-    counters = known_facts(delta(samples, name) for name in FULL_QUEUES)
+    counters = known_facts(counter_growth(samples, name) for name in FULL_QUEUES)
     if not counters:
         return None
     advice, sysctls = "restart the listener", LARGER_BACKLOG
@@ -317,22 +324,22 @@ def _turned_away(end: str, samples: tuple[Sample, ...]) -> Optional[Hit]:
     )
 
 
-def duplicate(session: Session) -> Optional[Hit]:
+def duplicate_address(session: Session) -> Optional[Hit]:
     macs = sorted(set(session.evidence.reach.macs))
     if len(macs) < 2:
         return None
     return Hit(
         0.97,
         f"{len(macs)} MAC addresses respond for the peer's address",
-        (fact("ARP answers", ", ".join(macs)),),
-        f"arping -D {_through(session)}{other_end(session, 'local')} shows both; give one of the "
-        "hosts another address, or, if one host has two NICs in a subnet, set arp_ignore=1 and "
-        "arp_announce=2 of net.ipv4.conf.all on it",
+        (single_fact("ARP answers", ", ".join(macs)),),
+        f"arping -D {_device_option(session)}{other_end(session, 'local')} shows both; give one "
+        "of the hosts another address, or, if one host has two NICs in a subnet, set arp_ignore=1 "
+        "and arp_announce=2 of net.ipv4.conf.all on it",
         "receiver",
     )
 
 
-def _through(session: Session) -> str:
+def _device_option(session: Session) -> str:
     device = session.evidence.local.planned or session.evidence.reach.route
     return f"-I {device} " if device else ""
 
@@ -344,7 +351,7 @@ def broadcast_lost(tested: Broadcast) -> bool:
     return (tested.times.lost or 0) > LOST_BROADCASTS * (tested.times.count or 0)
 
 
-def broadcasts(session: Session) -> Optional[Hit]:
+def lost_broadcasts(session: Session) -> Optional[Hit]:
     tested = session.evidence.broadcast
     if not broadcast_lost(tested):
         return None

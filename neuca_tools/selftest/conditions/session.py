@@ -65,7 +65,7 @@ class End(NamedTuple):
     load: Load
 
 
-def ends(look: Look) -> tuple[End, End]:
+def ends_of(look: Look) -> tuple[End, End]:
     """The receiver and the sender."""
     return (
         End("receiver", look.phase.receiver, look.receiver_load),
@@ -73,7 +73,7 @@ def ends(look: Look) -> tuple[End, End]:
     )
 
 
-def first(hits: Iterable[Optional[Hit]]) -> Optional[Hit]:
+def first_hit(hits: Iterable[Optional[Hit]]) -> Optional[Hit]:
     return next(filter(None, hits), None)
 
 
@@ -81,7 +81,7 @@ def for_each_host(
     rule: Callable[[str, Host], Optional[Hit]],
 ) -> Callable[[Session], Optional[Hit]]:
     """Apply a rule about one host ("local" or "peer") to both, until it hits."""
-    return lambda session: first(rule(end, host) for end, host in session.hosts)
+    return lambda session: first_hit(rule(end, host) for end, host in session.hosts)
 
 
 def other_end(session: Session, end: str) -> str:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, LOW, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.errors import is_refused
-from neuca_tools.selftest.conditions.session import Session, first, smallest_mtu
-from neuca_tools.selftest.conditions.udp import WHOLE, payload
+from neuca_tools.selftest.conditions.session import Session, first_hit, smallest_mtu
+from neuca_tools.selftest.conditions.udp import WHOLE, datagram_size
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.run import JUMBO_FRAME, Flow, Interval
 
@@ -21,16 +21,16 @@ DEAD = 1e6  # bytes in a whole test: no more than what fits into small packets (
 THROUGH = 8e6  # bit/s: a flow that hangs never carries so much (D21)
 
 
-def _stopped(look: Look) -> Optional[Hit]:
+def _stopped_flow(look: Look) -> Optional[Hit]:
     """In one test, by iperf's figures alone."""
-    return _stalled(look) or _nothing_arrives(look)
+    return _stalled_hit(look) or _nothing_arrives(look)
 
 
-def _stalled(look: Look) -> Optional[Hit]:
+def _stalled_hit(look: Look) -> Optional[Hit]:
     """The first window went out, and nothing after it."""
     if look.protocol != "tcp" or look.is_sampled or look.flow is None:
         return None
-    first, last = _stall(look.flow)
+    first, last = _stalled_interval(look.flow)
     if first is None or last is None:
         return None
     begin = f"after the first {amounts.size(first.bytes)} " if first.bytes else ""
@@ -38,7 +38,7 @@ def _stalled(look: Look) -> Optional[Hit]:
         1.0,
         f"{begin}nothing was delivered, however often retransmitted: the path drops full-size"
         " packets (MTU), or all packets",
-        (fact("cwnd at the end", last.cwnd), fact("bytes", first.bytes)),
+        (single_fact("cwnd at the end", last.cwnd), single_fact("bytes", first.bytes)),
         'set the MTU of the path, or let ICMP "fragmentation needed" through; ping -M do -s '
         "1472 tells",
         confidence=MEDIUM,
@@ -46,7 +46,7 @@ def _stalled(look: Look) -> Optional[Hit]:
     )
 
 
-def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
+def _stalled_interval(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
     """The only interval with data and the last one, if the sender kept trying in between.
 
     Of a text that begins later, all intervals are without data.
@@ -73,7 +73,7 @@ def _nothing_arrives(look: Look) -> Optional[Hit]:
     flow = look.flow
     if look.protocol != "udp" or look.phase.receiver or flow is None:
         return None
-    sent, size, received = flow.sent.datagrams or 0, payload(look), flow.received
+    sent, size, received = flow.sent.datagrams or 0, datagram_size(look), flow.received
     is_known = received.lost == 0 and bool(received.seconds)
     if sent < FEWEST or not is_known or any((received.bytes, received.datagrams)):
         return None
@@ -82,7 +82,7 @@ def _nothing_arrives(look: Look) -> Optional[Hit]:
         f"none of {sent} datagrams of {size:.0f} bytes arrived, although the control connection "
         "works: fragments, or packets larger than the path's MTU, are dropped, or a filter drops "
         "UDP",
-        (fact("sent", sent), fact("bytes received", 0)),
+        (single_fact("sent", sent), single_fact("bytes received", 0)),
         "iperf3 -u -l 1200: if these arrive, it is the MTU or a fragment filter; else look for a "
         "firewall",
         confidence=MEDIUM if size > WHOLE else LOW,
@@ -97,15 +97,15 @@ def black_hole(session: Session) -> Optional[Hit]:
     suspects = session.tcp if probed is None or is_less(session) else ()
     stuck = next(filter(_is_stuck, suspects), None)
     if stuck is None and (not unreported or gets_through(session) or is_refused(session)):
-        return first(map(_stopped, session.looks))
+        return first_hit(map(_stopped_flow, session.looks))
     above = f" above {probed} bytes" if probed else ""
     return Hit(
         1.0,
         f"packets{above} are dropped on the path without an ICMP message: connections open, then "
         "hang",
         (
-            fact("path MTU, acknowledged", probed),
-            fact("MTU of the interfaces", mtu),
+            single_fact("path MTU, acknowledged", probed),
+            single_fact("MTU of the interfaces", mtu),
             stuck.sender_fact("TcpExt.TCPTimeouts") if stuck else None,
         ),
         'set the MTU of the path, or let ICMP "fragmentation needed" through',

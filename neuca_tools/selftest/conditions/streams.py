@@ -41,17 +41,17 @@ def is_queued(look: Look) -> bool:
 def has_grown(look: Look, times: float) -> bool:
     """Whether the round trip grew to so many times the shortest one, or by what is a queue."""
     shortest = look.round_trip.shortest or 0.0
-    return _growth(look) > min((times - 1) * shortest, NOTICED)
+    return _queueing_delay(look) > min((times - 1) * shortest, NOTICED)
 
 
-def _growth(look: Look) -> float:
+def _queueing_delay(look: Look) -> float:
     """Seconds that packets waited, see `queueing`."""
     return ((look.queueing or 1.0) - 1) * (look.round_trip.shortest or 0.0)
 
 
 def is_only_a_pair(look: Look) -> bool:
     """Whether what waited is less than two packets: no queue, but a slow link."""
-    return _growth(look) * (look.rate or 0.0) / 8 <= PAIR
+    return _queueing_delay(look) * (look.rate or 0.0) / 8 <= PAIR
 
 
 def has_standing_queue(look: Look) -> bool:
@@ -128,6 +128,6 @@ def several_carry_no_more(session: Session, look: Look) -> bool:
     return abs(many.rate - look.rate) <= AS_FAST * look.rate
 
 
-def middle(values: Sequence[float]) -> float:
+def upper_median(values: Sequence[float]) -> float:
     """The upper median; 0 of no values."""
     return sorted(values)[len(values) // 2] if values else 0.0

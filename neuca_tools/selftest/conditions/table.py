@@ -53,7 +53,7 @@ CAUSES: tuple[Cause, ...] = (
         ("receive window too small", BUFFERS),
         LIMIT,
         "rwnd_limited of tcp(7); RFC 7323; tcp_rmem",
-        window.window,
+        window.full_window,
     ),
     Cause(
         "D02",
@@ -74,7 +74,7 @@ CAUSES: tuple[Cause, ...] = (
         ("sending application has nothing to send", BELOW_BLOCKS),
         LIMIT,
         "busy_time of tcp(7); esnet/iperf issues 439, 1052",
-        application.application,
+        application.idle_application,
     ),
     Cause(
         "D05",
@@ -102,31 +102,31 @@ CAUSES: tuple[Cause, ...] = (
         ("CPU full", TOO_SLOW),
         LIMIT,
         "/proc/stat; getrusage(2); fasterdata.es.net, 100G tuning",
-        cpu.cpu,
+        cpu.limited_by_cpu,
     ),
-    Cause("D10", ("time stolen by the hypervisor",), FAULT, "steal of proc(5)", cpu.steal),
+    Cause("D10", ("time stolen by the hypervisor",), FAULT, "steal of proc(5)", cpu.stolen_time),
     Cause("D11", ("NIC ring overflow",), FAULT, "ethtool(8), -S and -g", queues.nic_ring),
     Cause(
         "D13",
         ("backlog drops", BUDGET),
         FAULT,
         "dropped and time_squeeze of softnet_stat",
-        queues.softirqs,
+        queues.overloaded_softirqs,
     ),
     Cause(
         "D14",
         (DROPS, BLOAT),
         FAULT,
         "tc(8), -s qdisc; RFC 7567; RFC 9406, section 4.2",
-        queues.queue,
+        queues.queue_drops_or_delay,
     ),
-    Cause("D15", ("fragments lost",), FAULT, "IpReasmFails; RFC 8900", udp.fragments),
+    Cause("D15", ("fragments lost",), FAULT, "IpReasmFails; RFC 8900", udp.lost_fragments),
     Cause(
         "D16",
         ("neighbour table overflow",),
         FAULT,
         "gc_thresh3 of arp(7)",
-        of_session=reach.neighbours,
+        of_session=reach.neighbour_overflow,
     ),
     Cause(
         "D17",
@@ -134,14 +134,14 @@ CAUSES: tuple[Cause, ...] = (
         LIMIT,
         "Flach et al., An Internet-Wide Analysis of Traffic Policing, 2016",
         policer.dropped_in_bursts,
-        policer.policed,
+        policer.policed_path,
     ),
     Cause(
         "D18",
         ("path capacity reached",),
         LIMIT,
         "Ethernet framing; tc-tbf(8); RFC 9406; Cardwell et al., BBR, 2016",
-        capacity.capacity,
+        capacity.capacity_of_path,
     ),
     Cause(
         "D19",
@@ -166,7 +166,7 @@ CAUSES: tuple[Cause, ...] = (
         ("inconsistent MTUs", SMALLER_PATH),
         FAULT,
         "RFC 7348, section 4.3; RFC 4821; RFC 1191",
-        of_session=path.mtus,
+        of_session=path.differing_mtus,
     ),
     Cause(
         "D24",
@@ -175,7 +175,13 @@ CAUSES: tuple[Cause, ...] = (
         "segmentation-offloads of the kernel; facts, appendix A",
         of_session=path.overlay_tax,
     ),
-    Cause("D25", ("userspace overlay",), LIMIT, "tuntap of the kernel", of_session=path.userspace),
+    Cause(
+        "D25",
+        ("userspace overlay",),
+        LIMIT,
+        "tuntap of the kernel",
+        of_session=path.userspace_overlay,
+    ),
     Cause(
         "D26",
         ("one stream slower than several",),
@@ -188,14 +194,14 @@ CAUSES: tuple[Cause, ...] = (
         ("the two directions differ",),
         LIMIT,
         "facts, section 6",
-        of_session=compare.asymmetric,
+        of_session=compare.asymmetric_directions,
     ),
     Cause(
         "D28",
         ("slow in both directions at once",),
         LIMIT,
         "Zhang, Shenker and Clark, SIGCOMM 1991",
-        of_session=compare.collapse,
+        of_session=compare.slow_together,
     ),
     Cause("D29", ("wrong interface or route",), FAULT, "ip-route(8)", of_session=path.wrong_way),
     Cause(
@@ -218,9 +224,9 @@ CAUSES: tuple[Cause, ...] = (
         ("port filtered or closed",),
         FAULT,
         "ECONNREFUSED of tcp(7); RFC 1812, section 5.2.7.1",
-        of_session=reach.filtered,
+        of_session=reach.closed_port,
     ),
-    Cause("D34", ("server busy",), FAULT, "iperf3's messages", of_session=errors.busy),
+    Cause("D34", ("server busy",), FAULT, "iperf3's messages", of_session=errors.server_busy),
     Cause(
         "D35",
         ("another secret or program",),
@@ -235,7 +241,9 @@ CAUSES: tuple[Cause, ...] = (
         "SO_SNDBUF of socket(7); iperf3's messages",
         of_session=errors.refused_buffers,
     ),
-    Cause("D37", ("tuning not in effect",), FAULT, "sysctl(8)", of_session=host.tuning),
+    Cause(
+        "D37", ("tuning not in effect",), FAULT, "sysctl(8)", of_session=host.tuning_not_in_effect
+    ),
     Cause(
         "D38",
         ("congestion control missing",),
@@ -243,9 +251,11 @@ CAUSES: tuple[Cause, ...] = (
         "TCP_CONGESTION of tcp(7); iperf3's messages",
         of_session=errors.no_congestion_control,
     ),
-    Cause("D39", ("reordering",), FAULT, "RFC 4737; TCPSACKReorder", queues.reordering),
-    Cause("D40", ("link degraded",), FAULT, "ethtool(8); IEEE 802.3", of_session=host.degraded),
-    Cause("D41", ("wrong NUMA node",), LIMIT, "numactl(8)", of_session=host.numa),
+    Cause("D39", ("reordering",), FAULT, "RFC 4737; TCPSACKReorder", queues.reordered_packets),
+    Cause(
+        "D40", ("link degraded",), FAULT, "ethtool(8); IEEE 802.3", of_session=host.degraded_link
+    ),
+    Cause("D41", ("wrong NUMA node",), LIMIT, "numactl(8)", of_session=host.wrong_numa_node),
     Cause(
         "D42",
         ("connections rejected",),
@@ -253,10 +263,10 @@ CAUSES: tuple[Cause, ...] = (
         "ListenOverflows; nf_conntrack of the kernel; ip_local_port_range",
         of_session=reach.connection_rate,
     ),
-    Cause("D43", ("duplicate address",), FAULT, "RFC 5227", of_session=reach.duplicate),
-    Cause("D45", ("RDMA does not work",), FAULT, "ibv_devinfo(1)", of_session=host.rdma),
-    Cause("D46", ("not as planned",), FAULT, "neuca plan", of_session=host.drift),
-    Cause("D47", ("broadcasts lost",), FAULT, "RFC 919", of_session=reach.broadcasts),
+    Cause("D43", ("duplicate address",), FAULT, "RFC 5227", of_session=reach.duplicate_address),
+    Cause("D45", ("RDMA does not work",), FAULT, "ibv_devinfo(1)", of_session=host.broken_rdma),
+    Cause("D46", ("not as planned",), FAULT, "neuca plan", of_session=host.drifted_host),
+    Cause("D47", ("broadcasts lost",), FAULT, "RFC 919", of_session=reach.lost_broadcasts),
 )
 
 

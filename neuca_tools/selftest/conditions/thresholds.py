@@ -25,7 +25,7 @@ WHILE = 0.5
 EXCEEDED = 1.5
 
 
-def passed(look: Look) -> Optional[bool]:
+def has_passed(look: Look) -> Optional[bool]:
     """Whether the rate is close enough to the expected one; None if either is not known."""
     run = look.phase.run
     if run is not None and run.error:
@@ -47,7 +47,7 @@ def reached_for_a_while(look: Look) -> bool:
     Loss at random or a policer would have prevented it. A host that other programs keep busy sends
     in bursts, which overflow a queue now and then, and is too slow at other times.
     """
-    return look.is_disturbed and _reached(look, slow_start(look.round_trip.shortest))
+    return look.is_disturbed and _reached_after(look, slow_start(look.round_trip.shortest))
 
 
 def carries_expected(look: Look) -> bool:
@@ -56,20 +56,20 @@ def carries_expected(look: Look) -> bool:
     Where it is slower for the rest of the test, its window may not have grown back: by a segment in
     each round trip (RFC 5681, section 3.1).
     """
-    return _reached(look, 0.0)
+    return _reached_after(look, 0.0)
 
 
-def _reached(look: Look, after: float) -> bool:
+def _reached_after(look: Look, after: float) -> bool:
     """Whether there was a WHILE with the expected rate, so many seconds after the begin."""
     if not look.evidence.expect:
         return False
     points = look.phase.sender_trace.points("sent")
     begin = points[0][0] + after if points else 0.0
     late = [point for point in points if point[0] >= begin]
-    return any(rate >= look.evidence.expect for rate in _means(late))
+    return any(rate >= look.evidence.expect for rate in _means_over_time(late))
 
 
-def _means(points: Sequence[tuple[float, float]]) -> Iterator[float]:
+def _means_over_time(points: Sequence[tuple[float, float]]) -> Iterator[float]:
     """The mean of each WHILE; a value is of the time since the point before it."""
     for first, (began, _) in enumerate(points):
         amount, before = 0.0, began

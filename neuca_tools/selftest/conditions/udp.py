@@ -19,11 +19,11 @@ from neuca_tools.selftest.conditions.base import (
     NOT_LISTENING,
     TOO_SLOW,
     Hit,
-    fact,
+    single_fact,
 )
-from neuca_tools.selftest.conditions.thresholds import passed
+from neuca_tools.selftest.conditions.thresholds import has_passed
 from neuca_tools.selftest.evidence import Phase
-from neuca_tools.selftest.evidence.look import Fact, Look, growth
+from neuca_tools.selftest.evidence.look import Fact, Look, growth_of_fact
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
 
 LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss (facts, thresholds)
@@ -47,7 +47,7 @@ def flow_of(look: Look) -> Flow:
     return look.flow or Flow()
 
 
-def lost(look: Look) -> int:
+def lost_datagrams(look: Look) -> int:
     """How many datagrams were lost; 0 if that is not known."""
     if look.protocol != "udp":
         return 0
@@ -66,7 +66,7 @@ def _is_lost_at_an_end(look: Look) -> bool:
     sent, missed = flow_of(look).sent, _seconds_missed(look)
     if not sent.datagrams or not sent.seconds or missed < 0.1:
         return False
-    return lost(look) <= 1.1 * missed * sent.datagrams / sent.seconds
+    return lost_datagrams(look) <= 1.1 * missed * sent.datagrams / sent.seconds
 
 
 def _is_lost_at_the_start(look: Look) -> bool:
@@ -93,9 +93,9 @@ def _seconds_missed(look: Look) -> float:
 
 def _share_of_losses(look: Look, count: float, unknown: float) -> float:
     """The share of the losses that `count` explains; `unknown` if no loss is known."""
-    if not lost(look):
+    if not lost_datagrams(look):
         return unknown
-    return min(1.0, count / lost(look))
+    return min(1.0, count / lost_datagrams(look))
 
 
 def receive_buffer(look: Look) -> Optional[Hit]:
@@ -108,13 +108,13 @@ def receive_buffer(look: Look) -> Optional[Hit]:
         return None
     if counted is None:
         return _usual_cause(look)
-    share = _share_of_losses(look, growth(counted), unknown=1.0)
+    share = _share_of_losses(look, growth_of_fact(counted), unknown=1.0)
     if share < HALF:
         return None
     hit = Hit(
         share,
-        f"the receiver's socket buffer overflowed and dropped {growth(counted):.0f} datagrams; "
-        f"iperf counts {lost(look)} as lost",
+        f"the receiver's socket buffer overflowed and dropped {growth_of_fact(counted):.0f} "
+        f"datagrams; iperf counts {lost_datagrams(look)} as lost",
         (counted, _loss_fact(look)),
         "for iperf3 alone, -w 4M",
         "receiver",
@@ -127,7 +127,7 @@ def receive_buffer(look: Look) -> Optional[Hit]:
 
 
 def _loss_fact(look: Look) -> Fact:
-    return fact("lost / datagrams", look.loss)
+    return single_fact("lost / datagrams", look.loss)
 
 
 def _usual_cause(look: Look) -> Optional[Hit]:
@@ -136,20 +136,20 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         return None
     if look.is_unsampled and is_gentle(look):
         return None
-    return _overflowing(look, look.known_loss, look.rate)
+    return _overflow_hit(look, look.known_loss, look.rate)
 
 
-def _overflowing(look: Look, loss: float, rate: float) -> Hit:
+def _overflow_hit(look: Look, loss: float, rate: float) -> Hit:
     return Hit(
         0.6 if loss <= HOPELESS else 0.2,
         f"{amounts.percent(loss)} of the datagrams were lost; without the receiver's counters, a "
         f"socket buffer that overflows at {amounts.rate(rate)} is the usual "
-        f"cause{_fragments(look)}",
+        f"cause{_fragments_clause(look)}",
         (_loss_fact(look),),
         "for iperf3 alone, -w 4M",
         "receiver",
         confidence=MEDIUM if _frames_offered(look) >= MANY else LOW,
-        severity=INFO if _is_of_a_moment(look) and passed(look) is not False else None,
+        severity=INFO if _is_of_a_moment(look) and has_passed(look) is not False else None,
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
 
@@ -172,40 +172,40 @@ def is_one_of_several(look: Look) -> bool:
 
 def _is_as_many(look: Look, other: Phase) -> bool:
     """Whether as many datagrams were sent: of its other end, or of a repeated test."""
-    mine, theirs = _expected(flow_of(look)), _expected(other.flow or Flow())
+    mine, theirs = _expected_datagrams(flow_of(look)), _expected_datagrams(other.flow or Flow())
     if not look.is_unsampled or not mine or not theirs:
         return False
     return abs(mine - theirs) <= AS_MANY * max(mine, theirs)
 
 
-def _expected(flow: Flow) -> int:
+def _expected_datagrams(flow: Flow) -> int:
     """How many datagrams the receiver expected, by its total or by its intervals."""
     return flow.received.datagrams or sum(interval.datagrams or 0 for interval in flow.intervals)
 
 
 def is_gentle(look: Look) -> bool:
     """Whether so few datagrams were sent, unfragmented, that any receiver keeps up with them."""
-    return 0 < payload(look) <= WHOLE and _frames_offered(look) <= VERY_FEW
+    return 0 < datagram_size(look) <= WHOLE and _frames_offered(look) <= VERY_FEW
 
 
 def _frames_offered(look: Look) -> float:
     """Packets that were sent in a second; infinite if that is not known."""
-    size, loss = payload(look), look.known_loss
+    size, loss = datagram_size(look), look.known_loss
     if not size or not look.rate or loss >= 1:
         return math.inf
-    return look.rate / (1 - loss) / 8 / size * _packets(size)
+    return look.rate / (1 - loss) / 8 / size * _packets_per_datagram(size)
 
 
-def _packets(size: float) -> float:
+def _packets_per_datagram(size: float) -> float:
     """How many packets a datagram takes at MTU 1500."""
     # The IP header takes 20 bytes of 1500, the UDP header 8 bytes of the first fragment.
     return -(-(size + 8) // 1480)
 
 
-def _fragments(look: Look) -> str:
+def _fragments_clause(look: Look) -> str:
     """A clause that says how many fragments a datagram takes; empty if it takes one."""
-    size = payload(look)
-    count = _packets(size)
+    size = datagram_size(look)
+    count = _packets_per_datagram(size)
     if not size or count <= 1:
         return ""
     return (
@@ -214,7 +214,7 @@ def _fragments(look: Look) -> str:
     )
 
 
-def payload(look: Look) -> float:
+def datagram_size(look: Look) -> float:
     """Bytes in a datagram, 0 if not known; iperf3 before 3.1.5 sends 8 KiB without saying so."""
     if look.phase.run and look.phase.run.datagram:
         return look.phase.run.datagram
@@ -240,8 +240,8 @@ def _udp_memory(look: Look) -> Optional[Hit]:
     if counted is None:
         return None
     return Hit(
-        _share_of_losses(look, growth(counted), unknown=0.5),
-        f"the receiver ran out of memory for UDP: {growth(counted):.0f} datagrams",
+        _share_of_losses(look, growth_of_fact(counted), unknown=0.5),
+        f"the receiver ran out of memory for UDP: {growth_of_fact(counted):.0f} datagrams",
         (counted, _loss_fact(look)),
         "raise net.ipv4.udp_mem, or use fewer and smaller sockets",
         "receiver",
@@ -261,7 +261,7 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         0.7,
         f"the receiver takes {amounts.rate(look.rate)} of what is offered: it does not keep "
         "up with the packets (because of D09 its CPU, D11 its NIC's rings, or D13 its softirq "
-        f"budget); the loss-free rate is not known: search for it{_fragments(look)}",
+        f"budget); the loss-free rate is not known: search for it{_fragments_clause(look)}",
         (_loss_fact(look),),
         "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S on the receiver tell which; "
         "offer less until nothing is lost",
@@ -271,15 +271,16 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
     )
 
 
-def fragments(look: Look) -> Optional[Hit]:
+def lost_fragments(look: Look) -> Optional[Hit]:
     names = ("Ip.ReasmFails", "Ip6.Ip6ReasmFails")
     counters = [look.receiver_fact(name) for name in names]
-    failed = sum(map(growth, counters))
+    failed = sum(map(growth_of_fact, counters))
     if not failed or not is_losing(look):
         return None
     return Hit(
-        min(1.0, failed / max(1, lost(look))),
-        f"{failed:.0f} datagrams could not be reassembled from their fragments{_fragments(look)}",
+        min(1.0, failed / max(1, lost_datagrams(look))),
+        f"{failed:.0f} datagrams could not be reassembled from their fragments"
+        f"{_fragments_clause(look)}",
         (*counters, look.receiver_fact("Ip.ReasmReqds"), _loss_fact(look)),
         f"send at most MTU - {HEADERS} bytes (iperf3 -l 1472); "
         "sysctl -w net.ipv4.ipfrag_high_thresh=16777216",
@@ -298,7 +299,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         1 - sent / look.asked,
         f"the sender offered {amounts.rate(sent)} of the requested {amounts.rate(look.asked)}"
         f"{full}",
-        (fact("sent bit/s", round(sent)), fact("-b", round(look.asked))),
+        (single_fact("sent bit/s", round(sent)), single_fact("-b", round(look.asked))),
         "larger datagrams (-l 8948 with jumbo frames), more streams (-P), or iperf3 3.16 or later",
         "sender",
         confidence=HIGH if not look.is_unsampled else MEDIUM,
@@ -321,8 +322,8 @@ def lost_while_not_listening(look: Look) -> Optional[Hit]:
         return None
     return Hit(
         0.0,
-        f"{lost(look)} datagrams were sent in the {amounts.time(_seconds_missed(look))} in which "
-        "the receiver did not count",
+        f"{lost_datagrams(look)} datagrams were sent in the {amounts.time(_seconds_missed(look))} "
+        "in which the receiver did not count",
         (_loss_fact(look),),
         end="tool",
         severity=INFO,
@@ -330,12 +331,12 @@ def lost_while_not_listening(look: Look) -> Optional[Hit]:
     )
 
 
-def offered(look: Look) -> float:
+def offered_rate(look: Look) -> float:
     """bit/s that were sent; 0 if that is not known."""
     return flow_of(look).sent.rate or 0
 
 
-def received(look: Look) -> int:
+def expected_datagrams(look: Look) -> int:
     """How many datagrams the receiver expected."""
     return flow_of(look).received.datagrams or 0
 
@@ -344,4 +345,4 @@ def counted_losses(look: Look) -> float:
     """How many datagrams the hosts' own counters say were dropped."""
     names = ("Udp.RcvbufErrors", "Udp.MemErrors", "Ip.ReasmFails", "softnet.dropped")
     counted = [look.receiver_fact(name) for name in names]
-    return sum(map(growth, [*counted, look.sender_fact("softnet.dropped")]))
+    return sum(map(growth_of_fact, [*counted, look.sender_fact("softnet.dropped")]))

@@ -19,7 +19,7 @@ from neuca_tools.selftest.conditions.application import (
     room_for,
     slow_reader,
 )
-from neuca_tools.selftest.conditions.base import BUFFERS, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import BUFFERS, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.cpu import (
     CORE,
     LAN_RTT,
@@ -59,7 +59,7 @@ UNPROVEN = 5e9  # bit/s: above it the path may well be slower than larger buffer
 NO_ROUND_TRIP = 0.8  # the measured round trip over the one that window and rate imply
 
 
-def window(look: Look) -> Optional[Hit]:
+def full_window(look: Look) -> Optional[Hit]:
     """What is in flight is a window, by the kernel's clocks or, without them, by iperf's figures.
 
     A stated size says more than one that is derived, and a round trip more than none.
@@ -82,7 +82,11 @@ def stated_window(look: Look) -> Optional[Hit]:
         0.95,
         f"-w fixed the buffers at {amounts.size(look.run.buffer)} and switched off their growth:"
         f" the window stays at {amounts.size(look.cwnd or look.run.buffer)}",
-        (fact("-w", look.run.buffer), fact("cwnd", look.cwnd), fact("rtt", look.rtt)),
+        (
+            single_fact("-w", look.run.buffer),
+            single_fact("cwnd", look.cwnd),
+            single_fact("rtt", look.rtt),
+        ),
         "test without -w: Linux then sizes the buffers itself, up to tcp_rmem and tcp_wmem",
         "both",
         confidence=MEDIUM,
@@ -132,10 +136,10 @@ def _window_by_round_trip(look: Look) -> Optional[Hit]:
         f"{amounts.size(flight)} are in flight in each round trip of {amounts.time(rtt)}, {lost}: "
         f"a buffer {whose}",
         (
-            fact("rate × rtt, bytes", round(flight)),
-            fact("cwnd", look.cwnd),
-            fact("snd_wnd", room),
-            fact("rtt", look.rtt),
+            single_fact("rate × rtt, bytes", round(flight)),
+            single_fact("cwnd", look.cwnd),
+            single_fact("snd_wnd", room),
+            single_fact("rtt", look.rtt),
         ),
         "raise the maximum of net.ipv4.tcp_rmem on the receiver and of net.ipv4.tcp_wmem on the "
         "sender to twice the wanted rate times the round trip",
@@ -165,7 +169,7 @@ def _has_constant_flight(look: Look) -> bool:
 
     Or as much as that allows, if it stays the same: no loss made it so, whatever was lost.
     """
-    settled = _settled(look)
+    settled = _settled_intervals(look)
     flights = in_flight(settled)
     if len(flights) < 3 or min(known_round_trips(settled)) < LONG:
         return False
@@ -175,7 +179,7 @@ def _has_constant_flight(look: Look) -> bool:
     return is_flat(windows) or median(flights) <= ROOM * median(windows)
 
 
-def _settled(look: Look) -> Sequence[Interval]:
+def _settled_intervals(look: Look) -> Sequence[Interval]:
     """The intervals since the window is what it was at the end, if that is half of them or more."""
     count = min(len(with_final_window(look.every)), len(look.steady))
     if count < max(STAYS, len(look.steady) / 2):
@@ -296,9 +300,9 @@ def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
 
 def _window_facts(look: Look) -> tuple[Fact, ...]:
     return (
-        fact("rwnd_limited / busy_time", look.windows.rwnd_limited),
-        fact("snd_wnd", look.windows.snd_wnd),
-        fact("snd_cwnd", look.windows.cwnd),
-        fact("unacked × mss", look.windows.in_flight),
-        fact("rtt", look.rtt),
+        single_fact("rwnd_limited / busy_time", look.windows.rwnd_limited),
+        single_fact("snd_wnd", look.windows.snd_wnd),
+        single_fact("snd_cwnd", look.windows.cwnd),
+        single_fact("unacked × mss", look.windows.in_flight),
+        single_fact("rtt", look.rtt),
     )

@@ -38,8 +38,10 @@ def never_lower(hit: Hit, hosts: Sequence[Host]) -> Hit:
     for name, wanted in hit.sysctls.items():
         present = [host.sysctls[name] for host in hosts if name in host.sysctls]
         is_known = is_known and len(present) == len(hosts) > 0
-        value = _largest(name, [wanted, *present])
-        if len(present) < max(1, len(hosts)) or any(_differs(value, other) for other in present):
+        value = _largest_values(name, [wanted, *present])
+        if len(present) < max(1, len(hosts)) or any(
+            _differs_in_fields(value, other) for other in present
+        ):
             raised[name] = value
     if not raised:
         return replace(hit, sysctls={}, advice=_nothing_to_raise(hit))
@@ -56,11 +58,11 @@ def _nothing_to_raise(hit: Hit) -> str:
     return "; ".join(filter(None, (text, hit.advice)))
 
 
-def _differs(value: str, other: str) -> bool:
+def _differs_in_fields(value: str, other: str) -> bool:
     return value.split() != other.split()
 
 
-def _largest(name: str, values: Iterable[str]) -> str:
+def _largest_values(name: str, values: Iterable[str]) -> str:
     """Number by number the largest; the first value if others have another form."""
     rows = [value.split() for value in values]
     wanted = rows[0]

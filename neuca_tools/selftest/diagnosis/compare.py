@@ -12,8 +12,8 @@ from typing import NamedTuple, Optional
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, phase_results
 from neuca_tools.selftest.evidence import Evidence, Host, Link, Phase
-from neuca_tools.selftest.evidence.derive import look
-from neuca_tools.selftest.evidence.route import changes as route_changes
+from neuca_tools.selftest.evidence.derive import look_at_phase
+from neuca_tools.selftest.evidence.route import route_changes
 from neuca_tools.selftest.evidence.run import Run
 
 DROP = 0.10  # of the median of the earlier rates (facts, section 6)
@@ -53,7 +53,7 @@ class Manner(NamedTuple):
     busy: bool
     helped: bool
 
-    def differs(self, other: Manner) -> Optional[str]:
+    def difference_to(self, other: Manner) -> Optional[str]:
         """In what they differ, in words; None if they can be compared."""
         if self.limit != other.limit:
             return "with another limit (--rate)"
@@ -123,7 +123,7 @@ def compare(before: Sequence[Evidence], after: Evidence, least: int = 1) -> Comp
         *(Change("path", *change) for change in route_changes(last.route, after.route)),
     )
     same = [test for test in before if _is_same_peer(test, after)]
-    rates = _rate_changes(map(_comparable, same), dict(_comparable(after)), least)
+    rates = _rate_changes(map(_comparable_phases, same), dict(_comparable_phases(after)), least)
     return Comparison(changes, tuple(rates))
 
 
@@ -131,8 +131,8 @@ def _is_same_peer(test: Evidence, other: Evidence) -> bool:
     return None in (test.address, other.address) or test.address == other.address
 
 
-def _manner(evidence: Evidence, phase: Phase) -> Manner:
-    measured, run = look(evidence, phase), phase.run or Run("iperf3")
+def _manner_of(evidence: Evidence, phase: Phase) -> Manner:
+    measured, run = look_at_phase(evidence, phase), phase.run or Run("iperf3")
     return Manner(
         run.duration,
         run.streams,
@@ -142,14 +142,14 @@ def _manner(evidence: Evidence, phase: Phase) -> Manner:
     )
 
 
-def _comparable(evidence: Evidence) -> Iterator[tuple[Key, Measured]]:
+def _comparable_phases(evidence: Evidence) -> Iterator[tuple[Key, Measured]]:
     """The phases that every test has; those of a search depend on what it finds."""
     both = zip(evidence.phases, phase_results(evidence))
     tests = [(phase, result) for phase, result in both if not phase.search]
-    for (phase, result), (key, _) in zip(tests, numbered([result for _, result in tests])):
+    for (phase, result), (key, _) in zip(tests, with_keys([result for _, result in tests])):
         if result.protocol == "udp" and phase.target is not None:
             key = (*key[:2], phase.target)
-        yield key, Measured(result, _manner(evidence, phase))
+        yield key, Measured(result, _manner_of(evidence, phase))
 
 
 def median_and_deviation(values: Sequence[float]) -> tuple[float, float]:
@@ -158,7 +158,7 @@ def median_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     return middle, median(abs(value - middle) for value in values)
 
 
-def numbered(phases: Sequence[PhaseResult]) -> list[tuple[Key, PhaseResult]]:
+def with_keys(phases: Sequence[PhaseResult]) -> list[tuple[Key, PhaseResult]]:
     """Each phase with its key; the steps of a UDP ladder share a name and are counted."""
     names = [(phase.name, phase.direction) for phase in phases]
     return [((*name, names[:at].count(name)), phases[at]) for at, name in enumerate(names)]
@@ -167,31 +167,31 @@ def numbered(phases: Sequence[PhaseResult]) -> list[tuple[Key, PhaseResult]]:
 def _host_changes(where: str, old: Host, new: Host, strict: bool) -> Iterator[Change]:
     """Changes of what both tests know; unless `strict`, what can be requested may change."""
     for name in ("name", "kernel", "iperf3"):
-        yield from _value(where, name, getattr(old, name), getattr(new, name))
-    yield from _values(where, "", old.sysctls, new.sysctls)
+        yield from _changes_of_value(where, name, getattr(old, name), getattr(new, name))
+    yield from _changes_of_values(where, "", old.sysctls, new.sysctls)
     if not old.links or not new.links:
         return
-    pairs = list(_pairs(old.links, new.links))
+    pairs = list(_pairs_of_links(old.links, new.links))
     for before, after in pairs:
         yield from _link_changes(where, before, after, strict)
-    for link in _missing(old.links, [before for before, _ in pairs]):
+    for link in _links_missing(old.links, [before for before, _ in pairs]):
         yield Change(where, link.name, "present", None, strict)
-    for link in _missing(new.links, [after for _, after in pairs]):
+    for link in _links_missing(new.links, [after for _, after in pairs]):
         yield Change(where, link.name, None, "present", strict)
 
 
-def _pairs(old: Sequence[Link], new: Sequence[Link]) -> Iterator[tuple[Link, Link]]:
+def _pairs_of_links(old: Sequence[Link], new: Sequence[Link]) -> Iterator[tuple[Link, Link]]:
     for link in old:
-        same = _same(link, new)
+        same = _same_link(link, new)
         if same is not None:
             yield link, same
 
 
-def _missing(links: Iterable[Link], present: Sequence[Link]) -> list[Link]:
+def _links_missing(links: Iterable[Link], present: Sequence[Link]) -> list[Link]:
     return [link for link in links if link not in present]
 
 
-def _same(known: Link, links: Sequence[Link]) -> Optional[Link]:
+def _same_link(known: Link, links: Sequence[Link]) -> Optional[Link]:
     """By MAC and kind, which a rename does not change; else by name."""
     twins = [
         link for link in links if link.mac and (link.mac, link.kind) == (known.mac, known.kind)
@@ -205,23 +205,23 @@ def _link_changes(where: str, old: Link, new: Link, strict: bool) -> Iterator[Ch
     must_stay = (*IDENTITY, *REQUESTED) if strict else IDENTITY
     for name in ("name", "mac", "mtu", "speed", "duplex", "qdisc", "txqueuelen", "addresses"):
         before, after = getattr(old, name), getattr(new, name)
-        yield from _value(where, f"{old.name} {name}", before, after, name in must_stay)
+        yield from _changes_of_value(where, f"{old.name} {name}", before, after, name in must_stay)
     offloads = (
         {name: ON_OFF[link.offloads[name]] for name in link.offloads} for link in (old, new)
     )
-    yield from _values(where, f"{old.name} ", *offloads)
+    yield from _changes_of_values(where, f"{old.name} ", *offloads)
 
 
-def _value(
+def _changes_of_value(
     where: str, name: str, old: object, new: object, identity: bool = False
 ) -> Iterator[Change]:
     """A change, if both values are known. Addresses are known if there are any."""
-    before, after = _text(old), _text(new)
+    before, after = _text_of_value(old), _text_of_value(new)
     if before is not None and after is not None and before != after:
         yield Change(where, name, before, after, identity)
 
 
-def _text(value: object) -> Optional[str]:
+def _text_of_value(value: object) -> Optional[str]:
     if value is None or value == ():
         return None
     if isinstance(value, tuple):
@@ -229,7 +229,7 @@ def _text(value: object) -> Optional[str]:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
-def _values(
+def _changes_of_values(
     where: str, prefix: str, old: Mapping[str, str], new: Mapping[str, str]
 ) -> Iterator[Change]:
     for name in sorted(old.keys() & new.keys()):
@@ -250,20 +250,20 @@ def _rate_changes(
 
 
 def _rate_change(key: Key, earlier: Sequence[Measured], now: Measured, least: int) -> RateChange:
-    unlike = tuple(filter(None, (test.manner.differs(now.manner) for test in earlier)))
-    alike = [test.result for test in earlier if not test.manner.differs(now.manner)]
-    rates, rate = _known(result.rate for result in alike), now.result.rate
+    unlike = tuple(filter(None, (test.manner.difference_to(now.manner) for test in earlier)))
+    alike = [test.result for test in earlier if not test.manner.difference_to(now.manner)]
+    rates, rate = _known_values(result.rate for result in alike), now.result.rate
     if not rates:
         return RateChange(*key[:2], None, 0.0, 0, rate, worse=False, unlike=unlike)
     usual, deviation = median_and_deviation(rates)
-    loss = median(_known(result.loss for result in alike) or [0.0])
+    loss = median(_known_values(result.loss for result in alike) or [0.0])
     is_lossier = (now.result.loss or 0.0) - loss > MORE_LOST
     worse = len(rates) >= least and (is_lossier or _is_slower(rate, rates))
     change = RateChange(*key[:2], usual, deviation, len(rates), rate, worse, unlike)
     return replace(change, loss_before=loss, loss=now.result.loss) if is_lossier else change
 
 
-def _known(values: Iterable[Optional[float]]) -> list[float]:
+def _known_values(values: Iterable[Optional[float]]) -> list[float]:
     return [value for value in values if value is not None]
 
 

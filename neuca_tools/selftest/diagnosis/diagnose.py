@@ -31,14 +31,14 @@ from neuca_tools.selftest.conditions.causes import (
 from neuca_tools.selftest.conditions.compare import worse_direction
 from neuca_tools.selftest.conditions.session import Cause, Session
 from neuca_tools.selftest.conditions.table import hits_of_phase, hits_of_session
-from neuca_tools.selftest.conditions.thresholds import passed
+from neuca_tools.selftest.conditions.thresholds import has_passed
 from neuca_tools.selftest.conditions.udp import SLIGHT, flow_of
 from neuca_tools.selftest.diagnosis.advice import hosts_of, never_lower
 from neuca_tools.selftest.diagnosis.failures import failures
-from neuca_tools.selftest.diagnosis.findings import TRIFLE, Finding, rank
+from neuca_tools.selftest.diagnosis.findings import TRIFLE, Finding, rank_findings
 from neuca_tools.selftest.diagnosis.limits import next_after
 from neuca_tools.selftest.evidence import Evidence
-from neuca_tools.selftest.evidence.derive import look
+from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.look import Look
 
 PREPARATIONS = {"as-planned", "reach"}  # steps that measure nothing
@@ -138,19 +138,19 @@ class Diagnosis:
 
 def diagnose(evidence: Evidence) -> Diagnosis:
     """What limits the dataplane that was measured, and what is wrong with it."""
-    looks = tuple(look(evidence, phase) for phase in evidence.phases)
-    session, results = Session(evidence, looks), tuple(map(_result, looks))
+    looks = tuple(look_at_phase(evidence, phase) for phase in evidence.phases)
+    session, results = Session(evidence, looks), tuple(map(_result_of_phase, looks))
     judged = [
         result.passed for measured, result in zip(looks, results) if not measured.phase.search
     ]
     all_passed = bool(judged) and all(judged)
     worse = worse_direction(session)
     of_phases = [*_of_phases(looks, results)]
-    ranked = rank([*of_phases, *_of_the_session(session, all_passed, worse)], worse)
-    findings, possible = _parted(ranked)
-    inconclusive, unexplained = _inconclusive(evidence, looks, findings), None
+    ranked = rank_findings([*of_phases, *_of_the_session(session, all_passed, worse)], worse)
+    findings, possible = _split_possible(ranked)
+    inconclusive, unexplained = _why_inconclusive(evidence, looks, findings), None
     if inconclusive is None and not all_passed:
-        unexplained = _unexplained(session, findings)
+        unexplained = _why_unexplained(session, findings)
     return Diagnosis(
         findings,
         results,
@@ -162,7 +162,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     )
 
 
-def _parted(ranked: Sequence[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+def _split_possible(ranked: Sequence[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """The findings, and what is merely possible."""
     return (
         tuple(finding for finding in ranked if not finding.is_possible),
@@ -172,7 +172,7 @@ def _parted(ranked: Sequence[Finding]) -> tuple[tuple[Finding, ...], tuple[Findi
 
 def phase_results(evidence: Evidence) -> tuple[PhaseResult, ...]:
     """What each phase reached, without an explanation."""
-    return tuple(_result(look(evidence, phase)) for phase in evidence.phases)
+    return tuple(_result_of_phase(look_at_phase(evidence, phase)) for phase in evidence.phases)
 
 
 def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Iterator[Finding]:
@@ -183,15 +183,15 @@ def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Itera
         for cause, hit in hits_of_phase(measured):
             if measured.is_too_short and cause.id not in UNFINISHED:
                 continue
-            severity = _severity(hit, hit.severity or cause.severity, measured, result)
+            severity = _severity_in_phase(hit, hit.severity or cause.severity, measured, result)
             if measured.is_disturbed:
-                hit = replace(hit, confidence=_doubtful(hit.confidence))
+                hit = replace(hit, confidence=_confidence_if_disturbed(hit.confidence))
             hit = never_lower(hit, hosts_of(hit, measured.evidence, measured))
-            finding = _finding(cause, severity, hit, measured)
+            finding = _finding_of_hit(cause, severity, hit, measured)
             yield replace(finding, phase=measured.phase.name, direction=way)
 
 
-def _severity(hit: Hit, severity: str, measured: Look, result: PhaseResult) -> str:
+def _severity_in_phase(hit: Hit, severity: str, measured: Look, result: PhaseResult) -> str:
     """Information if the phase passed: every path has a limit and drops a few packets."""
     if measured.phase.search or (severity == LIMIT and result.passed):
         return INFO
@@ -215,18 +215,18 @@ def _of_the_session(session: Session, all_passed: bool, worse: Optional[str]) ->
         if severity == LIMIT and all_passed:
             severity = INFO
         if is_disturbed and cause.id in MEASURED:
-            hit = replace(hit, confidence=_doubtful(hit.confidence))
+            hit = replace(hit, confidence=_confidence_if_disturbed(hit.confidence))
         hit = never_lower(hit, hosts_of(hit, session.evidence, reference))
         way = worse if cause.id == ASYMMETRIC else hit.direction
-        yield replace(_finding(cause, severity, hit, reference), direction=way)
+        yield replace(_finding_of_hit(cause, severity, hit, reference), direction=way)
 
 
-def _doubtful(confidence: str) -> str:
+def _confidence_if_disturbed(confidence: str) -> str:
     """The confidence in what was measured while other programs kept a CPU busy."""
     return MEDIUM if confidence == HIGH else confidence
 
 
-def _finding(cause: Cause, severity: str, hit: Hit, of: Optional[Look]) -> Finding:
+def _finding_of_hit(cause: Cause, severity: str, hit: Hit, of: Optional[Look]) -> Finding:
     finding = Finding(
         id=cause.id,
         title=hit.title or cause.titles[0],
@@ -246,7 +246,7 @@ def _finding(cause: Cause, severity: str, hit: Hit, of: Optional[Look]) -> Findi
     return replace(finding, predicted=predicted, next_limit=following)
 
 
-def _result(measured: Look) -> PhaseResult:
+def _result_of_phase(measured: Look) -> PhaseResult:
     return PhaseResult(
         name=measured.phase.name,
         direction=measured.phase.direction,
@@ -254,7 +254,7 @@ def _result(measured: Look) -> PhaseResult:
         rate=flow_of(measured).rate or measured.rate,
         loss=measured.loss,
         retransmits=measured.retransmits,
-        passed=passed(measured),
+        passed=has_passed(measured),
         error=measured.phase.run.error if measured.phase.run else None,
         steady=measured.rate,
     )
@@ -266,7 +266,7 @@ def _is_measured(evidence: Evidence, looks: Sequence[Look]) -> bool:
     return bool(results - PREPARATIONS) or any(measured.rate is not None for measured in looks)
 
 
-def _inconclusive(
+def _why_inconclusive(
     evidence: Evidence, looks: Sequence[Look], findings: Sequence[Finding]
 ) -> Optional[str]:
     """Why the test has no result; None if it has one, or if a finding says why it did not run."""
@@ -298,7 +298,7 @@ def _cut_short(measured: Look) -> Optional[str]:
     return f"the test ended after {amounts.time(seconds)} of {amounts.time(run.duration)}"
 
 
-def _unexplained(session: Session, findings: Sequence[Finding]) -> Optional[str]:
+def _why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[str]:
     """Why a rate that was measured has no explanation; None if it has one."""
     tcp = next((measured for measured in session.looks if measured.protocol == "tcp"), None)
     if any(measured.rate and measured.is_unanswered for measured in session.looks):

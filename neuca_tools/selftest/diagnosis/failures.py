@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import INFO
 from neuca_tools.selftest.conditions.datagrams import is_same_way
-from neuca_tools.selftest.conditions.udp import is_losing, offered
+from neuca_tools.selftest.conditions.udp import is_losing, offered_rate
 from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.look import Look
@@ -48,10 +48,12 @@ def failures(
         for step in evidence.steps
         if step.verdict == "fail" and step.name in SAID_BY and not SAID_BY[step.name] & known
     )
-    return tuple(dict.fromkeys([*steps, *_lost(looks, findings), *_lost_one_way(evidence)]))
+    return tuple(
+        dict.fromkeys([*steps, *_loss_failures(looks, findings), *_lost_one_way(evidence)])
+    )
 
 
-def _lost(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:
+def _loss_failures(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:
     """The worst loss of each protocol and direction, and datagrams that arrived twice."""
     worst: dict[tuple[str, str], float] = {}
     for look in looks:
@@ -86,7 +88,9 @@ def _is_lost(look: Look, looks: Sequence[Look]) -> bool:
     if look.known_loss < LOST or look.protocol == "tcp":
         return look.known_loss >= LOST
     faster = (
-        other for other in looks if is_same_way(other, look) and offered(other) > offered(look)
+        other
+        for other in looks
+        if is_same_way(other, look) and offered_rate(other) > offered_rate(look)
     )
     return is_losing(look) and all(map(is_losing, faster))
 

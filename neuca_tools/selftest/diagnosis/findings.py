@@ -92,14 +92,14 @@ def _weight_in_phase(finding: Finding) -> tuple[bool, bool, float]:
     return finding.severity != INFO, not finding.is_possible, finding.share
 
 
-def rank(findings: Sequence[Finding], worse: Optional[str]) -> tuple[Finding, ...]:
+def rank_findings(findings: Sequence[Finding], worse: Optional[str]) -> tuple[Finding, ...]:
     """The most important first; what another one explains (see `causes`) is information.
 
     Each direction is judged by itself, and what is left of a condition is then put together.
     """
     certain = list(filter(_is_certain, findings))
     judged = of_each_direction([_unless_explained(finding, certain) for finding in findings], worse)
-    ordered = sorted(judged, key=lambda finding: _order(finding, worse))
+    ordered = sorted(judged, key=lambda finding: _sort_key(finding, worse))
     return tuple(_with_alternative(finding, ordered) for finding in ordered)
 
 
@@ -122,7 +122,7 @@ def _is_same_way(finding: Finding, other: Finding) -> bool:
     return len(known) < 2
 
 
-def _order(finding: Finding, worse: Optional[str]) -> tuple[bool, bool, bool, float, str]:
+def _sort_key(finding: Finding, worse: Optional[str]) -> tuple[bool, bool, bool, float, str]:
     """By weight, what limits the worse direction first.
 
     Information comes last, and limits last of it, because every path has one.

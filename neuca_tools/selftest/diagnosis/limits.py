@@ -14,8 +14,8 @@ from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.causes import explains_loss
 from neuca_tools.selftest.conditions.datagrams import CLEARLY
-from neuca_tools.selftest.conditions.predict import Limit, goodput, mathis
-from neuca_tools.selftest.conditions.session import ends, links_of, sysctl_max
+from neuca_tools.selftest.conditions.predict import Limit, goodput, mathis_rate
+from neuca_tools.selftest.conditions.session import ends_of, links_of, sysctl_max
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import is_losing
 from neuca_tools.selftest.evidence import Phase, derive
@@ -35,7 +35,7 @@ NOT_KNOWN = Limit("not known: measure again", "", math.inf)
 def limits(look: Look) -> list[Limit]:
     """Every limit that can be computed as a rate, the lowest first."""
     known = [*_of_links(look), *_of_path(look), *_of_buffers(look)]
-    for end, _, load in reversed(ends(look)):
+    for end, _, load in reversed(ends_of(look)):
         if look.rate and load.used > NOTICEABLE:
             which = "CPU" if load.cpu is None else f"CPU {load.cpu}"
             known.append(Limit(f"the {end}'s {which}", "D09", look.rate / load.used))
@@ -53,10 +53,10 @@ def _of_path(look: Look) -> Iterator[Limit]:
     """The capacity of the path in this direction, as another phase measured it."""
     for phase in look.evidence.phases:
         if phase is not look.phase and phase.direction == look.phase.direction:
-            yield from _capacity(derive.look(look.evidence, phase))
+            yield from _capacity_limits(derive.look_at_phase(look.evidence, phase))
 
 
-def _capacity(look: Look) -> Iterator[Limit]:
+def _capacity_limits(look: Look) -> Iterator[Limit]:
     """What one phase says about it, if not both directions sent at once."""
     hit = path_capacity(look) if look.phase.name != TOGETHER else None
     if hit is not None and hit.fixed:
@@ -78,7 +78,7 @@ def _of_buffers(look: Look) -> Iterator[Limit]:
         yield Limit("the send buffer", "D03", IN_FLIGHT * wmem * 8 / rtt)
     if look.loss and look.loss > LOSSY:
         mss = look.mss
-        yield Limit("loss", "D05", mathis(mss, rtt, look.loss))
+        yield Limit("loss", "D05", mathis_rate(mss, rtt, look.loss))
 
 
 def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], Optional[str]]:
@@ -100,22 +100,22 @@ def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], O
         predicted = hit.fixed
     if predicted == NOT_KNOWN.rate:
         return None, None
-    promise = _promise(condition, hit, predicted, look)
+    promise = _promised_rate(condition, hit, predicted, look)
     if following is NOT_KNOWN:
         return promise, following.name
     return promise, f"{following.name}, {amounts.rate(following.rate)}"
 
 
-def _promise(condition: str, hit: Hit, predicted: float, look: Look) -> Optional[float]:
+def _promised_rate(condition: str, hit: Hit, predicted: float, look: Look) -> Optional[float]:
     """The predicted rate, as far as the path is known to carry it; None if that is no more."""
-    bound = _carried(look)
+    bound = _carried_rate(look)
     if condition in MEASURED and hit.fixed:
         bound = hit.fixed
     predicted = min(predicted, bound)
     return predicted if predicted > NOTICED * (look.rate or 0.0) else None
 
 
-def _carried(look: Look) -> float:
+def _carried_rate(look: Look) -> float:
     """The highest rate in bit/s that the path is known to carry; 0 if none is.
 
     Several streams or datagrams that were faster tell more than the speed of the links.

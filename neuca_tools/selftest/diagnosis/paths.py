@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.conditions.path import TUNNELS
 from neuca_tools.selftest.conditions.session import links_of
-from neuca_tools.selftest.diagnosis.compare import DEVIATIONS, Key, median_and_deviation, numbered
+from neuca_tools.selftest.diagnosis.compare import DEVIATIONS, Key, median_and_deviation, with_keys
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose, phase_results
 from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.evidence.run import Run
@@ -75,27 +75,30 @@ class PathComparison:
 
 def compare_paths(paths: Sequence[Tests]) -> PathComparison:
     """Compare `paths` with the first of them, the baseline."""
-    under = _typical(paths[0])
-    verdicts = (_verdict(paths[0], None), *(_verdict(path, under) for path in paths[1:]))
-    return PathComparison(tuple(_rows(paths)), verdicts)
+    under = _typical_round(paths[0])
+    verdicts = (
+        _verdict_on_path(paths[0], None),
+        *(_verdict_on_path(path, under) for path in paths[1:]),
+    )
+    return PathComparison(tuple(_rows_of_paths(paths)), verdicts)
 
 
-def _rows(paths: Sequence[Tests]) -> Iterator[Row]:
+def _rows_of_paths(paths: Sequence[Tests]) -> Iterator[Row]:
     """In the order of the baseline's measurements, followed by those it does not have."""
-    reached = [_reached(path) for path in paths]
+    reached = [_reached_values(path) for path in paths]
     for measurement in dict.fromkeys(chain.from_iterable(reached)):
         (name, direction, _), unit = measurement
         base = reached[0].get(measurement)
         known = [values[measurement] for values in reached if measurement in values]
-        compared = [_against(base, value, unit) for value in known]
+        compared = [_against_baseline(base, value, unit) for value in known]
         yield Row(name, direction, unit, tuple(compared))
 
 
-def _reached(path: Tests) -> dict[Measurement, Value]:
+def _reached_values(path: Tests) -> dict[Measurement, Value]:
     """Every measurement that any round of this path has."""
     known: dict[Measurement, list[float]] = {}
     for evidence in path.rounds:
-        for measurement, value in dict(_measured(evidence)).items():
+        for measurement, value in dict(_measurements_of(evidence)).items():
             if value is not None:
                 known.setdefault(measurement, []).append(float(value))
     return {
@@ -104,10 +107,10 @@ def _reached(path: Tests) -> dict[Measurement, Value]:
     }
 
 
-def _measured(evidence: Evidence) -> Iterator[tuple[Measurement, Optional[float]]]:
+def _measurements_of(evidence: Evidence) -> Iterator[tuple[Measurement, Optional[float]]]:
     """All that can be compared; a search for the loss-free rate offers each path other rates."""
     searched = {(phase.name, phase.direction) for phase in evidence.phases if phase.search}
-    results = numbered(phase_results(evidence))
+    results = with_keys(phase_results(evidence))
     for (key, result), phase in zip(results, evidence.phases):
         if key[:2] not in searched:
             yield (_with_streams(key, phase), RATE), result.rate
@@ -129,7 +132,7 @@ def _with_streams(key: Key, phase: Phase) -> Key:
     return f"{key[0]} {phase.run.streams}", key[1], 0
 
 
-def _against(baseline: Optional[Value], value: Value, unit: str) -> Value:
+def _against_baseline(baseline: Optional[Value], value: Value, unit: str) -> Value:
     if baseline is None or baseline is value or not baseline.median or unit == BYTES:
         return value
     share, alike = value.median / baseline.median, None
@@ -142,7 +145,7 @@ def _against(baseline: Optional[Value], value: Value, unit: str) -> Value:
     return replace(value, tax=tax, alike=alike)
 
 
-def _typical(path: Tests) -> Evidence:
+def _typical_round(path: Tests) -> Evidence:
     """The round with the median of the first rates; the last round if no round has a rate."""
     rates = [(_first_rate(test), at) for at, test in enumerate(path.rounds)]
     known = sorted((rate, at) for rate, at in rates if rate is not None)
@@ -156,17 +159,17 @@ def _first_rate(evidence: Evidence) -> Optional[float]:
     return next((rate for rate in rates if rate is not None), None)
 
 
-def _verdict(path: Tests, under: Optional[Evidence]) -> Verdict:
+def _verdict_on_path(path: Tests, under: Optional[Evidence]) -> Verdict:
     """Without an expected rate, an unexplained rate is compared but not judged."""
-    evidence = _typical(path)
-    diagnosis = diagnose(_beside(evidence, under))
+    evidence = _typical_round(path)
+    diagnosis = diagnose(_with_underlay(evidence, under))
     diagnosis = replace(diagnosis, phases=diagnosis.phases[: len(evidence.phases)])
     if diagnosis.expect is None:
         diagnosis = replace(diagnosis, unexplained=None)
     return Verdict(path.label, evidence, diagnosis)
 
 
-def _beside(over: Evidence, under: Optional[Evidence]) -> Evidence:
+def _with_underlay(over: Evidence, under: Optional[Evidence]) -> Evidence:
     """Add the rates of the path below to a test over a tunnel, for the rules that compare both."""
     links = (*links_of(over.local), *links_of(over.peer))
     if under is None or not any(link.kind in TUNNELS for link in links):

@@ -33,17 +33,17 @@ Sockets = Sequence[tuple[Socket, ...]]
 ENOUGH, FEW = 10, 3  # points of a trace for a quantile, samples for a least value
 
 
-def look(evidence: Evidence, phase: Phase) -> Look:
+def look_at_phase(evidence: Evidence, phase: Phase) -> Look:
     """Derive what the samples, the intervals and the totals of one phase show."""
     run, flow = phase.run or Run("iperf3"), phase.flow or Flow()
     sockets = [data_sockets(sample, phase) for sample in phase.sender]
-    rough = _rtt(sockets, flow.intervals, evidence)
+    rough = _median_rtt(sockets, flow.intervals, evidence)
     samples = steady_samples(_with_all_streams(phase.sender, sockets), rough)
     late = [data_sockets(sample, phase) for sample in samples]
-    steady = _steady(phase, run, flow, rough)
+    steady = _steady_part(phase, run, flow, rough)
     acked = tuple(rate for _, rate in rates_of(samples, phase))
     rates = known_rates(steady) or list(acked)
-    rate = _rate(flow, steady, rates)
+    rate = _steady_rate(flow, steady, rates)
     if run.error:
         rate = rate or None
     return Look(
@@ -53,31 +53,38 @@ def look(evidence: Evidence, phase: Phase) -> Look:
             steady,
             rate,
             tuple(rates),
-            _loss(late, flow, run.mss),
+            _lost_share(late, flow, run.mss),
             acked if len(acked) >= FEW else (),
         ),
-        _windows(run, steady, samples, late),
+        _windows_of(run, steady, samples, late),
         RoundTrip(
-            _rtt(late, steady, evidence),
+            _median_rtt(late, steady, evidence),
             _min_rtt(sockets, flow, evidence),
-            _low(phase.sender_trace, rough) or _least(_seconds(late, "rtt")),
+            _low_rtt(phase.sender_trace, rough)
+            or _least_of_samples(_values_in_seconds(late, "rtt")),
         ),
     )
 
 
-def _steady(phase: Phase, run: Run, flow: Flow, rtt: Optional[float]) -> tuple[Interval, ...]:
+def _steady_part(phase: Phase, run: Run, flow: Flow, rtt: Optional[float]) -> tuple[Interval, ...]:
     if phase.sender or phase.receiver:
         return steady_intervals(flow.intervals, rtt)
     return usual_intervals(run, flow, rtt)
 
 
-def _rtt(sockets: Sockets, intervals: Sequence[Interval], evidence: Evidence) -> Optional[float]:
+def _median_rtt(
+    sockets: Sockets, intervals: Sequence[Interval], evidence: Evidence
+) -> Optional[float]:
     """The median round-trip time in seconds, from the best source that has one; None if unknown."""
     by_iperf = [interval.rtt for interval in intervals]
-    return _median(_seconds(sockets, "rtt")) or _median(by_iperf) or evidence.rtt
+    return (
+        _median_of_known(_values_in_seconds(sockets, "rtt"))
+        or _median_of_known(by_iperf)
+        or evidence.rtt
+    )
 
 
-def _low(trace: Trace, rtt: Optional[float]) -> Optional[float]:
+def _low_rtt(trace: Trace, rtt: Optional[float]) -> Optional[float]:
     """The first decile of the round-trip times in seconds; None with fewer than ENOUGH points."""
     points = trace.points("rtt")
     begin = points[0][0] + slow_start(rtt) if points else 0.0
@@ -85,7 +92,7 @@ def _low(trace: Trace, rtt: Optional[float]) -> Optional[float]:
     return late[len(late) // 10] if len(late) >= ENOUGH else None
 
 
-def _least(values: Sequence[float]) -> Optional[float]:
+def _least_of_samples(values: Sequence[float]) -> Optional[float]:
     """The minimum of the samples; None with fewer than FEW of them."""
     return min(values) if len(values) >= FEW else None
 
@@ -95,13 +102,15 @@ def rates_of(samples: Sequence[Sample], phase: Phase) -> Iterator[tuple[float, f
     one, in bit/s.
     """
     for before, after in zip(samples, samples[1:]):
-        acked = grown([data_sockets(before, phase), data_sockets(after, phase)], "bytes_acked")
+        acked = growth_over_samples(
+            [data_sockets(before, phase), data_sockets(after, phase)], "bytes_acked"
+        )
         seconds = after.time - before.time
         if acked is not None and seconds > 0:
             yield after.time, acked * 8 / seconds
 
 
-def total(sockets: Sequence[Socket], name: str) -> Optional[float]:
+def sum_over_sockets(sockets: Sequence[Socket], name: str) -> Optional[float]:
     """The sum of a field over all sockets; None without sockets, or if one lacks the field."""
     values = [getattr(socket, name) for socket in sockets]
     if not values or None in values:
@@ -110,32 +119,32 @@ def total(sockets: Sequence[Socket], name: str) -> Optional[float]:
     return amount
 
 
-def grown(looks: Sockets, name: str) -> Optional[float]:
+def growth_over_samples(looks: Sockets, name: str) -> Optional[float]:
     """The increase of a counter, summed over all streams, from the first sample to the last.
 
     None if it is not known.
     """
     if len(looks) < 2:
         return None
-    first, last = total(looks[0], name), total(looks[-1], name)
+    first, last = sum_over_sockets(looks[0], name), sum_over_sockets(looks[-1], name)
     if first is None or last is None:
         return None
     return max(0.0, last - first)
 
 
-def _windows(
+def _windows_of(
     run: Run, steady: Sequence[Interval], samples: Sequence[Sample], late: Sockets
 ) -> Windows:
-    busy = grown(late, "busy_time")
-    cwnds = known_windows(steady) or _totals(late, "cwnd")
+    busy = growth_over_samples(late, "busy_time")
+    cwnds = known_windows(steady) or _known_totals(late, "cwnd")
     return Windows(
-        mss=_median(_values(late, "mss")) or run.mss,
-        cwnd=_median(cwnds),
-        snd_wnd=_median(_totals(late, "snd_wnd"))
-        or _median([interval.snd_wnd for interval in steady]),
-        in_flight=_median(_totals(late, "in_flight")),
-        rwnd_limited=_part(grown(late, "rwnd_limited"), busy),
-        sndbuf_limited=_part(grown(late, "sndbuf_limited"), busy),
+        mss=_median_of_known(_known_values(late, "mss")) or run.mss,
+        cwnd=_median_of_known(cwnds),
+        snd_wnd=_median_of_known(_known_totals(late, "snd_wnd"))
+        or _median_of_known([interval.snd_wnd for interval in steady]),
+        in_flight=_median_of_known(_known_totals(late, "in_flight")),
+        rwnd_limited=_share_of_busy(growth_over_samples(late, "rwnd_limited"), busy),
+        sndbuf_limited=_share_of_busy(growth_over_samples(late, "sndbuf_limited"), busy),
         idle_share=_idle_share(samples, late, busy),
         flat=is_flat(cwnds),
     )
@@ -164,10 +173,10 @@ def _with_all_streams(samples: Sequence[Sample], sockets: Sockets) -> list[Sampl
 
 def _min_rtt(sockets: Sockets, flow: Flow, evidence: Evidence) -> Optional[float]:
     others = [*(interval.rtt for interval in flow.intervals), evidence.idle.p50, evidence.rtt]
-    return min([*_seconds(sockets, "min_rtt"), *filter(None, others)], default=None)
+    return min([*_values_in_seconds(sockets, "min_rtt"), *filter(None, others)], default=None)
 
 
-def _rate(flow: Flow, steady: Sequence[Interval], rates: Sequence[float]) -> Optional[float]:
+def _steady_rate(flow: Flow, steady: Sequence[Interval], rates: Sequence[float]) -> Optional[float]:
     """The rate in the steady part if each interval is known; that of the whole test for UDP."""
     received = flow.received
     if flow.is_lost:
@@ -182,8 +191,11 @@ def _rate(flow: Flow, steady: Sequence[Interval], rates: Sequence[float]) -> Opt
     return flow.sent.rate
 
 
-def _loss(late: Sockets, flow: Flow, mss: Optional[int]) -> Optional[float]:
-    again, sent = grown(late, "bytes_retrans"), grown(late, "bytes_sent")
+def _lost_share(late: Sockets, flow: Flow, mss: Optional[int]) -> Optional[float]:
+    again, sent = (
+        growth_over_samples(late, "bytes_retrans"),
+        growth_over_samples(late, "bytes_sent"),
+    )
     if again is not None and sent:
         return again / sent
     lost, datagrams = _lost_datagrams(flow)
@@ -206,26 +218,26 @@ def _lost_datagrams(flow: Flow) -> tuple[Optional[int], Optional[int]]:
     )
 
 
-def _totals(looks: Sockets, name: str) -> list[float]:
-    totals = [total(sockets, name) for sockets in looks]
+def _known_totals(looks: Sockets, name: str) -> list[float]:
+    totals = [sum_over_sockets(sockets, name) for sockets in looks]
     return [value for value in totals if value is not None]
 
 
-def _values(looks: Sockets, name: str) -> list[float]:
+def _known_values(looks: Sockets, name: str) -> list[float]:
     values = [getattr(socket, name) for sockets in looks for socket in sockets]
     return [float(value) for value in values if value is not None]
 
 
-def _seconds(looks: Sockets, name: str) -> list[float]:
-    return [value / 1e6 for value in _values(looks, name)]
+def _values_in_seconds(looks: Sockets, name: str) -> list[float]:
+    return [value / 1e6 for value in _known_values(looks, name)]
 
 
-def _median(values: Iterable[Optional[float]]) -> Optional[float]:
+def _median_of_known(values: Iterable[Optional[float]]) -> Optional[float]:
     known = [value for value in values if value is not None]
     return median(known) if known else None
 
 
-def _part(share: Optional[float], busy: Optional[float]) -> Optional[float]:
+def _share_of_busy(share: Optional[float], busy: Optional[float]) -> Optional[float]:
     if share is None or not busy:
         return None
     return min(1.0, share / busy)

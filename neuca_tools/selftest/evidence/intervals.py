@@ -67,22 +67,22 @@ def usual_intervals(run: Run, flow: Flow, rtt: Optional[float]) -> tuple[Interva
 
     Of a short test all but the first interval, although slow start may be part of it.
     """
-    every = whole(flow.intervals)
+    every = whole_intervals(flow.intervals)
     steady = set(map(id, steady_intervals(flow.intervals, rtt)))
     late = tuple(interval for interval in every if id(interval) in steady)
     if len(late) <= 2:
         return every[1:] or every
-    return _risen(_sent(late, run))
+    return _without_rise(_without_buffered(late, run))
 
 
-def whole(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
+def whole_intervals(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
     """Without a last one that is much shorter than the others."""
     if len(intervals) < 2 or intervals[-1].seconds >= TAIL * intervals[0].seconds:
         return tuple(intervals)
     return tuple(intervals[:-1])
 
 
-def _risen(late: tuple[Interval, ...]) -> tuple[Interval, ...]:
+def _without_rise(late: tuple[Interval, ...]) -> tuple[Interval, ...]:
     """Without the first intervals, up to half of them, if each is faster than the one before.
 
     Where loss or a long round trip ended slow start early, it takes TCP longer to fill the path.
@@ -95,7 +95,7 @@ def _risen(late: tuple[Interval, ...]) -> tuple[Interval, ...]:
     return late[first:] if first <= half and is_rising else late
 
 
-def _sent(late: tuple[Interval, ...], run: Run) -> tuple[Interval, ...]:
+def _without_buffered(late: tuple[Interval, ...], run: Run) -> tuple[Interval, ...]:
     """Without the first intervals, if what they exceed the even rate after them by is buffered.
 
     A sender counts what waits in a send buffer of -w: until that is full, it is as fast as -b or
@@ -216,11 +216,11 @@ def _lasting_falls(every: Sequence[Interval]) -> list[tuple[Interval, Interval]]
     return [
         (before, after)
         for before, after, following in zip(every, every[1:], later)
-        if _fell(before, after) and not _is_back(before, following)
+        if _window_fell(before, after) and not _is_back(before, following)
     ]
 
 
-def _fell(before: Interval, after: Interval) -> bool:
+def _window_fell(before: Interval, after: Interval) -> bool:
     if not before.cwnd or not after.cwnd or not (before.retransmits or after.retransmits):
         return False
     return after.cwnd <= FALLS * before.cwnd

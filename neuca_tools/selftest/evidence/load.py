@@ -72,9 +72,9 @@ class Load:
         return max(parts, key=lambda name: parts[name])
 
 
-def loads(samples: Sequence[Sample]) -> Load:
+def busiest_load(samples: Sequence[Sample]) -> Load:
     """Load() if fewer than two samples have CPU times."""
-    each = [_load(*cpu) for cpu in enumerate(_by_cpu(samples)) if len(cpu[1]) > 1]
+    each = [_load_of_cpu(*cpu) for cpu in enumerate(_by_cpu(samples)) if len(cpu[1]) > 1]
     if not each:
         return Load()
     busiest = max(each, key=lambda load: (load.full or 0, load.busy or 0))
@@ -93,13 +93,13 @@ def _by_cpu(samples: Sequence[Sample]) -> list[tuple[Cpu, ...]]:
 
 
 def _busy_shares(cpu: Sequence[Cpu]) -> list[float]:
-    return [_busy(before, after) for before, after in zip(cpu, cpu[1:])]
+    return [_busy_share(before, after) for before, after in zip(cpu, cpu[1:])]
 
 
-def _load(number: int, looks: Sequence[Cpu]) -> Load:
+def _load_of_cpu(number: int, looks: Sequence[Cpu]) -> Load:
     busy = _busy_shares(looks)
     first, last = looks[0], looks[-1]
-    elapsed = max(1e-9, _total(last) - _total(first))
+    elapsed = max(1e-9, _total_seconds(last) - _total_seconds(first))
     return Load(
         number,
         mean(float(share >= FULL) for share in busy),
@@ -111,12 +111,12 @@ def _load(number: int, looks: Sequence[Cpu]) -> Load:
     )
 
 
-def _total(cpu: Cpu) -> float:
+def _total_seconds(cpu: Cpu) -> float:
     return cpu.user + cpu.system + cpu.softirq + cpu.idle + cpu.steal
 
 
-def _busy(before: Cpu, after: Cpu) -> float:
-    elapsed = _total(after) - _total(before)
+def _busy_share(before: Cpu, after: Cpu) -> float:
+    elapsed = _total_seconds(after) - _total_seconds(before)
     if elapsed <= 0:
         return 0.0
     return min(1.0, max(0.0, 1 - (after.idle - before.idle) / elapsed))

@@ -12,8 +12,8 @@ from statistics import mean, pstdev
 from typing import Optional, Union
 
 from neuca_tools.selftest.evidence import Evidence, Host, Phase, Sample, Socket
-from neuca_tools.selftest.evidence.intervals import slow_start, whole
-from neuca_tools.selftest.evidence.load import Load, loads
+from neuca_tools.selftest.evidence.intervals import slow_start, whole_intervals
+from neuca_tools.selftest.evidence.load import Load, busiest_load
 from neuca_tools.selftest.evidence.run import MSS, Flow, Interval, Run
 
 STEAL = 0.05  # of a CPU's time: what the hypervisor takes otherwise is noise (D10)
@@ -149,14 +149,14 @@ class Look:
     def sender_load(self) -> Load:
         """How busy the sender's CPUs were."""
         return replace(
-            loads(self.phase.sender), own=self._own_cpu(self.phase.direction == "forward")
+            busiest_load(self.phase.sender), own=self._own_cpu(self.phase.direction == "forward")
         )
 
     @cached_property
     def receiver_load(self) -> Load:
         """How busy the receiver's CPUs were."""
         return replace(
-            loads(self.phase.receiver), own=self._own_cpu(self.phase.direction != "forward")
+            busiest_load(self.phase.receiver), own=self._own_cpu(self.phase.direction != "forward")
         )
 
     def _own_cpu(self, is_local: bool) -> Optional[float]:
@@ -245,7 +245,7 @@ class Look:
     @cached_property
     def every(self) -> tuple[Interval, ...]:
         """iperf's intervals, slow start included."""
-        return whole((self.flow or Flow()).intervals)
+        return whole_intervals((self.flow or Flow()).intervals)
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -295,7 +295,7 @@ class Look:
         """The coefficient of variation of the rate."""
         if not self.is_sampled and len(self.rates) < 3:
             return None
-        return _spread(self.rates)
+        return _coefficient_of_variation(self.rates)
 
     @property
     def known_spread(self) -> float:
@@ -308,7 +308,7 @@ class Look:
 
         iperf counts whole buffers, of which a slow path carries a few in a second.
         """
-        return _spread(self.throughput.acked)
+        return _coefficient_of_variation(self.throughput.acked)
 
     @property
     def queueing(self) -> Optional[float]:
@@ -335,13 +335,13 @@ class Look:
         return max(0.0, (self.evidence.idle.p50 or 0.0) - (self.round_trip.shortest or 0.0))
 
     def sender_fact(self, name: str) -> Optional[Fact]:
-        return delta(self.phase.sender, name)
+        return counter_growth(self.phase.sender, name)
 
     def receiver_fact(self, name: str) -> Optional[Fact]:
-        return delta(self.phase.receiver, name)
+        return counter_growth(self.phase.receiver, name)
 
 
-def _spread(rates: Sequence[float]) -> Optional[float]:
+def _coefficient_of_variation(rates: Sequence[float]) -> Optional[float]:
     if len(rates) < 2 or mean(rates) <= 0:
         return None
     return pstdev(rates) / mean(rates)
@@ -351,7 +351,7 @@ def _is_disturbed(load: Load) -> bool:
     return (load.has_full_cpu and load.is_of_others) or (load.steal or 0.0) > STEAL
 
 
-def delta(samples: Sequence[Sample], name: str) -> Optional[Fact]:
+def counter_growth(samples: Sequence[Sample], name: str) -> Optional[Fact]:
     """The first and last value of a counter; None if it did not grow."""
     known = [sample.counters[name] for sample in samples if name in sample.counters]
     if not known or known[-1] <= known[0]:
@@ -359,7 +359,7 @@ def delta(samples: Sequence[Sample], name: str) -> Optional[Fact]:
     return Fact(name, known[0], known[-1])
 
 
-def growth(fact: Optional[Fact]) -> float:
+def growth_of_fact(fact: Optional[Fact]) -> float:
     """By how much a counter grew; 0 if it is not known."""
     if not fact or isinstance(fact.before, str) or isinstance(fact.after, str):
         return 0.0

@@ -95,7 +95,9 @@ def grade(rpm: float) -> str:
 def responsiveness(measured: Probes) -> Optional[Responsiveness]:
     """The score of the last DISTANCE intervals; None if no foreign probe was answered in them."""
     end = max(measured.begun, default=0.0)
-    late = [_after(measured, end)(values) for values in (measured.connected, measured.answered)]
+    late = [
+        _selector_after(measured, end)(values) for values in (measured.connected, measured.answered)
+    ]
     handshake, answer = map(trimmed_mean, late)
     if not handshake or not answer or min(handshake, answer) < SHORTEST:
         return None
@@ -123,7 +125,7 @@ def responsiveness(measured: Probes) -> Optional[Responsiveness]:
     )
 
 
-def scores(measured: Sequence[Probes]) -> tuple[Responsiveness, ...]:
+def known_scores(measured: Sequence[Probes]) -> tuple[Responsiveness, ...]:
     """Those that are known."""
     return tuple(score for score in map(responsiveness, measured) if score is not None)
 
@@ -142,7 +144,7 @@ def confidence(measured: Probes) -> str:
     return "medium"
 
 
-def _after(measured: Probes, end: float) -> Callable[[Sequence[float]], list[float]]:
+def _selector_after(measured: Probes, end: float) -> Callable[[Sequence[float]], list[float]]:
     """Selects the values of the foreign probes of the last DISTANCE intervals."""
     first = end - DISTANCE * INTERVAL
 

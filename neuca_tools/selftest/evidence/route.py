@@ -84,7 +84,7 @@ class OneWay:
         return min(1.0, max(0, self.lost) / self.seen)
 
 
-def changes(before: Route, after: Route) -> Iterator[tuple[str, str, str]]:
+def route_changes(before: Route, after: Route) -> Iterator[tuple[str, str, str]]:
     """Which hop has another router, and where the MTU or the number of hops changed.
 
     A router is another one if both tests saw one at that distance, and none is the same: with

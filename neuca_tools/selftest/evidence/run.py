@@ -199,13 +199,13 @@ def version_of(run: Run) -> tuple[int, ...]:
 
 
 def _is_loopback(host: str) -> bool:
-    address = _address(host)
+    address = _parsed_address(host)
     return address is not None and address.is_loopback
 
 
 def _is_private(host: str) -> bool:
     """Whether this is an address for private networks; those of documentation are not."""
-    address = _address(host)
+    address = _parsed_address(host)
     return address is not None and any(
         address in ipaddress.ip_network(network) for network in PRIVATE
     )
@@ -213,14 +213,14 @@ def _is_private(host: str) -> bool:
 
 def _is_same_subnet(host: str, other: str) -> bool:
     """Whether both addresses are in one local network, if its prefix has the usual length."""
-    first, second = _address(host), _address(other)
+    first, second = _parsed_address(host), _parsed_address(other)
     if first is None or second is None or first.version != second.version:
         return False
     shift = first.max_prefixlen - SUBNETS[first.version]
     return int(first) >> shift == int(second) >> shift
 
 
-def _address(host: str) -> Optional[Union[ipaddress.IPv4Address, ipaddress.IPv6Address]]:
+def _parsed_address(host: str) -> Optional[Union[ipaddress.IPv4Address, ipaddress.IPv6Address]]:
     try:
         return ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -70,24 +70,24 @@ class Point(NamedTuple):
 def trace_of(points: Sequence[Point]) -> Trace:
     """The trace of one end, without iperf3's control connection."""
     last = {connection.ports: connection for point in points for connection in point.connections}
-    control = _control(points, last)
+    control = _control_ports(points, last)
     data = {ports for ports in last if ports != control}
     sending = {ports for ports in data if (last[ports].acked or 0) >= (last[ports].received or 0)}
-    kept, outward = _only(points, data), _only(points, sending)
+    kept, outward = _connections_with(points, data), _connections_with(points, sending)
     return Trace(
         time=tuple(round(point.time, PLACES) for point in points),
-        sent=_rates(outward, lambda connection: connection.acked),
-        received=_rates(kept, lambda connection: connection.received),
-        rtt=_column(outward, lambda connection: connection.rtt, mean),
-        cwnd=_column(outward, lambda connection: connection.cwnd, sum),
-        snd_wnd=_column(outward, lambda connection: connection.snd_wnd, sum),
-        in_flight=_column(outward, lambda connection: connection.in_flight, sum),
-        retransmits=_growth(outward, lambda connection: connection.retransmits),
-        cpu=tuple(_busiest(points, place) for place in range(len(points))),
+        sent=_rate_column(outward, lambda connection: connection.acked),
+        received=_rate_column(kept, lambda connection: connection.received),
+        rtt=_combined_column(outward, lambda connection: connection.rtt, mean),
+        cwnd=_combined_column(outward, lambda connection: connection.cwnd, sum),
+        snd_wnd=_combined_column(outward, lambda connection: connection.snd_wnd, sum),
+        in_flight=_combined_column(outward, lambda connection: connection.in_flight, sum),
+        retransmits=_growth_column(outward, lambda connection: connection.retransmits),
+        cpu=tuple(_busiest_cpu(points, place) for place in range(len(points))),
     )
 
 
-def within(trace: Trace, first: float, last: float) -> Trace:
+def trace_within(trace: Trace, first: float, last: float) -> Trace:
     """The part of a trace from `first` to `last`; rows that a column is too short for are cut."""
     columns = [getattr(trace, name) for name in Trace.__dataclass_fields__]
     rows = [row for row in zip(*columns) if first <= row[0] <= last]
@@ -96,12 +96,12 @@ def within(trace: Trace, first: float, last: float) -> Trace:
     return Trace(*map(tuple, zip(*rows)))
 
 
-def shifted(trace: Trace, seconds: float) -> Trace:
+def shifted_trace(trace: Trace, seconds: float) -> Trace:
     """The trace of another host, whose clock is `seconds` ahead of ours, by our clock."""
     return replace(trace, time=tuple(round(time - seconds, PLACES) for time in trace.time))
 
 
-def _control(
+def _control_ports(
     points: Sequence[Point], last: dict[tuple[Optional[int], Optional[int]], Connection]
 ) -> Optional[tuple[Optional[int], Optional[int]]]:
     """iperf3 opens its control connection first, and little goes over it."""
@@ -110,12 +110,12 @@ def _control(
         return None
     return min(
         (connection.ports for connection in first),
-        key=lambda ports: _amount(last[ports]),
+        key=lambda ports: _transferred_bytes(last[ports]),
         default=None,
     )
 
 
-def _amount(connection: Connection) -> int:
+def _transferred_bytes(connection: Connection) -> int:
     return max(connection.acked or 0, connection.received or 0)
 
 
@@ -123,7 +123,7 @@ Value = Callable[[Connection], Optional[float]]
 Rows = Sequence[tuple[float, Sequence[Connection]]]
 
 
-def _only(
+def _connections_with(
     points: Sequence[Point], ports: set[tuple[Optional[int], Optional[int]]]
 ) -> list[tuple[float, list[Connection]]]:
     return [
@@ -132,7 +132,7 @@ def _only(
     ]
 
 
-def _column(rows: Rows, value: Value, together: Callable[[list[float]], float]) -> Column:
+def _combined_column(rows: Rows, value: Value, together: Callable[[list[float]], float]) -> Column:
     """One value for all connections of each time; None where one is not known, or there is none."""
     column: list[Optional[float]] = []
     for _, connections in rows:
@@ -143,7 +143,7 @@ def _column(rows: Rows, value: Value, together: Callable[[list[float]], float]) 
     return tuple(column)
 
 
-def _growth(rows: Rows, value: Value) -> Column:
+def _growth_column(rows: Rows, value: Value) -> Column:
     """By how much a counter of all connections grew since the time before.
 
     A connection that was opened in between has grown by all that it counted.
@@ -152,7 +152,7 @@ def _growth(rows: Rows, value: Value) -> Column:
     for place in range(1, len(rows)):
         before = {connection.ports: value(connection) for connection in rows[place - 1][1]}
         grown = [
-            _grown(before.get(connection.ports, 0), value(connection))
+            _growth_between(before.get(connection.ports, 0), value(connection))
             for connection in rows[place][1]
         ]
         known = [amount for amount in grown if amount is not None]
@@ -161,23 +161,23 @@ def _growth(rows: Rows, value: Value) -> Column:
     return tuple(column)
 
 
-def _grown(before: Optional[float], after: Optional[float]) -> Optional[float]:
+def _growth_between(before: Optional[float], after: Optional[float]) -> Optional[float]:
     if before is None or after is None:
         return None
     return max(0.0, after - before)
 
 
-def _rates(rows: Rows, value: Value) -> Column:
+def _rate_column(rows: Rows, value: Value) -> Column:
     """bit/s, from a counter in bytes."""
     column: list[Optional[float]] = []
-    for place, grown in enumerate(_growth(rows, value)):
+    for place, grown in enumerate(_growth_column(rows, value)):
         seconds = rows[place][0] - rows[max(0, place - 1)][0]
         rate = None if grown is None or seconds <= 0 else round(grown * 8 / seconds)
         column.append(rate)
     return tuple(column)
 
 
-def _busiest(points: Sequence[Point], place: int) -> Optional[float]:
+def _busiest_cpu(points: Sequence[Point], place: int) -> Optional[float]:
     """The use of the busiest CPU in the CPU_WINDOW before this point, or in a longer interval."""
     now = points[place]
     before = next(

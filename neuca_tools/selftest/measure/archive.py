@@ -26,14 +26,14 @@ LARGEST_ENTRY = 256 * 1024
 LOCK_SECONDS = 5.0
 
 
-def append(state: Path, entry: Mapping[str, object]) -> None:
+def append_entry(state: Path, entry: Mapping[str, object]) -> None:
     """Add an entry. Raises ApplyError.
 
     If it cannot be written as a whole, nothing is added.
     """
-    line = _line(entry)
+    line = _encoded_line(entry)
     if len(line) > LARGEST_ENTRY:
-        line = _line({**entry, "evidence": None})
+        line = _encoded_line({**entry, "evidence": None})
     path = state / ARCHIVE
     with locked(state / ARCHIVE_LOCK, LOCK_SECONDS), applying(f'write "{path}"'):
         content = read_bytes(path) or b""
@@ -42,14 +42,14 @@ def append(state: Path, entry: Mapping[str, object]) -> None:
             content = b""
         # A line that a power cut left incomplete.
         begin = b"\n" if content and not content.endswith(b"\n") else b""
-        _write(path, begin + line)
+        _append_line(path, begin + line)
 
 
-def _line(entry: Mapping[str, object]) -> bytes:
+def _encoded_line(entry: Mapping[str, object]) -> bytes:
     return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
 
 
-def _write(path: Path, line: bytes) -> None:
+def _append_line(path: Path, line: bytes) -> None:
     """Append a line, or nothing. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
@@ -68,7 +68,7 @@ def _write(path: Path, line: bytes) -> None:
         os.close(descriptor)
 
 
-def entries(state: Path) -> tuple[list[Entry], int]:
+def read_entries(state: Path) -> tuple[list[Entry], int]:
     """All entries, the oldest first, and the number of lines that are none.
 
     Raises SelftestError if a file cannot be read.
@@ -81,13 +81,13 @@ def entries(state: Path) -> tuple[list[Entry], int]:
             content = read_bytes(path, 2 * MOST_BYTES) or b""
         except OSError as error:
             raise SelftestError(f'read "{path}": {error.strerror}') from error
-        known = [_entry(line) for line in content.split(b"\n") if line]
+        known = [_parse_entry(line) for line in content.split(b"\n") if line]
         entries_read += [entry for entry in known if entry]
         damaged += known.count({})
     return entries_read, damaged
 
 
-def _entry(line: bytes) -> Entry:
+def _parse_entry(line: bytes) -> Entry:
     """Empty if it is not an entry of this version."""
     try:
         entry = json.loads(line)

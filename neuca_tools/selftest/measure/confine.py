@@ -49,7 +49,7 @@ LIMITS = {
 NOT_ALLOWED = (errno.EPERM, errno.EINVAL)
 
 
-def confined(joining: int = -1) -> Callable[[], None]:
+def confine_process(joining: int = -1) -> Callable[[], None]:
     """The function to call in the new process.
 
     The process enters the control group of a PeerFilter by its descriptor `joining`; -1 for none.
@@ -62,7 +62,7 @@ def confined(joining: int = -1) -> Callable[[], None]:
             # The first process to be killed if the host runs out of memory.
             Path("/proc/self/oom_score_adj").write_bytes(b"1000")
         for kind, value in LIMITS.items():
-            _limit(kind, value)
+            _set_limit(kind, value)
         _hide_directories()
         _become_nobody()
         with suppress(OSError):
@@ -73,7 +73,7 @@ def confined(joining: int = -1) -> Callable[[], None]:
     return confine
 
 
-def _limit(kind: int, value: int) -> None:
+def _set_limit(kind: int, value: int) -> None:
     """SystemCallFilter= of a service may forbid both calls; Python raises ValueError for EPERM."""
     with suppress(OSError, ValueError):
         most = resource.getrlimit(kind)[1]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.files import text_of
-from neuca_tools.model.printable import plain
+from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.measure.iperf.plans import (
     LADDER,
@@ -30,7 +30,7 @@ from neuca_tools.selftest.measure.iperf.plans import (
     STEPS,
     Options,
 )
-from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.measure.wait import wait_readable
 
 # Called with the name of a stage that ended, and the line to print; empty for none.
 ReportStage = Callable[[str, str], None]
@@ -59,16 +59,16 @@ def can_draw() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def stages(options: Options) -> list[Stage]:
+def planned_stages(options: Options) -> list[Stage]:
     """The steps of a test in order, with the seconds that each is likely to take."""
     planned = []
     for name in STEPS:
         if name in options.steps - CONCURRENT:
-            planned += [Stage(name, seconds) for seconds in _seconds(name, options)]
+            planned += [Stage(name, seconds) for seconds in _test_seconds(name, options)]
     return planned
 
 
-def _seconds(name: str, options: Options) -> list[float]:
+def _test_seconds(name: str, options: Options) -> list[float]:
     """The seconds of each test of a step."""
     each = options.seconds + CONNECT_SECONDS
     if name == "tcp-parallel":
@@ -85,7 +85,7 @@ def _seconds(name: str, options: Options) -> list[float]:
 
 
 @contextmanager
-def live(planned: Sequence[Stage], device: Optional[str] = None) -> Iterator[ReportStage]:
+def draw_progress(planned: Sequence[Stage], device: Optional[str] = None) -> Iterator[ReportStage]:
     """Draw until the context ends; `device` is the one whose rates are shown."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -95,33 +95,33 @@ def live(planned: Sequence[Stage], device: Optional[str] = None) -> Iterator[Rep
     except OSError:
         os.close(reading)
         os.close(writing)
-        yield _print
+        yield _print_line
         return
     if child == 0:
         os.close(writing)
-        _child(reading, planned, device)
+        _draw_in_child(reading, planned, device)
     os.close(reading)
     try:
-        yield lambda name, text: _send(writing, name, text)
+        yield lambda name, text: _send_line(writing, name, text)
     finally:
         os.close(writing)
         os.waitpid(child, 0)
 
 
-def _print(_: str, text: str) -> None:
+def _print_line(_: str, text: str) -> None:
     if text:
         print(text, flush=True)
 
 
-def _send(writing: int, name: str, text: str) -> None:
+def _send_line(writing: int, name: str, text: str) -> None:
     try:
         os.write(writing, json.dumps([name, text]).encode() + b"\n")
     except BrokenPipeError:
         # The other process was killed, and has left its line.
-        _print(name, f"{ERASE}{text}" if text else "")
+        _print_line(name, f"{ERASE}{text}" if text else "")
 
 
-def _child(reading: int, planned: Sequence[Stage], device: Optional[str]) -> None:
+def _draw_in_child(reading: int, planned: Sequence[Stage], device: Optional[str]) -> None:
     """Does not return: this process ends here, without running the parent's exit handlers."""
     try:
         # An interrupt ends the test, and thereby this process.
@@ -138,15 +138,15 @@ class _LiveLine:
     def __init__(self, progress: Progress, device: Optional[str]) -> None:
         self._progress, self._device = progress, device
         self._began = self._counted_at = time.monotonic()
-        self._counters = self._count()
+        self._counters = self._read_counters()
         self._rates = ""
 
     def run(self, reading: int) -> None:
         """Draw, and print what arrives, until the pipe is closed."""
         waiting = b""
         while True:
-            self._draw()
-            if not readable([reading], time.monotonic() + DRAW_SECONDS):
+            self._draw_line()
+            if not wait_readable([reading], time.monotonic() + DRAW_SECONDS):
                 self._measure()
                 continue
             piece = os.read(reading, PIECE)
@@ -154,10 +154,10 @@ class _LiveLine:
                 break
             *whole, waiting = (waiting + piece).split(b"\n")
             for line in whole:
-                self._ended(*json.loads(line))
+                self._end_stage(*json.loads(line))
         self._write(ERASE)
 
-    def _ended(self, name: str, text: str) -> None:
+    def _end_stage(self, name: str, text: str) -> None:
         current = self._progress.current
         self._progress.ended(name)
         if self._progress.current != current:
@@ -165,23 +165,23 @@ class _LiveLine:
         if text:
             self._write(f"{ERASE}{text}\n")
 
-    def _draw(self) -> None:
+    def _draw_line(self) -> None:
         columns = os.get_terminal_size(sys.stdout.fileno()).columns
         elapsed = time.monotonic() - self._began
         self._write(ERASE + live_line(self._progress, elapsed, self._rates, columns or 80))
 
     def _measure(self) -> None:
-        now, counters = time.monotonic(), self._count()
+        now, counters = time.monotonic(), self._read_counters()
         self._rates = ""
         if self._device and self._counters and counters:
             seconds = now - self._counted_at
             self._rates = rates_of(self._device, self._counters, counters, seconds)
         self._counters, self._counted_at = counters, now
 
-    def _count(self) -> Optional[Counted]:
+    def _read_counters(self) -> Optional[Counted]:
         if self._device is None:
             return None
-        return counted(text_of(DEVICES), self._device)
+        return device_bytes(text_of(DEVICES), self._device)
 
     def _write(self, text: str) -> None:
         sys.stdout.write(text)
@@ -229,11 +229,13 @@ def header(
 ) -> str:
     """ "172.16.0.2 through eth1, plan quick: 4 s for each test, about 25 s in all"."""
     through = f" through {device}" if device else ""
-    whole = duration(sum(stage.seconds for stage in stages))
-    return plain(f"{peer}{through}, plan {plan}: {each:g} s for each test, about {whole} in all")
+    whole = duration_text(sum(stage.seconds for stage in stages))
+    return printable_line(
+        f"{peer}{through}, plan {plan}: {each:g} s for each test, about {whole} in all"
+    )
 
 
-def duration(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Rounded up to 5 s, from two minutes on to 10 s: "25 s", "2 min 10 s", "1 h 5 min"."""
     step = 5 if seconds < 120 else 10
     whole = max(step, math.ceil(seconds / step) * step)
@@ -250,9 +252,9 @@ def live_line(progress: Progress, elapsed: float, rates: str, columns: int) -> s
     if not progress.current:
         return ""
     left = progress.left(elapsed)
-    rest = f"about {duration(left)} left" if left else "almost done"
+    rest = f"about {duration_text(left)} left" if left else "almost done"
     parts = (f"{progress.current:<{LABEL}}{elapsed:.0f} s", rates, rest)
-    return plain("  ".join(filter(None, parts)))[: max(0, columns - 1)]
+    return printable_line("  ".join(filter(None, parts)))[: max(0, columns - 1)]
 
 
 def rates_of(device: str, before: Counted, after: Counted, seconds: float) -> str:
@@ -263,7 +265,7 @@ def rates_of(device: str, before: Counted, after: Counted, seconds: float) -> st
     return f"{device} {amounts.rate(sent)} out, {amounts.rate(received)} in"
 
 
-def counted(text: str, device: str) -> Optional[Counted]:
+def device_bytes(text: str, device: str) -> Optional[Counted]:
     """The bytes of a device in /proc/net/dev (proc(5)); None if it is not there."""
     for line in text.split("\n"):
         name, _, rest = line.rpartition(":")

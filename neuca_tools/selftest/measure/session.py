@@ -34,7 +34,7 @@ from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper
 from neuca_tools.selftest.measure.host import facts, kernel
 from neuca_tools.selftest.measure.host.facts import Messages
 from neuca_tools.selftest.measure.host.kernel import Way
-from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
+from neuca_tools.selftest.measure.host.planned import AgentPlan, permitted_device
 from neuca_tools.selftest.measure.iperf.phases import NO_HELPER, UDP_BLOCKED, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.probes import hops, path_mtu, reach, roundtrip
@@ -77,37 +77,39 @@ class PeerTest:
             way = kernel.way_to(self._address)
         except OSError as error:
             return self._without_a_route(error)
-        device = kernel.devices().get(way.index)
+        device = kernel.read_devices().get(way.index)
         if device is None or way.source is None:
             raise SelftestError(
                 f"test {self._address}: its route has no device or no source address"
             )
-        planned = permit(self._address, way, device, self._plan, self._options.interface)
+        planned = permitted_device(self._address, way, device, self._plan, self._options.interface)
         try:
             self._measure(way, way.source, device, planned)
         finally:
             if self._helper:
                 self._evidence = replace(self._evidence, peer=self._helper.facts())
                 self._helper.close()
-        local = replace(self._local(way, planned), log=messages.end(), numa_node=self._node)
+        local = replace(
+            self._describe_local(way, planned), log=messages.end(), numa_node=self._node
+        )
         return replace(self._evidence, local=local)
 
-    def _local(self, way: Way, planned: str) -> Host:
-        return facts.host(way, planned, self._plan.sysctls, self._plan.drift or ())
+    def _describe_local(self, way: Way, planned: str) -> Host:
+        return facts.describe_host(way, planned, self._plan.sysctls, self._plan.drift or ())
 
     def _measure(self, way: Way, source: Address, device: Device, planned: str) -> None:
-        self._if("as-planned", self._compare_with_plan)
-        if not self._reach(way, source, device, planned):
+        self._run_step("as-planned", self._compare_with_plan)
+        if not self._check_reach(way, source, device, planned):
             return
-        devices = [device.name for device in facts.path(kernel.devices(), way.index)]
-        local = self._local(way, planned)
+        devices = [device.name for device in facts.devices_below(kernel.read_devices(), way.index)]
+        local = self._describe_local(way, planned)
         self._node = facts.node_for(local, self._options.numa)
         numa = None if self._node is None else str(self._node)
         self._options = replace(self._options, numa=numa)
         self._evidence = replace(self._evidence, local=local)
-        self._if("latency", lambda: self._latency(source))
-        self._if("path-mtu", lambda: self._path_mtu(source, device))
-        self._if("path", lambda: self._path(source, device))
+        self._run_step("latency", lambda: self._measure_latency(source))
+        self._run_step("path-mtu", lambda: self._path_mtu(source, device))
+        self._run_step("path", lambda: self._path(source, device))
         throughput = ThroughputSteps(
             options=self._options,
             address=self._address,
@@ -117,9 +119,9 @@ class PeerTest:
             tell=self._tell,
         )
         self._evidence = throughput.run(self._evidence)
-        self._if("connections", lambda: self._connections(source))
+        self._run_step("connections", lambda: self._connections(source))
 
-    def _if(self, name: str, step: Callable[[], Result]) -> None:
+    def _run_step(self, name: str, step: Callable[[], Result]) -> None:
         """Run a step if it was requested, else report it as skipped."""
         if name in self._options.steps:
             self._done(name, *step())
@@ -136,7 +138,7 @@ class PeerTest:
         self._done("reach", "fail", f"this host has no route to {self._address}: {error.strerror}")
         return replace(
             self._evidence,
-            local=facts.host(),
+            local=facts.describe_host(),
             reach=Reach(tcp=known.get(error.errno or 0, "unreachable")),
         )
 
@@ -158,11 +160,11 @@ class PeerTest:
         planned = self._plan.sysctls
         return [
             f"{name} is {value}"
-            for name, value in facts.settings(planned).items()
+            for name, value in facts.read_sysctls(planned).items()
             if value.split() != planned[name].split()
         ]
 
-    def _reach(self, way: Way, source: Address, device: Device, planned: str) -> bool:
+    def _check_reach(self, way: Way, source: Address, device: Device, planned: str) -> bool:
         """Whether the peer can be measured at all."""
         if device.name != planned:
             self._evidence = replace(self._evidence, reach=Reach(route=device.name))
@@ -173,7 +175,7 @@ class PeerTest:
             return False
         reached = Reach(route=device.name)
         if "reach" in self._options.steps:
-            reached = reach.reach(self._address, way, device)
+            reached = reach.check_reach(self._address, way, device)
         reached, note = self._connect(source, reached)
         reached = replace(reached, port=self._options.port)
         self._evidence = replace(self._evidence, reach=reached)
@@ -190,14 +192,16 @@ class PeerTest:
         """
         options = self._options
         if options.ssh:
-            self._helper = peer.by_ssh(
+            self._helper = peer.start_by_ssh(
                 options.ssh, self._address, options.port, options.duration, source
             )
             return reached, f"helper by ssh on {options.ssh}"
         if options.secret is None:
             return reached, "no helper: evidence of one host only"
         try:
-            self._helper = peer.connect(self._address, options.port + 1, options.secret, source)
+            self._helper = peer.connect_to_helper(
+                self._address, options.port + 1, options.secret, source
+            )
         except BusyError as error:
             return replace(reached, tcp="busy"), str(error)
         except ImpostorError as error:
@@ -212,7 +216,7 @@ class PeerTest:
 
     # --- The steps: each stores what it measured and returns its verdict --------------------------
 
-    def _latency(self, source: Address) -> Result:
+    def _measure_latency(self, source: Address) -> Result:
         try:
             how, idle, over_tcp = self._round_trips(source)
         except OSError as error:
@@ -234,10 +238,10 @@ class PeerTest:
         """
         count, port = self._options.round_trips, self._options.port
         if self._helper is None:
-            pings = roundtrip.pings(self._address, source)
-            return "ping", roundtrip.measure(pings, count, LATENCY_SECONDS), Latency()
-        probe = roundtrip.datagrams(self._address, port + 1, self._helper.token, source)
-        idle = roundtrip.measure(probe, count, LATENCY_SECONDS)
+            pings = roundtrip.icmp_round_trips(self._address, source)
+            return "ping", roundtrip.measure_latency(pings, count, LATENCY_SECONDS), Latency()
+        probe = roundtrip.udp_round_trips(self._address, port + 1, self._helper.token, source)
+        idle = roundtrip.measure_latency(probe, count, LATENCY_SECONDS)
         over_tcp = Latency()
         with suppress(OSError):
             over_tcp = roundtrip.over_tcp(self._address, port + 2, source, count, LATENCY_SECONDS)
@@ -267,7 +271,7 @@ class PeerTest:
     def _probe_path(self, source: Address, mtu: int) -> PathMtu:
         rtt, port = self._evidence.idle.p50 or 0.0, self._options.port
         if self._helper is None:
-            return path_mtu.alone(self._address, source, mtu, rtt)
+            return path_mtu.without_helper(self._address, source, mtu, rtt)
         return path_mtu.with_helper(
             peer=self._address,
             port=port + 1,
@@ -283,7 +287,7 @@ class PeerTest:
             target = target._replace(port=self._options.port + 1, token=self._helper.token)
         target = target._replace(rtt=self._evidence.idle.p50 or 0.0)
         try:
-            route = hops.trace(target, device.mtu, self._evidence.path_mtu.forward)
+            route = hops.trace_route(target, device.mtu, self._evidence.path_mtu.forward)
         except OSError as error:
             return "unknown", f"cannot be measured: {error.strerror}"
         self._evidence = replace(self._evidence, route=route)
@@ -292,7 +296,7 @@ class PeerTest:
     def _connections(self, source: Address) -> Result:
         if not self._helper or self._helper.failure:
             return "skipped", NO_HELPER
-        connections = reach.connections(
+        connections = reach.connection_rate(
             self._address, self._options.port + 2, source, CONNECTION_TEST_SECONDS
         )
         self._evidence = replace(self._evidence, connections=connections)

@@ -49,20 +49,20 @@ class EarlierTest:
         return None
 
 
-def names(state: Path) -> list[Path]:
+def report_paths(state: Path) -> list[Path]:
     """The paths of all reports, the oldest first; none if the directory cannot be read."""
     with suppress(OSError):
         return sorted(path for path in state.iterdir() if fnmatchcase(path.name, REPORTS))
     return []
 
 
-def keep(state: Path, evidence: Evidence, report: str) -> Path:
+def keep_report(state: Path, evidence: Evidence, report: str) -> Path:
     """Write a report and delete the oldest beyond KEPT. Returns its path. Raises ApplyError."""
     stamp = re.sub(r"[-:]", "", evidence.taken or "")
     path, number = state / f"selftest-{stamp}.json", 1
     while path.exists():
         path, number = state / f"selftest-{stamp}-{number}.json", number + 1
-    old = names(state)
+    old = report_paths(state)
     write_files(
         {path: report.encode(), **dict.fromkeys(old[: max(0, len(old) + 1 - MOST_REPORTS)])},
         mode=0o600,
@@ -70,13 +70,13 @@ def keep(state: Path, evidence: Evidence, report: str) -> Path:
     return path
 
 
-def kept(state: Path) -> list[EarlierTest]:
+def kept_tests(state: Path) -> list[EarlierTest]:
     """All tests of a known peer, the oldest first. A report that cannot be read is skipped.
 
     Raises SelftestError if the archive cannot be read.
     """
-    reports = {path.name: path for path in names(state)}
-    tests = [_of_entry(entry, reports) for entry in archive.entries(state)[0]]
+    reports = {path.name: path for path in report_paths(state)}
+    tests = [_of_entry(entry, reports) for entry in archive.read_entries(state)[0]]
     archived = {test.report for test in tests}
     tests += [_of_report(path) for path in reports.values() if path not in archived]
     return sorted((test for test in tests if test.address is not None), key=lambda test: test.taken)
@@ -98,10 +98,10 @@ def _of_report(path: Path) -> EarlierTest:
     return EarlierTest(evidence.address, evidence.label, evidence.boot, evidence.taken or "", path)
 
 
-def earlier(state: Path, address: Optional[str]) -> list[Evidence]:
+def earlier_tests(state: Path, address: Optional[str]) -> list[Evidence]:
     """The last MOST_EARLIER tests of this peer, the oldest first. Raises SelftestError."""
     evidences: list[Evidence] = []
-    for test in reversed(kept(state)):
+    for test in reversed(kept_tests(state)):
         evidence = test.evidence() if test.address == address else None
         if evidence is not None:
             evidences.insert(0, evidence)

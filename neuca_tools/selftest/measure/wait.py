@@ -13,7 +13,7 @@ from typing import Any
 FD_SETSIZE = 1024  # FD_SETSIZE: descriptors from there on are not for select(2)
 
 
-def readable(sources: Sequence[Any], deadline: float) -> list[Any]:
+def wait_readable(sources: Sequence[Any], deadline: float) -> list[Any]:
     """The sources that can be read; empty if none can by the monotonic time `deadline`, in seconds.
 
     A source is a descriptor or an object with `fileno`.

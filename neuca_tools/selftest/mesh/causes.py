@@ -25,7 +25,7 @@ from neuca_tools.selftest.mesh.observe import (
     REACH,
     WRONG_NIC_ERRORS,
     hosts_by_shared_mac,
-    quantile,
+    nearest_quantile,
 )
 
 SLOW_EGRESS, SLOW_INGRESS, WRONG_NIC = "slow-egress", "slow-ingress", "wrong-nic"
@@ -184,7 +184,7 @@ def _of_reach(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, tests: Sequ
     if entity.kind == kinds.PAIR:
         return Cause(BAD_PAIR, _of_pair(rows, suspect))
     if suspect.good > LEAST_GOOD_SHARE * (suspect.bad + suspect.good):
-        return Cause(UNREACHABLE, _partly(plan, rows, suspect))
+        return Cause(UNREACHABLE, _partly_unreachable(plan, rows, suspect))
     return Cause(UNREACHABLE, TEXTS[UNREACHABLE])
 
 
@@ -207,7 +207,7 @@ def _only_within(plan: MeshPlan, rows: Sequence[Row], name: str) -> str:
     return ""
 
 
-def _partly(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> str:
+def _partly_unreachable(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> str:
     names = suspect.entity.names
     if suspect.entity.kind in kinds.HOSTS and _only_within(plan, rows, names[0]):
         return f"tests of it get no connection{_only_within(plan, rows, names[0])}"
@@ -218,11 +218,11 @@ def _partly(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> str:
     )
 
 
-def median(rows: Sequence[Row], ways: Iterable[Way], symptom: str) -> Optional[float]:
+def median_of_tests(rows: Sequence[Row], ways: Iterable[Way], symptom: str) -> Optional[float]:
     """The median of what these tests measured in their direction, in the units of `Row`."""
     out, back = FIELDS[symptom]
     every = (
         getattr(rows[way.test], out if rows[way.test].client == way.sender else back)
         for way in ways
     )
-    return quantile((value for value in every if value is not None), 0.5)
+    return nearest_quantile((value for value in every if value is not None), 0.5)

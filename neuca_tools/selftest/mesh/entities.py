@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 def pair_of(host: str, other: str) -> Entity:
     """The entity of two hosts."""
-    return Entity(PAIR, _ordered(host, other))
+    return Entity(PAIR, _in_order(host, other))
 
 
 def entities_passed(sender: Place, receiver: Place) -> Sequence[Entity]:
@@ -55,7 +55,7 @@ def _groups_passed(sender: str, receiver: str) -> Sequence[Entity]:
         Entity(GROUP_OUT, (sender,)),
         Entity(GROUP_IN, (receiver,)),
         Entity(ONE_WAY, (sender, receiver)),
-        Entity(BETWEEN, _ordered(sender, receiver)),
+        Entity(BETWEEN, _in_order(sender, receiver)),
     )
     ends = ((UPLINK, sender), (UPLINK, receiver), (GROUP, sender), (GROUP, receiver))
     return (*entities, *(Entity(kind, (group,)) for kind, group in ends))
@@ -68,7 +68,7 @@ def is_passed(entity: Entity, sender: Place, receiver: Place) -> bool:
     return entity in entities_passed(sender, receiver)
 
 
-def _ordered(name: str, other: str) -> tuple[str, str]:
+def _in_order(name: str, other: str) -> tuple[str, str]:
     return (min(name, other), max(name, other))
 
 

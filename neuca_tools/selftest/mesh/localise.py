@@ -26,7 +26,7 @@ from neuca_tools.selftest.mesh.observe import (
     RATE,
     REACH,
     SYMPTOMS,
-    observations,
+    observe_tests,
 )
 from neuca_tools.selftest.mesh.tally import Counted, Observation, Tally
 
@@ -90,7 +90,7 @@ class Suspect:
         return tuple(sorted({way.test for way in self.ways}))
 
 
-def ratio(bad: int, good: int, hit: float, chance: float) -> float:
+def likelihood_ratio(bad: int, good: int, hit: float, chance: float) -> float:
     """The log-likelihood ratio of a fault, for these numbers of tests."""
     return bad * log(hit / chance) + good * log((1 - hit) / (1 - chance))
 
@@ -122,20 +122,21 @@ class Suspicions(NamedTuple):
         return {name for entity in self.entities for name in entity.names}
 
 
-def _scored(tally: Tally, chance: float, size: Size, only_hosts: bool) -> list[_Scored]:
+def _scored_entities(tally: Tally, chance: float, size: Size, only_hosts: bool) -> list[_Scored]:
     """Every entity with a bad test and its score, the best first."""
     scores = []
     for counted in tally.counted():
         if only_hosts and counted.entity.kind not in (*HOSTS, PAIR):
             continue
         score, hit = max(
-            (ratio(counted.bad, counted.good, hit, chance), hit) for hit in FAULT_PROBABILITIES
+            (likelihood_ratio(counted.bad, counted.good, hit, chance), hit)
+            for hit in FAULT_PROBABILITIES
         )
         scores.append(_Scored(score - log(2 * count_of(counted.entity.kind, size)), counted, hit))
     return sorted(scores, key=lambda scored: (-scored.score, scored.counted.entity))
 
 
-def cover(symptom: str, seen: Sequence[Observation], size: Size) -> Suspicions:
+def explain_symptom(symptom: str, seen: Sequence[Observation], size: Size) -> Suspicions:
     """What explains the bad tests of one symptom.
 
     Rates, losses and times vary more on some platforms than on others. If more of them are bad
@@ -144,32 +145,34 @@ def cover(symptom: str, seen: Sequence[Observation], size: Size) -> Suspicions:
     """
     if not any(observation.bad for observation in seen):
         return Suspicions()
-    suspicions, noise = _covered(symptom, seen, size, CHANCE_OF_BAD[symptom])
+    suspicions, noise = _explain_with_chance(symptom, seen, size, CHANCE_OF_BAD[symptom])
     if symptom in HIGHEST_CHANCE and noise > CHANCE_OF_BAD[symptom]:
         if symptom != RATE and noise > HIGHEST_CHANCE[symptom]:
             # So much varies here that nothing stands out.
             return Suspicions()
-        suspicions, _ = _covered(symptom, seen, size, min(noise, HIGHEST_CHANCE[symptom]))
+        suspicions, _ = _explain_with_chance(
+            symptom, seen, size, min(noise, HIGHEST_CHANCE[symptom])
+        )
     return suspicions
 
 
-def _covered(
+def _explain_with_chance(
     symptom: str, seen: Sequence[Observation], size: Size, chance: float
 ) -> tuple[Suspicions, float]:
     """What was found, and the share of the other tests that are bad."""
     tally, suspects = Tally(seen), list[Suspect]()
     while len(suspects) < MOST_SUSPECTS:
-        scored = _scored(tally, chance, size, symptom in TIME_SYMPTOMS)
+        scored = _scored_entities(tally, chance, size, symptom in TIME_SYMPTOMS)
         if not scored or scored[0].score <= LEAST_SCORE_OF_RETEST[symptom]:
             break
-        suspects.append(_suspect(symptom, seen, tally, scored))
+        suspects.append(_best_suspect(symptom, seen, tally, scored))
         tally.drop(scored[0].counted.entity)
     likely = tuple(suspect for suspect in suspects if suspect.score > LEAST_SCORE)
     doubtful = tuple(suspects[len(likely) :])
     return Suspicions(likely, doubtful, tuple(tally.odd_pairs())), tally.share_bad
 
 
-def _suspect(
+def _best_suspect(
     symptom: str, seen: Sequence[Observation], tally: Tally, scored: Sequence[_Scored]
 ) -> Suspect:
     best, entity = scored[0], scored[0].counted.entity
@@ -187,12 +190,12 @@ def _suspect(
         best.counted.bad,
         best.counted.good,
         best.hit,
-        tuple(_way(seen[number]) for number in sorted(tests)),
+        tuple(_way_of(seen[number]) for number in sorted(tests)),
         tuple(alike),
     )
 
 
-def _way(observation: Observation) -> Way:
+def _way_of(observation: Observation) -> Way:
     return Way(observation.test, observation.sender.host, observation.receiver.host)
 
 
@@ -200,7 +203,7 @@ def _is_same(tests: frozenset[int], others: frozenset[int]) -> bool:
     return len(tests & others) >= SAME_TESTS_SHARE * len(tests | others)
 
 
-def localise(plan: MeshPlan, rows: Sequence[Row]) -> Suspicions:
+def find_suspects(plan: MeshPlan, rows: Sequence[Row]) -> Suspicions:
     """The suspects of all symptoms.
 
     A bad test that an earlier symptom explains is left out of the later ones; of a host whose
@@ -209,21 +212,23 @@ def localise(plan: MeshPlan, rows: Sequence[Row]) -> Suspicions:
     groups = set(plan.group_by_host.values()) - {""}
     pairs = {frozenset((row.client, row.server)) for row in rows}
     size = Size(len(plan.hosts), len(groups), len(pairs))
-    seen, parts = observations(plan, rows), list[Suspicions]()
+    seen, parts = observe_tests(plan, rows), list[Suspicions]()
     explained: set[int] = set()
     shared: set[str] = set()
     for symptom in SYMPTOMS:
-        suspicions = cover(symptom, _left(seen[symptom], explained, shared), size)
+        suspicions = explain_symptom(
+            symptom, _unexplained_observations(seen[symptom], explained, shared), size
+        )
         named = {suspect.entity for part in parts for suspect in part.suspects}
         once = tuple(suspect for suspect in suspicions.suspects if suspect.entity not in named)
         parts.append(suspicions._replace(suspects=once))
         explained.update(*(suspect.tests for suspect in suspicions.suspects))
         if symptom == IDENTITY:
             shared.update(*(suspect.entity.names for suspect in suspicions.suspects))
-    return _joined(parts)
+    return _joined_suspicions(parts)
 
 
-def _left(
+def _unexplained_observations(
     every: Sequence[Observation], explained: Collection[int], shared: Collection[str]
 ) -> list[Observation]:
     """Without the bad tests in `explained`, and without all tests of the hosts in `shared`."""
@@ -239,7 +244,7 @@ def _left(
     ]
 
 
-def _joined(parts: Sequence[Suspicions]) -> Suspicions:
+def _joined_suspicions(parts: Sequence[Suspicions]) -> Suspicions:
     return Suspicions(
         tuple(suspect for part in parts for suspect in part.suspects),
         tuple(suspect for part in parts for suspect in part.doubtful),

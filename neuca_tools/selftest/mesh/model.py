@@ -161,7 +161,7 @@ def plan_record(plan: MeshPlan) -> dict[str, object]:
     return cast("dict[str, object]", encode(plan))
 
 
-def identity(plan: MeshPlan) -> str:
+def plan_identity(plan: MeshPlan) -> str:
     """What tells this plan, and its later states, from others: 16 hexadecimal digits."""
     if plan.origin is not None:
         return plan.origin
@@ -176,7 +176,7 @@ def read_plan(data: object) -> MeshPlan:
     _check_hosts(plan.hosts)
     _check_numbers(plan)
     if len(plan.slots) > MOST_SLOTS:
-        raise _wrong(f"it has more than {MOST_SLOTS} slots")
+        raise _plan_error(f"it has more than {MOST_SLOTS} slots")
     for number, slot in enumerate(plan.slots):
         check_slot(slot, len(plan.hosts), number)
     return plan
@@ -194,35 +194,37 @@ def _check_numbers(plan: MeshPlan) -> None:
     }
     for name, (value, low, high) in bounds.items():
         if not low <= value <= high:
-            raise _wrong(f'"{name}" is not from {low:g} to {high:g}')
+            raise _plan_error(f'"{name}" is not from {low:g} to {high:g}')
 
 
 def _check_hosts(hosts: Sequence[MeshHost]) -> None:
     if not 2 <= len(hosts) <= MOST_HOSTS:
-        raise _wrong(f"it requires 2 to {MOST_HOSTS} hosts, and has {len(hosts)}")
+        raise _plan_error(f"it requires 2 to {MOST_HOSTS} hosts, and has {len(hosts)}")
     for host in hosts:
         check_host(host)
     addresses = (str(ip_address(host.address)) for host in hosts)
     count = Counter([*(host.name for host in hosts), *addresses])
     for value, times in count.items():
         if times > 1:
-            raise _wrong(f'two hosts have the name or address "{value}"')
+            raise _plan_error(f'two hosts have the name or address "{value}"')
 
 
 def check_host(host: MeshHost) -> None:
     """Raise SelftestError unless the name, the address and the labels are well-formed."""
     if not NAME.fullmatch(host.name):
-        raise _wrong(f"a host is named {host.name[:70]!r}: letters, digits and ._- are accepted")
+        raise _plan_error(
+            f"a host is named {host.name[:70]!r}: letters, digits and ._- are accepted"
+        )
     try:
         address = ip_address(host.address)
     except ValueError:
         text = f'"{host.name}": {host.address[:50]!r} is not an IP address'
-        raise _wrong(text) from None
+        raise _plan_error(text) from None
     if address.is_multicast or address.is_unspecified or address.is_loopback:
-        raise _wrong(f'"{host.name}": {address} is not the address of a host')
+        raise _plan_error(f'"{host.name}": {address} is not the address of a host')
     words = [*host.labels, *host.labels.values()]
     if len(host.labels) > MOST_LABELS or not all(NAME.fullmatch(word) for word in words):
-        raise _wrong(f'"{host.name}": its labels are not up to {MOST_LABELS} of NAME=VALUE')
+        raise _plan_error(f'"{host.name}": its labels are not up to {MOST_LABELS} of NAME=VALUE')
 
 
 def check_slot(slot: Sequence[Sequence[int]], hosts: int, number: int) -> None:
@@ -230,13 +232,15 @@ def check_slot(slot: Sequence[Sequence[int]], hosts: int, number: int) -> None:
     busy: set[int] = set()
     for pair in slot:
         if len(pair) != 2 or not all(0 <= host < hosts for host in pair):
-            raise _wrong(f"slot {number} has {list(pair)[:4]}, which is not a pair of its hosts")
+            raise _plan_error(
+                f"slot {number} has {list(pair)[:4]}, which is not a pair of its hosts"
+            )
         if pair[0] == pair[1] or busy & set(pair):
-            raise _wrong(f"slot {number} has a host twice")
+            raise _plan_error(f"slot {number} has a host twice")
         busy |= set(pair)
 
 
-def _wrong(reason: str) -> SelftestError:
+def _plan_error(reason: str) -> SelftestError:
     return SelftestError(f"read the plan: {reason}")
 
 

@@ -45,7 +45,7 @@ WRONG_NIC_ERRORS = frozenset({"wrong-interface", "reserved"})
 Judged = tuple[str, Optional[bool], Optional[bool]]
 
 
-def quantile(values: Iterable[float], part: float) -> Optional[float]:
+def nearest_quantile(values: Iterable[float], part: float) -> Optional[float]:
     """The nearest rank."""
     ordered = sorted(values)
     if not ordered:
@@ -53,22 +53,26 @@ def quantile(values: Iterable[float], part: float) -> Optional[float]:
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
-def values(rows: Iterable[Row], symptom: str) -> list[float]:
+def known_values(rows: Iterable[Row], symptom: str) -> list[float]:
     """What is known of both directions, as numbers."""
     every = (getattr(row, name) for row in rows for name in FIELDS[symptom])
     return [value for value in every if value is not None]
 
 
-def references(rows: Sequence[Row], expect: Optional[float]) -> dict[str, Optional[float]]:
+def reference_values(rows: Sequence[Row], expect: Optional[float]) -> dict[str, Optional[float]]:
     """What a test should have of each symptom that is a number, in the units of `Row`."""
-    expected = {name: quantile(values(rows, name), LOW_QUANTILE) for name in ALLOWED_EXCESS}
-    expected.update({name: quantile(values(rows, name), HIGH_QUANTILE) for name in (RATE, MTU)})
+    expected = {
+        name: nearest_quantile(known_values(rows, name), LOW_QUANTILE) for name in ALLOWED_EXCESS
+    }
+    expected.update(
+        {name: nearest_quantile(known_values(rows, name), HIGH_QUANTILE) for name in (RATE, MTU)}
+    )
     return {**expected, RATE: expect or expected[RATE]}
 
 
 def is_slow_everywhere(rows: Sequence[Row], expect: Optional[float]) -> bool:
     """Whether nearly all paths are below the rate that is expected."""
-    achieved = quantile(values(rows, RATE), HIGH_QUANTILE)
+    achieved = nearest_quantile(known_values(rows, RATE), HIGH_QUANTILE)
     return bool(expect and achieved and achieved < LEAST_RATE_SHARE * expect)
 
 
@@ -79,12 +83,12 @@ class _Distances:
         self._rows: dict[tuple[str, ...], list[Row]] = {}
         self._known: dict[tuple[tuple[str, ...], str], Optional[float]] = {}
         for row in rows:
-            for scope in _scopes(places[row.client], places[row.server]):
+            for scope in _scopes_of_test(places[row.client], places[row.server]):
                 self._rows.setdefault(scope, []).append(row)
 
     def reference(self, client: Place, server: Place, symptom: str) -> Optional[float]:
         """That of the narrowest scope with enough tests."""
-        scopes = _scopes(client, server)
+        scopes = _scopes_of_test(client, server)
         scope = next(
             (
                 candidate
@@ -95,29 +99,31 @@ class _Distances:
         )
         key = (scope, symptom)
         if key not in self._known:
-            self._known[key] = quantile(values(self._rows[scope], symptom), LOW_QUANTILE)
+            self._known[key] = nearest_quantile(
+                known_values(self._rows[scope], symptom), LOW_QUANTILE
+            )
         return self._known[key]
 
 
-def _scopes(client: Place, server: Place) -> list[tuple[str, ...]]:
+def _scopes_of_test(client: Place, server: Place) -> list[tuple[str, ...]]:
     """The two groups or the one, then all tests that cross borders, or none, and then all."""
     own = tuple(sorted({client.group, server.group}))
     return [own, ("across", "groups", str(len(own) > 1)), ()]
 
 
-def observations(plan: MeshPlan, rows: Sequence[Row]) -> dict[str, list[Observation]]:
+def observe_tests(plan: MeshPlan, rows: Sequence[Row]) -> dict[str, list[Observation]]:
     """What each test says of each symptom, in both directions; nothing for what is not known."""
     places = {name: Place(name, group) for name, group in plan.group_by_host.items()}
     # A rate that hardly any path achieves says nothing of one of them.
     expect = None if is_slow_everywhere(rows, plan.expect) else plan.expect
-    expected, distances = references(rows, expect), _Distances(rows, places)
+    expected, distances = reference_values(rows, expect), _Distances(rows, places)
     shared = {name for names in hosts_by_shared_mac(rows).values() for name in names}
     by_symptom: dict[str, list[Observation]] = {symptom: [] for symptom in SYMPTOMS}
     for number, row in enumerate(rows):
         client, server = places[row.client], places[row.server]
         for name in (DELAY, JITTER):
             expected[name] = distances.reference(client, server, name)
-        for symptom, out, back in _judged(row, expected, row.server in shared):
+        for symptom, out, back in _judged_symptoms(row, expected, row.server in shared):
             if out is not None:
                 by_symptom[symptom].append(Observation(number, client, server, out))
             if back is not None:
@@ -125,7 +131,7 @@ def observations(plan: MeshPlan, rows: Sequence[Row]) -> dict[str, list[Observat
     return by_symptom
 
 
-def _judged(
+def _judged_symptoms(
     row: Row, expected: Mapping[str, Optional[float]], has_shared_mac: bool
 ) -> Iterator[Judged]:
     """Each symptom with whether the test is bad, out and back; None for not known."""
@@ -181,7 +187,7 @@ def hosts_by_shared_mac(rows: Sequence[Row]) -> dict[str, list[str]]:
     return {mac: sorted(names) for mac, names in owners.items() if len(names) == 2}
 
 
-def untested(plan: MeshPlan, rows: Sequence[Row]) -> list[tuple[str, str]]:
+def untested_pairs(plan: MeshPlan, rows: Sequence[Row]) -> list[tuple[str, str]]:
     """The pairs of the plan, client first, without any result that says something of the path."""
     known = {
         frozenset((row.client, row.server))

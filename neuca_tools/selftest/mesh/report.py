@@ -11,12 +11,12 @@ from functools import cached_property
 from typing import Optional
 
 from neuca_tools.model import openmetrics, printable
-from neuca_tools.model.printable import plain
+from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import FAULTY, NAGIOS, WORDS, ExitCode
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.mesh.model import MeshPlan, Row, identity
-from neuca_tools.selftest.mesh.observe import RATE, quantile, references, values
+from neuca_tools.selftest.mesh.model import MeshPlan, Row, plan_identity
+from neuca_tools.selftest.mesh.observe import RATE, known_values, nearest_quantile, reference_values
 from neuca_tools.selftest.mesh.verdict import MeshFinding, Verdict
 from neuca_tools.selftest.report.nagios import STATES
 
@@ -67,23 +67,23 @@ class MeshResult:
     @cached_property
     def reference(self) -> Optional[float]:
         """The rate that every path should carry, in bit/s."""
-        return references(self.rows, self.plan.expect)[RATE]
+        return reference_values(self.rows, self.plan.expect)[RATE]
 
 
 def rates_of_hosts(result: MeshResult) -> list[Rates]:
     """Of each host, in the order of the plan."""
     groups = result.plan.group_by_host
-    return _rates(result, {name: name for name in groups}, groups)
+    return _rates_by_key(result, {name: name for name in groups}, groups)
 
 
 def rates_of_groups(result: MeshResult) -> list[Rates]:
     """Of each group, by its name: of the tests that cross its border."""
     groups = result.plan.group_by_host
     names = sorted(set(groups.values()) - {""})
-    return _rates(result, groups, {name: name for name in names}, crossing=True)
+    return _rates_by_key(result, groups, {name: name for name in names}, crossing=True)
 
 
-def _rates(
+def _rates_by_key(
     result: MeshResult, key: Mapping[str, str], groups: Mapping[str, str], crossing: bool = False
 ) -> list[Rates]:
     """The median shares of what is sent and received by each key, which has one of these groups."""
@@ -107,7 +107,7 @@ def _rates(
 
 
 def _median_share(result: MeshResult, rates: Sequence[float]) -> Optional[float]:
-    median = quantile(rates, 0.5)
+    median = nearest_quantile(rates, 0.5)
     if median is None or not result.reference:
         return None
     return median / result.reference
@@ -116,11 +116,11 @@ def _median_share(result: MeshResult, rates: Sequence[float]) -> Optional[float]
 # --- Text ------------------------------------------------------------------------------------
 
 
-def line(result: MeshResult) -> str:
+def verdict_line(result: MeshResult) -> str:
     """The verdict in one line."""
     verdict = result.verdict
     words = [f"{result.words}: {verdict.tested} of {verdict.planned} tests"]
-    words += [_name(finding) for finding in verdict.findings[:1]]
+    words += [_finding_name(finding) for finding in verdict.findings[:1]]
     if len(verdict.findings) > 1:
         words.append(f"{len(verdict.findings) - 1} more")
     if verdict.silent:
@@ -129,40 +129,39 @@ def line(result: MeshResult) -> str:
         words.append(f"{len(verdict.untested)} pairs not tested")
     if verdict.is_disturbed:
         words.append("disturbed by other load")
-    return plain(f"MESH {', '.join(words)}")
+    return printable_line(f"MESH {', '.join(words)}")
 
 
-def _name(finding: MeshFinding) -> str:
+def _finding_name(finding: MeshFinding) -> str:
     way = "" if finding.direction == "both" else f" ({finding.direction})"
     return f"{finding.kind} {finding.subject}{way} {finding.state}"
 
 
-def listing(result: MeshResult) -> str:
+def report_text(result: MeshResult) -> str:
     """The findings with their evidence, and the verdict as the last line."""
     lines: list[str] = []
     for finding in result.verdict.findings:
-        lines.append(
-            f"{finding.state.upper():<13}{_name(finding).rpartition(' ')[0]}: {finding.text}"
-        )
-        lines += [f"             {text}" for text in evidence(finding)]
+        subject = _finding_name(finding).rpartition(" ")[0]
+        lines.append(f"{finding.state.upper():<13}{subject}: {finding.text}")
+        lines += [f"             {text}" for text in evidence_lines(finding)]
         lines += [f"             {' > '.join(finding.path)}: {text}" for text in finding.diagnosis]
-    lines += [f"{word:<13}{text}" for word, text in shortcomings(result.verdict)]
+    lines += [f"{word:<13}{text}" for word, text in verdict_shortcomings(result.verdict)]
     if result.reference:
         lines.append(f"{'REFERENCE':<13}{amounts.rate(result.reference)}")
-    lines.append(f"{'PAIRS':<13}{_pairs(result)}")
-    return printable.lines([*lines, line(result)])
+    lines.append(f"{'PAIRS':<13}{_pairs_text(result)}")
+    return printable.printable_lines([*lines, verdict_line(result)])
 
 
-def _pairs(result: MeshResult) -> str:
+def _pairs_text(result: MeshResult) -> str:
     """ "6 of 6 pass, at 940 Mbit/s to 942 Mbit/s"."""
-    rates = values(result.rows, RATE)
+    rates = known_values(result.rows, RATE)
     range_of_rates = ""
     if rates:
         range_of_rates = f", at {amounts.rate(min(rates))} to {amounts.rate(max(rates))}"
     return f"{result.verdict.good_pairs} of {result.verdict.pairs} pass{range_of_rates}"
 
 
-def evidence(finding: MeshFinding) -> Iterator[str]:
+def evidence_lines(finding: MeshFinding) -> Iterator[str]:
     """What there is to say of the tests of a finding."""
     if finding.measured:
         yield ", ".join(finding.measured)
@@ -174,17 +173,17 @@ def evidence(finding: MeshFinding) -> Iterator[str]:
         yield ", ".join(finding.tests[-4:])
 
 
-def shortcomings(verdict: Verdict) -> Iterator[tuple[str, str]]:
+def verdict_shortcomings(verdict: Verdict) -> Iterator[tuple[str, str]]:
     """Why the verdict does not speak for the whole mesh, each with a word."""
     hosts_by_reason: dict[str, list[str]] = {}
     for name, reason in verdict.reasons.items():
         hosts_by_reason.setdefault(reason, []).append(name)
     for reason, names in hosts_by_reason.items():
-        yield "SILENT", f"{_some(names)}: {reason}"
+        yield "SILENT", f"{_some_names(names)}: {reason}"
     if verdict.untested:
         yield "NOT TESTED", f"{len(verdict.untested)} pairs have no result: {_most_of(verdict)}"
     if verdict.is_disturbed:
-        yield "DISTURBED", disturbance(verdict)
+        yield "DISTURBED", disturbance_text(verdict)
 
 
 def _most_of(verdict: Verdict) -> str:
@@ -198,12 +197,12 @@ def _most_of(verdict: Verdict) -> str:
     return ", ".join([*words, *(["…"] if left else [])])
 
 
-def _some(names: Sequence[str]) -> str:
+def _some_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return ", ".join(names[:MOST_NAMES]) + more
 
 
-def disturbance(verdict: Verdict) -> str:
+def disturbance_text(verdict: Verdict) -> str:
     """What makes a run a disturbed one, in a sentence."""
     return (
         f"in {verdict.disturbed} of {verdict.tested} tests, other load kept processors of the hosts"
@@ -211,7 +210,7 @@ def disturbance(verdict: Verdict) -> str:
     )
 
 
-def nagios(result: MeshResult) -> str:
+def nagios_line(result: MeshResult) -> str:
     """One line with performance data; the exit code is `NAGIOS[verdict.exit_code]`."""
     verdict = result.verdict
     state = STATES[NAGIOS[verdict.exit_code]]
@@ -221,7 +220,7 @@ def nagios(result: MeshResult) -> str:
         "findings": f"{len(verdict.findings)}",
         "silent": f"{len(verdict.silent)}",
     }
-    text = line(result).replace("|", "/").replace("MESH", f"MESH {state} -", 1)
+    text = verdict_line(result).replace("|", "/").replace("MESH", f"MESH {state} -", 1)
     performance = " ".join(f"'{name}'={value}" for name, value in data.items())
     return f"{text} | {performance}"
 
@@ -229,14 +228,14 @@ def nagios(result: MeshResult) -> str:
 # --- For programs ----------------------------------------------------------------------------
 
 
-def record(result: MeshResult) -> dict[str, object]:
+def report_data(result: MeshResult) -> dict[str, object]:
     """The JSON of a mesh. Within a version, keys may be added but not removed."""
     verdict = result.verdict
     return {
         "version": VERSION,
         "verdict": result.words,
         "exit_code": int(verdict.exit_code),
-        "plan": identity(result.plan),
+        "plan": plan_identity(result.plan),
         "began": result.began,
         "seed": result.plan.seed,
         "rounds": result.plan.rounds,
@@ -257,21 +256,21 @@ def record(result: MeshResult) -> dict[str, object]:
     }
 
 
-def document(result: MeshResult) -> str:
-    return printable.document(record(result))
+def report_json(result: MeshResult) -> str:
+    return printable.json_document(report_data(result))
 
 
-def metrics(result: MeshResult) -> str:
+def report_metrics(result: MeshResult) -> str:
     """The file of metrics, which grows with the hosts, not with the pairs."""
-    return openmetrics.metrics("neuca_mesh_", METRICS, _samples(result), 10)
+    return openmetrics.metrics_text("neuca_mesh_", METRICS, _metric_samples(result), 10)
 
 
-def _samples(result: MeshResult) -> Iterator[openmetrics.Sample]:
+def _metric_samples(result: MeshResult) -> Iterator[openmetrics.Sample]:
     verdict, plan = result.verdict, result.plan
-    yield "run_info", {"plan": identity(plan), "seed": str(plan.seed)}, 1.0
+    yield "run_info", {"plan": plan_identity(plan), "seed": str(plan.seed)}, 1.0
     yield "last_run_timestamp_seconds", {}, result.began
     yield "verdict", {}, float(verdict.exit_code)
-    for state, count in zip(STATES_OF_HOSTS, _states(result)):
+    for state, count in zip(STATES_OF_HOSTS, _host_counts(result)):
         yield "hosts", {"state": state}, float(count)
     yield "tests", {"state": "done"}, float(verdict.tested)
     yield "tests", {"state": "planned"}, float(verdict.planned)
@@ -288,7 +287,7 @@ def _samples(result: MeshResult) -> Iterator[openmetrics.Sample]:
         yield "finding_score", labels, finding.score
 
 
-def _states(result: MeshResult) -> tuple[int, int, int]:
+def _host_counts(result: MeshResult) -> tuple[int, int, int]:
     """The numbers of hosts that are good, named and silent."""
     silent = set(result.verdict.silent)
     hosts = {host.name for host in result.plan.hosts}

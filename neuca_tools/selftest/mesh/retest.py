@@ -23,9 +23,9 @@ from neuca_tools.selftest.mesh.entities import (
     pair_of,
 )
 from neuca_tools.selftest.mesh.localise import Suspicions
-from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, identity
-from neuca_tools.selftest.mesh.observe import ERRORS_WITHOUT_RESULT, observations, untested
-from neuca_tools.selftest.mesh.schedule import packed, shuffled
+from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, plan_identity
+from neuca_tools.selftest.mesh.observe import ERRORS_WITHOUT_RESULT, observe_tests, untested_pairs
+from neuca_tools.selftest.mesh.schedule import packed_slots, seeded_order
 
 ROUNDS = 2
 # Tests of a suspected group in each round.
@@ -41,17 +41,17 @@ def with_retests(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) ->
     chosen = _Chosen(plan, rows, suspicions)
     slots = list(plan.slots)
     for turn in range(ROUNDS):
-        slots += packed(plan, chosen.round(turn))
+        slots += packed_slots(plan, chosen.pairs_of_round(turn))
     if len(slots) == len(plan.slots):
         return plan
-    return replace(plan, slots=tuple(slots), retests=len(plan.slots), origin=identity(plan))
+    return replace(plan, slots=tuple(slots), retests=len(plan.slots), origin=plan_identity(plan))
 
 
-def cleared(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) -> set[str]:
+def cleared_hosts(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) -> set[str]:
     """The hosts that were tested, that no suspect includes, and whose tests are mostly good."""
     bad: Counter[str] = Counter()
     every: Counter[str] = Counter()
-    for seen in observations(plan, rows).values():
+    for seen in observe_tests(plan, rows).values():
         for observation in seen:
             for name in (observation.sender.host, observation.receiver.host):
                 every[name] += 1
@@ -70,18 +70,18 @@ class _Chosen:
     def __init__(self, plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) -> None:
         self._plan, self._suspicions = plan, suspicions
         self._numbers = {host.name: number for number, host in enumerate(plan.hosts)}
-        good = cleared(plan, rows, suspicions)
+        good = cleared_hosts(plan, rows, suspicions)
         names = [host.name for host in plan.hosts if host.name in good]
-        self._good = shuffled(names, plan.seed, "retest")
+        self._good = seeded_order(names, plan.seed, "retest")
         self._suspected = suspicions.names
         self._met = {frozenset((row.client, row.server)) for row in rows}
-        self._untested = untested(plan, rows)
+        self._untested = untested_pairs(plan, rows)
         # A connection may fail in one direction only, which is the one to repeat.
         errors = {None, *ERRORS_WITHOUT_RESULT}
         failed = [row for row in rows if row.error not in errors]
         self._failed = {pair_of(row.client, row.server): (row.client, row.server) for row in failed}
 
-    def round(self, turn: int) -> list[Pair]:
+    def pairs_of_round(self, turn: int) -> list[Pair]:
         """The pairs of one round: of the suspects first, then of pairs that were only bad."""
         self._busy: Counter[str] = Counter()
         pairs: list[Pair] = []
@@ -94,7 +94,7 @@ class _Chosen:
     def _pairs(self, entity: Entity, turn: int) -> list[Pair]:
         if entity.kind in HOSTS:
             return self._first(
-                ((good, entity.names[0]) for good in self._partners(entity, turn)), 1
+                ((good, entity.names[0]) for good in self._cleared_partners(entity, turn)), 1
             )
         if entity.kind == PAIR:
             host, other = entity.names
@@ -102,7 +102,7 @@ class _Chosen:
             return self._first([way], 1, TESTS_OF_A_HOST)
         return self._first(self._of_groups(entity, turn), TESTS_OF_A_GROUP)
 
-    def _partners(self, entity: Entity, turn: int) -> Iterator[str]:
+    def _cleared_partners(self, entity: Entity, turn: int) -> Iterator[str]:
         """Cleared hosts, in another order each round, those first that were not met yet."""
         around = self._good[turn * 7 :] + self._good[: turn * 7]
         name = entity.names[0]
@@ -125,7 +125,7 @@ class _Chosen:
                 for place, member in enumerate(members)
                 if others
             ]
-        return shuffled(pairs, self._plan.seed, f"retest {turn}")
+        return seeded_order(pairs, self._plan.seed, f"retest {turn}")
 
     def _members(self, group: str) -> list[str]:
         """The members of a group that are not suspected themselves."""

@@ -23,7 +23,7 @@ from neuca_tools.selftest.mesh.model import (
     MeshPlan,
     Pair,
     check_host,
-    identity,
+    plan_identity,
 )
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Budget(NamedTuple):
     most_of_a_host: float
 
 
-def circle(count: int) -> Iterator[list[Pair]]:
+def circle_rounds(count: int) -> Iterator[list[Pair]]:
     """The rounds of the circle method for hosts 0 to count-1."""
     even = count + count % 2
     last = even - 1
@@ -59,7 +59,7 @@ def circle(count: int) -> Iterator[list[Pair]]:
         yield [(first, second) for first, second in pairs if first < count and second < count]
 
 
-def shuffled(items: Iterable[T], seed: int, purpose: str) -> list[T]:
+def seeded_order(items: Iterable[T], seed: int, purpose: str) -> list[T]:
     """The items in an order that depends on nothing but the items, the seed and the purpose."""
 
     def key(item: T) -> bytes:
@@ -80,16 +80,16 @@ def make_plan(draft: MeshPlan) -> MeshPlan:
     plan = replace(draft, hosts=hosts, rounds=min(draft.rounds or default, every))
     slots = _Slots(plan)
     met: set[frozenset[int]] = set()
-    for rounds in _rounds(plan, every):
+    for rounds in _rounds_of_plan(plan, every):
         slots.begin()
         for pair in chain.from_iterable(rounds):
             if frozenset(pair) not in met:
                 met.add(frozenset(pair))
-                slots.add(_directed(pair, plan.seed))
+                slots.add(_with_direction(pair, plan.seed))
     return replace(plan, slots=slots.pairs())
 
 
-def _directed(pair: Pair, seed: int) -> Pair:
+def _with_direction(pair: Pair, seed: int) -> Pair:
     """Which of the two is the client, by chance: a client starts later, and reports."""
     low, high = sorted(pair)
     if sha256(f"{seed}/client/{low}/{high}".encode()).digest()[0] % 2:
@@ -97,17 +97,17 @@ def _directed(pair: Pair, seed: int) -> Pair:
     return (high, low)
 
 
-def _rounds(plan: MeshPlan, every: int) -> tuple[list[list[Pair]], list[list[Pair]]]:
+def _rounds_of_plan(plan: MeshPlan, every: int) -> tuple[list[list[Pair]], list[list[Pair]]]:
     """The rounds within groups, and those of all hosts."""
     groups = _members_by_group(plan).values()
     inside: list[list[Pair]] = []
     if len(groups) > 1:
         most = every if plan.rounds == every else int(plan.rounds * SHARE_WITHIN_GROUPS)
-        inside = _joined([_drawn(members, plan.seed, most) for members in groups])
+        inside = _joined_rounds([_drawn_rounds(members, plan.seed, most) for members in groups])
     left = plan.rounds
     if left < every:
         left -= len(inside)
-    return inside, _drawn(list(range(len(plan.hosts))), plan.seed, left)
+    return inside, _drawn_rounds(list(range(len(plan.hosts))), plan.seed, left)
 
 
 def _members_by_group(plan: MeshPlan) -> dict[str, list[int]]:
@@ -119,19 +119,19 @@ def _members_by_group(plan: MeshPlan) -> dict[str, list[int]]:
     return dict(sorted(members.items()))
 
 
-def _drawn(members: Sequence[int], seed: int, rounds: int) -> list[list[Pair]]:
+def _drawn_rounds(members: Sequence[int], seed: int, rounds: int) -> list[list[Pair]]:
     """Some rounds of the circle method among these hosts, in the order that the seed gives."""
-    order = shuffled(members, seed, "host")
-    chosen = set(shuffled(range(len(order) + len(order) % 2 - 1), seed, "round")[:rounds])
+    order = seeded_order(members, seed, "host")
+    chosen = set(seeded_order(range(len(order) + len(order) % 2 - 1), seed, "round")[:rounds])
     pairs_by_round = {
         number: [(order[first], order[second]) for first, second in pairs]
-        for number, pairs in enumerate(circle(len(order)))
+        for number, pairs in enumerate(circle_rounds(len(order)))
         if number in chosen
     }
-    return [pairs_by_round[number] for number in shuffled(pairs_by_round, seed, "round")]
+    return [pairs_by_round[number] for number in seeded_order(pairs_by_round, seed, "round")]
 
 
-def _joined(groups: Sequence[Sequence[list[Pair]]]) -> list[list[Pair]]:
+def _joined_rounds(groups: Sequence[Sequence[list[Pair]]]) -> list[list[Pair]]:
     """The rounds of all groups at the same time."""
     longest = max((len(rounds) for rounds in groups), default=0)
     return [
@@ -150,7 +150,7 @@ class _Slots:
     """Puts each pair into the first slot in which both hosts are free and no cap is exceeded."""
 
     def __init__(self, plan: MeshPlan) -> None:
-        self._plan, self._slots = plan, list[_Slot]()
+        self._plan, self._run_tests = plan, list[_Slot]()
         self._from = 0
         uplink = UPLINK
         if plan.group and not any(UPLINK in host.labels for host in plan.hosts):
@@ -160,22 +160,22 @@ class _Slots:
 
     def begin(self) -> None:
         """Put what follows after all slots so far."""
-        self._from = len(self._slots)
+        self._from = len(self._run_tests)
 
     def add(self, pair: Pair) -> None:
-        caps = self._caps(pair)
-        for slot in self._slots[max(self._from, len(self._slots) - SLOTS_TO_SEARCH) :]:
+        caps = self._caps_of_pair(pair)
+        for slot in self._run_tests[max(self._from, len(self._run_tests) - SLOTS_TO_SEARCH) :]:
             free = slot.busy.isdisjoint(pair)
             if free and all(slot.load[name] < cap for name, cap in caps):
                 break
         else:
             slot = _Slot([], set(), Counter())
-            self._slots.append(slot)
+            self._run_tests.append(slot)
         slot.pairs.append(pair)
         slot.busy.update(pair)
         slot.load.update(name for name, _ in caps)
 
-    def _caps(self, pair: Pair) -> list[tuple[str, int]]:
+    def _caps_of_pair(self, pair: Pair) -> list[tuple[str, int]]:
         """What a test of this pair loads, with the number of tests that each takes."""
         uplinks = {self._uplinks[host] for host in pair} - {None}
         hypervisors = {self._hypervisors[host] for host in pair} - {None}
@@ -185,10 +185,10 @@ class _Slots:
         return caps
 
     def pairs(self) -> tuple[tuple[Pair, ...], ...]:
-        return tuple(tuple(slot.pairs) for slot in self._slots)
+        return tuple(tuple(slot.pairs) for slot in self._run_tests)
 
 
-def among(plan: MeshPlan, names: Collection[str]) -> MeshPlan:
+def plan_among(plan: MeshPlan, names: Collection[str]) -> MeshPlan:
     """The plan with tests between these hosts only: it is made anew, since each needs partners."""
     places = {host.name: number for number, host in enumerate(plan.hosts)}
     present = tuple(host for host in plan.hosts if host.name in names)
@@ -198,10 +198,10 @@ def among(plan: MeshPlan, names: Collection[str]) -> MeshPlan:
         tuple((numbers[client], numbers[server]) for client, server in slot)
         for slot in smaller.slots
     ]
-    return replace(plan, slots=tuple(slots), origin=identity(plan))
+    return replace(plan, slots=tuple(slots), origin=plan_identity(plan))
 
 
-def packed(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...]:
+def packed_slots(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...]:
     """Slots for these pairs, under the caps of the plan."""
     slots = _Slots(plan)
     for pair in pairs:
@@ -209,7 +209,7 @@ def packed(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...
     return slots.pairs()
 
 
-def budget(plan: MeshPlan) -> Budget:
+def plan_budget(plan: MeshPlan) -> Budget:
     """The most that the plan takes: both directions of each test at the highest rate."""
     tests = Counter(host for slot in plan.slots for pair in slot for host in pair)
     bytes_of_a_test = 2 * plan.seconds * plan.rate / 8
@@ -225,7 +225,7 @@ def budget(plan: MeshPlan) -> Budget:
 
 def duration_words(plan: MeshPlan) -> str:
     """How long the slots take, in words."""
-    cost = budget(plan)
+    cost = plan_budget(plan)
     return f"about {cost.usual / 60:.1f} min, at most {cost.seconds / 60:.1f} min"
 
 
@@ -240,30 +240,30 @@ def read_hosts(text: str) -> tuple[MeshHost, ...]:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        host = _host(words, number)
+        host = _read_host(words, number)
         for key in (f'the name "{host.name}"', f"the address {host.address}"):
             if key in names:
-                raise _wrong(number, f"{key} is on line {names[key]} too")
+                raise _line_error(number, f"{key} is on line {names[key]} too")
             names[key] = number
         hosts.append(host)
         if len(hosts) > MOST_HOSTS:
-            raise _wrong(number, f"there are more than {MOST_HOSTS} hosts")
+            raise _line_error(number, f"there are more than {MOST_HOSTS} hosts")
     if len(hosts) < 2:
         raise UsageError("read the hosts: a mesh needs at least two, as NAME ADDRESS on each line")
     return tuple(hosts)
 
 
-def _host(words: list[str], number: int) -> MeshHost:
+def _read_host(words: list[str], number: int) -> MeshHost:
     if len(words) < 2:
-        raise _wrong(number, "it is not NAME ADDRESS [LABEL=VALUE …]")
+        raise _line_error(number, "it is not NAME ADDRESS [LABEL=VALUE …]")
     labels = dict(word.partition("=")[::2] for word in words[2:])
     host = MeshHost(words[0], words[1], labels)
     try:
         check_host(host)
     except SelftestError as error:
-        raise _wrong(number, error.text.partition(": ")[2]) from None
+        raise _line_error(number, error.text.partition(": ")[2]) from None
     return host
 
 
-def _wrong(number: int, reason: str) -> UsageError:
+def _line_error(number: int, reason: str) -> UsageError:
     return UsageError(f"read the hosts, line {number}: {reason}")

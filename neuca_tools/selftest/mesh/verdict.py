@@ -23,7 +23,7 @@ from neuca_tools.selftest.mesh.causes import (
     UNREACHABLE,
     WRONG_NIC,
     cause_of,
-    median,
+    median_of_tests,
     subject_of,
 )
 from neuca_tools.selftest.mesh.entities import Entity, is_passed
@@ -32,10 +32,10 @@ from neuca_tools.selftest.mesh.localise import (
     FAULT_PROBABILITIES,
     Suspect,
     Suspicions,
-    localise,
-    ratio,
+    find_suspects,
+    likelihood_ratio,
 )
-from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, identity, tests_of
+from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, plan_identity, tests_of
 from neuca_tools.selftest.mesh.observe import (
     DELAY,
     ERRORS_WITHOUT_RESULT,
@@ -45,14 +45,14 @@ from neuca_tools.selftest.mesh.observe import (
     MTU,
     RATE,
     is_slow_everywhere,
-    observations,
-    quantile,
-    references,
-    untested,
-    values,
+    known_values,
+    nearest_quantile,
+    observe_tests,
+    reference_values,
+    untested_pairs,
 )
 from neuca_tools.selftest.mesh.retest import is_retest
-from neuca_tools.selftest.mesh.schedule import packed
+from neuca_tools.selftest.mesh.schedule import packed_slots
 from neuca_tools.selftest.mesh.tally import Observation
 
 # The states of a finding: a retest showed it again, there was none, or the retest was good.
@@ -160,26 +160,30 @@ class Verdict:
         return ExitCode.PASS
 
 
-def judge(
+def judge_mesh(
     plan: MeshPlan, rows: Sequence[Row], reasons: Optional[Mapping[str, str]] = None
 ) -> Verdict:
     """The findings of a mesh. `reasons` say why hosts take no part."""
     every, rows, reasons = rows, tests_of(plan, rows), reasons or {}
-    suspicions, seen = localise(plan, rows), observations(plan, rows)
-    findings = _findings(plan, rows, suspicions, seen)
+    suspicions, seen = find_suspects(plan, rows), observe_tests(plan, rows)
+    findings = _findings_of(plan, rows, suspicions, seen)
     explained = {test for suspect in suspicions.suspects for test in suspect.tests}
     failed = {number for number, row in enumerate(rows) if row.error in ERRORS_WITHOUT_RESULT}
     bad = {each.test for of_it in seen.values() for each in of_it if each.bad} | failed
     silent = _silent_hosts(plan, rows, reasons)
     return Verdict(
-        tuple(sorted((_diagnosed(plan, finding, every) for finding in findings), key=_rank)),
+        tuple(
+            sorted(
+                (_with_diagnosis(plan, finding, every) for finding in findings), key=_report_rank
+            )
+        ),
         len(rows),
         sum(map(len, plan.tests)),
         silent,
         failed=len(failed),
         disturbed=sum(row.disturbed is True for row in rows),
         unexplained=len(bad - explained),
-        untested=tuple(untested(plan, rows)),
+        untested=tuple(untested_pairs(plan, rows)),
         reasons={name: reasons.get(name, NO_REASON) for name in silent},
         pairs=len({frozenset(pair) for slot in plan.tests for pair in slot}),
         good_pairs=_count_good_pairs(rows, bad),
@@ -192,7 +196,7 @@ def _count_good_pairs(rows: Sequence[Row], bad: Collection[int]) -> int:
     return sum(number not in bad for number in last.values())
 
 
-def _findings(
+def _findings_of(
     plan: MeshPlan,
     rows: Sequence[Row],
     suspicions: Suspicions,
@@ -201,12 +205,12 @@ def _findings(
     findings = []
     for suspect in suspicions.suspects:
         again = [each for each in seen[suspect.symptom] if is_retest(plan, rows[each.test])]
-        findings.append(_finding(plan, rows, suspect, again))
-    everywhere = _everywhere(plan, rows)
+        findings.append(_finding_of(plan, rows, suspect, again))
+    everywhere = _slow_everywhere_finding(plan, rows)
     return [*findings, everywhere] if everywhere else findings
 
 
-def _diagnosed(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -> MeshFinding:
+def _with_diagnosis(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -> MeshFinding:
     """With what the full diagnoses of its paths say, unless that contradicts what is at fault.
 
     A path that carries its rate alone is not what is slow: that shows under more load, or at times.
@@ -222,7 +226,9 @@ def _diagnosed(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -> Mes
 
 
 def _least_good_rate(plan: MeshPlan, rows: Sequence[Row]) -> float:
-    return LEAST_RATE_SHARE * (references(tests_of(plan, rows), plan.expect)[RATE] or math.inf)
+    return LEAST_RATE_SHARE * (
+        reference_values(tests_of(plan, rows), plan.expect)[RATE] or math.inf
+    )
 
 
 def _not_always_slow(rates: Sequence[float]) -> str:
@@ -230,7 +236,7 @@ def _not_always_slow(rates: Sequence[float]) -> str:
     return f"{amounts.rate(rates[0])} arrived when it was tested {number}: not always slow"
 
 
-def _rank(finding: MeshFinding) -> tuple[int, bool, float]:
+def _report_rank(finding: MeshFinding) -> tuple[int, bool, float]:
     """What comes first in a report: the confirmed, then those with the highest score.
 
     An address that two hosts have explains why one of them gets no connection.
@@ -253,7 +259,7 @@ def _silent_hosts(
     return tuple(sorted((planned | reasons.keys()) - heard))
 
 
-def _finding(
+def _finding_of(
     plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, again: Sequence[Observation]
 ) -> MeshFinding:
     subject, direction = subject_of(suspect.entity)
@@ -265,21 +271,21 @@ def _finding(
         subject,
         direction,
         suspect.symptom,
-        _state(suspect, again),
+        _state_after_retests(suspect, again),
         round(suspect.score, 2),
         suspect.bad,
         suspect.good,
         cause.text,
         names=suspect.entity.names,
         tests=tuple(tests[-MOST_TESTS:]),
-        equivalent=tuple(map(_words, suspect.equivalent)),
+        equivalent=tuple(map(_entity_words, suspect.equivalent)),
         path=path,
-        paths=_disjoint([path, *(way.hosts for way in suspect.ways)], suspect.entity),
-        measured=_measured(plan, rows, suspect),
+        paths=_disjoint_paths([path, *(way.hosts for way in suspect.ways)], suspect.entity),
+        measured=_measured_texts(plan, rows, suspect),
     )
 
 
-def _disjoint(ways: Iterable[tuple[str, str]], entity: Entity) -> tuple[tuple[str, str], ...]:
+def _disjoint_paths(ways: Iterable[tuple[str, str]], entity: Entity) -> tuple[tuple[str, str], ...]:
     """The first path; of groups also others, without a common host."""
     paths: list[tuple[str, str]] = []
     busy: set[str] = set()
@@ -291,12 +297,12 @@ def _disjoint(ways: Iterable[tuple[str, str]], entity: Entity) -> tuple[tuple[st
     return tuple(paths[: PATHS_OF_GROUPS if is_shared else 1])
 
 
-def _measured(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> tuple[str, ...]:
+def _measured_texts(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> tuple[str, ...]:
     """What its bad tests measured and what others do, first of its own symptom, with units."""
-    expected = references(rows, plan.expect)
+    expected = reference_values(rows, plan.expect)
     texts = []
     for symptom in dict.fromkeys((suspect.symptom, *(name for name in UNITS if name != MTU))):
-        value = median(rows, suspect.ways, symptom) if symptom in UNITS else None
+        value = median_of_tests(rows, suspect.ways, symptom) if symptom in UNITS else None
         wanted = expected.get(symptom)
         if value is not None and wanted is not None:
             show = UNITS[symptom]
@@ -304,13 +310,13 @@ def _measured(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> tuple[st
     return tuple(texts)
 
 
-def _everywhere(plan: MeshPlan, rows: Sequence[Row]) -> Optional[MeshFinding]:
+def _slow_everywhere_finding(plan: MeshPlan, rows: Sequence[Row]) -> Optional[MeshFinding]:
     """Nearly all paths are slower than expected: that is one finding, and needs no retest."""
     if not plan.expect or not is_slow_everywhere(rows, plan.expect):
         return None
-    rates = values(rows, RATE)
+    rates = known_values(rows, RATE)
     bad = [rate for rate in rates if rate < LEAST_RATE_SHARE * plan.expect]
-    middle = quantile(rates, 0.5) or 0.0
+    middle = nearest_quantile(rates, 0.5) or 0.0
     last = next(row for row in reversed(rows) if row.rate_out is not None)
     return MeshFinding(
         SLOW_EVERYWHERE,
@@ -319,7 +325,10 @@ def _everywhere(plan: MeshPlan, rows: Sequence[Row]) -> Optional[MeshFinding]:
         RATE,
         CONFIRMED,
         round(
-            ratio(len(bad), len(rates) - len(bad), FAULT_PROBABILITIES[0], CHANCE_OF_BAD[RATE]), 2
+            likelihood_ratio(
+                len(bad), len(rates) - len(bad), FAULT_PROBABILITIES[0], CHANCE_OF_BAD[RATE]
+            ),
+            2,
         ),
         len(bad),
         len(rates) - len(bad),
@@ -330,12 +339,12 @@ def _everywhere(plan: MeshPlan, rows: Sequence[Row]) -> Optional[MeshFinding]:
     )
 
 
-def _words(entity: Entity) -> str:
+def _entity_words(entity: Entity) -> str:
     subject, direction = subject_of(entity)
     return subject if direction == "both" else f"{subject} ({direction})"
 
 
-def _state(suspect: Suspect, again: Sequence[Observation]) -> str:
+def _state_after_retests(suspect: Suspect, again: Sequence[Observation]) -> str:
     """Whether the retests alone say the same."""
     results = [
         observation.bad
@@ -345,7 +354,7 @@ def _state(suspect: Suspect, again: Sequence[Observation]) -> str:
     if not results:
         return SUSPECTED
     bad, good = results.count(True), results.count(False)
-    score = ratio(bad, good, suspect.hit, CHANCE_OF_BAD[suspect.symptom])
+    score = likelihood_ratio(bad, good, suspect.hit, CHANCE_OF_BAD[suspect.symptom])
     if score > CONFIRMING_SCORE:
         return CONFIRMED
     return SUSPECTED if score > -CONFIRMING_SCORE else NOT_REPEATED
@@ -359,8 +368,8 @@ def with_diagnoses(plan: MeshPlan, rows: Sequence[Row]) -> MeshPlan:
     """
     numbers = {host.name: number for number, host in enumerate(plan.hosts)}
     paths: dict[tuple[str, str], None] = {}
-    for finding in judge(plan, rows).confirmed:
+    for finding in judge_mesh(plan, rows).confirmed:
         paths.update(dict.fromkeys(finding.paths))
     pairs: list[Pair] = [(numbers[sender], numbers[receiver]) for sender, receiver in paths]
-    slots = (*plan.slots, *packed(plan, pairs[:MOST_DIAGNOSES]))
-    return replace(plan, slots=slots, diagnoses=len(plan.slots), origin=identity(plan))
+    slots = (*plan.slots, *packed_slots(plan, pairs[:MOST_DIAGNOSES]))
+    return replace(plan, slots=slots, diagnoses=len(plan.slots), origin=plan_identity(plan))

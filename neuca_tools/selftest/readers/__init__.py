@@ -12,11 +12,11 @@ from typing import Optional
 from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.readers.iperf2_text import as_text
 from neuca_tools.selftest.readers.iperf2_text import read as read_iperf2_text
-from neuca_tools.selftest.readers.iperf3_json import objects
 from neuca_tools.selftest.readers.iperf3_json import read as read_iperf3_json
+from neuca_tools.selftest.readers.iperf3_json import split_results
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 from neuca_tools.selftest.readers.lines import LONGEST_LINE, parse_row
-from neuca_tools.selftest.readers.split import joined, texts
+from neuca_tools.selftest.readers.split import join_ends, split_runs
 
 MOST_DOCUMENT_BYTES = 64 * 1024 * 1024  # bytes: a day of 128 streams in JSON
 UNREADABLE = "this is neither iperf3's JSON, nor its text, nor iperf 2's text"
@@ -54,34 +54,34 @@ PSCHEDULER_ROW = re.compile(
 )
 
 
-def read(content: bytes) -> Run:
+def read_run(content: bytes) -> Run:
     """Parse a document of one run. Never raises: if it cannot be read, the run has an `error`."""
     return read_all(content)[0]
 
 
 def read_all(content: bytes) -> list[Run]:
     """Parse a document with one or more runs; one with an `error` if it cannot be read."""
-    document = _text(content)
+    document = _clean_text(content)
     if document is None:
         error = f"the document has more than {MOST_DOCUMENT_BYTES // 1024 // 1024} MiB"
         return [Run("iperf", error=error, unreadable=True)]
     if JSON.search(document):
-        documents = objects(document)
+        documents = split_results(document)
         if documents or not _has_rows(document):
             return [read_iperf3_json(text) for text in documents] or [read_iperf3_json(document)]
-        document = _unescaped(document)
-    form = _form(document)
+        document = _unescape_rows(document)
+    form = _reader_for(document)
     if form is None:
         return [Run("iperf", error=UNREADABLE, unreadable=True)]
-    return joined(form(text) for text in texts(document))
+    return join_ends(form(text) for text in split_runs(document))
 
 
-def _text(content: bytes) -> Optional[str]:
+def _clean_text(content: bytes) -> Optional[str]:
     if len(content) > MOST_DOCUMENT_BYTES:
         return None
-    document = _decoded(content).replace("\r\n", "\n").replace("&nbsp;", " ").lstrip("\ufeff")
+    document = _decode_bytes(content).replace("\r\n", "\n").replace("&nbsp;", " ").lstrip("\ufeff")
     if not JSON.search(document):
-        document = _unescaped(document)
+        document = _unescape_rows(document)
     document = WRAPPED_ROW.sub(r" \1", TERMINAL_NOISE.sub("", as_text(document)))
     document = PSCHEDULER_ROW.sub(_row_of_table, document)
     is_joined = max(map(len, document.split("\n"))) > LONG_LINE and TWO_ROWS.search(document)
@@ -94,18 +94,18 @@ def _row_of_table(match: re.Match[str]) -> str:
     return f"[  5] {start}0-{end}0  sec  {rate} {prefix}bits/sec  {again}   {window or 'sender'}"
 
 
-def _decoded(content: bytes) -> str:
+def _decode_bytes(content: bytes) -> str:
     """UTF-8, or UTF-16 as PowerShell's redirection writes it."""
     is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     return content.decode("utf-16" if is_wide else "utf-8", "replace")
 
 
-def _unescaped(document: str) -> str:
+def _unescape_rows(document: str) -> str:
     """The lines of results that are a string of another document, each on its own."""
     return document.replace("\\n", "\n") if ESCAPED_ROW.search(document) else document
 
 
-def _form(document: str) -> Optional[Callable[[str], Run]]:
+def _reader_for(document: str) -> Optional[Callable[[str], Run]]:
     """The reader for this text; None if it is not the output of an iperf."""
     if IPERF3.search(document) or ROW_OF_IPERF3.search(document):
         return read_iperf3_text

@@ -43,12 +43,12 @@ def evidence_of(
     The document may be compressed by gzip. Raises SelftestError if there is no result of iperf in
     it, and for a self-test's evidence that is damaged or of another version.
     """
-    content = expanded(content)
+    content = expand_gzip(content)
     if len(content) > MOST_DOCUMENT_BYTES:
         raise SelftestError(
             f"read the output of iperf: it is larger than {MOST_DOCUMENT_BYTES >> 20} MiB"
         )
-    evidence = _own(content)
+    evidence = _read_report(content)
     if evidence is None:
         evidence = _of_runs(read_all(content), content.decode("utf-8", "replace"))
     if expect is not None:
@@ -63,15 +63,15 @@ def _of_runs(runs: list[Run], raw: str) -> Evidence:
 
     "local" is the client.
     """
-    results = _turned([run for run in runs if not run.unreadable])
+    results = _orient_runs([run for run in runs if not run.unreadable])
     if not results:
         raise SelftestError(f"read the output of iperf: {runs[0].error}")
-    phases = [phase for run in results for phase in _phases(run)]
+    phases = [phase for run in results for phase in _phases_of(run)]
     first, *others = phases
-    return Evidence(phases=(replace(first, raw=raw), *others), rtt=pinged(raw, results))
+    return Evidence(phases=(replace(first, raw=raw), *others), rtt=shortest_ping(raw, results))
 
 
-def pinged(text: str, runs: list[Run]) -> Optional[float]:
+def shortest_ping(text: str, runs: list[Run]) -> Optional[float]:
     """Seconds: the shortest round trip of a ping that was pasted as well, if it is of the peer."""
     matches = [match for match in _PING.finditer(text) if _is_of_peer(match["host"], runs)]
     if not matches:
@@ -86,15 +86,15 @@ def _is_of_peer(host: str, runs: list[Run]) -> bool:
     return host in peers
 
 
-def _turned(runs: list[Run]) -> list[Run]:
+def _orient_runs(runs: list[Run]) -> list[Run]:
     """Reverse each run whose client is the server of the first run."""
-    ends = next(filter(None, map(_ends, runs)), None)
+    ends = next(filter(None, map(_hosts_of, runs)), None)
     if ends is None or ends[0] == ends[1]:
         return runs
-    return [_reversed(run) if _ends(run) == ends[::-1] else run for run in runs]
+    return [_reverse_run(run) if _hosts_of(run) == ends[::-1] else run for run in runs]
 
 
-def _ends(run: Run) -> Optional[tuple[str, str]]:
+def _hosts_of(run: Run) -> Optional[tuple[str, str]]:
     """The hosts of the client and the server, as far as known."""
     for connection in run.connections[:1]:
         hosts = connection.local, connection.remote
@@ -102,12 +102,12 @@ def _ends(run: Run) -> Optional[tuple[str, str]]:
     return None
 
 
-def _reversed(run: Run) -> Run:
+def _reverse_run(run: Run) -> Run:
     flows = [replace(flow, direction=OPPOSITE[flow.direction]) for flow in run.flows]
     return replace(run, flows=tuple(flows))
 
 
-def _phases(run: Run) -> list[Phase]:
+def _phases_of(run: Run) -> list[Phase]:
     directions = [flow.direction for flow in run.flows] or ["forward"]
     return [Phase(_phase_name(run), run, direction) for direction in directions]
 
@@ -120,7 +120,7 @@ def _phase_name(run: Run) -> str:
     return "tcp-parallel" if (run.streams or 1) > 1 else "tcp"
 
 
-def expanded(content: bytes) -> bytes:
+def expand_gzip(content: bytes) -> bytes:
     """The content, decompressed if it is gzip. Raises SelftestError."""
     document = b""
     rest = content
@@ -139,7 +139,7 @@ def expanded(content: bytes) -> bytes:
     return document if content.startswith(GZIP) else content
 
 
-def _own(content: bytes) -> Optional[Evidence]:
+def _read_report(content: bytes) -> Optional[Evidence]:
     """The evidence of a self-test, alone or as a part of its report; None for anything else."""
     data = None
     with suppress(RecursionError, ValueError):

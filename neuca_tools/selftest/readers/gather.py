@@ -11,14 +11,14 @@ from typing import Optional
 
 from neuca_tools.selftest.evidence.run import Interval, Total
 from neuca_tools.selftest.readers.lines import Rest, Row
-from neuca_tools.selftest.readers.values import mean, scaled, total, whole
+from neuca_tools.selftest.readers.values import known_mean, known_sum, parse_whole, scaled
 
 Line = tuple[Row, Rest]
 SHORTEST = 0.1  # seconds that iperf's -i may be, at least
 OMITTED = "(omitted)"
 
 
-def gather(lines: Sequence[Line]) -> tuple[Interval, ...]:
+def gather_intervals(lines: Sequence[Line]) -> tuple[Interval, ...]:
     """One interval for each (start, end), omitted ones first.
 
     The streams' clocks differ by some hundredths of a second.
@@ -28,7 +28,7 @@ def gather(lines: Sequence[Line]) -> tuple[Interval, ...]:
     for row, rest in lines:
         key = (OMITTED in row.rest, round(row.start / unit), round(row.end / unit))
         groups.setdefault(key, []).append((row, rest))
-    intervals = map(_interval, groups.values())
+    intervals = map(_interval_of, groups.values())
     return tuple(sorted(intervals, key=lambda interval: (not interval.omitted, interval.start)))
 
 
@@ -38,7 +38,7 @@ def _usual_length(lines: Sequence[Line]) -> float:
     return min(1.0, max(SHORTEST, median(lengths or [1.0])))
 
 
-def _interval(group: list[Line]) -> Interval:
+def _interval_of(group: list[Line]) -> Interval:
     """Amounts of the [SUM] line, which are rounded only once; windows of the streams' lines."""
     sums = [line for line in group if line[0].id == "SUM"]
     streams = [line for line in group if line[0].id != "SUM"]
@@ -52,8 +52,8 @@ def _interval(group: list[Line]) -> Interval:
         bytes=amounts.bytes,
         rate=amounts.rate,
         retransmits=amounts.retransmits,
-        cwnd=total(rest.cwnd for _, rest in streams),
-        rtt=mean(rest.rtt for _, rest in streams),
+        cwnd=known_sum(rest.cwnd for _, rest in streams),
+        rtt=known_mean(rest.rtt for _, rest in streams),
         datagrams=amounts.datagrams,
         lost=amounts.lost,
         jitter=amounts.jitter,
@@ -77,18 +77,18 @@ def total_of(lines: Sequence[Line]) -> Total:
         seconds=first.end - first.start,
         bytes=sum(row.bytes for row, _ in chosen),
         rate=sum(row.rate for row, _ in chosen),
-        retransmits=_count(rests, "retransmits"),
-        datagrams=_count(rests, "datagrams"),
-        lost=_count(rests, "lost"),
+        retransmits=_total_count(rests, "retransmits"),
+        datagrams=_total_count(rests, "datagrams"),
+        lost=_total_count(rests, "lost"),
         jitter=rests[0].jitter,
     )
 
 
-def _count(rests: Sequence[Rest], name: str) -> Optional[int]:
-    return whole(total(getattr(rest, name) for rest in rests))
+def _total_count(rests: Sequence[Rest], name: str) -> Optional[int]:
+    return parse_whole(known_sum(getattr(rest, name) for rest in rests))
 
 
-def arrived(sent: Total, lost: Optional[int], datagrams: Optional[int]) -> Total:
+def received_total(sent: Total, lost: Optional[int], datagrams: Optional[int]) -> Total:
     """The receiver's totals, if a program prints the sender's amounts and the receiver's losses."""
     received = replace(sent, retransmits=None, datagrams=datagrams, lost=lost)
     if not datagrams or lost is None or lost > datagrams:
@@ -97,7 +97,7 @@ def arrived(sent: Total, lost: Optional[int], datagrams: Optional[int]) -> Total
     return replace(received, bytes=scaled(sent.bytes, share), rate=scaled(sent.rate, share))
 
 
-def counted(total: Total, intervals: Sequence[Interval]) -> Total:
+def without_zeros(total: Total, intervals: Sequence[Interval]) -> Total:
     """Without the zeros that an end writes for what only the other end counts."""
     if total.bytes or not any(interval.bytes for interval in intervals):
         return total

@@ -13,20 +13,20 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest.evidence.run import EMBEDDED, Flow, Run
-from neuca_tools.selftest.readers.gather import Line, gather, total_of
+from neuca_tools.selftest.readers.gather import Line, gather_intervals, total_of
 from neuca_tools.selftest.readers.lines import (
     NO_RESULTS,
     Rest,
     Row,
     Text,
     Words,
-    amount,
-    first,
-    floating,
-    parse,
+    first_group,
+    parse_amount,
+    parse_document,
+    parse_float,
     parse_losses,
 )
-from neuca_tools.selftest.readers.values import whole
+from neuca_tools.selftest.readers.values import parse_whole
 
 MOST_GRANTED = 4  # times what was asked for
 UDP_TARGET = 1_048_576.0  # bit/s of a UDP test without -b (iperf(1))
@@ -65,23 +65,25 @@ _CSV = re.compile(r"^(?:[+-]\d{4}:)?\d{14}(?:\.\d{1,6})?,", re.MULTILINE)
 
 def read(document: str) -> Run:
     """Parse a run. Never raises: if the text cannot be read, the run has an `error`."""
-    text = parse(document)
+    text = parse_document(document)
     words = text.words
     udp = _is_udp(text, document)
     ids = {name for name, _ in text.connections}
-    error = _error(text, document)
+    error = _find_error(text, document)
     return Run(
         tool="iperf",
         protocol="udp" if udp else "tcp",
-        flows=tuple(_with_trip(flow, _trip(document)) for flow in _flows(text, document, udp)),
+        flows=tuple(
+            _with_trip(flow, _first_round_trip(document)) for flow in _flows_of(text, document, udp)
+        ),
         connections=text.distinct_connections,
         streams=words.streams or len(ids or text.ids) or None,
         duration=words.duration,
-        target=_target(words),
-        datagram=words.datagram or _count(_SENDING, document),
-        buffer=_buffer(words.buffer, _window(document)),
-        mss=_count(_FIRST, document) or words.mss,
-        peer=_peer(document) or words.peer,
+        target=_requested_rate(words),
+        datagram=words.datagram or _first_number(_SENDING, document),
+        buffer=_buffer_size(words.buffer, _window_size(document)),
+        mss=_first_number(_FIRST, document) or words.mss,
+        peer=_find_peer(document) or words.peer,
         system=EMBEDDED if _EMBEDDED.search(document) else None,
         options=words.options,
         error=error,
@@ -95,41 +97,41 @@ def _is_udp(text: Text, document: str) -> bool:
     return any(parse_losses(row.rest) for row in text.rows)
 
 
-def _target(words: Words) -> Optional[float]:
+def _requested_rate(words: Words) -> Optional[float]:
     if words.udp and words.client and words.target is None:
         return UDP_TARGET
     return words.target
 
 
-def _error(text: Text, document: str) -> Optional[str]:
-    reason = first(_FAILED, document) or first(_NOT_ACKNOWLEDGED, document)
+def _find_error(text: Text, document: str) -> Optional[str]:
+    reason = first_group(_FAILED, document) or first_group(_NOT_ACKNOWLEDGED, document)
     if reason or text.rows:
         return reason
     return NO_RESULTS
 
 
-def _buffer(asked: Optional[float], granted: Optional[float]) -> Optional[float]:
+def _buffer_size(asked: Optional[float], granted: Optional[float]) -> Optional[float]:
     """Bytes that were asked for; Linux grants twice as many, and some thousand at least."""
     if asked and granted and granted > MOST_GRANTED * asked:
         return granted / 2
     return asked or granted
 
 
-def _window(document: str) -> Optional[float]:
+def _window_size(document: str) -> Optional[float]:
     """Bytes: the size of the socket buffer, if it is not the default."""
     match = _WINDOW.search(document)
-    return amount(match[1], match[2], 1024) if match else None
+    return parse_amount(match[1], match[2], 1024) if match else None
 
 
-def _peer(document: str) -> Optional[str]:
+def _find_peer(document: str) -> Optional[str]:
     match = _PEER.search(document)
     return (match[1] or match[2]) if match else None
 
 
-def _trip(document: str) -> Optional[float]:
+def _first_round_trip(document: str) -> Optional[float]:
     """Seconds of the shortest first round trip of a connection."""
     first_trips = [int(match[2]) * 1e-6 for match in _FIRST.finditer(document)]
-    connects = [(floating(match[1]) or 0.0) * 1e-3 for match in _CONNECT.finditer(document)]
+    connects = [(parse_float(match[1]) or 0.0) * 1e-3 for match in _CONNECT.finditer(document)]
     return min(filter(None, first_trips or connects), default=None)
 
 
@@ -142,46 +144,50 @@ def _with_trip(flow: Flow, trip: Optional[float]) -> Flow:
     )
 
 
-def _count(pattern: re.Pattern[str], document: str) -> Optional[int]:
-    return whole(floating(first(pattern, document)))
+def _first_number(pattern: re.Pattern[str], document: str) -> Optional[int]:
+    return parse_whole(parse_float(first_group(pattern, document)))
 
 
-def _flows(text: Text, document: str, udp: bool) -> tuple[Flow, ...]:
+def _flows_of(text: Text, document: str, udp: bool) -> tuple[Flow, ...]:
     """With -d or -r, connections to the port that this iperf serves are the reverse direction."""
     if not text.rows:
         return ()
-    port = _count(_PORT, document)
+    port = _first_number(_PORT, document)
     incoming = {name for name, connection in text.connections if connection.local_port == port}
     if not text.connections and len(text.ids) == 2 and _BOTH_WAYS.search(text.words.options or ""):
         return _two_flows(text, document, {max(text.ids)}, udp)
     if not incoming or incoming.issuperset(name for name, _ in text.connections):
-        return (_flow("forward", text.rows, document, udp),)
+        return (_flow_of("forward", text.rows, document, udp),)
     return _two_flows(text, document, incoming, udp)
 
 
 def _two_flows(text: Text, document: str, incoming: set[str], udp: bool) -> tuple[Flow, ...]:
     forward = [row for row in text.rows if row.id not in incoming]
-    reverse = _without(text.rows, forward)
-    return (_flow("forward", forward, document, udp), _flow("reverse", reverse, document, udp))
+    reverse = _without_rows(text.rows, forward)
+    return (
+        _flow_of("forward", forward, document, udp),
+        _flow_of("reverse", reverse, document, udp),
+    )
 
 
-def _flow(direction: str, rows: list[Row], document: str, udp: bool) -> Flow:
+def _flow_of(direction: str, rows: list[Row], document: str, udp: bool) -> Flow:
     """Lines with losses are the receiver's, whichever end printed them."""
     received = [row for row in rows if udp and parse_losses(row.rest)]
-    sent = _without(rows, received)
+    sent = _without_rows(rows, received)
     sums, sums_received = _whole_run(sent), _whole_run(received)
-    parts = _without(sent or received, [*sums, *sums_received]) or sums
+    parts = _without_rows(sent or received, [*sums, *sums_received]) or sums
     return Flow(
         direction,
-        gather(_lines(parts, _parse_rest)),
-        replace(total_of(_lines(sums, parse_losses)), datagrams=_count(_SENT, document)),
+        gather_intervals(_lines_of(parts, _parse_rest)),
+        replace(total_of(_lines_of(sums, parse_losses)), datagrams=_first_number(_SENT, document)),
         replace(
-            total_of(_lines(sums_received, parse_losses)), out_of_order=_count(_ORDER, document)
+            total_of(_lines_of(sums_received, parse_losses)),
+            out_of_order=_first_number(_ORDER, document),
         ),
     )
 
 
-def _without(rows: list[Row], removed: Iterable[Row]) -> list[Row]:
+def _without_rows(rows: list[Row], removed: Iterable[Row]) -> list[Row]:
     unwanted = set(removed)
     return [row for row in rows if row not in unwanted]
 
@@ -192,7 +198,7 @@ def _whole_run(rows: list[Row]) -> list[Row]:
     return [row for row in rows if row.start == 0 and row.end > last - 1]
 
 
-def _lines(rows: list[Row], parse_rest: Callable[[str], Optional[Rest]]) -> list[Line]:
+def _lines_of(rows: list[Row], parse_rest: Callable[[str], Optional[Rest]]) -> list[Line]:
     return [(row, parse_rest(row.rest) or Rest()) for row in rows]
 
 
@@ -205,7 +211,7 @@ def _parse_enhanced(rest: str) -> Optional[Rest]:
     if match is None:
         return None
     rtt = int(match[4]) * 1e-6
-    window = amount(match[2].lstrip("-"), match[3], 1024)
+    window = parse_amount(match[2].lstrip("-"), match[3], 1024)
     if match[2].startswith("-"):  # "-1K": the kernel did not say
         window = None
     return Rest(int(match[1]), window or None, rtt or None)
@@ -215,18 +221,18 @@ def as_text(document: str) -> str:
     """The document with each line of this report replaced; as it was if it has none."""
     if not _CSV.search(document):
         return document
-    connections = dict.fromkeys(_connection(match) for match in _LINE.finditer(document))
-    return "\n".join((*connections, _LINE.sub(_row, document)))
+    connections = dict.fromkeys(_connection_line(match) for match in _LINE.finditer(document))
+    return "\n".join((*connections, _LINE.sub(_row_line, document)))
 
 
-def _connection(match: re.Match[str]) -> str:
+def _connection_line(match: re.Match[str]) -> str:
     ends = f"local {match['local']} port {match['port']}"
-    return f"[{_stream(match)}] {ends} connected with {match['remote']} port {match['far']}"
+    return f"[{_stream_id(match)}] {ends} connected with {match['remote']} port {match['far']}"
 
 
-def _row(match: re.Match[str]) -> str:
+def _row_line(match: re.Match[str]) -> str:
     row = (
-        f"[{_stream(match)}] {match['start']}-{match['end']} sec  {match['bytes']} Bytes  "
+        f"[{_stream_id(match)}] {match['start']}-{match['end']} sec  {match['bytes']} Bytes  "
         f"{match['rate']} bits/sec"
     )
     if match["count"]:
@@ -234,5 +240,5 @@ def _row(match: re.Match[str]) -> str:
     return row
 
 
-def _stream(match: re.Match[str]) -> str:
+def _stream_id(match: re.Match[str]) -> str:
     return "SUM" if match["id"].startswith("-") else f"{match['id']:>3}"

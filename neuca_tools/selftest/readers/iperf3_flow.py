@@ -9,15 +9,15 @@ from dataclasses import replace
 from typing import Any, Optional
 
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
-from neuca_tools.selftest.readers.gather import arrived, counted
+from neuca_tools.selftest.readers.gather import received_total, without_zeros
 from neuca_tools.selftest.readers.values import (
+    known_mean,
+    known_sum,
     mapping,
     mappings,
-    mean,
-    number,
+    parse_number,
+    parse_whole,
     scaled,
-    total,
-    whole,
 )
 
 Json = Mapping[str, Any]
@@ -29,15 +29,19 @@ WINDOWS = ("retransmits", "cwnd", "snd_wnd", "rtt", "pmtu")
 MOST_IN_FLIGHT = 0.1
 
 
-def flow(document: Json, direction: str, suffix: str = "", sender: Optional[bool] = None) -> Flow:
+def read_flow(
+    document: Json, direction: str, suffix: str = "", sender: Optional[bool] = None
+) -> Flow:
     """One direction; `suffix` is that of its sums' keys.
 
     `sender` selects the streams whose own end sends (True) or receives (False); None selects all.
     """
     every = mappings(document.get("intervals"))[:MOST_INTERVALS]
-    intervals = tuple(filter(None, (_interval(interval, suffix, sender) for interval in every)))
-    totals = _totals(mapping(document.get("end")), suffix, sender, _is_of_server(document))
-    sent, received = (counted(end_total, intervals) for end_total in totals)
+    intervals = tuple(
+        filter(None, (_read_interval(interval, suffix, sender) for interval in every))
+    )
+    totals = _read_totals(mapping(document.get("end")), suffix, sender, _is_of_server(document))
+    sent, received = (without_zeros(end_total, intervals) for end_total in totals)
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
 
 
@@ -51,26 +55,28 @@ def with_counts(flow: Flow, server: Flow, names: Sequence[str]) -> Flow:
     return replace(flow, intervals=tuple(merged))
 
 
-def _interval(document: Json, suffix: str, sender: Optional[bool]) -> Optional[Interval]:
-    streams = _selected(mappings(document.get("streams")), sender)
+def _read_interval(document: Json, suffix: str, sender: Optional[bool]) -> Optional[Interval]:
+    streams = _select_streams(mappings(document.get("streams")), sender)
     summed = mapping(document.get(f"sum{suffix}"))
     if not summed and len(streams) == 1:
         summed = streams[0]
-    start, end = number(summed.get("start")), number(summed.get("end"))
+    start, end = parse_number(summed.get("start")), parse_number(summed.get("end"))
     if start is None or end is None:
         return None
-    amounts = _total(summed)
-    pmtu = min((value for stream in streams if (value := positive(stream, "pmtu"))), default=None)
+    amounts = _read_total(summed)
+    pmtu = min(
+        (value for stream in streams if (value := positive_number(stream, "pmtu"))), default=None
+    )
     return Interval(
         start,
         end,
         bytes=amounts.bytes,
         rate=amounts.rate,
         retransmits=amounts.retransmits,
-        cwnd=total(positive(stream, "snd_cwnd") for stream in streams),
-        snd_wnd=total(positive(stream, "snd_wnd") for stream in streams),
-        rtt=scaled(mean(positive(stream, "rtt") for stream in streams), 1e-6),
-        pmtu=whole(pmtu),
+        cwnd=known_sum(positive_number(stream, "snd_cwnd") for stream in streams),
+        snd_wnd=known_sum(positive_number(stream, "snd_wnd") for stream in streams),
+        rtt=scaled(known_mean(positive_number(stream, "rtt") for stream in streams), 1e-6),
+        pmtu=parse_whole(pmtu),
         datagrams=amounts.datagrams,
         lost=amounts.lost,
         jitter=amounts.jitter,
@@ -78,16 +84,16 @@ def _interval(document: Json, suffix: str, sender: Optional[bool]) -> Optional[I
     )
 
 
-def _selected(streams: list[Json], sender: Optional[bool]) -> list[Json]:
+def _select_streams(streams: list[Json], sender: Optional[bool]) -> list[Json]:
     """The streams whose end is `sender`; one that does not say so belongs to either."""
     return [
         stream for stream in streams if sender is None or stream.get("sender", sender) is sender
     ]
 
 
-def positive(document: Json, key: str) -> Optional[float]:
+def positive_number(document: Json, key: str) -> Optional[float]:
     """iperf3 writes zero where the kernel or its own end has no value."""
-    return number(document.get(key)) or None
+    return parse_number(document.get(key)) or None
 
 
 def _is_of_server(document: Json) -> bool:
@@ -95,7 +101,7 @@ def _is_of_server(document: Json) -> bool:
     return bool(mapping(mapping(document.get("start")).get("accepted_connection")))
 
 
-def _totals(
+def _read_totals(
     end: Json, suffix: str, sender: Optional[bool], is_of_server: bool
 ) -> tuple[Total, Total]:
     """What was sent, and what was received.
@@ -103,15 +109,15 @@ def _totals(
     For UDP, 3.7 and 3.9 write only `sum`: what was sent, with the receiver's count of losses.
     """
     both = mapping(end.get(f"sum{suffix}"))
-    sent = _total(mapping(end.get(f"sum_sent{suffix}")) or both)
+    sent = _read_total(mapping(end.get(f"sum_sent{suffix}")) or both)
     summed = mapping(end.get(f"sum_received{suffix}"))
-    if is_of_server and summed and not number(summed.get("bytes")):
+    if is_of_server and summed and not parse_number(summed.get("bytes")):
         return sent, Total()
-    if not summed and number(both.get("lost_percent")) is not None:
-        received = arrived(sent, whole(both.get("lost_packets")), sent.datagrams)
+    if not summed and parse_number(both.get("lost_percent")) is not None:
+        received = received_total(sent, parse_whole(both.get("lost_packets")), sent.datagrams)
     else:
         # Where the receiver's sum lacks a number, `sum` may have it.
-        received = _with_missing_tail(_total({**both, **summed}), sent.datagrams)
+        received = _with_missing_tail(_read_total({**both, **summed}), sent.datagrams)
     return sent, replace(received, out_of_order=_out_of_order(end, sender))
 
 
@@ -127,16 +133,20 @@ def _with_missing_tail(received: Total, sent: Optional[int]) -> Total:
 
 def _out_of_order(end: Json, sender: Optional[bool]) -> Optional[int]:
     streams = [mapping(stream.get("udp")) for stream in mappings(end.get("streams"))]
-    return whole(total(number(stream.get("out_of_order")) for stream in _selected(streams, sender)))
+    return parse_whole(
+        known_sum(
+            parse_number(stream.get("out_of_order")) for stream in _select_streams(streams, sender)
+        )
+    )
 
 
-def _total(summed: Json) -> Total:
+def _read_total(summed: Json) -> Total:
     return Total(
-        seconds=number(summed.get("seconds")),
-        bytes=number(summed.get("bytes")),
-        rate=number(summed.get("bits_per_second")),
-        retransmits=whole(summed.get("retransmits")),
-        datagrams=whole(summed.get("packets")),
-        lost=whole(summed.get("lost_packets")),
-        jitter=scaled(number(summed.get("jitter_ms")), 1e-3),
+        seconds=parse_number(summed.get("seconds")),
+        bytes=parse_number(summed.get("bytes")),
+        rate=parse_number(summed.get("bits_per_second")),
+        retransmits=parse_whole(summed.get("retransmits")),
+        datagrams=parse_whole(summed.get("packets")),
+        lost=parse_whole(summed.get("lost_packets")),
+        jitter=scaled(parse_number(summed.get("jitter_ms")), 1e-3),
     )

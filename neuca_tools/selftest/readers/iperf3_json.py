@@ -19,12 +19,19 @@ from neuca_tools.selftest.evidence.run import Connection, Flow, Run
 from neuca_tools.selftest.readers.iperf3_flow import (
     WINDOWS,
     Json,
-    flow,
-    positive,
+    positive_number,
+    read_flow,
     with_counts,
 )
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
-from neuca_tools.selftest.readers.values import mapping, mappings, number, scaled, text, whole
+from neuca_tools.selftest.readers.values import (
+    mapping,
+    mappings,
+    parse_number,
+    parse_whole,
+    scaled,
+    text,
+)
 
 MOST_EVENTS = 200_000  # two days of events, one each second
 MOST_DIGITS = 25
@@ -44,30 +51,30 @@ def read(document: str) -> Run:
     start = document.find("{")
     if start < 0:
         return Run("iperf3", error="not a JSON object", unreadable=True)
-    decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer)
+    decoder = json.JSONDecoder(object_pairs_hook=_merge_pairs, parse_int=_parse_integer)
     try:
-        data, _, document = _decoded(decoder, document, start)
+        data, _, document = _decode_object(decoder, document, start)
     except json.JSONDecodeError as error:
-        return Run("iperf3", error=_broken(document, error), unreadable=True)
+        return Run("iperf3", error=_describe_damage(document, error), unreadable=True)
     except RecursionError:
         reason = "the JSON cannot be read: it is nested too deeply"
         return Run("iperf3", error=reason, unreadable=True)
     if "event" in data and "data" in data:
-        return _run(_from_events(document[start:], decoder))
-    return _run(data)
+        return _read_run(_from_events(document[start:], decoder))
+    return _read_run(data)
 
 
-def objects(document: str) -> list[str]:
+def split_results(document: str) -> list[str]:
     """The text of each result in a document that may have others: of `-d`, or of several runs.
 
     Empty if there is none, or only one that cannot be decoded or that consists of events.
     """
-    decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer)
+    decoder = json.JSONDecoder(object_pairs_hook=_merge_pairs, parse_int=_parse_integer)
     results: list[str] = []
     position, seen = document.find("{"), None
     while position >= 0 and len(results) < MOST_RUNS:
         try:
-            data, end, document = _decoded(decoder, document, position)
+            data, end, document = _decode_object(decoder, document, position)
         except (RecursionError, json.JSONDecodeError):
             return results
         if "event" in data:
@@ -77,12 +84,12 @@ def objects(document: str) -> list[str]:
             results.append(document[position:end])
             seen = data
         elif not data.keys() & RESULT:
-            results += map(json.dumps, _nested(data, NESTED))
+            results += map(json.dumps, _nested_results(data, NESTED))
         position = document.find("{", end)
     return results[:MOST_RUNS]
 
 
-def _nested(value: object, depth: int) -> Iterator[Json]:
+def _nested_results(value: object, depth: int) -> Iterator[Json]:
     """The results in a document of another program."""
     if depth == 0 or not isinstance(value, (dict, list)):
         return
@@ -90,10 +97,10 @@ def _nested(value: object, depth: int) -> Iterator[Json]:
         yield value
         return
     for part in value.values() if isinstance(value, dict) else value:
-        yield from _nested(part, depth - 1)
+        yield from _nested_results(part, depth - 1)
 
 
-def _decoded(decoder: json.JSONDecoder, document: str, start: int) -> tuple[Any, int, str]:
+def _decode_object(decoder: json.JSONDecoder, document: str, start: int) -> tuple[Any, int, str]:
     """The object at `start`, its end, and the document: repaired if that was necessary."""
     try:
         return *decoder.raw_decode(document, start), document
@@ -103,14 +110,14 @@ def _decoded(decoder: json.JSONDecoder, document: str, start: int) -> tuple[Any,
         try:
             return *decoder.raw_decode(repaired, start), repaired
         except json.JSONDecodeError:
-            whole = document[:start] + (closed(repaired, start) or "")
+            whole = document[:start] + (close_brackets(repaired, start) or "")
             data, end = decoder.raw_decode(whole, start) if len(whole) > start else ({}, 0)
             if mappings(data.get("intervals")):
                 return data, end, whole
         raise
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _merge_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """In 3.7 and 3.9 both directions have one key, the sender's first (iperf_api.c, lower_mode)."""
     members: dict[str, Any] = {}
     for key, value in pairs:
@@ -120,12 +127,12 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _integer(digits: str) -> Optional[int]:
+def _parse_integer(digits: str) -> Optional[int]:
     """int() raises ValueError for thousands of digits (sys.set_int_max_str_digits)."""
     return int(digits) if len(digits) <= MOST_DIGITS else None
 
 
-def _broken(document: str, error: json.JSONDecodeError) -> str:
+def _describe_damage(document: str, error: json.JSONDecodeError) -> str:
     if error.pos >= len(document.rstrip()) or error.msg.startswith("Unterminated string"):
         line = document.count("\n", 0, error.pos) + 1
         return f"the JSON ends at line {line}: it was truncated"
@@ -149,38 +156,40 @@ def _from_events(document: str, decoder: json.JSONDecoder) -> Json:
     return parts
 
 
-def _run(document: Json) -> Run:
+def _read_run(document: Json) -> Run:
     start, end = mapping(document.get("start")), mapping(document.get("end"))
     requested = mapping(start.get("test_start"))
     cpu = mapping(end.get("cpu_utilization_percent"))
-    streams = whole(requested.get("num_streams"))
+    streams = parse_whole(requested.get("num_streams"))
     return Run(
         tool="iperf3",
         version=text(start.get("version")).replace("iperf ", "") or None,
         protocol=text(requested.get("protocol")).lower() or None,
-        flows=_flows(document, requested),
-        connections=tuple(_connections(start)),
+        flows=_read_flows(document, requested),
+        connections=tuple(_read_connections(start)),
         streams=streams,
-        duration=number(requested.get("duration")),
-        target=scaled(number(requested.get("target_bitrate")), streams or 1),
-        datagram=whole(requested.get("blksize")),
-        buffer=positive(start, "sock_bufsize"),
-        sndbuf=positive(start, "sndbuf_actual"),
-        rcvbuf=positive(start, "rcvbuf_actual"),
-        mss=whole(positive(start, "tcp_mss") or positive(start, "tcp_mss_default")),
+        duration=parse_number(requested.get("duration")),
+        target=scaled(parse_number(requested.get("target_bitrate")), streams or 1),
+        datagram=parse_whole(requested.get("blksize")),
+        buffer=positive_number(start, "sock_bufsize"),
+        sndbuf=positive_number(start, "sndbuf_actual"),
+        rcvbuf=positive_number(start, "rcvbuf_actual"),
+        mss=parse_whole(
+            positive_number(start, "tcp_mss") or positive_number(start, "tcp_mss_default")
+        ),
         congestion=text(end.get("sender_tcp_congestion")) or None,
-        cpu_local=number(cpu.get("host_total")),
-        cpu_remote=number(cpu.get("remote_total")),
-        peer=_peer(start) or None,
+        cpu_local=parse_number(cpu.get("host_total")),
+        cpu_remote=parse_number(cpu.get("remote_total")),
+        peer=_find_peer(start) or None,
         taken=text(mapping(start.get("timestamp")).get("time")) or None,
         system=text(start.get("system_info")) or None,
-        options=_options(requested) or None,
-        error=_error(document, end),
-        notes=tuple(_notes(document)),
+        options=_describe_options(requested) or None,
+        error=_find_error(document, end),
+        notes=tuple(_describe_gaps(document)),
     )
 
 
-def _peer(start: Json) -> str:
+def _find_peer(start: Json) -> str:
     for key in ("connecting_to", "accepted_connection"):
         host = text(mapping(start.get(key)).get("host"))
         if host:
@@ -188,7 +197,7 @@ def _peer(start: Json) -> str:
     return ""
 
 
-def _options(requested: Json) -> str:
+def _describe_options(requested: Json) -> str:
     """What the test was asked to do, as options of iperf3(1)."""
     named = (
         ("-P", "num_streams", 1),
@@ -199,28 +208,31 @@ def _options(requested: Json) -> str:
     words = [
         f"{option} {value:.0f}"
         for option, key, usual in named
-        if (value := number(requested.get(key)) or 0) > usual
+        if (value := parse_number(requested.get(key)) or 0) > usual
     ]
     flags = (("-R", "reverse"), ("--bidir", "bidir"))
     words += [option for option, key in flags if requested.get(key)]
     return " ".join(words)
 
 
-def _flows(document: Json, requested: Json) -> tuple[Flow, ...]:
+def _read_flows(document: Json, requested: Json) -> tuple[Flow, ...]:
     end = mapping(document.get("end"))
     if not document.get("intervals") and not document.get("end"):
         return ()
     sums = ("sum", "sum_sent", "sum_received")
     if requested.get("bidir") or any(f"{key}{REVERSE}" in end for key in sums):
-        return (flow(document, "forward", "", True), flow(document, "reverse", REVERSE, False))
+        return (
+            read_flow(document, "forward", "", True),
+            read_flow(document, "reverse", REVERSE, False),
+        )
     if not requested.get("reverse"):
-        return (_forward(document, text(requested.get("protocol")).lower()),)
-    received, sent = flow(document, "reverse"), _flow_of_server(document, "reverse")
+        return (_read_forward(document, text(requested.get("protocol")).lower()),)
+    received, sent = read_flow(document, "reverse"), _flow_of_server(document, "reverse")
     return (with_counts(received, sent, WINDOWS) if sent else received,)
 
 
-def _forward(document: Json, protocol: str) -> Flow:
-    sent = flow(document, "forward")
+def _read_forward(document: Json, protocol: str) -> Flow:
+    sent = read_flow(document, "forward")
     received = _flow_of_server(document, "forward") if protocol == "udp" else None
     return with_counts(sent, received, ["lost"]) if received else sent
 
@@ -229,22 +241,25 @@ def _flow_of_server(document: Json, direction: str) -> Optional[Flow]:
     """What the server reported (--get-server-output)."""
     as_json = document.get("server_output_json")
     if as_json:
-        return flow(mapping(as_json), direction)
+        return read_flow(mapping(as_json), direction)
     flows = read_iperf3_text(text(document.get("server_output_text"))).flows
     return next(iter(flows), None)
 
 
-def _connections(start: Json) -> list[Connection]:
+def _read_connections(start: Json) -> list[Connection]:
     connections = []
     for socket in mappings(start.get("connected")):
         local, remote = text(socket.get("local_host")), text(socket.get("remote_host"))
-        local_port, remote_port = whole(socket.get("local_port")), whole(socket.get("remote_port"))
+        local_port, remote_port = (
+            parse_whole(socket.get("local_port")),
+            parse_whole(socket.get("remote_port")),
+        )
         if local and remote and local_port is not None and remote_port is not None:
             connections.append(Connection(local, local_port, remote, remote_port))
     return connections
 
 
-def _error(document: Json, end: Json) -> Optional[str]:
+def _find_error(document: Json, end: Json) -> Optional[str]:
     reason = text(document.get("error"))
     if reason:
         return reason.removeprefix("error - ")
@@ -253,7 +268,7 @@ def _error(document: Json, end: Json) -> Optional[str]:
     return None
 
 
-def _notes(document: Json) -> Iterator[str]:
+def _describe_gaps(document: Json) -> Iterator[str]:
     if TRUNCATED in document:
         yield "the JSON was truncated: what is missing at its end is not known"
     if "start" not in document:
@@ -264,7 +279,7 @@ def without_trailing_commas(document: str) -> str:
     return _TRAILING_COMMA.sub(r"\1", document)
 
 
-def closed(document: str, start: int) -> Optional[str]:
+def close_brackets(document: str, start: int) -> Optional[str]:
     """The object at `start` up to its last whole part, with the brackets that are missing.
 
     It has the key TRUNCATED. None if it has no whole part, or does not end early. Takes time in

@@ -11,20 +11,27 @@ from statistics import median
 from typing import Optional
 
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total, known_rates
-from neuca_tools.selftest.readers.gather import OMITTED, Line, arrived, counted, gather, total_of
+from neuca_tools.selftest.readers.gather import (
+    OMITTED,
+    Line,
+    gather_intervals,
+    received_total,
+    total_of,
+    without_zeros,
+)
 from neuca_tools.selftest.readers.lines import (
     NO_RESULTS,
     SUM,
     Rest,
     Row,
     Text,
-    amount,
-    first,
-    floating,
-    parse,
+    first_group,
+    parse_amount,
+    parse_document,
+    parse_float,
     parse_losses,
 )
-from neuca_tools.selftest.readers.values import scaled, whole
+from neuca_tools.selftest.readers.values import parse_whole, scaled
 
 # Characters at either end of a document, in which the facts about the whole run are looked for.
 HEAD = 10_000
@@ -58,38 +65,38 @@ SENDER, RECEIVER = "sender", "receiver"
 
 def read(document: str) -> Run:
     """Parse a run. Never raises: if the text cannot be read, the run has an `error`."""
-    text = parse(document)
+    text = parse_document(document)
     words, head = text.words, document[:HEAD]
     protocol = "udp" if words.udp or _is_udp(text.rows, document) else "tcp"
     if words.sctp or "protocol: SCTP" in head:
         protocol = "sctp"
     target = words.target
     if target is None:
-        target = floating(first(_TARGET, head))
-    error = _error(text, document)
+        target = parse_float(first_group(_TARGET, head))
+    error = _find_error(text, document)
     reverse = words.reverse or "Reverse mode" in document
-    local, remote = _cpus(document[-HEAD:], RECEIVER if reverse else SENDER)
+    local, remote = _find_cpu_loads(document[-HEAD:], RECEIVER if reverse else SENDER)
     return Run(
         tool="iperf3",
-        version=first(_VERSION, head),
+        version=first_group(_VERSION, head),
         protocol=protocol,
-        flows=_flows(text.rows, reverse, udp=protocol == "udp"),
+        flows=_flows_of(text.rows, reverse, udp=protocol == "udp"),
         connections=text.distinct_connections,
-        streams=words.streams or _streams(text),
+        streams=words.streams or _count_streams(text),
         duration=words.duration,
         target=target,
         datagram=words.datagram,
         buffer=words.buffer,
-        mss=whole(floating(first(_MSS, head))) or words.mss,
+        mss=parse_whole(parse_float(first_group(_MSS, head))) or words.mss,
         cpu_local=local,
         cpu_remote=remote,
-        peer=first(_PEER, head) or words.peer,
-        taken=first(_TAKEN, head),
-        system=first(_SYSTEM, head),
+        peer=first_group(_PEER, head) or words.peer,
+        taken=first_group(_TAKEN, head),
+        system=first_group(_SYSTEM, head),
         options=words.options,
         error=error,
         unreadable=error == NO_RESULTS,
-        notes=tuple(_notes(text, document)),
+        notes=tuple(_describe_gaps(text, document)),
     )
 
 
@@ -100,37 +107,37 @@ def _is_udp(rows: list[Row], document: str) -> bool:
     if "Retr" in document or not rows:
         return False
     # TCP prints a lone number too, but of retransmits: it is not in proportion to the bytes.
-    counts = [floating(row.rest) or 0.0 for row in rows]
+    counts = [parse_float(row.rest) or 0.0 for row in rows]
     sizes = [row.bytes / count for row, count in zip(rows, counts) if count >= 1]
     return len(sizes) == len(rows) and SMALLEST <= max(sizes) <= min(
         SIZE_TOLERANCE * min(sizes), LARGEST
     )
 
 
-def _error(text: Text, document: str) -> Optional[str]:
+def _find_error(text: Text, document: str) -> Optional[str]:
     if not text.rows:
         messages = dict.fromkeys(message.strip() for message in _ERROR.findall(document))
         return " | ".join(list(messages)[:MOST_ERRORS]) or NO_RESULTS
     # What failed before the results was another attempt.
-    failed = first(_FAILED, document[document.find(" sec ") :])
+    failed = first_group(_FAILED, document[document.find(" sec ") :])
     return failed.strip() if failed else None
 
 
-def _cpus(document: str, client: str) -> tuple[Optional[float], Optional[float]]:
+def _find_cpu_loads(document: str, client: str) -> tuple[Optional[float], Optional[float]]:
     """The CPU load of the client and of the server; `client` is the role of the client."""
     match = _CPU.search(document)
     if match is None:
         return None, None
-    local, remote = floating(match[2]), floating(match[3])
+    local, remote = parse_float(match[2]), parse_float(match[3])
     return (local, remote) if match[1] == client else (remote, local)
 
 
-def _notes(text: Text, document: str) -> Iterator[str]:
+def _describe_gaps(text: Text, document: str) -> Iterator[str]:
     if text.rows and "Sent " not in document and not any(map(_is_summary, text.rows)):
         yield "the text ends before the summary of the run"
 
 
-def _streams(text: Text) -> Optional[int]:
+def _count_streams(text: Text) -> Optional[int]:
     """By the connections, of which --bidir has two for each stream, or else by the rows."""
     both = any(row.role for row in text.rows)
     # In a log of both ends, each connection is there twice.
@@ -142,16 +149,16 @@ def _streams(text: Text) -> Optional[int]:
     return connections // (1 + both) or None
 
 
-def _flows(rows: list[Row], reverse: bool, udp: bool) -> tuple[Flow, ...]:
+def _flows_of(rows: list[Row], reverse: bool, udp: bool) -> tuple[Flow, ...]:
     """One flow, or with --bidir one for each direction."""
     if not rows:
         return ()
     if not any(row.role for row in rows):
-        return (_flow("reverse" if reverse else "forward", rows, udp),)
+        return (_flow_of("reverse" if reverse else "forward", rows, udp),)
     there = [row for row in rows if row.role in ("TX-C", "RX-S")]
     back = [row for row in rows if row.role in ("RX-C", "TX-S")]
     every = (("forward", there, back), ("reverse", back, there))
-    return tuple(_flow(name, own, udp) for name, own, far in every if not _is_part_of(own, far))
+    return tuple(_flow_of(name, own, udp) for name, own, far in every if not _is_part_of(own, far))
 
 
 def _is_part_of(rows: list[Row], others: list[Row]) -> bool:
@@ -160,15 +167,15 @@ def _is_part_of(rows: list[Row], others: list[Row]) -> bool:
     return SUM in theirs and SUM not in ids
 
 
-def _flow(direction: str, rows: list[Row], udp: bool) -> Flow:
+def _flow_of(direction: str, rows: list[Row], udp: bool) -> Flow:
     old = _old_udp_summary(rows) if udp and not any(map(_is_summary, rows)) else set()
-    lines = [(row, _parse_rest(row, udp)) for row in (rows if old else _signed(rows))]
+    lines = [(row, _parse_rest(row, udp)) for row in (rows if old else _mark_totals(rows))]
     totals = [line for line in lines if _is_total(line[0], old)]
-    intervals = gather([line for line in lines if not _is_total(line[0], old)])
-    sent, received = _total(totals, SENDER), _total(totals, RECEIVER)
+    intervals = gather_intervals([line for line in lines if not _is_total(line[0], old)])
+    sent, received = _total_of_end(totals, SENDER), _total_of_end(totals, RECEIVER)
     if old:
         sent, received = _old_totals(total_of(totals), intervals)
-    sent, received = (counted(end_total, intervals) for end_total in (sent, received))
+    sent, received = (without_zeros(end_total, intervals) for end_total in (sent, received))
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
 
 
@@ -182,18 +189,18 @@ def _old_totals(both: Total, intervals: Sequence[Interval]) -> tuple[Total, Tota
     rates = known_rates(interval for interval in intervals if interval.lost is not None)
     if rates and (both.rate or 0.0) <= SIZE_TOLERANCE * sum(rates) / len(rates):
         return Total(), both
-    return both, arrived(both, both.lost, both.datagrams)
+    return both, received_total(both, both.lost, both.datagrams)
 
 
 def _is_summary(row: Row) -> bool:
     return row.rest.endswith((SENDER, RECEIVER))
 
 
-def _total(lines: list[Line], end: str) -> Total:
+def _total_of_end(lines: list[Line], end: str) -> Total:
     return total_of([line for line in lines if line[0].rest.endswith(end)])
 
 
-def _signed(rows: list[Row]) -> list[Row]:
+def _mark_totals(rows: list[Row]) -> list[Row]:
     """Mark totals that have lost the word "sender" or "receiver": the sender's come first.
 
     With --bidir, a direction may have no rows.
@@ -230,11 +237,11 @@ def _parse_rest(row: Row, udp: bool) -> Rest:
     if window is not None and (row.role or "").startswith("RX"):
         return Rest()  # Apple's prints the receiver's window
     if window is not None:
-        return Rest(cwnd=amount(window[1], window[2], 1024))
+        return Rest(cwnd=parse_amount(window[1], window[2], 1024))
     match = _TCP_REST.match(rest)
     if match is None:
         return Rest()
     if udp:
         return Rest(datagrams=int(match[1]))
-    rtt = scaled(floating(match[4]), 1e-6 if match[5] == "u" else 1e-3)
-    return Rest(int(match[1]), amount(match[2], match[3], 1024), rtt or None)
+    rtt = scaled(parse_float(match[4]), 1e-6 if match[5] == "u" else 1e-3)
+    return Rest(int(match[1]), parse_amount(match[2], match[3], 1024), rtt or None)

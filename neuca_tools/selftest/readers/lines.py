@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.evidence.run import Connection
-from neuca_tools.selftest.readers.values import known, scaled, whole
+from neuca_tools.selftest.readers.values import known_values, parse_whole, scaled
 
 MOST_LINES = 500_000
 LONGEST_LINE = 1000
@@ -118,13 +118,13 @@ class Text(NamedTuple):
         return {row.id for row in self.rows} - {SUM}
 
 
-def parse(document: str) -> Text:
+def parse_document(document: str) -> Text:
     every = [line[:LONGEST_LINE] for line in _as_printed(document).split("\n")[:MOST_LINES]]
-    commands = known(map(parse_command, every))
+    commands = known_values(map(parse_command, every))
     words = next((command for command in commands if command.client), next(iter(commands), Words()))
     # The same line again is a copy, such as the last one in a script's own summary.
-    rows = list(dict.fromkeys(known(map(parse_row, every))))
-    return Text(rows, known(map(parse_connection, every)), words)
+    rows = list(dict.fromkeys(known_values(map(parse_row, every))))
+    return Text(rows, known_values(map(parse_connection, every)), words)
 
 
 def _as_printed(document: str) -> str:
@@ -134,13 +134,13 @@ def _as_printed(document: str) -> str:
     return document
 
 
-def first(pattern: re.Pattern[str], document: str) -> Optional[str]:
+def first_group(pattern: re.Pattern[str], document: str) -> Optional[str]:
     """The first group of the first match."""
     match = pattern.search(document)
     return match[1] if match else None
 
 
-def floating(word: Optional[str]) -> Optional[float]:
+def parse_float(word: Optional[str]) -> Optional[float]:
     """None for words such as "1.2.3"."""
     try:
         return float(word or "")
@@ -148,47 +148,49 @@ def floating(word: Optional[str]) -> Optional[float]:
         return None
 
 
-def amount(digits: Optional[str], prefix: Optional[str], base: int) -> Optional[float]:
-    return scaled(floating(digits), base ** PREFIXES[(prefix or "").casefold()])
+def parse_amount(digits: Optional[str], prefix: Optional[str], base: int) -> Optional[float]:
+    return scaled(parse_float(digits), base ** PREFIXES[(prefix or "").casefold()])
 
 
 def parse_row(line: str) -> Optional[Row]:
     if "sec" not in line:
         return None
     match = _ROW.search(line) or _ROW.search(_COMMA.sub(".", _BAR.sub(" ", line)))
-    return _row(match) if match else None
+    return _row_of_match(match) if match else None
 
 
-def _row(match: re.Match[str]) -> Optional[Row]:
-    start, end, rate = floating(match["start"]), floating(match["end"]), _rate(match)
+def _row_of_match(match: re.Match[str]) -> Optional[Row]:
+    start, end, rate = parse_float(match["start"]), parse_float(match["end"]), _rate_of_row(match)
     if start is None or end is None or rate is None:
         return None
-    size = _size(match, rate * (end - start) / 8)
+    size = _size_of_row(match, rate * (end - start) / 8)
     if size is None:
         return None
-    if end > start and (not rate or _digits(match["rate"]) < _digits(match["size"] or "")):
+    if end > start and (
+        not rate or _significant_digits(match["rate"]) < _significant_digits(match["size"] or "")
+    ):
         rate = size * 8 / (end - start)  # too low for the requested unit (-f g)
     rest = match["rest"].strip(_QUOTES)
     return Row((match["id"] or "1").upper(), match["role"], start, end, size, rate, rest)
 
 
-def _digits(word: str) -> int:
+def _significant_digits(word: str) -> int:
     """How many digits of a number are significant."""
     return len(word.replace(".", "").lstrip("0"))
 
 
-def _rate(match: re.Match[str]) -> Optional[float]:
+def _rate_of_row(match: re.Match[str]) -> Optional[float]:
     """Bits per second as a row says."""
     per = (match["per"] or "bit").casefold()
-    return scaled(amount(match["rate"], match["scale"], BASES[per]), BITS[per])
+    return scaled(parse_amount(match["rate"], match["scale"], BASES[per]), BITS[per])
 
 
-def _size(match: re.Match[str], by_rate: float) -> Optional[float]:
+def _size_of_row(match: re.Match[str], by_rate: float) -> Optional[float]:
     """Bytes as a row says; by its rate if it does not."""
     if match["size"] is None:
         return by_rate
     unit = (match["unit"] or "byte").casefold()
-    return scaled(amount(match["size"], match["prefix"], 1024), BITS[unit] / 8)
+    return scaled(parse_amount(match["size"], match["prefix"], 1024), BITS[unit] / 8)
 
 
 def parse_losses(rest: str) -> Optional[Rest]:
@@ -198,7 +200,7 @@ def parse_losses(rest: str) -> Optional[Rest]:
         return None
     # iperf subtracts datagrams that arrive late, and may print a negative number.
     lost = max(0, int(match[2]))
-    return Rest(datagrams=int(match[3]), lost=lost, jitter=scaled(floating(match[1]), 1e-3))
+    return Rest(datagrams=int(match[3]), lost=lost, jitter=scaled(parse_float(match[1]), 1e-3))
 
 
 def parse_connection(line: str) -> Optional[tuple[str, Connection]]:
@@ -214,13 +216,13 @@ def parse_connection(line: str) -> Optional[tuple[str, Connection]]:
 def parse_size(word: str) -> Optional[float]:
     """Bytes, as given to `-w` and `-l`: K is 1024."""
     match = _SIZE.fullmatch(word)
-    return amount(match[1], match[2], 1024) if match else None
+    return parse_amount(match[1], match[2], 1024) if match else None
 
 
 def parse_rate(word: str) -> Optional[float]:
     """bit/s, as given to `-b`: K is 1000. Also "5G", "100 Mbit/s" and "10gbit"."""
     match = _RATE.fullmatch(word.strip())
-    return amount(match[1], match[2], 1000) if match else None
+    return parse_amount(match[1], match[2], 1000) if match else None
 
 
 def parse_command(line: str) -> Optional[Words]:
@@ -228,34 +230,34 @@ def parse_command(line: str) -> Optional[Words]:
     match = _COMMAND.search(line)
     if match is None:
         return None
-    words = _separate(match[1].split())
+    words = _separate_options(match[1].split())
     options = dict(zip(words, [*words[1:], ""]))
     streams: Optional[int] = None
     if options.get("-P", "").isdecimal() and len(options["-P"]) < 6:
         streams = int(options["-P"])
     return Words(
-        target=scaled(_limit(options), streams or 1),
-        duration=floating(options.get("-t")),
+        target=scaled(_requested_limit(options), streams or 1),
+        duration=parse_float(options.get("-t")),
         streams=streams,
         buffer=parse_size(options.get("-w", "")),
-        datagram=whole(parse_size(options.get("-l", ""))),
+        datagram=parse_whole(parse_size(options.get("-l", ""))),
         udp="-u" in words,
         reverse="-R" in words,
         sctp="--sctp" in words,
         client="-c" in words,
         peer=options.get("-c", "")[:LONGEST_NAME] or None,
-        mss=whole(floating(options.get("-M"))),
+        mss=parse_whole(parse_float(options.get("-M"))),
         options=match[1].strip(),
     )
 
 
-def _limit(options: Mapping[str, str]) -> Optional[float]:
+def _requested_limit(options: Mapping[str, str]) -> Optional[float]:
     """bit/s that each stream was limited to, by iperf or by the kernel's pacing."""
     rate = options.get("-b", "").partition("/")[0]
     return parse_rate(rate or options.get("--fq-rate", ""))
 
 
-def _separate(words: list[str]) -> list[str]:
+def _separate_options(words: list[str]) -> list[str]:
     """Options in their short spelling, apart from their values."""
     separate: list[str] = []
     for word in words:

@@ -20,7 +20,7 @@ from neuca_tools.selftest.readers.lines import (
     parse_losses,
     parse_row,
 )
-from neuca_tools.selftest.readers.values import known
+from neuca_tools.selftest.readers.values import known_values
 
 MOST_RUNS = 100
 MOST_CLIENTS = 20  # of a server of iperf 2, at the same time
@@ -49,10 +49,10 @@ class _Results:
 
     def add(self, row: Row) -> None:
         if OMITTED not in row.rest:
-            self.last[_key(row)] = max(row.end, self.last.get(_key(row), 0.0))
+            self.last[_stream_key(row)] = max(row.end, self.last.get(_stream_key(row), 0.0))
         if row.rest.endswith(TOTALS):
-            self.totals[_key(row) + row.rest[-6:]] = row
-        self.latest[_key(row)] = row
+            self.totals[_stream_key(row) + row.rest[-6:]] = row
+        self.latest[_stream_key(row)] = row
         self.is_headed = False
 
     def ends_at(self, line: str, row: Optional[Row]) -> bool:
@@ -74,22 +74,22 @@ class _Results:
         stream, connection = opened
         if not self.last or stream in self.streams:
             return bool(self.last)
-        rows = known(parse_row(line[:LONGEST_LINE]) for line in after)
-        goes_on = any(row.start >= self.last.get(_key(row), math.inf) for row in rows)
+        rows = known_values(parse_row(line[:LONGEST_LINE]) for line in after)
+        goes_on = any(row.start >= self.last.get(_stream_key(row), math.inf) for row in rows)
         return connection.local_port in self.ports and not goes_on
 
     def _is_restarted(self, row: Row) -> bool:
-        total = self.totals.get(_key(row) + row.rest[-6:])
+        total = self.totals.get(_stream_key(row) + row.rest[-6:])
         if total is not None and row.rest.endswith(TOTALS):
             return total != row and row.bytes > 0  # the same line again is a copy
         # A line with totals starts at 0 as well, but lasts as long as the run.
-        return row.start == 0 and row.end < self.last.get(_key(row), 0.0) - 1
+        return row.start == 0 and row.end < self.last.get(_stream_key(row), 0.0) - 1
 
     def _is_repeated(self, row: Row) -> bool:
         """Whether this row, below its own header, covers the same time as the one before it."""
         if not self.is_headed or row.start or row.end <= LONE_INTERVAL_SECONDS:
             return False
-        latest = self.latest.get(_key(row))
+        latest = self.latest.get(_stream_key(row))
         if latest is None or latest.start:
             return False
         is_as_long = abs(row.end - latest.end) < 1 and row.bytes != latest.bytes
@@ -97,7 +97,7 @@ class _Results:
         return is_as_long and bool(parse_losses(row.rest)) == bool(parse_losses(latest.rest))
 
 
-def texts(document: str) -> list[str]:
+def split_runs(document: str) -> list[str]:
     """The text of each run; the last ones together if there are too many."""
     runs: list[list[str]] = [[]]
     results = _Results()
@@ -122,23 +122,25 @@ def texts(document: str) -> list[str]:
 def _by_peer(lines: list[str]) -> list[list[str]]:
     """The lines of each peer, if a server of iperf 2 tested with several at the same time."""
     peers: dict[str, set[str]] = {}
-    for name, connection in known(parse_connection(line[:LONGEST_LINE]) for line in lines):
+    for name, connection in known_values(parse_connection(line[:LONGEST_LINE]) for line in lines):
         peers.setdefault(connection.remote, set()).add(name)
     every = set().union(*peers.values())
     if len(peers) < 2 or len(every) < sum(map(len, peers.values())):
         return [lines]
-    rows = known(parse_row(line[:LONGEST_LINE]) for line in lines)
+    rows = known_values(parse_row(line[:LONGEST_LINE]) for line in lines)
     if not every.issubset(row.id for row in rows):
         return [lines]
-    of_line = [_stream(line[:LONGEST_LINE]) for line in lines]
-    return [_without(every - names, lines, of_line) for names in peers.values()]
+    of_line = [_stream_of_line(line[:LONGEST_LINE]) for line in lines]
+    return [_without_streams(every - names, lines, of_line) for names in peers.values()]
 
 
-def _without(others: set[str], lines: Sequence[str], of_line: Sequence[Optional[str]]) -> list[str]:
+def _without_streams(
+    others: set[str], lines: Sequence[str], of_line: Sequence[Optional[str]]
+) -> list[str]:
     return [line for line, stream in zip(lines, of_line) if stream not in others]
 
 
-def _stream(line: str) -> Optional[str]:
+def _stream_of_line(line: str) -> Optional[str]:
     """The id of the stream that this line is about."""
     row = parse_row(line)
     if row is not None:
@@ -147,11 +149,11 @@ def _stream(line: str) -> Optional[str]:
     return None if connection is None else connection[0]
 
 
-def _key(row: Row) -> str:
+def _stream_key(row: Row) -> str:
     return f"{row.id} {row.role}"
 
 
-def joined(runs: Iterable[Run]) -> list[Run]:
+def join_ends(runs: Iterable[Run]) -> list[Run]:
     """Merge the two ends of a connection into the client's run, with what arrived."""
     distinct: list[Run] = []
     for run in runs:

@@ -11,7 +11,7 @@ LARGEST_NUMBER = 1e21  # a zettabyte, or 30 million years: more than any measure
 Value = TypeVar("Value")
 
 
-def number(value: object) -> Optional[float]:
+def parse_number(value: object) -> Optional[float]:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if not 0 <= value <= LARGEST_NUMBER:
@@ -19,8 +19,8 @@ def number(value: object) -> Optional[float]:
     return float(value)
 
 
-def whole(value: object) -> Optional[int]:
-    known_number = number(value)
+def parse_whole(value: object) -> Optional[int]:
+    known_number = parse_number(value)
     return None if known_number is None else int(known_number)
 
 
@@ -38,19 +38,19 @@ def mappings(value: object) -> list[Mapping[str, Any]]:
     return [part for part in value if isinstance(part, dict)]
 
 
-def known(values: Iterable[Optional[Value]]) -> list[Value]:
+def known_values(values: Iterable[Optional[Value]]) -> list[Value]:
     return [value for value in values if value is not None]
 
 
-def total(values: Iterable[Optional[float]]) -> Optional[float]:
+def known_sum(values: Iterable[Optional[float]]) -> Optional[float]:
     """The sum of the known values; None if there are none."""
-    numbers = known(values)
+    numbers = known_values(values)
     return sum(numbers) if numbers else None
 
 
-def mean(values: Iterable[Optional[float]]) -> Optional[float]:
+def known_mean(values: Iterable[Optional[float]]) -> Optional[float]:
     """The mean of the known values; None if there are none."""
-    numbers = known(values)
+    numbers = known_values(values)
     if not numbers:
         return None
     return sum(numbers) / len(numbers)

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Optional
 
-from neuca_tools.model.printable import plain
+from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult, phase_results
 from neuca_tools.selftest.evidence import Evidence, Host, Phase
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.evidence.derive import look
+from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.run import Flow, Run
-from neuca_tools.selftest.report.text import arrow, phase_words
+from neuca_tools.selftest.report.text import name_with_arrow, phase_words
 
 VERSION = 1
 # The parts of a finding that an entry has.
@@ -35,7 +35,7 @@ def entry_of(
         "boot": evidence.boot,
         "label": evidence.label,
         "peer": evidence.address,
-        "interface": interface(evidence),
+        "interface": test_interface(evidence),
         "plan": plan,
         "seconds": seconds,
         "verdict": diagnosis.words,
@@ -46,30 +46,30 @@ def entry_of(
             {name: getattr(finding, name) for name in FINDING} for finding in diagnosis.findings
         ],
         "report": report,
-        "evidence": encode(comparable(evidence)),
+        "evidence": encode(comparable_evidence(evidence)),
     }
 
 
-def interface(evidence: Evidence) -> Optional[str]:
+def test_interface(evidence: Evidence) -> Optional[str]:
     """The device of this host through which the test went."""
     return next(iter(evidence.local.path), evidence.reach.route)
 
 
-def comparable(evidence: Evidence) -> Evidence:
+def comparable_evidence(evidence: Evidence) -> Evidence:
     """The part that a comparison needs: without iperf's output, samples, intervals and logs.
 
     Rates that were derived from those become totals. Phases that other programs disturbed are left
     out: a rate is compared with those of the same load, and that is not known without samples.
     """
     phases = [
-        _phase(phase, result)
+        _comparable_phase(phase, result)
         for phase, result in zip(evidence.phases, phase_results(evidence))
-        if not look(evidence, phase).is_disturbed
+        if not look_at_phase(evidence, phase).is_disturbed
     ]
     return replace(
         evidence,
-        local=_host(evidence.local),
-        peer=_host(evidence.peer),
+        local=_comparable_host(evidence.local),
+        peer=_comparable_host(evidence.peer),
         phases=tuple(phases),
         responsiveness=(),
         loads=(),
@@ -77,11 +77,11 @@ def comparable(evidence: Evidence) -> Evidence:
     )
 
 
-def _host(host: Host) -> Host:
+def _comparable_host(host: Host) -> Host:
     return replace(host, log=(), drift=())
 
 
-def _phase(phase: Phase, result: PhaseResult) -> Phase:
+def _comparable_phase(phase: Phase, result: PhaseResult) -> Phase:
     flow = phase.flow or Flow(phase.direction)
     received = replace(flow.received, rate=result.rate)
     run = phase.run or Run("iperf3", protocol=result.protocol)
@@ -103,29 +103,29 @@ def history_line(entry: Entry) -> str:
         f"{entry.get('plan') or '-':<9}",
         f"{entry.get('verdict') or '-':<16}",
     ]
-    rest = [_rates(entry.get("phases")), _first_finding(entry.get("findings"))]
+    rest = [_rates_text(entry.get("phases")), _first_finding(entry.get("findings"))]
     if entry.get("label"):
         rest.append(f'"{entry["label"]}"')
-    return plain(f"{' '.join(words)} {'; '.join(filter(None, rest))}".rstrip())
+    return printable_line(f"{' '.join(words)} {'; '.join(filter(None, rest))}".rstrip())
 
 
-def _rates(phases: object) -> str:
-    measured = [phase for phase in _objects(phases) if isinstance(phase.get("rate"), float)]
-    return ", ".join(map(_rate, measured))
+def _rates_text(phases: object) -> str:
+    measured = [phase for phase in _json_objects(phases) if isinstance(phase.get("rate"), float)]
+    return ", ".join(map(_rate_text, measured))
 
 
-def _rate(phase: Mapping[str, Any]) -> str:
-    name = arrow(str(phase.get("name")), str(phase.get("direction")))
+def _rate_text(phase: Mapping[str, Any]) -> str:
+    name = name_with_arrow(str(phase.get("name")), str(phase.get("direction")))
     known = PhaseResult(name, "", "", phase["rate"], None, None, None)
     return f"{name} {phase_words(known)}"
 
 
 def _first_finding(findings: object) -> str:
-    limits = [finding for finding in _objects(findings) if finding.get("severity") != "info"]
+    limits = [finding for finding in _json_objects(findings) if finding.get("severity") != "info"]
     return f"{limits[0].get('id')} {limits[0].get('title')}" if limits else ""
 
 
-def _objects(value: object) -> Sequence[Mapping[str, Any]]:
+def _json_objects(value: object) -> Sequence[Mapping[str, Any]]:
     if not isinstance(value, list):
         return []
     return [member for member in value if isinstance(member, dict)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from neuca_tools.model.printable import plain
+from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import NAGIOS
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
@@ -14,7 +14,7 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 STATES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 
 
-def nagios(diagnosis: Diagnosis) -> str:
+def nagios_line(diagnosis: Diagnosis) -> str:
     """The line (Monitoring Plugins guidelines); the exit code is `NAGIOS[diagnosis.exit_code]`."""
     state, limit = STATES[NAGIOS[diagnosis.exit_code]], diagnosis.limit
     words, values = [], []
@@ -22,7 +22,7 @@ def nagios(diagnosis: Diagnosis) -> str:
         if phase.rate is not None:
             words.append(f"{phase.name} {amounts.rate(phase.rate)}")
             values.append(
-                f"'{place}-{_label(phase.name)}-{_label(phase.direction)}'={phase.rate:.0f}"
+                f"'{place}-{_performance_label(phase.name)}-{_performance_label(phase.direction)}'={phase.rate:.0f}"
             )
     words = words or [diagnosis.words]
     words += diagnosis.failures
@@ -30,10 +30,10 @@ def nagios(diagnosis: Diagnosis) -> str:
     words += filter(None, [diagnosis.unknown])
     line = f"DATAPLANE {state} - {', '.join(words)}".replace("|", "/").replace("\n", " ")
     if not values:
-        return plain(line)
-    return f"{plain(line)} | {plain(' '.join(values))}"
+        return printable_line(line)
+    return f"{printable_line(line)} | {printable_line(' '.join(values))}"
 
 
-def _label(word: str) -> str:
+def _performance_label(word: str) -> str:
     """A label of performance data, which must not contain its quote or an equals sign."""
     return re.sub("['=|]", "?", word).replace("\n", " ")

@@ -8,26 +8,26 @@ from collections.abc import Iterator
 from typing import Optional
 
 from neuca_tools import __version__
-from neuca_tools.model.printable import markup as escape
+from neuca_tools.model.printable import escape_markup as escape
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions.base import INFO
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host
-from neuca_tools.selftest.report.panels import figure, numbered
+from neuca_tools.selftest.report.panels import numbered_band_names, svg_figure
 from neuca_tools.selftest.report.style import STYLE
-from neuca_tools.selftest.report.tables import tables
+from neuca_tools.selftest.report.tables import report_tables
 from neuca_tools.selftest.report.text import (
     WHERE,
-    arrow,
     fact_line,
+    name_with_arrow,
     phase_words,
     share_words,
-    verdict,
+    verdict_text,
     way_words,
 )
-from neuca_tools.selftest.report.timeline import timeline
+from neuca_tools.selftest.report.timeline import timeline_panels
 
 PASSED = {True: "pass", False: "fail", None: ""}
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -42,14 +42,16 @@ STATES = {
 }
 
 
-def page(evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis] = None) -> str:
+def report_page(
+    evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis] = None
+) -> str:
     """The whole file; `before` adds the rates of an earlier test."""
     title = evidence.label or "Dataplane self-test"
-    inside = "\n".join(_body(evidence, diagnosis, before, title))
-    return html(f"{title}: {diagnosis.words}", inside)
+    inside = "\n".join(_body_parts(evidence, diagnosis, before, title))
+    return html_file(f"{title}: {diagnosis.words}", inside)
 
 
-def html(title: str, inside: str, style: str = "") -> str:
+def html_file(title: str, inside: str, style: str = "") -> str:
     """A whole file."""
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -61,36 +63,36 @@ def html(title: str, inside: str, style: str = "") -> str:
     )
 
 
-def _body(
+def _body_parts(
     evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis], title: str
 ) -> Iterator[str]:
     yield f"<header><h1>{escape(title)}</h1>"
-    yield f"<p class=quiet>{escape(_about(evidence))}</p>"
+    yield f"<p class=quiet>{escape(_about_test(evidence))}</p>"
     state = STATES.get(diagnosis.exit_code, "unknown")
-    yield f'<p class="verdict {state}">{escape(verdict(diagnosis))}</p>'
+    yield f'<p class="verdict {state}">{escape(verdict_text(diagnosis))}</p>'
     if diagnosis.unknown:
         yield f"<p>{escape(diagnosis.unknown)}</p>"
     for finding in diagnosis.possible:
         words = f"possible: {finding.title} ({finding.id}): {finding.text}"
         yield f"<p class=quiet>{escape(words)}</p>"
     yield "</header>"
-    yield from _tests(evidence, diagnosis)
+    yield from _tests_section(evidence, diagnosis)
     yield "<div class=findings>"
     for finding in diagnosis.findings:
-        yield from _finding(finding)
+        yield from _finding_section(finding)
     yield "</div><div class=pictures>"
-    yield from _timeline(evidence)
+    yield from _timeline_section(evidence)
     yield "<div class=tables>"
-    yield from tables(evidence, diagnosis, before)
+    yield from report_tables(evidence, diagnosis, before)
     yield f"</div></div><footer class=quiet>neuca-guest-tools {escape(__version__)}</footer>"
 
 
-def _timeline(evidence: Evidence) -> Iterator[str]:
-    panels, bands = timeline(evidence)
-    picture = figure(panels, bands)
+def _timeline_section(evidence: Evidence) -> Iterator[str]:
+    panels, bands = timeline_panels(evidence)
+    picture = svg_figure(panels, bands)
     if not picture:
         return
-    key = "; ".join(numbered(bands))
+    key = "; ".join(numbered_band_names(bands))
     yield "<section><figure class=timeline><figcaption>Over time</figcaption>"
     yield picture
     if key:
@@ -98,7 +100,7 @@ def _timeline(evidence: Evidence) -> Iterator[str]:
     yield "</figure></section>"
 
 
-def _about(evidence: Evidence) -> str:
+def _about_test(evidence: Evidence) -> str:
     """The hosts and the time of the test, as far as they are known."""
     hosts = (_about_host(evidence.local, None), _about_host(evidence.peer, evidence.address))
     return "; ".join(filter(None, [evidence.taken, " → ".join(filter(None, hosts))]))
@@ -109,13 +111,13 @@ def _about_host(host: Host, address: Optional[str]) -> str:
     return ", ".join(filter(None, [host.name, address, host.kernel, agent, version]))
 
 
-def _tests(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[str]:
+def _tests_section(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[str]:
     """The steps of a test by neuca-selftest; otherwise the phases of an iperf run."""
     steps = [step for step in evidence.steps if step.text != NOT_ASKED]
     rows = [(step.name, step.verdict, step.text) for step in steps]
     if not rows:
         rows = [
-            (arrow(phase.name, phase.direction), PASSED[phase.passed], phase_words(phase))
+            (name_with_arrow(phase.name, phase.direction), PASSED[phase.passed], phase_words(phase))
             for phase in diagnosis.phases
         ]
     if not rows:
@@ -127,7 +129,7 @@ def _tests(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[str]:
     yield "</table></section>"
 
 
-def _finding(finding: Finding) -> Iterator[str]:
+def _finding_section(finding: Finding) -> Iterator[str]:
     tag = f"<span class=tag>{escape(finding.severity)}</span>"
     title = f"<h2>{tag} {escape(finding.title)} <small>{escape(finding.id)}</small></h2>"
     yield f'<section class="finding {escape(finding.severity)}">{title}'

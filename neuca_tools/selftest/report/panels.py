@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from neuca_tools.model.printable import markup as escape
+from neuca_tools.model.printable import escape_markup as escape
 
 WIDTH, LEFT, RIGHT = 1000, 92, 14
 ROOM = WIDTH - LEFT - RIGHT
@@ -62,7 +62,7 @@ class Panel(NamedTuple):
     top: float = 0.0  # the end of the y axis; 0 for that of the data
 
 
-def figure(panels: Sequence[Panel], bands: Sequence[Band]) -> str:
+def svg_figure(panels: Sequence[Panel], bands: Sequence[Band]) -> str:
     """The SVG; an empty text if there is nothing to show."""
     shown = [
         panel
@@ -74,21 +74,21 @@ def figure(panels: Sequence[Panel], bands: Sequence[Band]) -> str:
         return ""
     height = HEAD + len(shown) * (TITLE + PLOT + GAP) + FOOT
     scale = _Scale(end)
-    parts = list(_bands(bands, scale, height))
+    parts = list(_band_shapes(bands, scale, height))
     for number, panel in enumerate(shown):
-        parts += _panel(panel, scale, HEAD + number * (TITLE + PLOT + GAP) + TITLE)
-    parts += _axis(scale, height)
+        parts += _panel_shapes(panel, scale, HEAD + number * (TITLE + PLOT + GAP) + TITLE)
+    parts += _axis_shapes(scale, height)
     inside = "".join(parts)
     return f'<svg class="timeline" viewBox="0 0 {WIDTH} {height}" role="img">{inside}</svg>'
 
 
-def numbered(bands: Sequence[Band]) -> list[str]:
+def numbered_band_names(bands: Sequence[Band]) -> list[str]:
     """The key to the bands that are too narrow for their name: "3 tcp-parallel"."""
     scale = _Scale(max((band.end for band in bands), default=0.0) or 1.0)
     return [
         f"{number} {band.name}"
         for number, band in enumerate(bands, 1)
-        if not _fits(band.name, scale.width(band))
+        if not _text_fits(band.name, scale.width(band))
     ]
 
 
@@ -104,72 +104,74 @@ class _Scale(NamedTuple):
         return self.x(band.end) - self.x(band.start)
 
 
-def _fits(text: str, width: float) -> bool:
+def _text_fits(text: str, width: float) -> bool:
     return len(text) * CHARACTER <= width
 
 
-def _bands(bands: Sequence[Band], scale: _Scale, height: int) -> Iterator[str]:
+def _band_shapes(bands: Sequence[Band], scale: _Scale, height: int) -> Iterator[str]:
     for number, band in enumerate(bands, 1):
         width = scale.width(band)
         box = Box(scale.x(band.start), HEAD - 4, max(1.0, width), height - HEAD - FOOT + 4)
-        yield rect(f"band b{number % 2}", box, band.name)
-        text = band.name if _fits(band.name, width) else str(number)
-        yield label("label", (box.x + width / 2, HEAD - 9), text, "middle")
+        yield svg_rectangle(f"band b{number % 2}", box, band.name)
+        text = band.name if _text_fits(band.name, width) else str(number)
+        yield svg_label("label", (box.x + width / 2, HEAD - 9), text, "middle")
 
 
-def _panel(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:
+def _panel_shapes(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:
     highest = panel.top or max(
         (value for curve in panel.lines for part in curve.parts for _, value in part), default=1.0
     )
     rows = ticks_of(highest, count=3, binary=panel.binary)
-    yield label("title", (LEFT, top - 6), panel.title, "start")
-    yield from _legend(panel, top - 6)
+    yield svg_label("title", (LEFT, top - 6), panel.title, "start")
+    yield from _legend_shapes(panel, top - 6)
     for value in rows:
-        y = _y(value, rows[-1], top)
-        yield line("grid", (LEFT, y), (WIDTH - RIGHT, y))
-        yield label("tick", (LEFT - 8, y + 4), panel.form(value), "end")
-    yield from _columns(panel, scale, top)
+        y = _y_of_value(value, rows[-1], top)
+        yield svg_line("grid", (LEFT, y), (WIDTH - RIGHT, y))
+        yield svg_label("tick", (LEFT - 8, y + 4), panel.form(value), "end")
+    yield from _column_shapes(panel, scale, top)
     for curve in panel.lines:
         for part in filter(None, curve.parts):
-            yield _polyline(curve, [(scale.x(x), _y(y, rows[-1], top)) for x, y in part])
+            yield _curve_shape(
+                curve, [(scale.x(x), _y_of_value(y, rows[-1], top)) for x, y in part]
+            )
 
 
-def _y(value: float, highest: float, top: int) -> float:
+def _y_of_value(value: float, highest: float, top: int) -> float:
     return top + PLOT - PLOT * min(1.0, max(0.0, value / (highest or 1.0)))
 
 
-def _legend(panel: Panel, y: int) -> Iterator[str]:
+def _legend_shapes(panel: Panel, y: int) -> Iterator[str]:
     """From the right end of the title's line; one line alone needs no legend."""
     names = [(curve.place, curve.name) for curve in panel.lines if any(curve.parts)]
     names += list(enumerate(panel.stacked))
     x = WIDTH - RIGHT - sum(len(name) * CHARACTER + 32 for _, name in names)
     for place, name in names:
-        yield rect(f"fill s{place}", Box(x + 16, y - 9, 12, 10))
-        yield label("label", (x + 32, y), name, "start")
+        yield svg_rectangle(f"fill s{place}", Box(x + 16, y - 9, 12, 10))
+        yield svg_label("label", (x + 32, y), name, "start")
         x += len(name) * CHARACTER + 32
 
 
-def _columns(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:
+def _column_shapes(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:
     for column in panel.columns:
         base, x = 0.0, scale.x(column.start)
         for place, share in enumerate(column.shares):
             above = min(1.0, base + max(0.0, share))
-            y = _y(above, 1.0, top)
-            box = Box(x, y, max(0.5, scale.x(column.end) - x), _y(base, 1.0, top) - y)
+            y = _y_of_value(above, 1.0, top)
+            box = Box(x, y, max(0.5, scale.x(column.end) - x), _y_of_value(base, 1.0, top) - y)
             if box.height > 0:
-                yield rect(f"fill s{place}", box, f"{panel.stacked[place]}: {share:.0%}")
+                yield svg_rectangle(f"fill s{place}", box, f"{panel.stacked[place]}: {share:.0%}")
             base = above
 
 
-def _polyline(curve: Line, path: Points) -> str:
+def _curve_shape(curve: Line, path: Points) -> str:
     if len(path) == 1:
         x, y = path[0]
         return f'<circle class="dot s{curve.place}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in thinned(path))
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in thinned_points(path))
     return f'<polyline class="line s{curve.place}" points="{points}"/>'
 
 
-def thinned(path: Points, most: int = MOST_POINTS) -> Points:
+def thinned_points(path: Points, most: int = MOST_POINTS) -> Points:
     """At most `most` points: of each stretch of the path, the lowest and the highest."""
     if len(path) <= most:
         return path
@@ -182,16 +184,18 @@ def thinned(path: Points, most: int = MOST_POINTS) -> Points:
     return extremes
 
 
-def _axis(scale: _Scale, height: int) -> Iterator[str]:
+def _axis_shapes(scale: _Scale, height: int) -> Iterator[str]:
     y = height - FOOT
-    yield line("axis", (LEFT, y), (WIDTH - RIGHT, y))
-    for value in ticks(scale.end, count=8):
+    yield svg_line("axis", (LEFT, y), (WIDTH - RIGHT, y))
+    for value in round_ticks(scale.end, count=8):
         if value > scale.end:
             break
         x = scale.x(value)
-        yield line("axis", (x, y), (x, y + 4))
-        yield label("tick", (x, y + 16), f"{value:g}", "middle")
-    yield label("tick", (LEFT + ROOM / 2, y + 31), "seconds since the first test began", "middle")
+        yield svg_line("axis", (x, y), (x, y + 4))
+        yield svg_label("tick", (x, y + 16), f"{value:g}", "middle")
+    yield svg_label(
+        "tick", (LEFT + ROOM / 2, y + 31), "seconds since the first test began", "middle"
+    )
 
 
 Format = Callable[[float], str]
@@ -206,7 +210,7 @@ class Box(NamedTuple):
     height: float
 
 
-def ticks(top: float, count: int = 4) -> list[float]:
+def round_ticks(top: float, count: int = 4) -> list[float]:
     """Round numbers from 0 to just above `top`."""
     if top <= 0 or not math.isfinite(top):
         return [0.0, 1.0]
@@ -221,24 +225,24 @@ def ticks_of(top: float, count: int = 4, binary: bool = False) -> list[float]:
     unit = 1.0
     if binary and top >= 1:
         unit = 1024.0 ** math.floor(math.log(top, 1024))
-    return [unit * value for value in ticks(top / unit, count)]
+    return [unit * value for value in round_ticks(top / unit, count)]
 
 
-def rect(style: str, box: Box, title: str = "", more: str = "") -> str:
+def svg_rectangle(style: str, box: Box, title: str = "", more: str = "") -> str:
     """A rectangle; browsers show its title when the pointer is on it."""
     place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
     tooltip = title and f"<title>{escape(title)}</title>"
     return f'<rect class="{style}" {place}{more}>{tooltip}</rect>'
 
 
-def line(style: str, start: tuple[float, float], end: tuple[float, float]) -> str:
+def svg_line(style: str, start: tuple[float, float], end: tuple[float, float]) -> str:
     """A straight line."""
     (x1, y1), (x2, y2) = start, end
     ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
     return f'<line class="{style}" {ends}/>'
 
 
-def label(style: str, at: tuple[float, float], text: str, anchor: str) -> str:
+def svg_label(style: str, at: tuple[float, float], text: str, anchor: str) -> str:
     """A text whose start, middle or end is at a place."""
     x, y = at
     start = f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">'

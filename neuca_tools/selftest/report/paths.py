@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from neuca_tools.model.printable import document as json_document
-from neuca_tools.model.printable import plain
+from neuca_tools.model.printable import json_document, printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
@@ -23,8 +22,8 @@ from neuca_tools.selftest.diagnosis.paths import (
     Value,
 )
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.report.record import document
-from neuca_tools.selftest.report.text import arrow, conclusion
+from neuca_tools.selftest.report.record import report_data
+from neuca_tools.selftest.report.text import conclusion_text, name_with_arrow
 
 VERSION = 1
 FORMS: dict[str, Callable[[float], str]] = {
@@ -39,22 +38,25 @@ NAME, VALUE = 18, 30  # columns
 def path_table(comparison: PathComparison, verbose: bool = False) -> str:
     """Every measurement over each path, with what it costs; then what limits each of them."""
     width = max(len(verdict.label) for verdict in comparison.verdicts) + 2
-    parts = [plain(line) for row in comparison.rows for line in _row(row, width)]
+    parts = [printable_line(line) for row in comparison.rows for line in _row_lines(row, width)]
     note = " (the baseline)"
     for verdict in comparison.verdicts:
-        parts += [plain(f"— {verdict.label}{note}"), conclusion(verdict.diagnosis, verbose)]
+        parts += [
+            printable_line(f"— {verdict.label}{note}"),
+            conclusion_text(verdict.diagnosis, verbose),
+        ]
         note = ""
     return "\n".join(parts)
 
 
-def _row(row: Row, width: int) -> Iterator[str]:
-    name = arrow(row.name, row.direction)
+def _row_lines(row: Row, width: int) -> Iterator[str]:
+    name = name_with_arrow(row.name, row.direction)
     for value in row.values:
-        yield f"{name:<{NAME}}{value.label:<{width}}{_words(value, row.unit)}"
+        yield f"{name:<{NAME}}{value.label:<{width}}{_value_text(value, row.unit)}"
         name = ""
 
 
-def _words(value: Value, unit: str) -> str:
+def _value_text(value: Value, unit: str) -> str:
     form = FORMS[unit]
     known = form(value.median)
     if value.count > 1 and unit != BYTES:
@@ -79,7 +81,7 @@ def path_record(comparison: PathComparison, paths: Sequence[Tests], code: ExitCo
             "exit_code": int(verdict.diagnosis.exit_code),
             "unknown": verdict.diagnosis.unknown,
             "findings": encode(verdict.diagnosis.findings),
-            "reports": [document(evidence, diagnose(evidence)) for evidence in tests.rounds],
+            "reports": [report_data(evidence, diagnose(evidence)) for evidence in tests.rounds],
         }
         for verdict, tests in zip(comparison.verdicts, paths)
     ]

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from neuca_tools.model.openmetrics import Sample, metrics, seconds
+from neuca_tools.model.openmetrics import Sample, metrics_text, seconds_of_time
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.evidence import Evidence
-from neuca_tools.selftest.report.entry import interface
+from neuca_tools.selftest.report.entry import test_interface
 
 METRICS = {
     "verdict": "The exit code of the self-test: 0 is a pass.",
@@ -23,16 +23,16 @@ METRICS = {
 Test = tuple[Evidence, Diagnosis]
 
 
-def prometheus(tests: Sequence[Test]) -> str:
+def prometheus_text(tests: Sequence[Test]) -> str:
     """The whole file."""
-    rows = (row for test in tests for row in _rows(*test))
-    return metrics("neuca_selftest_", METRICS, rows, 10)
+    rows = (row for test in tests for row in _test_samples(*test))
+    return metrics_text("neuca_selftest_", METRICS, rows, 10)
 
 
-def _rows(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[Sample]:
-    where = _where(evidence)
+def _test_samples(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[Sample]:
+    where = _path_labels(evidence)
     yield "verdict", where, float(diagnosis.exit_code)
-    yield "timestamp_seconds", where, seconds(evidence.taken)
+    yield "timestamp_seconds", where, seconds_of_time(evidence.taken)
     yield "expected_bits_per_second", where, diagnosis.expect
     for place, phase in enumerate(diagnosis.phases):
         labels = {"phase": phase.name, "direction": phase.direction, "number": str(place)}
@@ -47,8 +47,8 @@ def _rows(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[Sample]:
         yield "finding_share", {**labels, **where}, finding.share
 
 
-def _where(evidence: Evidence) -> dict[str, str]:
+def _path_labels(evidence: Evidence) -> dict[str, str]:
     """The peer and this host's interface, as far as they are known."""
     peers = [evidence.address, *(phase.run.peer for phase in evidence.phases if phase.run)]
-    peer, device = next(filter(None, peers), None), interface(evidence)
+    peer, device = next(filter(None, peers), None), test_interface(evidence)
     return {name: text for name, text in (("peer", peer), ("interface", device)) if text}

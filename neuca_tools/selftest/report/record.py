@@ -5,17 +5,17 @@
 from __future__ import annotations
 
 from neuca_tools.model import printable
-from neuca_tools.model.printable import plain
+from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.evidence.responsiveness import scores
+from neuca_tools.selftest.evidence.responsiveness import known_scores
 from neuca_tools.selftest.evidence.run import Run
 
 VERSION = 1
 
 
-def document(evidence: Evidence, diagnosis: Diagnosis) -> dict[str, object]:
+def report_data(evidence: Evidence, diagnosis: Diagnosis) -> dict[str, object]:
     """Within a version, keys may be added but not removed. What is not known is left out."""
     return {
         "version": VERSION,
@@ -27,16 +27,16 @@ def document(evidence: Evidence, diagnosis: Diagnosis) -> dict[str, object]:
         "failures": list(diagnosis.failures),
         "findings": encode(diagnosis.findings),
         "possible": encode(diagnosis.possible),
-        "responsiveness": encode(scores(evidence.responsiveness)),
+        "responsiveness": encode(known_scores(evidence.responsiveness)),
         "evidence": encode(evidence),
     }
 
 
-def record(evidence: Evidence, diagnosis: Diagnosis) -> str:
-    return printable.document(document(evidence, diagnosis))
+def report_json(evidence: Evidence, diagnosis: Diagnosis) -> str:
+    return printable.json_document(report_data(evidence, diagnosis))
 
 
-def subject(evidence: Evidence, file: str) -> dict[str, str]:
+def subject_of(evidence: Evidence, file: str) -> dict[str, str]:
     """What is known of these, by its name in the JSON report."""
     run = next((phase.run for phase in evidence.phases if phase.run), Run("iperf"))
     version = run.version or ""
@@ -48,7 +48,7 @@ def subject(evidence: Evidence, file: str) -> dict[str, str]:
         "options": run.options,
         "system": run.system,
     }
-    return {name: plain(value) for name, value in facts.items() if value}
+    return {name: printable_line(value) for name, value in facts.items() if value}
 
 
 def subject_line(about: dict[str, str]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from textwrap import shorten, wrap
 from typing import Optional
 
-from neuca_tools.model.printable import GREEN, RED, lines, painted, plain
+from neuca_tools.model.printable import GREEN, RED, painted_text, printable_line, printable_lines
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.conditions.base import HIGH, INFO
@@ -41,31 +41,31 @@ WHERE = {
 }
 
 
-def text(diagnosis: Diagnosis, verbose: bool = False) -> str:
+def report_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
     """The whole report, without a newline at its end; on one screen unless it is `verbose`."""
     phases = [phase_line(phase) for phase in diagnosis.phases]
     if not verbose and len(phases) > MOST_PHASES:
         left = len(phases) - MOST_PHASES + 1
         phases = [*phases[: MOST_PHASES - 1], f"{'':<{LABEL}}{left} more tests (--verbose)"]
-    return lines([*phases, *_conclusion(diagnosis, verbose)])
+    return printable_lines([*phases, *_conclusion_lines(diagnosis, verbose)])
 
 
-def conclusion(diagnosis: Diagnosis, verbose: bool = False) -> str:
+def conclusion_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
     """The report without the phases, which were printed as they ended."""
-    return lines(_conclusion(diagnosis, verbose))
+    return printable_lines(_conclusion_lines(diagnosis, verbose))
 
 
-def colored(report: str, code: ExitCode, color: bool) -> str:
+def colored_report(report: str, code: ExitCode, color: bool) -> str:
     """The report with the verdict and each FAIL in color, if output is colored at all."""
     if not color:
         return report
     ink = GREEN if code is ExitCode.PASS else RED
     for word, hue in (("FAIL", RED), ("VERDICT|^MESH", ink)):
-        report = re.sub(rf"(?m)\b({word})\b", painted(r"\1", hue, color), report)
+        report = re.sub(rf"(?m)\b({word})\b", painted_text(r"\1", hue, color), report)
     return report
 
 
-def arrow(name: str, direction: str) -> str:
+def name_with_arrow(name: str, direction: str) -> str:
     """The name of a phase, with an arrow if the peer sends."""
     return f"{name} ←" if direction == "reverse" else name
 
@@ -73,35 +73,35 @@ def arrow(name: str, direction: str) -> str:
 def step_line(step: Step) -> str:
     """A phase that has just ended."""
     word = "FAIL" if step.verdict == "fail" else step.verdict
-    return plain(f"{step.name:<{LABEL + 1}}{word:<8} {step.text}")
+    return printable_line(f"{step.name:<{LABEL + 1}}{word:<8} {step.text}")
 
 
-def _conclusion(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
-    yield from _limits(diagnosis, verbose)
+def _conclusion_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
+    yield from _limit_lines(diagnosis, verbose)
     if diagnosis.unknown:
-        yield from _labelled("UNKNOWN", diagnosis.unknown)
-    yield from _labelled("VERDICT", verdict(diagnosis))
+        yield from _labelled_lines("UNKNOWN", diagnosis.unknown)
+    yield from _labelled_lines("VERDICT", verdict_text(diagnosis))
     for finding in diagnosis.possible:
         words = f"{finding.title} ({finding.id}): {finding.text}"
         if not verbose:
             words = shorten(words, WIDTH - LABEL, placeholder=" …")
-        yield from _labelled("possible:", words)
+        yield from _labelled_lines("possible:", words)
 
 
-def _limits(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
+def _limit_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
     """The first limit, and of the others only their names unless the report is `verbose`."""
     limits = [finding for finding in diagnosis.findings if finding.severity != INFO]
     for finding in limits[:1]:
-        yield from _finding(finding, LABELS, verbose)
+        yield from _finding_lines(finding, LABELS, verbose)
     if verbose:
         for finding in limits[1:]:
-            yield from _finding(finding, LABELS_OF_OTHERS, verbose)
+            yield from _finding_lines(finding, LABELS_OF_OTHERS, verbose)
         for finding in diagnosis.findings:
             if finding not in limits:
-                yield from _labelled("info", f"{finding.text} ({finding.id})")
+                yield from _labelled_lines("info", f"{finding.text} ({finding.id})")
     elif limits[1:]:
         others = ", ".join(f"{finding.id} {finding.title}" for finding in limits[1:])
-        yield from _labelled("also", shorten(others, WIDTH - LABEL, placeholder=" …"))
+        yield from _labelled_lines("also", shorten(others, WIDTH - LABEL, placeholder=" …"))
 
 
 def phase_words(phase: PhaseResult) -> str:
@@ -170,7 +170,8 @@ def route_words(route: Route) -> str:
 
 def phase_line(phase: PhaseResult) -> str:
     verdict = {True: "  pass", False: "  FAIL", None: ""}[phase.passed]
-    return f"{arrow(phase.name, phase.direction) + ' ':<{LABEL}}{phase_words(phase)}{verdict}"
+    label = f"{name_with_arrow(phase.name, phase.direction)} "
+    return f"{label:<{LABEL}}{phase_words(phase)}{verdict}"
 
 
 def share_words(finding: Finding) -> str:
@@ -186,27 +187,29 @@ def way_words(finding: Finding) -> str:
     return WAYS.get(finding.direction or "", "") if finding.phase == ALONE else ""
 
 
-def _finding(finding: Finding, labels: tuple[str, str, str, str], verbose: bool) -> Iterator[str]:
+def _finding_lines(
+    finding: Finding, labels: tuple[str, str, str, str], verbose: bool
+) -> Iterator[str]:
     limit, fix, following, apart = labels
     explains = f"{finding.id}, explains {share_words(finding)}{way_words(finding)}"
-    yield from _labelled(limit, f"{finding.title}: {finding.text} ({explains})")
+    yield from _labelled_lines(limit, f"{finding.title}: {finding.text} ({explains})")
     if verbose:
         for fact in finding.evidence:
-            yield from _labelled("", fact_line(fact))
+            yield from _labelled_lines("", fact_line(fact))
     if finding.advice:
         words = f"{WHERE.get(finding.end, '')}{finding.advice}"
         if finding.predicted:
             words += f" ⇒ {amounts.rate(finding.predicted)} predicted"
-        yield from _labelled(fix, words)
+        yield from _labelled_lines(fix, words)
     if not verbose:
         return
     if finding.next_limit:
-        yield from _labelled(following, finding.next_limit)
+        yield from _labelled_lines(following, finding.next_limit)
     if finding.tell:
-        yield from _labelled(apart, finding.tell)
+        yield from _labelled_lines(apart, finding.tell)
 
 
-def verdict(diagnosis: Diagnosis) -> str:
+def verdict_text(diagnosis: Diagnosis) -> str:
     """The verdict in words, with the condition that limits."""
     limit = diagnosis.limit
     condition = f"{limit.id}, {limit.title}" if limit else ""
@@ -219,32 +222,32 @@ def verdict(diagnosis: Diagnosis) -> str:
     return f"{words}: {causes}" if causes else words
 
 
-def _labelled(label: str, words: str) -> Iterator[str]:
+def _labelled_lines(label: str, words: str) -> Iterator[str]:
     wrapped = wrap(words, WIDTH - LABEL, break_long_words=False, break_on_hyphens=False) or [""]
     for line in wrapped:
         yield f"{label:<{LABEL}}{line}"
         label = ""
 
 
-def comparison(comparison: Comparison) -> str:
+def comparison_text(comparison: Comparison) -> str:
     """A line for each rate and for each value that changed, and the verdict."""
-    verdict_line = lines(_labelled("VERDICT", WORDS[comparison.exit_code]))
-    return "\n".join(filter(None, (differences(comparison), verdict_line)))
+    verdict_line = printable_lines(_labelled_lines("VERDICT", WORDS[comparison.exit_code]))
+    return "\n".join(filter(None, (differences_text(comparison), verdict_line)))
 
 
-def differences(comparison: Comparison) -> str:
+def differences_text(comparison: Comparison) -> str:
     """The same without a verdict."""
     rows = [_rate_line(change) for change in comparison.rates]
     for change in comparison.changes:
-        rows += _labelled(
+        rows += _labelled_lines(
             "CHANGED" if change.identity else "changed",
             f"{change.where} {change.field}:"
             f" {change.before or 'absent'} → {change.after or 'absent'}",
         )
-    return lines(rows)
+    return printable_lines(rows)
 
 
-def _before(change: RateChange) -> str:
+def _usual_rate(change: RateChange) -> str:
     """The usual rate with its usual variation, or why there is none."""
     if change.before is None:
         reasons = ", ".join(dict.fromkeys(change.unlike))
@@ -257,8 +260,8 @@ def _before(change: RateChange) -> str:
 
 def _rate_line(change: RateChange) -> str:
     now = "not known" if change.after is None else amounts.rate(change.after)
-    name = arrow(change.name, change.direction) + " "
-    words = f"{name:<{LABEL}}{now}, {_before(change)}"
+    name = name_with_arrow(change.name, change.direction) + " "
+    words = f"{name:<{LABEL}}{now}, {_usual_rate(change)}"
     if change.loss is not None and change.loss_before is not None:
         words += f", {amounts.percent(change.loss)} lost"
         words += f", before {amounts.percent(change.loss_before)}"
@@ -270,13 +273,13 @@ def _rate_line(change: RateChange) -> str:
 Form = Callable[[float], str]
 
 
-def _number(value: float) -> str:
+def _number_text(value: float) -> str:
     if value.is_integer() or value >= 1000:
         return f"{value:.0f}"
     return f"{value:.3g}"
 
 
-def _bytes(value: float) -> str:
+def _bytes_text(value: float) -> str:
     return f"{value:.0f} bytes"
 
 
@@ -284,7 +287,7 @@ def _bytes(value: float) -> str:
 FACTS: Mapping[str, tuple[str, Form]] = {
     "rtt": ("round trip", amounts.time),
     "rtt when packets were lost": ("round trip when packets were lost", amounts.time),
-    "rtt / min_rtt": ("round trip under load, times the shortest one", _number),
+    "rtt / min_rtt": ("round trip under load, times the shortest one", _number_text),
     "cwnd": ("congestion window", amounts.size),
     "snd_cwnd": ("congestion window", amounts.size),
     "cwnd at the end": ("congestion window at the end", amounts.size),
@@ -308,10 +311,10 @@ FACTS: Mapping[str, tuple[str, Form]] = {
     "rcvbuf_actual": ("receive buffer granted", amounts.size),
     "bytes": ("delivered", amounts.size),
     "bytes received": ("received", amounts.size),
-    "sent": ("datagrams sent", _number),
-    "path MTU": ("path MTU", _bytes),
-    "path MTU, acknowledged": ("path MTU, acknowledged", _bytes),
-    "MTU of the interfaces": ("MTU of the interfaces", _bytes),
+    "sent": ("datagrams sent", _number_text),
+    "path MTU": ("path MTU", _bytes_text),
+    "path MTU, acknowledged": ("path MTU, acknowledged", _bytes_text),
+    "MTU of the interfaces": ("MTU of the interfaces", _bytes_text),
     "sent bit/s": ("sent", amounts.rate),
 }
 # By the end of a name, which is left out, and by its begin.
@@ -326,23 +329,23 @@ SHARE_OF_CPU = ("CPU ",)
 
 def fact_line(fact: Fact) -> str:
     """ "round trip: 40.0 ms", "eth1 mtu: 9000 bytes → 1500 bytes"."""
-    name, form = _form(fact.field)
-    before = "" if fact.before is None else f"{_value(fact.before, form)} → "
-    return f"{name}: {before}{_value(fact.after, form)}"
+    name, form = _name_and_form(fact.field)
+    before = "" if fact.before is None else f"{_value_text(fact.before, form)} → "
+    return f"{name}: {before}{_value_text(fact.after, form)}"
 
 
-def _form(field: str) -> tuple[str, Form]:
+def _name_and_form(field: str) -> tuple[str, Form]:
     if field in FACTS:
         return FACTS[field]
     for end, form in ENDS.items():
         if field.endswith(end):
             return field[: -len(end)], form
     if field.endswith(" mtu"):
-        return field, _bytes
-    return field, amounts.percent if field.startswith(SHARE_OF_CPU) else _number
+        return field, _bytes_text
+    return field, amounts.percent if field.startswith(SHARE_OF_CPU) else _number_text
 
 
-def _value(value: object, form: Form) -> str:
+def _value_text(value: object, form: Form) -> str:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return form(float(value))
     return "" if value is None else str(value)

@@ -10,13 +10,13 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.evidence import Evidence, Phase, Sample, Socket
-from neuca_tools.selftest.evidence.derive import grown, rates_of, total
+from neuca_tools.selftest.evidence.derive import growth_over_samples, rates_of, sum_over_sockets
 from neuca_tools.selftest.evidence.load import busy_series
 from neuca_tools.selftest.evidence.look import data_sockets
 from neuca_tools.selftest.evidence.run import Interval
 from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.report.panels import Band, Column, Line, Panel, Points
-from neuca_tools.selftest.report.text import arrow
+from neuca_tools.selftest.report.text import name_with_arrow
 
 CHRONOGRAPHS = ("busy_time", "rwnd_limited", "sndbuf_limited")
 TIME_PARTS = ("receiver-limited", "sender-limited", "network", "nothing to send")
@@ -39,89 +39,98 @@ class PhaseSpan(NamedTuple):
 Extract = Callable[[PhaseSpan], Points]
 
 
-def timeline(evidence: Evidence) -> tuple[list[Panel], list[Band]]:
+def timeline_panels(evidence: Evidence) -> tuple[list[Panel], list[Band]]:
     """The panels and the tests behind them."""
-    phases = sorted((*evidence.phases, *evidence.loads), key=lambda phase: _began(phase) or 0.0)
-    spans = list(_placed(phases))
+    phases = sorted(
+        (*evidence.phases, *evidence.loads), key=lambda phase: _start_time(phase) or 0.0
+    )
+    spans = list(_phase_spans(phases))
     panels = [
-        Panel("Rate (bit/s)", amounts.rate, _by_way(spans, _rate)),
-        Panel("Round-trip time of the connections (s)", amounts.time, _by_way(spans, _rtt)),
-        Panel("Window (bytes)", amounts.size, _windows(spans), binary=True),
-        Panel("Retransmits (segments per second)", _count, _by_way(spans, _retransmits)),
-        Panel("Where the sender's time went", _percent, (), _columns(spans), TIME_PARTS, top=1.0),
-        Panel("Use of the busiest CPU", _percent, _cpus(spans), top=1.0),
+        Panel("Rate (bit/s)", amounts.rate, _by_way(spans, _rate_points)),
+        Panel("Round-trip time of the connections (s)", amounts.time, _by_way(spans, _rtt_points)),
+        Panel("Window (bytes)", amounts.size, _window_lines(spans), binary=True),
+        Panel("Retransmits (segments per second)", _count_text, _by_way(spans, _retransmit_points)),
+        Panel(
+            "Where the sender's time went",
+            _percent_text,
+            (),
+            _time_columns(spans),
+            TIME_PARTS,
+            top=1.0,
+        ),
+        Panel("Use of the busiest CPU", _percent_text, _cpu_lines(spans), top=1.0),
     ]
-    return panels, _bands(spans)
+    return panels, _bands_of_runs(spans)
 
 
-def _count(value: float) -> str:
+def _count_text(value: float) -> str:
     if value >= 10_000:
         return f"{value / 1000:g}k"
-    return amounts.digits(value) if 0 < value < 10 else f"{value:.0f}"
+    return amounts.three_digits(value) if 0 < value < 10 else f"{value:.0f}"
 
 
-def _percent(value: float) -> str:
+def _percent_text(value: float) -> str:
     return f"{value:.0%}"
 
 
 # --- When each phase was --------------------------------------------------------------------------
 
 
-def _placed(phases: Sequence[Phase]) -> Iterator[PhaseSpan]:
+def _phase_spans(phases: Sequence[Phase]) -> Iterator[PhaseSpan]:
     """By the local host's clock, or one after the other where it did not look."""
-    clocks = [start for start in map(_began, phases) if start is not None]
+    clocks = [start for start in map(_start_time, phases) if start is not None]
     first, at = min(clocks, default=0.0), 0.0
     before: Optional[PhaseSpan] = None
     for phase in phases:
-        clock = _began(phase)
+        clock = _start_time(phase)
         start = at if clock is None else clock - first
         if clock is None and before is not None and before.phase.run is phase.run:
             # The other direction of the same run.
             start = before.start
-        before = PhaseSpan(phase, start, start + _seconds(phase))
+        before = PhaseSpan(phase, start, start + _duration(phase))
         at = max(at, before.end)
         yield before
 
 
-def _ends(phase: Phase) -> list[tuple[tuple[Sample, ...], Trace]]:
+def _local_and_remote(phase: Phase) -> list[tuple[tuple[Sample, ...], Trace]]:
     """The samples and the trace of this host, and those of the peer."""
     ends = [(phase.sender, phase.sender_trace), (phase.receiver, phase.receiver_trace)]
     return ends if phase.direction == "forward" else ends[::-1]
 
 
-def _began(phase: Phase) -> Optional[float]:
+def _start_time(phase: Phase) -> Optional[float]:
     """When the local host began to look, by its clock."""
-    samples, trace = _ends(phase)[0]
+    samples, trace = _local_and_remote(phase)[0]
     times = [*trace.time[:1], *[sample.time for sample in samples[:1]]]
     return min(times, default=None)
 
 
-def _seconds(phase: Phase) -> float:
+def _duration(phase: Phase) -> float:
     """How long the phase took, as far as that is known."""
-    samples, trace = _ends(phase)[0]
+    samples, trace = _local_and_remote(phase)[0]
     looks = (trace.time, [sample.time for sample in samples])
     lengths = [times[-1] - times[0] for times in looks if times]
-    return max([0.0, *lengths, *[interval.end for interval in _intervals(phase)]])
+    return max([0.0, *lengths, *[interval.end for interval in _steady_intervals(phase)]])
 
 
-def _intervals(phase: Phase) -> list[Interval]:
+def _steady_intervals(phase: Phase) -> list[Interval]:
     """What iperf counted in this direction, without the slow start that its -O omits."""
     flow = phase.run and phase.run.flow(phase.direction)
     return [interval for interval in flow.intervals if not interval.omitted] if flow else []
 
 
-def _bands(spans: Sequence[PhaseSpan]) -> list[Band]:
+def _bands_of_runs(spans: Sequence[PhaseSpan]) -> list[Band]:
     """One for each run: two directions at once are one band."""
     band_by_start: dict[float, Band] = {}
     for span in spans:
-        name = arrow(span.phase.name, span.phase.direction) + _variant(span.phase)
+        name = name_with_arrow(span.phase.name, span.phase.direction) + _variant_text(span.phase)
         if span.start in band_by_start:
             name = band_by_start[span.start].name
         band_by_start[span.start] = Band(name, span.start, span.end)
     return list(band_by_start.values())
 
 
-def _variant(phase: Phase) -> str:
+def _variant_text(phase: Phase) -> str:
     """What tells this phase from others of its name: its rate or its number of streams."""
     if phase.target:
         return f", {amounts.rate(phase.target)}"
@@ -141,31 +150,31 @@ def _by_way(spans: Sequence[PhaseSpan], extract: Extract) -> list[Line]:
     ]
 
 
-def _traced(span: PhaseSpan, trace: Trace, name: str) -> Points:
+def _traced_points(span: PhaseSpan, trace: Trace, name: str) -> Points:
     """A column of a trace, on the axis of the page."""
-    began = _began(span.phase)
+    began = _start_time(span.phase)
     if began is None:
         began = trace.time[0] if trace.time else 0.0
     return [(span.start + time - began, value) for time, value in trace.points(name)]
 
 
-def _rate(span: PhaseSpan) -> Points:
+def _rate_points(span: PhaseSpan) -> Points:
     phase = span.phase
-    traced = _traced(span, phase.receiver_trace, "received")
-    traced = traced or _traced(span, phase.sender_trace, "sent")
+    traced = _traced_points(span, phase.receiver_trace, "received")
+    traced = traced or _traced_points(span, phase.sender_trace, "sent")
     if traced and not _is_udp(phase):
         return traced
-    points = _steps(phase, lambda interval: interval.rate)
+    points = _interval_points(phase, lambda interval: interval.rate)
     if not points:
         sampled = rates_of(phase.sender, phase)
         points = [(time - phase.sender[0].time, rate) for time, rate in sampled]
     return [(span.start + time, rate) for time, rate in points]
 
 
-def _steps(phase: Phase, value: Callable[[Interval], Optional[float]]) -> Points:
+def _interval_points(phase: Phase, value: Callable[[Interval], Optional[float]]) -> Points:
     """What iperf reported, which is the same from the start of an interval to its end."""
     points: list[tuple[float, float]] = []
-    for interval in _intervals(phase):
+    for interval in _steady_intervals(phase):
         known = value(interval)
         if known is not None:
             points += [(interval.start, known), (interval.end, known)]
@@ -181,12 +190,12 @@ def _of_tcp(span: PhaseSpan, name: str, sampled: Callable[[Phase], Points]) -> P
     """A column of the sender's trace, or else what the samples or iperf have."""
     if _is_udp(span.phase):
         return []
-    return _traced(span, span.phase.sender_trace, name) or [
+    return _traced_points(span, span.phase.sender_trace, name) or [
         (span.start + time, value) for time, value in sampled(span.phase)
     ]
 
 
-def _rtt(span: PhaseSpan) -> Points:
+def _rtt_points(span: PhaseSpan) -> Points:
     return _of_tcp(span, "rtt", _sampled_rtt)
 
 
@@ -196,71 +205,82 @@ def _sampled_rtt(phase: Phase) -> Points:
         known = [socket.rtt for socket in data_sockets(sample, phase) if socket.rtt]
         if known:
             points.append((sample.time - phase.sender[0].time, mean(known) / 1e6))
-    return points or _steps(phase, lambda interval: interval.rtt)
+    return points or _interval_points(phase, lambda interval: interval.rtt)
 
 
-def _windows(spans: Sequence[PhaseSpan]) -> list[Line]:
+def _window_lines(spans: Sequence[PhaseSpan]) -> list[Line]:
     """The receiver's window is cut off where it is far above the others: it has no effect there."""
-    parts = {name: [_window(span, name) for span in spans] for name in WINDOWS}
+    parts = {name: [_window_points(span, name) for span in spans] for name in WINDOWS}
     others = [value for name in ("cwnd", "in_flight") for part in parts[name] for _, value in part]
     if others:
-        parts["snd_wnd"] = [_below(part, HEADROOM * max(others)) for part in parts["snd_wnd"]]
+        parts["snd_wnd"] = [
+            _points_below(part, HEADROOM * max(others)) for part in parts["snd_wnd"]
+        ]
     return [Line(WINDOWS[name], place, parts[name]) for place, name in enumerate(WINDOWS)]
 
 
-def _below(points: Points, most: float) -> Points:
+def _points_below(points: Points, most: float) -> Points:
     return [(time, value) for time, value in points if value <= most]
 
 
-def _window(span: PhaseSpan, name: str) -> Points:
+def _window_points(span: PhaseSpan, name: str) -> Points:
     return _of_tcp(span, name, lambda phase: _sampled_window(phase, name))
 
 
 def _sampled_window(phase: Phase, name: str) -> Points:
     """(seconds, bytes), all streams together."""
-    sums = [(sample.time, total(data_sockets(sample, phase), name)) for sample in phase.sender]
+    sums = [
+        (sample.time, sum_over_sockets(data_sockets(sample, phase), name))
+        for sample in phase.sender
+    ]
     points = [(time - phase.sender[0].time, value) for time, value in sums if value is not None]
     if points or name == "in_flight":
         return points
-    return _steps(phase, lambda interval: getattr(interval, name))
+    return _interval_points(phase, lambda interval: getattr(interval, name))
 
 
-def _retransmits(span: PhaseSpan) -> Points:
+def _retransmit_points(span: PhaseSpan) -> Points:
     """(seconds, segments per second)."""
     trace = span.phase.sender_trace
     steps = {after: after - before for before, after in zip(trace.time, trace.time[1:])}
-    began = _began(span.phase) or 0.0
+    began = _start_time(span.phase) or 0.0
     if not _is_udp(span.phase) and any(value is not None for value in trace.retransmits):
         return [
             (span.start + time - began, value / steps[time])
             for time, value in trace.points("retransmits")
             if steps.get(time)
         ]
-    return [(span.start + time, value) for time, value in _steps(span.phase, _again)]
+    return [
+        (span.start + time, value) for time, value in _interval_points(span.phase, _retransmit_rate)
+    ]
 
 
-def _again(interval: Interval) -> Optional[float]:
+def _retransmit_rate(interval: Interval) -> Optional[float]:
     if interval.retransmits is None or not interval.seconds:
         return None
     return interval.retransmits / interval.seconds
 
 
-def _cpus(spans: Sequence[PhaseSpan]) -> list[Line]:
+def _cpu_lines(spans: Sequence[PhaseSpan]) -> list[Line]:
     return [
-        Line(name, place, [_cpu(span, *_ends(span.phase)[place]) for span in spans])
+        Line(
+            name,
+            place,
+            [_cpu_points(span, *_local_and_remote(span.phase)[place]) for span in spans],
+        )
         for place, name in enumerate(ENDS)
     ]
 
 
-def _cpu(span: PhaseSpan, samples: Sequence[Sample], trace: Trace) -> Points:
-    traced = _traced(span, trace, "cpu")
+def _cpu_points(span: PhaseSpan, samples: Sequence[Sample], trace: Trace) -> Points:
+    traced = _traced_points(span, trace, "cpu")
     if traced or len(samples) < 2:
         return traced
     times = [sample.time - samples[0].time for sample in samples if sample.cpus][1:]
     return [(span.start + at, max(shares)) for at, shares in zip(times, zip(*busy_series(samples)))]
 
 
-def _columns(spans: Sequence[PhaseSpan]) -> list[Column]:
+def _time_columns(spans: Sequence[PhaseSpan]) -> list[Column]:
     """In the order of TIME_PARTS, from the samples of each sender."""
     return [column for span in spans if not _is_udp(span.phase) for column in _time_parts(span)]
 
@@ -268,16 +288,16 @@ def _columns(spans: Sequence[PhaseSpan]) -> list[Column]:
 def _time_parts(span: PhaseSpan) -> Iterator[Column]:
     sender = span.phase.sender
     for before, after in zip(sender, sender[1:]):
-        shares = _shares(span.phase, before, after)
+        shares = _time_shares(span.phase, before, after)
         if shares:
             offset = span.start - sender[0].time
             yield Column(before.time + offset, after.time + offset, shares)
 
 
-def _shares(phase: Phase, before: Sample, after: Sample) -> tuple[float, ...]:
+def _time_shares(phase: Phase, before: Sample, after: Sample) -> tuple[float, ...]:
     looks: list[tuple[Socket, ...]] = [data_sockets(sample, phase) for sample in (before, after)]
     elapsed = (after.time - before.time) * 1e6 * max(1, len(looks[1]))
-    clocks = [grown(looks, name) for name in CHRONOGRAPHS]
+    clocks = [growth_over_samples(looks, name) for name in CHRONOGRAPHS]
     known = [clock for clock in clocks if clock is not None]
     if elapsed <= 0 or len(known) < len(clocks):
         return ()

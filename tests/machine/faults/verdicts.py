@@ -17,7 +17,7 @@ from catalogue import Case
 
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.record import record
+from neuca_tools.selftest.report.record import report_json
 
 TARGET = 95.0  # per cent, of the causes and of the healthy set-ups (issue 5)
 QUIET, NOTHING, FAILED = "quiet", "nothing", "no report"
@@ -61,7 +61,7 @@ def again(outcome: Mapping) -> Mapping:
     if "report" not in outcome:
         return outcome
     evidence = evidence_of(json.dumps(outcome["report"]).encode())
-    return {**outcome, "report": json.loads(record(evidence, diagnose(evidence)))}
+    return {**outcome, "report": json.loads(report_json(evidence, diagnose(evidence)))}
 
 
 def percent(verdicts: Iterable[Verdict]) -> float:

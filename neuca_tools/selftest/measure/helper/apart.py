@@ -18,7 +18,7 @@ from neuca_tools.selftest.evidence import VERSION, Evidence
 from neuca_tools.selftest.evidence.codec import decode, encode
 
 
-def apart(measure: Callable[[], Evidence]) -> Evidence:
+def run_in_child(measure: Callable[[], Evidence]) -> Evidence:
     """The result of `measure` in that process.
 
     Raises UsageError or SelftestError with the text of any error that `measure` raised.
@@ -29,7 +29,7 @@ def apart(measure: Callable[[], Evidence]) -> Evidence:
     parent, child = os.getpid(), os.fork()
     if child == 0:
         os.close(reading)
-        _child(measure, parent, writing)
+        _run_and_report(measure, parent, writing)
     os.close(writing)
     content = None
     try:
@@ -40,15 +40,15 @@ def apart(measure: Callable[[], Evidence]) -> Evidence:
             # This process is being stopped.
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    return _received(content)
+    return _decoded_outcome(content)
 
 
-def _child(measure: Callable[[], Evidence], parent: int, writing: int) -> None:
+def _run_and_report(measure: Callable[[], Evidence], parent: int, writing: int) -> None:
     """Does not return: this process ends here, without running the parent's exit handlers."""
     try:
         if end_with(parent):
             with os.fdopen(writing, "wb") as stream, suppress(KeyboardInterrupt):
-                stream.write(json.dumps(_outcome(measure)).encode())
+                stream.write(json.dumps(_encoded_outcome(measure)).encode())
     finally:
         if sys.exc_info()[1] is not None:
             # os._exit() would discard the exception.
@@ -57,7 +57,7 @@ def _child(measure: Callable[[], Evidence], parent: int, writing: int) -> None:
         os._exit(0)
 
 
-def _outcome(measure: Callable[[], Evidence]) -> dict[str, object]:
+def _encoded_outcome(measure: Callable[[], Evidence]) -> dict[str, object]:
     try:
         return {"evidence": encode(measure())}
     except NeucaError as error:
@@ -66,7 +66,7 @@ def _outcome(measure: Callable[[], Evidence]) -> dict[str, object]:
         return {"error": f"test: {error.strerror or error}", "hint": "", "usage": False}
 
 
-def _received(content: bytes) -> Evidence:
+def _decoded_outcome(content: bytes) -> Evidence:
     try:
         message = json.loads(content)
     except ValueError:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any, Optional
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.selftest.measure.wait import is_writable, readable
+from neuca_tools.selftest.measure.wait import is_writable, wait_readable
 
 # Bytes of a message: the samples of an hour with 128 streams.
 LONGEST_MESSAGE = 32 * 1024 * 1024
@@ -44,7 +44,7 @@ class Channel:
     def __init__(self, reading: int, writing: int, role: str) -> None:
         self._reading, self._writing, self._role = reading, writing, role
         self._buffer = bytearray()
-        self._key = b""
+        self._key_text = b""
         self._sent = self._received = 0
         # The longest message that is accepted, in bytes.
         self.longest = LONGEST_MESSAGE
@@ -56,12 +56,12 @@ class Channel:
 
     def lock(self, key: bytes) -> None:
         """Sign and check every message from now on."""
-        self._key = key
+        self._key_text = key
 
     def send(self, message: Mapping[str, Any], seconds: float = 10.0) -> None:
         """Send a message, within `seconds`."""
         text = json.dumps(message, separators=(",", ":")).encode()
-        line = self._signature(self._role, self._sent, text) + text + b"\n"
+        line = self._signature_of(self._role, self._sent, text) + text + b"\n"
         self._sent += 1
         deadline = time.monotonic() + seconds
         while line:
@@ -81,7 +81,7 @@ class Channel:
             message = self.next()
             if message is not None:
                 return message
-            if not readable([self._reading], deadline):
+            if not wait_readable([self._reading], deadline):
                 raise ChannelError(f"query the peer: no response in {seconds:g} s")
             self.take()
 
@@ -106,8 +106,10 @@ class Channel:
             return None
         self._buffer = rest
         other = SERVER if self._role == CLIENT else CLIENT
-        signature, text = (bytes(line[:65]), bytes(line[65:])) if self._key else (b"", bytes(line))
-        if not hmac.compare_digest(signature, self._signature(other, self._received, text)):
+        signature, text = (
+            (bytes(line[:65]), bytes(line[65:])) if self._key_text else (b"", bytes(line))
+        )
+        if not hmac.compare_digest(signature, self._signature_of(other, self._received, text)):
             raise ChannelError("query the peer: a message has a wrong signature")
         self._received += 1
         with suppress(ValueError, RecursionError):
@@ -116,10 +118,12 @@ class Channel:
                 return message
         raise ChannelError("query the peer: its response is not a message of neuca-selftest")
 
-    def _signature(self, role: str, number: int, text: bytes) -> bytes:
-        if not self._key:
+    def _signature_of(self, role: str, number: int, text: bytes) -> bytes:
+        if not self._key_text:
             return b""
-        signature = hmac.new(self._key, f"{role} {number} ".encode() + text, DIGEST).hexdigest()
+        signature = hmac.new(
+            self._key_text, f"{role} {number} ".encode() + text, DIGEST
+        ).hexdigest()
         return f"{signature} ".encode()
 
 

@@ -34,7 +34,7 @@ from neuca_tools.selftest.measure.helper.channel import (
     Channel,
     ChannelError,
 )
-from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.measure.wait import wait_readable
 
 PROTOCOL = 2
 # Bytes; the client's line is the longest, with 153.
@@ -55,7 +55,7 @@ class BusyError(ChannelError):
     """The server is serving another client."""
 
 
-def proof(secret: bytes, what: str, ours: str, theirs: str) -> str:
+def session_proof(secret: bytes, what: str, ours: str, theirs: str) -> str:
     """64 hexadecimal digits that only a holder of the secret can compute.
 
     `what` is the role it is for; `ours` is the server's random number, `theirs` the client's.
@@ -64,7 +64,7 @@ def proof(secret: bytes, what: str, ours: str, theirs: str) -> str:
     return hmac.new(secret, text.encode(), DIGEST).hexdigest()
 
 
-def nonce() -> str:
+def new_nonce() -> str:
     return secrets.token_hex(32)
 
 
@@ -72,30 +72,30 @@ class Greeting:
     """The server's side of one handshake. Raises ChannelError, as does `turn`."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self.connection, self._nonce, self._line = connection, nonce(), b""
+        self.connection, self._nonce, self._line = connection, new_nonce(), b""
         connection.setblocking(False)
         self._send(b'{"neuca-selftest":%d,"nonce":"%s"}\n' % (PROTOCOL, self._nonce.encode()))
 
     def turn(self, secret: bytes, busy: bool) -> Optional[Channel]:
         """Read what has arrived: the signed channel, or None while the line is incomplete."""
-        self._line += _read(self.connection, LONGEST_LINE + 1 - len(self._line))
-        if not _complete(self._line):
+        self._line += _receive_bytes(self.connection, LONGEST_LINE + 1 - len(self._line))
+        if not _is_complete(self._line):
             return None
         claim = CLAIM.fullmatch(self._line)
         if claim is None:
             raise ChannelError("it does not speak the protocol of neuca-selftest")
         theirs = claim[1].decode()
-        if not hmac.compare_digest(claim[2], self._proof(secret, CLIENT, theirs)):
+        if not hmac.compare_digest(claim[2], self._proof_for(secret, CLIENT, theirs)):
             self._send(REFUSAL)
             raise ImpostorError("another secret")
         if busy:
-            self._send(b'{"busy":true,"proof":"%s"}\n' % self._proof(secret, BUSY, theirs))
+            self._send(b'{"busy":true,"proof":"%s"}\n' % self._proof_for(secret, BUSY, theirs))
             raise BusyError("busy")
-        self._send(b'{"proof":"%s"}\n' % self._proof(secret, SERVER, theirs))
-        return _locked(self.connection, SERVER, secret, self._nonce, theirs)
+        self._send(b'{"proof":"%s"}\n' % self._proof_for(secret, SERVER, theirs))
+        return _signed_channel(self.connection, SERVER, secret, self._nonce, theirs)
 
-    def _proof(self, secret: bytes, what: str, theirs: str) -> bytes:
-        return proof(secret, what, self._nonce, theirs).encode()
+    def _proof_for(self, secret: bytes, what: str, theirs: str) -> bytes:
+        return session_proof(secret, what, self._nonce, theirs).encode()
 
     def _send(self, line: bytes) -> None:
         """Send a line at once, for which a new connection has room."""
@@ -107,7 +107,7 @@ class Greeting:
             raise ChannelError("answer it: it accepts nothing")
 
 
-def greet(connection: socket.socket, secret: bytes, seconds: float) -> Channel:
+def greet_server(connection: socket.socket, secret: bytes, seconds: float) -> Channel:
     """The client's side, on a connected socket: the signed channel.
 
     Raises ChannelError, and of its subclasses ImpostorError if the secrets differ, BusyError if
@@ -115,26 +115,26 @@ def greet(connection: socket.socket, secret: bytes, seconds: float) -> Channel:
     """
     deadline = time.monotonic() + seconds
     connection.setblocking(False)
-    ours, own = _server_nonce(_line(connection, deadline, seconds)), nonce()
-    own_proof = proof(secret, CLIENT, ours, own).encode()
+    ours, own = _server_nonce(_read_line(connection, deadline, seconds)), new_nonce()
+    own_proof = session_proof(secret, CLIENT, ours, own).encode()
     claim = b'{"nonce":"%s","proof":"%s"}\n' % (own.encode(), own_proof)
     try:
         connection.send(claim)
     except OSError as error:
         raise ChannelError(f"greet the peer: {error.strerror}") from error
-    line = _line(connection, deadline, seconds)
+    line = _read_line(connection, deadline, seconds)
     welcome = WELCOME.fullmatch(line)
     if welcome is None and line != REFUSAL:
         raise ChannelError("greet the peer: its response is not one of neuca-selftest --serve")
     what = SERVER
     if welcome and welcome[1]:
         what = BUSY
-    known = proof(secret, what, ours, own).encode()
+    known = session_proof(secret, what, ours, own).encode()
     if welcome is None or not hmac.compare_digest(welcome[2], known):
         raise ImpostorError("the host at the peer's address has another secret")
     if what == BUSY:
         raise BusyError("the peer: it is busy with another test")
-    return _locked(connection, CLIENT, secret, ours, own)
+    return _signed_channel(connection, CLIENT, secret, ours, own)
 
 
 def _server_nonce(line: bytes) -> str:
@@ -150,30 +150,32 @@ def _server_nonce(line: bytes) -> str:
     return hello[2].decode()
 
 
-def _locked(connection: socket.socket, role: str, secret: bytes, ours: str, theirs: str) -> Channel:
+def _signed_channel(
+    connection: socket.socket, role: str, secret: bytes, ours: str, theirs: str
+) -> Channel:
     channel = Channel(connection.fileno(), connection.fileno(), role)
-    channel.lock(bytes.fromhex(proof(secret, "session", ours, theirs)))
+    channel.lock(bytes.fromhex(session_proof(secret, "session", ours, theirs)))
     return channel
 
 
-def _line(connection: socket.socket, deadline: float, seconds: float) -> bytes:
+def _read_line(connection: socket.socket, deadline: float, seconds: float) -> bytes:
     line = b""
-    while not _complete(line):
-        if not readable([connection], deadline):
+    while not _is_complete(line):
+        if not wait_readable([connection], deadline):
             raise ChannelError(f"greet the peer: no response within {seconds:g} s")
         try:
-            line += _read(connection, LONGEST_LINE + 1 - len(line))
+            line += _receive_bytes(connection, LONGEST_LINE + 1 - len(line))
         except ChannelError as error:
             raise ChannelError(f"greet the peer: {error}") from error
     return line
 
 
-def _complete(line: bytes) -> bool:
+def _is_complete(line: bytes) -> bool:
     """Whether the line has ended, or is longer than any line of the protocol."""
     return b"\n" in line or len(line) > LONGEST_LINE
 
 
-def _read(connection: socket.socket, room: int) -> bytes:
+def _receive_bytes(connection: socket.socket, room: int) -> bytes:
     try:
         piece = connection.recv(room)
     except BlockingIOError:
@@ -236,7 +238,7 @@ class Lobby:
             guest = _Guest(
                 Greeting(connection),
                 address,
-                network(address),
+                network_of(address),
                 time.monotonic() + HANDSHAKE_SECONDS,
             )
         except (OSError, ChannelError):
@@ -257,7 +259,7 @@ class Lobby:
                 channel = guest.greeting.turn(self._secret, busy)
             except ChannelError as reason:
                 self._log_refusal(f"{guest.address}: refused, {reason}")
-                self._drop(descriptor)
+                self._close_guest(descriptor)
                 continue
             if channel is not None:
                 del self._guests[descriptor]
@@ -265,11 +267,11 @@ class Lobby:
                 yield Proven(channel, guest.greeting.connection, guest.address)
         now = time.monotonic()
         for descriptor in [key for key, guest in self._guests.items() if now >= guest.deadline]:
-            self._drop(descriptor)
+            self._close_guest(descriptor)
 
     def close(self) -> None:
         for descriptor in list(self._guests):
-            self._drop(descriptor)
+            self._close_guest(descriptor)
 
     def _make_room(self, newcomer: bytes) -> None:
         count = Counter(guest.network for guest in self._guests.values())
@@ -279,9 +281,11 @@ class Lobby:
             crowded = count.most_common(1)[0][0]
         else:
             return
-        self._drop(next(key for key, guest in self._guests.items() if guest.network == crowded))
+        self._close_guest(
+            next(key for key, guest in self._guests.items() if guest.network == crowded)
+        )
 
-    def _drop(self, descriptor: int) -> None:
+    def _close_guest(self, descriptor: int) -> None:
         with suppress(OSError):
             self._guests.pop(descriptor).greeting.connection.close()
 
@@ -293,6 +297,6 @@ class Lobby:
             self._log("further refused connections are not logged")
 
 
-def network(address: Address) -> bytes:
+def network_of(address: Address) -> bytes:
     """The network of which a single host can use every address: a /32, or an IPv6 /64."""
     return address.packed if address.version == 4 else address.packed[:8]

@@ -16,7 +16,7 @@ from typing import Optional
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence import VERSION, Evidence, Host, Sample
 from neuca_tools.selftest.evidence.codec import decode
-from neuca_tools.selftest.evidence.trace import Trace, shifted, within
+from neuca_tools.selftest.evidence.trace import Trace, shifted_trace, trace_within
 from neuca_tools.selftest.measure.helper.channel import ChannelError, Message
 from neuca_tools.selftest.measure.probes.echo import TOKEN
 
@@ -42,25 +42,27 @@ def token_of(answer: Message) -> bytes:
 
 def host_of(answer: Message, what: str) -> Host:
     """The peer's description of itself. Raises ChannelError."""
-    host = _evidence({"peer": answer.get("host", {})}, what).peer
+    host = _checked_evidence({"peer": answer.get("host", {})}, what).peer
     if len(host.links) > MOST_LINKS or len(host.log) > MOST_LINES:
         raise ChannelError(f"the peer's response to {what}: it has too many links or log lines")
     return replace(
         host,
         links=tuple(
-            replace(link, parent=_device(link.parent)) for link in host.links if _device(link.name)
+            replace(link, parent=_safe_device_name(link.parent))
+            for link in host.links
+            if _safe_device_name(link.name)
         ),
-        path=tuple(filter(_device, host.path)),
-        planned=_device(host.planned),
-        sysctls=_settings(host.sysctls),
-        wanted=_settings(host.wanted),
+        path=tuple(filter(_safe_device_name, host.path)),
+        planned=_safe_device_name(host.planned),
+        sysctls=_safe_settings(host.sysctls),
+        wanted=_safe_settings(host.wanted),
     )
 
 
 def samples_of(answer: Message) -> tuple[Sample, ...]:
     """The samples of a test. Raises ChannelError."""
     phase = {"name": "", "sender": answer.get("samples", [])}
-    return _evidence({"phases": [phase]}, "finish").phases[0].sender
+    return _checked_evidence({"phases": [phase]}, "finish").phases[0].sender
 
 
 def clock_of(answer: Message) -> Optional[float]:
@@ -77,13 +79,15 @@ def trace_of(answer: Message, ahead: float, first: float, last: float) -> Trace:
     The peer's clock is `ahead` of it. All are in seconds. Raises ChannelError.
     """
     phase = {"name": "", "sender_trace": answer.get("trace", {})}
-    trace = _evidence({"phases": [phase]}, "finish").phases[0].sender_trace
-    return within(shifted(trace, ahead), first, last)
+    trace = _checked_evidence({"phases": [phase]}, "finish").phases[0].sender_trace
+    return trace_within(shifted_trace(trace, ahead), first, last)
 
 
 def log_of(answer: Message) -> tuple[str, ...]:
     """The kernel's messages. Raises ChannelError."""
-    return _evidence({"peer": {"log": answer.get("log", [])}}, "finish").peer.log[:MOST_LINES]
+    return _checked_evidence({"peer": {"log": answer.get("log", [])}}, "finish").peer.log[
+        :MOST_LINES
+    ]
 
 
 def text_of(answer: Message, name: str) -> str:
@@ -91,16 +95,16 @@ def text_of(answer: Message, name: str) -> str:
     return str(answer.get(name, ""))[:500]
 
 
-def _evidence(data: Mapping[str, object], what: str) -> Evidence:
+def _checked_evidence(data: Mapping[str, object], what: str) -> Evidence:
     whole = {"version": VERSION, **data}
     try:
-        _bounded(whole, "evidence")
+        _check_bounds(whole, "evidence")
         return decode(Evidence, whole, VERSION)
     except (SelftestError, RecursionError) as error:
         raise ChannelError(f"the peer's response to {what}: {error}") from error
 
 
-def _bounded(value: object, path: str) -> None:
+def _check_bounds(value: object, path: str) -> None:
     """Raises SelftestError for a text that is too long, or a number that is too large or NaN."""
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         raise SelftestError(f"{path} is longer than {LONGEST_TEXT} characters")
@@ -108,20 +112,20 @@ def _bounded(value: object, path: str) -> None:
         raise SelftestError(f"{path} is out of range")
     if isinstance(value, dict):
         for key, member in value.items():
-            _bounded(key, path)
-            _bounded(member, f"{path}.{key[:40]}")
+            _check_bounds(key, path)
+            _check_bounds(member, f"{path}.{key[:40]}")
     if isinstance(value, list):
         for place, member in enumerate(value):
-            _bounded(member, f"{path}[{place}]")
+            _check_bounds(member, f"{path}[{place}]")
 
 
-def _device(name: Optional[str]) -> Optional[str]:
+def _safe_device_name(name: Optional[str]) -> Optional[str]:
     if name is None or not DEVICE.fullmatch(name):
         return None
     return name
 
 
-def _settings(known: Mapping[str, str]) -> dict[str, str]:
+def _safe_settings(known: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in known.items()

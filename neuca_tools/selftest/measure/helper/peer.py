@@ -26,7 +26,7 @@ from neuca_tools.selftest.measure.helper.channel import (
     Message,
     small_segments,
 )
-from neuca_tools.selftest.measure.helper.greeting import greet
+from neuca_tools.selftest.measure.helper.greeting import greet_server
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.host.series import EndObservations
 from neuca_tools.selftest.measure.iperf.command import Test
@@ -76,7 +76,7 @@ class Helper:
         self._began = 0.0
         self._ahead: Optional[float] = None
 
-    def hello(self, seconds: float = ANSWER_SECONDS) -> None:
+    def say_hello(self, seconds: float = ANSWER_SECONDS) -> None:
         """Exchange addresses and get the token. Raises ChannelError."""
         answer = self._ask({"ask": "hello", "client": str(self._client)}, seconds)
         self.token, self.host = heard.token_of(answer), heard.host_of(answer, "hello")
@@ -138,7 +138,7 @@ class Helper:
         return answer
 
 
-def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
+def connect_to_helper(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
     """A session with the helper at `port`.
 
     Raises ChannelError, and of its subclasses AbsentError, ImpostorError and BusyError.
@@ -149,8 +149,8 @@ def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
         connection.settimeout(CONNECT_SECONDS)
         connection.bind((str(source), 0))
         connection.connect((str(peer), port))
-        helper = Helper(greet(connection, secret, ANSWER_SECONDS), source, connection.close)
-        helper.hello()
+        helper = Helper(greet_server(connection, secret, ANSWER_SECONDS), source, connection.close)
+        helper.say_hello()
     except OSError as error:
         connection.close()
         reason = error.strerror or "no response"
@@ -164,7 +164,7 @@ def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
     return helper
 
 
-def by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address) -> Helper:
+def start_by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address) -> Helper:
     """A session with a helper that ssh starts on the host `name`, for up to `seconds`.
 
     Raises ChannelError.
@@ -179,10 +179,10 @@ def by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address)
     assert process.stdout is not None
     try:
         channel = Channel(process.stdout.fileno(), process.stdin.fileno(), CLIENT)
-        helper = Helper(channel, source, partial(_end, process))
-        helper.hello(SSH_SECONDS)
+        helper = Helper(channel, source, partial(_end_process, process))
+        helper.say_hello(SSH_SECONDS)
     except ChannelError as error:
-        _end(process)
+        _end_process(process)
         code = process.returncode
         if not code:
             raise
@@ -193,7 +193,7 @@ def by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address)
     return helper
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end_process(process: subprocess.Popen[bytes]) -> None:
     for stream in filter(None, (process.stdin, process.stdout)):
         with suppress(OSError):
             stream.close()

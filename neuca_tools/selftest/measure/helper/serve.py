@@ -23,7 +23,7 @@ from neuca_tools.selftest.measure.helper.channel import SERVER, Channel, small_s
 from neuca_tools.selftest.measure.helper.greeting import Lobby, Proven
 from neuca_tools.selftest.measure.helper.serving import ServerSession
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
-from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.measure.wait import wait_readable
 
 # linux/in6.h. Without it a new address cannot be bound during duplicate address detection.
 IPV6_FREEBIND = 78
@@ -48,14 +48,14 @@ class Server:
         log: Callable[[str], None],
         clients: Optional[frozenset[Address]] = None,
     ) -> None:
-        self._port, self._log, self._clients = port, log, clients
+        self._port, self._log, self._nics_of_client = port, log, clients
         self._lobby = Lobby(secret, log)
         self._filtered = can_filter(addresses[0], log)
         self._session: Optional[ServerSession] = None
         self._listeners: dict[int, socket.socket] = {}
         try:
             for address in addresses:
-                listener = _listen(address, port + 1)
+                listener = _listen_at(address, port + 1)
                 self._listeners[listener.fileno()] = listener
         except OSError:
             self.close()
@@ -63,7 +63,7 @@ class Server:
 
     def run(self, seconds: float) -> None:
         """Serve for `seconds`. A test under way at the end is aborted."""
-        end = _bounded(seconds)
+        end = _end_within(seconds)
         try:
             while time.monotonic() < end:
                 self._turn(end)
@@ -84,7 +84,7 @@ class Server:
         if session:
             sources += session.waiting
             wake = min(wake, session.due())
-        ready = set(readable(sources, wake))
+        ready = set(wait_readable(sources, wake))
         for proven in self._lobby.turn(ready, session is not None):
             self._begin(proven)
         for descriptor in ready & self._listeners.keys():
@@ -98,7 +98,7 @@ class Server:
         with suppress(OSError):
             for _ in range(BACKLOG):
                 connection, address = listener.accept()
-                if self._clients is None or _host_of(address) in self._clients:
+                if self._nics_of_client is None or _host_of(address) in self._nics_of_client:
                     self._lobby.add(connection)
                 else:
                     connection.close()
@@ -126,7 +126,7 @@ def serve_pipes(address: Address, port: int, seconds: float, log: Callable[[str]
 
     Returns when the client has ended it, or after `seconds`.
     """
-    end = _bounded(seconds)
+    end = _end_within(seconds)
     reading, writing = os.dup(0), os.dup(1)
     # Other output must not appear among the messages.
     os.dup2(2, 1)
@@ -134,7 +134,7 @@ def serve_pipes(address: Address, port: int, seconds: float, log: Callable[[str]
     session = ServerSession(Channel(reading, writing, SERVER), address, port, filtered)
     try:
         while time.monotonic() < end:
-            if not session.turn(set(readable(session.waiting, min(end, session.due())))):
+            if not session.turn(set(wait_readable(session.waiting, min(end, session.due())))):
                 return
     finally:
         session.close()
@@ -150,7 +150,7 @@ def can_filter(address: Address, log: Callable[[str], None]) -> bool:
     return True
 
 
-def _bounded(seconds: float) -> float:
+def _end_within(seconds: float) -> float:
     """The monotonic time at which `seconds` are over.
 
     If this process hangs, SIGALRM ends it ALARM_SECONDS seconds later; its iperf3 ends with it.
@@ -160,7 +160,7 @@ def _bounded(seconds: float) -> float:
     return time.monotonic() + seconds
 
 
-def _listen(address: Address, port: int) -> socket.socket:
+def _listen_at(address: Address, port: int) -> socket.socket:
     listener = socket.socket(FAMILIES[address.version], socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

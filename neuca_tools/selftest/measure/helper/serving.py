@@ -17,14 +17,14 @@ from neuca_tools.backends.peerfilter import PeerFilter
 from neuca_tools.errors import SelftestError
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.measure.confine import confined
+from neuca_tools.selftest.measure.confine import confine_process
 from neuca_tools.selftest.measure.helper.channel import Channel, ChannelError, Message
 from neuca_tools.selftest.measure.host import facts, kernel, tcp_info
 from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.probes.echo import TOKEN, Echo
 from neuca_tools.selftest.measure.program import Program
-from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.measure.wait import wait_readable
 
 # Seconds that a client may be silent beyond the test it announced. The latency and path MTU steps
 # send no requests.
@@ -113,29 +113,29 @@ class ServerSession:
         if self._channel.fileno() in ready:
             self._channel.take()
         while (message := self._channel.next()) is not None:
-            if not self._handle(message):
+            if not self._handle_request(message):
                 return "done"
         return ""
 
     def close(self) -> None:
-        self._stop()
+        self._stop_test()
         if self._echo:
             self._echo.close()
         if self._connection:
             self._connection.close()
         self._messages.end()
 
-    def _handle(self, message: Message) -> bool:
+    def _handle_request(self, message: Message) -> bool:
         """Answer one request; False if it ends the session. Raises ChannelError."""
         self._expiry = time.monotonic() + IDLE_SECONDS
         asked = message.get("ask")
         if asked == "bye":
             return False
         answers = {
-            "hello": self._hello,
+            "hello": self._answer_hello,
             "begin": self._begin,
-            "finish": self._finish,
-            "host": self._host,
+            "finish": self._finish_test,
+            "host": self._describe_host,
         }
         answer = answers.get(str(asked))
         try:
@@ -150,48 +150,51 @@ class ServerSession:
             self._channel.send({"error": f"{asked}: {error}"})
         return True
 
-    def _hello(self, message: Message) -> Message:
+    def _answer_hello(self, message: Message) -> Message:
         """This host and a token. The echo answers the client from now on."""
         if self.peer is None:
-            self.peer = _address(str(message.get("client")))
+            self.peer = _parse_address(str(message.get("client")))
         token = token_bytes(TOKEN)
         if self._echo:
             self._echo.close()
             self._echo = None
         self._echo = Echo(self._address, self.peer, self._port + 1, token)
-        return {"token": token.hex(), **self._host(message)}
+        return {"token": token.hex(), **self._describe_host(message)}
 
-    def _host(self, _: Message) -> Message:
+    def _describe_host(self, _: Message) -> Message:
         assert self.peer is not None
         way = kernel.way_to(self.peer)
-        devices = kernel.devices()
+        devices = kernel.read_devices()
         planned = devices.get(self._device())
-        return {"host": encode(facts.host(way, planned.name if planned else None))}
+        return {"host": encode(facts.describe_host(way, planned.name if planned else None))}
 
     def _device(self) -> int:
         """The index of the device with this end's address, 0 for none. Raises OSError."""
-        return next((index for index, address in kernel.addresses() if address == self._address), 0)
+        return next(
+            (index for index, address in kernel.read_addresses() if address == self._address), 0
+        )
 
     def _begin(self, message: Message) -> Message:
         """Start an iperf3 server for one test, and sample this end meanwhile."""
-        self._stop()
-        seconds = _number(message.get("seconds"))
+        self._stop_test()
+        seconds = _parse_seconds(message.get("seconds"))
         if not 0 < seconds <= LONGEST_TEST_SECONDS or self.peer is None:
             raise RefusedError(f"a test takes up to {LONGEST_TEST_SECONDS:g} s, after hello")
-        if tcp_info.listening(self._address.version, self._port):
+        if tcp_info.is_listening(self._address.version, self._port):
             reason = f"another program listens on port {self._port} there"
             raise RefusedError(f"the server is busy: {reason}")
         self._program = Program(
-            command.server(self._address, self._port), confined(self._joining(self.peer))
+            command.server_command(self._address, self._port),
+            confine_process(self._new_control_group(self.peer)),
         )
-        if not self._listens(self._program):
+        if not self._is_listening(self._program):
             ended, self._program = self._program.end(), None
-            self._stop()
+            self._stop_test()
             text = (ended.error or ended.out).decode("utf-8", "replace").strip()
             reason = text.rpartition("\n")[2] or "it printed nothing"
             raise RefusedError(f"iperf3 does not listen there: {reason}")
         way = kernel.way_to(self.peer)
-        devices = [device.name for device in facts.path(kernel.devices(), way.index)]
+        devices = [device.name for device in facts.devices_below(kernel.read_devices(), way.index)]
         port = self._port
         if message.get("udp"):
             port = 0
@@ -199,7 +202,7 @@ class ServerSession:
         self._expiry = time.monotonic() + seconds + IDLE_SECONDS
         return {"ready": self._port, "clock": time.monotonic()}
 
-    def _joining(self, peer: Optional[Address]) -> int:
+    def _new_control_group(self, peer: Optional[Address]) -> int:
         """The descriptor of a new control group with a packet filter that passes only the peer.
 
         -1 if this kernel does not support that. Raises OSError.
@@ -209,23 +212,25 @@ class ServerSession:
         self._filter = PeerFilter(peer)
         return self._filter.joining
 
-    def _listens(self, program: Program) -> bool:
+    def _is_listening(self, program: Program) -> bool:
         """Wait until the program listens; False if it ended, or does not in time."""
         deadline = time.monotonic() + READY_SECONDS
         while program.waiting and time.monotonic() < deadline:
-            if tcp_info.listening(self._address.version, self._port):
+            if tcp_info.is_listening(self._address.version, self._port):
                 return True
-            for descriptor in readable(program.waiting, time.monotonic() + LISTEN_CHECK_SECONDS):
+            for descriptor in wait_readable(
+                program.waiting, time.monotonic() + LISTEN_CHECK_SECONDS
+            ):
                 program.take(descriptor)
         return False
 
-    def _finish(self, _: Message) -> Message:
+    def _finish_test(self, _: Message) -> Message:
         seen = self._series.end() if self._series else EndObservations()
-        self._stop()
+        self._stop_test()
         log, self._messages = self._messages.end(), facts.Messages()
         return {"samples": encode(seen.samples), "trace": encode(seen.trace), "log": list(log)}
 
-    def _stop(self) -> None:
+    def _stop_test(self) -> None:
         """End what is left of a test: with SIGTERM, then with SIGKILL."""
         program, self._program, self._series = self._program, None, None
         if program is not None:
@@ -237,7 +242,7 @@ class ServerSession:
             self._filter = None
 
 
-def _address(text: str) -> Address:
+def _parse_address(text: str) -> Address:
     """The client's address, as it wrote it. Raises RefusedError."""
     with suppress(ValueError):
         if CLIENT_ADDRESS.fullmatch(text):
@@ -245,7 +250,7 @@ def _address(text: str) -> Address:
     raise RefusedError("the client's address cannot be read")
 
 
-def _number(value: object) -> float:
+def _parse_seconds(value: object) -> float:
     """A number of seconds; 0 for anything that is no number, or outside ±LONGEST_TEST_SECONDS."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0.0

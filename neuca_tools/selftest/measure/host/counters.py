@@ -35,7 +35,7 @@ BOTH_FAMILIES = {
 SOFTNET = ("processed", "dropped", "time_squeeze")
 
 
-def sample(
+def take_sample(
     version: int, local_port: int = 0, remote_port: int = 0, devices: Iterable[str] = ()
 ) -> Sample:
     """A sample taken now.
@@ -47,43 +47,43 @@ def sample(
     if local_port or remote_port:
         # A kernel without inet_diag still has everything else.
         with suppress(OSError):
-            sockets = tcp_info.sockets(version, local_port, remote_port)
-    return Sample(time.monotonic(), sockets, read_cpus(), counters(devices))
+            sockets = tcp_info.read_sockets(version, local_port, remote_port)
+    return Sample(time.monotonic(), sockets, read_cpus(), read_counters(devices))
 
 
-def counters(devices: Iterable[str] = ()) -> dict[str, int]:
+def read_counters(devices: Iterable[str] = ()) -> dict[str, int]:
     """All counters; what this kernel does not have is left out."""
     totals = {
-        **pairs(_read(PROC / "snmp")),
-        **pairs(_read(PROC / "netstat")),
-        **softnet(_read(PROC / "softnet_stat")),
+        **parse_pairs(_read_text(PROC / "snmp")),
+        **parse_pairs(_read_text(PROC / "netstat")),
+        **parse_softnet(_read_text(PROC / "softnet_stat")),
     }
-    for name, value in snmp6(_read(PROC / "snmp6")).items():
+    for name, value in parse_snmp6(_read_text(PROC / "snmp6")).items():
         totals[name] = totals.get(name, 0) + value
     for name in TABLES:
-        totals.update(table(name, _read(PROC / "stat" / name)))
+        totals.update(parse_table(name, _read_text(PROC / "stat" / name)))
     with suppress(OSError):
-        for prefix, values in kernel.counters().items():
-            totals.update(_prefixed(prefix, values))
+        for prefix, values in kernel.read_link_counters().items():
+            totals.update(_with_prefix(prefix, values))
     for name in devices:
-        totals.update(_prefixed(f"{name}.ethtool", driver.statistics(name)))
+        totals.update(_with_prefix(f"{name}.ethtool", driver.driver_statistics(name)))
     return totals
 
 
 def read_cpus() -> tuple[Cpu, ...]:
     """The times of each CPU."""
-    return cpus(_read(Path("/proc/stat")))
+    return parse_cpus(_read_text(Path("/proc/stat")))
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     return kernel.text_of(path, MOST_BYTES)
 
 
-def _prefixed(prefix: str, values: Mapping[str, int]) -> dict[str, int]:
+def _with_prefix(prefix: str, values: Mapping[str, int]) -> dict[str, int]:
     return {f"{prefix}.{name}": value for name, value in values.items()}
 
 
-def thinned(samples: Sequence[Sample]) -> tuple[Sample, ...]:
+def without_unchanged(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     """The samples without the counters that are the same as in the first one, to save room."""
     first = samples[0].counters if samples else {}
     kept = list(samples[:1])
@@ -98,44 +98,44 @@ def thinned(samples: Sequence[Sample]) -> tuple[Sample, ...]:
 # --- Readers, each of the text of one file --------------------------------------------------
 
 
-def pairs(text: str) -> dict[str, int]:
+def parse_pairs(text: str) -> dict[str, int]:
     """/proc/net/snmp and netstat: a line of names, then one of values with the same first word."""
     counts: dict[str, int] = {}
     lines = [line.split() for line in text.splitlines()]
     for names, values in zip(lines[::2], lines[1::2]):
         if names[:1] == values[:1] and names:
-            numbers = zip(names[1:], map(_integer, values[1:]))
+            numbers = zip(names[1:], map(_parse_integer, values[1:]))
             known = {name: number for name, number in numbers if number is not None}
-            counts.update(_prefixed(names[0].rstrip(":"), known))
+            counts.update(_with_prefix(names[0].rstrip(":"), known))
     return counts
 
 
-def snmp6(text: str) -> dict[str, int]:
+def parse_snmp6(text: str) -> dict[str, int]:
     """/proc/net/snmp6: a name and a value on each line. `Ip6ReasmFails` becomes Ip6.Ip6ReasmFails.
 
     The UDP errors get the names of those of IPv4, to which they are added.
     """
     counts: dict[str, int] = {}
     for words in map(str.split, text.splitlines()):
-        number = _integer(words[1]) if len(words) == 2 else None
+        number = _parse_integer(words[1]) if len(words) == 2 else None
         if number is not None:
             name = words[0]
-            counts[BOTH_FAMILIES.get(name, f"{_group(name)}.{name}")] = number
+            counts[BOTH_FAMILIES.get(name, f"{_group_of(name)}.{name}")] = number
     return counts
 
 
-def _group(name: str) -> str:
+def _group_of(name: str) -> str:
     return next((group for group in ("Ip6", "Udp6") if name.startswith(group)), "Icmp6")
 
 
-def softnet(text: str) -> dict[str, int]:
+def parse_softnet(text: str) -> dict[str, int]:
     """/proc/net/softnet_stat, hexadecimal: a line for each CPU, whose number is in column 13.
 
     The first three columns, for each CPU and in total (softnet_seq_show in net/core/net-procfs.c).
     """
-    counts = _prefixed("softnet", dict.fromkeys(SOFTNET, 0)) if text else {}
+    counts = _with_prefix("softnet", dict.fromkeys(SOFTNET, 0)) if text else {}
     for place, words in enumerate(map(str.split, text.splitlines())):
-        numbers = [_integer(word, 16) or 0 for word in words]
+        numbers = [_parse_integer(word, 16) or 0 for word in words]
         if len(numbers) < 3:
             continue
         cpu = numbers[12] if len(numbers) > 12 else place
@@ -145,7 +145,7 @@ def softnet(text: str) -> dict[str, int]:
     return counts
 
 
-def table(name: str, text: str) -> dict[str, int]:
+def parse_table(name: str, text: str) -> dict[str, int]:
     """A file in /proc/net/stat, hexadecimal: a line of names, then one line for each CPU.
 
     The values are totals, except for the columns in TABLE_COLUMNS.
@@ -154,24 +154,24 @@ def table(name: str, text: str) -> dict[str, int]:
     totals: dict[str, int] = {}
     for words in lines[1:]:
         for column, word in zip(lines[0], words):
-            number, before = _integer(word, 16) or 0, totals.get(column, 0)
+            number, before = _parse_integer(word, 16) or 0, totals.get(column, 0)
             totals[column] = max(before, number) if column in TABLE_COLUMNS else before + number
-    return _prefixed("conntrack" if name == "nf_conntrack" else name, totals)
+    return _with_prefix("conntrack" if name == "nf_conntrack" else name, totals)
 
 
-def cpus(text: str) -> tuple[Cpu, ...]:
+def parse_cpus(text: str) -> tuple[Cpu, ...]:
     """/proc/stat (proc(5)), whose clock ticks become seconds. A column that is missing counts 0."""
     tick = os.sysconf("SC_CLK_TCK")
     processors = []
     for words in map(str.split, text.splitlines()):
         if words and words[0].startswith("cpu") and words[0] != "cpu":
-            times = [(_integer(word) or 0) / tick for word in [*words[1:9], *["0"] * 8][:8]]
+            times = [(_parse_integer(word) or 0) / tick for word in [*words[1:9], *["0"] * 8][:8]]
             user, nice, system, idle, iowait, irq, softirq, steal = times
             processors.append(Cpu(user + nice, system + irq, softirq, idle + iowait, steal))
     return tuple(processors)
 
 
-def _integer(word: str, base: int = 10) -> Optional[int]:
+def _parse_integer(word: str, base: int = 10) -> Optional[int]:
     try:
         return int(word, base)
     except ValueError:

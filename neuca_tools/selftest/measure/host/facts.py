@@ -62,7 +62,7 @@ MOST_LOG_LINES = 1000
 LOG_LINE_CHARACTERS = 1024
 
 
-def host(
+def describe_host(
     way: Optional[Way] = None,
     planned: Optional[str] = None,
     wanted: Optional[Mapping[str, str]] = None,
@@ -73,13 +73,13 @@ def host(
     `way` is the route to the peer, and `planned` the device that it should leave through. `wanted`
     are the planned sysctls by dotted name, `drift` what else differs from the plan.
     """
-    devices, planned_sysctls = kernel.devices(), dict(wanted or {})
-    chain = path(devices, way.index) if way else []
+    devices, planned_sysctls = kernel.read_devices(), dict(wanted or {})
+    chain = devices_below(devices, way.index) if way else []
     names = [device.name for device in chain]
-    addresses = _addresses()
+    addresses = _addresses_by_index()
     links = []
     for device in devices.values():
-        link = _link(device, devices, addresses.get(device.index, ()))
+        link = _describe_link(device, devices, addresses.get(device.index, ()))
         if device in chain:
             links.append(_with_settings(link, device))
         elif device.up:
@@ -88,9 +88,9 @@ def host(
     return Host(
         name=system.nodename,
         kernel=system.release,
-        iperf3=version(),
+        iperf3=iperf3_version(),
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        sysctls={**settings(planned_sysctls), **settings(_sysctl_names(names))},
+        sysctls={**read_sysctls(planned_sysctls), **read_sysctls(_sysctl_names(names))},
         wanted=planned_sysctls,
         links=tuple(links),
         path=tuple(names),
@@ -101,10 +101,10 @@ def host(
     )
 
 
-def _addresses() -> dict[int, tuple[str, ...]]:
+def _addresses_by_index() -> dict[int, tuple[str, ...]]:
     """The addresses of each device by its index, without link-local ones. Raises OSError."""
     texts_by_index: dict[int, tuple[str, ...]] = {}
-    for index, address in kernel.addresses():
+    for index, address in kernel.read_addresses():
         if not address.is_link_local:
             texts_by_index[index] = (*texts_by_index.get(index, ()), str(address))
     return texts_by_index
@@ -116,13 +116,13 @@ def _sysctl_names(devices: Iterable[str]) -> list[str]:
     return [f"net/{path}".translate(SWAP_SEPARATORS) for path in paths]
 
 
-def settings(names: Iterable[str]) -> dict[str, str]:
+def read_sysctls(names: Iterable[str]) -> dict[str, str]:
     """The values of these sysctls by their dotted names; those that do not exist are left out."""
-    values = {name: sysctl.read(name.translate(SWAP_SEPARATORS)) for name in names}
+    values = {name: sysctl.read_value(name.translate(SWAP_SEPARATORS)) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def path(devices: Mapping[int, Device], index: int) -> list[Device]:
+def devices_below(devices: Mapping[int, Device], index: int) -> list[Device]:
     """The device `index` and everything below it: its lower devices, and the members of a bond."""
     chain: list[Device] = []
     waiting = [index]
@@ -130,11 +130,11 @@ def path(devices: Mapping[int, Device], index: int) -> list[Device]:
         device = devices.get(waiting.pop(0))
         if device is not None and device not in chain:
             chain.append(device)
-            waiting += [device.lower, *_members(devices, device.index)]
+            waiting += [device.lower, *_member_indexes(devices, device.index)]
     return chain
 
 
-def _members(devices: Mapping[int, Device], bond: int) -> list[int]:
+def _member_indexes(devices: Mapping[int, Device], bond: int) -> list[int]:
     """Their indexes. The ports of a bridge are no members: a packet leaves through one of them."""
     if devices[bond].kind not in ("bond", "team"):
         return []
@@ -154,16 +154,16 @@ def node_for(host: Host, asked: Optional[str]) -> Optional[int]:
     return min((node for node in on_path if node is not None), default=None)
 
 
-def version() -> Optional[str]:
+def iperf3_version() -> Optional[str]:
     """The version of iperf3; None if it is not installed."""
     try:
         program = Program([command.PROGRAM, "--version"])
     except OSError:
         return None
-    return command.version(program.finish().out)
+    return command.parse_version(program.finish().out)
 
 
-def _link(device: Device, devices: Mapping[int, Device], addresses: Sequence[str]) -> Link:
+def _describe_link(device: Device, devices: Mapping[int, Device], addresses: Sequence[str]) -> Link:
     """A device as evidence, without the settings of its driver and hardware."""
     kind = device.kind
     if not kind:
@@ -188,22 +188,22 @@ def _with_settings(link: Link, device: Device) -> Link:
     # The kernel may have no ethtool netlink, and the device may no longer exist.
     with suppress(OSError), Ethtool() as ethtool:
         settings = ethtool.read(device.index, ("rings", "offloads"))
-    link = replace(link, offloads=_offloads(settings), rings=_rings(settings))
+    link = replace(link, offloads=_changeable_offloads(settings), rings=_ring_sizes(settings))
     if link.kind != "physical":
         return link
-    known = _hardware(device)
-    speed = _number(known.get("speed"))
+    known = _read_hardware(device)
+    speed = _parse_number(known.get("speed"))
     return replace(
         link,
         speed=speed * 1e6 if speed else None,
         duplex=known.get("duplex"),
-        numa_node=_number(known.get("device/numa_node")),
+        numa_node=_parse_number(known.get("device/numa_node")),
         pcie_speed=known.get("device/current_link_speed"),
         pcie_max_speed=known.get("device/max_link_speed"),
     )
 
 
-def _offloads(settings: DeviceSettings) -> dict[str, bool]:
+def _changeable_offloads(settings: DeviceSettings) -> dict[str, bool]:
     """Those that can be changed: what a driver has fixed is no fault of the host."""
     return {
         OFFLOADS.get(name, name.partition(".")[2]): value == "on"
@@ -212,7 +212,7 @@ def _offloads(settings: DeviceSettings) -> dict[str, bool]:
     }
 
 
-def _rings(settings: DeviceSettings) -> dict[str, int]:
+def _ring_sizes(settings: DeviceSettings) -> dict[str, int]:
     """The sizes of the rings, and under `…_max` the largest that the device supports."""
     largest = {f"{name}_max": value for name, value in settings.most.items()}
     return {
@@ -222,7 +222,7 @@ def _rings(settings: DeviceSettings) -> dict[str, int]:
     }
 
 
-def _hardware(device: Device) -> dict[str, str]:
+def _read_hardware(device: Device) -> dict[str, str]:
     """What sysfs shows; empty if /sys belongs to another network namespace."""
     place = SYSFS / os.fsdecode(device.name)
     if kernel.text_of(place / "ifindex") != str(device.index):
@@ -231,7 +231,7 @@ def _hardware(device: Device) -> dict[str, str]:
     return {name: word for name, word in words.items() if word not in ("", "unknown")}
 
 
-def _number(word: Optional[str]) -> Optional[int]:
+def _parse_number(word: Optional[str]) -> Optional[int]:
     """None for no number and for -1, by which sysfs shows that there is no speed or NUMA node."""
     if word is None or not word.isdecimal():
         return None

@@ -62,17 +62,17 @@ class Way:
     unicast: bool = True
 
 
-def devices() -> dict[int, Device]:
+def read_devices() -> dict[int, Device]:
     """All devices by index. Raises OSError."""
-    links = map(outlook.device, _dump(GETLINK, bytes(LINK.size)))
+    links = map(outlook.parse_device, _dump_kernel(GETLINK, bytes(LINK.size)))
     return {device.index: device for device in links}
 
 
-def addresses() -> list[tuple[int, Address]]:
+def read_addresses() -> list[tuple[int, Address]]:
     """The addresses of this host, each with the index of its device. Raises OSError."""
     pairs = []
-    for body in _dump(GETADDR, ADDRESS.pack(0, 0, 0, 0, 0)):
-        parts = dict(wire.attributes(body[ADDRESS.size :]))
+    for body in _dump_kernel(GETADDR, ADDRESS.pack(0, 0, 0, 0, 0)):
+        parts = dict(wire.parse_attributes(body[ADDRESS.size :]))
         value = parts.get(IFA_LOCAL) or parts.get(IFA_ADDRESS)
         if value is not None and len(value) in (4, 16):
             pairs.append((ADDRESS.unpack_from(body)[4], ip_address(value)))
@@ -86,14 +86,14 @@ def way_to(peer: Address) -> Way:
     """
     header = ROUTE.pack(FAMILIES[peer.version], peer.max_prefixlen, *[0] * 7)
     with wire.Socket(socket.NETLINK_ROUTE) as asked:
-        body = asked.ask(GETROUTE, 0, header + wire.attribute(RTA_DST, peer.packed))[0]
-    parts = dict(wire.attributes(body[ROUTE.size :]))
-    metrics = dict(wire.attributes(parts.get(RTA_METRICS, b"")))
+        body = asked.ask(GETROUTE, 0, header + wire.encode_attribute(RTA_DST, peer.packed))[0]
+    parts = dict(wire.parse_attributes(body[ROUTE.size :]))
+    metrics = dict(wire.parse_attributes(parts.get(RTA_METRICS, b"")))
     return Way(
-        index=_number(parts.get(RTA_OIF, b"")),
-        source=_address(parts.get(RTA_PREFSRC)),
-        gateway=_address(parts.get(RTA_GATEWAY)),
-        mtu=_number(metrics.get(RTAX_MTU, b"")) or None,
+        index=_parse_number(parts.get(RTA_OIF, b"")),
+        source=_parse_address(parts.get(RTA_PREFSRC)),
+        gateway=_parse_address(parts.get(RTA_GATEWAY)),
+        mtu=_parse_number(metrics.get(RTAX_MTU, b"")) or None,
         local=body[7] == LOCAL,
         unicast=body[7] == UNICAST,
     )
@@ -105,57 +105,57 @@ def device_to(peer: Address) -> Optional[str]:
     For people: a test reports by itself why there is no route.
     """
     try:
-        device = devices().get(way_to(peer).index)
+        device = read_devices().get(way_to(peer).index)
     except OSError:
         return None
     return device.name if device else None
 
 
-def neighbour(peer: Address, index: int) -> Optional[str]:
+def neighbour_state(peer: Address, index: int) -> Optional[str]:
     """The state of a neighbour: reachable, incomplete or failed; None if it has no entry.
 
     Raises OSError.
     """
-    for body in _dump(GETNEIGH, NEIGHBOUR.pack(FAMILIES[peer.version], 0, 0, 0, 0, 0, 0)):
+    for body in _dump_kernel(GETNEIGH, NEIGHBOUR.pack(FAMILIES[peer.version], 0, 0, 0, 0, 0, 0)):
         _, _, _, device, state, _, _ = NEIGHBOUR.unpack_from(body)
         if (
             device == index
-            and dict(wire.attributes(body[NEIGHBOUR.size :])).get(NDA_DST) == peer.packed
+            and dict(wire.parse_attributes(body[NEIGHBOUR.size :])).get(NDA_DST) == peer.packed
         ):
             return STATES.get(state, "reachable")
     return None
 
 
-def counters() -> dict[str, dict[str, int]]:
+def read_link_counters() -> dict[str, dict[str, int]]:
     """The counters of each device by its name, and those of its qdiscs, such as "eth1.qdisc".
 
     Raises OSError.
     """
-    counters_by_name, queues = {}, _queues()
-    for body in _dump(GETLINK, bytes(LINK.size)):
-        parts = dict(wire.attributes(body[LINK.size :]))
+    counters_by_name, queues = {}, _read_queue_counters()
+    for body in _dump_kernel(GETLINK, bytes(LINK.size)):
+        parts = dict(wire.parse_attributes(body[LINK.size :]))
         name = os.fsdecode(parts.get(IFLA_IFNAME, b"").rstrip(b"\0"))
         statistics = parts.get(IFLA_STATS64, b"")
         values = struct.unpack_from(f"={len(statistics) // 8}Q", statistics)
         counters_by_name[name] = dict(zip(STATISTICS, values))
         if IFLA_CARRIER_CHANGES in parts:
-            counters_by_name[name]["carrier_changes"] = _number(parts[IFLA_CARRIER_CHANGES])
+            counters_by_name[name]["carrier_changes"] = _parse_number(parts[IFLA_CARRIER_CHANGES])
         counters_by_name[f"{name}.qdisc"] = queues.get(LINK.unpack_from(body)[3], {})
     return counters_by_name
 
 
-def _queues() -> dict[int, dict[str, int]]:
+def _read_queue_counters() -> dict[int, dict[str, int]]:
     """Drops, backlog (bytes) and requeues of each device's queueing disciplines.
 
     The root of `mq` or `htb` includes the counts of its leaves, so the largest value of a device is
     its total. The structures are those of linux/gen_stats.h.
     """
     queues: dict[int, dict[str, int]] = {}
-    for body in _dump(GETQDISC, QDISC.pack(0, 0, 0, 0, 0, 0, 0)):
+    for body in _dump_kernel(GETQDISC, QDISC.pack(0, 0, 0, 0, 0, 0, 0)):
         index = QDISC.unpack_from(body)[3]
-        statistics = dict(wire.attributes(body[QDISC.size :])).get(TCA_STATS2, b"")
+        statistics = dict(wire.parse_attributes(body[QDISC.size :])).get(TCA_STATS2, b"")
         # struct gnet_stats_queue: qlen, backlog, drops, requeues, overlimits.
-        queue = dict(wire.attributes(statistics)).get(TCA_STATS_QUEUE, b"")
+        queue = dict(wire.parse_attributes(statistics)).get(TCA_STATS_QUEUE, b"")
         if len(queue) >= 20:
             _, backlog, drops, requeues, _ = struct.unpack_from("=5I", queue)
             before = queues.get(index, {})
@@ -178,14 +178,14 @@ def text_of(path: Path, most: int = 100) -> str:
         return ""
 
 
-def _dump(kind: int, payload: bytes) -> list[bytes]:
+def _dump_kernel(kind: int, payload: bytes) -> list[bytes]:
     with wire.Socket(socket.NETLINK_ROUTE) as asked:
         return asked.ask(kind, wire.DUMP, payload)
 
 
-def _address(value: Optional[bytes]) -> Optional[Address]:
+def _parse_address(value: Optional[bytes]) -> Optional[Address]:
     return None if value is None else ip_address(value)
 
 
-def _number(value: bytes) -> int:
+def _parse_number(value: bytes) -> int:
     return int.from_bytes(value, sys.byteorder)

@@ -40,7 +40,7 @@ class AgentPlan(Protocol):
         """How the host differs from the plan; None where the agent has not made a pass yet."""
 
 
-def permit(
+def permitted_device(
     peer: Address, way: Way, device: Device, plan: AgentPlan, interface: Optional[str]
 ) -> str:
     """The name of the device that a test of `peer` should leave through.
@@ -81,14 +81,14 @@ ENGINES = ("docker", "podman")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
-def named(name: str) -> Path:
+def named_namespace(name: str) -> Path:
     """The file of a namespace made by `ip netns add`. Raises UsageError."""
     if not NAME.fullmatch(name):
         raise UsageError(f'--netns "{name}": it is not a valid name of a network namespace')
     return NAMED / name
 
 
-def of_container(name: str) -> Path:
+def container_namespace(name: str) -> Path:
     """The file of the network namespace of a running docker or podman container.
 
     No program is needed in the container. Raises UsageError, SelftestError.

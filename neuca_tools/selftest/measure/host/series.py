@@ -52,7 +52,7 @@ class SampleSeries:
     ) -> None:
         self._recorder = Recorder(version, seconds, local_port, remote_port)
         self._sample = partial(
-            counters.sample, version, local_port, remote_port, devices=tuple(devices)
+            counters.take_sample, version, local_port, remote_port, devices=tuple(devices)
         )
         self._samples = [self._sample()]
 
@@ -68,7 +68,7 @@ class SampleSeries:
         self._recorder.turn()
         if time.monotonic() >= self._sample_due():
             # Thinned at once, because an hour of samples is kept.
-            self._samples.append(counters.thinned([self._samples[0], self._sample()])[1])
+            self._samples.append(counters.without_unchanged([self._samples[0], self._sample()])[1])
 
     def end(self) -> EndObservations:
         """Take a last sample and return everything.
@@ -80,7 +80,7 @@ class SampleSeries:
             self._samples[-1] = replace(before, counters=last.counters)
         else:
             self._samples.append(last)
-        return EndObservations(counters.thinned(self._samples), self._recorder.end())
+        return EndObservations(counters.without_unchanged(self._samples), self._recorder.end())
 
 
 class Recorder:
@@ -122,7 +122,7 @@ class Recorder:
         try:
             return [
                 _connection(connection)
-                for connection in tcp_info.sockets(self._version, *self._ports)
+                for connection in tcp_info.read_sockets(self._version, *self._ports)
             ]
         except OSError:
             # A kernel without inet_diag has its CPUs all the same. It is not asked again, because

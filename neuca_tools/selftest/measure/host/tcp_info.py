@@ -60,23 +60,23 @@ BUFFERS = {"rcvbuf": 4, "sndbuf": 12, "wmem_queued": 20}
 MOST_SOCKETS = 1024
 
 
-def sockets(version: int, local_port: int = 0, remote_port: int = 0) -> tuple[Socket, ...]:
+def read_sockets(version: int, local_port: int = 0, remote_port: int = 0) -> tuple[Socket, ...]:
     """The TCP connections of this network namespace with these ports, 0 for any; at most MOST.
 
     `version` is that of IP. Raises OSError.
     """
     extensions = 1 << (INFO - 1) | 1 << (CONGESTION - 1) | 1 << (MEMORY - 1)
     states = sum(1 << state for state in SENDING)
-    bodies = _ask(version, extensions, states, local_port, remote_port)
-    return tuple(_socket(body) for body in bodies)[:MOST_SOCKETS]
+    bodies = _query_kernel(version, extensions, states, local_port, remote_port)
+    return tuple(_parse_socket(body) for body in bodies)[:MOST_SOCKETS]
 
 
-def listening(version: int, port: int) -> bool:
+def is_listening(version: int, port: int) -> bool:
     """Whether a process listens on a TCP port in this network namespace. Raises OSError."""
-    return any(True for _ in _ask(version, 0, 1 << LISTEN, port, 0))
+    return any(True for _ in _query_kernel(version, 0, 1 << LISTEN, port, 0))
 
 
-def _ask(
+def _query_kernel(
     version: int, extensions: int, states: int, local_port: int, remote_port: int
 ) -> Iterator[bytes]:
     """The kernel skips sockets with other ports (inet_diag_dump_icsk in net/ipv4/inet_diag.c)."""
@@ -86,16 +86,16 @@ def _ask(
         yield from asked.ask(BY_FAMILY, wire.DUMP, request.ljust(56, b"\0"))
 
 
-def _socket(body: bytes) -> Socket:
+def _parse_socket(body: bytes) -> Socket:
     local, remote = struct.unpack_from(">HH", body, 4)
-    parts = dict(wire.attributes(body[MESSAGE:]))
+    parts = dict(wire.parse_attributes(body[MESSAGE:]))
     info = parts.get(INFO, b"")
     memory = parts.get(MEMORY, b"")
     fields: dict[str, Any] = {
-        "recv_q": _value(body, "=I", RECEIVE_QUEUE),
-        **{name: _value(info, "=I", place) for name, place in WORDS.items()},
-        **{name: _value(info, "=Q", place) for name, place in LONG_WORDS.items()},
-        **{name: _value(memory, "=I", place) for name, place in BUFFERS.items()},
+        "recv_q": _value_at(body, "=I", RECEIVE_QUEUE),
+        **{name: _value_at(info, "=I", place) for name, place in WORDS.items()},
+        **{name: _value_at(info, "=Q", place) for name, place in LONG_WORDS.items()},
+        **{name: _value_at(memory, "=I", place) for name, place in BUFFERS.items()},
     }
     if len(info) > FLAGS:
         fields.update(backoff=info[BACKOFF], app_limited=bool(info[FLAGS] & 1))
@@ -104,7 +104,7 @@ def _socket(body: bytes) -> Socket:
     return Socket(local, remote, **fields)
 
 
-def _value(data: bytes, form: str, offset: int) -> Optional[int]:
+def _value_at(data: bytes, form: str, offset: int) -> Optional[int]:
     """None if the kernel's structure ends before it."""
     if len(data) < offset + struct.calcsize(form):
         return None

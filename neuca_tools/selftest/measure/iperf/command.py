@@ -17,7 +17,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.measure.program import Ended
-from neuca_tools.selftest.readers import read
+from neuca_tools.selftest.readers import read_run
 
 PROGRAM = "iperf3"
 # Milliseconds for connecting.
@@ -51,7 +51,7 @@ class Test(NamedTuple):
     length: int = 0
 
 
-def client(test: Test) -> list[str]:
+def client_command(test: Test) -> list[str]:
     """The command line of the client."""
     command = []
     if test.cpus is not None:
@@ -80,12 +80,12 @@ def client(test: Test) -> list[str]:
     return command
 
 
-def server(address: Address, port: int) -> list[str]:
+def server_command(address: Address, port: int) -> list[str]:
     """The command line of a server that listens on one address and ends after one test."""
     return [PROGRAM, "-s", "-1", "-i", "1", "-B", str(address), "-p", str(port)]
 
 
-def version(text: bytes) -> Optional[str]:
+def parse_version(text: bytes) -> Optional[str]:
     """The version in the output of `iperf3 --version`, such as `iperf 3.12 (cJSON 1.7.15)`."""
     match = re.match(rb"iperf (\d[\w.+-]{0,30})", text)
     if match is None:
@@ -93,48 +93,48 @@ def version(text: bytes) -> Optional[str]:
     return match[1].decode()
 
 
-def outcome(test: Test, ended: Ended) -> Run:
+def run_of(test: Test, ended: Ended) -> Run:
     """The run that the output describes, or a Run with an error.
 
     What iperf3 did not print is taken from the requested test.
     """
-    run = read(ended.out) if ended.out.strip() else Run("iperf3", error=NO_RESULT)
+    run = read_run(ended.out) if ended.out.strip() else Run("iperf3", error=NO_RESULT)
     run = replace(
         run,
-        protocol=run.protocol or protocol(test),
+        protocol=run.protocol or protocol_of(test),
         streams=run.streams or test.streams,
         duration=run.duration or test.seconds,
     )
-    return replace(run, error=_error(run, ended))
+    return replace(run, error=_failure_of(run, ended))
 
 
-def protocol(test: Test) -> str:
+def protocol_of(test: Test) -> str:
     return "udp" if test.udp else "tcp"
 
 
-def _error(run: Run, ended: Ended) -> Optional[str]:
+def _failure_of(run: Run, ended: Ended) -> Optional[str]:
     """Why the run failed; None if it did not."""
     if ended.was_killed:
         return NOT_ENDED
     if ended.code < 0:
-        return f"iperf3 was terminated by {_signal(-ended.code)}"
+        return f"iperf3 was terminated by {_signal_name(-ended.code)}"
     last = ended.error.decode("utf-8", "replace").strip().rpartition("\n")[2]
     last = last.replace("iperf3: error - ", "")
     if run.error == NO_RESULT:
         return last or NO_RESULT
     if run.error or ended.code:
         return run.error or last or f"iperf3 exited with {ended.code} without an error message"
-    if not _arrived(run):
+    if not _has_arrived(run):
         return "iperf3 reported success, but nothing arrived"
     return None
 
 
-def _arrived(run: Run) -> bool:
+def _has_arrived(run: Run) -> bool:
     totals = [total for flow in run.flows for total in (flow.received, flow.sent)]
     return any(total.bytes for total in totals)
 
 
-def _signal(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return Signals(number).name
     except ValueError:

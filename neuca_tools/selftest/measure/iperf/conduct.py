@@ -21,13 +21,13 @@ from typing import Optional, Protocol
 
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.run import Run
-from neuca_tools.selftest.measure.confine import confined
+from neuca_tools.selftest.measure.confine import confine_process
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
 from neuca_tools.selftest.measure.iperf import command as iperf
 from neuca_tools.selftest.measure.iperf.command import Test
 from neuca_tools.selftest.measure.program import Ended, Program
-from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.measure.wait import wait_readable
 
 # Seconds that a run may take beyond its test, to connect and to exchange results over a long path.
 GRACE_SECONDS = 10.0
@@ -43,7 +43,7 @@ class ConcurrentProbe(Protocol):
     def turn(self) -> None: ...
 
 
-def conduct(
+def run_test(
     name: str,
     test: Test,
     far: Optional[Helper] = None,
@@ -57,21 +57,23 @@ def conduct(
     """
     refused = far.begin(test) if far else None
     if refused is not None:
-        run = Run("iperf3", protocol=iperf.protocol(test), error=refused)
-        return phases(name, test, run, EndObservations(), EndObservations())
+        run = Run("iperf3", protocol=iperf.protocol_of(test), error=refused)
+        return phases_of(name, test, run, EndObservations(), EndObservations())
     ours = EndObservations()
     try:
-        ended, ours = watch(iperf.client(test), test, devices, probe, test.seconds + grace)
+        ended, ours = watch_program(
+            iperf.client_command(test), test, devices, probe, test.seconds + grace
+        )
     except OSError as error:
         program = "numactl" if test.cpus else "iperf3"
         ended = Ended(1, b"", f"start {program}: {error.strerror}".encode())
     theirs = far.finish() if far else EndObservations()
-    measured = phases(name, test, iperf.outcome(test, ended), ours, theirs)
+    measured = phases_of(name, test, iperf.run_of(test, ended), ours, theirs)
     measured[0] = replace(measured[0], raw=ended.out.decode("utf-8", "replace"))
     return measured
 
 
-def phases(
+def phases_of(
     name: str,
     test: Test,
     run: Run,
@@ -79,12 +81,12 @@ def phases(
     theirs: EndObservations,
 ) -> list[Phase]:
     """A phase for each direction, with what its sender and its receiver saw."""
-    forward = _phase(Phase(name, run, "forward", test.rate), ours, theirs)
-    reverse = _phase(Phase(name, run, "reverse", test.rate), theirs, ours)
+    forward = _with_samples(Phase(name, run, "forward", test.rate), ours, theirs)
+    reverse = _with_samples(Phase(name, run, "reverse", test.rate), theirs, ours)
     return {"forward": [forward], "reverse": [reverse], "both": [forward, reverse]}[test.direction]
 
 
-def _phase(phase: Phase, sender: EndObservations, receiver: EndObservations) -> Phase:
+def _with_samples(phase: Phase, sender: EndObservations, receiver: EndObservations) -> Phase:
     return replace(
         phase,
         sender=sender.samples,
@@ -94,7 +96,7 @@ def _phase(phase: Phase, sender: EndObservations, receiver: EndObservations) -> 
     )
 
 
-def watch(
+def watch_program(
     command: Sequence[str],
     test: Test,
     devices: Sequence[str],
@@ -107,7 +109,7 @@ def watch(
     """
     port = 0 if test.udp else test.port
     series = SampleSeries(test.peer.version, test.seconds, remote_port=port, devices=devices)
-    program = Program(command, confined())
+    program = Program(command, confine_process())
     try:
         deadline = time.monotonic() + seconds
         while program.waiting and time.monotonic() < deadline:
@@ -116,7 +118,7 @@ def watch(
             if probe:
                 wake = min(wake, probe.due())
                 sources.append(probe.fileno())
-            for descriptor in set(readable(sources, wake)).intersection(program.waiting):
+            for descriptor in set(wait_readable(sources, wake)).intersection(program.waiting):
                 program.take(descriptor)
             if probe:
                 probe.turn()

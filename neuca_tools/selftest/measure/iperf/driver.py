@@ -21,29 +21,31 @@ NAME_LENGTH, INFO_LENGTH, COUNT_AT = 32, 196, 180
 MOST_COUNTERS = 4096
 
 
-def statistics(device: str) -> dict[str, int]:
+def driver_statistics(device: str) -> dict[str, int]:
     """All counters by name; none if the driver has none, or the device does not exist."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-            return _statistics(asked.fileno(), device)
+            return _read_statistics(asked.fileno(), device)
     except OSError:
         return {}
 
 
-def _statistics(descriptor: int, device: str) -> dict[str, int]:
-    information = _ask(descriptor, device, struct.pack("=I", DRIVER_INFO).ljust(INFO_LENGTH, b"\0"))
+def _read_statistics(descriptor: int, device: str) -> dict[str, int]:
+    information = _query_driver(
+        descriptor, device, struct.pack("=I", DRIVER_INFO).ljust(INFO_LENGTH, b"\0")
+    )
     count = struct.unpack_from("=I", information, COUNT_AT)[0]
     if not 0 < count <= MOST_COUNTERS:
         return {}
     header = struct.pack("=III", STRINGS, STATISTICS, count)
-    strings = _ask(descriptor, device, header + bytes(count * NAME_LENGTH))[len(header) :]
-    values = _ask(descriptor, device, struct.pack("=II", VALUES, count) + bytes(count * 8))
+    strings = _query_driver(descriptor, device, header + bytes(count * NAME_LENGTH))[len(header) :]
+    values = _query_driver(descriptor, device, struct.pack("=II", VALUES, count) + bytes(count * 8))
     names = [name.partition(b"\0")[0] for (name,) in struct.iter_unpack(f"{NAME_LENGTH}s", strings)]
     texts = [name.decode("ascii", "replace").strip() for name in names]
     return dict(zip(texts, struct.unpack_from(f"={count}Q", values, 8)))
 
 
-def _ask(descriptor: int, device: str, request: bytes) -> bytes:
+def _query_driver(descriptor: int, device: str, request: bytes) -> bytes:
     """The kernel writes its answer over the request, through the pointer in struct ifreq."""
     room = ctypes.create_string_buffer(request, len(request))
     name = os.fsencode(device)[:15].ljust(16, b"\0")

@@ -18,7 +18,7 @@ from neuca_tools.selftest.evidence.responsiveness import Probes, responsiveness
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.iperf.command import MOST_STREAMS, Test
-from neuca_tools.selftest.measure.iperf.conduct import GRACE_SECONDS, conduct
+from neuca_tools.selftest.measure.iperf.conduct import GRACE_SECONDS, run_test
 from neuca_tools.selftest.measure.iperf.plans import (
     LOAD_STREAMS,
     LOWEST_RATE,
@@ -26,12 +26,12 @@ from neuca_tools.selftest.measure.iperf.plans import (
     STEP_SECONDS,
     Options,
     Rung,
-    load,
+    load_of,
     loss_free,
     next_rate,
 )
 from neuca_tools.selftest.measure.probes import roundtrip
-from neuca_tools.selftest.measure.probes.foreign import ForeignProbes, Times, interval
+from neuca_tools.selftest.measure.probes.foreign import ForeignProbes, Times, probe_interval
 from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_words
 
 # The part of the slowest rate at which one-way loss is measured, or LOWEST_RATE if that is more,
@@ -69,7 +69,7 @@ class ThroughputSteps:
         helper: Optional[Helper],
         tell: Callable[[Step], None],
     ) -> None:
-        self._options, self._devices = options, devices
+        self._options, self._read_devices = options, devices
         self._address, self._source = address, source
         self._helper, self._tell = helper, tell
         # Why the steps that remain are skipped; empty while there is no reason.
@@ -79,14 +79,14 @@ class ThroughputSteps:
     def run(self, evidence: Evidence) -> Evidence:
         """The evidence with the phases and steps added."""
         self._evidence = evidence
-        self._tcp("tcp", probe=True)
-        self._tcp("tcp-reverse", direction="reverse")
+        self._run_tcp("tcp", probe=True)
+        self._run_tcp("tcp-reverse", direction="reverse")
         for streams in self._options.parallel:
             if streams > 1:
-                self._tcp("tcp-parallel", streams=min(streams, MOST_STREAMS))
-        self._tcp("tcp-bidir", direction="both")
-        self._udp()
-        self._rpm()
+                self._run_tcp("tcp-parallel", streams=min(streams, MOST_STREAMS))
+        self._run_tcp("tcp-bidir", direction="both")
+        self._run_udp()
+        self._run_rpm()
         self._one_way()
         return self._evidence
 
@@ -112,20 +112,20 @@ class ThroughputSteps:
             return True
         return False
 
-    def _tcp(
+    def _run_tcp(
         self, name: str, direction: str = "forward", streams: int = 1, probe: bool = False
     ) -> None:
         if self._is_left_out(name):
             return
         options = self._options
-        test = self._test(options.seconds, options.rate)._replace(
+        test = self._new_test(options.seconds, options.rate)._replace(
             streams=streams, direction=direction
         )
         beside = self._beside() if probe and "loaded" in options.steps else None
         phase = "tcp" if name == "tcp-reverse" else name
         grace = GRACE_SECONDS + streams * ROUND_TRIPS_TO_OPEN * (self._evidence.idle.p50 or 0.0)
-        phases = conduct(
-            phase, test, self._helper, self._devices, beside, min(grace, MOST_GRACE_SECONDS)
+        phases = run_test(
+            phase, test, self._helper, self._read_devices, beside, min(grace, MOST_GRACE_SECONDS)
         )
         more = ""
         if streams > 1:
@@ -142,7 +142,7 @@ class ThroughputSteps:
         else:
             self._done("loaded", "unknown", "no response during the test")
 
-    def _test(self, seconds: float, rate: Optional[float]) -> Test:
+    def _new_test(self, seconds: float, rate: Optional[float]) -> Test:
         """A test with one TCP stream; `rate` in bit/s, None for no limit."""
         return Test(
             self._address,
@@ -157,9 +157,11 @@ class ThroughputSteps:
         """Round trips to measure during a test; None if this host cannot send pings."""
         with suppress(OSError):
             if self._helper is None:
-                return roundtrip.pings(self._address, self._source, PROBE_SECONDS)
+                return roundtrip.icmp_round_trips(self._address, self._source, PROBE_SECONDS)
             port, token = self._options.port + 1, self._helper.token
-            return roundtrip.datagrams(self._address, port, token, self._source, PROBE_SECONDS)
+            return roundtrip.udp_round_trips(
+                self._address, port, token, self._source, PROBE_SECONDS
+            )
         return None
 
     def _add(self, name: str, phases: Sequence[Phase], more: str = "") -> None:
@@ -168,12 +170,12 @@ class ThroughputSteps:
         results = phase_results(replace(self._evidence, phases=tuple(phases)))
         for phase, result in zip(phases, results):
             back = " back" if len(results) > 1 and result.direction == "reverse" else ""
-            self._done(name, _verdict(phase, result), f"{phase_words(result)}{more}{back}")
+            self._done(name, _phase_verdict(phase, result), f"{phase_words(result)}{more}{back}")
         error = next((result.error for result in results if result.error), None)
         if error and name != MAY_FAIL and not any(result.rate for result in results):
             self._skip_reason = f"the previous test got nothing through: {error}"
 
-    def _udp(self) -> None:
+    def _run_udp(self) -> None:
         """Offer rates up to the expected one, or to what TCP reached, for the loss-free rate."""
         if self._is_left_out("udp") or self._is_blocked("udp"):
             return
@@ -183,13 +185,13 @@ class ThroughputSteps:
         if not top:
             self._done("udp", "skipped", "no target rate is known: use --rate or --expect")
             return
-        best = loss_free(self._climb(top, searching=not requested))
+        best = loss_free(self._climb_ladder(top, searching=not requested))
         if best is None:
             self._done("udp", "unknown", "no rate was found at which nothing is lost")
         else:
             self._done("udp", "pass", f"loss-free up to {amounts.rate(best)}")
 
-    def _climb(self, top: float, searching: bool) -> list[Rung]:
+    def _climb_ladder(self, top: float, searching: bool) -> list[Rung]:
         """Run the tests up to the rate `top`, in bit/s.
 
         `searching`: a loss is no failure, because the path is not known to have this rate. After
@@ -200,11 +202,11 @@ class ThroughputSteps:
         rate = next_rate(rungs, top)
         while rate is not None and not self._skip_reason:
             search = searching or not all(rung.clean for rung in rungs)
-            test = self._test(seconds, rate)._replace(udp=True)
+            test = self._new_test(seconds, rate)._replace(udp=True)
             phases = self._datagrams("udp", test)
             marked = [replace(phase, search=search) for phase in phases]
             self._add("udp", marked, f" of {amounts.rate(rate)}")
-            rung = _rung(phases[0], rate)
+            rung = _rung_of(phases[0], rate)
             if rung is None:
                 break
             rungs.append(rung)
@@ -217,12 +219,12 @@ class ThroughputSteps:
         iperf3 does not send the first datagram of a stream again, without which no test begins: on
         a path that loses 4%, one test in twenty fails.
         """
-        phases = conduct(name, test, self._helper, self._devices)
+        phases = run_test(name, test, self._helper, self._read_devices)
         if any(phase.flow and phase.flow.rate for phase in phases):
             return phases
-        return conduct(name, test, self._helper, self._devices)
+        return run_test(name, test, self._helper, self._read_devices)
 
-    def _rpm(self) -> None:
+    def _run_rpm(self) -> None:
         """Responsiveness under load, in one direction after the other."""
         if self._is_left_out("rpm"):
             return
@@ -231,7 +233,7 @@ class ThroughputSteps:
             return
         for direction in WAYS:
             try:
-                phase, probes = self._loaded(self._helper, direction)
+                phase, probes = self._probe_under_load(self._helper, direction)
             except OSError as error:
                 self._done("rpm", "unknown", f"cannot be measured: {error.strerror}")
                 return
@@ -242,14 +244,14 @@ class ThroughputSteps:
             )
             self._done("rpm", *_rpm_result(phase, probes))
 
-    def _loaded(self, helper: Helper, direction: str) -> tuple[Phase, Probes]:
+    def _probe_under_load(self, helper: Helper, direction: str) -> tuple[Phase, Probes]:
         """Probe while there is load in one direction. Raises OSError."""
         rates = self._measured_rates()
-        seconds, rate = load(self._options.seconds, self._options.rate, max(rates, default=None))
-        test = self._test(seconds, rate)._replace(streams=LOAD_STREAMS, direction=direction)
-        port, every = self._options.port + 2, interval(min(rates, default=None))
+        seconds, rate = load_of(self._options.seconds, self._options.rate, max(rates, default=None))
+        test = self._new_test(seconds, rate)._replace(streams=LOAD_STREAMS, direction=direction)
+        port, every = self._options.port + 2, probe_interval(min(rates, default=None))
         foreign = ForeignProbes(self._address, port, self._source, every)
-        (phase,) = conduct("rpm", test, helper, self._devices, foreign)
+        (phase,) = run_test("rpm", test, helper, self._read_devices, foreign)
         (result,) = phase_results(replace(self._evidence, phases=(phase,)))
         probes = probes_of(phase, foreign.end(), self._evidence.idle_tcp.p50)
         return replace(phase, raw=None), replace(probes, rate=result.rate)
@@ -267,9 +269,9 @@ class ThroughputSteps:
         rate = min(max(LOWEST_RATE, GENTLE_SHARE * slowest), RETRY_SHARE * slowest)
         seconds = min(STEP_SECONDS, self._options.seconds)
         for direction in WAYS:
-            test = self._test(seconds, min(rate, self._options.rate or rate))
+            test = self._new_test(seconds, min(rate, self._options.rate or rate))
             test = test._replace(
-                udp=True, direction=direction, length=datagram(test.rate or rate, seconds)
+                udp=True, direction=direction, length=datagram_size(test.rate or rate, seconds)
             )
             (phase,) = self._datagrams("one-way", test)
             one_way = one_way_of(phase)
@@ -278,7 +280,7 @@ class ThroughputSteps:
             self._done("one-way", *_one_way_result(one_way, error))
 
 
-def datagram(rate: float, seconds: float) -> int:
+def datagram_size(rate: float, seconds: float) -> int:
     """Bytes of a datagram of the test of one-way loss; 0 for iperf3's own size.
 
     What is lost at random is counted in packets, of which a slow path carries few.
@@ -321,18 +323,18 @@ def probes_of(phase: Phase, times: Times, idle: Optional[float]) -> Probes:
     own = phase.sender_trace.points("rtt")
     return Probes(
         direction=phase.direction,
-        begun=_since(began, times.begun),
-        connected=_since(0.0, times.connected),
-        answered=_since(0.0, times.answered),
-        own_times=_since(began, [time for time, _ in own]),
-        own=_since(0.0, [value for _, value in own]),
+        begun=_seconds_since(began, times.begun),
+        connected=_seconds_since(0.0, times.connected),
+        answered=_seconds_since(0.0, times.answered),
+        own_times=_seconds_since(began, [time for time, _ in own]),
+        own=_seconds_since(0.0, [value for _, value in own]),
         failed=times.failed,
         streams=LOAD_STREAMS,
         idle=idle,
     )
 
 
-def _since(began: float, times: Sequence[float]) -> tuple[float, ...]:
+def _seconds_since(began: float, times: Sequence[float]) -> tuple[float, ...]:
     """Seconds, to the microsecond."""
     return tuple(round(time - began, 6) for time in times)
 
@@ -348,7 +350,7 @@ def _rpm_result(phase: Phase, probes: Probes) -> tuple[str, str]:
     return "pass", f"{rpm_words(known)} {way}"
 
 
-def _verdict(phase: Phase, result: PhaseResult) -> str:
+def _phase_verdict(phase: Phase, result: PhaseResult) -> str:
     if result.error:
         return "fail"
     if result.rate is None:
@@ -360,7 +362,7 @@ def _verdict(phase: Phase, result: PhaseResult) -> str:
     return "pass"
 
 
-def _rung(phase: Phase, offered: float) -> Optional[Rung]:
+def _rung_of(phase: Phase, offered: float) -> Optional[Rung]:
     """What a UDP phase says about the rate `offered`; None if it is incomplete."""
     if phase.run is None or phase.run.error:
         return None

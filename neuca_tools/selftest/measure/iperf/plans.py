@@ -109,33 +109,33 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
     if any(rung.sent < SENT_SHARE * rung.offered for rung in rungs):
         return None
     ladder = sorted({max(LOWEST_RATE, part * top) for part in LADDER})
-    low, high = _bounds(rungs)
+    low, high = _search_bounds(rungs)
     if high is None:
-        return _above(low, ladder)
-    above = _above(high, ladder)
+        return _next_above(low, ladder)
+    above = _next_above(high, ladder)
     if above is not None and _may_be_chance(rungs):
         return above
     if not low and len(rungs) == 1:
-        return _below(rungs[0])
+        return _rate_below(rungs[0])
     if not low or len(rungs) >= len(ladder) + SEARCH_STEPS:
         return None
-    return _between(low, high)
+    return _rate_between(low, high)
 
 
-def _below(lowest: Rung) -> Optional[float]:
+def _rate_below(lowest: Rung) -> Optional[float]:
     """bit/s: half of what got through of the lowest rate; None if that is too little."""
     rate = RETRY_SHARE * lowest.sent * (1 - lowest.loss)
     return rate if rate >= SLOWEST_RATE else None
 
 
-def _bounds(rungs: Sequence[Rung]) -> tuple[float, Optional[float]]:
+def _search_bounds(rungs: Sequence[Rung]) -> tuple[float, Optional[float]]:
     """The highest rate without loss, 0 for none, and the lowest above it with loss."""
     low = max((rung.offered for rung in rungs if rung.clean), default=0.0)
     lossy = [rung.offered for rung in rungs if not rung.clean and rung.offered > low]
     return low, min(lossy, default=None)
 
 
-def _between(low: float, high: float) -> Optional[float]:
+def _rate_between(low: float, high: float) -> Optional[float]:
     """Their mean, the geometric one if they are far apart; None if they are close enough."""
     if high <= CLOSE_FACTOR * low:
         return None
@@ -144,7 +144,7 @@ def _between(low: float, high: float) -> Optional[float]:
     return (low + high) / 2
 
 
-def _above(rate: float, ladder: Sequence[float]) -> Optional[float]:
+def _next_above(rate: float, ladder: Sequence[float]) -> Optional[float]:
     return next((higher for higher in ladder if higher > rate), None)
 
 
@@ -153,7 +153,7 @@ def loss_free(rungs: Sequence[Rung]) -> Optional[float]:
     return max((rung.sent for rung in rungs if rung.clean), default=None)
 
 
-def load(seconds: float, rate: Optional[float], known: Optional[float]) -> tuple[float, float]:
+def load_of(seconds: float, rate: Optional[float], known: Optional[float]) -> tuple[float, float]:
     """The seconds and the rate in bit/s of the load of the step rpm, at most LOAD_BYTES.
 
     `rate` limits every step, and `known` is the highest that was measured, both in bit/s.

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.selftest.measure.mesh.lines import Lines, parsed
+from neuca_tools.selftest.measure.mesh.lines import Lines, parse_message
 from neuca_tools.selftest.measure.mesh.results import Results
-from neuca_tools.selftest.measure.wait import is_writable, readable
-from neuca_tools.selftest.mesh.localise import localise
+from neuca_tools.selftest.measure.wait import is_writable, wait_readable
+from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS_SECONDS,
     MOST_TEXT,
@@ -33,7 +33,7 @@ from neuca_tools.selftest.mesh.model import (
     read_row,
 )
 from neuca_tools.selftest.mesh.retest import with_retests
-from neuca_tools.selftest.mesh.schedule import among, duration_words
+from neuca_tools.selftest.mesh.schedule import duration_words, plan_among
 from neuca_tools.selftest.mesh.verdict import with_diagnoses
 
 # Seconds for all hosts to start, and for them to end.
@@ -68,7 +68,7 @@ class Engine:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         try:
             # In a session of its own: a terminal's SIGINT is for the coordinator.
-            self._process = subprocess.Popen(
+            self._process_id = subprocess.Popen(
                 command,
                 stdin=pipe,
                 stdout=pipe,
@@ -80,13 +80,13 @@ class Engine:
         except OSError as error:
             text = f'start "{command[0]}": {error.strerror}'
             raise SelftestError(text, hint="install clustershell") from error
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self._input = self._process.stdin.fileno()
+        assert self._process_id.stdin is not None
+        assert self._process_id.stdout is not None
+        assert self._process_id.stderr is not None
+        self._input = self._process_id.stdin.fileno()
         os.set_blocking(self._input, False)
-        self.lines = Lines(self._process.stdout.fileno(), LINE_BYTES)
-        self.errors = Lines(self._process.stderr.fileno(), LINE_BYTES)
+        self.lines = Lines(self._process_id.stdout.fileno(), LINE_BYTES)
+        self.errors = Lines(self._process_id.stderr.fileno(), LINE_BYTES)
 
     @property
     def open(self) -> list[Lines]:
@@ -107,24 +107,24 @@ class Engine:
 
     def end(self) -> None:
         """Close the input of all hosts, which ends them, and then the engine."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
+        assert self._process_id.stdin is not None
+        assert self._process_id.stdout is not None
+        assert self._process_id.stderr is not None
         with suppress(OSError):
-            self._process.stdin.close()
+            self._process_id.stdin.close()
         deadline = time.monotonic() + END_SECONDS
         while self.open and time.monotonic() < deadline:
-            for output in readable(self.open, deadline):
+            for output in wait_readable(self.open, deadline):
                 output.raw()
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
-                self._process.wait(SIGNAL_SECONDS)
+                self._process_id.wait(SIGNAL_SECONDS)
             except subprocess.TimeoutExpired:
                 with suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, number)
-        self._process.wait()
-        self._process.stdout.close()
-        self._process.stderr.close()
+                    os.killpg(self._process_id.pid, number)
+        self._process_id.wait()
+        self._process_id.stdout.close()
+        self._process_id.stderr.close()
 
 
 @dataclass
@@ -174,47 +174,47 @@ class Coordinator:
         """
         record = {**plan_record(self.plan), "slots": []}
         self._engine.send({"plan": record, "secret": secrets.token_hex(32)})
-        self._gather(patience)
-        ready = self._hosts.ready_names & self._expected()
+        self._await_hosts(patience)
+        ready = self._hosts.ready_names & self._expected_hosts()
         if not self._rows and len(ready) < len(self._hosts.names):
-            self._continue(among(self.plan, ready))
-        self._slots()
+            self._continue_with(plan_among(self.plan, ready))
+        self._run_tests()
         if self.plan.retests is None and self.plan.diagnoses is None:
-            self._retest()
+            self._run_retests()
         if self.plan.diagnoses is None:
-            self._diagnose()
+            self._run_diagnoses()
 
-    def _continue(self, plan: MeshPlan) -> None:
+    def _continue_with(self, plan: MeshPlan) -> None:
         """Go on with a later state of the plan."""
         self.plan = plan
         self._results.plan(plan)
 
-    def _diagnose(self) -> None:
+    def _run_diagnoses(self) -> None:
         plan = with_diagnoses(self.plan, self.rows)
         if plan.slots == self.plan.slots and len(self._rows) < sum(map(len, plan.slots)):
             # Tests that are left may still need retests.
             return
         # Also without any slots: it says that this run is complete.
-        self._continue(plan)
+        self._continue_with(plan)
         if plan.tests != plan.slots:
             self._tell("a full diagnosis of each confirmed fault")
-            self._slots()
+            self._run_tests()
 
-    def _retest(self) -> None:
-        plan = with_retests(self.plan, self.rows, localise(self.plan, self.rows))
+    def _run_retests(self) -> None:
+        plan = with_retests(self.plan, self.rows, find_suspects(self.plan, self.rows))
         if plan.retests is not None:
-            self._continue(plan)
+            self._continue_with(plan)
             again = replace(plan, slots=plan.slots[plan.retests :])
             self._tell(f"retests in {len(again.slots)} slots: {duration_words(again)}")
-            self._slots()
+            self._run_tests()
 
-    def _gather(self, patience: float) -> None:
+    def _await_hosts(self, patience: float) -> None:
         """Wait until all hosts are ready; hosts that are late have no tests."""
         deadline, hosts = time.monotonic() + patience, self._hosts
-        while self._expected() - hosts.ready_names and time.monotonic() < deadline:
+        while self._expected_hosts() - hosts.ready_names and time.monotonic() < deadline:
             if not self._read(deadline):
                 break
-        there = hosts.ready_names & self._expected()
+        there = hosts.ready_names & self._expected_hosts()
         missing = sorted(hosts.names - there - hosts.reason_by_name.keys())
         for name in missing:
             hosts.reason_by_name[name] = hosts.last_error_by_name.get(
@@ -229,7 +229,7 @@ class Coordinator:
             raise SelftestError("run the mesh: fewer than two hosts could be started")
         self._tell(f"{len(there)} of {len(hosts.names)} hosts are ready")
 
-    def _expected(self) -> set[str]:
+    def _expected_hosts(self) -> set[str]:
         """The hosts that may still report."""
         hosts = self._hosts
         return set(hosts.names - hosts.reason_by_name.keys() - hosts.ended_names)
@@ -237,7 +237,7 @@ class Coordinator:
     def _left(self) -> list[tuple[int, list[tuple[int, ...]]]]:
         """The tests without a result whose hosts are both there, by the number of their slot."""
         slots = []
-        there = self._hosts.ready_names & self._expected()
+        there = self._hosts.ready_names & self._expected_hosts()
         ready = [host.name in there for host in self.plan.hosts]
         for number, slot in enumerate(self.plan.slots):
             pairs = [
@@ -250,14 +250,14 @@ class Coordinator:
                 slots.append((number, pairs))
         return slots
 
-    def _slots(self) -> None:
+    def _run_tests(self) -> None:
         """Run the slots that are left. A slot ends when all of its clients have reported."""
         left = self._left()
         tests = [slot for slot in left if slot[0] < len(self.plan.tests)]
-        self._run(tests, 0.0)
-        self._run(left[len(tests) :], DIAGNOSIS_SECONDS)
+        self._run_slots(tests, 0.0)
+        self._run_slots(left[len(tests) :], DIAGNOSIS_SECONDS)
 
-    def _run(self, left: Sequence[tuple[int, list[tuple[int, ...]]]], more: float) -> None:
+    def _run_slots(self, left: Sequence[tuple[int, list[tuple[int, ...]]]], more: float) -> None:
         """Run slots that take so many seconds more than tests do."""
         if left:
             self._engine.send({"slots": left, "diagnoses": more > 0})
@@ -266,10 +266,10 @@ class Coordinator:
             self._engine.send({"next": place, "start": now + self.plan.guard, "clock": now})
             clients = {self.plan.hosts[pair[0]].name for pair in pairs}
             deadline = time.monotonic() + self.plan.guard + self.plan.slot_seconds + more
-            self._await(number, clients, deadline)
-            self._tell(f"slot {place + 1} of {len(left)}: {self._summary(number, clients)}")
+            self._await_rows(number, clients, deadline)
+            self._tell(f"slot {place + 1} of {len(left)}: {self._slot_summary(number, clients)}")
 
-    def _await(self, number: int, clients: set[str], deadline: float) -> None:
+    def _await_rows(self, number: int, clients: set[str], deadline: float) -> None:
         hosts = self._hosts
 
         def missing() -> set[str]:
@@ -280,7 +280,7 @@ class Coordinator:
                 raise SelftestError("run the mesh: the engine has ended")
         hosts.late_names |= missing()
 
-    def _summary(self, number: int, clients: set[str]) -> str:
+    def _slot_summary(self, number: int, clients: set[str]) -> str:
         rows = [self._rows.get((number, client)) for client in clients]
         good = sum(row is not None and row.error is None for row in rows)
         return f"{good} of {len(clients)} tests worked"
@@ -289,16 +289,16 @@ class Coordinator:
 
     def _read(self, deadline: float) -> bool:
         """Handle what has arrived; False if the engine has ended."""
-        ready = readable(self._engine.open, deadline)
+        ready = wait_readable(self._engine.open, deadline)
         if self._engine.lines in ready:
             for line in self._engine.lines.raw():
-                self._hear(line)
+                self._handle_line(line)
         if self._engine.errors in ready:
             for line in self._engine.errors.raw():
-                self._complain(line)
+                self._handle_error(line)
         return not self._engine.lines.ended
 
-    def _hear(self, line: bytes) -> None:
+    def _handle_line(self, line: bytes) -> None:
         """Handle a line of a host, which may report only for itself, and only its planned tests."""
         name, _, text = line.decode("utf-8", "replace").partition(": ")
         if name not in self._hosts.names:
@@ -309,11 +309,11 @@ class Coordinator:
             or len(text) > LINE_BYTES
         ):
             return
-        message = parsed(text.encode())
+        message = parse_message(text.encode())
         if message is not None and message.get("mesh") == VERSION:
             self._obey(name, message)
 
-    def _complain(self, line: bytes) -> None:
+    def _handle_error(self, line: bytes) -> None:
         """A line of the engine's standard error, which begins with a name if it is of a host."""
         text = line.decode("utf-8", "replace")[:MOST_TEXT]
         match = COMMAND_ENDED.match(text)
@@ -331,7 +331,7 @@ class Coordinator:
 
     def _obey(self, name: str, message: dict[str, Any]) -> None:
         if "ready" in message:
-            self._arrived(name, message.get("clock"))
+            self._add_host(name, message.get("clock"))
         elif "behind" in message:
             self._hosts.ready_names.discard(name)
             self._refuse(name, "its clock is behind")
@@ -341,7 +341,7 @@ class Coordinator:
                 self._rows[row.slot, name] = row
                 self._results.row(row)
 
-    def _arrived(self, name: str, clock: object) -> None:
+    def _add_host(self, name: str, clock: object) -> None:
         """A host is ready, unless its clock is ahead even of the time at which this arrived."""
         if isinstance(clock, bool) or not isinstance(clock, (int, float)):
             clock = math.inf

@@ -19,8 +19,8 @@ from neuca_tools.libc import end_with
 from neuca_tools.selftest.measure.helper.serve import Server
 from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.mesh.lines import Lines
-from neuca_tools.selftest.measure.mesh.pair import diagnosed, measure, mine
-from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.measure.mesh.pair import diagnose_pair, measure_pair, pair_of
+from neuca_tools.selftest.measure.wait import wait_readable
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS_SECONDS,
     MOST_SLOTS,
@@ -84,18 +84,18 @@ class Member:
         lines: Optional[Lines] = None,
     ) -> None:
         self._plan, self._name, self._agent, self._secret = plan, name, agent, secret
-        self._tell, self._lines = tell, lines
+        self._tell, self._read_lines = tell, lines
         self._schedule = _Schedule()
-        self._child: Optional[_Child] = None
+        self._ipoib_child_mtu: Optional[_Child] = None
         self._output = b""
         # When the slot of the child ends, by the monotonic clock.
         self._end = 0.0
         self._heard = time.monotonic()
 
     def announce(self) -> None:
-        self._say({"mesh": VERSION, "ready": self._name, "clock": time.time()})
+        self._send_message({"mesh": VERSION, "ready": self._name, "clock": time.time()})
 
-    def follow(self, slots: Sequence[Slot], start: float) -> None:
+    def follow_schedule(self, slots: Sequence[Slot], start: float) -> None:
         """Run these slots from `start` on, in seconds since 1970, and return after the last."""
         self._schedule = _Schedule(slots, 0, start)
         self.run()
@@ -108,32 +108,43 @@ class Member:
         finally:
             self._end_slot(report=False)
 
-    def _say(self, message: dict[str, object]) -> None:
+    def _send_message(self, message: dict[str, object]) -> None:
         self._tell(json.dumps(message, separators=(",", ":")))
 
     def _turn(self) -> bool:
         """Wait for what comes next and handle it; False after the end."""
-        if not self._is_busy() and self._lines is None:
+        if not self._is_busy() and self._read_lines is None:
             return False
-        ready = readable(self._sources(), self._due())
-        if self._child and self._child.reading in ready:
-            self._take(self._child)
-        if self._lines is not None and self._lines in ready and not self._listen(self._lines):
+        ready = wait_readable(self._open_inputs(), self._due())
+        if self._ipoib_child_mtu and self._ipoib_child_mtu.reading in ready:
+            self._take(self._ipoib_child_mtu)
+        if (
+            self._read_lines is not None
+            and self._read_lines in ready
+            and not self._read_messages(self._read_lines)
+        ):
             return False
-        if self._child and time.monotonic() >= self._end:
+        if self._ipoib_child_mtu and time.monotonic() >= self._end:
             self._end_slot()
         self._begin_if_due()
         return self._is_busy() or time.monotonic() < self._heard + IDLE_SECONDS
 
     def _is_busy(self) -> bool:
         """Whether a test runs or is to come."""
-        return self._child is not None or self._schedule.next is not None
+        return self._ipoib_child_mtu is not None or self._schedule.next is not None
 
-    def _sources(self) -> list[Union[Lines, int]]:
+    def _open_inputs(self) -> list[Union[Lines, int]]:
         """What may have something to read."""
-        return [source for source in (self._lines, self._child and self._child.reading) if source]
+        return [
+            source
+            for source in (
+                self._read_lines,
+                self._ipoib_child_mtu and self._ipoib_child_mtu.reading,
+            )
+            if source
+        ]
 
-    def _listen(self, lines: Lines) -> bool:
+    def _read_messages(self, lines: Lines) -> bool:
         """Obey the coordinator; False if it says that this is the end, or is gone."""
         self._heard = time.monotonic()
         return all(self._obey(message) for message in lines.take()) and not lines.ended
@@ -141,7 +152,7 @@ class Member:
     def _due(self) -> float:
         """When something has to be done in any case, by the monotonic clock."""
         due = self._heard + IDLE_SECONDS
-        if self._child:
+        if self._ipoib_child_mtu:
             due = self._end
         if self._schedule.next is not None and self._schedule.start is not None:
             due = min(due, time.monotonic() + self._schedule.start - time.time())
@@ -161,11 +172,11 @@ class Member:
             # It was sent before it was received: a clock that is behind even then is wrong.
             behind = float(str(clock)) - time.time()
             if behind > CLOCK_TOLERANCE * self._plan.guard:
-                self._say({"mesh": VERSION, "behind": round(behind, 3)})
+                self._send_message({"mesh": VERSION, "behind": round(behind, 3)})
                 return False
             self._schedule.place, self._schedule.start = int(str(place)), float(str(start))
             # One that has begun by this clock already begins again, and has no result so far.
-            self._end_slot(report=not self._is_next(self._child))
+            self._end_slot(report=not self._is_next(self._ipoib_child_mtu))
         return True
 
     def _is_next(self, child: Optional[_Child]) -> bool:
@@ -186,7 +197,7 @@ class Member:
         longest = self._plan.slot_seconds + (DIAGNOSIS_SECONDS if self._schedule.diagnoses else 0.0)
         self._schedule.start = start + longest
         number, pairs = slot
-        names = mine(self._plan, pairs, self._name)
+        names = pair_of(self._plan, pairs, self._name)
         if names is None:
             return
         # Later slots keep to the clock, whenever this one began.
@@ -194,9 +205,9 @@ class Member:
         self._end = time.monotonic() + max(1.0, left)
         row = Row(number, *names) if names[0] == self._name else None
         self._output = b""
-        self._child = self._started(row, names[0], max(1.0, left))
+        self._ipoib_child_mtu = self._start_child(row, names[0], max(1.0, left))
 
-    def _started(self, row: Optional[Row], client: str, seconds: float) -> _Child:
+    def _start_child(self, row: Optional[Row], client: str, seconds: float) -> _Child:
         reading, writing = os.pipe2(os.O_CLOEXEC)
         parent, process = os.getpid(), os.fork()
         if process:
@@ -205,12 +216,12 @@ class Member:
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             if end_with(parent):
-                self._work(row, client, seconds, writing)
+                self._run_slot(row, client, seconds, writing)
         finally:
             # Without the parent's exit handlers.
             os._exit(0)
 
-    def _work(self, row: Optional[Row], client: str, seconds: float, writing: int) -> None:
+    def _run_slot(self, row: Optional[Row], client: str, seconds: float, writing: int) -> None:
         """What the process of a slot does."""
         addresses = {host.name: ip_address(host.address) for host in self._plan.hosts}
         if row is None:
@@ -223,7 +234,7 @@ class Member:
             )
             server.run(seconds)
             return
-        work = diagnosed if self._schedule.diagnoses else measure
+        work = diagnose_pair if self._schedule.diagnoses else measure_pair
         try:
             row = work(self._plan, row, self._agent, self._secret)
         except Exception as error:  # noqa: BLE001 - one test that fails is not the end of a mesh
@@ -239,7 +250,7 @@ class Member:
 
     def _end_slot(self, report: bool = True) -> None:
         """End the process of a slot, and report its row; one without a result was too late."""
-        child, self._child = self._child, None
+        child, self._ipoib_child_mtu = self._ipoib_child_mtu, None
         if child is None:
             return
         os.close(child.reading)
@@ -251,7 +262,7 @@ class Member:
         if not report or child.row is None:
             return
         if late:
-            self._say(row_record(replace(child.row, error="late")))
+            self._send_message(row_record(replace(child.row, error="late")))
         else:
             self._tell(self._output.decode())
 
@@ -274,11 +285,11 @@ def read_slots(data: object, hosts: int) -> tuple[Slot, ...]:
     return tuple(slots)
 
 
-def invited(lines: Lines, patience: float) -> tuple[MeshPlan, bytes]:
+def await_plan(lines: Lines, patience: float) -> tuple[MeshPlan, bytes]:
     """The plan and the secret, which come first. Raises SelftestError."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline and not lines.ended:
-        if readable([lines], deadline):
+        if wait_readable([lines], deadline):
             for message in lines.take():
                 plan, secret = read_plan(message.get("plan")), str(message.get("secret"))
                 if len(secret) < 16:

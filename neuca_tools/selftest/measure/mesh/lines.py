@@ -42,11 +42,11 @@ class Lines:
 
     def take(self) -> list[dict[str, Any]]:
         """Read once; the messages that are complete now."""
-        messages = map(parsed, self.raw())
+        messages = map(parse_message, self.raw())
         return [message for message in messages if message is not None]
 
 
-def parsed(line: bytes) -> Optional[dict[str, Any]]:
+def parse_message(line: bytes) -> Optional[dict[str, Any]]:
     """The JSON object in a line; None if it is none."""
     try:
         message = json.loads(line)

@@ -19,19 +19,19 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.conditions.base import INFO
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import Evidence
-from neuca_tools.selftest.evidence.derive import look
+from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.greeting import ImpostorError
-from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper, connect
+from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper, connect_to_helper
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.kernel import Way
-from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
+from neuca_tools.selftest.measure.host.planned import AgentPlan, permitted_device
 from neuca_tools.selftest.measure.iperf.command import Test
-from neuca_tools.selftest.measure.iperf.conduct import conduct
+from neuca_tools.selftest.measure.iperf.conduct import run_test
 from neuca_tools.selftest.measure.iperf.plans import PLANS, Options
 from neuca_tools.selftest.measure.probes import path_mtu, reach, roundtrip
 from neuca_tools.selftest.measure.session import PeerTest
-from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.measure.wait import wait_readable
 from neuca_tools.selftest.mesh.model import MOST_DIAGNOSIS, MOST_MACS, MOST_TEXT, MeshPlan, Row
 
 # Seconds in addition to the guard interval within which the server has to listen, and between two
@@ -55,45 +55,45 @@ class Route(NamedTuple):
     device: Device
 
 
-def measure(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
+def measure_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
     """The row with what was measured, or with the reason why it was not."""
     address = next(host.address for host in plan.hosts if host.name == row.server)
     try:
-        route = _route(ip_address(address), agent)
+        route = _permitted_route(ip_address(address), agent)
     except UsageError as error:
-        return _failed(row, "reserved", error)
+        return _with_error(row, "reserved", error)
     except SelftestError as error:
-        return _failed(row, "wrong-interface", error)
+        return _with_error(row, "wrong-interface", error)
     except OSError as error:
         word = "no-network" if error.errno == errno.ENETUNREACH else "unreachable"
-        return _failed(row, word, error)
+        return _with_error(row, word, error)
     name, mtu = route.device.name, route.device.mtu
     before = _carrier_changes(name)
-    row = _tested(replace(row, macs=_answering(route), nic_mtu=mtu), plan, route, secret)
+    row = _row_of_test(replace(row, macs=_answering_macs(route), nic_mtu=mtu), plan, route, secret)
     return replace(row, flaps=_carrier_changes(name) - before)
 
 
 def _carrier_changes(name: str) -> int:
     """How often the link of a device went down or up; 0 if that is not counted."""
     try:
-        return kernel.counters().get(name, {}).get("carrier_changes", 0)
+        return kernel.read_link_counters().get(name, {}).get("carrier_changes", 0)
     except OSError:
         return 0
 
 
-def _tested(row: Row, plan: MeshPlan, route: Route, secret: bytes) -> Row:
+def _row_of_test(row: Row, plan: MeshPlan, route: Route, secret: bytes) -> Row:
     try:
-        helper = _connected(route, plan, secret)
+        helper = _connect_to_server(route, plan, secret)
     except AbsentError as error:
-        return _failed(row, error.reason, error)
+        return _with_error(row, error.reason, error)
     except ImpostorError as error:
-        return _failed(row, "wrong-peer", error)
+        return _with_error(row, "wrong-peer", error)
     except ChannelError as error:
-        return _failed(row, "failed", error)
+        return _with_error(row, "failed", error)
     try:
-        return _measured(row, plan, route, helper)
+        return _with_measurements(row, plan, route, helper)
     except (NeucaError, OSError) as error:
-        return _failed(row, "failed", error)
+        return _with_error(row, "failed", error)
     finally:
         helper.close()
 
@@ -103,74 +103,74 @@ def await_server(peer: Address, plan: MeshPlan, agent: AgentPlan, secret: bytes)
 
     Raises UsageError, SelftestError, OSError, and ChannelError.
     """
-    route = _route(peer, agent)
+    route = _permitted_route(peer, agent)
     with suppress(AbsentError):
-        _connected(route, plan, secret).close()
+        _connect_to_server(route, plan, secret).close()
 
 
-def _answering(route: Route) -> tuple[str, ...]:
+def _answering_macs(route: Route) -> tuple[str, ...]:
     """The MACs that answer for the peer, of which there should be one; none beyond a gateway."""
     if route.way.gateway is not None or route.peer.version != 4:
         return ()
     try:
-        return reach.answering(route.peer, route.source, route.device)[:MOST_MACS]
+        return reach.answering_macs(route.peer, route.source, route.device)[:MOST_MACS]
     except OSError:
         return ()
 
 
-def _failed(row: Row, word: str, error: Exception) -> Row:
+def _with_error(row: Row, word: str, error: Exception) -> Row:
     return replace(row, error=word, text=str(error)[:MOST_TEXT])
 
 
-def _route(peer: Address, agent: AgentPlan) -> Route:
+def _permitted_route(peer: Address, agent: AgentPlan) -> Route:
     """Raises UsageError if no test may use it, SelftestError if it is not the planned one."""
     way = kernel.way_to(peer)
-    device = kernel.devices().get(way.index)
+    device = kernel.read_devices().get(way.index)
     if device is None or way.source is None:
         raise OSError(0, "the route has no device or no source address")
-    planned = permit(peer, way, device, agent, None)
+    planned = permitted_device(peer, way, device, agent, None)
     if planned != device.name:
         raise SelftestError(f"the route leaves through {device.name}, not through {planned}")
     return Route(peer, way.source, way, device)
 
 
-def _connected(route: Route, plan: MeshPlan, secret: bytes) -> Helper:
+def _connect_to_server(route: Route, plan: MeshPlan, secret: bytes) -> Helper:
     """A session with the server, which may begin a little later. Raises ChannelError."""
     deadline = time.monotonic() + plan.guard + LISTEN_SECONDS
     while True:
         try:
-            return connect(route.peer, plan.port + 1, secret, route.source)
+            return connect_to_helper(route.peer, plan.port + 1, secret, route.source)
         except AbsentError as error:
             if error.reason != "refused" or time.monotonic() >= deadline:
                 raise
-        readable([], time.monotonic() + RETRY_SECONDS)
+        wait_readable([], time.monotonic() + RETRY_SECONDS)
 
 
-def _measured(row: Row, plan: MeshPlan, route: Route, helper: Helper) -> Row:
+def _with_measurements(row: Row, plan: MeshPlan, route: Route, helper: Helper) -> Row:
     peer, source, port = route.peer, route.source, plan.port + 1
-    trips = roundtrip.datagrams(peer, port, helper.token, source)
-    times = roundtrip.measure(trips, ROUND_TRIPS, TRIPS_WITHIN)
+    trips = roundtrip.udp_round_trips(peer, port, helper.token, source)
+    times = roundtrip.measure_latency(trips, ROUND_TRIPS, TRIPS_WITHIN)
     rtt = times.p50 or 0.0
     mtu = path_mtu.with_helper(peer, port, helper.token, source, route.device.mtu, rtt)
     row = replace(row, rtt=times.p50, mtu_out=mtu.forward, mtu_back=mtu.backward)
     if times.p99 is not None:
         row = replace(row, jitter=times.p99 - rtt)
     test = Test(peer, plan.port, plan.seconds, source=source, rate=plan.rate)
-    out = _transfer(test, helper)
+    out = _measure_transfer(test, helper)
     row = replace(row, rate_out=out.rate, loss_out=out.loss, disturbed=out.disturbed)
-    row = replace(row, rtt=_shortest(row.rtt, out.rtt))
+    row = replace(row, rtt=_shortest_time(row.rtt, out.rtt))
     if out.error is not None:
         return replace(row, error="failed", text=out.error[:MOST_TEXT])
-    back = _transfer(test._replace(direction="reverse"), helper)
+    back = _measure_transfer(test._replace(direction="reverse"), helper)
     is_disturbed = out.disturbed or back.disturbed
     row = replace(row, rate_back=back.rate, loss_back=back.loss, disturbed=is_disturbed)
-    row = replace(row, rtt=_shortest(row.rtt, back.rtt))
+    row = replace(row, rtt=_shortest_time(row.rtt, back.rtt))
     if back.error is not None:
         return replace(row, error="failed", text=back.error[:MOST_TEXT])
     return row
 
 
-def _shortest(*times: Optional[float]) -> Optional[float]:
+def _shortest_time(*times: Optional[float]) -> Optional[float]:
     """The shortest of the known times, because busy hosts sometimes respond late."""
     return min((time for time in times if time is not None), default=None)
 
@@ -189,10 +189,10 @@ class _Transfer(NamedTuple):
     disturbed: bool
 
 
-def _transfer(test: Test, helper: Helper) -> _Transfer:
-    (phase,) = conduct("tcp", test, helper)
+def _measure_transfer(test: Test, helper: Helper) -> _Transfer:
+    (phase,) = run_test("tcp", test, helper)
     evidence = replace(Evidence(), phases=(phase,))
-    looked = look(evidence, phase)
+    looked = look_at_phase(evidence, phase)
     # What the sender's TCP was told of: iperf3's intervals of a client are what it has sent.
     acked = looked.throughput.acked
     rate = mean(acked) if acked else looked.rate
@@ -201,7 +201,7 @@ def _transfer(test: Test, helper: Helper) -> _Transfer:
     return _Transfer(rate, looked.loss, shortest, error, looked.is_disturbed)
 
 
-def mine(plan: MeshPlan, pairs: Sequence[Sequence[int]], name: str) -> Optional[tuple[str, str]]:
+def pair_of(plan: MeshPlan, pairs: Sequence[Sequence[int]], name: str) -> Optional[tuple[str, str]]:
     """The pair of this host in a slot, as (client, server); None if it has none."""
     for client, server in pairs:
         names = (plan.hosts[client].name, plan.hosts[server].name)
@@ -210,7 +210,7 @@ def mine(plan: MeshPlan, pairs: Sequence[Sequence[int]], name: str) -> Optional[
     return None
 
 
-def diagnosed(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
+def diagnose_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
     """The row with the texts of the diagnosis, or with the reason why there is none."""
     address = next(host.address for host in plan.hosts if host.name == row.server)
     options: Options = replace(
@@ -222,10 +222,12 @@ def diagnosed(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
     except (NeucaError, OSError) as error:
         return replace(row, error="failed", text=str(error)[:MOST_TEXT])
     rate = next((phase.steady or phase.rate for phase in diagnosis.phases), None)
-    return replace(row, rate_out=rate, diagnosis=tuple(_texts(diagnosis))[:MOST_DIAGNOSIS])
+    return replace(
+        row, rate_out=rate, diagnosis=tuple(_diagnosis_texts(diagnosis))[:MOST_DIAGNOSIS]
+    )
 
 
-def _texts(diagnosis: Diagnosis) -> Iterator[str]:
+def _diagnosis_texts(diagnosis: Diagnosis) -> Iterator[str]:
     """The findings, the most important first; why there is no explanation, if there is none."""
     for finding in diagnosis.findings:
         if finding.severity != INFO:

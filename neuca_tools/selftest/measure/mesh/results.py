@@ -19,14 +19,14 @@ from typing import BinaryIO, NamedTuple, Optional
 
 from neuca_tools.errors import ObserveError, SelftestError, UsageError
 from neuca_tools.files import lock_holder
-from neuca_tools.selftest.measure.mesh.lines import parsed
-from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.measure.mesh.lines import parse_message
+from neuca_tools.selftest.measure.wait import wait_readable
 from neuca_tools.selftest.mesh.model import (
     MOST_TEXT,
     VERSION,
     MeshPlan,
     Row,
-    identity,
+    plan_identity,
     plan_record,
     read_plan,
     read_row,
@@ -68,10 +68,10 @@ class Results:
         # Another descriptor of this file would release the lock when it is closed (fcntl(2)).
         with os.fdopen(self._descriptor, "rb", closefd=False) as stream:
             stream.seek(0)
-            records = list(_records(stream))
+            records = list(_read_records(stream))
         if not records:
             return None
-        return joined({str(self._path): records})
+        return join_records({str(self._path): records})
 
     def plan(self, plan: MeshPlan) -> None:
         self._write({"mesh": VERSION, "plan": plan_record(plan), "began": round(time.time(), 3)})
@@ -97,7 +97,7 @@ class Results:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Results]:
+def open_results(path: Path) -> Iterator[Results]:
     """The file, locked. Raises SelftestError, and UsageError if another run has it."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -119,7 +119,7 @@ def _end_line(descriptor: int) -> None:
         os.write(descriptor, b"\n")
 
 
-def stop(path: Path) -> bool:
+def stop_run(path: Path) -> bool:
     """End the run that writes this file; False if there is none. Raises SelftestError."""
     try:
         holder = lock_holder(path)
@@ -148,8 +148,8 @@ def take_over(path: Path) -> None:
     while not _is_locked(descriptor):
         if time.monotonic() >= deadline:
             raise SelftestError(f'lock "{path}": the process that has it does not end')
-        stop(path)
-        readable([], time.monotonic() + RETRY_SECONDS)
+        stop_run(path)
+        wait_readable([], time.monotonic() + RETRY_SECONDS)
 
 
 def _is_locked(descriptor: int) -> bool:
@@ -160,27 +160,29 @@ def _is_locked(descriptor: int) -> bool:
     return True
 
 
-def read(paths: Iterable[Path]) -> Recorded:
+def read_results(paths: Iterable[Path]) -> Recorded:
     """What the files have together. Raises SelftestError if none has a plan."""
     records_by_path: dict[str, Sequence[dict[str, object]]] = {}
     for path in paths:
         try:
             with path.open("rb") as stream:
-                records_by_path[str(path)] = list(_records(stream))
+                records_by_path[str(path)] = list(_read_records(stream))
         except OSError as error:
             raise SelftestError(f'read "{path}": {error.strerror}') from error
-    return joined(records_by_path)
+    return join_records(records_by_path)
 
 
-def joined(files: Mapping[str, Sequence[dict[str, object]]]) -> Recorded:
+def join_records(files: Mapping[str, Sequence[dict[str, object]]]) -> Recorded:
     """The plan and the rows in these records. Raises SelftestError."""
     records = [record for file in files.values() for record in file]
     plan = _last_plan(files)
     rows = {}
     for row in filter(None, (read_row(record, plan) for record in records)):
         rows[row.slot, row.client] = row
-    began = filter(None, (_time(record.get("began")) for record in records if "plan" in record))
-    reasons = _reasons(records, {host.name for host in plan.hosts})
+    began = filter(
+        None, (_parse_time(record.get("began")) for record in records if "plan" in record)
+    )
+    reasons = _parse_reasons(records, {host.name for host in plan.hosts})
     return Recorded(plan, tuple(rows[key] for key in sorted(rows)), next(began, None), reasons)
 
 
@@ -200,7 +202,7 @@ def _last_plan(files: Mapping[str, Sequence[dict[str, object]]]) -> MeshPlan:
     return plan
 
 
-def _reasons(records: Iterable[Mapping[str, object]], hosts: set[str]) -> dict[str, str]:
+def _parse_reasons(records: Iterable[Mapping[str, object]], hosts: set[str]) -> dict[str, str]:
     """Why these hosts took no part, by their names."""
     reasons: dict[str, str] = {}
     for record in records:
@@ -213,21 +215,21 @@ def _reasons(records: Iterable[Mapping[str, object]], hosts: set[str]) -> dict[s
 
 def continues(later: MeshPlan, plan: MeshPlan) -> bool:
     """Whether a plan is the same one, or a later state of it."""
-    return identity(later) == identity(plan)
+    return plan_identity(later) == plan_identity(plan)
 
 
-def _time(value: object) -> Optional[float]:
+def _parse_time(value: object) -> Optional[float]:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e11:
         return None
     return float(value)
 
 
-def _records(stream: BinaryIO) -> Iterator[dict[str, object]]:
+def _read_records(stream: BinaryIO) -> Iterator[dict[str, object]]:
     """The JSON objects in a file; lines that are none are passed over."""
     left = MOST_BYTES
     while left > 0 and (line := stream.readline(LONGEST_LINE)):
         left -= len(line)
-        record = parsed(line)
+        record = parse_message(line)
         if record is not None and "hosts" in record and "slots" in record:
             record = {"plan": record}
         if record is not None:

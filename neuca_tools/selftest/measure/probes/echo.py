@@ -70,7 +70,7 @@ class Echo:
                 for _ in range(MOST_PER_TURN):
                     self._accept(*self._listener.accept())
         for descriptor in ready & self._connections.keys():
-            self._return(descriptor)
+            self._echo_request(descriptor)
 
     def _answer(self, datagram: bytes, sender: tuple[str, int]) -> None:
         if len(datagram) < HEADER.size or sender[0] != self._peer:
@@ -96,7 +96,7 @@ class Echo:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connections[connection.fileno()] = connection
 
-    def _return(self, descriptor: int) -> None:
+    def _echo_request(self, descriptor: int) -> None:
         """Echo one small request. What the socket does not accept at once is dropped."""
         connection = self._connections[descriptor]
         try:

@@ -45,7 +45,7 @@ class _Probe:
     connected: Optional[float] = None
 
 
-def interval(rate: Optional[float]) -> float:
+def probe_interval(rate: Optional[float]) -> float:
     """Seconds between probes on a path of `rate` bit/s; None if that is not known."""
     if not rate:
         return PROBE_SECONDS
@@ -62,12 +62,12 @@ class ForeignProbes:
         self, peer: Address, port: int, source: Address, every: float = PROBE_SECONDS
     ) -> None:
         self._peer, self._source, self._every = (str(peer), port), str(source), every
-        self._family = FAMILIES[peer.version]
+        self._add_family = FAMILIES[peer.version]
         self._poll = select.epoll()
         self._open: dict[int, _Probe] = {}
         self._rows: list[tuple[float, float, float]] = []
-        self._failed = self._count = 0
-        self._next = time.monotonic()
+        self._failed = self._read_counters = 0
+        self._next_entry = time.monotonic()
 
     def fileno(self) -> int:
         """The descriptor on which something happens to a probe."""
@@ -75,12 +75,12 @@ class ForeignProbes:
 
     def due(self) -> float:
         """When `turn` is needed in any case, by the monotonic clock in seconds."""
-        return self._next
+        return self._next_entry
 
     def turn(self) -> None:
         """Handle what has happened, and begin a probe if that is due."""
         for descriptor, _ in self._poll.poll(0):
-            self._advance(descriptor)
+            self._advance_probe(descriptor)
         now = time.monotonic()
         for descriptor in [
             descriptor
@@ -89,9 +89,9 @@ class ForeignProbes:
         ]:
             self._close(descriptor)
             self._failed += 1
-        if now >= self._next:
-            self._next = max(self._next + self._every, now)
-            if len(self._open) < MOST_OPEN and self._count < MOST_PROBES:
+        if now >= self._next_entry:
+            self._next_entry = max(self._next_entry + self._every, now)
+            if len(self._open) < MOST_OPEN and self._read_counters < MOST_PROBES:
                 self._begin(now)
 
     def end(self) -> Times:
@@ -105,8 +105,8 @@ class ForeignProbes:
         return Times(begun, connected, answered, self._failed)
 
     def _begin(self, now: float) -> None:
-        self._count += 1
-        connection = socket.socket(self._family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._read_counters += 1
+        connection = socket.socket(self._add_family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         # Closed by a reset, so that its port does not stay in TIME_WAIT.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -121,7 +121,7 @@ class ForeignProbes:
         self._open[connection.fileno()] = _Probe(connection, now)
         self._poll.register(connection.fileno(), select.EPOLLOUT)
 
-    def _advance(self, descriptor: int) -> None:
+    def _advance_probe(self, descriptor: int) -> None:
         """The connection is there, or the answer, or neither."""
         probe, now = self._open[descriptor], time.monotonic()
         try:

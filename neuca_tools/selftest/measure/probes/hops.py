@@ -31,7 +31,7 @@ from neuca_tools.selftest.evidence.route import Hop, Narrowing, Route
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.echo import HEADER, TOKEN
 from neuca_tools.selftest.measure.probes.path_mtu import ERROR, LOCAL, RECEIVE_ERRORS, SMALLEST
-from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.measure.wait import wait_readable
 
 # The most hops; those that may be silent one after the other; flows; and seconds for everything.
 MOST_HOPS, MOST_SILENT, FLOWS, TRACE_SECONDS = 30, 4, 6, 30.0
@@ -108,7 +108,7 @@ class Flow:
         """Send a probe of `size` bytes with the headers. One that cannot be sent is lost."""
         self._number += 1
         if hops != self._hops:
-            self._drain()
+            self._discard_answers()
             self._first, self._hops = self._number, hops
         payload = HEADER.pack(self._target.token, self._number, HEADER.size)
         payload = payload.ljust(size - HEADERS[self._version], b"\0")
@@ -127,7 +127,7 @@ class Flow:
         """The answer to a probe with the last hop limit, if one has arrived."""
         with suppress(OSError):
             while True:
-                reply = self._error()
+                reply = self._read_error()
                 if reply is not None:
                     return reply
         with suppress(OSError):
@@ -136,7 +136,7 @@ class Flow:
                 return Reply(REACHED, str(self._target.peer), time.monotonic() - self._sent)
         return None
 
-    def _drain(self) -> None:
+    def _discard_answers(self) -> None:
         with suppress(OSError):
             while True:
                 self.socket.recvmsg(512, 512, socket.MSG_ERRQUEUE)
@@ -144,20 +144,20 @@ class Flow:
             while True:
                 self.socket.recv(65536)
 
-    def _error(self) -> Optional[Reply]:
+    def _read_error(self) -> Optional[Reply]:
         """The next ICMP error; None if it is of another hop. Raises OSError if there is no more."""
         quoted, parts, _, _ = self.socket.recvmsg(512, 512, socket.MSG_ERRQUEUE)
         # Not every router quotes as much as the number.
         if len(quoted) >= HEADER.size and not self._is_current(quoted):
             return None
         seconds = time.monotonic() - self._sent
-        return next((read(self._version, data, seconds) for _, _, data in parts), None)
+        return next((parse_error(self._version, data, seconds) for _, _, data in parts), None)
 
     def _is_current(self, payload: bytes) -> bool:
         return bool(self._first <= HEADER.unpack_from(payload)[1] <= self._number)
 
 
-def read(version: int, data: bytes, seconds: float = 0.0) -> Optional[Reply]:
+def parse_error(version: int, data: bytes, seconds: float = 0.0) -> Optional[Reply]:
     """What a struct sock_extended_err with its offender says; None for this host's own errors."""
     start, length = OFFENDER[version]
     place = ERROR.size + start
@@ -171,7 +171,7 @@ def read(version: int, data: bytes, seconds: float = 0.0) -> Optional[Reply]:
     return Reply(words.get((kind, code), REFUSED), address, seconds, info)
 
 
-def trace(target: Target, mtu: int, known: Optional[int] = None) -> Route:
+def trace_route(target: Target, mtu: int, known: Optional[int] = None) -> Route:
     """The route of packets of up to `mtu` bytes, within TRACE_SECONDS seconds.
 
     What was not found until then is absent. `known` is a size in bytes that is known to get there,
@@ -197,7 +197,7 @@ class _Tracer:
         self._reached = False
 
     def route(self) -> Route:
-        self._walk()
+        self._walk_hops()
         if not self._reached and not self._refused:
             # Behind routers that do not respond, the peer may.
             reply = self._ask(LARGEST_HOP_LIMIT, self._smallest)
@@ -212,11 +212,11 @@ class _Tracer:
             refused=self._refused,
         )
 
-    def _walk(self) -> None:
+    def _walk_hops(self) -> None:
         """Ask hop after hop, until the peer or too many silent ones; drop those at the end."""
         silent = 0
         for number in range(1, MOST_HOPS + 1):
-            hop = self._hop(number)
+            hop = self._find_hop(number)
             silent = 0 if hop.addresses else silent + 1
             self._hops.append(hop)
             if self._reached or self._refused or silent >= MOST_SILENT or self._is_late():
@@ -229,7 +229,7 @@ class _Tracer:
 
     # --- One flow: addresses and MTU ----------------------------------------------------------
 
-    def _hop(self, number: int) -> Hop:
+    def _find_hop(self, number: int) -> Hop:
         """Try the size that got to the hop before, then again more patiently, then smaller ones."""
         reply = self._ask(number, self._size)
         if reply is None:
@@ -249,7 +249,7 @@ class _Tracer:
     def _ask(self, number: int, size: int, patience: float = 0.0) -> Optional[Reply]:
         """The answer to one packet; a report that it is too large makes it smaller."""
         for _ in range(MOST_REPORTS):
-            reply = self._answers(self._flows[:1], number, size, patience).get(0)
+            reply = self._await_replies(self._flows[:1], number, size, patience).get(0)
             if reply is None or reply.kind != LARGE:
                 return reply
             if not self._smallest <= reply.mtu < size:
@@ -269,12 +269,12 @@ class _Tracer:
                 return None
             reply = self._ask(number, smaller)
             if reply is not None:
-                return self._confirmed(number, size, smaller, reply)
+                return self._confirm_narrowing(number, size, smaller, reply)
         return None
 
-    def _confirmed(self, number: int, size: int, smaller: int, reply: Reply) -> Reply:
+    def _confirm_narrowing(self, number: int, size: int, smaller: int, reply: Reply) -> Reply:
         """Small packets get there: do large ones after all, once the limit of ICMP allows?"""
-        readable([], time.monotonic() + ICMP_PAUSE_SECONDS)
+        wait_readable([], time.monotonic() + ICMP_PAUSE_SECONDS)
         again = self._ask(number, size)
         if again is not None:
             return again
@@ -288,7 +288,7 @@ class _Tracer:
     def _with_other_flows(self, hop: Hop) -> Hop:
         if self._is_late():
             return hop
-        replies = self._answers(self._flows[1:], hop.number, self._smallest).values()
+        replies = self._await_replies(self._flows[1:], hop.number, self._smallest).values()
         addresses = [reply.address for reply in replies if reply.kind in (ROUTER, REACHED)]
         return Hop(
             hop.number,
@@ -299,7 +299,7 @@ class _Tracer:
             hop.mtu,
         )
 
-    def _answers(
+    def _await_replies(
         self, flows: Sequence[Flow], number: int, size: int, patience: float = 0.0
     ) -> dict[int, Reply]:
         """The answers to one packet of each flow, by the place of the flow."""
@@ -309,7 +309,7 @@ class _Tracer:
         deadline = min(time.monotonic() + max(patience, self._patience), self._end)
         while len(replies) < len(flows):
             waiting = [flow for place, flow in enumerate(flows) if place not in replies]
-            ready = readable(waiting, deadline)
+            ready = wait_readable(waiting, deadline)
             if not ready:
                 break
             for flow in ready:

@@ -23,8 +23,8 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import PathMtu
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.echo import HEADER
-from neuca_tools.selftest.measure.probes.roundtrip import answered, echo_request, ping_socket
-from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.measure.probes.roundtrip import answered_number, echo_request, ping_socket
+from neuca_tools.selftest.measure.wait import wait_readable
 
 # Bytes that every path carries (RFC 791, RFC 8200).
 SMALLEST = {4: 576, 6: 1280}
@@ -77,7 +77,7 @@ class Probe:
     def _is_answered(self, is_answer: Callable[[int, bytes], bool]) -> bool:
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
-            if readable([self._socket], deadline):
+            if wait_readable([self._socket], deadline):
                 self.reported = is_too_large_reported(self._socket) or self.reported
                 with suppress(OSError):
                     if is_answer(self._number, self._socket.recv(65536)):
@@ -103,7 +103,7 @@ def _is_too_large(data: bytes) -> bool:
     return bool(number == errno.EMSGSIZE and origin != LOCAL)
 
 
-def largest(carried: Callable[[int], bool], low: int, high: int) -> Optional[int]:
+def largest_carried(carried: Callable[[int], bool], low: int, high: int) -> Optional[int]:
     """The largest size that is carried, by bisection; None if even `low` is not."""
     if carried(high):
         return high
@@ -139,12 +139,12 @@ def with_helper(
                 ),
             )
 
-        forward = largest(lambda size: echoed(size - headers, HEADER.size), low, high)
-        backward = largest(lambda size: echoed(HEADER.size, size - headers), low, high)
+        forward = largest_carried(lambda size: echoed(size - headers, HEADER.size), low, high)
+        backward = largest_carried(lambda size: echoed(HEADER.size, size - headers), low, high)
         return PathMtu(forward, backward, probe.reported)
 
 
-def alone(peer: Address, source: Address, mtu: int, rtt: float) -> PathMtu:
+def without_helper(peer: Address, source: Address, mtu: int, rtt: float) -> PathMtu:
     """The largest ping that is answered; unknown if none is, because many hosts ignore pings.
 
     An answer has the size of its request. Raises OSError.
@@ -156,10 +156,12 @@ def alone(peer: Address, source: Address, mtu: int, rtt: float) -> PathMtu:
         def answers(size: int) -> bool:
             return probe.acknowledged(
                 lambda number: echo_request(version, identity, number, size - IP_HEADER[version]),
-                lambda number, packet: answered(version, identity, packet) == number & 0xFFFF,
+                lambda number, packet: (
+                    answered_number(version, identity, packet) == number & 0xFFFF
+                ),
             )
 
-        answered_size = largest(answers, low, max(mtu, low))
+        answered_size = largest_carried(answers, low, max(mtu, low))
         if answered_size is None:
             return PathMtu()
         return PathMtu(forward=answered_size, told=probe.reported)

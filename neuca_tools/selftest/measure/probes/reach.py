@@ -16,8 +16,8 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Connections, Reach
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.kernel import Way
-from neuca_tools.selftest.measure.probes.roundtrip import measure, pings
-from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.measure.probes.roundtrip import icmp_round_trips, measure_latency
+from neuca_tools.selftest.measure.wait import wait_readable
 
 # Ethertype and operations of RFC 826.
 ARP, REQUEST, REPLY = 0x0806, 1, 2
@@ -32,7 +32,7 @@ CONNECT_SECONDS = 3.0
 MOST_FAILED = 100
 
 
-def reach(peer: Address, way: Way, device: Device) -> Reach:
+def check_reach(peer: Address, way: Way, device: Device) -> Reach:
     """The MACs that answer for the peer, its state as a neighbour, and whether it answers a ping.
 
     Raises nothing: what cannot be found out stays unknown.
@@ -40,25 +40,25 @@ def reach(peer: Address, way: Way, device: Device) -> Reach:
     macs: tuple[str, ...] = ()
     if way.gateway is None and peer.version == 4 and way.source is not None:
         with suppress(OSError):
-            macs = answering(peer, way.source, device)
-    ping = _ping(peer, way.source)
+            macs = answering_macs(peer, way.source, device)
+    ping = _answers_ping(peer, way.source)
     state = None
     with suppress(OSError):
-        state = kernel.neighbour(way.gateway or peer, way.index)
+        state = kernel.neighbour_state(way.gateway or peer, way.index)
     gateway = str(way.gateway) if way.gateway else None
     return Reach("reachable" if macs else state, macs, ping, route=device.name, gateway=gateway)
 
 
-def _ping(peer: Address, source: Optional[Address]) -> Optional[bool]:
+def _answers_ping(peer: Address, source: Optional[Address]) -> Optional[bool]:
     try:
-        answers = measure(pings(peer, source, PING_EVERY), PINGS, PING_SECONDS)
+        answers = measure_latency(icmp_round_trips(peer, source, PING_EVERY), PINGS, PING_SECONDS)
     except OSError:
         # Only root may open a raw socket.
         return None
     return bool(answers.count and answers.count > (answers.lost or 0))
 
 
-def answering(peer: Address, source: Address, device: Device) -> tuple[str, ...]:
+def answering_macs(peer: Address, source: Address, device: Device) -> tuple[str, ...]:
     """Every MAC that answers an ARP request for the peer's address. Raises OSError."""
     macs: set[str] = set()
     mine = bytes.fromhex(device.mac.replace(":", ""))
@@ -72,14 +72,14 @@ def answering(peer: Address, source: Address, device: Device) -> tuple[str, ...]
         for _ in range(ARP_TRIES):
             asked.sendto(request, (device.name, ARP, 0, 0, BROADCAST))
             deadline = time.monotonic() + ARP_SECONDS
-            while readable([asked], deadline):
-                macs |= _answer(asked.recv(128), peer)
+            while wait_readable([asked], deadline):
+                macs |= _mac_in_reply(asked.recv(128), peer)
             if macs:
                 break
     return tuple(sorted(macs))
 
 
-def _answer(packet: bytes, peer: Address) -> set[str]:
+def _mac_in_reply(packet: bytes, peer: Address) -> set[str]:
     if len(packet) < 28:
         return set()
     _, _, _, _, operation, mac, address, _, _ = struct.unpack_from("!HHBBH6s4s6s4s", packet)
@@ -88,7 +88,7 @@ def _answer(packet: bytes, peer: Address) -> set[str]:
     return {mac.hex(":")}
 
 
-def connections(peer: Address, port: int, source: Address, seconds: float) -> Connections:
+def connection_rate(peer: Address, port: int, source: Address, seconds: float) -> Connections:
     """Connect and close, one connection after the other, for `seconds`.
 
     Each is closed by a reset, so that its port does not stay in TIME_WAIT.

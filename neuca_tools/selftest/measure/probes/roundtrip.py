@@ -20,7 +20,7 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Latency
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.echo import HEADER
-from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.measure.wait import wait_readable
 
 # Seconds between requests.
 REQUEST_SECONDS = 0.01
@@ -58,7 +58,7 @@ class RoundTrips:
         self._request, self._number_of = request, number_of
         self._sent: dict[int, float] = {}
         self._times: list[float] = []
-        self._next, self._number = time.monotonic(), 0
+        self._next_entry, self._number = time.monotonic(), 0
 
     def fileno(self) -> int:
         """The descriptor on which answers arrive."""
@@ -66,13 +66,13 @@ class RoundTrips:
 
     def due(self) -> float:
         """When the next request has to be sent, by the monotonic clock in seconds."""
-        return self._next
+        return self._next_entry
 
     def turn(self) -> None:
         """Read the answers that have arrived, and send a request if it is due."""
         self._take()
-        if time.monotonic() >= self._next and self._number < MOST_REQUESTS:
-            self._next = max(self._next + self._every, time.monotonic())
+        if time.monotonic() >= self._next_entry and self._number < MOST_REQUESTS:
+            self._next_entry = max(self._next_entry + self._every, time.monotonic())
             self._number += 1
             self._sent[self._number] = time.monotonic()
             # A full queue or a missing route loses the request like any other.
@@ -94,14 +94,14 @@ class RoundTrips:
             LOST_SECONDS, max(0.2, 4 * max(self._times, default=UNKNOWN_ROUND_TRIP))
         )
         while self._sent and time.monotonic() < deadline:
-            if readable([self._socket], deadline):
+            if wait_readable([self._socket], deadline):
                 self._take()
         self._socket.close()
         lost = sum(number > UNCOUNTED for number in self._sent)
-        return latency(self._times, lost)
+        return latency_of(self._times, lost)
 
 
-def datagrams(
+def udp_round_trips(
     peer: Address, port: int, token: bytes, source: Address, every: float = REQUEST_SECONDS
 ) -> RoundTrips:
     """Round trips by UDP, to the echo of a helper. Raises OSError."""
@@ -119,7 +119,9 @@ def datagrams(
     )
 
 
-def pings(peer: Address, source: Optional[Address], every: float = REQUEST_SECONDS) -> RoundTrips:
+def icmp_round_trips(
+    peer: Address, source: Optional[Address], every: float = REQUEST_SECONDS
+) -> RoundTrips:
     """Round trips by ICMP, which needs root. Raises OSError."""
     sender, version, identity = ping_socket(peer.version), peer.version, randbits(16)
     if source:
@@ -128,7 +130,7 @@ def pings(peer: Address, source: Optional[Address], every: float = REQUEST_SECON
     return RoundTrips(
         sender,
         lambda number: echo_request(version, identity, number, PING),
-        lambda packet: answered(version, identity, packet),
+        lambda packet: answered_number(version, identity, packet),
         every,
     )
 
@@ -144,11 +146,11 @@ def echo_request(version: int, identity: int, number: int, size: int) -> bytes:
     header = struct.pack("!BBHHH", ECHO[version], 0, 0, identity, number & 0xFFFF)
     total = 0
     if version == 4:
-        total = checksum(header + body)
+        total = internet_checksum(header + body)
     return struct.pack("!BBHHH", ECHO[version], 0, total, identity, number & 0xFFFF) + body
 
 
-def answered(version: int, identity: int, packet: bytes) -> int:
+def answered_number(version: int, identity: int, packet: bytes) -> int:
     """The number of the request that this answers; 0 for anything else.
 
     An IPv4 raw socket receives the IP header too.
@@ -163,7 +165,7 @@ def answered(version: int, identity: int, packet: bytes) -> int:
     return int(number)
 
 
-def checksum(data: bytes) -> int:
+def internet_checksum(data: bytes) -> int:
     """The Internet checksum (RFC 1071)."""
     data += b"\0" * (len(data) % 2)
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
@@ -172,11 +174,11 @@ def checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def measure(probe: RoundTrips, count: int, seconds: float) -> Latency:
+def measure_latency(probe: RoundTrips, count: int, seconds: float) -> Latency:
     """Measure `count` round trips, or as many as fit in `seconds`."""
     deadline, sent = time.monotonic() + seconds, 0
     while sent < count and time.monotonic() < deadline:
-        readable([probe], min(probe.due(), deadline))
+        wait_readable([probe], min(probe.due(), deadline))
         before = probe.due()
         probe.turn()
         sent += probe.due() != before
@@ -203,15 +205,15 @@ def over_tcp(peer: Address, port: int, source: Address, count: int, seconds: flo
                 answer = connection.recv(1)
             except OSError:
                 # No answer in time, or the connection was reset.
-                return latency(times, 1)
+                return latency_of(times, 1)
             if not answer:
                 break
             if number >= UNCOUNTED:
                 times.append(time.monotonic() - began)
-    return latency(times, 0)
+    return latency_of(times, 0)
 
 
-def latency(times: Sequence[float], lost: int) -> Latency:
+def latency_of(times: Sequence[float], lost: int) -> Latency:
     """The median, the 99th percentile (nearest rank) and the maximum, in seconds."""
     ordered = sorted(times)
     count = len(ordered) + lost
