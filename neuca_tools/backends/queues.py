@@ -102,7 +102,7 @@ def _cpu_numbers(cpus: str) -> set[int]:
 def _cpu_list(mask: str) -> str:
     """Convert a mask as the kernel prints it to a list.
 
-    >>> _cpus("1,0000000f")
+    >>> _cpu_list("1,0000000f")
     '0-3,32'
     """
     bits = int(mask.replace(",", "") or "0", 16)
@@ -112,7 +112,7 @@ def _cpu_list(mask: str) -> str:
 def _cpu_mask(cpus: str) -> str:
     """Convert a list to a mask as the kernel reads it: groups of 32 bits.
 
-    >>> _mask("0-3,32"), _mask("none")
+    >>> _cpu_mask("0-3,32"), _cpu_mask("none")
     ('1,0000000f', '0')
     """
     bits = sum(1 << number for number in _cpu_numbers(cpus)) if cpus != "none" else 0

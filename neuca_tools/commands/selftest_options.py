@@ -122,7 +122,7 @@ SERVE_OPTIONS: Table = {
 # --- The values in effect ------------------------------------------------------------------------
 
 
-def test_options(arguments: argparse.Namespace, config: Config) -> Options:
+def measurement_options(arguments: argparse.Namespace, config: Config) -> Options:
     """The options of one test: the command line, then the configuration, then the plan."""
     known = config.selftest
     plan = PLANS[plan_name(arguments, config)]

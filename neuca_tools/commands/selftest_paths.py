@@ -18,9 +18,9 @@ from neuca_tools.commands.selftest_agent import Outlook, enter_namespace, outloo
 from neuca_tools.commands.selftest_options import (
     MEASURING_OPTIONS,
     address_of,
+    measurement_options,
     plan_name,
     port_number,
-    test_options,
 )
 from neuca_tools.commands.selftest_parsers import add_grouped, parser_of
 from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, show_nothing, without_iperf3
@@ -153,7 +153,7 @@ def _print_line(_: str, text: str, silent: bool) -> None:
 def _path_options(arguments: argparse.Namespace, config: Config) -> Options:
     """As for a test of one path, but the default plan is `quick`, with parallel streams."""
     arguments.plan = arguments.plan or "quick"
-    wanted = test_options(arguments, config)
+    wanted = measurement_options(arguments, config)
     if arguments.only is not None:
         return wanted
     steps = (wanted.steps | {"tcp-parallel"}) - {"as-planned"} - arguments.skip

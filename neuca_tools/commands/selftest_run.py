@@ -21,8 +21,8 @@ from neuca_tools.commands.selftest_options import (
     SETTINGS,
     address_of,
     configured_peers,
+    measurement_options,
     plan_name,
-    test_options,
 )
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
@@ -122,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if not has_iperf3():
         return without_iperf3(arguments.at_boot)
-    wanted, plan = test_options(arguments, config), plan_name(arguments, config)
+    wanted, plan = measurement_options(arguments, config), plan_name(arguments, config)
     addresses = [address_of(entry, arguments.family) for entry in entries]
     planned = outlook_of(arguments, config)
     setup = _Setup(arguments, config, wanted, plan, planned)

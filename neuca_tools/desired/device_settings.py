@@ -31,7 +31,7 @@ WITHOUT_TXQUEUELEN = ("fq", "fq_codel", "cake", "codel", "fq_pie", "sfq")
 def flat_settings(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The groups of a document as separate values.
 
-    >>> flat([("rings", "rx 256 tx 512"), ("qdisc", "fq maxrate 2gbit")])
+    >>> flat_settings([("rings", "rx 256 tx 512"), ("qdisc", "fq maxrate 2gbit")])
     {'rings.rx': '256', 'rings.tx': '512', 'qdisc': 'fq maxrate 2gbit'}
     """
     values: dict[str, str] = {}

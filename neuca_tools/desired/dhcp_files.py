@@ -48,7 +48,7 @@ def table_of(key: LinkKey) -> int:
     That of a NIC has the last 30 bits of its MAC address; that of another link, which may have the
     MAC address of a NIC, 30 bits of a digest of its key.
 
-    >>> table(LinkKey("02:00:00:00:00:02"))
+    >>> table_of(LinkKey("02:00:00:00:00:02"))
     1073741826
     """
     number = int.from_bytes(sha256(str(key).encode()).digest()[:4], "big")
@@ -60,7 +60,7 @@ def table_of(key: LinkKey) -> int:
 def link_label(key: LinkKey) -> str:
     """The key of a link as a part of file names and units: letters, digits, `-`, `_` and `.`.
 
-    >>> label(LinkKey("02:00:00:00:00:02", 7)), label(LinkKey("bridge br.0"))
+    >>> link_label(LinkKey("02:00:00:00:00:02", 7)), link_label(LinkKey("bridge br.0"))
     ('020000000002.7', 'bridge-br_2e0')
     """
     base = key.mac.replace(":", "")
@@ -79,7 +79,7 @@ def _quote_byte(byte: int) -> str:
 def link_of_label(text: str) -> Optional[LinkKey]:
     """The key with this label; None if it is no label.
 
-    >>> str(labelled("bridge-br_2e0.7"))
+    >>> str(link_of_label("bridge-br_2e0.7"))
     'bridge br.0.7'
     """
     match = _LABEL.fullmatch(text)
@@ -97,7 +97,7 @@ def link_of_label(text: str) -> Optional[LinkKey]:
 def link_of_client(text: str) -> Optional[LinkKey]:
     """The link that one of our own clients serves, by its label; None for another label.
 
-    >>> str(served("bridge-br_2e0.7:ra"))
+    >>> str(link_of_client("bridge-br_2e0.7:ra"))
     'bridge br.0.7'
     """
     return link_of_label(text.partition(BESIDE)[0])

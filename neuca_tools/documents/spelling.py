@@ -49,9 +49,9 @@ def closest_word(word: str, known: Collection[str], cutoff: float = 0.65) -> str
     `cutoff` is the least ratio of difflib, 0 to 1; two letters that have changed places are always
     alike enough. Case and `-` or `_` make no difference.
 
-    >>> closest("adresses", ["addresses", "mtu"]), closest("mut", ["addresses", "mtu"])
+    >>> closest_word("adresses", ["addresses", "mtu"]), closest_word("mut", ["addresses", "mtu"])
     ('addresses', 'mtu')
-    >>> closest("mtu", ["addresses", "mtu"]), closest("colour", ["addresses", "mtu"])
+    >>> closest_word("mtu", ["addresses", "mtu"]), closest_word("colour", ["addresses", "mtu"])
     ('', '')
     """
     if word in known or len(word) > LONGEST:

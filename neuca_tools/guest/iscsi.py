@@ -75,7 +75,7 @@ class Target(NamedTuple):
 
 def portal_text(ip: Union[str, IPv4Address, IPv6Address], port: int) -> str:
     """
-    >>> portal("fd00::1", 3260)
+    >>> portal_text("fd00::1", 3260)
     '[fd00::1]:3260'
     """
     return f"[{ip}]:{port}" if ":" in str(ip) else f"{ip}:{port}"
@@ -118,7 +118,7 @@ def parse_targets(output: str, ip: str, port: int) -> dict[Target, str]:
     """Parse the output of iscsiadm.
 
     >>> said = "192.0.2.1:3260,1 iqn.2026-11.org.example:a"
-    >>> targets(f"{said}\\n192.0.2.2:3260,1 iqn.2026-11.org.example:a\\n", "192.0.2.1", 3260)
+    >>> parse_targets(f"{said}\\n192.0.2.2:3260,1 iqn.2026-11.org.example:a\\n", "192.0.2.1", 3260)
     {Target(name='iqn.2026-11.org.example:a', ip='192.0.2.1', port=3260): '1'}
     """
     tag_by_target = {}

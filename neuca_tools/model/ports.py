@@ -39,7 +39,7 @@ def short_guid(identity: str) -> str:
     They leave out the two bytes in the middle, which are those that a GUID made of a MAC address
     has in addition (cloud-init, net.get_ib_interface_hwaddr).
 
-    >>> short("ec:0d:9a:03:00:15:e2:c1")
+    >>> short_guid("ec:0d:9a:03:00:15:e2:c1")
     'ec:0d:9a:15:e2:c1'
     """
     if not is_guid(identity):

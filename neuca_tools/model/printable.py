@@ -21,7 +21,7 @@ GREEN, RED, YELLOW, PLAIN = "\033[32m", "\033[31m", "\033[33m", "\033[0m"
 def printable_line(text: str) -> str:
     r"""One line, with unprintable characters as \x1b, \u202e or \U000e0041.
 
-    >>> plain("a\x1b[2J\n")
+    >>> printable_line("a\x1b[2J\n")
     'a\\x1b[2J\\x0a'
     """
     if text.isprintable():

@@ -280,9 +280,11 @@ def is_same_sysctl(path: str, current: Optional[str], wanted: str) -> bool:
 
     It counts times in ticks, of which there are 100 or more in a second.
 
-    >>> same("net/ipv4/conf/eth1/rp_filter", "2", "0x2"), same("net/x", "10", "010")
-    (True, False)
-    >>> same("net/ipv6/neigh/eth1/retrans_time_ms", "1004", "1003")
+    >>> is_same_sysctl("net/ipv4/conf/eth1/rp_filter", "2", "0x2")
+    True
+    >>> is_same_sysctl("net/x", "10", "010")
+    False
+    >>> is_same_sysctl("net/ipv6/neigh/eth1/retrans_time_ms", "1004", "1003")
     True
     """
     if current is None or current == wanted:

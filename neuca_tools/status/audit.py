@@ -53,7 +53,7 @@ class Row(NamedTuple):
 def dotted_name(path: str) -> str:
     """A sysctl path in the notation of sysctl.d(5); any other setting unchanged.
 
-    >>> dotted("net/ipv4/conf/eth1.1445/rp_filter")
+    >>> dotted_name("net/ipv4/conf/eth1.1445/rp_filter")
     'net.ipv4.conf.eth1/1445.rp_filter'
     """
     if "/" not in path:

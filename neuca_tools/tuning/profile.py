@@ -99,11 +99,11 @@ def raised_value(base: Optional[str], asked: str) -> str:
 
     KEEP is the number in `base`. Words, and a different count of numbers, are used as requested.
 
-    >>> raised("4096 131072 6291456", "4096 87380 16777216")
+    >>> raised_value("4096 131072 6291456", "4096 87380 16777216")
     '4096 131072 16777216'
-    >>> raised("4096 131072 6291456", "- - 31250000")
+    >>> raised_value("4096 131072 6291456", "- - 31250000")
     '4096 131072 31250000'
-    >>> raised("cubic", "htcp")
+    >>> raised_value("cubic", "htcp")
     'htcp'
     """
     before, words = (base or "").split(), asked.split()

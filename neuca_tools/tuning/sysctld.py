@@ -63,7 +63,7 @@ class Settings(NamedTuple):
 def order_files(paths: Iterable[str]) -> list[str]:
     """The files to read, in the order in which they apply; `paths` are in that of DIRECTORIES.
 
-    >>> order(["/etc/sysctl.d/9.conf", "/etc/sysctl.conf", "/lib/sysctl.d/1.conf"])
+    >>> order_files(["/etc/sysctl.d/9.conf", "/etc/sysctl.conf", "/lib/sysctl.d/1.conf"])
     ['/lib/sysctl.d/1.conf', '/etc/sysctl.d/9.conf', '/etc/sysctl.conf']
     """
     first: dict[str, str] = {}

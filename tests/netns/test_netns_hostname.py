@@ -23,7 +23,7 @@ from pathlib import Path
 from neuca_tools.config import Config
 from neuca_tools.documents import parse
 from neuca_tools.guest.base import Guest
-from neuca_tools.guest.hostname import run
+from neuca_tools.guest.hostname import apply_hostname
 from neuca_tools.model import PlatformDocument
 folder = Path(sys.argv[1])
 os.environ["DBUS_SYSTEM_BUS_ADDRESS"] = f"unix:path={folder}/no-bus"
@@ -31,7 +31,7 @@ config = Config(hosts_file=folder / "hosts", set_loopback_hostname=sys.argv[3] =
 document = parse(sys.argv[2])
 if sys.argv[4]:
     document = document._replace(hostname=sys.argv[4], platform=PlatformDocument(hostname=sys.argv[4]))
-for finding in run(Guest(config, document), folder / "hostname"):
+for finding in apply_hostname(Guest(config, document), folder / "hostname"):
     print(finding.state, finding.text)
 print(os.uname().nodename)
 """

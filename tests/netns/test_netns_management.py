@@ -13,7 +13,7 @@ import pytest
 from lab import SERVICE, mac
 
 from neuca_tools.desired import platform_roles
-from neuca_tools.desired.merge import HELD
+from neuca_tools.desired.merge import MANAGEMENT_UNKNOWN
 
 NETWORKS = (1, 2, 3)
 UUID = "7c2a0c1e-54d1-4f5b-9d39-3a0a0a6f2b11"  # of the instance, which Nova also gives its firmware
@@ -277,7 +277,7 @@ def test_soon_after_a_boot_nics_wait_for_the_management_nic_even_without_udev_an
     young = ("unshare", "--time", "--boottime", str(20 - uptime))
     done = lab.command("neucad", "--once", "--config", lab.config_file, prefix=young)
     assert done.code == 3, done
-    assert HELD in done.out
+    assert MANAGEMENT_UNKNOWN in done.out
     assert not any(lab.addresses(f"e{number}") for number in NETWORKS)
     daemons.append(lab.start(*young))
     lab.ip("address add 192.0.2.10/24 dev e1")

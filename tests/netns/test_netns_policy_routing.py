@@ -78,16 +78,16 @@ print(json.dumps(found))
 STEPS = """
 import sys
 from pathlib import Path
-from neuca_tools.apply.host import host
-from neuca_tools.config import load
-from neuca_tools.state.active_document import confirmed
+from neuca_tools.apply.host import open_host
+from neuca_tools.config import load_config
+from neuca_tools.state.active_document import last_confirmed
 from neuca_tools.agent.worker import Job
 from neuca_tools.documents import parse
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state import intentions, records
-config = load(Path(sys.argv[1]))
+config = load_config(Path(sys.argv[1]))
 intake = Intake(parse(Path(sys.argv[2]).read_text()))
-with host(config, intake) as handles:
+with open_host(config, intake) as handles:
     decision = handles.survey()
     writer = handles.writer(decision)
     operations = decision.plan()

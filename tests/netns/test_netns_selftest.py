@@ -160,9 +160,9 @@ def test_the_other_end_by_ssh(ends):
 
 def test_a_test_from_another_namespace_of_the_host(ends):
     script = (
-        "from pathlib import Path; from neuca_tools.backends.namespace import enter\n"
-        f"from neuca_tools.selftest.measure.host import kernel\nenter(Path('/proc/{ends.lab.outside.pid}/ns/net'))\n"
-        f"print(*[address for _, address in kernel.addresses()]); print(*Path('/sys/class/net').iterdir())"
+        "from pathlib import Path; from neuca_tools.backends.namespace import enter_network\n"
+        f"from neuca_tools.selftest.measure.host import kernel\nenter_network(Path('/proc/{ends.lab.outside.pid}/ns/net'))\n"
+        f"print(*[address for _, address in kernel.read_addresses()]); print(*Path('/sys/class/net').iterdir())"
     )
     said = ends.lab.run(sys.executable, "-c", script).out.splitlines()
     assert FAR in said[0].split()
@@ -406,7 +406,7 @@ def test_a_server_that_hangs(ends):
     script = (
         "import sys; from ipaddress import ip_address; from neuca_tools.selftest.measure.iperf import command, conduct\n"
         f"test = command.Test(ip_address('{FAR}'), {PORT}, 2, ip_address('{NEAR}'), rate=1e6)\n"
-        "print(conduct.conduct('tcp', test, grace=1.0)[0].run.error)"
+        "print(conduct.run_test('tcp', test, grace=1.0)[0].run.error)"
     )
     test = ends.start(sys.executable, "-c", script, where=ends.lab.guest)
     ends.transferring()

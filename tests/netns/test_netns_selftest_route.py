@@ -28,7 +28,7 @@ from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.measure.probes import hops
 peer, source, device, mtu, known = sys.argv[1:]
 target = hops.Target(ip_address(peer), ip_address(source), device)
-print(json.dumps(encode(hops.trace(target, int(mtu), int(known) or None))))
+print(json.dumps(encode(hops.trace_route(target, int(mtu), int(known) or None))))
 """
 
 

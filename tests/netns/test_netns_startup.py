@@ -40,11 +40,11 @@ def loaded(guest, module, *words):
 POLL = """import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from neuca_tools.agent.worker import Job, work
-from neuca_tools.config import load
+from neuca_tools.agent.worker import Job, do_job
+from neuca_tools.config import load_config
 from neuca_tools.state.active_document import last_good
-config = load(Path(sys.argv[2]))
-work(Job(config, fetch=True, sha256=last_good(config.state).stored.sha256))
+config = load_config(Path(sys.argv[2]))
+do_job(Job(config, fetch=True, sha256=last_good(config.state).stored.sha256))
 print(*sorted(sys.modules), file=sys.stderr)
 """
 

@@ -188,9 +188,9 @@ def test_after_a_boot_in_the_middle_names_are_those_from_before(host):
     data = json.loads(path.read_text())
     path.unlink()
     program = (
-        "import json,sys; from pathlib import Path; from neuca_tools.state.store import save;"
+        "import json,sys; from pathlib import Path; from neuca_tools.state.store import save_state;"
         "data = json.load(sys.stdin); data['boot_id'] = 'another'; data.pop('crc32');"
-        "save(Path(sys.argv[1]), 'trial.json', data, 0o644)"
+        "save_state(Path(sys.argv[1]), 'trial.json', data, 0o644)"
     )
     host.run(sys.executable, "-c", program, path.parent, text=json.dumps(data))
     host.command("neucad", "--names", "--config", host.config_file)

@@ -25,13 +25,13 @@ CAPTURE = """
 import signal, subprocess, sys
 from pathlib import Path
 from neuca_tools.commands import common, image
-from neuca_tools.config import load
+from neuca_tools.config import load_config
 
 root, destination = Path(sys.argv[1]), Path(sys.argv[2])
 subprocess.run(["mount", "-t", "tmpfs", "none", root / "mnt"], check=True)
 (root / "mnt" / "foreign").write_text("of another file system")
-config = load(root / "etc/neuca/config")
-sys.exit(common.guarded(lambda _: image.capture(config, root, destination), None))
+config = load_config(root / "etc/neuca/config")
+sys.exit(common.run_guarded(lambda _: image.capture_image(config, root, destination), None))
 """
 MOVED = """[runtime]
 state-directory = {0}/var/lib/neuca

@@ -124,7 +124,7 @@ log.addHandler(systemd.journal_handler())
 with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
     if sys.argv[1] != "None":
         journal.bind(str(place / "socket"))
-    given = messages.fields(messages.DONE, operation="rename", interface="eth1")
+    given = messages.message_fields(messages.DONE, operation="rename", interface="eth1")
     try:
         raise ValueError("why")
     except ValueError:

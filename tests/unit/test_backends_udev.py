@@ -82,7 +82,7 @@ def test_in_a_new_namespace_the_hosts_udevd_is_not_ours(tmp_path):
     script = (
         "import pathlib, socket; from neuca_tools.backends import udev; "
         f"udev._CONTROL = pathlib.Path({str(tmp_path / 'control')!r}); "
-        "print(udev.here({n: i for i, n in socket.if_nameindex()}))"
+        "print(udev.serves_this_namespace({n: i for i, n in socket.if_nameindex()}))"
     )
     # With the host's sysfs. Where the host has no interface but lo either, process 1 must be seen to tell them apart.
     if len(socket.if_nameindex()) == 1 and not udev._network_namespace("1"):

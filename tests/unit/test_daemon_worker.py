@@ -163,7 +163,7 @@ class Clock:
         monkeypatch.setattr(
             "neuca_tools.agent.daemon.time", SimpleNamespace(monotonic=lambda: self.now)
         )
-        monkeypatch.setattr(daemon, "_prepare", lambda: None)
+        monkeypatch.setattr(daemon, "_preload_child", lambda: None)
         monkeypatch.setattr(daemon, "_begin", lambda _: self.passes.append(round(self.now, 3)))
         daemon._plans = Plans(poll=1000.0)
 

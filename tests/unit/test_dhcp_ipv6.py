@@ -339,7 +339,7 @@ def test_a_flood_of_advertisements_changes_the_link_now_and_then(monkeypatch):
         raise ApplyError("the kernel refuses it")
 
     with pytest.raises(OSError, match="the link is gone"):
-        autoconfiguration._read_messages(flood, State({}, 1000.0, 0.0), change)
+        autoconfiguration._follow_routers(flood, State({}, 1000.0, 0.0), change)
     assert flood.solicited == pytest.approx([0, 4], abs=0.2)
     assert changes[0] == pytest.approx(1010.0, abs=0.2)
     assert 15 <= len(changes) <= 17

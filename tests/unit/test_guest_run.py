@@ -30,14 +30,14 @@ ROOT = Path(__file__).parents[2]
 STAY = """
 import sys
 from pathlib import Path
-from neuca_tools.config import load
+from neuca_tools.config import load_config
 from neuca_tools.guest import run
-ran = run.outcome.ran
+ran = run.outcome.end_run
 def told(*words):
     ran(*words)
     Path(sys.argv[2]).write_text("ran")
-run.outcome.ran = told
-run.stay(load(Path(sys.argv[1])), lambda: load(Path(sys.argv[1])))
+run.outcome.end_run = told
+run.run_forever(load_config(Path(sys.argv[1])), lambda: load_config(Path(sys.argv[1])))
 """
 TEXT = "[global]\nhost_name = Node0\n"
 

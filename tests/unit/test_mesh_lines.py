@@ -256,7 +256,7 @@ def test_a_line_that_was_cut_off_costs_one_test(tmp_path):
 
 HOLDER = """from pathlib import Path
 from neuca_tools.selftest.measure.mesh import results
-with results.opened(Path("{path}")):
+with results.open_results(Path("{path}")):
     print("open", flush=True)
     input()
 """

@@ -164,7 +164,7 @@ def test_a_disk_without_room_costs_the_entry_alone(tmp_path, keep):
         " from neuca_tools.errors import ApplyError; from neuca_tools.selftest.measure import archive;"
         " signal.signal(signal.SIGXFSZ, signal.SIG_IGN); state = Path(sys.argv[1]);"
         f" resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 100},) * 2)\n"
-        "try: archive.append(state, {'version': 1, 'label': 'x' * 1000})\n"
+        "try: archive.append_entry(state, {'version': 1, 'label': 'x' * 1000})\n"
         "except ApplyError as error: print(error.text)"
     )
     done = subprocess.run(
@@ -183,7 +183,7 @@ def test_tests_that_end_at_once_are_all_archived(tmp_path):
     program = (
         "import sys; from pathlib import Path; from neuca_tools.selftest.measure import archive;"
         " state = Path(sys.argv[1]);"
-        " [archive.append(state, {'version': 1, 'n': n}) for n in range(50)]"
+        " [archive.append_entry(state, {'version': 1, 'n': n}) for n in range(50)]"
     )
     children = [
         subprocess.Popen(

@@ -128,11 +128,11 @@ import os, select, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def wait():  # Python notices a signal just before a read only when there is something to read
     while not select.select([sys.stdin], [], [], 0.1)[0]: pass
-from neuca_tools.selftest.measure.live import can_draw, live
+from neuca_tools.selftest.measure.live import can_draw, draw_progress
 from neuca_tools.selftest.measure.live import Stage
 assert can_draw()
 print("header")
-with live([Stage("reach", 2.0), Stage("tcp", 5.0)], "lo") as tell:
+with draw_progress([Stage("reach", 2.0), Stage("tcp", 5.0)], "lo") as tell:
     {body}
 print("VERDICT")
 """

@@ -16,8 +16,8 @@ from neuca_tools.commands.selftest_agent import Outlook, desired_sysctls
 from neuca_tools.commands.selftest_options import (
     configured_peers,
     literal_address,
+    measurement_options,
     read_secret,
-    test_options,
 )
 from neuca_tools.commands.selftest_test_parsers import run_parser
 from neuca_tools.config import Config
@@ -297,7 +297,7 @@ def test_what_is_never_tested(name):
 
 
 def asked(*words, **selftest):
-    return test_options(
+    return measurement_options(
         run_parser().parse_args(words),
         Config(selftest={name.replace("_", "-"): value for name, value in selftest.items()}),
     )
@@ -397,7 +397,8 @@ def test_thirty_reports_are_kept_and_those_of_the_peer_are_found(tmp_path):
 def test_a_test_at_boot_is_quick_and_can_be_off():
     row = run_parser().parse_args(["--at-boot"])
     assert (
-        test_options(row, Config(selftest={"plan": "full"})).steps == asked("--plan", "quick").steps
+        measurement_options(row, Config(selftest={"plan": "full"})).steps
+        == asked("--plan", "quick").steps
     )
     assert asked("--at-boot").label == "boot"
     known = {"peers": "a@172.16.0.2, 172.16.0.3"}
@@ -455,11 +456,11 @@ def test_a_secret_of_another_user_is_none(tmp_path, monkeypatch):
 
 
 ORPHANED = """import os, time
-from neuca_tools.selftest.measure.helper.apart import apart
+from neuca_tools.selftest.measure.helper.apart import run_in_child
 def measure():
     print(os.getpid(), flush=True)
     time.sleep(600)
-apart(measure)
+run_in_child(measure)
 """
 
 

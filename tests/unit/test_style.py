@@ -84,3 +84,12 @@ def _functions(path):
 def test_no_function_is_too_long():
     lengths = [(name, *function) for name, path in PRODUCT.items() for function in _functions(path)]
     assert [function for function in lengths if function[-1] > LONGEST_FUNCTION] == []
+
+
+def test_names_say_what_they_hold():
+    """Neither `one` nor `found` says anything; a function of one word rarely says what it returns."""
+    nodes = [node for path in PRODUCT.values() for node in ast.walk(ast.parse(path.read_text()))]
+    names = {getattr(node, "id", getattr(node, "arg", getattr(node, "attr", ""))) for node in nodes}
+    assert names & {"one", "found"} == set()
+    functions = [node.name.strip("_") for node in nodes if isinstance(node, ast.FunctionDef)]
+    assert sum("_" not in name for name in functions) <= 0.25 * len(functions)

@@ -63,9 +63,9 @@ def _read_network(draft: Draft, line: Line, text: str) -> list[Fault]:
 def _split_order(text: str, family: str) -> tuple[str, str]:
     """The CIDR and the order. As IPv6 addresses contain `:`, the order follows the prefix length.
 
-    >>> _split("fd00:16::1/64:3", "ipv6")
+    >>> _split_order("fd00:16::1/64:3", "ipv6")
     ('fd00:16::1/64', '3')
-    >>> _split(":3", "ipv6")
+    >>> _split_order(":3", "ipv6")
     ('', '3')
     """
     text = text.strip()

@@ -33,8 +33,10 @@ def cidr_text(text: str, netmask: Optional[str] = None) -> str:
     Its prefix length follows a slash, otherwise it is `netmask`, otherwise the one that cloud-init
     assumes. Both may be a number or a netmask. Raises UnusableError.
 
-    >>> cidr("10.0.0.1", "255.255.255.0"), cidr("fd00::1/ffff:ffff:ffff:ffff::"), cidr("10.0.0.1")
-    ('10.0.0.1/24', 'fd00::1/64', '10.0.0.1/24')
+    >>> cidr_text("10.0.0.1", "255.255.255.0"), cidr_text("fd00::1/ffff:ffff:ffff:ffff::")
+    ('10.0.0.1/24', 'fd00::1/64')
+    >>> cidr_text("10.0.0.1")
+    '10.0.0.1/24'
     """
     ip, _, length = text.partition("/")
     return f"{ip}/{_prefix_length(length or netmask or ASSUMED[values.host(ip).version])}"

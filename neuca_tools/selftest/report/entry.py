@@ -35,7 +35,7 @@ def entry_of(
         "boot": evidence.boot,
         "label": evidence.label,
         "peer": evidence.address,
-        "interface": test_interface(evidence),
+        "interface": tested_interface(evidence),
         "plan": plan,
         "seconds": seconds,
         "verdict": diagnosis.words,
@@ -50,7 +50,7 @@ def entry_of(
     }
 
 
-def test_interface(evidence: Evidence) -> Optional[str]:
+def tested_interface(evidence: Evidence) -> Optional[str]:
     """The device of this host through which the test went."""
     return next(iter(evidence.local.path), evidence.reach.route)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from neuca_tools.model.openmetrics import Sample, metrics_text, seconds_of_time
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.evidence import Evidence
-from neuca_tools.selftest.report.entry import test_interface
+from neuca_tools.selftest.report.entry import tested_interface
 
 METRICS = {
     "verdict": "The exit code of the self-test: 0 is a pass.",
@@ -50,5 +50,5 @@ def _test_samples(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[Sample]:
 def _path_labels(evidence: Evidence) -> dict[str, str]:
     """The peer and this host's interface, as far as they are known."""
     peers = [evidence.address, *(phase.run.peer for phase in evidence.phases if phase.run)]
-    peer, device = next(filter(None, peers), None), test_interface(evidence)
+    peer, device = next(filter(None, peers), None), tested_interface(evidence)
     return {name: text for name, text in (("peer", peer), ("interface", device)) if text}
