@@ -125,7 +125,7 @@ def test_without_a_fault_the_later_document_replaces_the_earlier_one():
     assert (routed(agent), refusals(agent)) == (["32.0.0.0/4"], [])
 
 
-NETWORKS = st.manager_lists(
+NETWORKS = st.lists(
     st.builds(
         lambda number, length: ip_network((number >> (32 - length) << (32 - length), length)),
         st.integers(0, 2**32 - 1),
@@ -182,7 +182,7 @@ def _counted(networks, version):
 
 
 @LAWS
-@given(kernels(), st.manager_lists(document_texts(), min_size=1, max_size=3))
+@given(kernels(), st.lists(document_texts(), min_size=1, max_size=3))
 def test_no_documents_get_more_than_the_limit_nor_a_guarded_host_whatever_they_ask(
     kernel, documents
 ):

@@ -60,7 +60,7 @@ scalars = st.one_of(
     st.sampled_from(WORDS),
 )
 trees = st.recursive(scalars, lambda inner: st.one_of(
-    st.manager_lists(inner, max_size=4),
+    st.lists(inner, max_size=4),
     st.dictionaries(st.one_of(st.sampled_from(KEYS), st.text(max_size=4)), inner, max_size=6)), max_leaves=40)  # fmt: skip
 
 

@@ -76,10 +76,8 @@ PIECES = [
 
 texts = st.one_of(
     st.text(),
-    st.manager_lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=60).map(
-        "".join
-    ),
-    st.manager_lists(
+    st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=60).map("".join),
+    st.lists(
         st.sampled_from([line for sample in SAMPLES for line in sample.split("\n")]), max_size=60
     ).map("\n".join),
 )
@@ -144,7 +142,7 @@ def test_find_document_raises_nothing_but_document_error(data):
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.manager_lists(
+    st.lists(
         st.tuples(st.integers(0, 400), st.integers(0, 400), st.binary(max_size=6)),
         min_size=1,
         max_size=6,

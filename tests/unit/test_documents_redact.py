@@ -80,7 +80,7 @@ WORDS += ["addresses", "password", "10.0.0.1/24", "[redacted]", "[x", "router"]
 
 
 @LAWS
-@given(st.manager_lists(st.sampled_from(WORDS), max_size=30).map("".join))
+@given(st.lists(st.sampled_from(WORDS), max_size=30).map("".join))
 @example("[interface fe163e006daf]\naddresses =\n 10.0.0.1/24 ; x\n")  # cut off the second time
 @example("[routes]\n" + "k" * 32768 + "=" + "v" * 32767 + "\n")  # too long with a blank more
 @example("[routes]\n" + "k" * 40000 + "=\n " + "v" * 40000 + "\n")

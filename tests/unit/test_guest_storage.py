@@ -45,7 +45,7 @@ def test_a_file_system_is_made_and_found_with_its_uuid(disk):
 
 @pytest.mark.parametrize("program", ["mkfs.ext4 -q -F", "mkfs.ext2 -q -F", "mkswap"])
 def test_whatever_a_program_has_put_there_is_found(disk, program):
-    blockdev.programs.run("make it", [*program.split(), str(disk)], 60.0)
+    blockdev.programs.run_program("make it", [*program.split(), str(disk)], 60.0)
     assert blockdev.read_signatures(disk) != {}
 
 
@@ -69,8 +69,8 @@ def test_what_only_one_of_two_programs_takes_for_a_signature_is_one(disk, offset
         stream.seek(offset)
         stream.write(magic)
     said = [
-        blockdev.programs.run("look", ["wipefs", "-n", str(disk)], 60.0),
-        blockdev.programs.run("look", ["blkid", "-p", str(disk)], 60.0, accepted=(0, 2)),
+        blockdev.programs.run_program("look", ["wipefs", "-n", str(disk)], 60.0),
+        blockdev.programs.run_program("look", ["blkid", "-p", str(disk)], 60.0, accepted=(0, 2)),
     ]
     assert bool(blockdev.read_signatures(disk)) is any(said)
 

@@ -103,7 +103,7 @@ def answers(draw):
     def one(choices):
         return draw(st.sampled_from(choices))
 
-    pieces = draw(st.manager_lists(st.binary(min_size=1, max_size=20), max_size=3))
+    pieces = draw(st.lists(st.binary(min_size=1, max_size=20), max_size=3))
     if draw(st.booleans()):
         coding = b"Transfer-Encoding: " + one(CODINGS)
         body = b"".join(
@@ -113,9 +113,7 @@ def answers(draw):
     else:
         body = b"".join(pieces)
         coding = b"Content-Length: " + filled(one(LENGTHS), len(body))
-    fields = draw(
-        st.permutations([coding, *draw(st.manager_lists(st.sampled_from(FIELDS), max_size=3))])
-    )
+    fields = draw(st.permutations([coding, *draw(st.lists(st.sampled_from(FIELDS), max_size=3))]))
     if fields[0].startswith(b" "):
         fields.append(fields.pop(0))
     interim = one([b"", b"", b"HTTP/1.1 100 Continue\r\n\r\n"])

@@ -65,8 +65,8 @@ def test_a_pass_fails_at_nothing_and_leaves_nothing_to_do(kernel, text, policy):
 @LAWS
 @given(
     kernels(),
-    st.manager_lists(document_texts(), min_size=2, max_size=3),
-    st.manager_lists(st.booleans(), min_size=3, max_size=3),
+    st.lists(document_texts(), min_size=2, max_size=3),
+    st.lists(st.booleans(), min_size=3, max_size=3),
 )
 def test_after_a_document_has_changed_too_nothing_is_left_to_do(kernel, documents, reboots):
     agent = Agent(kernel)
@@ -80,7 +80,7 @@ def test_after_a_document_has_changed_too_nothing_is_left_to_do(kernel, document
 
 
 @LAWS
-@given(kernels(), st.manager_lists(document_texts(), min_size=2, max_size=2), st.data())
+@given(kernels(), st.lists(document_texts(), min_size=2, max_size=2), st.data())
 def test_what_users_do_between_two_polls_makes_no_poll_fail(kernel, documents, data):
     agent = Agent(kernel)
     for text in documents:
@@ -156,7 +156,7 @@ def _without_comments(content):
 
 
 @LAWS
-@given(kernels(), st.manager_lists(document_texts(), min_size=1, max_size=2), policies())
+@given(kernels(), st.lists(document_texts(), min_size=1, max_size=2), policies())
 def test_nothing_is_written_to_management_or_ignored_nics_or_their_upper_devices(
     kernel, documents, policy
 ):
@@ -190,7 +190,7 @@ def test_no_operation_is_about_a_default_route(kernel, text, policy):
 
 
 @LAWS
-@given(kernels(), st.manager_lists(document_texts(), min_size=1, max_size=2))
+@given(kernels(), st.lists(document_texts(), min_size=1, max_size=2))
 def test_no_prefix_of_the_operations_puts_a_vlan_above_its_nic(kernel, documents):
     agent = Agent(kernel)
     for text in documents:
@@ -383,7 +383,7 @@ def test_no_bytes_make_a_plan_raise(data, kernel):
 @LAWS
 @given(
     st.permutations([f"eth{number}" for number in range(8)]),
-    st.manager_lists(st.integers(0, 11), min_size=8, max_size=8, unique=True),
+    st.lists(st.integers(0, 11), min_size=8, max_size=8, unique=True),
 )
 def test_renames_never_meet_a_name_in_use_and_end_as_wanted(order, numbers):
     keys = [LinkKey(mac(number)) for number in range(8)]
@@ -435,14 +435,14 @@ incarnations = st.builds(
     Incarnation,
     st.uuids().map(str),
     indexes,
-    st.manager_lists(st.tuples(st.integers(1, 4094), indexes), max_size=3).map(tuple),
+    st.lists(st.tuples(st.integers(1, 4094), indexes), max_size=3).map(tuple),
 )
 written = st.builds(Written, st.sampled_from(("mtu", "txqueuelen")), link_keys) | st.builds(
     Written, st.sampled_from(("net/core/rmem_max", "net/ipv4/tcp_rmem")), st.none()
 )
 virtual = st.builds(
     Virtual,
-    st.manager_lists(link_keys, max_size=2).map(tuple),
+    st.lists(link_keys, max_size=2).map(tuple),
     st.none() | link_keys,
     st.dictionaries(names, names, max_size=2).map(lambda options: tuple(options.items())),
 )

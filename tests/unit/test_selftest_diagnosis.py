@@ -450,17 +450,17 @@ NAMES = (
     "TcpExt.TCPSACKReorder",
     "TcpExt.ListenDrops",
 )
-samples = st.manager_lists(
+samples = st.lists(
     st.builds(
         Sample,
         st.floats(0, 1e6),
-        st.manager_lists(sockets, max_size=3).map(tuple),
+        st.lists(sockets, max_size=3).map(tuple),
         st.just(()),
         st.dictionaries(st.sampled_from(NAMES), st.integers(0, 10**9)),
     ),
     max_size=5,
 ).map(tuple)
-links = st.manager_lists(
+links = st.lists(
     st.builds(
         Link,
         st.sampled_from(("eth0", "eth1", "vx0")),
@@ -499,7 +499,7 @@ evidences = st.builds(
     Evidence,
     hosts,
     hosts,
-    st.manager_lists(phases, max_size=3).map(tuple),
+    st.lists(phases, max_size=3).map(tuple),
     st.one_of(st.none(), st.floats(1, 1e12)),
 )
 

@@ -18,9 +18,7 @@ from neuca_tools.selftest.measure.helper.heard import host_of, log_of, samples_o
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: (
-        st.manager_lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner)
-    ),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner),
     max_leaves=10,
 )
 FIELDS = st.sampled_from(["token", "host", "samples", "log", "error", "lacking"])

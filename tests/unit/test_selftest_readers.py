@@ -460,7 +460,7 @@ simple = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text
 shaped = st.recursive(
     simple,
     lambda inner: st.one_of(
-        st.manager_lists(inner, max_size=3),
+        st.lists(inner, max_size=3),
         st.dictionaries(st.sampled_from(KEYS), inner, max_size=6),
     ),
     max_leaves=25,

@@ -116,7 +116,7 @@ def test_a_line_that_is_no_text_ends_nothing(served):
 
 
 @FUZZ
-@given(pieces=st.manager_lists(st.binary(max_size=400), max_size=3))
+@given(pieces=st.lists(st.binary(max_size=400), max_size=3))
 @example(pieces=[SURROGATE])
 @example(pieces=[b"\n" * 400])
 @example(pieces=[b"[" * 100_000])

@@ -194,7 +194,7 @@ def test_a_file_has_no_metadata():
 
 def test_a_file_is_read_without_the_http_client():
     code = (
-        "import sys; from neuca_tools.sources import *; look([parse_source('file:/etc/passwd')], 1, Session());"
+        "import sys; from neuca_tools.sources import *; ask_sources([parse_source('file:/etc/passwd')], 1, Session());"
         "print({'http.client', 'socket', 'email', 'urllib.request'} & set(sys.modules))"
     )
     done = subprocess.run(

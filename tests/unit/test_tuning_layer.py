@@ -413,7 +413,7 @@ def trees(draw):
 @st.composite
 def profiles(draw):
     asked = {path: " ".join(draw(st.sampled_from(("-", *"0123456789"))) for _ in range(WIDTH.get(path, 1)))
-             for path in draw(st.manager_lists(st.sampled_from(PATHS), unique=True))}  # fmt: skip
+             for path in draw(st.lists(st.sampled_from(PATHS), unique=True))}  # fmt: skip
     return Profile(draw(st.sampled_from("abc")), asked, draw(st.sampled_from((None, 1400, 4000, 9000))),
                    draw(st.sampled_from((None, 500, 10000))))  # fmt: skip
 
@@ -427,7 +427,7 @@ HOSTS = st.builds(
 
 @given(
     HOSTS,
-    st.manager_lists(st.manager_lists(profiles(), max_size=3), min_size=1, max_size=4),
+    st.lists(st.lists(profiles(), max_size=3), min_size=1, max_size=4),
     st.booleans(),
 )
 @LAWS
@@ -446,7 +446,7 @@ def test_applying_profiles_and_reverting_is_the_identity(kernel, rounds, restart
     assert {index: (one.mtu, one.txqueuelen) for index, one in kernel.devices.items()} == before[1]
 
 
-@given(HOSTS, st.manager_lists(profiles(), max_size=3))
+@given(HOSTS, st.lists(profiles(), max_size=3))
 @LAWS
 def test_no_profile_lowers_a_value_and_two_passes_write_once(kernel, some):
     before, mtus = dict(kernel.sysctls), {index: one.mtu for index, one in kernel.devices.items()}
@@ -464,7 +464,7 @@ def test_no_profile_lowers_a_value_and_two_passes_write_once(kernel, some):
     )
 
 
-@given(HOSTS, st.manager_lists(profiles(), max_size=3), st.sampled_from(PATHS), st.integers(10, 12))
+@given(HOSTS, st.lists(profiles(), max_size=3), st.sampled_from(PATHS), st.integers(10, 12))
 @LAWS
 def test_what_somebody_raises_further_stays_over_any_number_of_passes(kernel, some, path, number):
     agent = Tuned(kernel, VLAN, some)

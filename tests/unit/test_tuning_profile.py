@@ -123,7 +123,7 @@ def test_no_text_makes_the_reader_raise(text):
     assert parse_profile("site", text).name == "site"
 
 
-NUMBERS = st.manager_lists(st.integers(0, 2**31), min_size=1, max_size=4)
+NUMBERS = st.lists(st.integers(0, 2**31), min_size=1, max_size=4)
 
 
 @given(NUMBERS, NUMBERS)

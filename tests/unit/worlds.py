@@ -315,8 +315,7 @@ def settings_lines(draw):
         )
     if draw(st.booleans()):
         lines.append(
-            "addresses = "
-            + ", ".join(draw(st.manager_lists(st.sampled_from(ADDRESSES), max_size=3)))
+            "addresses = " + ", ".join(draw(st.lists(st.sampled_from(ADDRESSES), max_size=3)))
         )
     if draw(st.booleans()):
         lines.append(f"mtu = {draw(st.sampled_from(MTUS))}")
@@ -352,7 +351,7 @@ def made_lines(draw, kind):
     parts = (*map(bare, range(1, NICS + 3)), *vlans, *(f"{kind} {name}" for kind, name in MADE))
     if kind in ("bond", "bridge", "vrf"):
         lines = [
-            f"members = {', '.join(draw(st.manager_lists(st.sampled_from(parts), unique=True, max_size=3)))}"
+            f"members = {', '.join(draw(st.lists(st.sampled_from(parts), unique=True, max_size=3)))}"
         ]
         return lines + (
             [f"mode = {draw(st.sampled_from(('active-backup', '802.3ad')))}"]
@@ -373,7 +372,7 @@ def made_lines(draw, kind):
 def document_texts(draw, faulty=True):
     """The text of a document about NICs 1 to 6, management and absent ones included."""
     lines = ["[global]", "host_name = Node0", "[interfaces]"]
-    for number in draw(st.manager_lists(st.integers(1, NICS + 2), unique=True)):
+    for number in draw(st.lists(st.integers(1, NICS + 2), unique=True)):
         family, cidr = draw(
             st.sampled_from(
                 [("", ""), *(("ipv6" if ":" in one else "ipv4", one) for one in ADDRESSES)]
@@ -383,19 +382,17 @@ def document_texts(draw, faulty=True):
             f"{bare(number)} = {draw(st.sampled_from(('up', 'up', 'down', 'user')))}"
             + (f":{family}:{cidr}" if cidr else "")
         )
-    for number in draw(st.manager_lists(st.integers(1, NICS + 2), unique=True, max_size=3)):
+    for number in draw(st.lists(st.integers(1, NICS + 2), unique=True, max_size=3)):
         lines += [f"[interface {bare(number)}]", *draw(settings_lines())]
     for number, vlan_id in draw(
-        st.manager_lists(
-            st.tuples(st.integers(1, NICS + 2), st.integers(5, 7)), unique=True, max_size=4
-        )
+        st.lists(st.tuples(st.integers(1, NICS + 2), st.integers(5, 7)), unique=True, max_size=4)
     ):
         own = draw(st.sampled_from(((), (), ("mac = 02:00:00:00:aa:01",), (f"mac = {mac(1)}",))))
         lines += [f"[vlan {bare(number)}.{vlan_id}]", *draw(settings_lines()), *own]
-    for kind, name in draw(st.manager_lists(st.sampled_from(MADE), unique=True, max_size=3)):
+    for kind, name in draw(st.lists(st.sampled_from(MADE), unique=True, max_size=3)):
         lines += [f"[{kind} {name}]", *draw(made_lines(kind)), *draw(settings_lines())]
     lines.append("[routes]")
-    for to in draw(st.manager_lists(st.sampled_from(PREFIXES), unique=True, max_size=4)):
+    for to in draw(st.lists(st.sampled_from(PREFIXES), unique=True, max_size=4)):
         lines.append(f"{to} = {draw(st.sampled_from((*VIAS, *VIAS, 'down', 'user')))}")
     if faulty and draw(st.integers(0, 3)) == 0:
         lines.append(
