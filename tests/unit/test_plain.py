@@ -84,7 +84,6 @@ def evidence():
         "taken": evil,
         "steps": [{"name": evil, "verdict": "fail", "text": evil}],
         "reach": {"route": evil, "neighbour": evil, "tcp": evil},
-        "rdma": {"device": evil, "error": evil},
         "phases": [
             {"name": evil, "run": {**iperf, "error": None, "flows": [flow]}},
             {"name": evil, "run": iperf, "raw": evil},

@@ -1,4 +1,4 @@
-"""D37, D38, D40, D41, D45, D46: tuning, NICs and state of the two hosts."""
+"""D37, D38, D40, D41, D46: tuning, NICs and state of the two hosts."""
 
 # SPDX-License-Identifier: MIT
 
@@ -9,7 +9,7 @@ from typing import Optional
 
 from neuca_tools.selftest.conditions.base import MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.session import Session, ends_of, for_each_host, links_of
-from neuca_tools.selftest.evidence import Host, Link, Rdma
+from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.evidence.look import Fact, counter_growth
 
 FAST = 10e9  # bit/s, above which the NUMA node matters (D41)
@@ -131,27 +131,3 @@ def wrong_numa_node(end: str, host: Host) -> Optional[Hit]:
         end,
         confidence=MEDIUM,
     )
-
-
-def broken_rdma(session: Session) -> Optional[Hit]:
-    tested = session.evidence.rdma
-    why = _why_no_rdma(tested)
-    if why is None:
-        return None
-    return Hit(
-        0.5,
-        f"RDMA over {tested.device or 'any device'} does not work: {why}",
-        (single_fact("RDMA", why),),
-        "ibv_devinfo; rdma link; choose the device and the GID of the NIC that has the route "
-        "(-d, -g)",
-        confidence=MEDIUM,
-    )
-
-
-def _why_no_rdma(tested: Rdma) -> Optional[str]:
-    """None if RDMA works or was not tested."""
-    if tested.error:
-        return tested.error
-    if tested.state and "ACTIVE" not in tested.state.upper():
-        return f"port state {tested.state}"
-    return "no GID for this network" if tested.device and tested.gid == "" else None

@@ -1,4 +1,4 @@
-"""D16, D30 to D33, D42, D43, D47: whether the peer can be reached, and by which means."""
+"""D16, D30 to D33, D42, D43: whether the peer can be reached, and by which means."""
 
 # SPDX-License-Identifier: MIT
 
@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import (
     HIGH,
     MEDIUM,
@@ -23,10 +22,9 @@ from neuca_tools.selftest.conditions.session import (
     other_end,
     sysctl_max,
 )
-from neuca_tools.selftest.evidence import Broadcast, Evidence, Host, Sample
+from neuca_tools.selftest.evidence import Evidence, Host, Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 
-LOST_BROADCASTS = 0.01  # of all responses (D47)
 NEARLY_FULL = 0.8  # of gc_thresh3 (D16)
 TABLES = ("arp_cache", "ndisc_cache")
 OVERFLOW = re.compile("neighbou?r table overflow", re.IGNORECASE)
@@ -342,31 +340,3 @@ def duplicate_address(session: Session) -> Optional[Hit]:
 def _device_option(session: Session) -> str:
     device = session.evidence.local.planned or session.evidence.reach.route
     return f"-I {device} " if device else ""
-
-
-def broadcast_lost(tested: Broadcast) -> bool:
-    """Whether a host never responded, or too many responses were lost."""
-    if (tested.answered or 0) < (tested.expected or 0):
-        return True
-    return (tested.times.lost or 0) > LOST_BROADCASTS * (tested.times.count or 0)
-
-
-def lost_broadcasts(session: Session) -> Optional[Hit]:
-    tested = session.evidence.broadcast
-    if not broadcast_lost(tested):
-        return None
-    lost, count = tested.times.lost or 0, tested.times.count or 0
-    missing = (tested.expected or 0) - (tested.answered or 0)
-    part, hosts = lost / (count or 1), None
-    text = f"{amounts.percent(part)} of the responses to broadcasts were lost"
-    if missing > 0:
-        text = f"{missing} of {tested.expected} hosts never responded to a broadcast"
-        hosts = Fact("hosts that responded", tested.expected, tested.answered)
-    return Hit(
-        part or 1.0,
-        text,
-        (hosts, Fact("answers", tested.times.count, count - lost)),
-        "run neuca-selftest --serve on each of them, with the same secret; sysctl -w "
-        "net.core.netdev_max_backlog=10000 on the host with the bridge; fewer hosts in one network",
-        confidence=MEDIUM,
-    )

@@ -1,4 +1,4 @@
-"""One row for each condition of D01 to D47: the rule of the cause, and where it comes from.
+"""One row for each condition of D01 to D46: the rule of the cause, and where it comes from.
 
 To add one, write a rule in the module where it belongs, a row here, a line in the manual page, and
 a test. A rule asks for what it needs, and is silent where that is not known; for what iperf alone
@@ -264,9 +264,7 @@ CAUSES: tuple[Cause, ...] = (
         of_session=reach.connection_rate,
     ),
     Cause("D43", ("duplicate address",), FAULT, "RFC 5227", of_session=reach.duplicate_address),
-    Cause("D45", ("RDMA does not work",), FAULT, "ibv_devinfo(1)", of_session=host.broken_rdma),
     Cause("D46", ("not as planned",), FAULT, "neuca plan", of_session=host.drifted_host),
-    Cause("D47", ("broadcasts lost",), FAULT, "RFC 919", of_session=reach.lost_broadcasts),
 )
 
 

@@ -45,7 +45,7 @@ PREPARATIONS = {"as-planned", "reach"}  # steps that measure nothing
 MOST_POSSIBLE = 3  # guesses that are reported
 SHORTEST = 0.9  # of the duration that was asked for
 # Conditions that compare rates or losses of several phases: other load on the hosts changes those.
-MEASURED = frozenset({"D06", "D17", "D19", "D24", "D26", "D27", "D28", "D42", "D47"})
+MEASURED = frozenset({"D06", "D17", "D19", "D24", "D26", "D27", "D28", "D42"})
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,6 @@ SAID_BY = {
     "latency": {"D33"},
     "path-mtu": {"D21", "D23"},
     "connections": {"D42"},
-    "rdma": {"D45"},
-    "broadcast": {"D47"},
     "one-way": set(),
     "rpm": set(),
     "path": set(),

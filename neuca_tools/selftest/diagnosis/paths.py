@@ -120,7 +120,6 @@ def _measurements_of(evidence: Evidence) -> Iterator[tuple[Measurement, Optional
         ("latency", TIME, evidence.idle.p50),
         ("latency TCP", TIME, evidence.idle_tcp.p50),
         ("latency loaded", TIME, evidence.loaded.p50),
-        ("broadcast", TIME, evidence.broadcast.times.p50),
     ):
         yield ((name, "", 0), unit), value
 

@@ -245,27 +245,6 @@ class Connections:
 
 
 @dataclass(frozen=True)
-class Broadcast:
-    """Broadcasts: how many hosts should answer, how many did at least once, and the round trips."""
-
-    expected: Optional[int] = None
-    answered: Optional[int] = None
-    times: Latency = Latency()
-
-
-@dataclass(frozen=True)
-class Rdma:
-    """The RDMA test: the device whose network device has the route to the peer."""
-
-    device: Optional[str] = None
-    state: Optional[str] = None
-    gid: Optional[str] = None
-    rate: Optional[float] = None
-    round_trip: Optional[float] = None
-    error: Optional[str] = None
-
-
-@dataclass(frozen=True)
 class Step:
     """One step of the self-test, for people.
 
@@ -298,8 +277,6 @@ class Evidence:
     loaded: Latency = Latency()
     path_mtu: PathMtu = PathMtu()
     connections: Connections = Connections()
-    broadcast: Broadcast = Broadcast()
-    rdma: Rdma = Rdma()
     steps: tuple[Step, ...] = ()
     address: Optional[str] = None
     boot: Optional[str] = None

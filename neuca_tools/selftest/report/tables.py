@@ -39,7 +39,6 @@ def report_tables(
         "Before and after", BEFORE, list(_before_and_after(diagnosis, before)), ""
     )
     measured = {"idle": evidence.idle, "loaded": evidence.loaded}
-    measured["broadcast"] = evidence.broadcast.times
     rows = [_latency_row(name, times) for name, times in measured.items() if times.p50 is not None]
     yield from _html_table("Latency, idle and under load", LATENCY, rows, "")
     yield from _html_table(
