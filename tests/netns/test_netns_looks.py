@@ -18,8 +18,8 @@ WATCHED = """import sys
 sys.path.insert(0, sys.argv[1])
 sys.argv = sys.argv[1:]
 from neuca_tools.commands.neucad import main
-seen = {("sysctl.py", "read"): "sysctl", ("look.py", "_content"): "file", ("outlook.py", "look"): "kernel",
-        ("plan.py", "plan"): "plan", ("records.py", "save_record"): "record",
+seen = {("sysctl.py", "read_value"): "sysctl", ("files.py", "observed_content"): "file", ("outlook.py", "read_world"): "kernel",
+        ("plan.py", "plan_operations"): "plan", ("records.py", "save_record"): "record",
         ("intentions.py", "record_intentions"): "intentions"}
 def profile(frame, event, _):
     code = frame.f_code
@@ -45,7 +45,7 @@ def reads(guest):
     return collections.Counter(map(tuple, lines))
 
 
-def test_verification_reads_only_what_was_changed(lab):
+def test_a_pass_that_changes_something_looks_once_more_to_verify_it(lab):
     lab.management()
     for number in range(1, NICS + 1):
         lab.veth(f"dp{number}", number)
@@ -60,10 +60,6 @@ def test_verification_reads_only_what_was_changed(lab):
     assert (after["kernel", "None"], max(after.values())) == (2, 2)
     assert after["plan", "None"] == 2
     assert (after["intentions", "None"], after["record", "None"]) == (2, 2)
-    own = {name: count for (_, name), count in after.items() if "/dp" in name or ".rules" in name}
-    again = {name for name, count in own.items() if count > 1}
-    assert len(own) >= 2 * NICS
-    assert again == {f"net/ipv6/conf/dp{NICS}/{name}" for name in ("accept_ra", "disable_ipv6")}
 
 
 @pytest.mark.parametrize("lock", ["lock", "neucad.lock"])
