@@ -160,4 +160,5 @@ class Process:
         self.number = int(place.read_text())
 
     def stop(self):
-        os.kill(self.number, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # udhcpc ends if it gets no lease
+            os.kill(self.number, signal.SIGKILL)
