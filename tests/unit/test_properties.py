@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from dataclasses import replace
 from ipaddress import ip_interface
 from pathlib import Path
@@ -324,6 +325,16 @@ def test_an_incomplete_document_takes_nothing_from_nics_that_it_is_not_sure_of(
         assert not (taken and operation.domain == mac(number)), operation.text
 
 
+def _addresses_requested_twice(document, one):
+    """Those of this NIC that several links request: none of them gets it."""
+    links = [link for link in document.links if link.state != "user"]
+    requests = Counter(ip for link in links for ip in {address.ip for address in link.addresses})
+    own = {address.ip for link in links if link.key.mac == one for address in link.addresses}
+    return sorted(
+        str(ip) for ip in own if requests[ip] > 1 and not (ip.version == 6 and ip.is_link_local)
+    )
+
+
 def _requests(document, one):
     """Its own, and what it is to be a part of: that brings it up, and puts it into a bond."""
     own = sorted(repr(replace(link, origins=())) for link in document.links if link.key.mac == one)
@@ -333,7 +344,7 @@ def _requests(document, one):
         for lower in lower_of(link)
         if lower.mac == one
     ]
-    return own, sorted(parts)
+    return own, sorted(parts), _addresses_requested_twice(document, one)
 
 
 def _without_routes(text):
