@@ -8,4 +8,4 @@ import pytest
 
 pytest.register_assert_rewrite("lab", "foreign", "monitor", "metadata", "running", "warm", "ends")
 
-from fixtures import daemons, ends, lab, pytest_runtest_makereport, warm  # noqa: E402, F401 - now readable
+from fixtures import daemons, ends, host, lab, pytest_runtest_makereport, warm  # noqa: E402, F401 - now readable

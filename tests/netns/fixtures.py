@@ -48,6 +48,15 @@ def lab(request, tmp_path, warm):
 
 
 @pytest.fixture
+def host(lab):
+    """The laboratory with the management NIC and two dataplane NICs."""
+    lab.management()
+    lab.veth("dp1", 1)
+    lab.veth("dp2", 2)
+    return lab
+
+
+@pytest.fixture
 def ends(lab):
     made = Ends(lab)
     try:

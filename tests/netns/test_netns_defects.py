@@ -4,19 +4,10 @@
 
 from __future__ import annotations
 
-import pytest
 from lab import MANAGEMENT_MAC, mac
 
 ONE = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n"
 LATER = "[scripts]\nbootscript = #!/bin/sh\n    echo ran >> {}/said\n"
-
-
-@pytest.fixture
-def host(lab):
-    lab.management()
-    lab.veth("dp1", 1)
-    lab.veth("dp2", 2)
-    return lab
 
 
 def rules(host):

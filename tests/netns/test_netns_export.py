@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import pytest
 from lab import mac
 
 PREFIXES = (("10.9.0.0/16", 4), ("10.8.0.0/16", 4), ("fd00:9::/64", 6))
@@ -18,14 +17,6 @@ def network(lab):
         [lab.addresses(name) for name in ("dp1", "dp2")],
         [lab.routes(prefix, family) for prefix, family in PREFIXES],
     )
-
-
-@pytest.fixture
-def host(lab):
-    lab.management()
-    lab.veth("dp1", 1)
-    lab.veth("dp2", 2)
-    return lab
 
 
 def test_a_document_that_was_exported_changes_nothing_on_the_same_host(host):

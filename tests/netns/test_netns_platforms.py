@@ -44,14 +44,6 @@ def network_data(*addresses, mtu=9000, **more):
     }
 
 
-@pytest.fixture
-def host(lab):
-    lab.management()
-    lab.veth("dp1", 1)
-    lab.veth("dp2", 2)
-    return lab
-
-
 def drive(host, data, user_data=None, meta=META):
     place = host.folder / "drive" / "openstack" / "latest"
     place.mkdir(parents=True, exist_ok=True)

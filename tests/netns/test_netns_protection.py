@@ -15,14 +15,6 @@ WRONG = f"[runtime]\nmanagement-macs = {MANAGEMENT_MAC}\n"
 MEANT = "did you mean [network] management-macs?"
 
 
-@pytest.fixture
-def host(lab):
-    lab.management()
-    lab.veth("dp1", 1)
-    lab.veth("dp2", 2)
-    return lab
-
-
 @pytest.mark.parametrize("command", [("once",), ("apply",), ("tune", "apply")])
 def test_nothing_new_is_configured_until_it_is_corrected(host, command):
     assert host.once(OURS).code == 0
