@@ -16,18 +16,21 @@ from neuca_tools.commands.context import load_configuration
 from neuca_tools.desired.roles import find_links
 from neuca_tools.errors import EXIT_OK
 from neuca_tools.model import Device, LinkKey, World
+from neuca_tools.model.printable import printable_lines
+from neuca_tools.model.provenance import RTPROT_DHCP, RTPROT_KERNEL, RTPROT_RA
 from neuca_tools.model.routing import PLAIN, ROUTE_PROTOCOL
 from neuca_tools.state.active_document import last_confirmed
 
 EXPORTED_ROLES = ("dataplane", "unlisted")
-# Protocols of routes that nobody has set on purpose: the kernel's, advertised and leased ones.
-AUTOMATIC_PROTOCOLS = frozenset({2, 9, 16})
+AUTOMATIC_PROTOCOLS = frozenset({RTPROT_KERNEL, RTPROT_RA, RTPROT_DHCP})
+"""Of routes that nobody has set on purpose."""
 
 
 def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments)
     with open_host(config, last_confirmed(config.state, config.run_directory)) as handles:
-        print("\n".join(document_lines(handles.survey())))
+        # The name of an interface may have control characters.
+        print(printable_lines(document_lines(handles.survey())))
     return EXIT_OK
 
 
