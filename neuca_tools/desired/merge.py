@@ -326,11 +326,7 @@ def _macs_of(fault: Fault) -> Iterable[str]:
 
 
 def request_digests(
-    requests: Mapping[LinkKey, LinkRequest],
-    asked: Mapping[LinkKey, tuple[Address, ...]],
-    routes: Iterable[RouteRequest],
-    sysctls: Mapping[str, str],
-    refused: Collection[Host],
+    layers: Layers, sysctls: Mapping[str, str], refused: Collection[Host]
 ) -> dict[str, str]:
     """The digests of each NIC's request: of its links, and of the routes through their networks.
 
@@ -338,9 +334,9 @@ def request_digests(
     depends on the documents only: plugging in a NIC changes no other NIC's request. `refused` are
     the addresses that another NIC requests too: none of them has it any more.
     """
-    parts: dict[str, list[str]] = {"": [], **{key.mac: [] for key in requests}}
-    for key in sorted(requests):
-        request = requests[key]
+    parts: dict[str, list[str]] = {"": [], **{key.mac: [] for key in layers.requests}}
+    for key in sorted(layers.requests):
+        request = layers.requests[key]
         parts[key.mac].append(request.substance())
         parts[key.mac] += [
             f"not {address}" for address in request.addresses if address.ip in refused
@@ -349,9 +345,9 @@ def request_digests(
         for lower in lower_of(request):
             parts[lower.mac].append(f"in {key}")
     parts[""] += [repr(pair) for pair in sorted(sysctls.items())]
-    networks = Networks(asked)
+    networks = Networks(layers.addresses)
     paths: dict[str, list[str]] = {mac: [] for mac in parts}
-    for route in routes:
+    for route in layers.routes:
         mac = _mac_of(route, networks)
         paths[mac if mac in paths else ""].append(repr(route._replace(where="")))
     return {mac: f"{_digest_of(texts)}.{_digest_of(paths[mac])}" for mac, texts in parts.items()}

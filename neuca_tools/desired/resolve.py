@@ -125,6 +125,7 @@ def resolve_state(
     host = {**_host_sysctls(settings, record, sure, world), **forwards}
     routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *layers.roles.problems, *layers.problems, *name_problems)
+    refused = limits.requested_twice.keys() | work.common.lacking
     return Resolution(
         _wanted_state(work, links, routing, host),
         _left_as_they_are(removable, work, complete),
@@ -133,7 +134,7 @@ def resolve_state(
         names={**names, **work.vlan_names},
         shown=tuple(work.shown()),
         problems=(*problems, *work.problems, *routing.problems, *contested),
-        digests=_digests(layers, forwards, limits.requested_twice.keys() | work.common.lacking),
+        digests=request_digests(layers, forwards, refused),
         lacks_ipv6=bool(work.common.lacking),
         hostname=document.hostname if document else None,
         router=router,
@@ -175,13 +176,6 @@ def _with_bound_ports(
         document, settings.links, settings.policy, world, record
     )
     return document, settings._replace(links=links, policy=policy)
-
-
-def _digests(
-    layers: Layers, forwards: Mapping[str, str], refused: Collection[Host]
-) -> dict[str, str]:
-    parts = (layers.requests, layers.addresses, layers.routes)
-    return request_digests(*parts, forwards, refused)
 
 
 def _open_notes(layers: Layers, routing: Routing) -> Iterator[Note]:
