@@ -162,7 +162,7 @@ def what_release_does(config: Config, intake: Intake, mac: str) -> tuple[Operati
 
 
 def what_revert_does(config: Config, intake: Intake) -> tuple[Operation, ...]:
-    """The operations of `revert`, without doing them. Raises NeucaError."""
+    """The operations of `revert_settings`, without doing them. Raises NeucaError."""
     with open_host(config, intake) as handles:
         purpose = Restore(config.sysctl_directory / SYSCTL_FILE)
         return purpose.operations(purpose.shape(handles.survey()))
@@ -261,7 +261,7 @@ def drop_tuning(config: Config, intake: Intake) -> Result:
 
 
 def what_untune_does(config: Config, intake: Intake) -> tuple[Operation, ...]:
-    """The operations of `untune`, without doing them. Raises NeucaError."""
+    """The operations of `drop_tuning`, without doing them. Raises NeucaError."""
     with open_host(config, intake) as handles:
         others = Tuning().operations(handles.survey())
     with open_host(config, intake, config.choice) as handles:

@@ -29,8 +29,9 @@ def document_in_force(
     anew: bool,
     lock_seconds: Optional[float] = None,
 ) -> Iterator[Intake]:
-    """Hold the lock of passes, and yield the document to be in force; `own`, `anew`: see `decide`.
+    """Hold the lock of passes, and yield the document to be in force.
 
+    For `own` and `anew` see `decide_document`.
     `read` may take long, and is called before; it is called again if the document in force has
     changed meanwhile. The lock is waited for `lock_seconds`, by default `command-timeout`. Raises
     NeucaError.

@@ -46,7 +46,7 @@ def remove_trial(config: Config) -> None:
 
 
 def _plain_fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A state file without what `store.save` adds to it."""
+    """A state file without what `store.save_state` adds to it."""
     return {key: value for key, value in data.items() if key not in ("version", store.CHECKSUM)}
 
 

@@ -224,7 +224,10 @@ class Decision(NamedTuple):
         return is_used or bool(self.have.rules or self.want.rules)
 
     def unapplied_scope(self) -> frozenset[str]:
-        """The links with a new request and those that have appeared (see `changes.changed`)."""
+        """The links with a new request and those that have appeared.
+
+        See `changes.changed_scope`.
+        """
         scope = changes.changed_scope(self.record, self.resolution, self.world)
         present = {hop.identity for hop in self.have.hops if hop.ours}
         new = {hop.link for hop in self.want.hops if hop.identity not in present}

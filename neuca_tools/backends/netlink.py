@@ -99,7 +99,7 @@ class Netlink(AbstractContextManager["Netlink"]):
         self._set_link(index, af_spec={"attrs": [("AF_INET6", ipv6)]})
 
     def set_attribute(self, index: int, group: str, value: str) -> None:
-        """Set what `kinds.read` reads: the MAC, or the place in a bridge or bond."""
+        """Set what `kinds.read_groups` reads: the MAC, or the place in a bridge or bond."""
         if group == PRIMARY:
             self._set_primary(index, value == "yes")
         elif group == IPOIB_MODE:

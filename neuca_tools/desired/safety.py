@@ -41,8 +41,8 @@ class RequestLimits:
     """The management prefixes, and the length of the prefix that routes each guarded host.
 
     `routed`: where foreign routes lead through a management gateway. `shortest`: the outcome of
-    `coverage.shortest`. `own` are the addresses of the management NIC. `marks` are those that rules
-    of other programs select, by their masks.
+    `coverage.shortest_granted`. `own` are the addresses of the management NIC. `marks` are those
+    that rules of other programs select, by their masks.
     """
 
     prefixes: tuple[Network, ...] = ()

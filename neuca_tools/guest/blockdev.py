@@ -154,8 +154,9 @@ def make_file_system(device: Path, kind: str, options: str) -> None:
 def mount_by_uuid(contents: Mapping[str, str], name: str, place: str) -> None:
     """Mount a disk by its UUID, after checking that no other disk has the same one.
 
-    `contents` are its signatures, as `signatures` returns them. The place is checked again: while
-    the file system was made, a user to whom a directory on the way belongs could put a link there.
+    `contents` are its signatures, as `read_signatures` returns them. The place is checked again:
+    while the file system was made, a user to whom a directory on the way belongs could put a link
+    there.
     Raises ApplyError.
     """
     what = f"mount {name} at {place}"

@@ -32,12 +32,12 @@ def printable_line(text: str) -> str:
 
 
 def printable_lines(parts: Iterable[str]) -> str:
-    """Several lines as one text, each `plain`, without a final line end."""
+    """Several lines as one text, each through `printable_line`, without a final line end."""
     return "\n".join(printable_line(part) for part in parts)
 
 
 def plain_lines(text: str) -> str:
-    """`plain` for a text with several lines; line ends are kept."""
+    """`printable_line` for each line of a text; line ends are kept."""
     return printable_lines(text.split("\n"))
 
 

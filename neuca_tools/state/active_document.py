@@ -58,9 +58,9 @@ class Intake(NamedTuple):
     `doubted` is the digest of a document that removes every NIC: it is accepted if the next look
     finds it again. `instance` is the instance ID that the source gives; `other` says why the state
     belongs to another machine, if it does. `platform` is what the source `auto` detected
-    (`sources.platform`). `origin` is the metadata service that answered, `said` the digest of its
-    whole answer; `disputed` says that a service on another NIC gives a different answer. `seen` is
-    the digest of what the daemon's own sources had when they were last considered.
+    (`sources.detected_cloud`). `origin` is the metadata service that answered, `said` the digest of
+    its whole answer; `disputed` says that a service on another NIC gives a different answer. `seen`
+    is the digest of what the daemon's own sources had when they were last considered.
     """
 
     document: Optional[Document] = None

@@ -267,7 +267,7 @@ def _of_tuning(value: Mapping[str, Any]) -> Iterator[str]:
 
 
 def explanation_text(data: Mapping[str, Any], width: int = WIDTH) -> str:
-    """`neuca explain`: the result of `render_json.explanation` as a table."""
+    """`neuca explain`: the result of `render_json.explain_link` as a table."""
     name = next((row for row in data["settings"] if row["setting"] == "name"), NO_NAME)
     link = name["current"] or name["desired"] or OWN
     rows = [_explained_row(row, link) for row in data["settings"]]

@@ -257,7 +257,7 @@ def test_garbage_raises_what_a_look_turns_into_its_error(make, seen):
         try:
             seen(bytes(message))
         except (OSError, ValueError, struct.error):
-            pass  # what `outlook.look` catches
+            pass  # what `outlook.read_world` catches
         except (KeyError, IndexError, TypeError) as error:
             raise AssertionError(bytes(message)) from error
 

@@ -128,7 +128,7 @@ class Agent:
         return decide_pass(self.look(wanted), self.document, policies, record)
 
     def look(self, wanted):
-        """What `look.look` does: of settings and files only what is of interest."""
+        """What `look.observe_host` does: of settings and files only what is of interest."""
         seen = self.kernel.world()
         values = {path: self.kernel.read_sysctl(path) for path in wanted.sysctls_of(seen)}
         sysctls = {path: value for path, value in values.items() if value is not None}

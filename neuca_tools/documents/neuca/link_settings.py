@@ -159,7 +159,7 @@ def list_cpus(cpu_numbers: Iterable[int]) -> str:
 
 
 def _join_ranges(ranges: Iterable[tuple[int, int]]) -> str:
-    """`listed` for ranges, each with its first and last CPU; they may overlap."""
+    """`list_cpus` for ranges, each with its first and last CPU; they may overlap."""
     merged: list[list[int]] = []
     for low, high in sorted(ranges):
         if merged and low <= merged[-1][1] + 1:

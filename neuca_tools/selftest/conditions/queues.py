@@ -64,7 +64,7 @@ def _explained_share(look: Look, count: float) -> float:
 
 
 def _slowed_by(look: Look, count: float) -> float:
-    """As `_explained`, for the sender's own queue.
+    """As `_explained_share`, for the sender's own queue.
 
     The kernel reports such a drop to TCP at once: TCP slows down and retransmits nothing.
     """

@@ -1,4 +1,4 @@
-"""The client of a helper at the peer: `connect` to its port, or start it `by_ssh`."""
+"""The client of a helper at the peer: `connect` to its port, or start it `start_by_ssh`."""
 
 # SPDX-License-Identifier: MIT
 

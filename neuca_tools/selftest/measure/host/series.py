@@ -39,7 +39,7 @@ class SampleSeries:
     """What this end sees of a test of `seconds`, from now on.
 
     Samples, one each second, have the driver counters of `devices` too; for the ports see
-    `counters.sample`.
+    `counters.take_sample`.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class SampleSeries:
 
 
 class Recorder:
-    """The points of a test of `seconds`; for the ports see `counters.sample`.
+    """The points of a test of `seconds`; for the ports see `counters.take_sample`.
 
     Without a port only the CPUs are recorded.
     """

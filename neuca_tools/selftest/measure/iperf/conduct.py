@@ -1,4 +1,4 @@
-"""One run of an iperf3 client with both ends sampled: `conduct` returns the phases for `diagnose`.
+"""One run of an iperf3 client with both ends sampled: `run_test` returns the phases for `diagnose`.
 
     test = Test(peer, 45678, seconds=10, source=our_address)
     phases = conduct("tcp", test)              # the peer runs `iperf3 -s -p 45678`, unsampled
