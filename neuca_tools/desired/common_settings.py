@@ -25,6 +25,7 @@ from neuca_tools.desired.router_advertisements import (
 )
 from neuca_tools.desired.safety import RequestLimits, mac_reason
 from neuca_tools.documents.neuca.link_settings import PRIMARY, place_of
+from neuca_tools.documents.neuca.values import dotted_name
 from neuca_tools.model import (
     ACCEPT_RA,
     DISABLE_IPV6,
@@ -191,7 +192,7 @@ class CommonSettings:
         for template, value in request.sysctls:
             reason = self._sysctl_reason(template, value, small)
             if reason is not None:
-                self._refuse(request.key, f"sysctl {template}: {reason}")
+                self._refuse(request.key, f"sysctl {dotted_name(template)}: {reason}")
             elif OWN in template:
                 own[template] = value
             else:

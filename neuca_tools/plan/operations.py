@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Optional
 
 from neuca_tools.desired.dhcp_files import BESIDE
+from neuca_tools.documents.neuca.values import dotted_name
 from neuca_tools.model import Address, LinkKey
 from neuca_tools.plan.operation import (
     LinkOperation,
@@ -196,7 +197,8 @@ class WriteSysctl(Operation):
 
     @property
     def text(self) -> str:
-        return f'set the sysctl {self.path}{value_before(self.before)} to "{self.after}"'
+        name = dotted_name(self.path)
+        return f'set the sysctl {name}{value_before(self.before)} to "{self.after}"'
 
     def run(self, writer: Writer) -> None:
         if self.on is not None:

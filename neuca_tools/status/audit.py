@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, NamedTuple, Optional
 
 from neuca_tools.desired.resolve import Resolution
+from neuca_tools.documents.neuca.values import dotted_name
 from neuca_tools.model import OWN, LinkKey, LinkRequest, NetworkState
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
@@ -48,17 +49,6 @@ class Row(NamedTuple):
             "effect": self.effect,
             "reason": self.reason,
         }
-
-
-def dotted_name(path: str) -> str:
-    """A sysctl path in the notation of sysctl.d(5); any other setting unchanged.
-
-    >>> dotted_name("net/ipv4/conf/eth1.1445/rp_filter")
-    'net.ipv4.conf.eth1/1445.rp_filter'
-    """
-    if "/" not in path:
-        return path
-    return path.translate(str.maketrans("./", "/."))
 
 
 def effect_text(effect: str, reason: str) -> str:

@@ -9,11 +9,12 @@ from itertools import zip_longest
 from textwrap import wrap
 from typing import Any, Optional
 
+from neuca_tools.documents.neuca.values import dotted_name
 from neuca_tools.model import OWN, LinkKey, Problem
 from neuca_tools.model.clouds import CLOUDS
 from neuca_tools.model.printable import GREEN, RED, YELLOW, painted_text
 from neuca_tools.plan.operation import Operation
-from neuca_tools.status.audit import SYSCTL, dotted_name, effect_text
+from neuca_tools.status.audit import SYSCTL, effect_text
 from neuca_tools.status.judge import INFORMATION
 
 INKS = {"ok": GREEN, "pending": YELLOW, "degraded": YELLOW, "failed": RED}  # by state

@@ -12,6 +12,7 @@ from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
 from neuca_tools.documents.neuca import link_kinds
 from neuca_tools.documents.neuca.link_settings import group_of
+from neuca_tools.documents.neuca.values import dotted_name
 from neuca_tools.model import (
     OWN,
     Device,
@@ -30,7 +31,7 @@ from neuca_tools.model.links import Virtual
 from neuca_tools.model.rows import Storage, StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status import routing_json
-from neuca_tools.status.audit import SYSCTL, dotted_name
+from neuca_tools.status.audit import SYSCTL
 from neuca_tools.status.judge import (
     Report,
     Status,

@@ -181,7 +181,7 @@ def test_a_nic_that_becomes_dataplane_loses_what_was_advertised(advertised):
     guest = advertised
     guest.document(OURS)
     plan = guest.plan()
-    assert 'set the sysctl net/ipv6/conf/dp1/accept_ra from "1" to "0"' in plan
+    assert 'set the sysctl net.ipv6.conf.dp1.accept_ra from "1" to "0"' in plan
     assert guest.once().code == 0
     assert guest.addresses("dp1") == {"172.16.1.1/24"}
     assert advertised_on_dp1(guest) == []

@@ -118,7 +118,7 @@ def test_forwarding_is_not_a_setting_of_one_interface(guarded):
     assert guarded.problems("dp1") == [
         (
             "refused",
-            "sysctl net/ipv4/ip_forward: it changes every interface; use router in [global]",
+            "sysctl net.ipv4.ip_forward: it changes every interface; use router in [global]",
         )
     ]
 
@@ -332,7 +332,7 @@ def test_settings_that_would_cut_the_guest_off_are_refused(guarded):
     problems = [text for code, text in guarded.problems("dp1") if code == "refused"]
     assert [text.split(":")[0] for text in problems] == [f"sysctl {path}" for path in settings]
     whole = "it is a host-wide setting; a document may change it only if allow-sysctls lists it"
-    assert problems[0] == f"sysctl net/ipv4/ip_default_ttl: {whole}"
+    assert problems[0] == f"sysctl net.ipv4.ip_default_ttl: {whole}"
 
 
 def test_the_configuration_permits_a_setting_of_the_whole_host(guarded):

@@ -63,7 +63,7 @@ def test_a_change_by_hand_is_drift_and_revert_puts_back_what_was_there_before(ho
     host.once(asks("true"))
     host.sysctl(IPV4, 0)
     assert host.problems() == [
-        ("drift", 'changed; neuca apply would set the sysctl net/ipv4/ip_forward from "0" to "1"')
+        ("drift", 'changed; neuca apply would set the sysctl net.ipv4.ip_forward from "0" to "1"')
     ]
     assert host.once().code == 0
     assert host.neuca("revert").code == 0

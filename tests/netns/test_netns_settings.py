@@ -152,7 +152,7 @@ def test_a_value_that_the_kernel_does_not_take_for_a_sysctl_costs_only_itself(la
     assert done.code == 1
     assert (lab.link("dp1")["mtu"], lab.addresses("dp1")) == (9000, {"172.16.0.1/24"})
     assert lab.problems("dp1") == [
-        ("failed", 'set the sysctl net/ipv4/conf/dp1/rp_filter from "0" to "no": Invalid argument')
+        ("failed", 'set the sysctl net.ipv4.conf.dp1.rp_filter from "0" to "no": Invalid argument')
     ]
     assert lab.once(NIC).code == 0
 
@@ -164,7 +164,7 @@ def test_a_sysctl_that_this_kernel_has_not_costs_only_itself(lab):
     assert lab.problems("dp1") == [
         (
             "failed",
-            'set the sysctl net/ipv4/conf/dp1/no_such_thing to "1": No such file or directory',
+            'set the sysctl net.ipv4.conf.dp1.no_such_thing to "1": No such file or directory',
         )
     ]
     assert lab.once(NIC).code == 0

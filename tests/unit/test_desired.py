@@ -175,12 +175,12 @@ def test_a_vlan_of_the_configuration_on_a_nic_of_the_document():
         (
             NIC2 + "sysctl.net.ipv4.conf.all.rp_filter = 1\n",
             "refused",
-            'sysctl net/ipv4/conf/all/rp_filter: it would change "all", not this interface alone',
+            'sysctl net.ipv4.conf.all.rp_filter: it would change "all", not this interface alone',
         ),
         (
             NIC2 + "sysctl.net.ipv4.ip_forward = 1\n",
             "refused",
-            "sysctl net/ipv4/ip_forward: it changes every interface; use router in [global]",
+            "sysctl net.ipv4.ip_forward: it changes every interface; use router in [global]",
         ),
     ],
 )
@@ -205,7 +205,7 @@ def test_two_links_that_ask_for_different_values_of_one_global_sysctl():
     text = f"{NIC2}sysctl.net.core.rmem_max = 70000\n{NIC3}sysctl.net.core.rmem_max = 80000\n"
     resolution = asked(text)
     assert resolution.problems == (
-        Problem("refused", 'sysctl net/core/rmem_max: another link requests "70000"', key(3)),
+        Problem("refused", 'sysctl net.core.rmem_max: another link requests "70000"', key(3)),
     )
     assert resolution.want.sysctls == {"net/core/rmem_max": "70000"}
 
@@ -285,7 +285,7 @@ def test_ipv6_on_a_link_whose_mtu_is_too_small_for_it_is_refused(text):
 def test_ipv6_sysctls_of_a_link_whose_mtu_is_too_small_for_them_are_refused():
     text = NIC2 + "mtu = 1000\nsysctl.net.ipv6.conf.{interface}.accept_ra = 0\n"
     assert [one.text for one in asked(text).problems] == [
-        "sysctl net/ipv6/conf/{interface}/accept_ra: IPv6 needs an MTU of at least 1280"
+        "sysctl net.ipv6.conf.{interface}.accept_ra: IPv6 needs an MTU of at least 1280"
     ]
 
 

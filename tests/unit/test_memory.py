@@ -101,7 +101,7 @@ def test_what_is_no_longer_asked_for_goes_back_to_what_it_was():
     assert poll(agent) == [
         "set the MTU of eth2 from 9000 to 1400",
         "set the transmit queue length of eth2 from 5000 to 1000",
-        'set the sysctl net/ipv4/conf/eth2/rp_filter from "2" to "0"',
+        'set the sysctl net.ipv4.conf.eth2.rp_filter from "2" to "0"',
         "delete the address 10.0.0.1/24 from eth2",
     ]
     assert (agent.record.originals, agent.record.owned) == ({}, Owned())
@@ -116,7 +116,7 @@ def test_a_nic_that_is_no_longer_named_gives_all_back_but_stays_up():
         "delete the VLAN eth2.7",
         "set the MTU of eth2 from 9000 to 1500",
         "set the transmit queue length of eth2 from 5000 to 1000",
-        'set the sysctl net/ipv4/conf/eth2/rp_filter from "2" to "0"',
+        'set the sysctl net.ipv4.conf.eth2.rp_filter from "2" to "0"',
         "delete the address 10.0.0.1/24 from eth2",
     ]
     assert agent.kernel.devices[2].up
@@ -142,7 +142,7 @@ def test_a_global_sysctl_goes_back_with_the_last_link_that_asks_for_it():
     agent.ask(TWO + "sysctl.net.core.rmem_max = 70000\n" + THREE)
     assert poll(agent) == []
     agent.ask(TWO + THREE)
-    assert poll(agent) == ['set the sysctl net/core/rmem_max from "70000" to "0"']
+    assert poll(agent) == ['set the sysctl net.core.rmem_max from "70000" to "0"']
     assert agent.record.original_sysctls == {}
 
 
@@ -216,7 +216,7 @@ def test_a_sysctl_of_the_host_that_a_user_changed_by_hand_stays_until_a_start_to
     agent.ask(TWO + "sysctl.net.core.rmem_max = 70000\n" + THREE + "mtu = 1400\n")
     assert poll(agent) == ["set the MTU of eth3 from 1500 to 1400"]
     operations, _, _ = agent.run(start=True)
-    assert texts(operations) == ['set the sysctl net/core/rmem_max from "9" to "70000"']
+    assert texts(operations) == ['set the sysctl net.core.rmem_max from "9" to "70000"']
 
 
 def test_only_the_nic_whose_request_changed_is_set_right():
@@ -241,7 +241,7 @@ def test_a_nic_that_comes_back_is_set_up_again_with_its_vlans_and_no_other():
         "set the MTU of eth2 from 1500 to 9000",
         "set the transmit queue length of eth2 from 1000 to 5000",
         "create VLAN 7 on eth2 as eth2.7",
-        'set the sysctl net/ipv4/conf/eth2/rp_filter from "0" to "2"',
+        'set the sysctl net.ipv4.conf.eth2.rp_filter from "0" to "2"',
         "bring eth2 up",
         "bring eth2.7 up",
         "add the address 10.0.0.1/24 to eth2",
@@ -291,8 +291,8 @@ def test_a_sysctl_that_failed_is_tried_again_and_nothing_else_of_its_nic_is():
         agent.run(start=False)
     agent.kernel.write_sysctl = write
     assert poll(agent) == [
-        'set the sysctl net/core/rmem_max from "0" to "70000"',
-        'set the sysctl net/ipv4/conf/eth2/rp_filter from "0" to "2"',
+        'set the sysctl net.core.rmem_max from "0" to "70000"',
+        'set the sysctl net.ipv4.conf.eth2.rp_filter from "0" to "2"',
     ]
     assert agent.survey().changed() == frozenset()
     assert agent.kernel.devices[2].mtu == 1500
@@ -320,7 +320,7 @@ def test_a_vlan_that_somebody_made_again_has_appeared_and_its_nic_has_not():
     assert agent.survey().changed() == {f"{mac(2)}.7"}
     assert poll(agent) == [
         "set the MTU of eth2.7 from 1500 to 9000",
-        'set the sysctl net/ipv4/conf/eth2.7/rp_filter from "0" to "2"',
+        'set the sysctl net.ipv4.conf.eth2/7.rp_filter from "0" to "2"',
         "bring eth2.7 up",
         "add the address 10.0.7.1/24 to eth2.7",
         "route 10.20.0.0/16 via 10.0.7.9 on eth2.7",

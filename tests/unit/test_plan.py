@@ -71,8 +71,8 @@ def test_a_fresh_nic_with_a_vlan_is_set_up_in_this_order():
         "set the MTU of data from 1500 to 9000",
         "set the transmit queue length of data from 1000 to 5000",
         "create VLAN 7 on data as data.7 with MTU 9000",
-        'set the sysctl net/core/rmem_max from "0" to "1"',
-        'set the sysctl net/ipv4/conf/data/rp_filter from "0" to "2"',
+        'set the sysctl net.core.rmem_max from "0" to "1"',
+        'set the sysctl net.ipv4.conf.data.rp_filter from "0" to "2"',
         "bring data up",
         "bring data.7 up",
         "add the address 10.0.0.1/24 to data",
@@ -314,7 +314,7 @@ def test_a_scope_holds_the_operations_of_its_nics_and_those_of_no_nic():
     assert words(have, want, scope={mac(3), ""}) == [
         'write "/x"',
         "set the MTU of eth3 from 1500 to 9000",
-        'set the sysctl net/core/rmem_max to "1"',
+        'set the sysctl net.core.rmem_max to "1"',
     ]
     assert words(have, want, scope=()) == ['write "/x"']
 
@@ -524,7 +524,7 @@ def test_a_failed_sysctl_costs_no_nic_anything():
     agent.kernel.write_sysctl = lambda *_: refuse(1, "Operation not permitted")
     _, result, undone = agent.run()
     assert [failure.text for failure in result.failures] == [
-        'set the sysctl net/ipv4/conf/eth2/rp_filter from "0" to "1": Operation not permitted'
+        'set the sysctl net.ipv4.conf.eth2.rp_filter from "0" to "1": Operation not permitted'
     ]
     assert (undone, result.lost_nics, TEN in agent.kernel.addresses[2]) == (None, frozenset(), True)
     assert Result().lost_nics == frozenset()

@@ -14,9 +14,10 @@ from worlds import Agent, document, key, mac, machine, nic, route, vlan, world
 
 from neuca_tools.commands.look import as_yaml
 from neuca_tools.desired.resolve import Settings, resolve_state
+from neuca_tools.documents.neuca.values import dotted_name
 from neuca_tools.model import Device, Document, Original, Problem, Record, World
 from neuca_tools.model.rows import Storage, StoredDocument
-from neuca_tools.status import audit, render, render_json
+from neuca_tools.status import render, render_json
 
 NIC_MAC = "fe:16:3e:00:6d:af"
 DESIRED = """
@@ -240,7 +241,7 @@ def test_no_document_is_told_as_such():
     ],
 )
 def test_a_sysctl_is_written_as_sysctl_d_reads_it(path, written):
-    assert audit.dotted_name(path) == written
+    assert dotted_name(path) == written
 
 
 def test_a_plan_for_people():

@@ -102,8 +102,8 @@ def test_numbers_are_raised_one_by_one_and_a_second_pass_writes_nothing():
         [own(net__core__rmem_max="16777216", net__ipv4__tcp_rmem="4096 87380 16777216")],
     )
     assert tuning_texts(agent.run()[0]) == [
-        'set the sysctl net/core/rmem_max from "212992" to "16777216"',
-        'set the sysctl net/ipv4/tcp_rmem from "4096 131072 6291456" to "4096 131072 16777216"',
+        'set the sysctl net.core.rmem_max from "212992" to "16777216"',
+        'set the sysctl net.ipv4.tcp_rmem from "4096 131072 6291456" to "4096 131072 16777216"',
     ]
     assert texts(agent.plan()) == []
     assert agent.rows()["", TCP].effect == "effective"
@@ -132,11 +132,11 @@ def test_another_profile_may_ask_for_less_than_the_one_before():
     agent.run()
     agent.profiles = [own(net__core__rmem_max="1048576")]
     assert tuning_texts(agent.run()[0]) == [
-        'set the sysctl net/core/rmem_max from "16777216" to "1048576"'
+        'set the sysctl net.core.rmem_max from "16777216" to "1048576"'
     ]
     agent.profiles = [own(net__core__rmem_max="7")]
     assert tuning_texts(agent.run()[0]) == [
-        'set the sysctl net/core/rmem_max from "1048576" to "212992"'
+        'set the sysctl net.core.rmem_max from "1048576" to "212992"'
     ]
 
 
@@ -146,7 +146,7 @@ def test_what_no_profile_asks_for_any_more_goes_back():
     agent.profiles = []
     assert tuning_texts(agent.run()[0]) == [
         "set the MTU of eth2 from 9000 to 1500",
-        'set the sysctl net/core/rmem_max from "16777216" to "212992"',
+        'set the sysctl net.core.rmem_max from "16777216" to "212992"',
     ]
     assert (agent.record.original_sysctls, agent.record.originals) == ({}, {})
 
@@ -190,7 +190,7 @@ def test_a_later_word_of_the_administrator_takes_back_what_a_profile_did():
         words=parse_files([("/etc/sysctl.d/own.conf", "net.core.rmem_max = 1048576")])
     )
     assert tuning_texts(agent.run()[0]) == [
-        'set the sysctl net/core/rmem_max from "16777216" to "1048576"'
+        'set the sysctl net.core.rmem_max from "16777216" to "1048576"'
     ]
     assert (agent.record.original_sysctls, texts(agent.plan())) == ({}, [])
 

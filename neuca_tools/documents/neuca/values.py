@@ -338,6 +338,17 @@ def sysctl_path(key: str) -> str:
     return key
 
 
+def dotted_name(path: str) -> str:
+    """A sysctl path in the notation of sysctl.d(5); any other setting unchanged.
+
+    >>> dotted_name("net/ipv4/conf/eth1.1445/rp_filter")
+    'net.ipv4.conf.eth1/1445.rp_filter'
+    """
+    if "/" not in path:
+        return path
+    return path.translate(str.maketrans("./", "/."))
+
+
 def _lower_sysctl(path: str) -> str:
     # All keys of the kernel are in lower case, but not the names of interfaces in them.
     parts = path.split("/")
