@@ -209,10 +209,8 @@ class Siblings:
     def __init__(self, networks: Iterable[Network]) -> None:
         self._all = frozenset(networks)
         self._table = NetworkTable(self._all)
-        self._lengths = sorted({network.prefixlen for network in self._all})
-        every: Any = sorted(self._all)
-        self._joined: frozenset[Network] = frozenset(collapse_addresses(every))
-        self._nested = [network for network in self._all if self._wider_networks(network)]
+        self._joined = _join_networks(self._all)
+        self._nested = [network for network in self._all if self._is_nested(network)]
 
     def of(self, own: Collection[Network], gateway: Host) -> list[Network]:
         """The prefixes of all other networks than `own`, without other networks with the gateway.
@@ -220,38 +218,23 @@ class Siblings:
         No prefix is equal to one of `own`, or inside one unless another NIC has just this network.
         """
         removed = {*self._table.covering(gateway)} - {*own}
-        prefixes = set(self._joined)
-        for network in sorted(removed):
-            _remove_network(prefixes, network)
-        prefixes = {
-            prefix for prefix in prefixes if not any(is_inside(prefix, network) for network in own)
-        }
-        hidden = {*own, *removed}
-        prefixes |= {
-            nested
-            for nested in self._nested
-            if self._wider_networks(nested) & hidden and nested not in hidden
-        }
-        return sorted(prefixes)
+        joined = _join_networks(self._all - removed - {*own}) if removed else self._joined
+        prefixes = {prefix for prefix in joined if not _is_in_any(prefix, own)}
+        prefixes.update(network for network in self._nested if _is_in_any(network, own))
+        return sorted(prefixes - {*own} - removed)
 
-    def _wider_networks(self, network: Network) -> set[Network]:
-        """The other networks that this one is in."""
-        shorter = (length for length in self._lengths if length < network.prefixlen)
-        wider: set[Any] = {network.supernet(new_prefix=length) for length in shorter}
-        return wider & self._all
+    def _is_nested(self, network: Network) -> bool:
+        wider = self._table.covering(network.network_address)
+        return any(other.prefixlen < network.prefixlen for other in wider)
 
 
-def _remove_network(networks: set[Network], gone: Network) -> None:
-    """Take the addresses of a network out of disjoint ones."""
-    wider = (gone.supernet(new_prefix=length) for length in range(gone.prefixlen, -1, -1))
-    holder = next((network for network in wider if network in networks), None)
-    if holder is None:
-        networks.difference_update([network for network in networks if is_inside(network, gone)])
-        return
-    networks.remove(holder)
-    if holder != gone:
-        rest: Any = holder
-        networks.update(rest.address_exclude(gone))
+def _join_networks(networks: Iterable[Network]) -> frozenset[Network]:
+    every: Any = networks  # of one family, which the type cannot say
+    return frozenset(collapse_addresses(every))
+
+
+def _is_in_any(inner: Network, networks: Iterable[Network]) -> bool:
+    return any(is_inside(inner, network) for network in networks)
 
 
 class _Work:
