@@ -55,19 +55,26 @@ def nic_names(
     """
     current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
     movable = _movable(roles)
+    indexes = {roles.nics[key.mac].index for key in movable}
+    others = [device for device in world.devices.values() if device.index not in indexes]
+    own = set(names_in_use(roles.nics[key.mac] for key in movable))
+    fixed = {*reserved_names(roles, record).values()} - own | {*names_in_use(others)}
     wishes = _wished_names(movable, requests, record, roles)
-    keys = {roles.nics[key.mac].index: key for key in movable}
-    owners = {
-        name: keys.get(device.index)
-        for device in world.devices.values()
-        for name in (device.name, *device.altnames)
-    }
-    owners = {**dict.fromkeys(reserved_names(roles, record).values()), **owners}
     asked = {key for key in wishes if _is_asked(key, requests)}
-    names, problems = _grant_wishes(wishes, current, owners, asked)
+    fallback = {key: current[key] for key in movable}
+    names = _grant_wishes({**fallback, **wishes}, fallback, fixed, asked)
     left = [mac for mac in sorted({*roles.nics, *roles.twins}) if LinkKey(mac) not in movable]
     astray = {mac: record.nics[mac].name for mac in left if _is_astray(mac, roles, record)}
     coming = boot_names(world, roles, requests, record) if astray else {}
+    problems = [
+        Problem(
+            "name",
+            f'"{current[key]}" should be "{wishes[key]}", but another interface has that name',
+            key,
+        )
+        for key in sorted(wishes)
+        if names[key] != wishes[key]
+    ]
     return {**current, **names}, [*problems, *_astray_problems(astray, roles, coming)]
 
 
@@ -134,34 +141,26 @@ def _wished_names(
 
 def _grant_wishes(
     wishes: Mapping[LinkKey, str],
-    current: Mapping[LinkKey, str],
-    owners: Mapping[str, Optional[LinkKey]],
+    fallback: Mapping[LinkKey, str],
+    fixed: Container[str],
     asked: Container[LinkKey],
-) -> tuple[dict[LinkKey, str], list[Problem]]:
-    """Grant wishes until nothing changes; a NIC that is refused its wish keeps its name.
+) -> dict[LinkKey, str]:
+    """Grant wishes until nothing changes; a NIC that is refused its wish gets its fallback.
 
-    Another NIC may have wished for that name. `owners` maps each present name to its NIC, or to
-    None if no NIC that can be renamed has it. A recorded name takes precedence over a name that is
-    asked for another NIC.
+    Another NIC may have wished for that name, so this repeats at most once for each NIC. No NIC
+    gets a `fixed` name. A recorded name takes precedence over one that is asked for another NIC.
     """
-    order = sorted(wishes, key=lambda key: (key in asked, key))
-    refused: dict[LinkKey, Problem] = {}
+    names = dict(wishes)
     while True:
-        stays = {current[key]: key for key in current if key not in wishes or key in refused}
-        names: dict[LinkKey, str] = {}
-        given: dict[str, LinkKey] = dict(stays)
-        for key in order:
-            if key in refused:
-                continue
-            wish = wishes[key]
-            theirs = owners.get(wish, key) is None and current[key] != wish
-            if theirs or given.setdefault(wish, key) != key:
-                text = f'"{current[key]}" should be "{wish}", but another interface has that name'
-                refused[key] = Problem("name", text, key)
-                break
-            names[key] = wish
-        else:
-            return names, list(refused.values())
+        owners: dict[str, LinkKey] = {}
+        for key in sorted(names, key=lambda key: (names[key] != fallback[key], key in asked, key)):
+            if names[key] and names[key] not in fixed:
+                owners.setdefault(names[key], key)
+        granted = {key: name for name, key in owners.items()}
+        refused = [key for key in names.keys() - granted if names[key] != fallback[key]]
+        if not refused:
+            return granted
+        names.update((key, fallback[key]) for key in refused)
 
 
 def boot_names(
@@ -217,28 +216,9 @@ def _boot_wishes(
     """The name of each NIC, present or not. Recorded names take precedence over requested ones."""
     keys = {LinkKey(mac) for mac in (*roles.nics, *record.nics) if roles.role(mac) != "ignored"}
     wishes = _wished_names(keys, requests, record, roles)
-    asking = {key for key in wishes if _is_asked(key, requests)}
-    # A NIC whose wish is refused keeps its name, which may be the wish of another NIC: this repeats
-    # at most once for each NIC.
-    while True:
-        granted = _first_come(wishes, sorted(wishes, key=lambda key: (key in asking, key)), fixed)
-        refused = asking - granted.keys()
-        if not refused:
-            return granted
-        asking -= refused
-        for key in refused:
-            wishes[key] = record.nics.get(key.mac, UNRECORDED).name
-
-
-def _first_come(
-    wishes: Mapping[LinkKey, str], order: Iterable[LinkKey], fixed: Container[str]
-) -> dict[LinkKey, str]:
-    """Each wish that is neither `fixed` nor granted to a NIC before."""
-    owners: dict[str, LinkKey] = {}
-    for key in order:
-        if wishes[key] and wishes[key] not in fixed:
-            owners.setdefault(wishes[key], key)
-    return {key: name for name, key in owners.items()}
+    asked = {key for key in wishes if _is_asked(key, requests)}
+    fallback = {key: record.nics.get(key.mac, UNRECORDED).name for key in wishes}
+    return _grant_wishes(wishes, fallback, fixed, asked)
 
 
 def own_names(
