@@ -60,10 +60,6 @@ class CreateLink(LinkOperation):
         return super().fate | {lower.mac for lower in self.virtual.lower}
 
     @property
-    def domains(self) -> frozenset[str]:
-        return self.fate
-
-    @property
     def text(self) -> str:
         key, own, parent, mtu = self.on.key, "", "", ""
         if self.virtual.options:
@@ -147,10 +143,6 @@ class SetMaster(LinkOperation):
     @property
     def fate(self) -> frozenset[str]:
         return super().fate | {target.key.mac for target in (self.before, self.master) if target}
-
-    @property
-    def domains(self) -> frozenset[str]:
-        return self.fate
 
     @property
     def handles(self) -> frozenset[str]:

@@ -151,8 +151,8 @@ class Operation:
 
     @property
     def domains(self) -> frozenset[str]:
-        """Every failure domain that it touches: two for a route that moves between NICs."""
-        return frozenset(filter(None, (self.domain,)))
+        """Every failure domain that it touches: `fate`, and what a route leaves that moves."""
+        return self.fate
 
     @property
     def handles(self) -> frozenset[str]:

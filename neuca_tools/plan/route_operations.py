@@ -50,10 +50,6 @@ class _RouteOperation(Operation):
         return frozenset(target.key.mac for target in self.on)
 
     @property
-    def domains(self) -> frozenset[str]:
-        return self.fate
-
-    @property
     def handles(self) -> frozenset[str]:
         if self.hop.traits.table == MAIN_TABLE and not self.hop.shadow:
             names = (*self.domains, self.hop.to)
