@@ -133,22 +133,16 @@ def shortest_granted(asked: Collection[Network], kept: Collection[Network]) -> d
     """
     shortest = {}
     for version, most in MOST.items():
-        longest = LONGEST[version]
-        limit = 1 << (longest - most)
+        limit = 1 << (LONGEST[version] - most)
         kept_here, wanted = _networks_of(version, kept), _networks_of(version, asked)
-        low, high = SHORTEST_PREFIX, longest + 1
-        if (
-            _count_addresses(kept_here) + _count_addresses(wanted) <= limit
-        ):  # a shortcut: they may overlap, or be private
-            high = low
-        while low < high:
-            middle = (low + high) // 2
-            granted = [network for network in wanted if network.prefixlen >= middle]
-            if count_public([*kept_here, *granted], version) <= limit:
-                high = middle
-            else:
-                low = middle + 1
-        shortest[version] = high
+        shortest[version] = SHORTEST_PREFIX
+        for length in sorted({network.prefixlen for network in wanted}):
+            granted = [network for network in wanted if network.prefixlen >= shortest[version]]
+            every = [*kept_here, *granted]
+            # The first is fast: they may overlap, or be private.
+            if _count_addresses(every) <= limit or count_public(every, version) <= limit:
+                break
+            shortest[version] = length + 1
     return shortest
 
 

@@ -32,7 +32,6 @@ from neuca_tools.model.topology import foreign_routes
 # replaces by prefix, TOS and metric. It is below the kernel's default for IPv6, 1024
 # (IP6_RT_PRIO_USER), so that our routes are preferred.
 ROUTE_METRIC = 20
-ALL_HAVE_IPV6: Mapping[LinkKey, str] = {}
 
 
 class Routing(NamedTuple):
@@ -57,7 +56,7 @@ def resolve_routes(
     asked_of: Mapping[LinkKey, tuple[Address, ...]],
     scene: Scene,
     limits: RequestLimits,
-    without_ipv6: Mapping[LinkKey, str] = ALL_HAVE_IPV6,
+    without_ipv6: Mapping[LinkKey, str],
 ) -> Routing:
     """Find the link of each route. A route that is refused, or cannot be set, becomes a problem.
 
@@ -66,8 +65,7 @@ def resolve_routes(
     """
     if not routes:
         return Routing()
-    finder = _Finder(links, asked_of, scene, limits)
-    finder.without_ipv6 = without_ipv6
+    finder = _Finder(links, asked_of, scene, limits, without_ipv6)
     for route in _on_link(routes, asked_of):
         finder.take(route)
     return Routing(
@@ -111,6 +109,7 @@ class _Finder:
         asked_of: Mapping[LinkKey, tuple[Address, ...]],
         scene: Scene,
         limits: RequestLimits,
+        without_ipv6: Mapping[LinkKey, str],
     ) -> None:
         world, devices = scene.world, scene.device_by_link
         usable = {key: link for key, link in links.items() if link.role == "dataplane"}
@@ -122,8 +121,7 @@ class _Finder:
         self._foreign = foreign_routes(world)
         self._own = local_hosts(world, links.values())
         self._vrfs = foreign_vrfs(world, scene.roles)
-        self.without_ipv6: Mapping[LinkKey, str] = ALL_HAVE_IPV6
-        self._shared = shared_tables(world)
+        self._without_ipv6, self._shared = without_ipv6, shared_tables(world)
         self.taken: dict[object, Hop] = {}
         self.loose: set[Network] = set()
         self.banned: list[Network] = []
@@ -190,12 +188,9 @@ class _Finder:
 
     def _fence_reason(self, route: RouteRequest) -> Optional[str]:
         """Why no route may lead there. A table that only our rules lead to may have any route."""
-        name = self._vrfs.get(route.traits.table)
-        if name:
-            table = f"the table {route.traits.table}"
-            return f'{table} is that of the VRF "{name}", which neucad did not create'
-        if route.traits.table not in self._shared:
-            return None
+        table = route.traits.table
+        if table in self._vrfs or table not in self._shared:
+            return self._vrfs.get(table)
         if route.traits.kind != "unicast" and route.to.prefixlen < SHORTEST_PREFIX:
             return "a prefix of length 0 or 1 would replace the default route"
         return self._limits.route(route.to)
@@ -207,7 +202,7 @@ class _Finder:
         if reason is None and key is not None:
             reason = self._down_reason(route, key)
             if route.to.version == 6:
-                reason = self.without_ipv6.get(key, reason)
+                reason = self._without_ipv6.get(key, reason)
             master = self._usable[key].master
             if route.traits.table == MAIN_TABLE and master is not None and master.kind == "vrf":
                 reason = f'the next hop {route.via} is in the VRF "{master}"'
@@ -250,11 +245,15 @@ class _Finder:
 
 
 def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:
-    """The tables of VRFs that are not ours, each with the name of the VRF."""
-    return {
+    """Why nothing may use the tables of VRFs that are not ours."""
+    tables = {
         int(dict(device.options).get("table") or 0): device.name
         for device in world.devices.values()
         if device.kind == "vrf" and device.index not in roles.made.indexes
+    }
+    return {
+        table: f'the table {table} is that of the VRF "{name}", which neucad did not create'
+        for table, name in tables.items()
     }
 
 
@@ -277,14 +276,6 @@ class Networks:
         self._addresses = addresses
 
     # Most documents have no route, and nothing is looked up.
-
-    @cached_property
-    def _networks_by_link(self) -> dict[Optional[LinkKey], set[Network]]:
-        return {
-            key: {address.network for address in addresses}
-            for key, addresses in self._addresses.items()
-        }
-
     @cached_property
     def _links(self) -> dict[Network, LinkKey]:
         link_by_network: dict[Network, LinkKey] = {}
@@ -303,7 +294,7 @@ class Networks:
         """
         if via is None:
             return None
-        if any(via in network for network in self._networks_by_link.get(said, ())):
+        if said and any(via in address.network for address in self._addresses.get(said, ())):
             return said
         return next(map(self._links.get, self._table.covering(via)), None)
 

@@ -126,37 +126,30 @@ class TablesInUse:
     """Why a table cannot be that of a VRF, by all requests and what is in the tables now."""
 
     def __init__(self, scene: Scene) -> None:
-        self._roles, world = scene.roles, scene.world
-        self._foreign = foreign_vrfs(world, scene.roles)
+        self._roles, requests = scene.roles, scene.requests
         self._vrfs: dict[int, list[LinkKey]] = {}
-        self._links: dict[int, LinkKey] = {}
-        for key, request in scene.requests.items():
+        for key, request in requests.items():
             if key.kind == VRF and request.state != "user":
                 self._vrfs.setdefault(vrf_table(request.virtual), []).append(key)
-            self._links.setdefault(request.routing.table, key)
-        self._rules = {
-            seen.rule.table: seen.rule.priority
-            for seen in world.rules
-            if seen.protocol != ROUTE_PROTOCOL
+        tables = {requests[key].routing.table: key for key in sorted(requests, reverse=True)}
+        self._taken = {
+            **_tables_of_others(scene, scene.world.rules),
+            **{
+                table: f"the table {table} is that of the policy routing of {key}"
+                for table, key in tables.items()
+            },
         }
-        self._advertised_routes: dict[int, list[Route]] = {}
-        for route in world.tables:
+        self._foreign_routes: dict[int, list[Route]] = {}
+        for route in scene.world.tables:
             if route.protocol != ROUTE_PROTOCOL:
-                self._advertised_routes.setdefault(route.traits.table, []).append(route)
+                self._foreign_routes.setdefault(route.traits.table, []).append(route)
 
     def reason(self, key: LinkKey, table: int) -> Optional[str]:
         """Why the VRF may not have this table."""
         twin = next((vrf for vrf in self._vrfs.get(table, ()) if vrf != key), None)
         if twin:
             return f"the table {table} is requested for {twin} too"
-        if table in self._links:
-            return f"the table {table} is that of the policy routing of {self._links[table]}"
-        if table in self._foreign:
-            name = self._foreign[table]
-            return f'the table {table} is that of the VRF "{name}", which neucad did not create'
-        if table in self._rules:
-            return f"rule {self._rules[table]} of another program refers to the table {table}"
-        return self._content_reason(key, table)
+        return self._taken.get(table) or self._content_reason(key, table)
 
     def _content_reason(self, key: LinkKey, table: int) -> Optional[str]:
         """Why the table may not be used, by the routes in it.
@@ -165,12 +158,22 @@ class TablesInUse:
         """
         device = self._roles.made.devices.get(key.mac)
         is_ours = device is not None and vrf_table(Virtual(options=device.options)) == table
-        for route in self._advertised_routes.get(table, ()):
+        for route in self._foreign_routes.get(table, ()):
             if route.index in self._roles.guard.management:
                 return f"the table {table} has a route of the management NIC, to {route.to}"
             if route.index in self._roles.guard.devices or not is_ours:
                 return f"the table {table} has a route of another program, to {route.to}"
         return None
+
+
+def _tables_of_others(scene: Scene, rules: Iterable[SeenRule]) -> dict[int, str]:
+    """Why the tables of foreign VRFs, and those that these rules refer to, are not ours."""
+    foreign = ((seen.rule.table, seen) for seen in rules if seen.protocol != ROUTE_PROTOCOL)
+    reasons = {
+        table: f"rule {seen.rule.priority} of another program refers to the table {table}"
+        for table, seen in foreign
+    }
+    return {**reasons, **foreign_vrfs(scene.world, scene.roles)}
 
 
 def default_routes(
@@ -238,17 +241,10 @@ def closed_tables(scene: Scene) -> dict[int, str]:
 
     Whoever marks packets for a table means this table.
     """
-    reasons = {
-        seen.rule.table: f"rule {seen.rule.priority} of another program refers to its table"
-        for seen in scene.world.rules
-        if seen.protocol != ROUTE_PROTOCOL and seen.rule.table and not _is_marked(seen)
-    }
-    reasons.update(dict.fromkeys(of_vrfs(scene.requests).values(), "its table is that of a VRF"))
-    reasons.update(
-        (table, f'its table is that of the VRF "{name}", which neucad did not create')
-        for table, name in foreign_vrfs(scene.world, scene.roles).items()
-    )
-    return reasons
+    rules = (seen for seen in scene.world.rules if seen.rule.table and not _is_marked(seen))
+    vrfs = of_vrfs(scene.requests).values()
+    own = {table: f"the table {table} is that of a VRF" for table in vrfs}
+    return {**own, **_tables_of_others(scene, rules)}
 
 
 def _is_marked(seen: SeenRule) -> bool:

@@ -282,8 +282,8 @@ def test_policy_routing_puts_no_default_route_into_a_table_that_others_use(monke
     monkeypatch.setattr(one.kernel, "world", lambda: replace(world(), rules=rules))
     one.run()
     reasons = {
-        10: 'its table is that of the VRF "mgmt", which neucad did not create',
-        200: "rule 500 of another program refers to its table",
+        10: 'the table 10 is that of the VRF "mgmt", which neucad did not create',
+        200: "rule 500 of another program refers to the table 200",
     }
     assert [note.reason for note in one.survey().resolution.notes] == [reasons[table]]
     assert routes(one) == set()
