@@ -32,8 +32,6 @@ _ASKED = {
     "use-hostname": "UseHostname",
     "use-domains": "UseDomains",
 }
-_TRUE = ("true", "yes", "on", "1", "y")
-_FALSE = ("false", "no", "off", "0", "n")
 _LABEL = re.compile(
     r"(?:(?P<mac>[0-9a-f]{12})|(?P<kind>[a-z]+)-(?P<name>[A-Za-z0-9_-]+))(?:\.(?P<vlan>[0-9]{1,4}))?"
 )
@@ -225,41 +223,21 @@ def _section_lines(
     yield f"[{name}]"
     for key, option in _ASKED.items():
         if name != "IPv6AcceptRA" or key in ("use-dns", "use-domains"):
-            yield f"{option}={_yes_or_no(is_true(overrides.get(key)))}"
+            yield f"{option}={_yes_or_no(overrides.get(key) == 'true')}"
     if name == "DHCPv6":
         return
     if name == "DHCPv4":
-        yield f"UseMTU={_yes_or_no(not has_mtu and not is_false(overrides.get('use-mtu')))}"
-        yield f"UseRoutes={_yes_or_no(not is_false(overrides.get('use-routes')))}"
-        yield from _host_name(overrides)
+        yield f"UseMTU={_yes_or_no(not has_mtu and overrides.get('use-mtu') != 'false')}"
+        yield f"UseRoutes={_yes_or_no(overrides.get('use-routes') != 'false')}"
+        # The host name that is sent is by default that of the host, as with netplan.
+        if "send-hostname" in overrides:
+            yield f"SendHostname={_yes_or_no(overrides['send-hostname'] == 'true')}"
+        if "hostname" in overrides:
+            yield f"Hostname={overrides['hostname']}"
     yield "UseGateway=yes"
     yield f"RouteTable={number}"
-    if plain_metric(overrides):
-        yield f"RouteMetric={plain_metric(overrides)}"
-
-
-def _host_name(overrides: Mapping[str, str]) -> Iterator[str]:
-    """The host name that is sent: by default that of the host, as with netplan."""
-    if "send-hostname" in overrides:
-        yield f"SendHostname={_yes_or_no(is_true(overrides['send-hostname']))}"
-    if plain_host_name(overrides):
-        yield f"Hostname={plain_host_name(overrides)}"
-
-
-def plain_host_name(overrides: Mapping[str, str]) -> str:
-    """The host name to send; empty if there is none, or if it is not a plain name."""
-    name = overrides.get("hostname", "")
-    if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?", name):
-        return name
-    return ""
-
-
-def plain_metric(overrides: Mapping[str, str]) -> str:
-    """The metric of routes; empty if there is none, or if it is none that the kernel takes."""
-    metric = overrides.get("route-metric", "")
-    if metric.isascii() and metric.isdecimal() and len(metric) <= 10 and int(metric) < 1 << 32:
-        return str(int(metric))
-    return ""
+    if "route-metric" in overrides:
+        yield f"RouteMetric={overrides['route-metric']}"
 
 
 def wants_ipv6(asked: Automatic) -> bool:
@@ -280,16 +258,6 @@ def _link_local(asked: Automatic) -> str:
     if families == {"ipv4", "ipv6"}:
         return "yes"
     return next(iter(families), "no")
-
-
-def is_true(text: Optional[str]) -> bool:
-    """Whether the value of an override means yes."""
-    return text is not None and text.lower() in _TRUE
-
-
-def is_false(text: Optional[str]) -> bool:
-    """Whether the value of an override means no; without a value it does not."""
-    return text is not None and text.lower() in _FALSE
 
 
 def _yes_or_no(yes: bool) -> str:

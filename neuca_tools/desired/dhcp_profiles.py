@@ -14,13 +14,10 @@ from hashlib import sha256
 from typing import Optional
 
 from neuca_tools.desired.dhcp_files import (
-    is_false,
-    is_true,
     link_subject,
-    plain_host_name,
-    plain_metric,
     profile_name,
     table_of,
+    takes_advertisements,
     wants_ipv6,
 )
 from neuca_tools.model import Automatic, LinkKey
@@ -71,7 +68,7 @@ def networkmanager_profile(key: LinkKey, asked: Automatic, mtu: Optional[int]) -
         *_ipv6_lines(table_of(key), asked, ipv6),
         "",
         "[hostname]",
-        f"from-dhcp={int(is_true({**ipv6, **ipv4}.get('use-hostname')))}",
+        f"from-dhcp={int({**ipv6, **ipv4}.get('use-hostname') == 'true')}",
         "from-dns-lookup=0",
     ]
     digest = sha256("\n".join((key.mac, *lines)).encode()).digest()
@@ -98,10 +95,9 @@ def _ipv4_lines(number: int, asked: Automatic, overrides: Mapping[str, str]) -> 
     # Versions before 1.48 do not know it, and never release a lease.
     yield "dhcp-send-release=1"
     yield f"link-local={3 if 'ipv4' in (asked.link_local or ()) else 2}"
-    send = "send-hostname" not in overrides or is_true(overrides["send-hostname"])
-    yield f"dhcp-send-hostname={_true_or_false(send)}"
-    if plain_host_name(overrides):
-        yield f"dhcp-hostname={plain_host_name(overrides)}"
+    yield f"dhcp-send-hostname={overrides.get('send-hostname', 'true')}"
+    if "hostname" in overrides:
+        yield f"dhcp-hostname={overrides['hostname']}"
     yield from _common_lines(number, overrides)
 
 
@@ -109,7 +105,7 @@ def _ipv6_lines(number: int, asked: Automatic, overrides: Mapping[str, str]) -> 
     """Without DHCPv6 and advertisements a link-local address: with one, NetworkManager takes the
     NIC for connected, and a boot does not wait for a server that does not respond.
     """
-    if asked.accept_ra or (asked.dhcp6 and asked.accept_ra is None):
+    if takes_advertisements(asked):
         yield "method=auto"
     else:
         yield "method=dhcp" if asked.dhcp6 else "method=link-local"
@@ -123,11 +119,11 @@ def _ipv6_lines(number: int, asked: Automatic, overrides: Mapping[str, str]) -> 
 
 
 def _common_lines(number: int, overrides: Mapping[str, str]) -> Iterator[str]:
-    yield f"ignore-auto-dns={_true_or_false(not is_true(overrides.get('use-dns')))}"
-    yield f"ignore-auto-routes={_true_or_false(is_false(overrides.get('use-routes')))}"
+    yield f"ignore-auto-dns={_true_or_false(overrides.get('use-dns') != 'true')}"
+    yield f"ignore-auto-routes={_true_or_false(overrides.get('use-routes') == 'false')}"
     yield f"route-table={number}"
-    if plain_metric(overrides):
-        yield f"route-metric={plain_metric(overrides)}"
+    if "route-metric" in overrides:
+        yield f"route-metric={overrides['route-metric']}"
 
 
 def _uuid_of_digest(digest: bytes) -> str:

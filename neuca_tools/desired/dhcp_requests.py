@@ -11,11 +11,7 @@ from typing import NamedTuple
 from neuca_tools.desired.dhcp_files import (
     OWN,
     client_labels,
-    is_false,
-    is_true,
     link_of_client,
-    plain_host_name,
-    plain_metric,
     table_of,
 )
 from neuca_tools.desired.manager_files import asked_mtu
@@ -77,12 +73,12 @@ class _Link(NamedTuple):
 def _request_line(link: _Link, protocol: str, own: OwnClients) -> str:
     """One line of JSON. That of DHCPv4, which is older than the others, names no protocol."""
     overrides = dict(link.asked.dhcp6_overrides if protocol else link.asked.dhcp4_overrides)
-    name = plain_host_name(overrides)
-    if protocol or ("send-hostname" in overrides and not is_true(overrides["send-hostname"])):
+    name = overrides.get("hostname", "")
+    if protocol or overrides.get("send-hostname") == "false":
         name = "-"
     # Only one of the clients of a link sets its MTU.
     is_second = bool(protocol) and bool(link.asked.dhcp4)
-    has_mtu = link.has_mtu or is_second or is_false(overrides.get("use-mtu"))
+    has_mtu = link.has_mtu or is_second or overrides.get("use-mtu") == "false"
     fields = {
         "link": str(link.key),
         "program": own.program,
@@ -90,9 +86,9 @@ def _request_line(link: _Link, protocol: str, own: OwnClients) -> str:
         "interface": link.device.name,
         "index": link.device.index,
         "table": table_of(link.key),
-        "metric": int(plain_metric(overrides) or 0),
+        "metric": int(overrides.get("route-metric", 0)),
         "mtu": not has_mtu,
-        "routes": not is_false(overrides.get("use-routes")),
+        "routes": overrides.get("use-routes") != "false",
         "hostname": name,
     }
     return json.dumps({**fields, "protocol": protocol} if protocol else fields)
@@ -114,5 +110,5 @@ def unused_override_notes(resolution: Resolution) -> Iterator[Note]:
 def _unused_overrides(asked: Automatic) -> Iterator[str]:
     for name, title in _UNUSED.items():
         both = (asked.dhcp4_overrides, asked.dhcp6_overrides)
-        if any(is_true(dict(overrides).get(name)) for overrides in both):
+        if any((name, "true") in overrides for overrides in both):
             yield title

@@ -473,6 +473,33 @@ def test_what_netplan_says_about_automatic_addresses_is_kept():
 
 
 @pytest.mark.parametrize(
+    "overrides",
+    [
+        {"hostname": "a\n[Match]\nName=*"},
+        {"hostname": "a\n[ipv4]\nnever-default=0"},
+        {"hostname": "--script=x"},
+        {"route-metric": "1\nUseGateway=yes"},
+        {"route-metric": "4294967296"},
+        {"route-metric": "٣"},
+        {"route-metric": "9" * 5000},
+        {"use-dns": "true\nUseGateway=yes"},
+    ],
+)
+def test_no_override_can_add_a_line_to_a_file_or_spoil_it(overrides):
+    document = nic(dhcp4=True, **{"dhcp4-overrides": overrides})
+    assert request(document).automatic == Automatic(dhcp4=True)
+    assert len(faults(document)) == 1
+
+
+def test_truths_of_overrides_have_one_form():
+    overrides = {"use-dns": "Yes", "use-routes": "off", "use-domains": "route"}
+    automatic = request(nic(dhcp4=True, **{"dhcp4-overrides": overrides})).automatic
+    assert dict(automatic.dhcp4_overrides) == {
+        "use-dns": "true", "use-routes": "false", "use-domains": "route",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
     ("kind", "expected"),
     [
         ("ipv4_dhcp", Automatic(dhcp4=True)),

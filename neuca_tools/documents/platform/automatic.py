@@ -72,11 +72,11 @@ def _read_overrides(part: Part) -> tuple[tuple[str, str], ...]:
 
 
 def _checked_override(name: str, text: str) -> str:
-    """The text if it can be the value of this override. Raises UnusableError."""
+    """The value of this override, in one form. Raises UnusableError."""
     if name == "route-metric":
         return str(route_lines.metric(text))
     if name == "hostname":
         return values.hostname(text)
-    if name != "use-domains" or text != "route":
-        read_truth(text)
-    return text
+    if name == "use-domains" and text == "route":
+        return text
+    return "true" if read_truth(text) else "false"
