@@ -37,7 +37,8 @@ from neuca_tools.plan.operations import (
     WriteSysctl,
     size_of,
 )
-from neuca_tools.plan.sides import Sides, is_same_sysctl, sides_after_renames, unrouted_addresses
+from neuca_tools.plan.sides import Sides, sides_after_renames, unrouted_addresses
+from neuca_tools.tuning.sysctl_values import is_same_sysctl
 
 NOTHING = Owned()
 # Each port changes the MTU of a bridge; an IPoIB child starts with that of its port.

@@ -14,7 +14,7 @@ from neuca_tools.model import OWN, LinkKey, LinkRequest, NetworkState
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.layer import Value
-from neuca_tools.tuning.profile import is_same_value
+from neuca_tools.tuning.sysctl_values import is_same_sysctl
 
 RECEIVE = "net/ipv4/tcp_rmem"
 USUAL_RTTS: tuple[float, ...] = (0.01, 0.05, 0.1)  # seconds: shown if none is configured
@@ -131,19 +131,19 @@ def _sysctl_origins(request: LinkRequest) -> Iterator[tuple[str, str]]:
 
 
 def _requested_row(setting: str, current: Optional[str], desired: str, source: str) -> Row:
-    return Row(setting, current, desired, source, _effect_of(current, desired))
+    return Row(setting, current, desired, source, _effect_of(setting, current, desired))
 
 
 def _of_profile(value: Value, current: Optional[str], name: str = "") -> Row:
-    desired, effect = value.wanted, value.effect or _effect_of(current, value.wanted)
+    desired, effect = value.wanted, value.effect or _effect_of(value.setting, current, value.wanted)
     if value.effect or desired is None:
         desired = value.asked
     row = Row(value.setting, current, desired, value.source, effect)
     return row._replace(reason=value.reason, link=value.link, name=name)
 
 
-def _effect_of(current: Optional[str], desired: Optional[str]) -> str:
-    return EFFECTIVE if is_same_value(current, desired) else NOT_YET
+def _effect_of(setting: str, current: Optional[str], desired: Optional[str]) -> str:
+    return EFFECTIVE if is_same_sysctl(setting, current, desired) else NOT_YET
 
 
 def _number_text(number: Optional[int]) -> Optional[str]:

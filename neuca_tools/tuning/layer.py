@@ -18,7 +18,8 @@ from neuca_tools.model.device_settings import Effect
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.environment import Environment
-from neuca_tools.tuning.profile import BUFFER, KEEP, Profile, is_same_value, raised_value
+from neuca_tools.tuning.profile import BUFFER, KEEP, Profile, raised_value
+from neuca_tools.tuning.sysctl_values import is_same_sysctl
 from neuca_tools.tuning.sysctld import Settings
 
 CONGESTION = "net/ipv4/tcp_congestion_control"
@@ -192,11 +193,13 @@ def _judge_value(path: str, asked: Asked, facts: Facts, record: Record) -> Value
     if obstacle:
         return value._replace(effect=obstacle.effect, reason=obstacle.reason)
     override = facts.words.setting(path)
-    if override and not is_same_value(override.value, raised_value(override.value, asked.value)):
+    theirs = override and override.value
+    if override and not is_same_sysctl(path, theirs, raised_value(theirs, asked.value)):
         reason = f'by {override.file}, which sets it to "{override.value}"'
         return value._replace(effect="overridden", reason=reason)
     base = value.current
-    if path in record.original_sysctls and is_same_value(base, record.written.get(Written(path))):
+    written = record.written.get(Written(path))
+    if path in record.original_sysctls and is_same_sysctl(path, base, written):
         # The present value is our own.
         base = record.original_sysctls[path]
     wanted = raised_value(base, asked.value)

@@ -85,15 +85,6 @@ def _host_sysctl(key: str) -> str:
     return path
 
 
-def is_same_value(current: Optional[str], wanted: Optional[str]) -> bool:
-    """Whether two values of a sysctl are equal; the kernel accepts `02` and reports `2`."""
-    return (
-        current is not None
-        and wanted is not None
-        and _normal_words(current) == _normal_words(wanted)
-    )
-
-
 def raised_value(base: Optional[str], asked: str) -> str:
     """The value to set: `asked`, with no number lower than in `base`.
 
@@ -113,7 +104,3 @@ def raised_value(base: Optional[str], asked: str) -> str:
     if not all(word.isdecimal() for word in (*before, *wanted)):
         return " ".join(wanted)
     return " ".join(str(max(int(old), int(new))) for old, new in zip(before, wanted))
-
-
-def _normal_words(text: str) -> list[str]:
-    return [str(int(word)) if word.isdecimal() else word for word in text.split()]

@@ -98,7 +98,7 @@ TTL = "net/ipv4/ip_default_ttl"
 
 
 def test_an_unlisted_key_is_refused_unless_the_administrator_permits_it():
-    assert wanted("net.ipv4.ip_default_ttl = 1") == ({}, [f"sysctl {TTL}: {HOST_WIDE}"])
+    assert wanted("net.ipv4.ip_default_ttl = 1") == ({}, [f"sysctl net.ipv4.ip_default_ttl: {HOST_WIDE}"])
     permitted = frozenset({TTL})
     assert wanted("net.ipv4.ip_default_ttl = 1", allow_sysctls=permitted) == ({TTL: "1"}, [])
 
@@ -112,5 +112,5 @@ def test_permission_does_not_extend_to_every_interface():
     path = "net/ipv4/conf/all/rp_filter"
     assert wanted("net.ipv4.conf.all.rp_filter = 1", allow_sysctls=frozenset({path})) == (
         {},
-        [f'sysctl {path}: it would change "all", not this interface alone'],
+        ['sysctl net.ipv4.conf.all.rp_filter: it would change "all", not this interface alone'],
     )

@@ -30,7 +30,8 @@ from neuca_tools.tuning.layer import (
     TuningInputs,
     judge_profiles,
 )
-from neuca_tools.tuning.profile import Profile, is_same_value
+from neuca_tools.tuning.profile import Profile
+from neuca_tools.tuning.sysctl_values import is_same_sysctl
 from neuca_tools.tuning.sysctld import parse_files
 
 RMEM, TCP = "net/core/rmem_max", "net/ipv4/tcp_rmem"
@@ -458,7 +459,7 @@ def test_no_profile_lowers_a_value_and_two_passes_write_once(kernel, some):
     assert all(one.mtu >= mtus[index] for index, one in kernel.devices.items())
     assert texts(agent.plan()) == []
     assert all(
-        is_same_value(row.current, row.desired)
+        is_same_sysctl(row.setting, row.current, row.desired)
         for row in agent.rows().values()
         if row.effect == "effective"
     )

@@ -16,7 +16,8 @@ from neuca_tools.backends.hostfacts import SHIPPED
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import OWN
 from neuca_tools.tuning import arithmetic
-from neuca_tools.tuning.profile import is_same_value, parse_profile, raised_value
+from neuca_tools.tuning.profile import parse_profile, raised_value
+from neuca_tools.tuning.sysctl_values import is_same_sysctl
 
 # Appendix A of "Lies, damn lies, and iperf".
 APPENDIX_A = """\
@@ -136,7 +137,7 @@ def test_no_number_is_lowered_and_raising_twice_changes_nothing(before, asked):
         new >= old and new >= least
         for new, old, least in zip(map(int, once.split()), before, asked)
     )
-    assert is_same_value(raised_value(once, wanted), once)
+    assert is_same_sysctl("net/x", raised_value(once, wanted), once)
 
 
 @pytest.mark.parametrize(

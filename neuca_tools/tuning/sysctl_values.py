@@ -1,0 +1,58 @@
+"""Whether two values of a sysctl are the same, although they are written differently."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from typing import Optional, Union
+
+# In decimal, hexadecimal or octal notation (proc_get_long, kernel/sysctl.c).
+_NUMBER = re.compile(r"-?(?:0x(?P<hex>[0-9a-f]+)|(?P<octal>0[0-7]*)|[1-9][0-9]*)", re.ASCII | re.I)
+# In hundredths of a second (NEIGH_SYSCTL_USERHZ_JIFFIES_ENTRY).
+_HUNDREDTHS = re.compile("/neigh/[^/]+/(?:retrans_time|anycast_delay|proxy_delay|locktime)$")
+
+
+def is_same_sysctl(path: str, current: Optional[str], wanted: Optional[str]) -> bool:
+    """Whether two values of a sysctl are equal for the kernel.
+
+    It counts times in ticks, of which there are 100 or more in a second.
+
+    >>> is_same_sysctl("net/ipv4/conf/eth1/rp_filter", "2", "0x2")
+    True
+    >>> is_same_sysctl("net/x", "10", "010")
+    False
+    >>> is_same_sysctl("net/ipv6/neigh/eth1/retrans_time_ms", "1004", "1003")
+    True
+    """
+    if current is None or wanted is None or current == wanted:
+        return current is not None and wanted is not None
+    pairs = list(zip(current.split(), wanted.split()))
+    if not len(pairs) == len(current.split()) == len(wanted.split()):
+        return False
+    rounding = _rounding_of(path)
+    return all(
+        _is_near(_number_or_word(have), _number_or_word(want), rounding) for have, want in pairs
+    )
+
+
+def _rounding_of(path: str) -> range:
+    """The differences that the kernel's rounding makes: milliseconds upwards, others downwards."""
+    if path.endswith("_ms"):
+        return range(10)
+    return range(-1 if _HUNDREDTHS.search(path) else 0, 1)
+
+
+def _number_or_word(word: str) -> Union[int, str]:
+    match = _NUMBER.fullmatch(word)
+    if match is None:
+        return word
+    if match["hex"]:
+        return int(word, 16)
+    return int(word, 8 if match["octal"] else 10)
+
+
+def _is_near(current: Union[int, str], wanted: Union[int, str], rounding: range) -> bool:
+    if isinstance(current, int) and isinstance(wanted, int):
+        return current - wanted in rounding
+    return current == wanted
