@@ -98,6 +98,8 @@ def _tuning(problem):
         profiles=many(TEXT),
         rate=maybe(NUMBER),
         rtt=maybe(NUMBER),
+        environment=among("vm", "bare metal", "container"),
+        detail=TEXT,
         values=many(value),
         problems=many(problem),
         notes=many(TEXT),

@@ -1,4 +1,4 @@
-"""Reads the facts for tuning: profiles, sysctl.d files and kernel."""
+"""Reads the facts for tuning: profiles, hypervisor, sysctl.d files and kernel."""
 
 # SPDX-License-Identifier: MIT
 
@@ -15,7 +15,7 @@ from neuca_tools.backends import sysctl
 from neuca_tools.files import read_bytes, readable_names_in, text_of
 from neuca_tools.model import ADVERTISED, IPV6_MTU, OWN, World
 from neuca_tools.model.provenance import ROUTER_SECONDS, is_advertised
-from neuca_tools.tuning import sysctld
+from neuca_tools.tuning import environment, sysctld
 from neuca_tools.tuning.choice import NAME, Choice
 from neuca_tools.tuning.layer import (
     AVAILABLE,
@@ -29,7 +29,7 @@ from neuca_tools.tuning.profile import LARGEST, Profile, parse_profile
 
 SHIPPED = Path(__file__).resolve().parents[1] / "profiles"
 MODULES = Path("/lib/modules")
-MAX_FACT_BYTES = 64 * 1024
+MAX_FACT_BYTES = 64 * 1024  # /proc/cpuinfo repeats itself for each processor
 # Exists only in the initial network namespace (net/core/sysctl_net_core.c).
 OF_FIRST_NAMESPACE = "net/core/netdev_max_backlog"
 _Value = TypeVar("_Value")
@@ -48,6 +48,9 @@ def read_tuning_inputs(
     sysctls = {path: sysctl.read_value(path) for path in (*paths, AVAILABLE, PERMITTED)}
     own = sysctl.read_value(OF_FIRST_NAMESPACE) is None
     facts = Facts(
+        environment.detect_environment(
+            _known({path: _beginning_of(path) for path in environment.SIGNS})
+        ),
         _known(sysctls),
         _known({path: _obstacle_to_write(path, own) for path in paths}),
         existing_sysctl_settings(sysctl_directory) if paths or changed else sysctld.Settings(),

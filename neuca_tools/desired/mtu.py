@@ -21,6 +21,7 @@ from neuca_tools.model import (
     Virtual,
     Written,
 )
+from neuca_tools.tuning.layer import PROFILE
 
 LEAST_IPV6_MTU = 1280  # RFC 8200, section 5
 USUAL_MTU = 1500  # ETH_DATA_LEN, what the kernel gives a new bond or bridge
@@ -181,9 +182,16 @@ class Sizes:
                 self._refuse(key, mtu, f'its member "{name}" supports at most {most}')
                 return None
         for member, theirs in asked.items():
-            if theirs and theirs != mtu:
+            if theirs and theirs != mtu and self._names_mtu(member):
                 self._refuse(member, theirs, f'it is in "{key.given_name}", which has {mtu}')
         return mtu
+
+    def _names_mtu(self, key: LinkKey) -> bool:
+        """Whether a document or the configuration gives the link an MTU; a profile's does not
+        count.
+        """
+        origins = [origin for origin in self.requests[key].origins if origin.setting == "mtu"]
+        return not all(origin.where.startswith(PROFILE) for origin in origins)
 
     def _mtu_over_parent(
         self, key: LinkKey, virtual: Virtual, parent: LinkKey, mtu: Optional[int]

@@ -51,6 +51,7 @@ from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, Choice, RuleRequest
 from neuca_tools.tuning import allowed_sysctls
 from neuca_tools.tuning.layer import Layer
+from neuca_tools.tuning.links import Tuned, tune_links
 
 
 class Settings(NamedTuple):
@@ -115,7 +116,7 @@ def resolve_state(
     names, name_problems = nic_names(layers.requests, world, layers.roles, record)
     complete, removable, sure = _trusted_parts(document, layers.requests, record.owned)
     limits = _request_limits(layers, settings, world, record, removable)
-    scene = Scene(layers.requests, world, layers.roles, record, find_links(world, layers.roles))
+    tuned, scene = _tune_requests(layers, settings.tuning, world, record)
     rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
     work = LinkResolver(scene, limits, names, sure, rules, _learned_gateways(scene, settings))
     links = work.links()
@@ -129,7 +130,7 @@ def resolve_state(
         _wanted_state(work, links, routing, host),
         _left_as_they_are(removable, work, complete),
         layers.roles,
-        layers.requests,
+        tuned.requests,
         names={**names, **work.vlan_names},
         shown=tuple(work.shown()),
         problems=(*problems, *work.problems, *routing.problems, *contested),
@@ -141,11 +142,20 @@ def resolve_state(
         left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
         loose=routing.loose,
         management_networks=management_networks(world, layers.roles),
-        notes=(*_open_notes(layers, routing), *work.common.notes, *routing.notes),
-        tuning=settings.tuning,
-        without_advertisements=links_without_advertisements(layers.requests, layers.roles, world),
+        notes=(*_open_notes(layers, routing), *work.common.notes, *tuned.notes, *routing.notes),
+        tuning=settings.tuning._replace(values=(*settings.tuning.values, *tuned.values)),
+        without_advertisements=links_without_advertisements(tuned.requests, layers.roles, world),
         tables=routing.tables,
     )
+
+
+def _tune_requests(
+    layers: Layers, tuning: Layer, world: World, record: Record
+) -> tuple[Tuned, Scene]:
+    """What the profiles make of the requests."""
+    devices = find_links(world, layers.roles)
+    tuned = tune_links(layers.requests, tuning, devices, record)
+    return tuned, Scene(tuned.requests, world, layers.roles, record, devices)
 
 
 def _left_as_they_are(removable: Owned, work: LinkResolver, complete: bool) -> Owned:

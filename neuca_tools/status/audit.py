@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple, Optional
 
@@ -76,8 +76,12 @@ def audit_rows(
     settings = list(_host_rows(resolution, have))
     if link:
         keys, settings = [key for key in keys if key == link], []
+    tuned: dict[LinkKey, list[Value]] = {key: [] for key in keys}
+    for value in resolution.tuning.values:
+        if value.link in tuned:
+            tuned[value.link].append(value)
     for key in sorted(keys, key=lambda key: (key.vlan_id is not None, key)):
-        settings += _link_scalars(key, resolution, have)
+        settings += _link_scalars(key, resolution, have, tuned[key])
         settings += _link_sysctls(key, resolution, have)
     return settings
 
@@ -87,7 +91,7 @@ def _host_rows(resolution: Resolution, have: NetworkState) -> Iterator[Row]:
     desired = resolution.want.sysctls
     origins = chain.from_iterable(map(_sysctl_origins, resolution.requests.values()))
     named = {path: where for path, where in origins if OWN not in path and path in desired}
-    values = {value.setting: value for value in resolution.tuning.values}
+    values = {value.setting: value for value in resolution.tuning.values if value.link is None}
     for path in sorted({*named, *values}):
         current = have.sysctls.get(path)
         if path in named:
@@ -97,14 +101,19 @@ def _host_rows(resolution: Resolution, have: NetworkState) -> Iterator[Row]:
             yield _of_profile(value, value.current if current is None else current)
 
 
-def _link_scalars(key: LinkKey, resolution: Resolution, have: NetworkState) -> Iterator[Row]:
-    """The MTU and the queue length of a link, if a request sets them."""
+def _link_scalars(
+    key: LinkKey, resolution: Resolution, have: NetworkState, tuned: Iterable[Value]
+) -> Iterator[Row]:
+    """The MTU and the queue length of a link, if a profile (`tuned`) or a request sets them."""
     link, name = have.links.get(key), _name_of_link(key, resolution, have)
     sources = {origin.setting: origin.where for origin in resolution.requests[key].origins}
+    values = {value.setting: value for value in tuned}
     for setting in ("mtu", "txqueuelen"):
         current = _number_text(getattr(link, setting, None))
         desired = _number_text(getattr(resolution.want.links[key], setting))
-        if setting in sources and desired is not None:
+        if setting in values:
+            yield _of_profile(values[setting], current, name)
+        elif setting in sources and desired is not None:
             row = _requested_row(setting, current, desired, sources[setting])
             yield row._replace(link=key, name=name)
 
@@ -135,11 +144,12 @@ def _requested_row(setting: str, current: Optional[str], desired: str, source: s
     return Row(setting, current, desired, source, _effect_of(current, desired))
 
 
-def _of_profile(value: Value, current: Optional[str]) -> Row:
+def _of_profile(value: Value, current: Optional[str], name: str = "") -> Row:
     desired, effect = value.wanted, value.effect or _effect_of(current, value.wanted)
     if value.effect or desired is None:
         desired = value.asked
-    return Row(value.setting, current, desired, value.source, effect, value.reason)
+    row = Row(value.setting, current, desired, value.source, effect)
+    return row._replace(reason=value.reason, link=value.link, name=name)
 
 
 def _effect_of(current: Optional[str], desired: Optional[str]) -> str:
@@ -169,6 +179,8 @@ def to_json(
         "profiles": list(layer.choice.profiles),
         "rate": layer.choice.rate,
         "rtt": layer.choice.rtt,
+        "environment": layer.environment.kind,
+        "detail": layer.environment.detail,
         "values": [row.to_json() for row in audit_rows(resolution, have, link)],
         "problems": [{"code": problem.code, "text": problem.text} for problem in layer.problems],
         "notes": [*layer.notes, *throughput_sentences(resolution, have)],

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple, Optional
+from typing import Literal, NamedTuple, Optional
 
-from neuca_tools.model import Problem, Record, Written
+from neuca_tools.model import LinkKey, Problem, Record, Written
 from neuca_tools.model.device_settings import Effect
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
+from neuca_tools.tuning.environment import Environment
 from neuca_tools.tuning.profile import BUFFER, KEEP, Profile, is_same_value, raised_value
 from neuca_tools.tuning.sysctld import Settings
 
@@ -43,6 +44,7 @@ class Facts(NamedTuple):
     the initial one.
     """
 
+    environment: Environment = Environment()
     sysctls: Mapping[str, str] = {}
     obstacles: Mapping[str, Obstacle] = {}
     words: Settings = Settings()
@@ -69,8 +71,8 @@ class Asked(NamedTuple):
 class Value(NamedTuple):
     """One judged value.
 
-    `setting` is a path below /proc/sys. `wanted` is None if the setting is not to change. `effect`
-    is None if the value can be set.
+    `setting` is a path below /proc/sys, `mtu` or `txqueuelen`. `wanted` is None if the setting is
+    not to change. `effect` is None if the value can be set.
     """
 
     setting: str
@@ -79,18 +81,22 @@ class Value(NamedTuple):
     wanted: Optional[str] = None
     effect: Optional[Effect] = None
     reason: str = ""
+    link: Optional[LinkKey] = None
     current: Optional[str] = None
 
 
 class Layer(NamedTuple):
-    """What the profiles request, as judged (`values`).
+    """What the profiles request for the host (`values`) and for every link (`mtu`, `txqueuelen`).
 
-    `before` maps each sysctl to the value to restore when nothing requests it any more. `notes` are
-    for users.
+    `values` gets those of single links once the links are known. `before` maps each sysctl to the
+    value to restore when nothing requests it any more. `notes` are for users.
     """
 
     choice: Choice = Choice()
+    environment: Environment = Environment()
     values: tuple[Value, ...] = ()
+    mtu: Optional[Asked] = None
+    txqueuelen: Optional[Asked] = None
     before: Mapping[str, str] = {}
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -103,7 +109,8 @@ class Layer(NamedTuple):
     @property
     def sysctls(self) -> dict[str, str]:
         """The wanted sysctls of the host, by path."""
-        return {value.setting: value.wanted for value in self.values if value.wanted is not None}
+        host = [value for value in self.values if value.link is None]
+        return {value.setting: value.wanted for value in host if value.wanted is not None}
 
 
 def judge_profiles(
@@ -123,7 +130,10 @@ def judge_profiles(
     faults += [f'profile "{name}": it requires rate and rtt' for name in unusable]
     return Layer(
         choice,
+        facts.environment,
         values=tuple(_judge_value(path, wish, facts, record) for path, wish in asked.items()),
+        mtu=_highest_value("mtu", usable),
+        txqueuelen=_highest_value("txqueuelen", usable),
         before=_to_restore(facts, record),
         faults=tuple(faults),
         notes=tuple(_layer_notes(choice, usable, facts)),
@@ -207,6 +217,17 @@ def _congestion_obstacle(name: str, facts: Facts, record: Record) -> Optional[Ob
         reason = f'the host does not allow "{name}" in this network namespace'
         return Obstacle("not applicable", reason)
     return None
+
+
+def _highest_value(
+    setting: Literal["mtu", "txqueuelen"], profiles: Sequence[Profile]
+) -> Optional[Asked]:
+    """The highest value of this setting; of equal ones, that of the last profile."""
+    given = [profile for profile in profiles if getattr(profile, setting) is not None]
+    if not given:
+        return None
+    profile = sorted(given, key=lambda profile: int(getattr(profile, setting)))[-1]
+    return Asked(str(getattr(profile, setting)), PROFILE + profile.name)
 
 
 def _layer_notes(choice: Choice, usable: Sequence[Profile], facts: Facts) -> Iterator[str]:

@@ -1,11 +1,11 @@
-"""Parse a tuning profile: sysctls of the host, each with its least value."""
+"""Parse a tuning profile: settings of the host (`[sysctl]`) and of dataplane links (`[link]`)."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
@@ -18,13 +18,16 @@ LARGEST = 64 * 1024  # size limit of a profile in bytes
 
 
 class Profile(NamedTuple):
-    """A profile. `sysctls` maps a path to its value, which may contain KEEP and BUFFER.
+    """A profile. `mtu` is in bytes, `txqueuelen` in packets, both None if not set.
 
-    Numbers are minimums. `faults` has a message for each unusable line.
+    `sysctls` maps a path to its value, which may contain KEEP and BUFFER. Numbers are minimums.
+    `faults` has a message for each unusable line.
     """
 
     name: str
     sysctls: Mapping[str, str] = {}
+    mtu: Optional[int] = None
+    txqueuelen: Optional[int] = None
     faults: tuple[str, ...] = ()
 
     @property
@@ -33,18 +36,28 @@ class Profile(NamedTuple):
         return any(BUFFER in value.split() for value in self.sysctls.values())
 
 
+_READERS: Mapping[tuple[str, str], Callable[[str], object]] = {
+    ("link", "mtu"): values.mtu,
+    ("link", "txqueuelen"): values.txqueuelen,
+}
+
+
 def parse_profile(name: str, text: str) -> Profile:
     """Parse a profile; an unusable line becomes a fault and is ignored."""
+    fields: dict[str, object] = {}
     sysctls: dict[str, str] = {}
     faults: list[str] = []
     for number, section, key, value in _profile_lines(text):
         try:
-            if section != "sysctl" or not key:
+            if section == "sysctl" and key:
+                sysctls[_host_sysctl(key)] = values.sysctl_value(value)
+            elif (section, key.lower()) in _READERS:
+                fields[key.lower()] = _READERS[section, key.lower()](value)
+            else:
                 raise UnusableError(f'"{values.clip(key or value)}" is not known here')
-            sysctls[_host_sysctl(key)] = values.sysctl_value(value)
         except UnusableError as reason:
             faults.append(f'profile "{name}", line {number}: {reason}, ignoring it')
-    return Profile(name, sysctls, tuple(faults))
+    return Profile(name, sysctls, faults=tuple(faults), **fields)  # type: ignore[arg-type]
 
 
 def _profile_lines(text: str) -> Iterator[tuple[int, str, str, str]]:

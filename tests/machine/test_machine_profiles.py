@@ -41,7 +41,7 @@ def test_auto_tunes_a_virtual_machine_at_each_boot_and_gives_it_back(guests):
     guest.boot()
     in_force(guest, DOCUMENT)
     before = guest.run("neuca status --json").json["tuning"]
-    assert before["profiles"] == ["auto"]
+    assert (before["environment"], before["profiles"]) == ("vm", ["auto"])
     found = sysctls(guest)
     assert {key: found[key] for key in WANTED} == WANTED
     least, default, most = map(int, found[RMEM].split())
@@ -70,7 +70,7 @@ def test_auto_tunes_a_virtual_machine_at_each_boot_and_gives_it_back(guests):
 
 
 @pytest.mark.long
-def test_a_profile_by_name_changes_no_nic(guests):
+def test_a_profile_by_name_raises_the_mtu_of_no_virtual_machine(guests):
     guest = guests("A")
     guest.serve(DOCUMENT)
     guest.boot()
@@ -81,7 +81,10 @@ def test_a_profile_by_name_changes_no_nic(guests):
     nic = next(
         name for name, one in links(guest).items() if one.get("permaddr", one["address"]) == mac(1)
     )
-    assert (links(guest)[nic]["mtu"], links(guest)[nic]["txqlen"]) == (1500, 1000)
-    serve(guest, DOCUMENT + f"[interface {mac(1)}]\nmtu = 9000\n")
-    guest.check("neuca tune revert")
+    assert {one["mtu"] for one in links(guest).values()} == {1500}
+    assert links(guest)[nic]["txqlen"] == 10000
+    assert effects(guest)[nic, "mtu"][0] == "not applicable"
+    serve(guest, DOCUMENT + f"[interface {mac(1)}]\nmtu = 9000\n")  # by name: as asked
     assert links(guest)[nic]["mtu"] == 9000
+    guest.check("neuca tune revert")
+    assert (links(guest)[nic]["mtu"], links(guest)[nic]["txqlen"]) == (9000, 1000)

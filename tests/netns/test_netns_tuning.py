@@ -100,11 +100,12 @@ def test_a_profile_by_hand_holds_over_restarts_and_goes_with_revert(host):
     assert host.sysctl(RMEM) == "4096 131072 16777216"
     host.run("ip", "link", "set", "eth1", "mtu", "1400")  # by hand
     planned = host.neuca("tune", "revert", "--dry-run").out
-    assert "tcp_rmem" in planned
+    assert "transmit queue length of eth1" in planned
     assert "MTU" not in planned
     assert host.neuca("tune", "revert").code == 0
     assert (host.sysctl(RMEM), host.sysctl(WMEM)) == ("4096 131072 6291456", "4096 16384 4194304")
-    assert host.look("link show eth1")[0]["mtu"] == 1400
+    link = host.look("link show eth1")[0]
+    assert (link["txqlen"], link["mtu"]) == (1000, 1400)
     assert host.neuca("tune", "revert").out == (
         "`neuca tune apply` selected no profiles since boot, so there is nothing to undo\n"
     )
@@ -162,14 +163,15 @@ def test_what_the_document_asks_for_by_name_comes_first_and_explain_says_so(host
 
 def test_a_profile_of_ones_own_comes_before_the_shipped_one(host):
     (host.folder / "profiles").mkdir()
-    mine = "[sysctl]\nnet.ipv4.tcp_max_syn_backlog = 100000\n"
+    mine = "[sysctl]\nnet.ipv4.tcp_max_syn_backlog = 100000\n[link]\ntxqueuelen = 2000\n"
     (host.folder / "profiles/exogeni.conf").write_text(mine)
     before = host.sysctl(SYN)
     assert host.once().code == 0
     assert (host.sysctl(SYN), host.sysctl(RMEM)) == ("100000", "4096 131072 6291456")
+    assert host.look("link show eth1")[0]["txqlen"] == 2000
     host.configure(profile="none")
     assert host.once().code == 0
-    assert host.sysctl(SYN) == before
+    assert (host.sysctl(SYN), host.look("link show eth1")[0]["txqlen"]) == (before, 1000)
 
 
 @pytest.mark.parametrize(
@@ -194,11 +196,14 @@ def test_a_profile_that_cannot_be_used_is_invalid_and_costs_only_itself(host, pr
     assert (refused.code, refused.err) == (2, f"neuca: tune: {text.format(folder=host.folder)}\n")
 
 
-def test_an_ignored_nic_is_no_interface_to_tune(host):
+def test_ignored_and_management_nics_are_left_alone(host):
     host.veth("eth2", 2, foreign=True)
     host.configure(f"[runtime]\ndataplane-macs-to-ignore = {mac(2)}", profile="exogeni")
     host.document(f"{DOCUMENT}{mac(2)} = up\n")
     host.once()
+    assert {one["txqlen"] for one in host.look("link") if one["ifname"] in ("eth2", "mgmt0")} == {
+        1000
+    }
     refused = host.neuca("tune", "plan", "--interface", "eth2")
     assert (refused.code, refused.err) == (
         2,
@@ -227,3 +232,16 @@ def test_a_pass_that_dies_half_way_leaves_the_way_back(host):
     assert host.neuca("tune", "revert").code == 0
     assert (host.sysctl(RMEM), host.sysctl(WMEM)) == before
     assert host.once().code == 0
+
+
+# --- the MTU ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_profile_raises_the_mtu_of_no_virtual_machine(host):
+    """Wherever the test runs: the processor has the flag of a hypervisor."""
+    fake = host.folder / "cpuinfo"
+    fake.write_text("processor\t: 0\nflags\t\t: fpu hypervisor\n")
+    host.run("mount", "--bind", fake, "/proc/cpuinfo")
+    assert host.once().code == 0
+    assert host.look("link show eth1")[0]["mtu"] == 1500
+    assert audit(host)["mtu"]["effect"] == "not applicable"

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from test_backends_kinds import encoded
 from test_ipoib import GUID, PREFIX, SECOND, SHORT, TWIN, agent, child, done, port
+from test_tuning_layer import Tuned, own, tuning_texts
 from worlds import mac, nic, world
 
 from neuca_tools.backends import hostid, kinds, udev
@@ -285,3 +286,13 @@ def test_the_example_configures_both_ports_and_a_child():
     lines = done(one)
     assert {f"rename ib{index} to fabric{index - 2}" for index in (2, 3)} <= {*lines}
     assert "create the IPoIB child storage0 (mode datagram, pkey 0x8002) on fabric0" in lines
+
+
+def test_a_profile_leaves_the_mtu_of_a_port_in_datagram_mode():
+    found = Tuned(agent("", port(2)).kernel, f"[interface {GUID}]\n", [own(mtu=9000)])
+    assert tuning_texts(found.run()[0]) == []
+    row = found.rows()["ib2", "mtu"]
+    assert (row.effect, row.reason) == (
+        "not applicable",
+        '"ib2" is an InfiniBand port in datagram mode',
+    )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_tuning_profile import shipped
-from worlds import LAWS, PLACES, Agent, bare, machine, nic, texts
+from worlds import LAWS, PLACES, Agent, bare, machine, nic, texts, vlan
 
 from neuca_tools.agent.change import Restore
 from neuca_tools.apply.decide import Observation
@@ -20,6 +20,7 @@ from neuca_tools.model import Record, Written
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteSysctl
 from neuca_tools.status import audit
 from neuca_tools.tuning.choice import Choice
+from neuca_tools.tuning.environment import Environment
 from neuca_tools.tuning.layer import (
     AVAILABLE,
     CONGESTION,
@@ -40,6 +41,7 @@ KERNEL = {
     AVAILABLE: "reno cubic",
     PERMITTED: "reno cubic",
 }
+VM = Environment("vm", "kvm")
 TWO = f"[interfaces]\n{bare(2)} = up:ipv4:10.0.0.1/24\n"
 
 
@@ -77,8 +79,13 @@ def host(*devices, **sysctls):
     return kernel
 
 
-def own(name="site", **sysctls):
-    return Profile(name, {path.replace("__", "/"): value for path, value in sysctls.items()})
+def own(mtu=None, txqueuelen=None, name="site", **sysctls):
+    return Profile(
+        name,
+        {path.replace("__", "/"): value for path, value in sysctls.items()},
+        mtu,
+        txqueuelen,
+    )
 
 
 def tuning_texts(operations):
@@ -134,10 +141,11 @@ def test_another_profile_may_ask_for_less_than_the_one_before():
 
 
 def test_what_no_profile_asks_for_any_more_goes_back():
-    agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216")])
+    agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216", mtu=9000)])
     agent.run()
     agent.profiles = []
     assert tuning_texts(agent.run()[0]) == [
+        "set the MTU of eth2 from 9000 to 1500",
         'set the sysctl net/core/rmem_max from "16777216" to "212992"',
     ]
     assert (agent.record.original_sysctls, agent.record.originals) == ({}, {})
@@ -145,7 +153,7 @@ def test_what_no_profile_asks_for_any_more_goes_back():
 
 def test_the_document_comes_before_a_profile():
     text = TWO + f"[interface {bare(2)}]\nsysctl.net.core.rmem_max = 1048576\nmtu = 1400\n"
-    agent = Tuned(host(), text, [own(net__core__rmem_max="16777216")])
+    agent = Tuned(host(), text, [own(net__core__rmem_max="16777216", mtu=9000)])
     agent.run()
     row = agent.rows()["", RMEM]
     assert (row.desired, row.origin, row.effect) == (
@@ -300,13 +308,72 @@ def test_a_congestion_control_that_the_host_does_not_allow():
     )
 
 
-# --- profiles of the package -----------------------------------------------------------------------------------------
+# --- links -----------------------------------------------------------------------------------------------------------
+
+VLAN = TWO + f"[vlan {bare(2)}.7]\n"
 
 
-def test_auto_raises_buffers():
-    found = judge_profiles(Choice(("auto",)), [shipped("auto")], Facts(sysctls=KERNEL), Record())
-    assert found.notes == ()
-    assert found.sysctls[TCP] == "4096 131072 16777216"
+def test_bare_metal_gets_mtu_and_queue_on_the_nic_and_then_on_its_vlan():
+    agent = Tuned(host(), VLAN, [own(mtu=9000, txqueuelen=10000)])
+    assert tuning_texts(agent.run()[0]) == [
+        "set the MTU of eth2 from 1500 to 9000",
+        "set the transmit queue length of eth2 from 1000 to 10000",
+        "set the transmit queue length of eth2.7 to 10000",
+    ]
+    assert (agent.rows()["eth2.7", "mtu"].current, agent.rows()["eth2.7", "mtu"].effect) == (
+        "9000",
+        "effective",
+    )
+    assert agent.kernel.devices[1].mtu == 1500
+    assert texts(agent.plan()) == []
+
+
+def test_a_vlan_that_is_there_is_raised_after_its_nic():
+    agent = Tuned(host(vlan(9, 2, 7, name="eth2.7")), VLAN, [own(mtu=9000)])
+    assert tuning_texts(agent.run()[0]) == [
+        "set the MTU of eth2 from 1500 to 9000",
+        "set the MTU of eth2.7 from 1500 to 9000",
+    ]
+
+
+def test_an_mtu_goes_as_far_as_the_device():
+    agent = Tuned(machine(nic(1), nic(2, max_mtu=4000), mgmt=1), TWO, [own(mtu=9000)])
+    agent.run()
+    row = agent.rows()["eth2", "mtu"]
+    assert (row.current, row.effect, row.reason) == (
+        "4000",
+        "effective",
+        '"eth2" supports at most 4000',
+    )
+    small = Tuned(machine(nic(1), nic(2, max_mtu=1500), mgmt=1), TWO, [own(mtu=9000)])
+    assert tuning_texts(small.run()[0]) == []
+    assert (small.rows()["eth2", "mtu"].effect, small.rows()["eth2", "mtu"].reason) == (
+        "not applicable", '"eth2" supports at most 1500')  # fmt: skip
+
+
+def test_a_larger_mtu_stays_also_if_it_was_set_by_hand_after_ours():
+    agent = Tuned(host(), TWO, [own(mtu=9000)])
+    agent.run()
+    agent.kernel.set_mtu(2, 9216)
+    assert texts(agent.plan()) == []
+
+
+def test_the_mtu_of_a_virtual_machine_is_not_raised():
+    agent = Tuned(host(), TWO, [own(mtu=9000)], facts=Facts(VM))
+    assert tuning_texts(agent.run()[0]) == []
+    assert agent.rows()["eth2", "mtu"].reason == (
+        "in a virtual machine (kvm) its maximum says nothing about the path; request an MTU by name")  # fmt: skip
+    assert agent.kernel.devices[2].mtu == 1500
+
+
+def test_auto_is_the_same_on_every_host_and_changes_no_link():
+    auto = Choice(("auto",))
+    for environment in (Environment(), VM):
+        found = judge_profiles(
+            auto, [shipped("auto")], Facts(environment, sysctls=KERNEL), Record()
+        )
+        assert (found.mtu, found.txqueuelen, found.notes) == (None, None, ())
+        assert found.sysctls[TCP] == "4096 131072 16777216"
 
 
 @pytest.mark.parametrize("chosen", ["bbr", "cubic", "reno"])
@@ -318,6 +385,14 @@ def test_auto_leaves_the_congestion_control_of_the_host_alone(chosen):
     agent.profiles = [shipped("exogeni")]
     agent.run()
     assert agent.kernel.read_sysctl(CONGESTION) == "htcp"
+
+
+def test_a_nic_in_state_user_or_down_is_left_alone():
+    for state in ("user", "down"):
+        agent = Tuned(
+            host(), f"[interfaces]\n{bare(2)} = {state}\n", [own(mtu=9000, txqueuelen=10000)]
+        )
+        assert tuning_texts(agent.run()[0]) == []
 
 
 # --- laws ------------------------------------------------------------------------------------------------------------
@@ -336,10 +411,15 @@ def trees(draw):
 def profiles(draw):
     asked = {path: " ".join(draw(st.sampled_from(("-", *"0123456789"))) for _ in range(WIDTH.get(path, 1)))
              for path in draw(st.lists(st.sampled_from(PATHS), unique=True))}  # fmt: skip
-    return Profile(draw(st.sampled_from("abc")), asked)
+    return Profile(draw(st.sampled_from("abc")), asked, draw(st.sampled_from((None, 1400, 4000, 9000))),
+                   draw(st.sampled_from((None, 500, 10000))))  # fmt: skip
 
 
-HOSTS = st.builds(lambda tree: host(**tree), trees())
+HOSTS = st.builds(
+    lambda tree, mtu: host(vlan(9, 2, 7, mtu=mtu, name="eth2.7"), **tree),
+    trees(),
+    st.sampled_from((1400, 1500)),
+)
 
 
 @given(
@@ -349,24 +429,30 @@ HOSTS = st.builds(lambda tree: host(**tree), trees())
 )
 @LAWS
 def test_applying_profiles_and_reverting_is_the_identity(kernel, rounds, restarts):
-    before = dict(kernel.sysctls)
-    agent = Tuned(kernel, TWO)
+    before = (
+        dict(kernel.sysctls),
+        {index: (one.mtu, one.txqueuelen) for index, one in kernel.devices.items()},
+    )
+    agent = Tuned(kernel, VLAN)
     for some in rounds:
         agent.profiles = some
         agent.run(start=restarts or some is rounds[0])
     agent.revert()
-    assert {path: value for path, value in kernel.sysctls.items() if path in before} == before
+    after = {path: value for path, value in kernel.sysctls.items() if path in before[0]}
+    assert after == before[0]
+    assert {index: (one.mtu, one.txqueuelen) for index, one in kernel.devices.items()} == before[1]
 
 
 @given(HOSTS, st.lists(profiles(), max_size=3))
 @LAWS
 def test_no_profile_lowers_a_value_and_two_passes_write_once(kernel, some):
-    before = dict(kernel.sysctls)
-    agent = Tuned(kernel, TWO, some)
+    before, mtus = dict(kernel.sysctls), {index: one.mtu for index, one in kernel.devices.items()}
+    agent = Tuned(kernel, VLAN, some)
     agent.run()
     for path in PATHS:
         pairs = zip(map(int, kernel.sysctls[path].split()), map(int, before[path].split()))
         assert all(now >= then for now, then in pairs), path
+    assert all(one.mtu >= mtus[index] for index, one in kernel.devices.items())
     assert texts(agent.plan()) == []
     assert all(
         is_same_value(row.current, row.desired)
@@ -378,7 +464,7 @@ def test_no_profile_lowers_a_value_and_two_passes_write_once(kernel, some):
 @given(HOSTS, st.lists(profiles(), max_size=3), st.sampled_from(PATHS), st.integers(10, 12))
 @LAWS
 def test_what_somebody_raises_further_stays_over_any_number_of_passes(kernel, some, path, number):
-    agent = Tuned(kernel, TWO, some)
+    agent = Tuned(kernel, VLAN, some)
     agent.run()
     by_hand = " ".join([str(number)] * WIDTH.get(path, 1))
     kernel.write_sysctl(path, by_hand)

@@ -50,7 +50,7 @@ def test_a_shipped_profile_can_be_read_whole_and_lowers_nothing(name):
 def test_exogeni_has_the_nine_sysctls_of_the_article_word_for_word():
     assert APPENDIX_A in (SHIPPED / "exogeni.conf").read_text()
     profile = shipped("exogeni")
-    assert len(profile.sysctls) == 9
+    assert (len(profile.sysctls), profile.mtu, profile.txqueuelen) == (9, 9000, 10000)
 
 
 def test_auto_sets_only_what_the_manual_page_has_a_measurement_for():
@@ -59,6 +59,7 @@ def test_auto_sets_only_what_the_manual_page_has_a_measurement_for():
     profile = shipped("auto")
     documented = set(re.findall(r"^\.It Ql (net\.\S+)", table, re.MULTILINE))
     assert documented == {path.replace("/", ".") for path in profile.sysctls}
+    assert (profile.mtu, profile.txqueuelen) == (None, None)
     assert len(re.findall(r"make bench-tuning", table)) == 1
 
 
@@ -72,12 +73,19 @@ def test_many_peers_has_the_neighbour_tables_of_both_families():
 
 
 def test_none_asks_for_nothing():
-    assert shipped("none").sysctls == {}
+    assert (shipped("none").sysctls, shipped("none").mtu) == ({}, None)
 
 
 def test_a_profile_of_ones_own():
-    profile = parse_profile("site", "; mine\n[Sysctl]\nnet/core/rmem_max=7\n")
-    assert profile.sysctls == {"net/core/rmem_max": "7"}
+    profile = parse_profile(
+        "site",
+        "; mine\n[Sysctl]\nnet/core/rmem_max=7\n[link]\nMTU = 9200\n",
+    )
+    assert (profile.sysctls, profile.mtu, profile.txqueuelen) == (
+        {"net/core/rmem_max": "7"},
+        9200,
+        None,
+    )
     assert profile.faults == ()
 
 
@@ -98,7 +106,8 @@ def test_a_profile_of_ones_own():
             "[sysctl]\nnet.ipv4.conf.{interface}.rp_filter = 1",
             f'sysctl "net.ipv4.conf.{OWN}.rp_filter": settings of one interface belong in its own section of the configuration',
         ),
-        ("[link]\nmtu = 9000", '"mtu" is not known here'),
+        ("[link]\nmtu = 9", 'the MTU "9" is not a number from 68 to 65535'),
+        ("[link]\nrings = 9", '"rings" is not known here'),
         ("[profile]\nexact = yes", '"exact" is not known here'),
     ],
 )
