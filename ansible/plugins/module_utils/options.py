@@ -226,6 +226,9 @@ OPTIONS = {
     "tuning": {
         "type": "dict",
         "options": {
+            "mtu_probe": {
+                "type": "bool"
+            },
             "profile": {
                 "type": "list",
                 "elements": "str"
