@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,14 +72,11 @@ def uses_color(arguments: argparse.Namespace) -> bool:
 
 
 def terminal_width() -> int:
-    """The width of the terminal in characters, as shutil.get_terminal_size() finds it."""
-    with suppress(KeyError, ValueError):
-        given = int(os.environ["COLUMNS"])
-        if given > 0:
-            return given
-    with suppress(OSError):
-        return os.get_terminal_size(1).columns or 80
-    return 80
+    """The width of the terminal in characters."""
+    # The daemon loads this module, and prints nothing.
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns
 
 
 def log_level(arguments: argparse.Namespace) -> str:

@@ -9,19 +9,8 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn, Optional
 
-from neuca_tools.commands.common import terminal_width
 from neuca_tools.errors import EXIT_USAGE
 from neuca_tools.model.printable import plain_lines
-
-
-class Formatter(argparse.HelpFormatter):
-    """The library's formatter, which would import `shutil` to find the width of the terminal.
-
-    A parser makes a formatter for each option that it gets.
-    """
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=terminal_width() - 2)
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,7 +18,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **keywords: Any) -> None:  # noqa: ANN401 - as the library has it
         # A script that abbreviates an option would break with the next option like it.
-        super().__init__(**{"formatter_class": Formatter, "allow_abbrev": False, **keywords})
+        super().__init__(allow_abbrev=False, **keywords)
 
     def parse_known_args(  # type: ignore[override]
         self,

@@ -17,7 +17,7 @@ from neuca_tools.commands.arguments import (
     add_output_options,
     value,
 )
-from neuca_tools.commands.parsers import Formatter, Parser
+from neuca_tools.commands.parsers import Parser
 from neuca_tools.commands.selftest_values import (
     EXPECT_OPTION,
     OUTPUT_OPTIONS,
@@ -157,7 +157,7 @@ def history_parser() -> argparse.ArgumentParser:
     return parser
 
 
-class _Formatter(Formatter):
+class _Formatter(argparse.HelpFormatter):
     """Does not break the line of the example, so that it can be copied."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:

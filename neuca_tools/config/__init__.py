@@ -5,6 +5,6 @@
 from __future__ import annotations
 
 from neuca_tools.config.load import DEFAULT_PATH, load_config
-from neuca_tools.config.options import Config, ConfigFault
+from neuca_tools.config.options import Config
 
-__all__ = ["DEFAULT_PATH", "Config", "ConfigFault", "load_config"]
+__all__ = ["DEFAULT_PATH", "Config", "load_config"]

@@ -11,7 +11,8 @@ from neuca_tools.config.load import parse_config
 from neuca_tools.config.options import SECTIONS
 from neuca_tools.documents.privacy import LINK_KINDS
 from neuca_tools.documents.privacy import SECTIONS as DOCUMENT_SECTIONS
-from neuca_tools.documents.spelling import Finding, Severity
+from neuca_tools.documents.spelling import Finding
+from neuca_tools.model.rows import Severity
 
 _HEADER = re.compile(rb"^\[([\w -]+)\]", re.MULTILINE)
 

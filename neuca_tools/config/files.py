@@ -10,10 +10,11 @@ from configparser import ParsingError, RawConfigParser
 from pathlib import Path
 from typing import NamedTuple
 
-from neuca_tools.config.options import ConfigFault, Severity
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.ini import REMARK
 from neuca_tools.errors import ConfigError
+from neuca_tools.model import Fault
+from neuca_tools.model.rows import Severity
 
 _MAX_BYTES = 1024 * 1024
 _NO_SECTION = "before the first section"
@@ -33,11 +34,11 @@ class Entry(NamedTuple):
     value: str
     lines: tuple[int, ...] = ()
 
-    def fault(self, reason: str, severity: Severity = "error") -> ConfigFault:
-        where = (self.file, self.section, self.option, values.clip(self.value))
+    def fault(self, reason: str, severity: Severity = "error") -> Fault:
         line = next(iter(self.lines[-1:]), 0)
+        section, key, value = map(values.clip, (self.section, self.option, self.value))
         reason += values.hash_hint(self.value)
-        return ConfigFault(*where, reason, severity=severity, line=line)
+        return Fault(line, section, key, value, reason, severity=severity, file=self.file)
 
 
 class _Parser(RawConfigParser):
@@ -53,13 +54,13 @@ class _Parser(RawConfigParser):
         return optionstr
 
 
-def read_entries(path: Path) -> tuple[list[Entry], list[ConfigFault]]:
+def read_entries(path: Path) -> tuple[list[Entry], list[Fault]]:
     """The options in a file and in those in `config.d` next to it, in order, and the faults.
 
     Raises ConfigError for a file that exists and cannot be read.
     """
     entries: list[Entry] = []
-    faults: list[ConfigFault] = []
+    faults: list[Fault] = []
     for file in configuration_files(path):
         entries += _entries_of_file(file, _read_text(file), faults)
     return entries, faults
@@ -70,9 +71,9 @@ def configuration_files(path: Path) -> list[Path]:
     return [path, *_drop_ins(path.parent / "config.d")]
 
 
-def parse_entries(data: bytes) -> tuple[list[Entry], list[ConfigFault]]:
+def parse_entries(data: bytes) -> tuple[list[Entry], list[Fault]]:
     """The options in the text of one file, and the faults. Raises ConfigError."""
-    faults: list[ConfigFault] = []
+    faults: list[Fault] = []
     name = Path("configuration")
     return list(_entries_of_file(name, _decode_text(data, name), faults)), faults
 
@@ -111,13 +112,13 @@ def _decode_text(data: bytes, file: Path) -> str:
     raise ConfigError(f'cannot read the configuration file "{file}": {reason}')
 
 
-def _entries_of_file(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry]:
+def _entries_of_file(file: Path, text: str, faults: list[Fault]) -> Iterator[Entry]:
     """The options of a file in order, with an entry without an option for each section header."""
     parser = _Parser()
     lines = ["" if REMARK.fullmatch(line.rstrip()) else line for line in text.split("\n")]
     for number in _read_lines(parser, lines, str(file)):
         reason = f'line {number} is neither a section nor "option = value", ignoring it'
-        faults.append(ConfigFault(str(file), "", "", "", reason, line=number))
+        faults.append(Fault(number, "", "", "", reason, file=str(file)))
         # The search for options that protect must see these as well.
         yield Entry(str(file), "", lines[number - 1].split()[0], "", (number,))
     numbers = _line_numbers(text)

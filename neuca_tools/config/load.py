@@ -19,7 +19,6 @@ from neuca_tools.config.options import (
     RAW_SECTIONS,
     SECTIONS,
     Config,
-    ConfigFault,
     split_list,
 )
 from neuca_tools.documents import stacking
@@ -49,7 +48,7 @@ def parse_config(data: bytes) -> Config:
     return _config_from(*files.parse_entries(data))
 
 
-def _config_from(entries: list[Entry], faults: list[ConfigFault]) -> Config:
+def _config_from(entries: list[Entry], faults: list[Fault]) -> Config:
     faults += _unknown_sections(entries)
     suspects = [entry for entry in entries if _is_suspect(entry)]
     if suspects:
@@ -74,29 +73,29 @@ def _is_suspect(entry: Entry) -> bool:
     return bool(entry.option)
 
 
-def _reported_options(faults: Iterable[ConfigFault]) -> set[tuple[str, str, str]]:
+def _reported_options(faults: Iterable[Fault]) -> set[tuple[str, str, str]]:
     """The options that were meant to protect, by file and section."""
-    return {(fault.file, fault.section, fault.option.lower()) for fault in faults if fault.stops}
+    return {(fault.file, fault.section, fault.key.lower()) for fault in faults if fault.stops}
 
 
-def _unknown_sections(entries: Iterable[Entry]) -> Iterator[ConfigFault]:
+def _unknown_sections(entries: Iterable[Entry]) -> Iterator[Fault]:
     for entry in entries:
         if not entry.option and entry.section not in SECTIONS and not link_kind(entry.section):
             yield _with_suggestion(entry.fault("unknown section, ignoring it", "warning"), SECTIONS)
 
 
-def _with_suggestion(fault: ConfigFault, known: Iterable[str]) -> ConfigFault:
+def _with_suggestion(fault: Fault, known: Iterable[str]) -> Fault:
     """The fault about an unknown word, with the one that was probably meant."""
     # Nobody else needs the module.
     from neuca_tools.documents.spelling import closest_word
 
-    meant = closest_word(fault.option or fault.section, tuple(known))
+    meant = closest_word(fault.key or fault.section, tuple(known))
     if not meant:
         return fault
     return fault._replace(reason=f'{fault.reason}; did you mean "{meant}"?', meant=meant)
 
 
-def _config_fields(entries: Iterable[Entry], faults: list[ConfigFault]) -> dict[str, Any]:
+def _config_fields(entries: Iterable[Entry], faults: list[Fault]) -> dict[str, Any]:
     last = {(entry.section, entry.option.lower()): entry for entry in entries}
     fields: dict[str, Any] = {section: {} for section in RAW_SECTIONS}
     for (section, option), entry in last.items():
@@ -109,9 +108,7 @@ def _config_fields(entries: Iterable[Entry], faults: list[ConfigFault]) -> dict[
     return fields
 
 
-def _config_field(
-    where: tuple[str, str], entry: Entry, faults: list[ConfigFault]
-) -> dict[str, Any]:
+def _config_field(where: tuple[str, str], entry: Entry, faults: list[Fault]) -> dict[str, Any]:
     """The field that an option sets, with its value; empty if it sets none."""
     if where in MAC_LISTS:
         return {MAC_LISTS[where]: frozenset(_read_list(entry, _read_mac, faults))}
@@ -135,7 +132,7 @@ def _config_field(
         return {}
 
 
-def _read_list(entry: Entry, read: Callable[[str], object], faults: list[ConfigFault]) -> list[Any]:
+def _read_list(entry: Entry, read: Callable[[str], object], faults: list[Fault]) -> list[Any]:
     """The entries of a list that can be read. An unusable one is an error: the list lacks it."""
     entries = []
     for text in split_list(entry.value):
@@ -156,9 +153,7 @@ def _check_source(text: str) -> str:
     return text
 
 
-def _link_requests(
-    entries: Collection[Entry], faults: list[ConfigFault]
-) -> tuple[LinkRequest, ...]:
+def _link_requests(entries: Collection[Entry], faults: list[Fault]) -> tuple[LinkRequest, ...]:
     """The requests of the link sections. A later file wins, setting by setting."""
     drafts: dict[LinkKey, links.Draft] = {}
     origin: dict[tuple[str, str], str] = {}
@@ -179,7 +174,7 @@ def _link_requests(
 def _checked_requests(
     requests: Iterable[links.RequestWithLines],
     origin: Mapping[tuple[str, str], str],
-    faults: list[ConfigFault],
+    faults: list[Fault],
 ) -> tuple[LinkRequest, ...]:
     """The requests without what contradicts itself; `origin` maps section and key to the file."""
     usable = links.check_links(requests)
@@ -199,13 +194,10 @@ def _by_section(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Line]]:
     return grouped
 
 
-def _config_fault(file: str, fault: Fault) -> ConfigFault:
-    where = (file, fault.section, fault.key, fault.value)
+def _config_fault(file: str, fault: Fault) -> Fault:
     if fault.unknown:
         # Nobody else needs the module.
         from neuca_tools.documents.spelling import with_meant_word
 
         fault = with_meant_word(fault)
-    return ConfigFault(
-        *where, fault.reason, severity=fault.severity, line=fault.line, meant=fault.meant
-    )
+    return fault._replace(file=file)

@@ -23,38 +23,6 @@ from neuca_tools.tuning.allowed_sysctls import key_reason
 from neuca_tools.tuning.choice import AUTO, NAME, Choice
 
 _LOOPBACK = IPv4Address("127.255.255.1")
-Severity = Literal["error", "warning", "note"]
-
-
-class ConfigFault(NamedTuple):
-    """Something in a configuration file that cannot be used.
-
-    With an `error`, commands exit with EXIT_INVALID; a `warning` does not change the exit code. A
-    `note` is about an obsolete option, and printed for people and in the agent's log only. A fault
-    that `stops` is about an option that protects: nothing new is configured until it is corrected.
-    `line` is 0 if it is not known, `meant` the probable spelling, if any.
-    """
-
-    file: str
-    section: str
-    option: str
-    value: str
-    reason: str
-    severity: Severity = "error"
-    stops: bool = False
-    line: int = 0
-    meant: str = ""
-
-    @property
-    def text(self) -> str:
-        """`FILE: [SECTION] "OPTION" = "VALUE": REASON`, without the parts that are empty."""
-        parts = {
-            f"[{values.clip(self.section)}]": self.section,
-            f'"{values.clip(self.option)}"': self.option,
-            f'= "{self.value}"': self.value,
-        }
-        what = " ".join(shown for shown, given in parts.items() if given)
-        return ": ".join(filter(None, (self.file, what, self.reason)))
 
 
 class Config(NamedTuple):
@@ -110,7 +78,7 @@ class Config(NamedTuple):
     guest_scripts: bool = True
     script_timeout: float = 3600.0
     selftest: Mapping[str, str] = {}
-    faults: tuple[ConfigFault, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -120,11 +88,8 @@ class Config(NamedTuple):
     @property
     def link_faults(self) -> tuple[Fault, ...]:
         """The errors in link sections, as those of a document."""
-        return tuple(
-            Fault(fault.line, fault.section, fault.option, fault.value, fault.reason)
-            for fault in self.faults
-            if fault.severity == "error" and link_kind(fault.section)
-        )
+        errors = (fault for fault in self.faults if fault.severity == "error")
+        return tuple(fault for fault in errors if link_kind(fault.section))
 
     def demand_protection(self) -> None:
         """Raise ConfigError if an option that protects is unusable: nothing new is configured."""

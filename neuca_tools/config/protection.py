@@ -16,12 +16,12 @@ from neuca_tools.config.options import (
     MAC_LISTS,
     PROTECTIVE,
     SECTIONS,
-    ConfigFault,
     split_list,
 )
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.privacy import link_kind
 from neuca_tools.documents.spelling import closest_word
+from neuca_tools.model import Fault
 
 # In sections with keys of their own, nothing else looks like one of these.
 _LISTS = {option for _, option in MAC_LISTS}
@@ -29,7 +29,7 @@ _NAMES = {option for _, option in KNOWN}
 _INDENTED = "it is indented, and so a part of the value above"
 
 
-def protection_faults(entries: Iterable[Entry]) -> Iterator[ConfigFault]:
+def protection_faults(entries: Iterable[Entry]) -> Iterator[Fault]:
     """A fault for each option that was meant to protect and does not."""
     for entry in entries:
         meant = meant_to_protect(entry)

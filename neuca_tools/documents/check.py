@@ -25,7 +25,6 @@ from neuca_tools.documents.privacy import LINK_KINDS, is_known_section, link_kin
 from neuca_tools.documents.spelling import (
     MOST_SPELLINGS,
     Finding,
-    Severity,
     closest_name,
     closest_word,
     line_with,
@@ -37,6 +36,7 @@ from neuca_tools.documents.stacking import lower_of
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Virtual
 from neuca_tools.model.routing import MAIN_TABLE
+from neuca_tools.model.rows import Severity
 
 Kind = Literal["neuca", "network_data.json", "network-config", "configuration", ""]
 NEUCA: Kind = "neuca"

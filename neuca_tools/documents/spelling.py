@@ -7,13 +7,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS
 from neuca_tools.model import Fault
+from neuca_tools.model.rows import Severity
 
-Severity = Literal["error", "warning"]
 MOST_SPELLINGS = 200  # unknown words that are compared with the known ones
 LONGEST = 80  # characters of a word that is compared
 

@@ -12,10 +12,9 @@ import errno
 import json
 import os
 import pwd
-import select
 import signal
+import socket
 import stat
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -38,65 +37,49 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
 
     Returns why sshd will ignore the file, empty if it will not. Raises ApplyError.
     """
-    read, write = os.pipe2(os.O_CLOEXEC)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.settimeout(EDIT_SECONDS)
     child = os.fork()
     if child == 0:
-        _run_as_user(user, keys, write)
-    os.close(write)
+        _run_as_user(user, keys, theirs)
+    theirs.close()
     try:
-        output = _read_result(read)
-    finally:
-        os.close(read)
-        with suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    try:
-        result = json.loads(output)
-        failed, ignored = str(result["failed"]), str(result["ignored"])
-    except (ValueError, TypeError, KeyError):
+        failed, ignored = json.loads(ours.recv(MAX_RESULT_BYTES))  # the user may have forged it
+    except (OSError, ValueError, TypeError):
         raise ApplyError(
             "the child that edits them ended without a result, or took too long"
         ) from None
+    finally:
+        ours.close()
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
     if failed:
-        raise ApplyError(failed)
-    return ignored
+        raise ApplyError(str(failed))
+    return str(ignored)
 
 
-def _read_result(descriptor: int) -> bytes:
-    """The output of the child until its end or time-out. The user may have forged it."""
-    output, deadline = b"", time.monotonic() + EDIT_SECONDS
-    while len(output) < MAX_RESULT_BYTES:
-        left = max(0.0, deadline - time.monotonic())
-        if not select.select([descriptor], [], [], left)[0]:
-            break
-        part = os.read(descriptor, 4096)
-        if not part:
-            break
-        output += part
-    return output
+def _run_as_user(user: pwd.struct_passwd, keys: Sequence[str], parent: socket.socket) -> NoReturn:
+    """In the child, which never returns from here: edit the file and send the result."""
+    try:
+        parent.send(json.dumps(_edit_result(user, keys)).encode())
+    finally:
+        os._exit(0)
 
 
-def _run_as_user(user: pwd.struct_passwd, keys: Sequence[str], write: int) -> NoReturn:
-    """In the child, which never returns from here: become the user and edit the file."""
+def _edit_result(user: pwd.struct_passwd, keys: Sequence[str]) -> tuple[str, str]:
+    """Become the user and edit the file; returns the error, and why sshd will ignore the file."""
     try:
         os.chdir("/")
         os.umask(0o077)
         os.initgroups(user.pw_name, user.pw_gid)
         os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
         os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
-        _send_result(write, "", edit_keys(user.pw_dir, keys))
+        return "", edit_keys(user.pw_dir, keys)
     except ApplyError as error:
-        _send_result(write, error.text, "")
+        return error.text, ""
     except OSError as error:
-        _send_result(write, f"become the user: {error.strerror}", "")
-    finally:
-        os._exit(0)
-
-
-def _send_result(descriptor: int, failed: str, ignored: str) -> None:
-    os.write(
-        descriptor, json.dumps({"failed": failed, "ignored": ignored}).encode()[:MAX_RESULT_BYTES]
-    )
+        return f"become the user: {error.strerror}", ""
 
 
 # --- As root, which only reads --------------------------------------------------------------------

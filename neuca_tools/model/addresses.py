@@ -14,6 +14,7 @@ from ipaddress import (
     IPv6Interface,
     IPv6Network,
     ip_address,
+    ip_interface,
     ip_network,
 )
 from typing import NamedTuple, Union
@@ -25,48 +26,10 @@ Host = Union[IPv4Address, IPv6Address]
 MOST_KEPT = 16384  # objects
 
 
-class V4(IPv4Interface):
-    """An IPv4 address that keeps its hash and its host, which the library makes anew each time."""
-
-    def __init__(self, address: object) -> None:
-        super().__init__(address)
-        self._hash, self._describe_host = super().__hash__(), super().ip
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __repr__(self) -> str:
-        return f"IPv4Interface({str(self)!r})"  # which digests of requests are made of
-
-    @property
-    def ip(self) -> IPv4Address:
-        return self._describe_host
-
-
-class V6(IPv6Interface):
-    """The same for IPv6."""
-
-    def __init__(self, address: object) -> None:
-        super().__init__(address)
-        self._hash, self._describe_host = super().__hash__(), super().ip
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __repr__(self) -> str:
-        return f"IPv6Interface({str(self)!r})"
-
-    @property
-    def ip(self) -> IPv6Address:
-        return self._describe_host
-
-
 @lru_cache(MOST_KEPT)  # the document, the record and the kernel each name every address
 def address_of(packed: bytes, length: int) -> Address:
     """The address with these 4 or 16 bytes and this prefix length. Raises ValueError."""
-    if len(packed) == 4:
-        return V4((packed, length))
-    return V6((packed, length))
+    return ip_interface((packed, length))
 
 
 @lru_cache(MOST_KEPT)
@@ -78,9 +41,7 @@ def network_of(packed: bytes, length: int) -> Network:
 def read_address(text: str) -> Address:
     """The address from its text, as `str` writes it. Raises ValueError."""
     ip, _, length = text.partition("/")
-    if ":" in ip:
-        return address_of(ip_address(ip).packed, int(length))
-    return address_of(bytes(map(int, ip.split("."))), int(length))
+    return address_of(ip_address(ip).packed, int(length))
 
 
 class NetworkTable:

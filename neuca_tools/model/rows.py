@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from typing import ClassVar, Literal, NamedTuple, Optional, Union
 
+Severity = Literal["error", "warning", "note"]
+
 
 class User(NamedTuple):
     """One line of `[users]`."""
@@ -74,8 +76,10 @@ class UnknownWord(NamedTuple):
 class Fault(NamedTuple):
     """Something in a text that is unusable (`error`) or questionable (`warning`).
 
-    `line` is 0 for a text without lines, such as JSON; `section` is the name of the document then.
-    `unknown` is the word that is the reason, if one is, and `meant` the known one it probably is.
+    A `note` is about an obsolete option. `line` is 0 for a text without lines, such as JSON;
+    `section` is the name of the document then. `unknown` is the word that is the reason, if one is,
+    and `meant` the known one it probably is. `file` is that of the configuration; a fault in it
+    that `stops` is about an option that protects: nothing new is configured until it is corrected.
     """
 
     line: int
@@ -83,23 +87,22 @@ class Fault(NamedTuple):
     key: str
     value: str
     reason: str
-    severity: Literal["error", "warning"] = "error"
+    severity: Severity = "error"
     unknown: Optional[UnknownWord] = None
     meant: str = ""
+    file: str = ""
+    stops: bool = False
 
     @property
     def text(self) -> str:
         """The fault in one line: `line 12: [routes] "KEY" = "VALUE": REASON`."""
-        where = self.section
-        if self.line:
-            where = f"line {self.line}"
-            if self.section:
-                where += f": [{self.section}]"
-        if self.key:
-            where += f' "{self.key}"'
-        if self.value:
-            where += f' = "{self.value}"'
-        return f"{where}: {self.reason}"
+        place = self.file
+        if self.line and not place:
+            place = f"line {self.line}"
+        words = [f"[{self.section}]" if place and self.section else self.section]
+        words.append(f'"{self.key}"' if self.key else "")
+        words.append(f'= "{self.value}"' if self.value else "")
+        return ": ".join(filter(None, (place, " ".join(filter(None, words)), self.reason)))
 
 
 class Origin(NamedTuple):

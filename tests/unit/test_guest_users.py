@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 
 import pytest
@@ -273,6 +274,17 @@ def test_a_home_that_is_not_there_is_not_made(tmp_path):
     with pytest.raises(ApplyError) as caught:
         authorized_keys.edit_keys(f"{tmp_path}/nobody", [KEY])
     assert caught.value.text == f'"{tmp_path}/nobody": No such file or directory'
+
+
+def test_a_child_edits_the_keys_and_reports_errors_and_why_they_are_ignored(home):
+    user = pwd.struct_passwd(("root", "x", os.getuid(), os.getgid(), "", str(home), "/bin/sh"))
+    assert authorized_keys.edit_as(user, [KEY]) == ""
+    assert keys_of(home).read_text() == f"{BEGIN}\n{KEY}\n{END}\n"
+    home.chmod(0o775)
+    assert authorized_keys.edit_as(user, [KEY]).startswith("sshd ignores the keys: ")
+    keys_of(home).write_text(f"{BEGIN}\n")
+    with pytest.raises(ApplyError, match="its marked lines are damaged"):
+        authorized_keys.edit_as(user, [KEY])
 
 
 def test_a_place_that_others_may_write_to_is_one_that_sshd_ignores(home):
