@@ -20,7 +20,7 @@ from typing import Optional
 
 from neuca_tools.backends import hostid, udev
 from neuca_tools.backends.blockdev import read_device, read_number
-from neuca_tools.documents import platform
+from neuca_tools.documents.platform import combined
 from neuca_tools.errors import DocumentError, NeucaError, ObserveError, SourceError
 from neuca_tools.files import locked, write_files
 from neuca_tools.model import machine
@@ -79,7 +79,7 @@ class Volume:
                 instance.OPENSTACK,
             )
         with suppress(DocumentError):  # the source reports what is wrong with it
-            return platform.instance_id(platform.reduced({part: self.documents.get(name, b"")}))
+            return combined.instance_id(combined.reduced({part: self.documents.get(name, b"")}))
         return ""
 
 

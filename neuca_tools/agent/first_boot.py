@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from neuca_tools.agent import drives, trial_file
-from neuca_tools.backends import hostid
+from neuca_tools.backends import hostid, outlook
 from neuca_tools.config import Config
 from neuca_tools.errors import RecordError
 from neuca_tools.files import NEW, locked, names_in, observed_content, write_files
@@ -51,7 +51,7 @@ def _foreign_reason(config: Config) -> str:
         before, now = records.load_machine(config.state), hostid.read_machine()
         if machine.is_other_hardware(before, now):
             recorded = records.load_record(config.state).nics.keys()
-            return machine.foreign_reason(before, now, recorded, hostid.present_macs())
+            return machine.foreign_reason(before, now, recorded, outlook.present_macs())
     return ""
 
 

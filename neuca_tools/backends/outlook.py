@@ -31,6 +31,7 @@ from neuca_tools.model.addresses import address_of
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import INFINIBAND, guid
 from neuca_tools.model.routing import ROUTE_PROTOCOL
+from neuca_tools.model.topology import MAC_LENGTH
 
 GET_LINK, GET_ADDRESS = 18, 22  # RTM_GET*
 LINK, ADDRESS = struct.Struct("=BxHiII"), struct.Struct("=BBBBI")  # struct ifinfomsg, ifaddrmsg
@@ -50,6 +51,7 @@ VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_S
 BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
 PEER, LOCAL, FLAGS, PROTOCOL = 1, 2, 8, 11  # IFA_*
 SYSFS = "/sys/class/net"
+_LOOPBACK_MAC = "00:00:00:00:00:00"
 # The fields of `World` with the addresses that have a trait.
 _TRAITS = ("leased", "own", "autoconf", "bare", "duplicates")
 
@@ -58,9 +60,7 @@ def read_world() -> World:
     """The devices, addresses, routes and rules, and the boot ID. Raises ObserveError."""
     try:
         with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
-            mask = wire.encode_number(EXT_MASK, SKIP_STATISTICS)
-            links = kernel.dump(GET_LINK, LINK.pack(0, 0, 0, 0, 0) + mask)
-            devices = {link.index: link for link in map(parse_device, links)}
+            devices = {link.index: link for link in _read_devices(kernel)}
             messages, seen = kernel.dump(GET_ADDRESS, ADDRESS.pack(0, 0, 0, 0, 0)), time.monotonic()
             addresses, routes = _address_fields(messages), routing.read_routing(kernel)
     except (OSError, ValueError, struct.error) as error:
@@ -70,6 +70,24 @@ def read_world() -> World:
         ) from error
     endless = frozenset(_leased_without_end(devices, addresses["addresses"], addresses["own"]))
     return World(devices, seen=seen, endless=endless, boot_id=boot_id(), **addresses, **routes)
+
+
+def _read_devices(kernel: wire.Socket) -> Iterator[Device]:
+    mask = wire.encode_number(EXT_MASK, SKIP_STATISTICS)
+    return map(parse_device, kernel.dump(GET_LINK, LINK.pack(0, 0, 0, 0, 0) + mask))
+
+
+def present_macs() -> frozenset[str]:
+    """The current MAC of every Ethernet interface of this namespace, including virtual ones, and
+    the GUID of every InfiniBand port. Raises OSError.
+    """
+    with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
+        macs = {
+            device.mac
+            for device in _read_devices(kernel)
+            if device.infiniband or len(device.mac) == MAC_LENGTH
+        }
+    return frozenset(macs - {"", _LOOPBACK_MAC})
 
 
 def _leased_without_end(

@@ -83,7 +83,11 @@ def _unzipped(data: bytes) -> bytes:
     """Decompress gzip and remove a byte order mark. Raises DocumentError beyond the limits."""
     limit = MAX_BYTES
     if data.startswith(_GZIP):
-        data, limit = _decompress(data), MAX_UNZIPPED_BYTES
+        limit = MAX_UNZIPPED_BYTES
+        try:
+            data = gunzip(data, limit)
+        except ValueError as error:
+            raise DocumentError(f"cannot read the document: {error}") from None
     plain = data
     if data.startswith(_BOM):
         plain = data[len(_BOM) :]
@@ -92,20 +96,17 @@ def _unzipped(data: bytes) -> bytes:
     return plain
 
 
-def _decompress(data: bytes) -> bytes:
+def gunzip(data: bytes, limit: int) -> bytes:
+    """The first `limit` + 1 bytes of what gzip has packed. Raises ValueError if it is damaged."""
     stream = zlib.decompressobj(wbits=31)
     try:
-        plain = stream.decompress(data, MAX_UNZIPPED_BYTES + 1)
+        plain = stream.decompress(data, limit + 1)
     except zlib.error as error:
-        raise DocumentError(
-            f"cannot read the document: its gzip data is damaged: {error}"
-        ) from None
-    if len(plain) <= MAX_UNZIPPED_BYTES and not stream.eof:
-        raise DocumentError("cannot read the document: its gzip data is damaged: it ends too early")
+        raise ValueError(f"its gzip data is damaged: {error}") from None
+    if len(plain) <= limit and not stream.eof:
+        raise ValueError("its gzip data is damaged: it ends too early")
     if stream.unused_data.strip(b"\0"):
-        raise DocumentError(
-            "cannot read the document: its gzip data is damaged: it is followed by other data"
-        )
+        raise ValueError("its gzip data is damaged: it is followed by other data")
     return plain
 
 

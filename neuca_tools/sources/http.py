@@ -10,7 +10,6 @@ import io
 import os
 import select
 import socket
-import zlib
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from neuca_tools import __version__
+from neuca_tools.documents.envelope import gunzip
 from neuca_tools.errors import SourceError
 from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeoutError
 from neuca_tools.sources.url import Url
@@ -366,15 +366,10 @@ def _decode_body(body: bytes, encoding: str) -> bytes:
         return body
     if encoding.lower() not in ("gzip", "x-gzip"):
         raise SourceError(f"Content-Encoding is {encoding[:40]!r}")
-    unpacker = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
-        data = unpacker.decompress(body, UNPACKED_LIMIT + 1)
-    except zlib.error as error:
-        raise SourceError(f"its gzip is damaged ({error})") from error
+        data = gunzip(body, UNPACKED_LIMIT)
+    except ValueError as error:
+        raise SourceError(str(error)) from None
     if len(data) > UNPACKED_LIMIT:
         raise SourceError(f"the body is larger than {UNPACKED_LIMIT} bytes after gzip")
-    if not unpacker.eof:
-        raise SourceError("its gzip is damaged (it stops early)")
-    if unpacker.unused_data:
-        raise SourceError("its gzip is damaged (it is followed by other data)")
     return data

@@ -9,16 +9,15 @@ References: cloud-init's manual, "VMware" and "LXD"; open-vm-tools, vmware-rpcto
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 import select
-import zlib
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Optional
 
+from neuca_tools.documents.envelope import gunzip
 from neuca_tools.documents.platform import instance, netplan
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_yaml
 from neuca_tools.errors import DocumentError, SourceError, UsageError
@@ -144,12 +143,11 @@ def _decode_value(what: str, value: bytes, encoding: str) -> bytes:
         data = base64.b64decode(b"".join(value.split()), validate=True)
         if encoding in _BASE64:
             return data
-        unpacker = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-        unpacked = unpacker.decompress(data, BODY_LIMIT)
-    except (binascii.Error, ValueError, zlib.error) as error:
+        unpacked = gunzip(data, BODY_LIMIT)
+    except ValueError as error:
         raise SourceError(f"{what}: it is not {encoding}: {error}") from error
-    if not unpacker.eof:
-        raise SourceError(f"{what}: it is damaged, or larger than {BODY_LIMIT} bytes")
+    if len(unpacked) > BODY_LIMIT:
+        raise SourceError(f"{what}: it is larger than {BODY_LIMIT} bytes")
     return unpacked
 
 

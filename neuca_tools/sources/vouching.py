@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
-from neuca_tools.documents import platform
+from neuca_tools.documents.platform import combined
 from neuca_tools.errors import DocumentError, SourceError
 from neuca_tools.files import text_of
 from neuca_tools.sources.base import Answer, Source, Surroundings
@@ -39,7 +39,7 @@ def require_vouched(answer: Answer, source: Source, around: Surroundings) -> Ans
 
 def _instance_of(answer: Answer) -> str:
     try:
-        return answer.instance or platform.instance_id(platform.reduced(answer.parts))
+        return answer.instance or combined.instance_id(combined.reduced(answer.parts))
     except DocumentError:
         return ""
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from neuca_tools.backends import hostid
-from neuca_tools.documents import find_document, parse, platform
+from neuca_tools.documents import find_document, parse
+from neuca_tools.documents.platform import combined
 from neuca_tools.documents.redact import redact_text
 from neuca_tools.errors import (
     ApplyError,
@@ -122,7 +123,7 @@ def _open_document(stored: StoredDocument, parsed: Optional[Document] = None) ->
         document = parse(stored.text)
     if not stored.platform:
         return document
-    beside = platform.parse(stored.platform)
+    beside = combined.parse(stored.platform)
     return document._replace(
         hostname=document.hostname or beside.hostname,
         items=document.items + beside.items,
@@ -233,7 +234,7 @@ def _intake_of(answer: Answer, directory: Where) -> Intake:
 def _document_of(answer: Answer, directory: Where) -> Intake:
     """The answer as the active document; parts that are missing or unusable stay as they were."""
     usable = _usable_documents(answer)
-    instance = answer.instance or platform.instance_id(usable.beside or "")
+    instance = answer.instance or combined.instance_id(usable.beside or "")
     other = machine.renewed_reason(_recorded_machine(directory), instance)
     _demand_complete(answer, usable.beside or "", None if other else stored_document(directory))
     if usable.text is None and usable.beside is None:
@@ -254,7 +255,7 @@ def _demand_complete(answer: Answer, beside: str, before: Optional[StoredDocumen
         return
     last = before.platform if before and before.source == answer.source else ""
     macs = answer.outlet.macs if answer.outlet else ()
-    reason = platform.incomplete(beside, last, macs)
+    reason = combined.incomplete(beside, last, macs)
     if reason:
         raise IncompleteError(f"{answer.source}: its answer is incomplete: {reason}")
 
@@ -320,7 +321,7 @@ def _usable_documents(answer: Answer) -> _Usable:
     if answer.unread:
         refused.append(f"document of {answer.source}: {answer.unread}")
     try:
-        beside = platform.reduced(answer.parts) or None
+        beside = combined.reduced(answer.parts) or None
     except DocumentError as error:
         refused.append(f"document of {answer.source}: {error.text}")
     return _Usable(text, parsed, beside, "; ".join(refused))
@@ -334,11 +335,11 @@ def _document_to_save(
     Its digest is that of the NEuca document, then a dot and a part of the platform's.
     """
     digests = [sha256(part.encode()).hexdigest() for part in (text, beside) if part]
-    combined = ".".join([*digests[:1], *(digest[:16] for digest in digests[1:])])
-    if before.sha256 == combined and before.source == source:
+    joined = ".".join([*digests[:1], *(digest[:16] for digest in digests[1:])])
+    if before.sha256 == joined and before.source == source:
         return before
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return StoredDocument(source, combined, now, text, beside)
+    return StoredDocument(source, joined, now, text, beside)
 
 
 def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -> None:
@@ -353,7 +354,7 @@ def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -
     _pin_origin(intake.origin, state_directory)
     try:
         if stored is not None:
-            beside = platform.open_text(stored.platform) if stored.platform else ""
+            beside = combined.open_text(stored.platform) if stored.platform else ""
             copy = replace(stored, text=redact_text(stored.text), platform=beside)
             save_document(run_directory, copy, 0o644)
         save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)

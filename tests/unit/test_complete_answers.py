@@ -15,9 +15,9 @@ from sources_server import Server, http
 from worlds import mac, nic, vlan, world
 
 from neuca_tools.desired.outlets import pinned_outlets
-from neuca_tools.documents import platform
 from neuca_tools.documents.platform import (
     azure,
+    combined,
     digitalocean,
     ec2,
     gce,
@@ -128,8 +128,8 @@ DOCUMENTS = {
 
 
 def reason(name, tree, macs=(ONE,), before=""):
-    text = platform.reduced({name: json.dumps(tree).encode()})
-    return platform.incomplete(text, before, frozenset(macs))
+    text = combined.reduced({name: json.dumps(tree).encode()})
+    return combined.incomplete(text, before, frozenset(macs))
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -156,7 +156,7 @@ def test_a_document_that_always_has_a_list_is_incomplete_without_it(name):
 def test_a_tree_of_public_keys_alone_is_complete_unless_there_were_nics():
     keys = {"public-keys": ["ssh-ed25519 AAAA"]}
     tree = {**keys, "mac": ONE, "macs": {ONE: {}}}
-    before = platform.reduced({ec2.NAME: json.dumps(tree).encode()})
+    before = combined.reduced({ec2.NAME: json.dumps(tree).encode()})
     assert reason(ec2.NAME, keys) == ""
     assert (
         reason(ec2.NAME, keys, before=before)
@@ -165,7 +165,7 @@ def test_a_tree_of_public_keys_alone_is_complete_unless_there_were_nics():
 
 
 def test_metadata_without_the_network_is_complete_unless_there_was_one():
-    before = platform.reduced(
+    before = combined.reduced(
         {openstack.NAME: json.dumps(DOCUMENTS[openstack.NAME]([ONE])).encode()}
     )
     about = {"uuid": "83679162-1378-4288-a2d4-70e13ec132aa"}

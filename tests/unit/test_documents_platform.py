@@ -690,8 +690,21 @@ def test_two_documents_about_one_nic_are_laid_over_each_other():
             b"a: !!python/object/apply:os.system [id]",
             'the YAML tag "tag:yaml.org,2002:python/object/apply:os.system" is refused',
         ),
-        ("network-config", b"a: &a [*a]", "an alias refers to nothing, or to itself"),
-        ("network-config", b"a: 1\n---\nb: 2\n", "it has more than one document"),
+        ("network-config", b"a: &a [*a]", "it is nested more than 32 levels deep"),
+        (
+            "network-config",
+            b"a: *b",
+            "it is not YAML: found undefined alias 'b' in \"<unicode string>\", line 1, column 4",
+        ),
+        (
+            "network-config",
+            b"a: 1\n---\nb: 2\n",
+            (
+                'it is not YAML: expected a single document in the stream in "<unicode string>",'
+                ' line 1, column 1 but found another document in "<unicode string>",'
+                " line 2, column 1"
+            ),
+        ),
         ("network-config", b"? [a]\n: b\n", "a key is not text"),
         ("network-config", b"just words", "it is not an object"),
     ],

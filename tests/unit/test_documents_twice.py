@@ -89,6 +89,8 @@ def test_a_key_of_json_that_occurs_twice_is_reported():
     (finding,) = [one for one in check(text.encode()).findings if "twice" in one.text]
     assert (finding.line, finding.severity) == (2, "warning")
     assert finding.text.startswith('"links[0].mtu": this key')
+    same = '{"links": [], "networks": [], "version": 1, "version": 1}'
+    assert any('"version": this key' in text for text in faults(made("network_data.json", same)))
 
 
 def test_a_merge_key_is_no_repetition():

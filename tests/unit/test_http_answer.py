@@ -186,7 +186,7 @@ def test_a_head_that_readers_understand_differently_is_refused(service, fields):
 
 def test_two_members_of_gzip_are_not_taken_for_the_first_one():
     with pytest.raises(
-        SourceError, match=r"^its gzip is damaged \(it is followed by other data\)$"
+        SourceError, match=r"^its gzip data is damaged: it is followed by other data$"
     ):
         _decode_body(gzip.compress(b"a") + gzip.compress(b"b"), "gzip")
 

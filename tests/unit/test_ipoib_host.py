@@ -20,7 +20,7 @@ from test_ipoib import GUID, PREFIX, SECOND, SHORT, TWIN, agent, child, done, po
 from test_tuning_layer import Tuned, own, tuning_texts
 from worlds import mac, nic, world
 
-from neuca_tools.backends import hostid, kinds, udev
+from neuca_tools.backends import kinds, udev
 from neuca_tools.commands.links import find_link
 from neuca_tools.desired import bindings, dhcp_clients, marks
 from neuca_tools.desired.management import Policy
@@ -210,17 +210,7 @@ def sysfs(tmp_path, monkeypatch):
         if attached:
             (node / "device").mkdir()
     monkeypatch.setattr(udev, "_SYSFS", tmp_path)
-    monkeypatch.setattr(hostid, "SYSFS", tmp_path)
     return tmp_path
-
-
-@pytest.mark.parametrize(("address", "guid"), [
-    (f"{PREFIX}:{GUID}", GUID), (f"{PREFIX}:{GUID}"[3:], ""), ("", ""), ("zz", ""), (mac(1), "")
-])  # fmt: skip
-def test_a_malformed_address_in_sysfs_is_no_guid(sysfs, address, guid):
-    (sysfs / "ib0" / "address").write_text(f"{address}\n")
-    assert hostid.port_guid("ib0") == guid
-    assert hostid.port_guid("gone") == ""
 
 
 def test_a_host_with_ports_only_is_the_machine_that_recorded_them():

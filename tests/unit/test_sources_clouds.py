@@ -435,7 +435,7 @@ def test_guestinfo_that_is_not_set(guestinfo, value):
                 "userdata": base64.b64encode(gzip.compress(b"\0" * (2 << 20))),
                 "userdata_encoding": b"gz+b64",
             },
-            "it is damaged, or larger than 1048576 bytes",
+            "it is larger than 1048576 bytes",
         ),
         ({"metadata": b"a: [", "userdata": b"x"}, "guestinfo.metadata"),
     ],

@@ -435,10 +435,10 @@ GZIP_FAULTS = {
         gzip.compress(b"\0" * (4 << 20) + b"\0"),
         "the body is larger than 4194304 bytes after gzip",
     ),
-    "cut": (gzip.compress(b"text" * 100)[:-4], "its gzip is damaged (it stops early)"),
+    "cut": (gzip.compress(b"text" * 100)[:-4], "its gzip data is damaged: it ends too early"),
     "none": (
         b"plain text",
-        "its gzip is damaged (Error -3 while decompressing data: incorrect header check)",
+        "its gzip data is damaged: Error -3 while decompressing data: incorrect header check",
     ),
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
@@ -22,43 +22,6 @@ MOST_MEMBERS = 256
 MOST_ARP_TARGETS = 16
 # A bond in one of these modes cannot watch its members by ARP (bonding.rst, arp_interval).
 _WITHOUT_ARP = ("802.3ad", "balance-tlb", "balance-alb")
-# The position of a word is the number that the kernel uses for it.
-WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("bond", "mode"): (
-        "balance-rr",
-        "active-backup",
-        "balance-xor",
-        "broadcast",
-        "802.3ad",
-        "balance-tlb",
-        "balance-alb",
-    ),
-    ("bond", "lacp-rate"): ("slow", "fast"),
-    ("bond", "xmit-hash-policy"): (
-        "layer2",
-        "layer3+4",
-        "layer2+3",
-        "encap2+3",
-        "encap3+4",
-        "vlan+srcmac",
-    ),
-    ("bond", "ad-select"): ("stable", "bandwidth", "count"),
-    ("bond", "fail-over-mac"): ("none", "active", "follow"),
-    ("bond", "arp-validate"): (
-        "none",
-        "active",
-        "backup",
-        "all",
-        "filter",
-        "filter_active",
-        "filter_backup",
-    ),
-    ("bond", "arp-all-targets"): ("any", "all"),
-    ("bond", "primary-reselect"): ("always", "better", "failure"),
-    ("bond", "all-slaves-active"): ("no", "yes"),
-    ("bridge", "stp"): ("no", "yes"),
-    ("ipoib", "mode"): values.IPOIB_MODES,
-}
 # Seconds, with the spanning tree protocol (IEEE 802.1D).
 LEAST_FORWARD_DELAY = 2
 MACVLAN_MODES = ("bridge", "private", "vepa", "passthru")
@@ -72,38 +35,6 @@ DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "macvlan": {"mode": "bridge"},
     "vrf": {},
     "ipoib": {"mode": "datagram"},
-}
-# What a new link of the kernel has (bond_main.c, br_if.c); empty for none.
-KERNEL_DEFAULTS: Mapping[str, Mapping[str, str]] = {
-    "bond": {
-        "miimon": "0",
-        "updelay": "0",
-        "downdelay": "0",
-        "lacp-rate": "slow",
-        "xmit-hash-policy": "layer2",
-        "ad-select": "stable",
-        "fail-over-mac": "none",
-        "min-links": "0",
-        "arp-interval": "0",
-        "arp-ip-target": "",
-        "arp-validate": "none",
-        "arp-all-targets": "any",
-        "primary-reselect": "always",
-        "num-grat-arp": "1",
-        "resend-igmp": "1",
-        "all-slaves-active": "no",
-        "packets-per-slave": "1",
-        "lp-interval": "1",
-    },
-    "bridge": {
-        "stp": "no",
-        "forward-delay": "15",
-        "hello-time": "2",
-        "max-age": "20",
-        "ageing-time": "300",
-        "priority": "32768",
-    },
-    "vxlan": {"local": "", "remote": ""},
 }
 MEMBERS, PARENT = ("bond", "bridge", "vrf"), ("vxlan", "macvlan", "ipoib")
 
@@ -161,13 +92,6 @@ def _number_reader(low: int, high: int) -> Callable[[str], str]:
     return lambda text: str(values.integer(text, low, high))
 
 
-def _word_reader(words: tuple[str, ...], numbers: bool = True) -> Callable[[str], str]:
-    """A reader of one of the words; with `numbers`, of its number in the kernel too."""
-
-    numbered = {str(number): word for number, word in enumerate(words) if numbers}
-    return lambda text: numbered.get(text) or values.word(text, words)
-
-
 def _vxlan_endpoint(text: str) -> str:
     endpoint: Host = values.host(text)
     if endpoint.is_unspecified or endpoint.is_loopback:
@@ -185,6 +109,9 @@ def _arp_targets(text: str) -> str:
     return ",".join(dict.fromkeys(map(str, targets)))
 
 
+_NO_YES = ("no", "yes")
+
+
 def _yes_or_no(text: str) -> str:
     yes, no = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
     if values.word(text, (*yes, *no)) in yes:
@@ -192,46 +119,107 @@ def _yes_or_no(text: str) -> str:
     return "no"
 
 
+class _Option(NamedTuple):
+    """An option of a virtual link.
+
+    `kernel_default` is what a new link has (bond_main.c, br_if.c): empty for none, None if it is
+    always requested. `words` are the possible values in the order of their numbers in the kernel.
+    """
+
+    read: Callable[[str], str]
+    kernel_default: Optional[str] = None
+    words: tuple[str, ...] = ()
+
+
+def _word_option(words: str, kernel_default: Optional[str] = None) -> _Option:
+    """One of these words, or its number in the kernel."""
+    choices = tuple(words.split())
+    numbered = {str(number): word for number, word in enumerate(choices)}
+    return _Option(
+        lambda text: numbered.get(text) or values.word(text, choices), kernel_default, choices
+    )
+
+
 _INT_MAX = 2147483647  # the bound of the kernel (bond_options.c)
-_MILLISECONDS = _number_reader(0, _INT_MAX)
-READERS: Mapping[str, Mapping[str, Callable[[str], str]]] = {
+_MILLISECONDS = _Option(_number_reader(0, _INT_MAX), "0")
+_MAC = _Option(values.mac)
+_OPTIONS: Mapping[str, Mapping[str, _Option]] = {
     "bond": {
-        **{name: _word_reader(words) for (kind, name), words in WORDS.items() if kind == "bond"},
+        "mode": _word_option(
+            "balance-rr active-backup balance-xor broadcast 802.3ad balance-tlb balance-alb"
+        ),
+        "lacp-rate": _word_option("slow fast", "slow"),
+        "xmit-hash-policy": _word_option(
+            "layer2 layer3+4 layer2+3 encap2+3 encap3+4 vlan+srcmac", "layer2"
+        ),
+        "ad-select": _word_option("stable bandwidth count", "stable"),
+        "fail-over-mac": _word_option("none active follow", "none"),
+        "arp-validate": _word_option(
+            "none active backup all filter filter_active filter_backup", "none"
+        ),
+        "arp-all-targets": _word_option("any all", "any"),
+        "primary-reselect": _word_option("always better failure", "always"),
+        "all-slaves-active": _Option(_yes_or_no, "no", _NO_YES),
         "miimon": _MILLISECONDS,
         "updelay": _MILLISECONDS,
         "downdelay": _MILLISECONDS,
-        "min-links": _number_reader(0, 65535),
-        "all-slaves-active": _yes_or_no,
+        "min-links": _Option(_number_reader(0, 65535), "0"),
         "arp-interval": _MILLISECONDS,
-        "arp-ip-target": _arp_targets,
+        "arp-ip-target": _Option(_arp_targets, ""),
         # The bounds of the kernel's bond_options.c.
-        "num-grat-arp": _number_reader(0, 255),
-        "resend-igmp": _number_reader(0, 255),
-        "packets-per-slave": _number_reader(0, 65535),
-        "lp-interval": _number_reader(1, _INT_MAX),
-        "mac": values.mac,
+        "num-grat-arp": _Option(_number_reader(0, 255), "1"),
+        "resend-igmp": _Option(_number_reader(0, 255), "1"),
+        "packets-per-slave": _Option(_number_reader(0, 65535), "1"),
+        "lp-interval": _Option(_number_reader(1, _INT_MAX), "1"),
+        "mac": _MAC,
     },
     "bridge": {
-        "stp": _yes_or_no,
+        "stp": _Option(_yes_or_no, "no", _NO_YES),
         # Seconds (IEEE 802.1D); with stp, the least is LEAST_FORWARD_DELAY.
-        "forward-delay": _number_reader(0, 30),
-        "hello-time": _number_reader(1, 10),
-        "max-age": _number_reader(6, 40),
-        "ageing-time": _number_reader(0, 1000000),
-        "priority": _number_reader(0, 65535),
-        "mac": values.mac,
+        "forward-delay": _Option(_number_reader(0, 30), "15"),
+        "hello-time": _Option(_number_reader(1, 10), "2"),
+        "max-age": _Option(_number_reader(6, 40), "20"),
+        "ageing-time": _Option(_number_reader(0, 1000000), "300"),
+        "priority": _Option(_number_reader(0, 65535), "32768"),
+        "mac": _MAC,
     },
     "vxlan": {
-        "id": _number_reader(1, 16777215),
-        "local": _vxlan_endpoint,
-        "remote": _vxlan_endpoint,
-        "port": _number_reader(1, 65535),
-        "mac": values.mac,
+        "id": _Option(_number_reader(1, 16777215)),
+        "local": _Option(_vxlan_endpoint, ""),
+        "remote": _Option(_vxlan_endpoint, ""),
+        "port": _Option(_number_reader(1, 65535)),
+        "mac": _MAC,
     },
-    "macvlan": {"mode": _word_reader(MACVLAN_MODES, numbers=False), "mac": values.mac},
-    "vrf": {"table": lambda text: str(values.vrf_table(text))},
-    "ipoib": {"pkey": values.pkey, "mode": _word_reader(WORDS["ipoib", "mode"], numbers=False)},
-    "vlan": {"mac": values.mac},
+    "macvlan": {
+        "mode": _Option(lambda text: values.word(text, MACVLAN_MODES)),
+        "mac": _MAC,
+    },
+    "vrf": {"table": _Option(lambda text: str(values.vrf_table(text)))},
+    "ipoib": {
+        "pkey": _Option(values.pkey),
+        "mode": _Option(
+            lambda text: values.word(text, values.IPOIB_MODES), words=values.IPOIB_MODES
+        ),
+    },
+    "vlan": {"mac": _MAC},
+}
+READERS = {
+    kind: {name: option.read for name, option in options.items()}
+    for kind, options in _OPTIONS.items()
+}
+KERNEL_DEFAULTS = {
+    kind: {
+        name: option.kernel_default
+        for name, option in options.items()
+        if option.kernel_default is not None
+    }
+    for kind, options in _OPTIONS.items()
+}
+WORDS = {
+    (kind, name): option.words
+    for kind, options in _OPTIONS.items()
+    for name, option in options.items()
+    if option.words
 }
 
 

@@ -269,22 +269,10 @@ class Setting(NamedTuple):
     master: str = ""
 
 
-def _number_row(key: str, limits: Limits) -> Setting:
-    """A row for one number, which the kernel has in a file of that name in /sys/class/net/NIC."""
-
-    def parse(text: str) -> str:
-        return str(values.integer(text, *limits, f"the {key}"))
-
-    return Setting(key, parse, "files", limits)
-
-
-def _of_port(key: str, limits: Limits) -> Setting:
-    """A row for one number of a port of a bridge."""
-
-    def parse(text: str) -> str:
-        return str(values.integer(text, *limits, f"the {key}"))
-
-    return Setting(key, parse, "attribute", limits, master="bridge")
+def _number_row(key: str, limits: Limits, through: Through = "files", master: str = "") -> Setting:
+    """A row for one number. Through files: that of this name in /sys/class/net/NIC."""
+    parse = partial(values.integer, low=limits[0], high=limits[1], what=f"the {key}")
+    return Setting(key, lambda text: str(parse(text)), through, limits, master=master)
 
 
 # In the order in which they are set: those that reset queues come first.
@@ -323,8 +311,8 @@ _TABLE = (
     Setting("wake-on-lan", _wake_on_lan, "ethtool"),
     Setting("mac", values.mac, "attribute"),
     # The bounds of the kernel (br_private.h).
-    _of_port("path-cost", (1, 65535)),
-    _of_port("port-priority", (0, 63)),
+    _number_row("path-cost", (1, 65535), "attribute", "bridge"),
+    _number_row("port-priority", (0, 63), "attribute", "bridge"),
     Setting(PRIMARY, _yes_or_no, "attribute", master="bond"),
 )
 SETTINGS: Mapping[str, Setting] = {row.key: row for row in _TABLE}

@@ -1,7 +1,7 @@
 """Parse untrusted JSON and YAML into plain trees of limited length, depth and item count.
 
-Numbers stay text. YAML is read as events, so no object is ever constructed, and scalars keep their
-text: in YAML 1.1, an unquoted MAC address with no letters is a number (a sexagesimal integer).
+Numbers stay text. No object of YAML is ever constructed, and scalars keep their text: in YAML 1.1,
+an unquoted MAC address with no letters is a number (a sexagesimal integer).
 """
 
 # SPDX-License-Identifier: MIT
@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from functools import partial
-from typing import Any, Optional, Union
+from typing import Any, Callable, Union
 
 from neuca_tools.errors import DocumentError
 from neuca_tools.model.printable import printable_line
@@ -21,27 +20,96 @@ Tree = Union[None, bool, str, "list[Tree]", "dict[str, Tree]"]
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32
 MAX_ITEMS = 50000
-# Characters of a YAML scalar that count as one more item, because aliases may repeat a long one.
+# Characters of a text that count as one more item, because aliases may repeat a long one.
 _ITEM = 32
 REPEATED = "repeated keys"
 """The key of the root for the paths of keys that occur twice in their object, with a severity."""
 MOST_REPEATED = 20
 _EXACT = 2.0**53  # below it, a float has every integer
-# YAML 1.2, 10.2.1.1.
-_NULL = ("", "~", "null", "Null", "NULL")
-_TAGS = tuple(
-    f"tag:yaml.org,2002:{name}"
-    for name in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp")
+_YAML = "tag:yaml.org,2002:"
+_TAGS = frozenset(
+    _YAML + name for name in "str int float bool null map seq timestamp merge value".split()
 )
+
+
+class _Pairs(list[tuple[Any, Any]]):
+    """The keys and values of an object in the order of the text, with repeated keys."""
+
+
+class _Reader:
+    """Turns what a parser returned into a tree within the limits.
+
+    `open_item` returns a scalar, the items of a list, or the `_Pairs` of an object. `what` names
+    the document in the DocumentError that `read` raises.
+    """
+
+    def __init__(self, what: str, open_item: Callable[[Any], Any]) -> None:
+        self._what, self._open_item = what, open_item
+        self._items = 0
+        self._repeated: dict[str, Tree] = {}
+
+    def read(self, item: object) -> Tree:
+        """The tree of a whole document."""
+        tree = self._read(item, "", 0)
+        if self._repeated and isinstance(tree, dict):
+            tree.setdefault(REPEATED, self._repeated)
+        return tree
+
+    def _read(self, item: object, path: str, depth: int) -> Tree:
+        """An alias counts as everything that it stands for."""
+        if depth > MAX_DEPTH:
+            raise _too_deep(self._what)
+        value = self._open_item(item)
+        self._count(1, value)
+        if isinstance(value, _Pairs):
+            return self._read_object(value, path, depth)
+        if isinstance(value, list):
+            items = enumerate(value)
+            return [self._read(below, f"{path}[{at}]", depth + 1) for at, below in items]
+        scalar: Tree = value
+        return scalar
+
+    def _read_object(self, pairs: _Pairs, path: str, depth: int) -> Tree:
+        mapping: dict[str, Tree] = {}
+        keys = [self._key_text(self._open_item(key)) for key, _ in pairs]
+        last = {key: at for at, key in enumerate(keys)}
+        for at, (key, (_, item)) in enumerate(zip(keys, pairs)):
+            below = f"{path}.{key}".lstrip(".")
+            if key != "<<" and at < last[key]:
+                self._note_repeated(below, item, pairs[last[key]][1])
+                continue
+            value = self._read(item, below, depth + 1)
+            if key == "<<" and isinstance(value, dict):  # yaml.org/type/merge.html
+                mapping = {**value, **mapping}
+            else:
+                mapping[key] = value
+        return mapping
+
+    def _note_repeated(self, path: str, *items: object) -> None:
+        """Note a key that occurs twice: an error if more than a single value is lost."""
+        if len(self._repeated) < MOST_REPEATED:
+            is_whole = any(isinstance(self._open_item(item), list) for item in items)
+            self._repeated[path] = "error" if is_whole else "warning"
+
+    def _key_text(self, key: object) -> str:
+        if isinstance(key, list):
+            raise DocumentError(f"cannot read {self._what}: a key is not text")
+        text = "" if key is None else str(key)
+        self._count(0, text)
+        return text
+
+    def _count(self, number: int, value: object) -> None:
+        self._items += number + (len(value) // _ITEM if isinstance(value, str) else 0)
+        if self._items > MAX_ITEMS:
+            raise _too_many(self._what)
 
 
 def from_json(data: bytes, what: str) -> Tree:
     """Parse a JSON text; `what` names the document in the DocumentError that this raises."""
-    repeated: _Repeated = {}
     try:
-        tree = json.loads(
+        items = json.loads(
             _decode_text(data, what),
-            object_pairs_hook=partial(_build_object, repeated),
+            object_pairs_hook=_Pairs,
             parse_int=str,
             parse_float=_number_text,
             parse_constant=str,
@@ -50,53 +118,7 @@ def from_json(data: bytes, what: str) -> Tree:
         raise _too_deep(what) from None
     except ValueError as error:
         raise DocumentError(f"cannot read {what}: it is not JSON: {error}") from None
-    if sum(1 for _ in _all_items(tree, what)) > MAX_ITEMS:
-        raise _too_many(what)
-    return _with_repeated(tree, dict(_placed_notes(tree, "", repeated)) if repeated else {})
-
-
-# An object by its identity, which it keeps as long as it is here, with the notes about its keys.
-_Repeated = dict[int, "tuple[dict[str, Tree], dict[str, Tree]]"]
-
-
-def _build_object(repeated: _Repeated, pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
-    """An object of JSON; its repeated keys are noted by its identity."""
-    mapping = dict(pairs)
-    if len(mapping) < len(pairs):
-        values_by_key: dict[str, Tree] = {}
-        notes: dict[str, Tree] = {}
-        repeated[id(mapping)] = (mapping, notes)
-        for key, value in pairs:
-            if key in values_by_key:
-                _note_repeated(notes, key, values_by_key[key], value)
-            values_by_key[key] = value
-    return mapping
-
-
-def _placed_notes(tree: Tree, path: str, repeated: _Repeated) -> Iterator[tuple[str, Tree]]:
-    """What is noted of the objects in a tree, with the paths to them."""
-    if isinstance(tree, dict):
-        _, notes = repeated.get(id(tree), ({}, {}))
-        for key, note in notes.items():
-            yield f"{path}.{key}".lstrip("."), note
-        for key, value in tree.items():
-            yield from _placed_notes(value, f"{path}.{key}".lstrip("."), repeated)
-    elif isinstance(tree, list):
-        for number, item in enumerate(tree):
-            yield from _placed_notes(item, f"{path}[{number}]", repeated)
-
-
-def _note_repeated(repeated: dict[str, Tree], path: str, *values: Tree) -> None:
-    """Note a key that occurs twice: an error if more than a single value is lost."""
-    if len(repeated) < MOST_REPEATED:
-        whole = any(isinstance(value, (list, dict)) for value in values)
-        repeated[path] = "error" if whole else "warning"
-
-
-def _with_repeated(tree: Tree, repeated: dict[str, Tree]) -> Tree:
-    if repeated and isinstance(tree, dict):
-        tree.setdefault(REPEATED, repeated)
-    return tree
+    return _Reader(what, lambda item: item).read(items)
 
 
 def _number_text(text: str) -> str:
@@ -106,33 +128,61 @@ def _number_text(text: str) -> str:
 
 
 def from_yaml(data: bytes, what: str) -> Tree:
-    """Parse a YAML text with a single document; an alias counts as everything that it stands for.
+    """Parse a YAML text with a single document.
 
     `what` names the document in the DocumentError that this raises.
     """
+    return _Reader(what, partial(_open_node, what)).read(_compose(_decode_text(data, what), what))
+
+
+def _compose(text: str, what: str) -> Any:  # noqa: ANN401 - PyYAML has no types
+    """The root node of a YAML text. Raises DocumentError."""
     # Imported here, because it takes 15 ms and only NoCloud needs it.
     import yaml
 
-    builder = _Builder(what)
+    safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(yaml.composer.Composer, safe):  # type: ignore[misc]
+        """Composes the nodes in Python, where it can stop at the limits."""
+
+        def __init__(self) -> None:
+            safe.__init__(self, text)
+            self.anchors: dict[str, Any] = {}
+            self.nodes = self.depth = 0
+
+        def compose_node(self, parent: object, index: object) -> Any:  # noqa: ANN401 - PyYAML has no types
+            self.nodes += 1
+            self.depth += 1
+            if self.depth > MAX_DEPTH + 1:
+                raise _too_deep(what)
+            if self.nodes > MAX_ITEMS:
+                raise _too_many(what)
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
     try:
-        for event in yaml.parse(
-            _decode_text(data, what), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        ):
-            builder.take(type(event).__name__, event)
+        return Loader().get_single_node()
     except yaml.YAMLError as error:
         reason = printable_line(" ".join(str(error).split())[:200])
-        raise DocumentError(f"cannot read {what}: it is not YAML: {reason}") from None
     except (ValueError, OverflowError):
         # PyYAML's scanner fails like this for an escape beyond Unicode.
-        raise DocumentError(
-            f"cannot read {what}: it is not YAML: an escape is not a character"
-        ) from None
-    return _with_repeated(builder.root, builder.repeated)
+        reason = "an escape is not a character"
+    raise DocumentError(f"cannot read {what}: it is not YAML: {reason}")
+
+
+def _open_node(what: str, node: Any) -> Any:  # noqa: ANN401 - PyYAML has no types
+    """What `_Reader` takes for a node of YAML; an empty text has none. Raises DocumentError."""
+    if node is None or node.tag == f"{_YAML}null":
+        return None
+    if node.tag not in _TAGS:
+        raise DocumentError(f'cannot read {what}: the YAML tag "{node.tag[:80]}" is refused')
+    return _Pairs(node.value) if node.id == "mapping" else node.value
 
 
 def to_yaml(data: object) -> str:
     """Data as YAML; a text of several lines is a block."""
-    # As in `from_yaml`.
+    # As in `_compose`.
     import yaml
 
     class Dumper(yaml.SafeDumper):  # type: ignore[misc]
@@ -154,26 +204,22 @@ def lines_of(data: bytes) -> dict[str, int]:
     is no YAML.
     """
     try:
-        # As in `from_yaml`.
-        import yaml
-    except ImportError:
+        root = _compose(
+            data.decode("utf-8-sig", "replace").replace("\t", " "), ""
+        )  # no tabs in YAML
+    except (ImportError, DocumentError):
         return {}
-    text = data.decode("utf-8-sig", "replace").replace("\t", " ")  # YAML allows no tabs
     line_by_path: dict[str, int] = {}
-    try:
-        root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
-        return line_by_path
     waiting = [("", root)]
     for path, node in waiting:  # it grows
         if len(line_by_path) > MAX_ITEMS:
             break
-        if isinstance(node, yaml.MappingNode):
+        below = []
+        kind = getattr(node, "id", "")
+        if kind == "mapping":
             below = [(f"{path}.{key.value}".lstrip("."), key, value) for key, value in node.value]
-        elif isinstance(node, yaml.SequenceNode):
+        elif kind == "sequence":
             below = [(f"{path}[{at}]", item, item) for at, item in enumerate(node.value)]
-        else:
-            continue
         line_by_path.update((name, key.start_mark.line + 1) for name, key, _ in below)
         waiting += [(name, value) for name, _, value in below]
     return line_by_path
@@ -196,144 +242,3 @@ def _too_deep(what: str) -> DocumentError:
 
 def _too_many(what: str) -> DocumentError:
     return DocumentError(f"cannot read {what}: it has more than {MAX_ITEMS} items")
-
-
-def _all_items(tree: object, what: str) -> Iterator[object]:
-    """Every item of a tree, itself included, without recursion.
-
-    Raises DocumentError if it is too deep.
-    """
-    waiting = [(tree, 0)]
-    while waiting:
-        item, depth = waiting.pop()
-        yield item
-        if depth > MAX_DEPTH:
-            raise _too_deep(what)
-        if isinstance(item, dict):
-            waiting += [(child, depth + 1) for child in item.values()]
-        elif isinstance(item, list):
-            waiting += [(child, depth + 1) for child in item]
-
-
-class _Open:
-    """A list or mapping that is not complete yet.
-
-    `size` is the number of items in it, itself included; `height` is the number of levels below it.
-    """
-
-    def __init__(self, tree: Union[list[Tree], dict[str, Tree]], anchor: Optional[str]) -> None:
-        self.tree, self.anchor, self.size, self.height = tree, anchor, 1, 0
-        self.key: Optional[str] = None
-        self.keys: set[str] = set()  # without those that are merged into it
-
-
-class _Builder:
-    """Builds the tree from the events of one YAML document; `root` is the result."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-        self.root: Tree = None
-        self.repeated: dict[str, Tree] = {}
-        self._with_documents = 0
-        self._open: list[_Open] = []
-        # Tree, size and height of what each anchor stands for.
-        self._anchors: dict[str, tuple[Tree, int, int]] = {}
-
-    def take(self, kind: str, event: Any) -> None:  # noqa: ANN401 - PyYAML has no types
-        """Process one event; `kind` is the name of its class. Raises DocumentError."""
-        if kind == "DocumentStartEvent":
-            self._start_document()
-        elif kind in ("MappingStartEvent", "SequenceStartEvent"):
-            self._check_tag(event.tag)
-            self._check_depth(0)
-            tree: Union[list[Tree], dict[str, Tree]] = []
-            if kind == "MappingStartEvent":
-                tree = {}
-            self._open.append(_Open(tree, event.anchor))
-        elif kind in ("MappingEndEvent", "SequenceEndEvent"):
-            done = self._open.pop()
-            self._put(done.tree, done.size, done.height, done.anchor)
-        elif kind == "ScalarEvent":
-            self._take_scalar(event)
-        elif kind == "AliasEvent":
-            self._take_alias(event.anchor)
-
-    def _start_document(self) -> None:
-        self._with_documents += 1
-        if self._with_documents > 1:
-            raise DocumentError(f"cannot read {self.what}: it has more than one document")
-
-    def _take_scalar(self, event: Any) -> None:  # noqa: ANN401 - PyYAML has no types
-        self._check_tag(event.tag)
-        is_plain, _ = event.implicit
-        value = event.value
-        if is_plain and value in _NULL:
-            value = None
-        self._put(value, 1 + len(event.value) // _ITEM, 0, event.anchor)
-
-    def _take_alias(self, anchor: str) -> None:
-        if anchor not in self._anchors:
-            raise DocumentError(
-                f"cannot read {self.what}: an alias refers to nothing, or to itself"
-            )
-        self._put(*self._anchors[anchor], None)
-
-    def _check_depth(self, height: int) -> None:
-        """Raise DocumentError if something with `height` levels would exceed the limit here."""
-        if len(self._open) + height > MAX_DEPTH:
-            raise _too_deep(self.what)
-
-    def _check_tag(self, tag: Optional[str]) -> None:
-        if tag not in (None, "!", *_TAGS):
-            raise DocumentError(
-                f'cannot read {self.what}: the YAML tag "{str(tag)[:80]}" is refused'
-            )
-
-    def _put(self, tree: Tree, size: int, height: int, anchor: Optional[str]) -> None:
-        self._check_depth(height)
-        if anchor is not None:
-            self._anchors[anchor] = (tree, size, height)
-        if not self._open:
-            self.root = tree
-            return
-        holder = self._open[-1]
-        holder.size += size
-        holder.height = max(holder.height, height + 1)
-        if sum(holder.size for holder in self._open) > MAX_ITEMS:
-            raise _too_many(self.what)
-        if isinstance(holder.tree, list):
-            holder.tree.append(tree)
-        elif holder.key is None:
-            holder.key = self._key_text(tree)
-        else:
-            if holder.key in holder.keys and holder.key != "<<":
-                _note_repeated(self.repeated, self._path(), holder.tree[holder.key], tree)
-            holder.keys.add(holder.key)
-            _set_key(holder.tree, holder.key, tree)
-            holder.key = None
-
-    def _path(self) -> str:
-        """The path of the value that is complete now, as that of a Part."""
-        path = ""
-        for holder in self._open:
-            if isinstance(holder.tree, list):
-                path += f"[{len(holder.tree)}]"
-            else:
-                path = f"{path}.{holder.key}".lstrip(".")
-        return path
-
-    def _key_text(self, tree: Tree) -> str:
-        if isinstance(tree, (list, dict)):
-            raise DocumentError(f"cannot read {self.what}: a key is not text")
-        if tree is None:
-            return ""
-        return str(tree)
-
-
-def _set_key(mapping: dict[str, Tree], key: str, value: Tree) -> None:
-    """Set a key of a mapping; `<<` merges another mapping into it (yaml.org/type/merge.html)."""
-    if key == "<<" and isinstance(value, dict):
-        for name, inner in value.items():
-            mapping.setdefault(name, inner)
-    else:
-        mapping[key] = value
