@@ -215,7 +215,7 @@ def _run_test(setup: _Setup, address: Address, wanted: Options) -> Evidence:
         return PeerTest(address, wanted, setup.planned, setup.show).run()
     device, planned = kernel.device_to(address), planned_stages(wanted)
     print(header(str(address), device, setup.plan, wanted.seconds, planned))
-    with draw_progress(planned, device) as tell:
+    with draw_progress(planned) as tell:
 
         def show(step: Step) -> None:
             tell(step.name, setup.line(step))
