@@ -5,9 +5,6 @@
 from __future__ import annotations
 
 import os
-import select
-import subprocess
-import sys
 from ipaddress import ip_address, ip_interface
 
 import pytest
@@ -450,22 +447,3 @@ def test_a_secret_of_another_user_is_none(tmp_path, monkeypatch):
         f'read the secret "{path}": it is owned by user {owner}, who can change it',
         f"chown root {path}",
     )
-
-
-ORPHANED = """import os, time
-from neuca_tools.selftest.measure.helper.apart import run_in_child
-def measure():
-    print(os.getpid(), flush=True)
-    time.sleep(600)
-run_in_child(measure)
-"""
-
-
-def test_a_measurement_ends_with_the_process_that_started_it():
-    with subprocess.Popen(
-        [sys.executable, "-c", ORPHANED], stdout=subprocess.PIPE, text=True
-    ) as parent:
-        child = os.pidfd_open(int(parent.stdout.readline()))
-        parent.kill()
-    assert select.select([child], [], [], 60)[0] == [child]
-    os.close(child)
