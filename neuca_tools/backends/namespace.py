@@ -1,7 +1,7 @@
 """Enters another network namespace, or mounts a volume where no other process sees it.
 
-Both leave the mount namespace of the host for good (unshare(2)). So this is for short-lived
-processes: a mount ends with its process.
+Both leave the mount namespace of the host (unshare(2)): a mount ends with its process, or when
+`namespaces_restored` returns.
 """
 
 # SPDX-License-Identifier: MIT
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Optional
 
@@ -38,6 +39,20 @@ def enter_network(namespace: Path) -> None:
     # Not fatal: without its own /sys, only the speed of a NIC is not known.
     with suppress(OSError):
         _mount(b"sysfs", b"/sys", b"sysfs", 0)
+
+
+@contextmanager
+def namespaces_restored() -> Iterator[None]:
+    """Return to the namespaces of now at the end. Raises OSError."""
+    with ExitStack() as stack:
+        namespaces = [
+            stack.enter_context(Path("/proc/self/ns", kind).open("rb")) for kind in ("net", "mnt")
+        ]
+        try:
+            yield
+        finally:
+            for namespace in namespaces:
+                call("setns", namespace.fileno(), 0)
 
 
 def mount_privately(device: Path, place: Path) -> None:

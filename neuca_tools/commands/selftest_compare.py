@@ -20,7 +20,7 @@ from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.diagnosis.compare import Comparison, compare
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.measure.store import EarlierTest, kept_tests
+from neuca_tools.selftest.measure.archive import EarlierTest, kept_tests
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.series import Runs, comparison_page
 from neuca_tools.selftest.report.text import colored_report, comparison_text

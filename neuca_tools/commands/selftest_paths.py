@@ -7,10 +7,12 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Optional
 
+from neuca_tools.backends.namespace import namespaces_restored
 from neuca_tools.commands.arguments import JSON, value
 from neuca_tools.commands.common import uses_color
 from neuca_tools.commands.context import load_configuration
@@ -26,13 +28,12 @@ from neuca_tools.commands.selftest_parsers import add_grouped, parser_of
 from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, show_nothing, without_iperf3
 from neuca_tools.commands.selftest_values import integer
 from neuca_tools.config import Config
-from neuca_tools.errors import ArgumentsError
+from neuca_tools.errors import ArgumentsError, SelftestError
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest.diagnosis.diagnose import phase_results
 from neuca_tools.selftest.diagnosis.paths import Tests, compare_paths
 from neuca_tools.selftest.evidence import Evidence
-from neuca_tools.selftest.measure.helper.apart import run_in_child
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.live import (
     ReportStage,
@@ -138,7 +139,7 @@ def _test_in_turn(
     """The tests of each path, by its label."""
     tests_by_label: dict[str, list[Evidence]] = {}
     for turn in turns:
-        evidence = run_in_child(partial(_test_path, turn.path, turn.address, wanted, planned))
+        evidence = _test_path(turn.path, turn.address, wanted, planned)
         tests_by_label.setdefault(turn.path.label, []).append(evidence)
         line = printable_line(f"{turn.path.label:<12} {_summary_line(evidence)}")
         tell(turn.name, f"{turn.of}  {line}")
@@ -161,11 +162,16 @@ def _path_options(arguments: argparse.Namespace, config: Config) -> Options:
 
 
 def _test_path(path: Path, peer: Address, wanted: Options, planned: Outlook) -> Evidence:
-    """Test one path, in a child process, because a process cannot leave a namespace it entered."""
-    planned = enter_namespace(path.netns, path.container) or planned
+    """Raises UsageError, SelftestError, ObserveError."""
     port, interface = path.port or wanted.port, path.interface or wanted.interface
     wanted = replace(wanted, port=port, interface=interface, label=path.label)
-    return PeerTest(peer, wanted, planned, show_nothing).run()
+    is_elsewhere = path.netns or path.container
+    try:
+        with namespaces_restored() if is_elsewhere else nullcontext():
+            planned = enter_namespace(path.netns, path.container) or planned
+            return PeerTest(peer, wanted, planned, show_nothing).run()
+    except OSError as error:
+        raise SelftestError(f"test {peer}: {error.strerror or error}") from error
 
 
 def _summary_line(evidence: Evidence) -> str:

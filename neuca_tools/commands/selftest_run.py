@@ -32,7 +32,7 @@ from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.diagnosis.compare import Comparison, compare
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Step
-from neuca_tools.selftest.measure import archive, program, store
+from neuca_tools.selftest.measure import archive, program
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
@@ -189,7 +189,7 @@ def _dated_evidence(setup: _Setup, address: Address) -> Evidence:
 
 def _earlier_tests(setup: _Setup, address: Address) -> list[Evidence]:
     try:
-        return store.earlier_tests(setup.config.state_directory, str(address))
+        return archive.earlier_tests(setup.config.state_directory, str(address))
     except SelftestError as error:
         print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
         return []
@@ -199,7 +199,7 @@ def _keep_report(setup: _Setup, evidence: Evidence, diagnosis: Diagnosis) -> Non
     """Store the report and add the test to the archive; an error in either is only printed."""
     state, name = setup.config.state_directory, None
     try:
-        name = store.keep_report(state, evidence, report_json(evidence, diagnosis)).name
+        name = archive.keep_report(state, evidence, report_json(evidence, diagnosis)).name
     except ApplyError as error:
         print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
     entry = entry_of(evidence, diagnosis, setup.plan, setup.options.seconds, name)
@@ -215,7 +215,7 @@ def _run_test(setup: _Setup, address: Address, wanted: Options) -> Evidence:
         return PeerTest(address, wanted, setup.planned, setup.show).run()
     device, planned = kernel.device_to(address), planned_stages(wanted)
     print(header(str(address), device, setup.plan, wanted.seconds, planned))
-    with draw_progress(planned, device) as tell:
+    with draw_progress(planned) as tell:
 
         def show(step: Step) -> None:
             tell(step.name, setup.line(step))

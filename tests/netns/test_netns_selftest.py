@@ -158,16 +158,29 @@ def test_the_other_end_by_ssh(ends):
     )
 
 
+ELSEWHERE = """
+from pathlib import Path
+from neuca_tools.backends.namespace import enter_network, namespaces_restored
+from neuca_tools.backends.outlook import read_world
+
+def show():
+    addresses = read_world().addresses.values()
+    print(*[address.ip for several in addresses for address in several])
+    print(*Path("/sys/class/net").iterdir())
+
+with namespaces_restored():
+    enter_network(Path("/proc/{process}/ns/net"))
+    show()
+show()
+"""
+
+
 def test_a_test_from_another_namespace_of_the_host(ends):
-    script = (
-        "from pathlib import Path; from neuca_tools.backends.namespace import enter_network\n"
-        f"from neuca_tools.selftest.measure.host import kernel\nenter_network(Path('/proc/{ends.lab.outside.pid}/ns/net'))\n"
-        f"print(*[address for _, address in kernel.read_addresses()]); print(*Path('/sys/class/net').iterdir())"
-    )
-    said = ends.lab.run(sys.executable, "-c", script).out.splitlines()
-    assert FAR in said[0].split()
-    assert NEAR not in said[0].split()
-    assert "/sys/class/net/dp1" in said[1].split()
+    script = ELSEWHERE.format(process=ends.lab.outside.pid)
+    there, devices, here, _ = ends.lab.run(sys.executable, "-c", script).out.splitlines()
+    assert (FAR in there.split(), NEAR in there.split()) == (True, False)
+    assert "/sys/class/net/dp1" in devices.split()
+    assert (FAR in here.split(), NEAR in here.split()) == (False, True)
 
 
 def test_namespaces_that_are_not_there(ends):

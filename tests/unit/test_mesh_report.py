@@ -17,8 +17,7 @@ from test_mesh_localise import mesh_of, rows_of, slow
 from neuca_tools.commands.neuca import main
 from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Row, plan_record, row_record
-from neuca_tools.selftest.mesh.page import mesh_page
-from neuca_tools.selftest.mesh.picture import cells_by_way, heat_map, hosts_in_order
+from neuca_tools.selftest.mesh.page import cells_by_way, heat_map, hosts_in_order, mesh_page
 from neuca_tools.selftest.mesh.report import (
     MeshResult,
     nagios_line,
@@ -218,17 +217,17 @@ def test_the_grid_is_sorted_by_group_and_has_outliers_first(faulty):
     ]
 
 
-def test_each_direction_of_a_pair_is_a_part_of_its_cell(faulty):
+def test_each_direction_of_a_pair_has_a_cell(faulty):
     text = heat_map(faulty)
-    assert text.count("<title>") == 2 * 12 * 11
-    assert "<title>n3 &gt; n0: 500 Mbit/s</title>" in text
-    assert "<title>n0 &gt; n3: 1.00 Gbit/s</title>" in text
+    assert text.count("title=") == 12 * 11
+    assert 'title="n3 &gt; n0: 500 Mbit/s"' in text
+    assert 'title="n0 &gt; n3: 1.00 Gbit/s"' in text
 
 
 def test_what_was_not_tested_is_grey_and_has_no_tooltip():
     plan = mesh_of(4)
     text = heat_map(result_of(plan, rows_of(plan)[:1]))
-    assert (text.count("<title>"), text.count('fill="#b8bcc2"')) == (4, 20)
+    assert (text.count("title="), text.count('bgcolor="#b8bcc2"')) == (2, 10)
 
 
 def test_a_failed_test_and_small_packets_have_their_own_colours():
@@ -253,11 +252,7 @@ def test_the_page_of_a_thousand_hosts_is_small_and_names_the_slowest(large):
     assert len(text) < 1_000_000
     ((slow,),) = [one.names for one in large.verdict.findings]
     assert text.count(f"<td>{slow}</td>") == 20
-    assert text.count("<title>") == titles(heat_map(large)) + 1
-
-
-def titles(picture):
-    return picture.count("<title>")
+    assert heat_map(large) in text
 
 
 def test_of_many_hosts_the_groups_have_cells(large):
@@ -265,11 +260,12 @@ def test_of_many_hosts_the_groups_have_cells(large):
     ((slow,),) = [one.names for one in large.verdict.findings]
     assert hosts_in_order(large)[0][1] == slow
     picture = heat_map(large)
-    names = re.findall(r'text-anchor="end">(r\d+)<', picture)
+    names = re.findall(r"scope=row>(r\d+)<", picture)
     assert (names[0], names[1:]) == (slow, sorted(set(names[1:])))
     assert len(names) == 25
     ways = {
-        way: colour for colour, way in re.findall(r'fill="(#\w+)"><title>(\S+ &gt; \S+):', picture)
+        way: colour
+        for colour, way in re.findall(r'bgcolor="(#\w+)" title="(\S+ &gt; \S+):', picture)
     }
     assert {ways[f"{slow} &gt; {one}"] for one in names[1:]} <= {"#e58a2e", "#efc04a"}
     assert {ways[f"{one} &gt; {slow}"] for one in names[1:]} <= {"#e58a2e", "#efc04a"}
@@ -279,7 +275,11 @@ def test_of_many_hosts_the_groups_have_cells(large):
 def test_many_hosts_of_one_group_have_no_picture_and_a_table():
     plan = mesh_of(64, rounds=1)
     result = result_of(plan, rows_of(plan))
-    assert (heat_map(result), "<svg" in mesh_page(result), "Lowest rates" in mesh_page(result)) == (
+    assert (
+        heat_map(result),
+        "<table class=mesh" in mesh_page(result),
+        "Lowest rates" in mesh_page(result),
+    ) == (
         "",
         False,
         True,

@@ -17,14 +17,14 @@ from selftest_schema import HISTORY_PATH, validated
 from test_selftest_conditions import CASES
 
 from neuca_tools.commands.neuca import main
-from neuca_tools.errors import ApplyError, SelftestError
+from neuca_tools.errors import SelftestError
 from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE
 from neuca_tools.selftest.diagnosis.compare import compare
 from neuca_tools.selftest.diagnosis.diagnose import diagnose, phase_results
 from neuca_tools.selftest.evidence import Evidence, Host, Link
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.evidence.derive import look_at_phase
-from neuca_tools.selftest.measure import archive, store
+from neuca_tools.selftest.measure import archive
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.entry import comparable_evidence, entry_of, history_line
 from neuca_tools.selftest.report.record import report_json
@@ -55,7 +55,7 @@ def keep(tmp_path):
     def do(evidence, report=False):
         name = None
         if report:
-            name = store.keep_report(
+            name = archive.keep_report(
                 tmp_path, evidence, report_json(evidence, diagnose(evidence))
             ).name
         archive.append_entry(tmp_path, an_entry(evidence, name))
@@ -116,7 +116,7 @@ def test_a_huge_test_is_archived_without_its_evidence(tmp_path, keep):
     keep(a_test(1, peer=Host(sysctls={"x" * 100 + str(n): "y" for n in range(3000)})))
     (found,), _ = archive.read_entries(tmp_path)
     assert (found["evidence"], found["verdict"]) == (None, "below threshold")
-    assert store.earlier_tests(tmp_path, "172.16.0.2") == []
+    assert archive.earlier_tests(tmp_path, "172.16.0.2") == []
 
 
 def test_a_line_that_a_power_cut_left_is_skipped(tmp_path, keep):
@@ -134,7 +134,7 @@ def test_a_line_that_a_power_cut_left_is_skipped(tmp_path, keep):
 def test_a_line_that_is_no_entry_is_skipped(tmp_path, line):
     (tmp_path / ARCHIVE).write_text(f"{line}\n", encoding="latin-1")
     assert archive.read_entries(tmp_path) == ([], 1)
-    assert store.kept_tests(tmp_path) == []
+    assert archive.kept_tests(tmp_path) == []
 
 
 ODD = {
@@ -150,7 +150,7 @@ ODD = {
 def test_an_odd_entry_harms_nothing(tmp_path, name):
     (tmp_path / ARCHIVE).write_text(json.dumps({"version": 1, **ODD[name]}) + "\n")
     expected = [Evidence()] if name == "a path" else []
-    assert store.earlier_tests(tmp_path, "172.16.0.2") == expected
+    assert archive.earlier_tests(tmp_path, "172.16.0.2") == expected
     assert history(tmp_path)[0] == 0
     assert history(tmp_path, "--json")[0] == 0
 
@@ -203,9 +203,8 @@ def test_tests_that_end_at_once_are_all_archived(tmp_path):
 def test_a_link_in_its_place_is_not_followed(tmp_path):
     (tmp_path / "target").write_text("untouched")
     (tmp_path / ARCHIVE).symlink_to(tmp_path / "target")
-    with pytest.raises(ApplyError) as raised:
-        archive.append_entry(tmp_path, {"version": 1})
-    assert raised.value.text == (f'write "{tmp_path}/{ARCHIVE}": Too many levels of symbolic links')
+    archive.append_entry(tmp_path, {"version": 1})
+    assert not (tmp_path / ARCHIVE).is_symlink()
     assert (tmp_path / "target").read_text() == "untouched"
 
 
@@ -249,8 +248,8 @@ def test_a_test_is_compared_with_the_archive_when_its_report_is_gone(tmp_path, k
     keep(a_test(1), report=True)
     keep(a_test(2))
     keep(a_test(3, address="172.16.0.9"))
-    store.report_paths(tmp_path)[0].unlink()
-    earlier = store.earlier_tests(tmp_path, "172.16.0.2")
+    archive.report_paths(tmp_path)[0].unlink()
+    earlier = archive.earlier_tests(tmp_path, "172.16.0.2")
     assert [one.taken for one in earlier] == ["2026-11-22T20:01:00Z", "2026-11-22T20:02:00Z"]
     compared = compare(earlier, a_test(4))
     assert ([(one.before, one.count) for one in compared.rates], compared.changes) == (
@@ -261,11 +260,7 @@ def test_a_test_is_compared_with_the_archive_when_its_report_is_gone(tmp_path, k
 
 def test_a_report_that_is_kept_is_used_once_and_whole(tmp_path, keep):
     keep(a_test(1), report=True)
-    evidence = a_test(2)
-    store.keep_report(
-        tmp_path, evidence, report_json(evidence, diagnose(evidence))
-    )  # an older version's
-    assert store.earlier_tests(tmp_path, "172.16.0.2") == [a_test(1), evidence]
+    assert archive.earlier_tests(tmp_path, "172.16.0.2") == [a_test(1)]
 
 
 def test_the_last_ten_of_a_thousand_are_compared(tmp_path):
@@ -274,7 +269,7 @@ def test_the_last_ten_of_a_thousand_are_compared(tmp_path):
         for n in range(999)
     ]
     (tmp_path / ARCHIVE).write_text("\n".join(lines) + "\n")
-    found = store.earlier_tests(tmp_path, "172.16.0.2")
+    found = archive.earlier_tests(tmp_path, "172.16.0.2")
     assert [one.taken[-5:-1] for one in found] == [f"{n:04}" for n in range(989, 999)]
 
 

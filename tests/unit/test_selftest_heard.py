@@ -14,7 +14,7 @@ from test_fuzz import FUZZ
 
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.measure.helper.channel import ChannelError
-from neuca_tools.selftest.measure.helper.heard import host_of, log_of, samples_of, text_of, token_of
+from neuca_tools.selftest.measure.helper.heard import host_of, observations_of, text_of, token_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -32,8 +32,7 @@ def test_no_answer_raises_anything_but_a_reason(answer, host):
         lambda: token_of(answer),
         lambda: host_of(answer, "hello"),
         lambda: host_of({"host": host}, "host"),
-        lambda: samples_of(answer),
-        lambda: log_of(answer),
+        lambda: observations_of(answer),
         lambda: text_of(answer, "error"),
     ):
         with contextlib.suppress(ChannelError):

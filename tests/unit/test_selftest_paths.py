@@ -14,14 +14,12 @@ from selftest_schema import PATHS_PATH, validated
 
 from neuca_tools.commands.neuca import main
 from neuca_tools.commands.selftest_paths import Path, _parse_path, _rounds
-from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.diagnosis.paths import Tests as Rounds
 from neuca_tools.selftest.diagnosis.paths import compare_paths
 from neuca_tools.selftest.evidence import Connections, Evidence, Host, Latency, Link, PathMtu, Phase
 from neuca_tools.selftest.evidence.run import Flow, Run, Total
-from neuca_tools.selftest.measure.helper.apart import run_in_child
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.paths import path_record, path_table
 
@@ -322,33 +320,3 @@ def test_it_takes_two_paths_or_more(words, capsys):
     first, *_, last = capsys.readouterr().err.splitlines()
     assert first.startswith("usage: neuca-selftest compare-paths ")
     assert last == "neuca-selftest: compare-paths: 2 to 16 paths with different labels are required"
-
-
-# --- A test in a process of its own ---------------------------------------------------------------------------------------
-
-
-def test_what_was_measured_in_another_process_comes_back():
-    evidence = tcp(flow_of(1e9), label="there", local=VXLAN)
-    assert run_in_child(lambda: evidence) == evidence
-
-
-@pytest.mark.parametrize(
-    ("raised", "expected"),
-    [
-        (UsageError("no", hint="yes"), UsageError("no", hint="yes")),
-        (SelftestError("no"), SelftestError("no")),
-        (OSError(101, "Network is unreachable"), SelftestError("test: Network is unreachable")),
-        (
-            ZeroDivisionError(),
-            SelftestError("test: the measuring process ended without a result"),
-        ),
-    ],
-)
-def test_what_goes_wrong_there_is_told_here(raised, expected, capfd):
-    def measure():
-        raise raised
-
-    with pytest.raises(type(expected)) as found:
-        run_in_child(measure)
-    assert (found.value.text, found.value.hint) == (expected.text, expected.hint)
-    assert ("ZeroDivisionError" in capfd.readouterr().err) is isinstance(raised, ZeroDivisionError)

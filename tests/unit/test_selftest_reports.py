@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import parser as text_format
 from prometheus_client.openmetrics import parser as openmetrics
+from selftest_pages import traced
 from selftest_runs import PUBLISHED, flow_of, receiver, tcp, udp_phase
 from test_selftest_conditions import CASES
 
@@ -20,7 +21,8 @@ from neuca_tools import __version__
 from neuca_tools.commands.neuca import main
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
-from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency, Link, Socket, Step
+from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency, Link, Step
+from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.measure import program
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.entry import entry_of
@@ -262,12 +264,10 @@ PANELS = [
 
 
 def test_the_page_has_every_chart_that_there_is_something_for():
-    content = report_page(FULL, diagnose(FULL), diagnose(SMALL))
+    evidence = replace(FULL, phases=tuple(map(traced, FULL.phases, range(99))))
+    content = report_page(evidence, diagnose(evidence), diagnose(SMALL))
     Page(content)
-    assert titles(content) == [
-        "Over time",
-        *(title for title in PANELS if "Retransmits" not in title),
-    ]
+    assert titles(content) == ["Over time", *PANELS]
     for title in ("Before and after", "Latency, idle and under load", "UDP: datagrams lost"):
         assert f"<h2>{title}" in content
 
@@ -276,11 +276,9 @@ def test_a_closed_window_is_a_point_of_the_chart():
     """What is zero is not what is not known: the line goes down to it."""
 
     def points(window):
-        samples = tuple(
-            replace(sample, sockets=(Socket(snd_wnd=window if place == 5 else 3000, mss=1448),))
-            for place, sample in enumerate(SMALL.phases[0].sender)
-        )
-        evidence = replace(SMALL, phases=(replace(SMALL.phases[0], sender=samples),))
+        windows = tuple(window if place == 5 else 3000 for place in range(10))
+        trace = Trace(tuple(map(float, range(10))), snd_wnd=windows)
+        evidence = replace(SMALL, phases=(replace(SMALL.phases[0], sender_trace=trace),))
         window = report_page(evidence, diagnose(evidence)).partition("Window (bytes)")[2]
         return window.partition('class="title"')[0].count(",")
 

@@ -18,8 +18,7 @@ from neuca_tools.selftest.evidence.trace import (
     trace_within,
 )
 from neuca_tools.selftest.measure.helper.channel import ChannelError
-from neuca_tools.selftest.measure.helper.heard import clock_of
-from neuca_tools.selftest.measure.helper.heard import trace_of as heard_trace
+from neuca_tools.selftest.measure.helper.heard import clock_of, observations_of
 from neuca_tools.selftest.measure.host import series
 from neuca_tools.selftest.measure.host.series import Recorder
 
@@ -94,8 +93,8 @@ def test_what_is_outside_of_the_test_or_lacks_a_column_is_cut():
 
 def test_the_peers_times_become_ours():
     told = {"time": [1000.0, 1001.0], **{name: [1.0, None] for name in COLUMNS}}
-    found = heard_trace({"trace": told}, ahead=990.0, first=9.0, last=10.5)
-    assert (found.time, found.rtt) == ((10.0,), (1.0,))
+    found = shifted_trace(observations_of({"trace": told})[0].sender_trace, 990.0)
+    assert (found.time, found.rtt) == ((10.0, 11.0), (1.0, None))
     assert shifted_trace(Trace((5.0,)), -1.5).time == (6.5,)
 
 
@@ -105,12 +104,13 @@ COLUMNS = "sent received rtt cwnd snd_wnd in_flight retransmits cpu".split()
 @pytest.mark.parametrize("told", [[], {"time": ["x"]}, {"time": [1e300]}, {"rtt": [True]}])
 def test_a_peers_trace_of_wrong_types_is_refused(told):
     with pytest.raises(ChannelError):
-        heard_trace({"trace": told}, 0.0, 0.0, 1e9)
+        observations_of({"trace": told})
 
 
 @pytest.mark.parametrize("clock", [None, True, "1", -1, float("nan"), float("inf"), 1e300])
-def test_a_peer_without_a_clock_has_no_trace(clock):
-    assert clock_of({"clock": clock}) is None
+def test_a_peer_without_a_clock_is_refused(clock):
+    with pytest.raises(ChannelError):
+        clock_of({"clock": clock})
     assert clock_of({"clock": 12}) == 12.0
 
 

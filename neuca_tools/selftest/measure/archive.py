@@ -1,7 +1,7 @@
-"""The archive of all tests: JSON Lines in the state directory, at most two files of bounded size.
+"""The tests of this host: the last reports, and an archive of all tests.
 
 A test that cannot be archived is not lost: its report is printed all the same. Lines that are not
-entries, such as one that a power cut left incomplete, are skipped.
+entries are skipped.
 """
 
 # SPDX-License-Identifier: MIT
@@ -9,15 +9,28 @@ entries, such as one that a power cut left incomplete, are skipped.
 from __future__ import annotations
 
 import json
-import os
+import re
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Optional
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.files import applying, locked, read_bytes
-from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE
+from neuca_tools.files import applying, locked, read_bytes, write_files
+from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
+from neuca_tools.selftest.evidence import VERSION as EVIDENCE_VERSION
+from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.evidence.codec import decode
+from neuca_tools.selftest.readers import MOST_DOCUMENT_BYTES
+from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.entry import VERSION, Entry
 
+# The most reports that are kept.
+MOST_REPORTS = 30
+# The most earlier tests that a rate is compared with.
+MOST_EARLIER = 10
 # The entries and bytes of one file, after which it becomes the old one.
 MOST_ENTRIES, MOST_BYTES = 1000, 8 * 1024 * 1024
 # Bytes of one entry; a test of the plan full has about 20,000. A larger one has no evidence.
@@ -27,45 +40,24 @@ LOCK_SECONDS = 5.0
 
 
 def append_entry(state: Path, entry: Mapping[str, object]) -> None:
-    """Add an entry. Raises ApplyError.
-
-    If it cannot be written as a whole, nothing is added.
-    """
+    """Add an entry. Raises ApplyError; nothing is added then."""
     line = _encoded_line(entry)
     if len(line) > LARGEST_ENTRY:
         line = _encoded_line({**entry, "evidence": None})
     path = state / ARCHIVE
-    with locked(state / ARCHIVE_LOCK, LOCK_SECONDS), applying(f'write "{path}"'):
-        content = read_bytes(path) or b""
+    with locked(state / ARCHIVE_LOCK, LOCK_SECONDS):
+        with applying(f'read "{path}"'):
+            content = read_bytes(path) or b""
+        if content and not content.endswith(b"\n"):
+            content += b"\n"
+        files = {path: content + line}
         if content.count(b"\n") >= MOST_ENTRIES or len(content) + len(line) > MOST_BYTES:
-            path.replace(state / OLD_ARCHIVE)
-            content = b""
-        # A line that a power cut left incomplete.
-        begin = b"\n" if content and not content.endswith(b"\n") else b""
-        _append_line(path, begin + line)
+            files = {state / OLD_ARCHIVE: content, path: line}
+        write_files(files, mode=0o600)
 
 
 def _encoded_line(entry: Mapping[str, object]) -> bytes:
     return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
-
-
-def _append_line(path: Path, line: bytes) -> None:
-    """Append a line, or nothing. Raises OSError."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(path, flags, 0o600)
-    try:
-        os.fchmod(descriptor, 0o600)
-        size = os.fstat(descriptor).st_size
-        try:
-            rest = line
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-            os.fsync(descriptor)
-        except OSError:
-            os.ftruncate(descriptor, size)
-            raise
-    finally:
-        os.close(descriptor)
 
 
 def read_entries(state: Path) -> tuple[list[Entry], int]:
@@ -96,3 +88,84 @@ def _parse_entry(line: bytes) -> Entry:
     if not isinstance(entry, dict) or entry.get("version") != VERSION:
         return {}
     return entry
+
+
+# --- Earlier tests ---
+
+
+@dataclass(frozen=True)
+class EarlierTest:
+    """An earlier test: its report, if that is still kept, or its entry in the archive."""
+
+    address: Optional[str]
+    label: Optional[str] = None
+    boot: Optional[str] = None
+    taken: str = ""
+    report: Optional[Path] = None
+    archived: object = None
+
+    def evidence(self) -> Optional[Evidence]:
+        """What was observed; None if it cannot be read."""
+        if self.report:
+            with suppress(OSError, SelftestError):
+                return evidence_of(read_bytes(self.report, MOST_DOCUMENT_BYTES + 1) or b"")
+        if isinstance(self.archived, dict):
+            with suppress(RecursionError, SelftestError):
+                return decode(Evidence, self.archived, EVIDENCE_VERSION)
+        return None
+
+
+def report_paths(state: Path) -> list[Path]:
+    """The paths of all reports, the oldest first; none if the directory cannot be read."""
+    with suppress(OSError):
+        return sorted(path for path in state.iterdir() if fnmatchcase(path.name, REPORTS))
+    return []
+
+
+def keep_report(state: Path, evidence: Evidence, report: str) -> Path:
+    """Write a report and return its path; the oldest beyond MOST_REPORTS are deleted.
+
+    Raises ApplyError.
+    """
+    stamp = re.sub(r"[-:]", "", evidence.taken or "")
+    path, number = state / f"selftest-{stamp}.json", 1
+    while path.exists():
+        path, number = state / f"selftest-{stamp}-{number}.json", number + 1
+    old = report_paths(state)
+    write_files(
+        {path: report.encode(), **dict.fromkeys(old[: max(0, len(old) + 1 - MOST_REPORTS)])},
+        mode=0o600,
+    )
+    return path
+
+
+def kept_tests(state: Path) -> list[EarlierTest]:
+    """All tests of a known peer, the oldest first.
+
+    Raises SelftestError if the archive cannot be read.
+    """
+    reports = {path.name: path for path in report_paths(state)}
+    tests = [_of_entry(entry, reports) for entry in read_entries(state)[0]]
+    return sorted((test for test in tests if test.address is not None), key=lambda test: test.taken)
+
+
+def _of_entry(entry: Entry, reports: dict[str, Path]) -> EarlierTest:
+    address, label, boot, taken, name = (
+        value if isinstance(value, str) else None
+        for value in map(entry.get, ("peer", "label", "boot", "taken", "report"))
+    )
+    return EarlierTest(
+        address, label, boot, taken or "", reports.get(name or ""), entry.get("evidence")
+    )
+
+
+def earlier_tests(state: Path, address: Optional[str]) -> list[Evidence]:
+    """The last MOST_EARLIER tests of this peer, the oldest first. Raises SelftestError."""
+    evidences: list[Evidence] = []
+    for test in reversed(kept_tests(state)):
+        evidence = test.evidence() if test.address == address else None
+        if evidence is not None:
+            evidences.insert(0, evidence)
+        if len(evidences) == MOST_EARLIER:
+            break
+    return evidences

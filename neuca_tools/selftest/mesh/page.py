@@ -1,16 +1,21 @@
-"""The report of a mesh as one HTML file without scripts or external resources."""
+"""The report of a mesh as one HTML file without scripts or external resources.
+
+Its heat map has a cell for each direction of a pair of hosts, or of groups if there are many hosts:
+eight tests of each of 1,000 hosts colour one cell in 125, and medians between groups show more.
+"""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Optional
 
 from neuca_tools import __version__
 from neuca_tools.model.printable import escape_markup
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.mesh.picture import heat_map, html_legend
+from neuca_tools.selftest.mesh.model import Row
 from neuca_tools.selftest.mesh.report import (
     MeshResult,
     Rates,
@@ -23,12 +28,30 @@ from neuca_tools.selftest.mesh.verdict import CONFIRMED, MeshFinding
 from neuca_tools.selftest.report.page import STATES, html_file
 
 OWN_STYLE = """
-svg.mesh{font:9px ui-monospace,monospace;margin:0 auto}svg.mesh text{fill:var(--quiet)}
-svg.mesh .border{stroke:var(--ink);stroke-width:.8;fill:none}
+table.mesh{width:auto;margin:0 auto;font:9px ui-monospace,monospace}
+.mesh tr{display:table-row;border:0}.mesh td,.mesh th{padding:0;width:auto}
+.mesh td{border:1px solid var(--card);min-width:11px;height:11px}
+.mesh th{padding:2px;color:var(--quiet)}.mesh th[scope=row]{text-align:right}
+.mesh th[scope=col]{writing-mode:vertical-rl;vertical-align:bottom}figure{overflow-x:auto}
 """
 TITLE = "Mesh self-test"
 # The hosts in the table of the lowest rates.
 MOST_ROWS = 20
+# From this number of hosts, or of groups, on, there are no cells for them.
+TOO_MANY = 64
+# The colours of a share of the reference, the worst first; of no test, and of a test that failed.
+SCALE = ("#b3261e", "#d1552c", "#e58a2e", "#efc04a", "#9bc26b", "#3c9d5d", "#12743a")
+UNTESTED, FAILED, SMALL = "#b8bcc2", "#6b1fa8", "#2468c2"
+# The lower bounds of the shares, but for the first colour.
+STEPS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.97)
+LEGEND = (
+    *zip(SCALE, ("below 20%", "20%", "40%", "60%", "80%", "90%", "97% or more")),
+    (SMALL, "small packets only"),
+    (FAILED, "no connection, or it failed"),
+    (UNTESTED, "not tested"),
+)
+# The colours in the order of a median.
+_ORDER = [FAILED, *SCALE[:4], SMALL, *SCALE[4:], UNTESTED]
 
 
 def mesh_page(result: MeshResult) -> str:
@@ -93,3 +116,118 @@ def _finding_section(finding: MeshFinding) -> Iterator[str]:
         texts = "".join(f"<li>{escape_markup(text)}</li>" for text in finding.diagnosis)
         yield f"<p>Full diagnosis of {escape_markup(' > '.join(finding.path))}:</p><ul>{texts}</ul>"
     yield "</section>"
+
+
+# --- The heat map ---
+
+
+class Cell(NamedTuple):
+    """One direction of a pair: its colour, what its tooltip says, and the rate in bit/s."""
+
+    colour: str
+    text: str
+    rate: Optional[float] = None
+
+
+Cells = Mapping[tuple[str, str], Cell]
+
+
+def cells_by_way(result: MeshResult) -> dict[tuple[str, str], Cell]:
+    """Every direction that was tested, by sender and receiver; the last test counts."""
+    cell_by_way: dict[tuple[str, str], Cell] = {}
+    sizes = [size for row in result.rows for size in (row.mtu_out, row.mtu_back) if size]
+    full = max(sizes, default=0)
+    for row in result.rows:
+        ways = (
+            (row.client, row.server, row.rate_out, row.mtu_out),
+            (row.server, row.client, row.rate_back, row.mtu_back),
+        )
+        for sender, receiver, rate, mtu in ways:
+            words = ", ".join(_tooltip_words(row, rate, mtu))
+            colour = _colour_of_rate(row, rate, mtu is not None and mtu < full, result.reference)
+            cell_by_way[sender, receiver] = Cell(colour, f"{sender} > {receiver}: {words}", rate)
+    return cell_by_way
+
+
+def _colour_of_rate(
+    row: Row, rate: Optional[float], small: bool, reference: Optional[float]
+) -> str:
+    if row.error or rate is None or not reference:
+        return FAILED
+    if small:
+        return SMALL
+    return SCALE[sum(rate / reference >= step for step in STEPS)]
+
+
+def _tooltip_words(row: Row, rate: Optional[float], mtu: Optional[int]) -> Iterator[str]:
+    if row.error:
+        yield row.error
+    if rate is not None:
+        yield amounts.rate(rate)
+    if mtu is not None:
+        yield f"MTU {mtu}"
+    if len(row.macs) > 1:
+        yield f"{len(row.macs)} MACs"
+
+
+def hosts_in_order(result: MeshResult) -> list[tuple[str, str]]:
+    """The hosts with their groups: by group, and first what a finding names."""
+    named = {name for finding in result.verdict.findings for name in finding.names}
+    return sorted(
+        result.plan.group_by_host.items(),
+        key=lambda host: (host[1] not in named, host[1], host[0] not in named, host[0]),
+    )
+
+
+def heat_map(result: MeshResult) -> str:
+    """The table: rows send, columns receive. Empty for too many hosts and groups."""
+    hosts, cell_by_way = hosts_in_order(result), cells_by_way(result)
+    if len(hosts) < TOO_MANY:
+        return _html_grid(hosts, cell_by_way)
+    groups = dict.fromkeys(group for _, group in hosts)
+    if not 1 < len(groups) < TOO_MANY:
+        return ""
+    return _html_grid([(group, "") for group in groups], _between_groups(hosts, cell_by_way))
+
+
+def _between_groups(hosts: Sequence[tuple[str, str]], cell_by_way: Cells) -> Cells:
+    """Every direction between two groups, or within one, that was tested: its median."""
+    group = dict(hosts)
+    between: dict[tuple[str, str], list[Cell]] = {}
+    for (sender, receiver), cell in cell_by_way.items():
+        between.setdefault((group[sender], group[receiver]), []).append(cell)
+    return {way: _median_cell(way, several) for way, several in between.items()}
+
+
+def _median_cell(way: tuple[str, str], several: Sequence[Cell]) -> Cell:
+    middle = len(several) // 2
+    colour = sorted((cell.colour for cell in several), key=_ORDER.index)[middle]
+    rate = sorted(cell.rate or 0.0 for cell in several)[middle]
+    pairs = f"{len(several)} pairs" if len(several) > 1 else "1 pair"
+    return Cell(colour, f"{' > '.join(way)}: {pairs}, median {amounts.rate(rate)}", rate)
+
+
+def html_legend() -> str:
+    shown = (f'<span><i style="background:{colour}"></i>{text}</span>' for colour, text in LEGEND)
+    return f"<p class=legend>{''.join(shown)}</p>"
+
+
+def _html_grid(hosts: Sequence[tuple[str, str]], cell_by_way: Cells) -> str:
+    """A cell for each direction. `hosts` with their groups, or groups, which have none."""
+    names = [name for name, _ in hosts]
+    columns = "".join(f"<th scope=col>{escape_markup(name)}</th>" for name in names)
+    rows = [f"<tr><td>{columns}</tr>"]
+    for sender, group in hosts:
+        cells = "".join(
+            f"<td{_cell_attributes(sender, receiver, cell_by_way)}>" for receiver in names
+        )
+        label = escape_markup(f"{group} {sender}".strip())
+        rows.append(f"<tr><th scope=row>{label}</th>{cells}</tr>")
+    return f"<table class=mesh>{''.join(rows)}</table>"
+
+
+def _cell_attributes(sender: str, receiver: str, cell_by_way: Cells) -> str:
+    cell = cell_by_way.get((sender, receiver))
+    if cell is not None:
+        return f' bgcolor="{cell.colour}" title="{escape_markup(cell.text)}"'
+    return "" if sender == receiver else f' bgcolor="{UNTESTED}"'

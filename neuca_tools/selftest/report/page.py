@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Optional
 
 from neuca_tools import __version__
@@ -12,12 +12,15 @@ from neuca_tools.model.printable import escape_markup as escape
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions.base import INFO
+from neuca_tools.selftest.diagnosis.compare import with_keys
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.diagnosis.findings import Finding
-from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host
+from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency
+from neuca_tools.selftest.evidence.derive import look_at_phase
+from neuca_tools.selftest.evidence.route import Hop, Narrowing, Route
+from neuca_tools.selftest.evidence.run import Flow
 from neuca_tools.selftest.report.panels import numbered_band_names, svg_figure
 from neuca_tools.selftest.report.style import STYLE
-from neuca_tools.selftest.report.tables import report_tables
 from neuca_tools.selftest.report.text import (
     WHERE,
     fact_line,
@@ -32,6 +35,11 @@ from neuca_tools.selftest.report.timeline import timeline_panels
 PASSED = {True: "pass", False: "fail", None: ""}
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 MARKS = {"pass": "good", "fail": "bad", "unknown": "unknown"}
+# The columns of the tables.
+PATH = ("hop", "routers", "round trip", "MTU", "")
+BEFORE = ("test", "before", "after")
+LATENCY = ("path", "median", "99 of 100", "longest")
+UDP = ("offered", "lost")
 # The CSS classes of the verdicts.
 STATES = {
     ExitCode.PASS: "good",
@@ -83,7 +91,7 @@ def _body_parts(
     yield "</div><div class=pictures>"
     yield from _timeline_section(evidence)
     yield "<div class=tables>"
-    yield from report_tables(evidence, diagnosis, before)
+    yield from _report_tables(evidence, diagnosis, before)
     yield f"</div></div><footer class=quiet>neuca-guest-tools {escape(__version__)}</footer>"
 
 
@@ -150,3 +158,88 @@ def _finding_section(finding: Finding) -> Iterator[str]:
         yield f"<p><b>Predicted</b> {escape(amounts.rate(finding.predicted))}."
         yield f"<b>Next limit</b> {escape(finding.next_limit or 'not known')}.</p>"
     yield "</section>"
+
+
+# --- Tables ---
+
+
+def _report_tables(
+    evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis]
+) -> Iterator[str]:
+    """HTML; nothing for what was not measured. `before` is an earlier test to compare with."""
+    yield from _html_table("Before and after", BEFORE, list(_before_and_after(diagnosis, before)))
+    measured = {"idle": evidence.idle, "loaded": evidence.loaded}
+    rows = [_latency_row(name, times) for name, times in measured.items() if times.p50 is not None]
+    yield from _html_table("Latency, idle and under load", LATENCY, rows)
+    yield from _html_table(
+        "UDP: datagrams lost, against the rate offered", UDP, _udp_rows(evidence)
+    )
+    route = evidence.route
+    rows = [list(_hop_cells(route, hop)) for hop in route.hops]
+    yield from _html_table("Path", PATH, rows, _route_note(route))
+
+
+def _before_and_after(diagnosis: Diagnosis, before: Optional[Diagnosis]) -> Iterator[Sequence[str]]:
+    """In the order of BEFORE."""
+    earlier = dict(with_keys(before.phases)) if before else {}
+    for key, phase in with_keys(diagnosis.phases):
+        if key in earlier:
+            rates = (earlier[key].rate or 0.0, phase.rate or 0.0)
+            yield (name_with_arrow(phase.name, phase.direction), *map(amounts.rate, rates))
+
+
+def _latency_row(name: str, times: Latency) -> Sequence[str]:
+    """In the order of LATENCY."""
+    values = (times.p50, times.p99, times.maximum)
+    return (name, *("" if value is None else amounts.time(value) for value in values))
+
+
+def _udp_rows(evidence: Evidence) -> list[Sequence[str]]:
+    """In the order of UDP."""
+    points = []
+    for phase in evidence.phases:
+        phase_look, offered = look_at_phase(evidence, phase), (phase.flow or Flow()).sent.rate
+        if phase_look.protocol == "udp" and offered is not None and phase_look.loss is not None:
+            points.append((offered, phase_look.loss))
+    return [(amounts.rate(rate), amounts.percent(loss)) for rate, loss in sorted(points)]
+
+
+def _html_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = ""
+) -> Iterator[str]:
+    if not rows:
+        return
+    yield f"<section><h2>{escape(title)}</h2><table class=columns><tr>"
+    yield from (f"<th scope=col>{escape(column)}</th>" for column in columns)
+    yield "</tr>"
+    for row in rows:
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
+        yield f"<tr>{cells}</tr>"
+    yield "</table>"
+    if note:
+        yield f"<p class=quiet>{escape(note)}</p>"
+    yield "</section>"
+
+
+def _hop_cells(route: Route, hop: Hop) -> Iterator[str]:
+    """In the order of PATH."""
+    yield str(hop.number)
+    yield ", ".join(hop.addresses) or "no response"
+    yield "" if hop.rtt is None else amounts.time(hop.rtt)
+    yield "" if hop.mtu is None else str(hop.mtu)
+    narrowings = [narrowing for narrowing in route.narrowings if narrowing.number == hop.number]
+    yield "; ".join(map(_narrowing_text, narrowings))
+
+
+def _narrowing_text(narrowing: Narrowing) -> str:
+    if narrowing.reporter:
+        return f"smaller from here on, reported by {narrowing.reporter}"
+    lost = f"packets of more than {narrowing.mtu} bytes are lost before it"
+    return f"{lost}, and no router reports that"
+
+
+def _route_note(route: Route) -> str:
+    words = f"{route.flows} flows with different ports, all through {route.device}"
+    if route.ways > 1:
+        words += ": packets take different ways by their ports"
+    return f"{words}."

@@ -42,22 +42,12 @@ class Line(NamedTuple):
     parts: Sequence[Points]
 
 
-class Column(NamedTuple):
-    """Shares that are stacked, from `start` to `end`."""
-
-    start: float
-    end: float
-    shares: Sequence[float]
-
-
 class Panel(NamedTuple):
-    """One quantity: lines, or else columns whose shares have the names `stacked`."""
+    """One quantity. `form` is that of the numbers at the y axis."""
 
     title: str
     form: Format
     lines: Sequence[Line] = ()
-    columns: Sequence[Column] = ()
-    stacked: Sequence[str] = ()
     binary: bool = False
     top: float = 0.0  # the end of the y axis; 0 for that of the data
 
@@ -65,9 +55,7 @@ class Panel(NamedTuple):
 def svg_figure(panels: Sequence[Panel], bands: Sequence[Band]) -> str:
     """The SVG; an empty text if there is nothing to show."""
     shown = [
-        panel
-        for panel in panels
-        if panel.columns or any(part for curve in panel.lines for part in curve.parts)
+        panel for panel in panels if any(part for curve in panel.lines for part in curve.parts)
     ]
     end = max((band.end for band in bands), default=0.0)
     if not shown or end <= 0:
@@ -128,7 +116,6 @@ def _panel_shapes(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:
         y = _y_of_value(value, rows[-1], top)
         yield svg_line("grid", (LEFT, y), (WIDTH - RIGHT, y))
         yield svg_label("tick", (LEFT - 8, y + 4), panel.form(value), "end")
-    yield from _column_shapes(panel, scale, top)
     for curve in panel.lines:
         for part in filter(None, curve.parts):
             yield _curve_shape(
@@ -143,24 +130,11 @@ def _y_of_value(value: float, highest: float, top: int) -> float:
 def _legend_shapes(panel: Panel, y: int) -> Iterator[str]:
     """From the right end of the title's line; one line alone needs no legend."""
     names = [(curve.place, curve.name) for curve in panel.lines if any(curve.parts)]
-    names += list(enumerate(panel.stacked))
     x = WIDTH - RIGHT - sum(len(name) * CHARACTER + 32 for _, name in names)
     for place, name in names:
         yield svg_rectangle(f"fill s{place}", Box(x + 16, y - 9, 12, 10))
         yield svg_label("label", (x + 32, y), name, "start")
         x += len(name) * CHARACTER + 32
-
-
-def _column_shapes(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:
-    for column in panel.columns:
-        base, x = 0.0, scale.x(column.start)
-        for place, share in enumerate(column.shares):
-            above = min(1.0, base + max(0.0, share))
-            y = _y_of_value(above, 1.0, top)
-            box = Box(x, y, max(0.5, scale.x(column.end) - x), _y_of_value(base, 1.0, top) - y)
-            if box.height > 0:
-                yield svg_rectangle(f"fill s{place}", box, f"{panel.stacked[place]}: {share:.0%}")
-            base = above
 
 
 def _curve_shape(curve: Line, path: Points) -> str:
@@ -228,11 +202,11 @@ def ticks_of(top: float, count: int = 4, binary: bool = False) -> list[float]:
     return [unit * value for value in round_ticks(top / unit, count)]
 
 
-def svg_rectangle(style: str, box: Box, title: str = "", more: str = "") -> str:
+def svg_rectangle(style: str, box: Box, title: str = "") -> str:
     """A rectangle; browsers show its title when the pointer is on it."""
     place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
     tooltip = title and f"<title>{escape(title)}</title>"
-    return f'<rect class="{style}" {place}{more}>{tooltip}</rect>'
+    return f'<rect class="{style}" {place}>{tooltip}</rect>'
 
 
 def svg_line(style: str, start: tuple[float, float], end: tuple[float, float]) -> str:

@@ -41,9 +41,6 @@ def _panel_points(panel: Panel) -> Iterator[tuple[str, str, float, float]]:
     for line in panel.lines:
         for part in line.parts:
             yield from ((panel.title, line.name, round(x, 6), y) for x, y in part)
-    for column in panel.columns:
-        for name, share in zip(panel.stacked, column.shares):
-            yield panel.title, name, round(column.start, 6), share
 
 
 def svg_of(runs: Runs) -> str:

@@ -5,17 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from statistics import mean
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.evidence import Evidence, Phase, Sample, Socket
-from neuca_tools.selftest.evidence.derive import growth_over_samples, rates_of, sum_over_sockets
-from neuca_tools.selftest.evidence.load import busy_series
+from neuca_tools.selftest.evidence import Evidence, Phase, Sample
+from neuca_tools.selftest.evidence.derive import growth_over_samples
 from neuca_tools.selftest.evidence.look import data_sockets
 from neuca_tools.selftest.evidence.run import Interval
 from neuca_tools.selftest.evidence.trace import Trace
-from neuca_tools.selftest.report.panels import Band, Column, Line, Panel, Points
+from neuca_tools.selftest.report.panels import Band, Line, Panel, Points
 from neuca_tools.selftest.report.text import name_with_arrow
 
 CHRONOGRAPHS = ("busy_time", "rwnd_limited", "sndbuf_limited")
@@ -47,17 +47,14 @@ def timeline_panels(evidence: Evidence) -> tuple[list[Panel], list[Band]]:
     spans = list(_phase_spans(phases))
     panels = [
         Panel("Rate (bit/s)", amounts.rate, _by_way(spans, _rate_points)),
-        Panel("Round-trip time of the connections (s)", amounts.time, _by_way(spans, _rtt_points)),
+        Panel(
+            "Round-trip time of the connections (s)",
+            amounts.time,
+            _by_way(spans, partial(_sender_points, "rtt")),
+        ),
         Panel("Window (bytes)", amounts.size, _window_lines(spans), binary=True),
         Panel("Retransmits (segments per second)", _count_text, _by_way(spans, _retransmit_points)),
-        Panel(
-            "Where the sender's time went",
-            _percent_text,
-            (),
-            _time_columns(spans),
-            TIME_PARTS,
-            top=1.0,
-        ),
+        Panel("Where the sender's time went", _percent_text, _time_lines(spans), top=1.0),
         Panel("Use of the busiest CPU", _percent_text, _cpu_lines(spans), top=1.0),
     ]
     return panels, _bands_of_runs(spans)
@@ -158,26 +155,13 @@ def _traced_points(span: PhaseSpan, trace: Trace, name: str) -> Points:
     return [(span.start + time - began, value) for time, value in trace.points(name)]
 
 
-def _rate_points(span: PhaseSpan) -> Points:
-    phase = span.phase
-    traced = _traced_points(span, phase.receiver_trace, "received")
-    traced = traced or _traced_points(span, phase.sender_trace, "sent")
-    if traced and not _is_udp(phase):
-        return traced
-    points = _interval_points(phase, lambda interval: interval.rate)
-    if not points:
-        sampled = rates_of(phase.sender, phase)
-        points = [(time - phase.sender[0].time, rate) for time, rate in sampled]
-    return [(span.start + time, rate) for time, rate in points]
-
-
-def _interval_points(phase: Phase, value: Callable[[Interval], Optional[float]]) -> Points:
+def _interval_points(span: PhaseSpan, value: Callable[[Interval], Optional[float]]) -> Points:
     """What iperf reported, which is the same from the start of an interval to its end."""
     points: list[tuple[float, float]] = []
-    for interval in _steady_intervals(phase):
+    for interval in _steady_intervals(span.phase):
         known = value(interval)
         if known is not None:
-            points += [(interval.start, known), (interval.end, known)]
+            points += [(span.start + time, known) for time in (interval.start, interval.end)]
     return points
 
 
@@ -186,31 +170,27 @@ def _is_udp(phase: Phase) -> bool:
     return phase.run is not None and phase.run.protocol == "udp"
 
 
-def _of_tcp(span: PhaseSpan, name: str, sampled: Callable[[Phase], Points]) -> Points:
-    """A column of the sender's trace, or else what the samples or iperf have."""
+def _rate_points(span: PhaseSpan) -> Points:
+    phase = span.phase
+    traced = _traced_points(span, phase.receiver_trace, "received")
+    traced = traced or _traced_points(span, phase.sender_trace, "sent")
+    if traced and not _is_udp(phase):
+        return traced
+    return _interval_points(span, lambda interval: interval.rate)
+
+
+def _sender_points(name: str, span: PhaseSpan) -> Points:
+    """A column of the sender's trace, or else what iperf reported."""
     if _is_udp(span.phase):
         return []
-    return _traced_points(span, span.phase.sender_trace, name) or [
-        (span.start + time, value) for time, value in sampled(span.phase)
-    ]
-
-
-def _rtt_points(span: PhaseSpan) -> Points:
-    return _of_tcp(span, "rtt", _sampled_rtt)
-
-
-def _sampled_rtt(phase: Phase) -> Points:
-    points = []
-    for sample in phase.sender:
-        known = [socket.rtt for socket in data_sockets(sample, phase) if socket.rtt]
-        if known:
-            points.append((sample.time - phase.sender[0].time, mean(known) / 1e6))
-    return points or _interval_points(phase, lambda interval: interval.rtt)
+    return _traced_points(span, span.phase.sender_trace, name) or _interval_points(
+        span, lambda interval: getattr(interval, name, None)
+    )
 
 
 def _window_lines(spans: Sequence[PhaseSpan]) -> list[Line]:
     """The receiver's window is cut off where it is far above the others: it has no effect there."""
-    parts = {name: [_window_points(span, name) for span in spans] for name in WINDOWS}
+    parts = {name: [_sender_points(name, span) for span in spans] for name in WINDOWS}
     others = [value for name in ("cwnd", "in_flight") for part in parts[name] for _, value in part]
     if others:
         parts["snd_wnd"] = [
@@ -223,36 +203,14 @@ def _points_below(points: Points, most: float) -> Points:
     return [(time, value) for time, value in points if value <= most]
 
 
-def _window_points(span: PhaseSpan, name: str) -> Points:
-    return _of_tcp(span, name, lambda phase: _sampled_window(phase, name))
-
-
-def _sampled_window(phase: Phase, name: str) -> Points:
-    """(seconds, bytes), all streams together."""
-    sums = [
-        (sample.time, sum_over_sockets(data_sockets(sample, phase), name))
-        for sample in phase.sender
-    ]
-    points = [(time - phase.sender[0].time, value) for time, value in sums if value is not None]
-    if points or name == "in_flight":
-        return points
-    return _interval_points(phase, lambda interval: getattr(interval, name))
-
-
 def _retransmit_points(span: PhaseSpan) -> Points:
     """(seconds, segments per second)."""
     trace = span.phase.sender_trace
-    steps = {after: after - before for before, after in zip(trace.time, trace.time[1:])}
-    began = _start_time(span.phase) or 0.0
+    steps = [after - before for before, after in zip(trace.time, trace.time[1:])]
     if not _is_udp(span.phase) and any(value is not None for value in trace.retransmits):
-        return [
-            (span.start + time - began, value / steps[time])
-            for time, value in trace.points("retransmits")
-            if steps.get(time)
-        ]
-    return [
-        (span.start + time, value) for time, value in _interval_points(span.phase, _retransmit_rate)
-    ]
+        rates = [value and value / step for value, step in zip(trace.retransmits[1:], steps)]
+        return _traced_points(span, replace(trace, retransmits=(None, *rates)), "retransmits")
+    return _interval_points(span, _retransmit_rate)
 
 
 def _retransmit_rate(interval: Interval) -> Optional[float]:
@@ -263,43 +221,34 @@ def _retransmit_rate(interval: Interval) -> Optional[float]:
 
 def _cpu_lines(spans: Sequence[PhaseSpan]) -> list[Line]:
     return [
-        Line(
-            name,
-            place,
-            [_cpu_points(span, *_local_and_remote(span.phase)[place]) for span in spans],
-        )
+        Line(name, place, [_cpu_points(span, place) for span in spans])
         for place, name in enumerate(ENDS)
     ]
 
 
-def _cpu_points(span: PhaseSpan, samples: Sequence[Sample], trace: Trace) -> Points:
-    traced = _traced_points(span, trace, "cpu")
-    if traced or len(samples) < 2:
-        return traced
-    times = [sample.time - samples[0].time for sample in samples if sample.cpus][1:]
-    return [(span.start + at, max(shares)) for at, shares in zip(times, zip(*busy_series(samples)))]
+def _cpu_points(span: PhaseSpan, end: int) -> Points:
+    _, trace = _local_and_remote(span.phase)[end]
+    return _traced_points(span, trace, "cpu")
 
 
-def _time_columns(spans: Sequence[PhaseSpan]) -> list[Column]:
+def _time_lines(spans: Sequence[PhaseSpan]) -> list[Line]:
     """In the order of TIME_PARTS, from the samples of each sender."""
-    return [column for span in spans if not _is_udp(span.phase) for column in _time_parts(span)]
+    shares = [list(_time_shares(span)) for span in spans if not _is_udp(span.phase)]
+    return [
+        Line(name, place, [[(time, parts[place]) for time, parts in part] for part in shares])
+        for place, name in enumerate(TIME_PARTS)
+    ]
 
 
-def _time_parts(span: PhaseSpan) -> Iterator[Column]:
+def _time_shares(span: PhaseSpan) -> Iterator[tuple[float, tuple[float, ...]]]:
+    """The end of each second, and the shares of it."""
     sender = span.phase.sender
     for before, after in zip(sender, sender[1:]):
-        shares = _time_shares(span.phase, before, after)
-        if shares:
-            offset = span.start - sender[0].time
-            yield Column(before.time + offset, after.time + offset, shares)
-
-
-def _time_shares(phase: Phase, before: Sample, after: Sample) -> tuple[float, ...]:
-    looks: list[tuple[Socket, ...]] = [data_sockets(sample, phase) for sample in (before, after)]
-    elapsed = (after.time - before.time) * 1e6 * max(1, len(looks[1]))
-    clocks = [growth_over_samples(looks, name) for name in CHRONOGRAPHS]
-    known = [clock for clock in clocks if clock is not None]
-    if elapsed <= 0 or len(known) < len(clocks):
-        return ()
-    busy, receiver, sender = (min(1.0, clock / elapsed) for clock in known)
-    return (receiver, sender, max(0.0, busy - receiver - sender), 1 - busy)
+        looks = [data_sockets(sample, span.phase) for sample in (before, after)]
+        elapsed = (after.time - before.time) * 1e6 * max(1, len(looks[1]))
+        clocks = [growth_over_samples(looks, name) for name in CHRONOGRAPHS]
+        known = [clock for clock in clocks if clock is not None]
+        if elapsed > 0 and len(known) == len(clocks):
+            busy, receiver, out = (min(1.0, clock / elapsed) for clock in known)
+            time = span.start + after.time - sender[0].time
+            yield time, (receiver, out, max(0.0, busy - receiver - out), 1 - busy)

@@ -14,9 +14,8 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.selftest.evidence import VERSION, Evidence, Host, Sample
+from neuca_tools.selftest.evidence import VERSION, Evidence, Host, Phase
 from neuca_tools.selftest.evidence.codec import decode
-from neuca_tools.selftest.evidence.trace import Trace, shifted_trace, trace_within
 from neuca_tools.selftest.measure.helper.channel import ChannelError, Message
 from neuca_tools.selftest.measure.probes.echo import TOKEN
 
@@ -59,35 +58,29 @@ def host_of(answer: Message, what: str) -> Host:
     )
 
 
-def samples_of(answer: Message) -> tuple[Sample, ...]:
-    """The samples of a test. Raises ChannelError."""
-    phase = {"name": "", "sender": answer.get("samples", [])}
-    return _checked_evidence({"phases": [phase]}, "finish").phases[0].sender
+def observations_of(answer: Message) -> tuple[Phase, tuple[str, ...]]:
+    """The samples and the trace of a test as those of a sender, and the kernel's messages.
+
+    Raises ChannelError.
+    """
+    phase = {
+        "name": "",
+        "sender": answer.get("samples", []),
+        "sender_trace": answer.get("trace", {}),
+    }
+    known = {"phases": [phase], "peer": {"log": answer.get("log", [])}}
+    evidence = _checked_evidence(known, "finish")
+    return evidence.phases[0], evidence.peer.log[:MOST_LINES]
 
 
-def clock_of(answer: Message) -> Optional[float]:
-    """The monotonic time of the peer, in seconds; None if it does not say, or says nonsense."""
+def clock_of(answer: Message) -> float:
+    """The monotonic time of the peer, in seconds. Raises ChannelError."""
     seconds = answer.get("clock")
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        return None
-    return float(seconds) if 0 <= seconds < LARGEST_NUMBER else None
-
-
-def trace_of(answer: Message, ahead: float, first: float, last: float) -> Trace:
-    """The part of the peer's trace from `first` to `last`, by our clock.
-
-    The peer's clock is `ahead` of it. All are in seconds. Raises ChannelError.
-    """
-    phase = {"name": "", "sender_trace": answer.get("trace", {})}
-    trace = _checked_evidence({"phases": [phase]}, "finish").phases[0].sender_trace
-    return trace_within(shifted_trace(trace, ahead), first, last)
-
-
-def log_of(answer: Message) -> tuple[str, ...]:
-    """The kernel's messages. Raises ChannelError."""
-    return _checked_evidence({"peer": {"log": answer.get("log", [])}}, "finish").peer.log[
-        :MOST_LINES
-    ]
+        seconds = -1
+    if not 0 <= seconds < LARGEST_NUMBER:
+        raise ChannelError("the peer's response to begin: it has no time")
+    return float(seconds)
 
 
 def text_of(answer: Message, name: str) -> str:

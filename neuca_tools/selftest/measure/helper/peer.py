@@ -16,7 +16,7 @@ from typing import Optional
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Host
-from neuca_tools.selftest.evidence.trace import Trace
+from neuca_tools.selftest.evidence.trace import shifted_trace, trace_within
 from neuca_tools.selftest.measure.helper import heard
 from neuca_tools.selftest.measure.helper.channel import (
     CLIENT,
@@ -73,8 +73,7 @@ class Helper:
         # Seconds of the test, with a sample in each.
         self._seconds = 0.0
         # When that began, by our monotonic clock, and by how much the peer's clock is ahead of it.
-        self._began = 0.0
-        self._ahead: Optional[float] = None
+        self._began = self._ahead = 0.0
 
     def say_hello(self, seconds: float = ANSWER_SECONDS) -> None:
         """Exchange addresses and get the token. Raises ChannelError."""
@@ -86,13 +85,10 @@ class Helper:
         self._seconds, self._began = test.seconds, time.monotonic()
         message = {"ask": "begin", "seconds": test.seconds, "udp": test.udp}
         try:
-            clock = heard.clock_of(self._ask(message, ANSWER_SECONDS))
+            # Wrong by the time that the answer took, which is less than a round trip.
+            self._ahead = heard.clock_of(self._ask(message, ANSWER_SECONDS)) - time.monotonic()
         except ChannelError as error:
             return str(error)
-        self._ahead = None
-        if clock is not None:
-            # Wrong by the time that the answer took, which is less than a round trip.
-            self._ahead = clock - time.monotonic()
         return None
 
     def finish(self) -> EndObservations:
@@ -100,16 +96,12 @@ class Helper:
         try:
             room = ANSWER_BYTES + int(self._seconds * SAMPLE_BYTES)
             answer = self._ask({"ask": "finish"}, ANSWER_SECONDS, min(room, LONGEST_MESSAGE))
-            self._log = (*self._log, *heard.log_of(answer))[-heard.MOST_LINES :]
-            return EndObservations(heard.samples_of(answer), self._trace_of(answer))
+            phase, log = heard.observations_of(answer)
         except ChannelError:
             return EndObservations()
-
-    def _trace_of(self, answer: Message) -> Trace:
-        """The peer's trace by our clock; none from a helper that does not send its clock."""
-        if self._ahead is None:
-            return Trace()
-        return heard.trace_of(answer, self._ahead, self._began, time.monotonic())
+        self._log = (*self._log, *log)[-heard.MOST_LINES :]
+        trace = shifted_trace(phase.sender_trace, self._ahead)
+        return EndObservations(phase.sender, trace_within(trace, self._began, time.monotonic()))
 
     def facts(self) -> Host:
         """The peer as it is, or last was if it does not respond, with its kernel log."""

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
+from neuca_tools.files import text_of
 from neuca_tools.selftest.evidence import Cpu, Sample, Socket
 from neuca_tools.selftest.measure.host import kernel, tcp_info
 from neuca_tools.selftest.measure.iperf import driver
@@ -54,14 +55,14 @@ def take_sample(
 def read_counters(devices: Iterable[str] = ()) -> dict[str, int]:
     """All counters; what this kernel does not have is left out."""
     totals = {
-        **parse_pairs(_read_text(PROC / "snmp")),
-        **parse_pairs(_read_text(PROC / "netstat")),
-        **parse_softnet(_read_text(PROC / "softnet_stat")),
+        **parse_pairs(text_of(PROC / "snmp", MOST_BYTES)),
+        **parse_pairs(text_of(PROC / "netstat", MOST_BYTES)),
+        **parse_softnet(text_of(PROC / "softnet_stat", MOST_BYTES)),
     }
-    for name, value in parse_snmp6(_read_text(PROC / "snmp6")).items():
+    for name, value in parse_snmp6(text_of(PROC / "snmp6", MOST_BYTES)).items():
         totals[name] = totals.get(name, 0) + value
     for name in TABLES:
-        totals.update(parse_table(name, _read_text(PROC / "stat" / name)))
+        totals.update(parse_table(name, text_of(PROC / "stat" / name, MOST_BYTES)))
     with suppress(OSError):
         for prefix, values in kernel.read_link_counters().items():
             totals.update(_with_prefix(prefix, values))
@@ -72,11 +73,7 @@ def read_counters(devices: Iterable[str] = ()) -> dict[str, int]:
 
 def read_cpus() -> tuple[Cpu, ...]:
     """The times of each CPU."""
-    return parse_cpus(_read_text(Path("/proc/stat")))
-
-
-def _read_text(path: Path) -> str:
-    return kernel.text_of(path, MOST_BYTES)
+    return parse_cpus(text_of(Path("/proc/stat"), MOST_BYTES))
 
 
 def _with_prefix(prefix: str, values: Mapping[str, int]) -> dict[str, int]:

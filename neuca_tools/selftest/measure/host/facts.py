@@ -17,6 +17,7 @@ from typing import Optional
 from neuca_tools import __version__
 from neuca_tools.backends import sysctl
 from neuca_tools.backends.ethtool import Ethtool
+from neuca_tools.files import text_of
 from neuca_tools.model import Device
 from neuca_tools.model.device_settings import DeviceSettings
 from neuca_tools.selftest.evidence import Host, Link
@@ -225,9 +226,9 @@ def _ring_sizes(settings: DeviceSettings) -> dict[str, int]:
 def _read_hardware(device: Device) -> dict[str, str]:
     """What sysfs shows; empty if /sys belongs to another network namespace."""
     place = SYSFS / os.fsdecode(device.name)
-    if kernel.text_of(place / "ifindex") != str(device.index):
+    if text_of(place / "ifindex") != str(device.index):
         return {}
-    words = {name: kernel.text_of(place / name) for name in HARDWARE}
+    words = {name: text_of(place / name) for name in HARDWARE}
     return {name: word for name, word in words.items() if word not in ("", "unknown")}
 
 

@@ -8,13 +8,10 @@ process is in. The numbers are those of linux/rtnetlink.h, linux/if_link.h and l
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
-import sys
 from dataclasses import dataclass
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Optional
 
 from neuca_tools.backends import outlook, wire
@@ -72,10 +69,10 @@ def read_addresses() -> list[tuple[int, Address]]:
     """The addresses of this host, each with the index of its device. Raises OSError."""
     pairs = []
     for body in _dump_kernel(GETADDR, ADDRESS.pack(0, 0, 0, 0, 0)):
-        parts = dict(wire.parse_attributes(body[ADDRESS.size :]))
-        value = parts.get(IFA_LOCAL) or parts.get(IFA_ADDRESS)
-        if value is not None and len(value) in (4, 16):
-            pairs.append((ADDRESS.unpack_from(body)[4], ip_address(value)))
+        parts = wire.Attributes(body[ADDRESS.size :])
+        address = _parse_address(parts.bytes(IFA_LOCAL) or parts.bytes(IFA_ADDRESS))
+        if address is not None:
+            pairs.append((ADDRESS.unpack_from(body)[4], address))
     return pairs
 
 
@@ -87,13 +84,12 @@ def way_to(peer: Address) -> Way:
     header = ROUTE.pack(FAMILIES[peer.version], peer.max_prefixlen, *[0] * 7)
     with wire.Socket(socket.NETLINK_ROUTE) as asked:
         body = asked.ask(GETROUTE, 0, header + wire.encode_attribute(RTA_DST, peer.packed))[0]
-    parts = dict(wire.parse_attributes(body[ROUTE.size :]))
-    metrics = dict(wire.parse_attributes(parts.get(RTA_METRICS, b"")))
+    parts = wire.Attributes(body[ROUTE.size :])
     return Way(
-        index=_parse_number(parts.get(RTA_OIF, b"")),
-        source=_parse_address(parts.get(RTA_PREFSRC)),
-        gateway=_parse_address(parts.get(RTA_GATEWAY)),
-        mtu=_parse_number(metrics.get(RTAX_MTU, b"")) or None,
+        index=parts.number(RTA_OIF),
+        source=_parse_address(parts.bytes(RTA_PREFSRC)),
+        gateway=_parse_address(parts.bytes(RTA_GATEWAY)),
+        mtu=parts.nest(RTA_METRICS).number(RTAX_MTU) or None,
         local=body[7] == LOCAL,
         unicast=body[7] == UNICAST,
     )
@@ -118,10 +114,8 @@ def neighbour_state(peer: Address, index: int) -> Optional[str]:
     """
     for body in _dump_kernel(GETNEIGH, NEIGHBOUR.pack(FAMILIES[peer.version], 0, 0, 0, 0, 0, 0)):
         _, _, _, device, state, _, _ = NEIGHBOUR.unpack_from(body)
-        if (
-            device == index
-            and dict(wire.parse_attributes(body[NEIGHBOUR.size :])).get(NDA_DST) == peer.packed
-        ):
+        address = wire.Attributes(body[NEIGHBOUR.size :]).bytes(NDA_DST)
+        if device == index and address == peer.packed:
             return STATES.get(state, "reachable")
     return None
 
@@ -133,13 +127,12 @@ def read_link_counters() -> dict[str, dict[str, int]]:
     """
     counters_by_name, queues = {}, _read_queue_counters()
     for body in _dump_kernel(GETLINK, bytes(LINK.size)):
-        parts = dict(wire.parse_attributes(body[LINK.size :]))
-        name = os.fsdecode(parts.get(IFLA_IFNAME, b"").rstrip(b"\0"))
-        statistics = parts.get(IFLA_STATS64, b"")
+        parts = wire.Attributes(body[LINK.size :])
+        name, statistics = parts.text(IFLA_IFNAME), parts.bytes(IFLA_STATS64)
         values = struct.unpack_from(f"={len(statistics) // 8}Q", statistics)
         counters_by_name[name] = dict(zip(STATISTICS, values))
         if IFLA_CARRIER_CHANGES in parts:
-            counters_by_name[name]["carrier_changes"] = _parse_number(parts[IFLA_CARRIER_CHANGES])
+            counters_by_name[name]["carrier_changes"] = parts.number(IFLA_CARRIER_CHANGES)
         counters_by_name[f"{name}.qdisc"] = queues.get(LINK.unpack_from(body)[3], {})
     return counters_by_name
 
@@ -153,9 +146,8 @@ def _read_queue_counters() -> dict[int, dict[str, int]]:
     queues: dict[int, dict[str, int]] = {}
     for body in _dump_kernel(GETQDISC, QDISC.pack(0, 0, 0, 0, 0, 0, 0)):
         index = QDISC.unpack_from(body)[3]
-        statistics = dict(wire.parse_attributes(body[QDISC.size :])).get(TCA_STATS2, b"")
         # struct gnet_stats_queue: qlen, backlog, drops, requeues, overlimits.
-        queue = dict(wire.parse_attributes(statistics)).get(TCA_STATS_QUEUE, b"")
+        queue = wire.Attributes(body[QDISC.size :]).nest(TCA_STATS2).bytes(TCA_STATS_QUEUE)
         if len(queue) >= 20:
             _, backlog, drops, requeues, _ = struct.unpack_from("=5I", queue)
             before = queues.get(index, {})
@@ -166,26 +158,10 @@ def _read_queue_counters() -> dict[int, dict[str, int]]:
     return queues
 
 
-def text_of(path: Path, most: int = 100) -> str:
-    """The text of a file in /proc or /sys, of up to `most` bytes; empty if it cannot be read.
-
-    Reading may fail for a file that exists: a NIC that is down has no speed (EINVAL).
-    """
-    try:
-        with path.open("rb") as stream:
-            return stream.read(most).decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
-
-
 def _dump_kernel(kind: int, payload: bytes) -> list[bytes]:
     with wire.Socket(socket.NETLINK_ROUTE) as asked:
         return asked.ask(kind, wire.DUMP, payload)
 
 
-def _parse_address(value: Optional[bytes]) -> Optional[Address]:
-    return None if value is None else ip_address(value)
-
-
-def _parse_number(value: bytes) -> int:
-    return int.from_bytes(value, sys.byteorder)
+def _parse_address(value: bytes) -> Optional[Address]:
+    return ip_address(value) if value else None
