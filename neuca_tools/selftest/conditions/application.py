@@ -70,7 +70,7 @@ def _whole_blocks(look: Look) -> Optional[Hit]:
 def _is_one_block(look: Look) -> bool:
     """Whether one block is more than -b allows for the whole run, so that no other was sent."""
     flow = look.flow
-    if look.protocol != "tcp" or not look.asked or flow is None or len(flow.intervals) < MANY:
+    if look.protocol != "tcp" or not look.asked or len(flow.intervals) < MANY:
         return False
     sizes, last = [interval.bytes or 0.0 for interval in flow.intervals], flow.intervals[-1]
     return 0 < sum(sizes) <= BLOCK and not any(sizes[1:]) and look.asked * last.end / 8 < BLOCK
@@ -198,7 +198,7 @@ def sender_buffer(look: Look) -> Optional[Hit]:
     if not share or _may_grow(size, limit):
         return None
     hit = _full_buffer(share, limited, size, limit)
-    rtt = look.rtt or look.round_trip.shortest
+    rtt = look.rtt or look.shortest_rtt
     if not rtt:
         return hit
     room = room_for(look, look.rate, rtt)

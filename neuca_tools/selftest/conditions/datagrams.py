@@ -18,7 +18,6 @@ from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import (
     counted_losses,
     expected_datagrams,
-    flow_of,
     is_gentle,
     is_losing,
     is_one_of_several,
@@ -166,7 +165,7 @@ def is_chance(udp: Look) -> bool:
 
     A shaper drops the same number in each interval; queues and busy hosts drop in bursts.
     """
-    losses = [interval.lost for interval in flow_of(udp).intervals if interval.lost is not None]
+    losses = [interval.lost for interval in udp.flow.intervals if interval.lost is not None]
     if len(losses) < ENOUGH or min(losses) == 0 or sum(losses) < SURELY:
         return False
     lowest, highest = DISPERSION
@@ -273,7 +272,7 @@ def _sum_of_counts(session: Session, tcp: Look, most: float, looks: Iterable[Loo
 
 
 def _losses_by_interval(look: Look) -> tuple[int, ...]:
-    return tuple(interval.lost for interval in flow_of(look).intervals if interval.lost is not None)
+    return tuple(interval.lost for interval in look.flow.intervals if interval.lost is not None)
 
 
 def is_same_way(udp: Look, tcp: Look) -> bool:

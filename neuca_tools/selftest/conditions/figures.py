@@ -236,8 +236,7 @@ def as_asked(look: Look) -> bool:
 
 def is_paced(look: Look) -> bool:
     """Whether it is just a round rate: a program asked for it; a limiter counts headers as well."""
-    received = look.flow.received.rate if look.flow else None
-    rate = received or look.known_rate
+    rate = look.flow.received.rate or look.known_rate
     cap = cap_of(rate)
     if cap is None or cap >= FAST or look.spread is None or look.known_loss >= HEAVY:
         return False

@@ -28,7 +28,7 @@ def _stopped_flow(look: Look) -> Optional[Hit]:
 
 def _stalled_hit(look: Look) -> Optional[Hit]:
     """The first window went out, and nothing after it."""
-    if look.protocol != "tcp" or look.is_sampled or look.flow is None:
+    if look.protocol != "tcp" or look.is_sampled:
         return None
     first, last = _stalled_interval(look.flow)
     if first is None or last is None:

@@ -256,9 +256,7 @@ def _is_larger_than_needed(window: float, rate: float, rtt: Optional[float]) -> 
 
 
 def _is_lossy_or_short(look: Look) -> bool:
-    if look.flow is None or len(look.rates) < 2:
-        return True
-    return bool(look.flow.sent.retransmits or look.retransmits)
+    return len(look.rates) < 2 or bool(look.retransmits)
 
 
 def _receiver_window_hit(look: Look, rate: float, window: float, share: float) -> Hit:
