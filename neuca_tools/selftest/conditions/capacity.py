@@ -14,7 +14,6 @@ from neuca_tools.selftest.conditions.arrivals import limited_arrival
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, ORDERED, Hit, single_fact
 from neuca_tools.selftest.conditions.cpu import LAN_RTT, is_of_a_host
 from neuca_tools.selftest.conditions.figures import (
-    APART,
     ARRIVED,
     FAST_LINE,
     HEAVY,
@@ -25,7 +24,6 @@ from neuca_tools.selftest.conditions.figures import (
     as_asked,
     buffered_bytes,
     cap_of,
-    differs_by_blocks,
     highest_of,
     is_constant,
     is_limited,
@@ -37,11 +35,10 @@ from neuca_tools.selftest.conditions.overflow import measured_by_bbr, overflowin
 from neuca_tools.selftest.conditions.predict import SPEEDS, goodput, line_of
 from neuca_tools.selftest.conditions.session import first_hit, links_of, smallest_mtu
 from neuca_tools.selftest.conditions.streams import has_standing_queue, is_noisy, is_queued
-from neuca_tools.selftest.conditions.window import SLOWEST_PATH, is_window, stated_window
+from neuca_tools.selftest.conditions.window import is_window, stated_window
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.run import known_rates
 
-LAN_TRIP = 0.04  # seconds: more than any local network has without a queue
 STEADY = 0.03  # coefficient of variation of the rate (D18)
 SLOWEST_LINK = 10e6  # bit/s
 MEAN = 0.015  # of what TCP carries over a link
@@ -66,31 +63,6 @@ def capacity_of_path(look: Look) -> Optional[Hit]:
     )
 
 
-def queue_in_subnet(look: Look) -> Optional[Hit]:
-    """What is under way takes far longer than the network, at a rate that only blocks vary."""
-    if not look.run.is_local_network or look.known_rate >= SLOWEST_PATH or look.known_loss >= HEAVY:
-        return None
-    # Frequent loss, and not a queue, may be what the window depends on.
-    if look.implied_rtt < LAN_TRIP or 2 * look.lossy_intervals >= len(look.every):
-        return None
-    if not differs_by_blocks(look, APART):
-        return None
-    return Hit(
-        0.85,
-        f"in a local network {amounts.size(look.cwnd or 0)} under way take "
-        f"{amounts.time(look.implied_rtt)} at {amounts.rate(look.known_rate)}: they wait in a "
-        "queue, before something that lets no more through",
-        (
-            single_fact("rate, bit/s", round(look.known_rate)),
-            single_fact("cwnd", look.cwnd),
-            single_fact("cwnd / rate, seconds", round(look.implied_rtt, 5)),
-        ),
-        "look for a limiter (tc -s qdisc; a switch's port; a quota), or a link that fell back to "
-        "10 Mbit/s (ethtool)",
-        confidence=MEDIUM,
-    )
-
-
 def given_rate(look: Look) -> Optional[Hit]:
     """The path gives this rate: a full link, a token bucket, or a rate that nothing varies."""
     if not look.is_unsampled_tcp or as_asked(look) or look.run.is_loopback or is_paced(look):
@@ -103,7 +75,6 @@ def given_rate(look: Look) -> Optional[Hit]:
             _token_bucket(look),
             _constant_rate(look),
             _common_ceiling(look),
-            queue_in_subnet(look),
         )
     )
 

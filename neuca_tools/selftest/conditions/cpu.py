@@ -45,9 +45,6 @@ LOSSY = 0.02  # of the datagrams
 LONG = 0.002  # seconds: below it, a CPU limits before any window of today
 VARIED = 0.1  # coefficient of variation of the rate
 ROOM = 0.85  # of the congestion window in flight: it is not what limits
-# System calls in a second: a send() of some bytes takes 1 to 2 microseconds of today's CPUs, and
-# iperf3 has another one, select(), for each (iperf_client_api.c).
-CALLS = 250_000
 # bit/s: in a local network nothing is shaped, and a slow host is as steady; but none is this slow.
 SLOWEST_HOST = 30e6
 # What to do about a full CPU, by what it spends most of its time on (D09).
@@ -63,13 +60,7 @@ def limited_by_cpu(look: Look) -> Optional[Hit]:
     """A CPU limits, by the samples of both hosts or, without them, by what iperf printed."""
     if look.phase.sender or look.phase.receiver:
         return _full_cpu(look) or receiver_too_slow(look)
-    return (
-        receiver_too_slow(look)
-        or _small_writes(look)
-        or _busy_process(look)
-        or _slow_sender(look)
-        or _fast_core(look)
-    )
+    return receiver_too_slow(look) or _busy_process(look) or _slow_sender(look) or _fast_core(look)
 
 
 def _busy_process(look: Look) -> Optional[Hit]:
@@ -246,28 +237,6 @@ def _is_fast_and_uneven(look: Look) -> bool:
     if look.known_rate >= COPIED and look.known_loss < LOSSLESS / 10:
         return False
     return look.spread is not None and look.spread >= UNEVEN
-
-
-def _small_writes(look: Look) -> Optional[Hit]:
-    """So many system calls that they take all of a CPU (-l)."""
-    if (
-        not look.is_unsampled_tcp
-        or not look.run.datagram
-        or (is_given(look) and not look.run.is_loopback)
-    ):
-        return None
-    calls = look.known_rate / 8 / look.run.datagram / look.streams
-    if calls < CALLS:
-        return None
-    return Hit(
-        0.97,
-        f"blocks of {look.run.datagram} bytes (-l) take {calls:.0f} system calls in a second for "
-        "each stream: they cost more CPU time than the data",
-        (single_fact("-l", look.run.datagram), single_fact("calls in a second", round(calls))),
-        "larger blocks: iperf3 -l 128K is the default for TCP",
-        "sender",
-        confidence=MEDIUM,
-    )
 
 
 def _full_cpu(look: Look) -> Optional[Hit]:
