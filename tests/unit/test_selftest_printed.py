@@ -509,7 +509,6 @@ CAUSES = {
             [2, 31, 1, 18, 12, 1, 9, 14],
         ),
     ),
-    "a mean that 10 Mbit/s allow, and nothing else of the run": ("D18", text([9.41])),
     "small datagrams of which a small host drops a third": (
         "D07",
         "$ iperf3 -s\n" + udp([52.8] * 6, [80] * 6, size=220),
@@ -539,15 +538,6 @@ CAUSES = {
         text([158, 78.8, 77.1, 80.0, 78.2, 78.9, 77.6], total=6100, ends=WAN),
     ),
     "-w of less than what Linux grants at least": ("D01", TINY_WINDOW),
-    "a policer whose drops cost TCP a timeout now and then": (
-        "D18",
-        text(
-            [88, 41.2, 31.1, 30.7, 14.9, 30.9, 31.2, 30.8, 31.0, 30.6],
-            [38, 12, 5.66, 28, 2.83, 9.9, 7.07, 4.24, 30, 8.48],
-            [700, 330, 290, 340, 210, 350, 320, 300, 330, 310],
-            WAN,
-        ),
-    ),
     "a limiter in each direction, of different rates": ("D18", TWO_LIMITERS),
     "the same limit of 5 Gbit/s both ways": (
         "D18",

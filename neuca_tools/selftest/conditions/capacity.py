@@ -24,7 +24,6 @@ from neuca_tools.selftest.conditions.figures import (
     as_asked,
     buffered_bytes,
     cap_of,
-    highest_of,
     is_constant,
     is_limited,
     is_paced,
@@ -41,11 +40,11 @@ from neuca_tools.selftest.evidence.run import known_rates
 
 STEADY = 0.03  # coefficient of variation of the rate (D18)
 SLOWEST_LINK = 10e6  # bit/s
-MEAN = 0.015  # of what TCP carries over a link
 BURST = 3  # times the rate after it
 AT_CEILING, LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
-USUAL = 1.5  # seconds: means of longer intervals vary less
 NEAR_LINE = 0.75  # of the speed of Ethernet
+FEWEST = 4  # intervals
+USUAL = 1.5  # seconds: means of longer intervals vary less
 SLOW = 1e9  # bit/s: every host of today can send and receive faster
 # The same where iperf3 counts in whole buffers, which makes a constant rate look uneven.
 IN_PIECES = 0.10
@@ -95,13 +94,8 @@ def _full_link(look: Look, speed: float) -> Hit:
 
 
 def _is_shaper(look: Look, speed: float) -> bool:
-    """Whether a shaper of this rate is likelier than Ethernet so slow.
-
-    Of a rate of which only the mean is known, if that is just what TCP carries over such a link.
-    """
-    if speed > SLOWEST_LINK:
-        return False
-    return look.spread is not None or abs(look.known_rate / goodput(speed) - 1) <= MEAN
+    """Whether a shaper of this rate is likelier than Ethernet so slow."""
+    return speed <= SLOWEST_LINK and look.spread is not None
 
 
 def _token_bucket(look: Look) -> Optional[Hit]:
@@ -110,18 +104,13 @@ def _token_bucket(look: Look) -> Optional[Hit]:
     rates, times = known_rates(look.every), ARRIVED if look.is_counted_by_receiver else BURST
     at = next((at for at, rate in enumerate(rates) if rate * times <= rates[0]), 0)
     early, rest = rates[:at], rates[at:]
-    if not early or not _has_its_begin(look) or _is_left_by_loss(look, rest):
+    if not early or _is_left_by_loss(look, rest):
         return None
     slow = median(rest) or mean(rest)
     if not 0 < times * slow <= min(early) or rest[-1] > 2 * slow:
         return None
     seconds = look.every[at].start
     return _bucket_hit(look, mean(early), slow, (mean(early) - slow) * seconds / 8)
-
-
-def _has_its_begin(look: Look) -> bool:
-    """Whether the first interval is that of the test, and counted."""
-    return look.every[0].start <= 0 and not look.every[0].omitted
 
 
 def _is_left_by_loss(look: Look, rates: Sequence[float]) -> bool:
@@ -148,12 +137,13 @@ def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional
 
 
 def _constant_rate(look: Look) -> Optional[Hit]:
-    if _is_given_elsewhere(look) or _is_unhindered(look):
+    is_left_by_loss = late_share(look) >= HEAVY and not is_limited(look)
+    if is_left_by_loss or stated_window(look) is not None or _is_unhindered(look):
         return None
-    cap = _cap_kept(look)
+    cap = cap_of(look.known_rate)
     share = 0.9 if is_limited(look) else _share_of_cap(look, cap)
-    if not share and not is_window(look):
-        share = _share_of_steadiness(look)
+    if not share and not is_window(look) and _is_even(look):
+        share = 0.75
     if not share:
         return None
     near = f", just below {amounts.rate(cap)}" if cap else ""
@@ -166,20 +156,6 @@ def _constant_rate(look: Look) -> Optional[Hit]:
         "shaper, it is a window: iperf3 -J shows the round trip",
         confidence=MEDIUM,
     )
-
-
-def _cap_kept(look: Look) -> Optional[float]:
-    """The rate that a provider sells, just above that of the run and of most of its intervals."""
-    cap, rates = cap_of(look.known_rate), sorted(look.rates)
-    if cap is None or look.retransmits or not rates:
-        return cap  # what is dropped shows a bucket, which lets bursts pass
-    return cap if rates[-1 - len(rates) // 4] <= cap * highest_of(cap) else None
-
-
-def _is_given_elsewhere(look: Look) -> bool:
-    """Whether loss, a host, a buffer or the sending program gives the rate."""
-    is_left_by_loss = late_share(look) >= HEAVY and not is_limited(look)
-    return is_left_by_loss or stated_window(look) is not None
 
 
 def _is_unhindered(look: Look) -> bool:
@@ -221,28 +197,19 @@ def _share_of_cap(look: Look, cap: Optional[float]) -> float:
     return 0.9 if is_constant(look) else 0.0
 
 
-def _share_of_steadiness(look: Look) -> float:
-    """How likely a limiter is, by how little the rate varies; hosts vary more."""
-    if is_of_a_host(look) or look.known_rate >= SLOW:
-        return 0.0
-    if look.is_counted_by_receiver and look.known_spread >= VERY_STEADY:
-        return 0.0  # what arrives varies less behind a limiter, and more over a radio
-    enough = 3 if look.retransmits else 4
-    if is_constant(look, VERY_STEADY) and len(look.rates) >= enough:
-        return 0.75
-    return 0.7 if _is_steady_enough(look) else 0.0
+def _is_even(look: Look) -> bool:
+    """Whether the rate varies so little that a limiter gives it; hosts and radios vary more.
 
-
-def _is_steady_enough(look: Look) -> bool:
-    """The same of more intervals of usual length, far from what a link carries."""
-    if _is_near_line(look.known_rate) or len(look.rates) < 5:
+    Near the speed of Ethernet, encapsulation or a virtual NIC may be all that is missing.
+    """
+    rate = look.known_rate
+    if is_of_a_host(look) or rate >= SLOW or len(look.rates) < (3 if look.retransmits else FEWEST):
         return False
-    return is_constant(look) and look.steady[0].seconds <= USUAL
-
-
-def _is_near_line(rate: float) -> bool:
-    """Whether encapsulation or a virtual NIC may be all that is missing to a full link."""
-    return any(NEAR_LINE * speed <= rate <= speed for speed in SPEEDS)
+    # What arrives varies less behind a limiter, and more over a radio.
+    if look.is_counted_by_receiver and look.known_spread >= VERY_STEADY:
+        return False
+    limit = STEADY if look.steady[0].seconds <= USUAL else VERY_STEADY
+    return is_constant(look, limit) and not any(NEAR_LINE * each <= rate <= each for each in SPEEDS)
 
 
 def path_capacity(look: Look) -> Optional[Hit]:

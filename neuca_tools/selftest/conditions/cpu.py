@@ -154,7 +154,7 @@ def is_flat_for_another_reason(look: Look) -> bool:
         return True
     if link_filled(look) is not None or (cap_of(look.known_rate) is not None and is_constant(look)):
         return True
-    return look.run.is_loopback or as_asked(look) or explained_by_a_host(look)
+    return look.run.is_loopback or as_asked(look) or limited_by_cpu(look) is not None
 
 
 def _is_too_slow_for_its_window(look: Look) -> bool:
@@ -168,11 +168,6 @@ def _is_too_slow_for_its_window(look: Look) -> bool:
     return look.known_spread > VARIED or _is_falling(look)
 
 
-def _is_nearby(look: Look) -> bool:
-    """Whether both hosts are in one network; where the addresses are not known, by the rate."""
-    return look.run.is_local_network or look.run.is_private or look.known_rate >= FAST
-
-
 def _is_falling(look: Look) -> bool:
     """Whether each interval is slower than the one before, by a tenth in the end."""
     rates = known_rates(look.every[1:])
@@ -180,15 +175,15 @@ def _is_falling(look: Look) -> bool:
     return is_sorted and rates[-1] < (1 - VARIED) * rates[0]
 
 
+def _is_nearby(look: Look) -> bool:
+    """Whether both hosts are in one network; where the addresses are not known, by the rate."""
+    return look.run.is_local_network or look.run.is_private or look.known_rate >= FAST
+
+
 def is_of_a_host(look: Look) -> bool:
     """Whether a steady rate may be that of a host: in a local network nothing is shaped."""
     is_lan_host = look.run.is_local_network and look.known_rate > SLOWEST_HOST
     return is_lan_host or look.run.system == EMBEDDED
-
-
-def explained_by_a_host(look: Look) -> bool:
-    """Whether a CPU explains the rate better than a window or the path does."""
-    return limited_by_cpu(look) is not None
 
 
 def _fast_core(look: Look) -> Optional[Hit]:
