@@ -47,8 +47,6 @@ FEED_THE_SENDER = "check what the sender reads from, and whether its rate was li
 
 def _whole_blocks(look: Look) -> Optional[Hit]:
     """iperf3 sends whole blocks: a lower rate than one block for each tick cannot be requested."""
-    if _is_one_block(look):
-        return _one_block_hit(look)
     is_alone = look.phase.name != TOGETHER
     if look.is_unsampled_tcp and is_alone and not look.asked and _is_one_block_a_tick(look):
         return _unstated_blocks(look)
@@ -61,28 +59,6 @@ def _whole_blocks(look: Look) -> Optional[Hit]:
         "at least",
         (single_fact("-b", round(look.asked)), single_fact("rate, bit/s", round(look.known_rate))),
         "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
-        "tool",
-        confidence=MEDIUM,
-        title=BELOW_BLOCKS,
-    )
-
-
-def _is_one_block(look: Look) -> bool:
-    """Whether one block is more than -b allows for the whole run, so that no other was sent."""
-    flow = look.flow
-    if look.protocol != "tcp" or not look.asked or flow is None or len(flow.intervals) < MANY:
-        return False
-    sizes, last = [interval.bytes or 0.0 for interval in flow.intervals], flow.intervals[-1]
-    return 0 < sum(sizes) <= BLOCK and not any(sizes[1:]) and look.asked * last.end / 8 < BLOCK
-
-
-def _one_block_hit(look: Look) -> Hit:
-    return Hit(
-        0.9,
-        f"-b requested {amounts.rate(look.asked or 0)}: the first block (128 KiB) is more than "
-        "that for the whole run, so that iperf3 sent nothing else",
-        (single_fact("-b", round(look.asked or 0)),),
-        "smaller blocks (-l 1K), or a higher rate",
         "tool",
         confidence=MEDIUM,
         title=BELOW_BLOCKS,
@@ -198,7 +174,7 @@ def sender_buffer(look: Look) -> Optional[Hit]:
     if not share or _may_grow(size, limit):
         return None
     hit = _full_buffer(share, limited, size, limit)
-    rtt = look.rtt or look.round_trip.shortest
+    rtt = look.rtt or look.shortest_rtt
     if not rtt:
         return hit
     room = room_for(look, look.rate, rtt)

@@ -14,7 +14,6 @@ from neuca_tools.selftest.conditions.arrivals import limited_arrival
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, ORDERED, Hit, single_fact
 from neuca_tools.selftest.conditions.cpu import LAN_RTT, is_of_a_host
 from neuca_tools.selftest.conditions.figures import (
-    APART,
     ARRIVED,
     FAST_LINE,
     HEAVY,
@@ -25,8 +24,6 @@ from neuca_tools.selftest.conditions.figures import (
     as_asked,
     buffered_bytes,
     cap_of,
-    differs_by_blocks,
-    highest_of,
     is_constant,
     is_limited,
     is_paced,
@@ -37,18 +34,17 @@ from neuca_tools.selftest.conditions.overflow import measured_by_bbr, overflowin
 from neuca_tools.selftest.conditions.predict import SPEEDS, goodput, line_of
 from neuca_tools.selftest.conditions.session import first_hit, links_of, smallest_mtu
 from neuca_tools.selftest.conditions.streams import has_standing_queue, is_noisy, is_queued
-from neuca_tools.selftest.conditions.window import SLOWEST_PATH, is_window, stated_window
+from neuca_tools.selftest.conditions.window import is_window, stated_window
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.run import known_rates
 
-LAN_TRIP = 0.04  # seconds: more than any local network has without a queue
 STEADY = 0.03  # coefficient of variation of the rate (D18)
 SLOWEST_LINK = 10e6  # bit/s
-MEAN = 0.015  # of what TCP carries over a link
 BURST = 3  # times the rate after it
 AT_CEILING, LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
-USUAL = 1.5  # seconds: means of longer intervals vary less
 NEAR_LINE = 0.75  # of the speed of Ethernet
+FEWEST = 4  # intervals
+USUAL = 1.5  # seconds: means of longer intervals vary less
 SLOW = 1e9  # bit/s: every host of today can send and receive faster
 # The same where iperf3 counts in whole buffers, which makes a constant rate look uneven.
 IN_PIECES = 0.10
@@ -66,31 +62,6 @@ def capacity_of_path(look: Look) -> Optional[Hit]:
     )
 
 
-def queue_in_subnet(look: Look) -> Optional[Hit]:
-    """What is under way takes far longer than the network, at a rate that only blocks vary."""
-    if not look.run.is_local_network or look.known_rate >= SLOWEST_PATH or look.known_loss >= HEAVY:
-        return None
-    # Frequent loss, and not a queue, may be what the window depends on.
-    if look.implied_rtt < LAN_TRIP or 2 * look.lossy_intervals >= len(look.every):
-        return None
-    if not differs_by_blocks(look, APART):
-        return None
-    return Hit(
-        0.85,
-        f"in a local network {amounts.size(look.cwnd or 0)} under way take "
-        f"{amounts.time(look.implied_rtt)} at {amounts.rate(look.known_rate)}: they wait in a "
-        "queue, before something that lets no more through",
-        (
-            single_fact("rate, bit/s", round(look.known_rate)),
-            single_fact("cwnd", look.cwnd),
-            single_fact("cwnd / rate, seconds", round(look.implied_rtt, 5)),
-        ),
-        "look for a limiter (tc -s qdisc; a switch's port; a quota), or a link that fell back to "
-        "10 Mbit/s (ethtool)",
-        confidence=MEDIUM,
-    )
-
-
 def given_rate(look: Look) -> Optional[Hit]:
     """The path gives this rate: a full link, a token bucket, or a rate that nothing varies."""
     if not look.is_unsampled_tcp or as_asked(look) or look.run.is_loopback or is_paced(look):
@@ -103,7 +74,6 @@ def given_rate(look: Look) -> Optional[Hit]:
             _token_bucket(look),
             _constant_rate(look),
             _common_ceiling(look),
-            queue_in_subnet(look),
         )
     )
 
@@ -124,13 +94,8 @@ def _full_link(look: Look, speed: float) -> Hit:
 
 
 def _is_shaper(look: Look, speed: float) -> bool:
-    """Whether a shaper of this rate is likelier than Ethernet so slow.
-
-    Of a rate of which only the mean is known, if that is just what TCP carries over such a link.
-    """
-    if speed > SLOWEST_LINK:
-        return False
-    return look.spread is not None or abs(look.known_rate / goodput(speed) - 1) <= MEAN
+    """Whether a shaper of this rate is likelier than Ethernet so slow."""
+    return speed <= SLOWEST_LINK and look.spread is not None
 
 
 def _token_bucket(look: Look) -> Optional[Hit]:
@@ -139,18 +104,13 @@ def _token_bucket(look: Look) -> Optional[Hit]:
     rates, times = known_rates(look.every), ARRIVED if look.is_counted_by_receiver else BURST
     at = next((at for at, rate in enumerate(rates) if rate * times <= rates[0]), 0)
     early, rest = rates[:at], rates[at:]
-    if not early or not _has_its_begin(look) or _is_left_by_loss(look, rest):
+    if not early or _is_left_by_loss(look, rest):
         return None
     slow = median(rest) or mean(rest)
     if not 0 < times * slow <= min(early) or rest[-1] > 2 * slow:
         return None
     seconds = look.every[at].start
     return _bucket_hit(look, mean(early), slow, (mean(early) - slow) * seconds / 8)
-
-
-def _has_its_begin(look: Look) -> bool:
-    """Whether the first interval is that of the test, and counted."""
-    return look.every[0].start <= 0 and not look.every[0].omitted
 
 
 def _is_left_by_loss(look: Look, rates: Sequence[float]) -> bool:
@@ -177,12 +137,13 @@ def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional
 
 
 def _constant_rate(look: Look) -> Optional[Hit]:
-    if _is_given_elsewhere(look) or _is_unhindered(look):
+    is_left_by_loss = late_share(look) >= HEAVY and not is_limited(look)
+    if is_left_by_loss or stated_window(look) is not None or _is_unhindered(look):
         return None
-    cap = _cap_kept(look)
+    cap = cap_of(look.known_rate)
     share = 0.9 if is_limited(look) else _share_of_cap(look, cap)
-    if not share and not is_window(look):
-        share = _share_of_steadiness(look)
+    if not share and not is_window(look) and _is_even(look):
+        share = 0.75
     if not share:
         return None
     near = f", just below {amounts.rate(cap)}" if cap else ""
@@ -195,20 +156,6 @@ def _constant_rate(look: Look) -> Optional[Hit]:
         "shaper, it is a window: iperf3 -J shows the round trip",
         confidence=MEDIUM,
     )
-
-
-def _cap_kept(look: Look) -> Optional[float]:
-    """The rate that a provider sells, just above that of the run and of most of its intervals."""
-    cap, rates = cap_of(look.known_rate), sorted(look.rates)
-    if cap is None or look.retransmits or not rates:
-        return cap  # what is dropped shows a bucket, which lets bursts pass
-    return cap if rates[-1 - len(rates) // 4] <= cap * highest_of(cap) else None
-
-
-def _is_given_elsewhere(look: Look) -> bool:
-    """Whether loss, a host, a buffer or the sending program gives the rate."""
-    is_left_by_loss = late_share(look) >= HEAVY and not is_limited(look)
-    return is_left_by_loss or stated_window(look) is not None
 
 
 def _is_unhindered(look: Look) -> bool:
@@ -250,28 +197,19 @@ def _share_of_cap(look: Look, cap: Optional[float]) -> float:
     return 0.9 if is_constant(look) else 0.0
 
 
-def _share_of_steadiness(look: Look) -> float:
-    """How likely a limiter is, by how little the rate varies; hosts vary more."""
-    if is_of_a_host(look) or look.known_rate >= SLOW:
-        return 0.0
-    if look.is_counted_by_receiver and look.known_spread >= VERY_STEADY:
-        return 0.0  # what arrives varies less behind a limiter, and more over a radio
-    enough = 3 if look.retransmits else 4
-    if is_constant(look, VERY_STEADY) and len(look.rates) >= enough:
-        return 0.75
-    return 0.7 if _is_steady_enough(look) else 0.0
+def _is_even(look: Look) -> bool:
+    """Whether the rate varies so little that a limiter gives it; hosts and radios vary more.
 
-
-def _is_steady_enough(look: Look) -> bool:
-    """The same of more intervals of usual length, far from what a link carries."""
-    if _is_near_line(look.known_rate) or len(look.rates) < 5:
+    Near the speed of Ethernet, encapsulation or a virtual NIC may be all that is missing.
+    """
+    rate = look.known_rate
+    if is_of_a_host(look) or rate >= SLOW or len(look.rates) < (3 if look.retransmits else FEWEST):
         return False
-    return is_constant(look) and look.steady[0].seconds <= USUAL
-
-
-def _is_near_line(rate: float) -> bool:
-    """Whether encapsulation or a virtual NIC may be all that is missing to a full link."""
-    return any(NEAR_LINE * speed <= rate <= speed for speed in SPEEDS)
+    # What arrives varies less behind a limiter, and more over a radio.
+    if look.is_counted_by_receiver and look.known_spread >= VERY_STEADY:
+        return False
+    limit = STEADY if look.steady[0].seconds <= USUAL else VERY_STEADY
+    return is_constant(look, limit) and not any(NEAR_LINE * each <= rate <= each for each in SPEEDS)
 
 
 def path_capacity(look: Look) -> Optional[Hit]:

@@ -68,7 +68,7 @@ def _differ_as_a_whole(session: Session) -> bool:
     On a long path, few intervals are left after slow start, and chance decides on their rates.
     """
     ways = (session.named("tcp", way) for way in ("forward", "reverse"))
-    totals = [look.flow.rate for look in ways if look is not None and look.flow and look.flow.rate]
+    totals = [look.flow.rate for look in ways if look is not None and look.flow.rate]
     return len(totals) < 2 or max(totals) > AS_A_WHOLE * min(totals)
 
 

@@ -45,9 +45,6 @@ LOSSY = 0.02  # of the datagrams
 LONG = 0.002  # seconds: below it, a CPU limits before any window of today
 VARIED = 0.1  # coefficient of variation of the rate
 ROOM = 0.85  # of the congestion window in flight: it is not what limits
-# System calls in a second: a send() of some bytes takes 1 to 2 microseconds of today's CPUs, and
-# iperf3 has another one, select(), for each (iperf_client_api.c).
-CALLS = 250_000
 # bit/s: in a local network nothing is shaped, and a slow host is as steady; but none is this slow.
 SLOWEST_HOST = 30e6
 # What to do about a full CPU, by what it spends most of its time on (D09).
@@ -63,13 +60,7 @@ def limited_by_cpu(look: Look) -> Optional[Hit]:
     """A CPU limits, by the samples of both hosts or, without them, by what iperf printed."""
     if look.phase.sender or look.phase.receiver:
         return _full_cpu(look) or receiver_too_slow(look)
-    return (
-        receiver_too_slow(look)
-        or _small_writes(look)
-        or _busy_process(look)
-        or _slow_sender(look)
-        or _fast_core(look)
-    )
+    return receiver_too_slow(look) or _busy_process(look) or _slow_sender(look) or _fast_core(look)
 
 
 def _busy_process(look: Look) -> Optional[Hit]:
@@ -163,7 +154,7 @@ def is_flat_for_another_reason(look: Look) -> bool:
         return True
     if link_filled(look) is not None or (cap_of(look.known_rate) is not None and is_constant(look)):
         return True
-    return look.run.is_loopback or as_asked(look) or explained_by_a_host(look)
+    return look.run.is_loopback or as_asked(look) or limited_by_cpu(look) is not None
 
 
 def _is_too_slow_for_its_window(look: Look) -> bool:
@@ -177,11 +168,6 @@ def _is_too_slow_for_its_window(look: Look) -> bool:
     return look.known_spread > VARIED or _is_falling(look)
 
 
-def _is_nearby(look: Look) -> bool:
-    """Whether both hosts are in one network; where the addresses are not known, by the rate."""
-    return look.run.is_local_network or look.run.is_private or look.known_rate >= FAST
-
-
 def _is_falling(look: Look) -> bool:
     """Whether each interval is slower than the one before, by a tenth in the end."""
     rates = known_rates(look.every[1:])
@@ -189,15 +175,15 @@ def _is_falling(look: Look) -> bool:
     return is_sorted and rates[-1] < (1 - VARIED) * rates[0]
 
 
+def _is_nearby(look: Look) -> bool:
+    """Whether both hosts are in one network; where the addresses are not known, by the rate."""
+    return look.run.is_local_network or look.run.is_private or look.known_rate >= FAST
+
+
 def is_of_a_host(look: Look) -> bool:
     """Whether a steady rate may be that of a host: in a local network nothing is shaped."""
     is_lan_host = look.run.is_local_network and look.known_rate > SLOWEST_HOST
     return is_lan_host or look.run.system == EMBEDDED
-
-
-def explained_by_a_host(look: Look) -> bool:
-    """Whether a CPU explains the rate better than a window or the path does."""
-    return limited_by_cpu(look) is not None
 
 
 def _fast_core(look: Look) -> Optional[Hit]:
@@ -246,28 +232,6 @@ def _is_fast_and_uneven(look: Look) -> bool:
     if look.known_rate >= COPIED and look.known_loss < LOSSLESS / 10:
         return False
     return look.spread is not None and look.spread >= UNEVEN
-
-
-def _small_writes(look: Look) -> Optional[Hit]:
-    """So many system calls that they take all of a CPU (-l)."""
-    if (
-        not look.is_unsampled_tcp
-        or not look.run.datagram
-        or (is_given(look) and not look.run.is_loopback)
-    ):
-        return None
-    calls = look.known_rate / 8 / look.run.datagram / look.streams
-    if calls < CALLS:
-        return None
-    return Hit(
-        0.97,
-        f"blocks of {look.run.datagram} bytes (-l) take {calls:.0f} system calls in a second for "
-        "each stream: they cost more CPU time than the data",
-        (single_fact("-l", look.run.datagram), single_fact("calls in a second", round(calls))),
-        "larger blocks: iperf3 -l 128K is the default for TCP",
-        "sender",
-        confidence=MEDIUM,
-    )
 
 
 def _full_cpu(look: Look) -> Optional[Hit]:

@@ -18,17 +18,13 @@ from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import (
     counted_losses,
     expected_datagrams,
-    flow_of,
     is_gentle,
     is_losing,
-    is_one_of_several,
     lost_datagrams,
-    lost_while_not_listening,
     offered_rate,
 )
 from neuca_tools.selftest.evidence.look import Fact, Look
 
-MORE_THAN_CHANCE = 0.003  # of the datagrams: more than chance and busy hosts lose of few
 HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Datagrams that should be lost at the loss rate of the other tests: the probability that none is
 # lost is then 5 % (exp(-3)).
@@ -55,27 +51,6 @@ CERTAIN = 5
 SPREAD = 2 / 3  # of the intervals that loss at random would be in
 # TCP sees what is lost at random as well: at least this part of the share of the datagrams.
 SEEN = 0.3
-
-
-def lost_by_chance(look: Look) -> Optional[Hit]:
-    """In one test: between its datagrams, or before and after the receiver counted."""
-    return lost_while_not_listening(look) or _scattered_losses(look)
-
-
-def _scattered_losses(look: Look) -> Optional[Hit]:
-    """UDP: a little is lost in every interval, as by chance, of datagrams that are few."""
-    if not look.is_unsampled_udp or look.run.is_loopback or is_one_of_several(look):
-        return None
-    if not look.known_loss >= MORE_THAN_CHANCE or not is_gentle(look) or not is_chance(look):
-        return None
-    return Hit(
-        0.8,
-        f"{amounts.percent(look.known_loss)} of the datagrams are lost, in every interval about as "
-        "many as by chance: the path loses at random, which slows TCP down more",
-        (single_fact("lost / datagrams", look.loss),),
-        "test at a lower rate (-b): if the share stays, look for a bad cable, optic or radio link",
-        confidence=MEDIUM,
-    )
 
 
 class Count(NamedTuple):
@@ -166,7 +141,7 @@ def is_chance(udp: Look) -> bool:
 
     A shaper drops the same number in each interval; queues and busy hosts drop in bursts.
     """
-    losses = [interval.lost for interval in flow_of(udp).intervals if interval.lost is not None]
+    losses = [interval.lost for interval in udp.flow.intervals if interval.lost is not None]
     if len(losses) < ENOUGH or min(losses) == 0 or sum(losses) < SURELY:
         return False
     lowest, highest = DISPERSION
@@ -273,7 +248,7 @@ def _sum_of_counts(session: Session, tcp: Look, most: float, looks: Iterable[Loo
 
 
 def _losses_by_interval(look: Look) -> tuple[int, ...]:
-    return tuple(interval.lost for interval in flow_of(look).intervals if interval.lost is not None)
+    return tuple(interval.lost for interval in look.flow.intervals if interval.lost is not None)
 
 
 def is_same_way(udp: Look, tcp: Look) -> bool:

@@ -8,17 +8,15 @@ import re
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import Hit, single_fact
 from neuca_tools.selftest.conditions.host import missing_congestion_control
 from neuca_tools.selftest.conditions.session import Session, first_hit
-from neuca_tools.selftest.evidence import Reach
 from neuca_tools.selftest.evidence.look import Look
 
 # iperf3 goes on after a connect() that failed, and reports the next call.
 REFUSED = re.compile(r"connection refused|send control message: Bad file descriptor", re.IGNORECASE)
 BUSY = re.compile(r"server is busy", re.IGNORECASE)
 NO_CONGESTION = re.compile(r"set TCP_CONGESTION", re.IGNORECASE)
-CLOSED = re.compile(r"control socket has closed", re.IGNORECASE)
 NO_BUFFERS = re.compile(r"socket buffer size not set correctly", re.IGNORECASE)
 OTHER_PROGRAM = re.compile(
     r"make sure other side|protocol(?! not )|unknown control message|is not iperf3"
@@ -91,7 +89,7 @@ def other_program(session: Session) -> Optional[Hit]:
         )
     said = error_text(session)
     if not OTHER_PROGRAM.search(said):
-        return _closed_at_once(session, said)
+        return None
     return Hit(
         0.9,
         "client and server do not speak the same protocol: one of them is iperf 2, or their "
@@ -99,24 +97,6 @@ def other_program(session: Session) -> Optional[Hit]:
         (single_fact("iperf3", said),),
         "install the same iperf3 on both hosts",
         "tool",
-    )
-
-
-def _closed_at_once(session: Session, said: str) -> Optional[Hit]:
-    """Before iperf3 printed any connection of the test, of which nothing else is known."""
-    runs = [phase.run for phase in session.evidence.phases if phase.run]
-    if not CLOSED.search(said) or session.evidence.reach != Reach():
-        return None
-    if any(run.connections or run.flows for run in runs):
-        return None
-    return Hit(
-        0.8,
-        "the program that listens on this port closed the connection before the test began: it is "
-        "not iperf3, or another version, or a firewall is in between",
-        (single_fact("iperf3", said),),
-        "check which program listens there (ss -ltnp), and the versions on both hosts",
-        "tool",
-        confidence=MEDIUM,
     )
 
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import math
-from statistics import mean, pstdev
 from typing import Optional
 
 from neuca_tools.selftest.conditions.predict import SPEEDS
@@ -16,7 +15,6 @@ from neuca_tools.selftest.evidence.intervals import (
     send_buffer,
 )
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.run import known_rates
 
 # Of the speed of Ethernet at MTU 1500: 0.901 through WireGuard (1368 of 1518 bytes), 0.909 through
 # VXLAN, 0.928 with IPv6 and timestamps, 0.949 with IPv4 and none; as printed, with three digits of
@@ -38,9 +36,9 @@ BURSTS = 2  # times the average window that as much loss leaves if each segment 
 CAPS = (1, 2, 5, 10)  # leading digits
 STEADY = 0.03  # coefficient of variation of the rate
 PACED = 0.004  # the same, and of a round rate: iperf's text has three digits
+EVEN = 0.04  # the same of a full link, of which iperf counts whole blocks
 SOME = 5  # intervals, below which the size of a block does not excuse that they differ
-TIMEOUTS = 8  # intervals, of which one may have a timeout
-MANY_BLOCKS, APART, ONE_APART = 6, 2.1, 1.1  # in an interval at least; by which two may differ
+MANY_BLOCKS, APART = 6, 2.1  # in an interval at least; by which two may differ
 VERY_STEADY = 0.01  # coefficient of variation of the rate
 BLOCK = 128 * 1024  # bytes: what iperf writes and counts at once over TCP, without -l
 # The kernel's own default, tcp_rmem[2] (tcp(7)): what the receiver may hold.
@@ -50,22 +48,19 @@ LOSSY = 0.001
 # sqrt(3/2) of Mathis et al. (1997), for a receiver that acknowledges each segment.
 RENO = 1.22
 ARRIVED = 1.5  # times what arrived later: what a bucket held
-# Of a rate: its coefficient of variation at most if a limiter gives it, and at least what one loss
-# by chance in each interval leaves of it; of more losses the square root.
-EVEN, BY_CHANCE = 0.03, 0.2
+BY_CHANCE = 0.2  # coefficient of variation that one loss by chance in each interval leaves at least
 UNSHAPED = 0.5e9  # bit/s: a test of netem or tbf on lo is slower
 
 
 def link_filled(look: Look) -> Optional[float]:
     """The speed in bit/s of the Ethernet that this run filled."""
-    rate = look.known_rate
+    rate, best = look.known_rate, max(look.rates, default=0.0)
     for speed in SPEEDS:
         if look.spread is None and speed in RARE:
             continue
         is_full = any(_fills_line(each, speed, look) for each in (rate, rate - _queued_rate(look)))
-        if is_full and _is_even(look):
+        if is_full and look.known_spread < EVEN:
             return speed
-        best = max(look.rates, default=0.0)
         if rate >= NEARLY * OF_LINE[1] * speed and _fills_line(best, speed, look):
             return speed
     return None
@@ -92,16 +87,6 @@ def late_share(look: Look) -> float:
     if None in counts or not size:
         return look.known_loss
     return min(1.0, sum(filter(None, counts)) * look.mss / size)
-
-
-def _is_even(look: Look) -> bool:
-    """Whether the rate varies by no more than iperf's blocks do: a full link does not vary."""
-    if look.spread is None:
-        return True
-    size = look.known_rate * look.steady[0].seconds / 8
-    if size <= 0 or len(look.rates) < SOME:
-        return look.spread < STEADY
-    return look.spread < STEADY + BLOCK / size
 
 
 def _fills_line(rate: float, speed: float, look: Look) -> bool:
@@ -174,21 +159,33 @@ def is_limited(look: Look) -> bool:
     Loss at any rate makes TCP's own rate vary by more than this.
     """
     is_rare = not look.is_counted_by_receiver and 2 * look.lossy_intervals < len(look.every)
-    if not look.every or look.known_loss < LOSSY or is_rare:
+    if look.known_loss < LOSSY or is_rare:
         return False
-    losses = (look.retransmits or 0) / len(look.every)
-    # What so many losses by chance leave of the rate varies more.
-    by_chance = min(EVEN, BY_CHANCE / math.sqrt(max(1.0, losses)))
-    return _spread_of_most(look) < max(VERY_STEADY, by_chance)
+    losses = (look.retransmits or 0) / max(1, len(look.every))
+    by_chance = BY_CHANCE / math.sqrt(max(1.0, losses))
+    return look.spread is not None and look.spread < min(STEADY, by_chance)
 
 
-def _spread_of_most(look: Look) -> float:
-    """The coefficient of variation of the rate, without one of eight intervals: timeouts."""
-    rates = look.rates if len(look.rates) >= 4 else known_rates(look.every[1:])
-    most = sorted(rates)[len(rates) // TIMEOUTS :]
-    if len(most) < 4 or mean(most) <= 0:
-        return math.inf
-    return pstdev(most) / mean(most)
+def is_constant(look: Look, limit: float = STEADY) -> bool:
+    """Whether the rate is known, and hardly varies, or by whole blocks alone."""
+    return look.spread is not None and (look.spread < limit or _is_within_blocks(look))
+
+
+def _is_within_blocks(look: Look) -> bool:
+    """Whether the intervals differ by no more than a block of iperf at either end."""
+    sizes = [each.bytes or 0.0 for each in look.steady]
+    if len(sizes) < SOME or look.run.is_local_network or min(sizes) < MANY_BLOCKS * BLOCK:
+        return False
+    return max(sizes) - min(sizes) <= APART * BLOCK
+
+
+def is_paced(look: Look) -> bool:
+    """Whether it is just a round rate: a program asked for it; a limiter counts headers as well."""
+    rate = look.flow.received.rate or look.known_rate
+    cap = cap_of(rate)
+    if cap is None or cap >= FAST or look.known_loss >= HEAVY:
+        return False
+    return is_constant(look, PACED) and abs(rate / cap - 1) <= PACED
 
 
 def _is_answered(look: Look) -> bool:
@@ -198,28 +195,6 @@ def _is_answered(look: Look) -> bool:
     if look.spread is None or is_constant(look):
         return False
     return follows_loss(look.every, look.rates, look.spread or 1.0)
-
-
-def is_constant(look: Look, limit: float = STEADY) -> bool:
-    """Whether the rate is known, and hardly varies, or by whole blocks alone."""
-    if look.spread is None:
-        return False
-    return look.spread < limit or _is_within_blocks(look)
-
-
-def _is_within_blocks(look: Look) -> bool:
-    """Whether the intervals differ by no more than a block of iperf at either end."""
-    if not differs_by_blocks(look, APART) or look.run.is_local_network or len(look.rates) < SOME:
-        return False
-    return min(each.bytes or 0.0 for each in look.steady) >= MANY_BLOCKS * BLOCK
-
-
-def differs_by_blocks(look: Look, most: float) -> bool:
-    """Whether all sizes are known, and no two intervals differ by more than `most` blocks."""
-    sizes = [each.bytes for each in look.steady if each.bytes is not None]
-    if len(sizes) < 3 or len(sizes) < len(look.steady):
-        return False
-    return max(sizes) - min(sizes) <= most * BLOCK
 
 
 def as_asked(look: Look) -> bool:
@@ -232,14 +207,3 @@ def as_asked(look: Look) -> bool:
     seconds = sum(interval.seconds for interval in look.steady)
     missing = (look.asked - look.rate) * seconds / 8
     return look.rate >= NEARLY * look.asked or (seconds > 0 and missing <= BLOCK)
-
-
-def is_paced(look: Look) -> bool:
-    """Whether it is just a round rate: a program asked for it; a limiter counts headers as well."""
-    received = look.flow.received.rate if look.flow else None
-    rate = received or look.known_rate
-    cap = cap_of(rate)
-    if cap is None or cap >= FAST or look.spread is None or look.known_loss >= HEAVY:
-        return False
-    is_even = look.spread <= PACED or differs_by_blocks(look, ONE_APART)
-    return is_even and abs(rate / cap - 1) <= PACED

@@ -99,7 +99,7 @@ def overflowing_queue(look: Look) -> Optional[Hit]:
 def _overflow_below_expected(look: Look, is_early: bool) -> Optional[Hit]:
     chosen = observed_losses(look)[:1] if is_early else observed_losses(look)
     rates = [loss.rate(look.mss) for loss in chosen]
-    shortest = look.round_trip.shortest or 0.0
+    shortest = look.shortest_rtt or 0.0
     bursts = [loss.rate_of_burst(shortest) for loss in chosen if is_early]
     if max(rates + bursts) >= THROUGHPUT * (look.evidence.expect or 0.0):
         return None
@@ -110,7 +110,7 @@ def _overflow_below_expected(look: Look, is_early: bool) -> Optional[Hit]:
 
 def _overflow_hit(look: Look, chosen: Sequence[Loss], rate: float, is_early: bool) -> Hit:
     rtt = upper_median([loss.rtt for loss in chosen])
-    waited = amounts.time(rtt - (look.round_trip.shortest or 0.0))
+    waited = amounts.time(rtt - (look.shortest_rtt or 0.0))
     text = f"packets are lost after they waited {waited} in a queue, at about {amounts.rate(rate)}"
     advice = ORDERED
     if is_early:
@@ -148,7 +148,7 @@ def _is_held_by_its_window(look: Look) -> bool:
 
 def overflows(look: Look) -> bool:
     """Whether a queue was full at most of the times at which packets were lost."""
-    shortest = look.round_trip.shortest or 0.0
+    shortest = look.shortest_rtt or 0.0
     grown = max(look.noise + max(LEAST, min(GROWN * shortest, ENOUGH)), _of_a_pair(look))
     every = observed_losses(look)
     full = sum(loss.rtt >= shortest + grown for loss in every)
@@ -162,7 +162,7 @@ def _of_a_pair(look: Look) -> float:
 
 def observed_losses(look: Look) -> list[Loss]:
     """Each time at which something was lost, with what was sent again after it."""
-    shortest = look.round_trip.shortest
+    shortest = look.shortest_rtt
     return list(_losses_in_trace(look, shortest)) if shortest else []
 
 
@@ -235,7 +235,7 @@ def _is_measured(look: Look) -> bool:
 
 def _lost_by_policer(look: Look) -> float:
     """The share that was lost in the worst second, if that was POLICED and no queue formed."""
-    shortest = look.round_trip.shortest or 0.0
+    shortest = look.shortest_rtt or 0.0
     queued = shortest + max(GROWN * shortest, _of_a_pair(look))
     every = observed_losses(look)
     if not every or any(loss.rtt >= queued for loss in every):

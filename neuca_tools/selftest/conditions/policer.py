@@ -159,9 +159,7 @@ def _is_queue_of_tcp(session: Session) -> bool:
 
 def _tests_by_rate(session: Session) -> list[Look]:
     """The UDP tests of one direction, from the slowest to the fastest."""
-    measured = [
-        look for look in session.looks if look.protocol == "udp" and look.rate and look.flow
-    ]
+    measured = [look for look in session.looks if look.protocol == "udp" and look.rate]
     return sorted(
         (look for look in measured if is_same_way(look, measured[0])), key=_offered_or_received
     )
@@ -186,7 +184,7 @@ def _policed_by_tcp_alone(tcp: Look, is_shared: bool) -> Hit:
     where = f", near {amounts.rate(near)}" if near else ""
     # With samples, the kernel's round-trip times are known, not only iperf's retransmits.
     share, confidence = (0.95, MEDIUM) if tcp.phase.sender else (0.5, LOW)
-    if is_noisy(tcp) or (tcp.is_disturbed and tcp.round_trip.low is None):
+    if is_noisy(tcp) or (tcp.is_disturbed and tcp.low_rtt is None):
         confidence = LOW
     what = ": a policer, a queue of a few packets, or random loss; a UDP ladder can tell them apart"
     if is_shared:

@@ -16,7 +16,7 @@ from neuca_tools.selftest.conditions.base import BUDGET, INFO, LIMIT, LOW, MEDIU
 from neuca_tools.selftest.conditions.causes import BLOAT
 from neuca_tools.selftest.conditions.session import ends_of
 from neuca_tools.selftest.conditions.thresholds import has_passed
-from neuca_tools.selftest.conditions.udp import flow_of, is_losing, lost_datagrams
+from neuca_tools.selftest.conditions.udp import is_losing, lost_datagrams
 from neuca_tools.selftest.evidence import Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 
@@ -71,7 +71,7 @@ def _slowed_by(look: Look, count: float) -> float:
     segments = growth_of_fact(look.sender_fact("Tcp.OutSegs"))
     if look.protocol != "tcp" or has_passed(look) is not False or not segments or not look.rate:
         return 0.0
-    rtt = look.rtt or look.round_trip.shortest
+    rtt = look.rtt or look.shortest_rtt
     ceiling = loss_ceiling(look, rtt, min(1.0, count / segments))
     # As for D05: a loss rate that would allow twice this rate does not limit it.
     if ceiling is None or look.rate < ceiling / 2:
@@ -206,7 +206,7 @@ def _is_far_too_slow(look: Look) -> bool:
 def _idle_and_loaded(look: Look) -> Iterator[tuple[float, float]]:
     """Round trips in seconds: by requests, which programs answer, and by the kernel's own."""
     idle, loaded = look.evidence.idle.p50, look.evidence.loaded.p50
-    shortest = look.round_trip.shortest
+    shortest = look.shortest_rtt
     if idle and loaded and (look.phase.name, look.phase.direction) == ("tcp", "forward"):
         yield idle, loaded
     if shortest and look.rtt:
@@ -266,7 +266,7 @@ def _reordering_hit(share: float, facts: tuple[Fact, ...], cost: float) -> Optio
 
 def _udp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:
     """The share of the datagrams that were overtaken, and the evidence."""
-    received = flow_of(look).received
+    received = look.flow.received
     if look.is_unsampled and (received.out_of_order or 0) < SURELY:
         return 0.0, ()
     share = (received.out_of_order or 0) / (received.datagrams or math.inf)

@@ -8,27 +8,20 @@ from collections.abc import Sequence
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, LOW, MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import HIGH, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.errors import is_refused
 from neuca_tools.selftest.conditions.session import Session, first_hit, smallest_mtu
-from neuca_tools.selftest.conditions.udp import WHOLE, datagram_size
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.run import JUMBO_FRAME, Flow, Interval
 
 BACKED_OFF = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
-FEWEST = 10  # datagrams
 DEAD = 1e6  # bytes in a whole test: no more than what fits into small packets (D21)
 THROUGH = 8e6  # bit/s: a flow that hangs never carries so much (D21)
 
 
-def _stopped_flow(look: Look) -> Optional[Hit]:
-    """In one test, by iperf's figures alone."""
-    return _stalled_hit(look) or _nothing_arrives(look)
-
-
 def _stalled_hit(look: Look) -> Optional[Hit]:
-    """The first window went out, and nothing after it."""
-    if look.protocol != "tcp" or look.is_sampled or look.flow is None:
+    """By iperf's figures alone: the first window went out, and nothing after it."""
+    if look.protocol != "tcp" or look.is_sampled:
         return None
     first, last = _stalled_interval(look.flow)
     if first is None or last is None:
@@ -68,27 +61,6 @@ def _is_timed_out(known: Sequence[Interval]) -> bool:
     return window is None or window <= JUMBO_FRAME or tries >= BACKED_OFF
 
 
-def _nothing_arrives(look: Look) -> Optional[Hit]:
-    """UDP: datagrams were sent, and the receiver counted none at all."""
-    flow = look.flow
-    if look.protocol != "udp" or look.phase.receiver or flow is None:
-        return None
-    sent, size, received = flow.sent.datagrams or 0, datagram_size(look), flow.received
-    is_known = received.lost == 0 and bool(received.seconds)
-    if sent < FEWEST or not is_known or any((received.bytes, received.datagrams)):
-        return None
-    return Hit(
-        1.0,
-        f"none of {sent} datagrams of {size:.0f} bytes arrived, although the control connection "
-        "works: fragments, or packets larger than the path's MTU, are dropped, or a filter drops "
-        "UDP",
-        (single_fact("sent", sent), single_fact("bytes received", 0)),
-        "iperf3 -u -l 1200: if these arrive, it is the MTU or a fragment filter; else look for a "
-        "firewall",
-        confidence=MEDIUM if size > WHOLE else LOW,
-    )
-
-
 def black_hole(session: Session) -> Optional[Hit]:
     """Large packets are dropped on the path, and no ICMP message reports it."""
     probed, mtu = probed_mtu(session), smallest_mtu(session.links)
@@ -97,7 +69,7 @@ def black_hole(session: Session) -> Optional[Hit]:
     suspects = session.tcp if probed is None or is_less(session) else ()
     stuck = next(filter(_is_stuck, suspects), None)
     if stuck is None and (not unreported or gets_through(session) or is_refused(session)):
-        return first_hit(map(_stopped_flow, session.looks))
+        return first_hit(map(_stalled_hit, session.looks))
     above = f" above {probed} bytes" if probed else ""
     return Hit(
         1.0,

@@ -24,7 +24,7 @@ FLAT_RTT = 1.2  # times the shortest round trip: no queue forms before packets a
 
 def is_noisy(look: Look) -> bool:
     """Whether idle round trips vary by more than what tells a queue from none."""
-    shortest, usual = look.round_trip.shortest, look.evidence.idle.p50
+    shortest, usual = look.shortest_rtt, look.evidence.idle.p50
     if not shortest or not usual or (look.rtt or 0.0) <= FLAT_RTT * shortest:
         # The kernel's own round trips do not wait for the programs that measure the idle ones.
         return False
@@ -40,13 +40,13 @@ def is_queued(look: Look) -> bool:
 
 def has_grown(look: Look, times: float) -> bool:
     """Whether the round trip grew to so many times the shortest one, or by what is a queue."""
-    shortest = look.round_trip.shortest or 0.0
+    shortest = look.shortest_rtt or 0.0
     return _queueing_delay(look) > min((times - 1) * shortest, NOTICED)
 
 
 def _queueing_delay(look: Look) -> float:
     """Seconds that packets waited, see `queueing`."""
-    return ((look.queueing or 1.0) - 1) * (look.round_trip.shortest or 0.0)
+    return ((look.queueing or 1.0) - 1) * (look.shortest_rtt or 0.0)
 
 
 def is_only_a_pair(look: Look) -> bool:
@@ -59,7 +59,7 @@ def has_standing_queue(look: Look) -> bool:
 
     The path was never idle then, and the rate varies only by the way iperf3 counts.
     """
-    least, shortest = look.round_trip.low, look.round_trip.shortest
+    least, shortest = look.low_rtt, look.shortest_rtt
     if least is None or shortest is None:
         return False
     # What a tenth does not exceed has waited for a CPU less often than the median.
@@ -89,9 +89,9 @@ def is_crowded(look: Look) -> bool:
     (RFC 5681, section 3.2, needs three acknowledgements after it).
     """
     streams = (look.phase.run and look.phase.run.streams) or 1
-    if streams < 2 or not look.rate or not look.round_trip.shortest:
+    if streams < 2 or not look.rate or not look.shortest_rtt:
         return False
-    share = look.rate * look.round_trip.shortest / 8 / streams
+    share = look.rate * look.shortest_rtt / 8 / streams
     return share < FEW * look.mss
 
 
@@ -101,7 +101,7 @@ def is_mostly_idle(look: Look) -> bool:
     A sender fills its congestion window, except for BBR: of that, a full path has at least as much
     in flight as an empty one holds in a round trip.
     """
-    in_flight, rtt = look.windows.in_flight, look.round_trip.shortest
+    in_flight, rtt = look.windows.in_flight, look.shortest_rtt
     room = min(look.windows.cwnd or 0.0, look.windows.snd_wnd or 0.0)
     if in_flight is None or not rtt or not look.rate or in_flight >= ROOM * room:
         return False
@@ -114,7 +114,7 @@ def is_read_late(look: Look, waits: float) -> bool:
     It is acknowledged late and in bursts, which overflow a short queue: the sender sees loss.
     `waits` is in seconds.
     """
-    in_flight, shortest = look.windows.in_flight, look.round_trip.shortest
+    in_flight, shortest = look.windows.in_flight, look.shortest_rtt
     if not in_flight or not shortest or not look.rate or look.is_full or look.is_disturbed:
         return False
     return waits >= max(shortest, WAITS * SLICE) and waits * look.rate / 8 >= HALF * in_flight

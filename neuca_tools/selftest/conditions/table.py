@@ -148,7 +148,7 @@ CAUSES: tuple[Cause, ...] = (
         ("random loss", NOT_LISTENING),
         FAULT,
         "RFC 2330, section 11; Poisson dispersion",
-        datagrams.lost_by_chance,
+        udp.lost_while_not_listening,
         datagrams.random_loss,
     ),
     Cause(

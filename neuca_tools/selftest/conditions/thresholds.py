@@ -47,7 +47,7 @@ def reached_for_a_while(look: Look) -> bool:
     Loss at random or a policer would have prevented it. A host that other programs keep busy sends
     in bursts, which overflow a queue now and then, and is too slow at other times.
     """
-    return look.is_disturbed and _reached_after(look, slow_start(look.round_trip.shortest))
+    return look.is_disturbed and _reached_after(look, slow_start(look.shortest_rtt))
 
 
 def carries_expected(look: Look) -> bool:

@@ -42,16 +42,11 @@ HEADERS = 28  # bytes: IPv4 and UDP
 LARGER_RECEIVE_BUFFERS = {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}
 
 
-def flow_of(look: Look) -> Flow:
-    """The flow of this phase; one without any number if there is none."""
-    return look.flow or Flow()
-
-
 def lost_datagrams(look: Look) -> int:
     """How many datagrams were lost; 0 if that is not known."""
     if look.protocol != "udp":
         return 0
-    return flow_of(look).received.lost or 0
+    return look.flow.received.lost or 0
 
 
 def is_losing(look: Look) -> bool:
@@ -63,7 +58,7 @@ def is_losing(look: Look) -> bool:
 
 def _is_lost_at_an_end(look: Look) -> bool:
     """Whether what was lost was sent before the receiver started to count or after it stopped."""
-    sent, missed = flow_of(look).sent, _seconds_missed(look)
+    sent, missed = look.flow.sent, _seconds_missed(look)
     if not sent.datagrams or not sent.seconds or missed < 0.1:
         return False
     return lost_datagrams(look) <= 1.1 * missed * sent.datagrams / sent.seconds
@@ -71,7 +66,7 @@ def _is_lost_at_an_end(look: Look) -> bool:
 
 def _is_lost_at_the_start(look: Look) -> bool:
     """Whether nothing was lost after the first interval: address resolution, or a cold receiver."""
-    losses = [interval.lost for interval in flow_of(look).intervals if interval.lost is not None]
+    losses = [interval.lost for interval in look.flow.intervals if interval.lost is not None]
     if look.is_unsampled and _ends_at_once(look):
         return True
     return len(losses) >= 3 and losses[0] > 0 and not any(losses[1:])
@@ -79,13 +74,13 @@ def _is_lost_at_the_start(look: Look) -> bool:
 
 def _ends_at_once(look: Look) -> bool:
     """Whether the text has the first second alone of a longer test."""
-    seconds, run = flow_of(look).received.seconds, look.phase.run
+    seconds, run = look.flow.received.seconds, look.phase.run
     return bool(seconds and run and seconds <= FIRST < (run.duration or 10))
 
 
 def _seconds_missed(look: Look) -> float:
     """By how much the receiver counted for a shorter time than the sender sent; 0 if not known."""
-    sent, received = flow_of(look).sent.seconds, flow_of(look).received.seconds
+    sent, received = look.flow.sent.seconds, look.flow.received.seconds
     if not sent or not received:
         return 0.0
     return sent - received
@@ -156,7 +151,7 @@ def _overflow_hit(look: Look, loss: float, rate: float) -> Hit:
 
 def _is_of_a_moment(look: Look) -> bool:
     """Whether so little was lost, and not all the time."""
-    losses = [interval.lost for interval in flow_of(look).intervals if interval.lost is not None]
+    losses = [interval.lost for interval in look.flow.intervals if interval.lost is not None]
     return look.known_loss < SLIGHT and (len(losses) < LASTING or not all(losses))
 
 
@@ -172,7 +167,7 @@ def is_one_of_several(look: Look) -> bool:
 
 def _is_as_many(look: Look, other: Phase) -> bool:
     """Whether as many datagrams were sent: of its other end, or of a repeated test."""
-    mine, theirs = _expected_datagrams(flow_of(look)), _expected_datagrams(other.flow or Flow())
+    mine, theirs = _expected_datagrams(look.flow), _expected_datagrams(other.flow or Flow())
     if not look.is_unsampled or not mine or not theirs:
         return False
     return abs(mine - theirs) <= AS_MANY * max(mine, theirs)
@@ -218,7 +213,7 @@ def datagram_size(look: Look) -> float:
     """Bytes in a datagram, 0 if not known; iperf3 before 3.1.5 sends 8 KiB without saying so."""
     if look.phase.run and look.phase.run.datagram:
         return look.phase.run.datagram
-    flow = flow_of(look)
+    flow = look.flow
     if flow.sent.datagrams:
         return round((flow.sent.bytes or 0) / flow.sent.datagrams)
     return _received_payload(flow)
@@ -310,7 +305,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
 
 def _sent_rate(look: Look) -> Optional[float]:
     """bit/s; by the rows of either end, where these are all that is known."""
-    flow, loss = flow_of(look), look.known_loss
+    flow, loss = look.flow, look.known_loss
     if flow.sent.rate is not None or look.rate is None or loss >= 1:
         return flow.sent.rate
     return look.rate / (1 - loss)
@@ -333,12 +328,12 @@ def lost_while_not_listening(look: Look) -> Optional[Hit]:
 
 def offered_rate(look: Look) -> float:
     """bit/s that were sent; 0 if that is not known."""
-    return flow_of(look).sent.rate or 0
+    return look.flow.sent.rate or 0
 
 
 def expected_datagrams(look: Look) -> int:
     """How many datagrams the receiver expected."""
-    return flow_of(look).received.datagrams or 0
+    return look.flow.received.datagrams or 0
 
 
 def counted_losses(look: Look) -> float:

@@ -27,7 +27,7 @@ from neuca_tools.selftest.conditions.cpu import (
     ROOM,
     is_flat_for_another_reason,
 )
-from neuca_tools.selftest.conditions.figures import as_asked, is_constant, is_inside, link_filled
+from neuca_tools.selftest.conditions.figures import as_asked, is_inside, link_filled
 from neuca_tools.selftest.conditions.predict import line_of
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.intervals import (
@@ -49,9 +49,6 @@ STAYS = 5  # intervals
 QUANTUM = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
 # Of what -w asks for: the kernel doubles it, and uses up to half for its own structures (tcp(7)).
 OF_STATED = (0.4, 2.2)
-# Bytes: what Linux lets a receiver advertise of 6 MiB (tcp_rmem): half of it (tcp(7)),
-# and since 6.6 up to a seventh more, by how full its buffers are.
-USUAL_WINDOW = (2.9e6, 3.7e6)
 SLOWEST_PATH = 30e6  # bit/s: every host of today sends and receives faster
 HELD = 0.8  # of the lost time
 PACED = 0.75  # of snd_wnd in flight: a paced sender waits for its turn as well
@@ -119,11 +116,7 @@ def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
 
 def _window_by_round_trip(look: Look) -> Optional[Hit]:
     """The same amount is in flight in every round trip, whatever the congestion window allows."""
-    if (
-        not look.is_unsampled_tcp
-        or as_asked(look)
-        or not (_has_constant_flight(look) or _is_usual(look))
-    ):
+    if not look.is_unsampled_tcp or as_asked(look) or not _has_constant_flight(look):
         return None
     rtt, room = look.rtt or 0.0, look.windows.snd_wnd
     flight = look.known_rate * rtt / 8
@@ -147,21 +140,6 @@ def _window_by_round_trip(look: Look) -> Optional[Hit]:
         confidence=MEDIUM,
         title=BUFFERS,
     )
-
-
-def _is_usual(look: Look) -> bool:
-    """Whether, at the round trip of a ping, an even rate is a window of the usual size."""
-    if (
-        known_round_trips(look.steady)
-        or not look.rtt
-        or look.rtt < LONG
-        or look.retransmits
-        or not is_constant(look)
-    ):
-        return False
-    lowest, highest = USUAL_WINDOW
-    flight = look.known_rate * look.rtt / 8 / look.streams
-    return lowest <= flight <= highest and link_filled(look) is None
 
 
 def _has_constant_flight(look: Look) -> bool:
@@ -256,9 +234,7 @@ def _is_larger_than_needed(window: float, rate: float, rtt: Optional[float]) -> 
 
 
 def _is_lossy_or_short(look: Look) -> bool:
-    if look.flow is None or len(look.rates) < 2:
-        return True
-    return bool(look.flow.sent.retransmits or look.retransmits)
+    return len(look.rates) < 2 or bool(look.retransmits)
 
 
 def _receiver_window_hit(look: Look, rate: float, window: float, share: float) -> Hit:

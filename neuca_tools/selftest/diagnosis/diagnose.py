@@ -32,7 +32,7 @@ from neuca_tools.selftest.conditions.compare import worse_direction
 from neuca_tools.selftest.conditions.session import Cause, Session
 from neuca_tools.selftest.conditions.table import hits_of_phase, hits_of_session
 from neuca_tools.selftest.conditions.thresholds import has_passed
-from neuca_tools.selftest.conditions.udp import SLIGHT, flow_of
+from neuca_tools.selftest.conditions.udp import SLIGHT
 from neuca_tools.selftest.diagnosis.advice import hosts_of, never_lower
 from neuca_tools.selftest.diagnosis.failures import failures
 from neuca_tools.selftest.diagnosis.findings import TRIFLE, Finding, rank_findings
@@ -251,7 +251,7 @@ def _result_of_phase(measured: Look) -> PhaseResult:
         name=measured.phase.name,
         direction=measured.phase.direction,
         protocol=measured.protocol,
-        rate=flow_of(measured).rate or measured.rate,
+        rate=measured.flow.rate or measured.rate,
         loss=measured.loss,
         retransmits=measured.retransmits,
         passed=has_passed(measured),
@@ -290,7 +290,7 @@ def _cut_short(measured: Look) -> Optional[str]:
         return None
     if run.error:
         return f"iperf did not finish: {run.error}"
-    if not run.duration or measured.flow is None:
+    if not run.duration:
         return None
     seconds = measured.flow.sent.seconds or run.duration
     if seconds >= SHORTEST * run.duration:

@@ -68,7 +68,7 @@ def _capacity_limits(look: Look) -> Iterator[Limit]:
 
 def _of_buffers(look: Look) -> Iterator[Limit]:
     """What buffers and loss allow at the round trip of this phase; nothing if that is not known."""
-    rtt = look.rtt or look.round_trip.shortest
+    rtt = look.rtt or look.shortest_rtt
     if not rtt:
         return
     rmem, wmem = sysctl_max(look.receiver, RMEM), sysctl_max(look.sender, WMEM)

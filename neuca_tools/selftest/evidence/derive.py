@@ -19,8 +19,6 @@ from neuca_tools.selftest.evidence.intervals import (
 )
 from neuca_tools.selftest.evidence.look import (
     Look,
-    RoundTrip,
-    Throughput,
     Windows,
     data_sockets,
     steady_samples,
@@ -49,20 +47,16 @@ def look_at_phase(evidence: Evidence, phase: Phase) -> Look:
     return Look(
         evidence,
         phase,
-        Throughput(
-            steady,
-            rate,
-            tuple(rates),
-            _lost_share(late, flow, run.mss),
-            acked if len(acked) >= FEW else (),
-        ),
-        _windows_of(run, steady, samples, late),
-        RoundTrip(
-            _median_rtt(late, steady, evidence),
-            _min_rtt(sockets, flow, evidence),
-            _low_rtt(phase.sender_trace, rough)
-            or _least_of_samples(_values_in_seconds(late, "rtt")),
-        ),
+        steady=steady,
+        rate=rate,
+        rates=tuple(rates),
+        loss=_lost_share(late, flow, run.mss),
+        acked=acked if len(acked) >= FEW else (),
+        windows=_windows_of(run, steady, samples, late),
+        rtt=_median_rtt(late, steady, evidence),
+        shortest_rtt=_min_rtt(sockets, flow, evidence),
+        low_rtt=_low_rtt(phase.sender_trace, rough)
+        or _least_of_samples(_values_in_seconds(late, "rtt")),
     )
 
 

@@ -34,22 +34,6 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Throughput:
-    """What arrived in the steady part of a phase. Rates in bit/s.
-
-    `rate` is as received. `acked` are the rates at which TCP data was acknowledged, by the kernel.
-    `loss` is a share: of TCP the bytes that were sent twice, of UDP the datagrams that never
-    arrived.
-    """
-
-    steady: tuple[Interval, ...] = ()
-    rate: Optional[float] = None
-    rates: tuple[float, ...] = ()
-    loss: Optional[float] = None
-    acked: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
 class Windows:
     """What bounded the data in flight in the steady part of a phase. Sizes in bytes.
 
@@ -69,32 +53,33 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class RoundTrip:
-    """Seconds: `under_load` is the median during the phase, `shortest` the least ever seen.
-
-    `low` is what a tenth of the round trips under load did not exceed, as the trace has it, or the
-    least of all samples.
-    """
-
-    under_load: Optional[float] = None
-    shortest: Optional[float] = None
-    low: Optional[float] = None
-
-
-@dataclass(frozen=True)
 class Look:
-    """A phase with its sender, its receiver, and the numbers derived from its samples."""
+    """A phase with its sender, its receiver, and the numbers derived from its samples.
+
+    Of the part after slow start: iperf's intervals (`steady`), the rate as received and those of
+    the intervals in bit/s, and in `acked` the rates at which the kernel saw TCP data acknowledged.
+    `loss` is a share: of TCP the bytes that were sent twice, of UDP the datagrams that never
+    arrived. Round trips are in seconds: `rtt` is their median during the phase, `shortest_rtt` the
+    least ever seen, `low_rtt` what a tenth of those under load did not exceed, as the trace has it,
+    or the least of all samples.
+    """
 
     evidence: Evidence
     phase: Phase
-    throughput: Throughput
+    steady: tuple[Interval, ...]
+    rate: Optional[float]
+    rates: tuple[float, ...]
+    loss: Optional[float]
+    acked: tuple[float, ...]
     windows: Windows
-    round_trip: RoundTrip
+    rtt: Optional[float]
+    shortest_rtt: Optional[float]
+    low_rtt: Optional[float]
 
     @property
-    def flow(self) -> Optional[Flow]:
-        """The direction of iperf's run that this phase is about."""
-        return self.phase.flow
+    def flow(self) -> Flow:
+        """The direction of iperf's run that this phase is about; empty if there is none."""
+        return self.phase.flow or Flow()
 
     @property
     def run(self) -> Run:
@@ -116,7 +101,7 @@ class Look:
     @property
     def is_unsampled(self) -> bool:
         """Whether iperf's figures are all that is known of this phase, a rate among them."""
-        return not self.is_sampled and self.flow is not None and bool(self.rate)
+        return not self.is_sampled and self.phase.flow is not None and bool(self.rate)
 
     @property
     def is_unsampled_tcp(self) -> bool:
@@ -165,28 +150,13 @@ class Look:
         return None if percent is None else percent / 100
 
     @property
-    def rate(self) -> Optional[float]:
-        """bit/s, as received in the steady part."""
-        return self.throughput.rate
-
-    @property
     def known_rate(self) -> float:
-        """The same; 0 if it is not known."""
+        """bit/s; 0 if it is not known."""
         return self.rate or 0.0
 
     @property
-    def rtt(self) -> Optional[float]:
-        """Seconds: the median round trip during the phase."""
-        return self.round_trip.under_load
-
-    @property
-    def loss(self) -> Optional[float]:
-        """The share that was lost, see `Throughput`."""
-        return self.throughput.loss
-
-    @property
     def known_loss(self) -> float:
-        """The same; 0 if it is not known."""
+        """The share that was lost; 0 if it is not known."""
         return self.loss or 0.0
 
     @property
@@ -195,8 +165,7 @@ class Look:
 
         As far as the totals tell. A test that delivers nothing for longer says a lot.
         """
-        flow = self.flow or Flow()
-        ends = (flow.sent, flow.received)
+        ends = (self.flow.sent, self.flow.received)
         seconds = max((end.seconds for end in ends if end.seconds), default=math.inf)
         size = max((end.bytes for end in ends if end.bytes), default=math.inf)
         return seconds < 1 or (size < 1e6 and seconds < FEW_SECONDS)
@@ -210,7 +179,7 @@ class Look:
     def duplicated(self) -> float:
         """Of UDP, the share of what was sent that arrived once more; 0 if that is not known."""
         flow = self.flow
-        if self.protocol != "udp" or flow is None or not flow.sent.bytes:
+        if self.protocol != "udp" or not flow.sent.bytes:
             return 0.0
         return max(0.0, (flow.received.bytes or 0.0) / flow.sent.bytes - 1)
 
@@ -237,24 +206,15 @@ class Look:
         """As `network`; 1 if the kernel's clocks are not known."""
         return 1.0 if self.network is None else self.network
 
-    @property
-    def steady(self) -> tuple[Interval, ...]:
-        """iperf's intervals after slow start."""
-        return self.throughput.steady
-
     @cached_property
     def every(self) -> tuple[Interval, ...]:
         """iperf's intervals, slow start included."""
-        return whole_intervals((self.flow or Flow()).intervals)
-
-    @property
-    def rates(self) -> tuple[float, ...]:
-        return self.throughput.rates
+        return whole_intervals(self.flow.intervals)
 
     @property
     def retransmits(self) -> Optional[int]:
         """Segments that were sent again, of the whole run."""
-        return (self.flow or Flow()).retransmits
+        return self.flow.retransmits
 
     @property
     def lossy_intervals(self) -> int:
@@ -308,7 +268,7 @@ class Look:
 
         iperf counts whole buffers, of which a slow path carries a few in a second.
         """
-        return _coefficient_of_variation(self.throughput.acked)
+        return _coefficient_of_variation(self.acked)
 
     @property
     def queueing(self) -> Optional[float]:
@@ -316,11 +276,11 @@ class Look:
 
         On a busy host the shorter round trips tell more: they did not wait for a CPU.
         """
-        shortest = self.round_trip.shortest
-        if not self.round_trip.under_load or not shortest:
+        shortest = self.shortest_rtt
+        if not self.rtt or not shortest:
             return None
-        usual = self.round_trip.under_load - self.noise
-        low = (self.round_trip.low or 0.0) - SLICE / 2
+        usual = self.rtt - self.noise
+        low = (self.low_rtt or 0.0) - SLICE / 2
         return max(usual, low if self.is_disturbed else 0.0, shortest) / shortest
 
     @property
@@ -332,7 +292,7 @@ class Look:
         """
         if self.phase.sender:
             return WAITS * SLICE if self.is_disturbed else 0.0
-        return max(0.0, (self.evidence.idle.p50 or 0.0) - (self.round_trip.shortest or 0.0))
+        return max(0.0, (self.evidence.idle.p50 or 0.0) - (self.shortest_rtt or 0.0))
 
     def sender_fact(self, name: str) -> Optional[Fact]:
         return counter_growth(self.phase.sender, name)

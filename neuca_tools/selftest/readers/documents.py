@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import re
 import zlib
 from contextlib import suppress
 from dataclasses import replace
@@ -26,13 +25,6 @@ GZIP = b"\x1f\x8b"
 GZIP_WINDOW = 31
 # Bytes that a compressed document may expand to.
 MOST_EXPANDED = 32 * 1024 * 1024
-
-# The statistics of a ping: of Linux, BSD and macOS in milliseconds, and of Windows.
-_PING = re.compile(
-    r"(?:--- |Ping statistics for )(?P<host>[\w.:%-]{1,80}?)(?: (?:ping )?statistics|:\s).{0,400}?"
-    r"(?:min/avg/max\S{0,10} = (?P<unix>\d{1,6}(?:\.\d{1,6})?)/|Minimum = (?P<windows>\d{1,6})ms)",
-    re.DOTALL,
-)
 
 
 def evidence_of(
@@ -68,22 +60,7 @@ def _of_runs(runs: list[Run], raw: str) -> Evidence:
         raise SelftestError(f"read the output of iperf: {runs[0].error}")
     phases = [phase for run in results for phase in _phases_of(run)]
     first, *others = phases
-    return Evidence(phases=(replace(first, raw=raw), *others), rtt=shortest_ping(raw, results))
-
-
-def shortest_ping(text: str, runs: list[Run]) -> Optional[float]:
-    """Seconds: the shortest round trip of a ping that was pasted as well, if it is of the peer."""
-    matches = [match for match in _PING.finditer(text) if _is_of_peer(match["host"], runs)]
-    if not matches:
-        return None
-    return min(float(match["unix"] or match["windows"]) for match in matches) / 1000 or None
-
-
-def _is_of_peer(host: str, runs: list[Run]) -> bool:
-    peers = {run.peer for run in runs} | {
-        connection.remote for run in runs for connection in run.connections
-    }
-    return host in peers
+    return Evidence(phases=(replace(first, raw=raw), *others))
 
 
 def _orient_runs(runs: list[Run]) -> list[Run]:

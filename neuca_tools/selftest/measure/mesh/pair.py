@@ -194,10 +194,10 @@ def _measure_transfer(test: Test, helper: Helper) -> _Transfer:
     evidence = replace(Evidence(), phases=(phase,))
     looked = look_at_phase(evidence, phase)
     # What the sender's TCP was told of: iperf3's intervals of a client are what it has sent.
-    acked = looked.throughput.acked
+    acked = looked.acked
     rate = mean(acked) if acked else looked.rate
     error = phase.run.error if phase.run else None
-    shortest = looked.round_trip.shortest
+    shortest = looked.shortest_rtt
     return _Transfer(rate, looked.loss, shortest, error, looked.is_disturbed)
 
 
