@@ -30,7 +30,7 @@ class V4(IPv4Interface):
 
     def __init__(self, address: object) -> None:
         super().__init__(address)
-        self._hash, self._describe_host = super().__hash__(), super().ip
+        self._hash, self._host = super().__hash__(), super().ip
 
     def __hash__(self) -> int:
         return self._hash
@@ -40,7 +40,7 @@ class V4(IPv4Interface):
 
     @property
     def ip(self) -> IPv4Address:
-        return self._describe_host
+        return self._host
 
 
 class V6(IPv6Interface):
@@ -48,7 +48,7 @@ class V6(IPv6Interface):
 
     def __init__(self, address: object) -> None:
         super().__init__(address)
-        self._hash, self._describe_host = super().__hash__(), super().ip
+        self._hash, self._host = super().__hash__(), super().ip
 
     def __hash__(self) -> int:
         return self._hash
@@ -58,7 +58,7 @@ class V6(IPv6Interface):
 
     @property
     def ip(self) -> IPv6Address:
-        return self._describe_host
+        return self._host
 
 
 @lru_cache(MOST_KEPT)  # the document, the record and the kernel each name every address
@@ -87,8 +87,8 @@ class NetworkTable:
     """Networks, to find those that a host is in."""
 
     def __init__(self, networks: Iterable[Network]) -> None:
-        self._all_networks = frozenset(networks)
-        lengths = {(network.version, network.prefixlen) for network in self._all_networks}
+        self._networks = frozenset(networks)
+        lengths = {(network.version, network.prefixlen) for network in self._networks}
         self._lengths = sorted(lengths, reverse=True)
 
     def covering(self, host: Host) -> Iterator[Network]:
@@ -96,7 +96,7 @@ class NetworkTable:
         for version, length in self._lengths:
             if version == host.version:
                 network = ip_network((host, length), strict=False)
-                if network in self._all_networks:
+                if network in self._networks:
                     yield network
 
 

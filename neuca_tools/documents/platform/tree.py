@@ -234,7 +234,7 @@ class _Builder:
         self.what = what
         self.root: Tree = None
         self.repeated: dict[str, Tree] = {}
-        self._with_documents = 0
+        self._documents = 0
         self._open: list[_Open] = []
         # Tree, size and height of what each anchor stands for.
         self._anchors: dict[str, tuple[Tree, int, int]] = {}
@@ -259,8 +259,8 @@ class _Builder:
             self._take_alias(event.anchor)
 
     def _start_document(self) -> None:
-        self._with_documents += 1
-        if self._with_documents > 1:
+        self._documents += 1
+        if self._documents > 1:
             raise DocumentError(f"cannot read {self.what}: it has more than one document")
 
     def _take_scalar(self, event: Any) -> None:  # noqa: ANN401 - PyYAML has no types
