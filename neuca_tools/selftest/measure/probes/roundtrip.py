@@ -32,8 +32,8 @@ UNKNOWN_ROUND_TRIP = 0.25
 UNCOUNTED = 3
 # Bytes of a ping, with its ICMP header.
 PING = 24
-# The most requests of one probe.
-MOST_REQUESTS = 100_000
+# The most requests of one probe: the number of a ping has 16 bits.
+MOST_REQUESTS = 0xFFFF
 # ICMP types (RFC 792, RFC 4443).
 PROTOCOLS = {4: socket.IPPROTO_ICMP, 6: socket.IPPROTO_ICMPV6}
 ECHO, ANSWER = {4: 8, 6: 128}, {4: 0, 6: 129}
