@@ -96,7 +96,7 @@ class Ethtool(AbstractContextManager["Ethtool"]):
         self._wire = wire.Socket(NETLINK_GENERIC)
         payload = _command_header(CTRL_GETFAMILY) + wire.encode_text(CTRL_FAMILY_NAME, "ethtool")
         answer = wire.Attributes(self._wire.ask(GENL_CTRL, 0, payload)[0][4:])
-        self._add_family = answer.number(CTRL_FAMILY_ID)
+        self._family = answer.number(CTRL_FAMILY_ID)
 
     def __exit__(self, *_: object) -> None:
         self._wire.__exit__()
@@ -126,7 +126,7 @@ class Ethtool(AbstractContextManager["Ethtool"]):
             + wire.encode_nest(HEADER, wire.encode_number(DEV_INDEX, index))
             + values
         )
-        return self._wire.ask(self._add_family, 0, payload)
+        return self._wire.ask(self._family, 0, payload)
 
     def _get(self, command: int, index: int) -> wire.Attributes:
         return wire.Attributes(self._send_command(command, index)[0][4:])

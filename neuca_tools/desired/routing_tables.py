@@ -139,10 +139,10 @@ class TablesInUse:
                 for table, key in tables.items()
             },
         }
-        self._foreign_routes: dict[int, list[Route]] = {}
+        self._routes_of_others: dict[int, list[Route]] = {}
         for route in scene.world.tables:
             if route.protocol != ROUTE_PROTOCOL:
-                self._foreign_routes.setdefault(route.traits.table, []).append(route)
+                self._routes_of_others.setdefault(route.traits.table, []).append(route)
 
     def reason(self, key: LinkKey, table: int) -> Optional[str]:
         """Why the VRF may not have this table."""
@@ -158,7 +158,7 @@ class TablesInUse:
         """
         device = self._roles.made.devices.get(key.mac)
         is_ours = device is not None and vrf_table(Virtual(options=device.options)) == table
-        for route in self._foreign_routes.get(table, ()):
+        for route in self._routes_of_others.get(table, ()):
             if route.index in self._roles.guard.management:
                 return f"the table {table} has a route of the management NIC, to {route.to}"
             if route.index in self._roles.guard.devices or not is_ours:

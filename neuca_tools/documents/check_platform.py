@@ -128,13 +128,13 @@ class _Corrector:
 
     def __init__(self, misspelt: Mapping[str, str], lines: Mapping[str, int]) -> None:
         self._misspelt = misspelt
-        self._read_lines = lines
+        self._lines_before = lines
         self.lines: dict[str, int] = {}
 
     def correct_keys(self, tree: Tree, path: str, new: str) -> Tree:
         """The tree at `path`, which is at `new` afterwards."""
-        if path in self._read_lines:
-            self.lines[new] = self._read_lines[path]
+        if path in self._lines_before:
+            self.lines[new] = self._lines_before[path]
         if isinstance(tree, list):
             items = enumerate(tree)
             return [self.correct_keys(item, f"{path}[{at}]", f"{new}[{at}]") for at, item in items]

@@ -1,9 +1,10 @@
 """The clouds with a source of their own: one row for each, from which all lists of clouds follow.
 
 To add one, write its source (a class in `sources`) and its reader (a module in `documents.platform`
-with NAME, KEYS and `read`, which `listing.READERS` names), and add a row here, an item to neuca(1)
-and neuca-platform-data(5), and a mock to `tests/cloudmocks.py`. `tests/unit/test_clouds.py`
-compares these, the completions and docs/CLOUDS.md with the rows.
+with NAME, KEYS and `read`, which `listing.READERS` names; LIST if it lists all NICs), and add a row
+here, an item to neuca(1), neuca-status(7) and neuca-platform-data(5), and a mock to
+`tests/cloudmocks.py`. `tests/unit/test_clouds.py` compares these, the completions and
+docs/CLOUDS.md with the rows, `tests/unit/test_complete_answers.py` what each service is asked.
 """
 
 # SPDX-License-Identifier: MIT

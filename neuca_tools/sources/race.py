@@ -52,7 +52,7 @@ class _Entry:
         return [self.failed[way] for way in sorted(self.failed)]
 
 
-_Ended = tuple[_Entry, int, Union[Answer, BaseException]]
+_Outcome = tuple[_Entry, int, Union[Answer, BaseException]]
 
 
 class Race:
@@ -66,7 +66,7 @@ class Race:
         self.is_incomplete = False
         self._threads: list[Thread] = []
         self._running = 0
-        self._end_stage: Optional[SimpleQueue[_Ended]] = None
+        self._outcomes: Optional[SimpleQueue[_Outcome]] = None
         with ExitStack() as stack:
             receive, send = os.pipe()
             stack.callback(os.close, receive)
@@ -168,11 +168,11 @@ class Race:
         self._threads.append(thread)
         self._running += 1
 
-    def _outcome_queue(self) -> SimpleQueue[_Ended]:
+    def _outcome_queue(self) -> SimpleQueue[_Outcome]:
         """Where threads leave what they got. Files are read without threads."""
-        if self._end_stage is None:
-            self._end_stage = SimpleQueue()
-        return self._end_stage
+        if self._outcomes is None:
+            self._outcomes = SimpleQueue()
+        return self._outcomes
 
     def _ask_source(self, source: Source, session: Session) -> Union[Answer, BaseException]:
         try:

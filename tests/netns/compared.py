@@ -51,7 +51,7 @@ def port(info):
         return ()
     data = info.get_attr("IFLA_INFO_SLAVE_DATA")
     names = {"path-cost": "IFLA_BRPORT_COST", "port-priority": "IFLA_BRPORT_PRIORITY"}
-    return tuple((name, str(data.get_attr(names[name]))) for name in names)
+    return tuple((name, str(data.get_attr(names[name]))) for name in kinds.PORT)
 
 
 def seen(device):

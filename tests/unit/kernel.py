@@ -15,6 +15,7 @@ from ipaddress import ip_interface, ip_network
 
 from neuca_tools.backends import kinds
 from neuca_tools.desired.safety import METADATA_HOSTS
+from neuca_tools.documents.neuca.link_settings import SETTINGS, groups_through
 from neuca_tools.errors import ApplyError, GuardError
 from neuca_tools.model import Device, Route, World
 from neuca_tools.model.device_settings import DeviceSettings, joined_settings
@@ -34,10 +35,10 @@ GEAR = {
     "offloads.tso": "on",
     "wake-on-lan": "off",
 }
-ATTRIBUTES = ("mac", "path-cost", "port-priority", "bond-primary", "infiniband-mode")
+ATTRIBUTES = tuple(groups_through("attribute", SETTINGS))
 # IPoIB (drivers/infiniband/ulp/ipoib, Linux 5.10): the largest MTU in each mode, and that of the broadcast group.
 IPOIB_MOST, GROUP_MTU = {"datagram": 4092, "connected": 65520}, 2044
-NEW_PORT = (("path-cost", "100"), ("port-priority", "32"))
+NEW_PORT = {"path-cost": "100", "port-priority": "32"}
 WITH_PRIMARY = ("active-backup", "balance-tlb", "balance-alb")
 MOST_RINGS = {"rings.rx": "1024", "rings.tx": "512"}
 
@@ -416,7 +417,11 @@ class Kernel:
         else:
             if any(child.kind == "macvlan" for child in self.stacked(index)):
                 refuse(errno.EBUSY, "Device or resource busy")
-            self.devices[index] = replace(self.devices[index], master=master, port=NEW_PORT)
+            self.devices[index] = replace(
+                self.devices[index],
+                master=master,
+                port=tuple((name, NEW_PORT[name]) for name in kinds.PORT),
+            )
             self._ports(master)
 
     def _cycle(self, index):

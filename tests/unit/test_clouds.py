@@ -66,6 +66,12 @@ def test_the_pages_name_each_cloud(page):
     assert [kind for kind in KINDS if kind not in words] == []
 
 
+@pytest.mark.parametrize("cloud", CLOUDS, ids=KINDS)
+def test_the_page_about_documents_names_each_cloud(cloud):
+    page = text("docs", "man", "neuca-platform-data.5")
+    assert any(word in page for word in cloud.label.split() if word != "Cloud")
+
+
 @pytest.mark.parametrize("file", ["neuca", "_neuca"])
 def test_the_completions_name_each_cloud(file):
     words = text("packaging", "completion", file).replace('"', " ").split()

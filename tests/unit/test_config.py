@@ -21,11 +21,11 @@ from neuca_tools.config import Config, load_config
 from neuca_tools.config.options import OBSOLETE, OPTIONS
 from neuca_tools.errors import ConfigError
 from neuca_tools.model import LinkKey
+from neuca_tools.model.clouds import CLOUDS
 
 KNOWN = (
-    "it must be one of auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], azure[=URL],"
-    " oracle[=URL], gce[=URL], hetzner[=URL], alibaba[=URL], vultr[=URL], digitalocean[=URL], vmware,"
-    " lxd[=SOCKET], imds[=SOCKET], none"
+    "it must be one of auto, file:PATH, configdrive[=PATH], nocloud[=PATH],"
+    f" {', '.join(cloud.usage for cloud in CLOUDS)}, lxd[=SOCKET], imds[=SOCKET], none"
 )
 
 MAC = "fe:16:3e:00:6d:af"

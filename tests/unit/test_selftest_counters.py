@@ -14,6 +14,7 @@ from neuca_tools.model import Device
 from neuca_tools.selftest.evidence import Cpu, Sample
 from neuca_tools.selftest.measure.host import counters, facts, tcp_info
 from neuca_tools.selftest.measure.probes.roundtrip import (
+    MOST_REQUESTS,
     answered_number,
     echo_request,
     internet_checksum,
@@ -220,3 +221,8 @@ def test_the_answer_to_an_echo_request():
     assert answered_number(4, 78, header + answer) == answered_number(4, 77, header + request) == 0
     assert answered_number(4, 77, b"") == answered_number(6, 77, b"x") == 0
     assert answered_number(6, 77, b"\x81" + echo_request(6, 77, 5, 64)[1:]) == 5
+
+
+def test_the_last_request_of_a_probe_has_a_number_of_its_own():
+    answer = b"\x81" + echo_request(6, 77, MOST_REQUESTS, 64)[1:]
+    assert answered_number(6, 77, answer) == MOST_REQUESTS

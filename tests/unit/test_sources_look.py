@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from sources_server import Server, http
 
 from neuca_tools.errors import SourceError, UsageError
+from neuca_tools.model.clouds import CLOUDS
 from neuca_tools.sources import Session, SourceSpec, Token, ask_sources, fetch_path, parse_source
 
 LONG = 300
 KNOWN = (
-    "it must be one of auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], azure[=URL],"
-    " oracle[=URL], gce[=URL], hetzner[=URL], alibaba[=URL], vultr[=URL], digitalocean[=URL], vmware,"
-    " lxd[=SOCKET], imds[=SOCKET], none"
+    "it must be one of auto, file:PATH, configdrive[=PATH], nocloud[=PATH],"
+    f" {', '.join(cloud.usage for cloud in CLOUDS)}, lxd[=SOCKET], imds[=SOCKET], none"
 )
 
 

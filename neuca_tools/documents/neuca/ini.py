@@ -109,18 +109,18 @@ class _Reader:
         self.faults: list[Fault] = []
         self._header: Optional[tuple[int, str]] = None
         self._name = ""  # of the current section; empty before the first one
-        self._read_lines: list[Line] = []
-        self._key_text: Optional[_Open] = None
+        self._lines: list[Line] = []
+        self._key: Optional[_Open] = None
         self._skipping = False
 
     def feed(self, number: int, text: str) -> None:
         """Process the next line."""
         indent, stripped = len(text) - len(text.lstrip()), text.strip()
-        if self._key_text and self._goes_on(self._key_text, indent, stripped):
+        if self._key and self._goes_on(self._key, indent, stripped):
             if len(text) > MAX_LINE and self._name != "scripts":
                 self._refuse(number, "", f"the line is longer than {MAX_LINE} characters")
             else:
-                self._key_text.add(number, text)
+                self._key.add(number, text)
             return
         if not stripped or stripped[0] in ";#" or REMARK.fullmatch(text.rstrip()):
             return
@@ -132,8 +132,8 @@ class _Reader:
         """End the current section."""
         self._close_key()
         if self._header:
-            self.sections.append(Section(*self._header, tuple(self._read_lines)))
-        self._header, self._name, self._read_lines = None, "", []
+            self.sections.append(Section(*self._header, tuple(self._lines)))
+        self._header, self._name, self._lines = None, "", []
 
     def _goes_on(self, key: _Open, indent: int, stripped: str) -> bool:
         if self._name == "scripts":
@@ -177,7 +177,7 @@ class _Reader:
         delimiter = self._find_delimiter(text, indent + 1)
         if delimiter:
             written = text[: delimiter.start()].strip()
-            self._key_text = _Open(number, indent, written, text[delimiter.end() :])
+            self._key = _Open(number, indent, written, text[delimiter.end() :])
         else:
             self._refuse(number, stripped, 'it is neither a section, a comment nor "key = value"')
 
@@ -187,7 +187,7 @@ class _Reader:
         return delimiter or _DELIMITER.search(text, start)
 
     def _close_key(self) -> None:
-        key, self._key_text = self._key_text, None
+        key, self._key = self._key, None
         if key is None:
             return
         make = _join_value
@@ -201,7 +201,7 @@ class _Reader:
             written=key.written,
             end=key.end,
         )
-        self._read_lines.append(line)
+        self._lines.append(line)
 
     def _refuse(self, number: int, text: str, reason: str) -> None:
         shown = ""

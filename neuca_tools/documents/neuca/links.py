@@ -60,7 +60,7 @@ class Draft:
         self.unusable: set[str] = set()
         self._fields: dict[str, Any] = {}
         self._pairs: dict[str, dict[str, str]] = {}
-        self._setting_origins: dict[str, Origin] = {}
+        self._origins: dict[str, Origin] = {}
         if key.kind in KINDS:
             self._fields["virtual"] = Virtual()
 
@@ -84,10 +84,10 @@ class Draft:
         self._note_origin(line, setting, shown or str(value))
 
     def _note_origin(self, line: Line, setting: str, value: str) -> None:
-        old, overrode = self._setting_origins.get(setting), ""
+        old, overrode = self._origins.get(setting), ""
         if old:
             overrode = f"{old.value} from {old.where}"
-        self._setting_origins[setting] = Origin(setting, value, line.where, overrode)
+        self._origins[setting] = Origin(setting, value, line.where, overrode)
         self.lines[setting] = line
         self.unusable.discard(setting)
 
@@ -106,7 +106,7 @@ class Draft:
         pairs: dict[str, Any] = {
             name: tuple(pairs_of_field.items()) for name, pairs_of_field in self._pairs.items()
         }
-        origins = tuple(self._setting_origins.values())
+        origins = tuple(self._origins.values())
         request = LinkRequest(self.key, origins=origins, **self._fields, **pairs)
         if self.unusable & routing_keys.READERS.keys():
             # With a default in place of one of these keys, packets would take another way.

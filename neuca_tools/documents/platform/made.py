@@ -184,23 +184,23 @@ class LeftLinks:
     def __init__(
         self, left: Iterable[str], uppers: Mapping[str, Upper], drafts: dict[str, Draft]
     ) -> None:
-        self._setting_origins = {name: name for name in left}
+        self._origins = {name: name for name in left}
         self._uppers, self._drafts = uppers, drafts
-        self._wider_networks: dict[str, list[str]] = {}
+        self._uppers_by_lower: dict[str, list[str]] = {}
         for upper, (part, key, _) in uppers.items():
             for lower in part.texts(key):
-                self._wider_networks.setdefault(lower, []).append(upper)
-        self._spread([*self._setting_origins], with_members=True)
+                self._uppers_by_lower.setdefault(lower, []).append(upper)
+        self._spread([*self._origins], with_members=True)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._setting_origins
+        return name in self._origins
 
     def add_unusable(self, names: Iterable[str]) -> None:
         """Leave what is on top of these, of which a fault has been recorded, but not their
         members.
         """
         added = [name for name in names if name not in self]
-        self._setting_origins.update(zip(added, added))
+        self._origins.update(zip(added, added))
         self._spread(added, with_members=False)
 
     def connect(self, connect: Callable[[Draft, Upper], None]) -> None:
@@ -220,14 +220,14 @@ class LeftLinks:
         first = {*waiting}
         for name in waiting:  # it grows
             self._drafts.pop(name, None)
-            more = list(self._wider_networks.get(name, ()))
+            more = list(self._uppers_by_lower.get(name, ()))
             for upper in more:
                 self._leave(upper, name)
             if name in self._uppers and (with_members or name not in first):
                 part, key, is_master = self._uppers[name]
                 more += part.texts(key) if is_master else ()
             new = [other for other in dict.fromkeys(more) if other not in self]
-            self._setting_origins.update(dict.fromkeys(new, self._setting_origins[name]))
+            self._origins.update(dict.fromkeys(new, self._origins[name]))
             waiting += new
 
     def _leave(self, name: str, lower: str) -> None:
@@ -235,7 +235,7 @@ class LeftLinks:
         if name in self or name not in self._drafts:
             return
         part, key, _ = self._uppers[name]
-        reason = f'it is on "{self._setting_origins[lower]}", which is not configured'
+        reason = f'it is on "{self._origins[lower]}", which is not configured'
         part.fault(key, lower, f"{reason}: it is left to other programs too", "warning")
 
 

@@ -44,7 +44,7 @@ class Channel:
     def __init__(self, reading: int, writing: int, role: str) -> None:
         self._reading, self._writing, self._role = reading, writing, role
         self._buffer = bytearray()
-        self._key_text = b""
+        self._key = b""
         self._sent = self._received = 0
         # The longest message that is accepted, in bytes.
         self.longest = LONGEST_MESSAGE
@@ -56,7 +56,7 @@ class Channel:
 
     def lock(self, key: bytes) -> None:
         """Sign and check every message from now on."""
-        self._key_text = key
+        self._key = key
 
     def send(self, message: Mapping[str, Any], seconds: float = 10.0) -> None:
         """Send a message, within `seconds`."""
@@ -106,9 +106,7 @@ class Channel:
             return None
         self._buffer = rest
         other = SERVER if self._role == CLIENT else CLIENT
-        signature, text = (
-            (bytes(line[:65]), bytes(line[65:])) if self._key_text else (b"", bytes(line))
-        )
+        signature, text = (bytes(line[:65]), bytes(line[65:])) if self._key else (b"", bytes(line))
         if not hmac.compare_digest(signature, self._signature_of(other, self._received, text)):
             raise ChannelError("query the peer: a message has a wrong signature")
         self._received += 1
@@ -119,11 +117,9 @@ class Channel:
         raise ChannelError("query the peer: its response is not a message of neuca-selftest")
 
     def _signature_of(self, role: str, number: int, text: bytes) -> bytes:
-        if not self._key_text:
+        if not self._key:
             return b""
-        signature = hmac.new(
-            self._key_text, f"{role} {number} ".encode() + text, DIGEST
-        ).hexdigest()
+        signature = hmac.new(self._key, f"{role} {number} ".encode() + text, DIGEST).hexdigest()
         return f"{signature} ".encode()
 
 

@@ -32,8 +32,8 @@ UNKNOWN_ROUND_TRIP = 0.25
 UNCOUNTED = 3
 # Bytes of a ping, with its ICMP header.
 PING = 24
-# The most requests of one probe.
-MOST_REQUESTS = 100_000
+# The most requests of one probe: the number of a ping has 16 bits.
+MOST_REQUESTS = 0xFFFF
 # ICMP types (RFC 792, RFC 4443).
 PROTOCOLS = {4: socket.IPPROTO_ICMP, 6: socket.IPPROTO_ICMPV6}
 ECHO, ANSWER = {4: 8, 6: 128}, {4: 0, 6: 129}
@@ -58,7 +58,7 @@ class RoundTrips:
         self._request, self._number_of = request, number_of
         self._sent: dict[int, float] = {}
         self._times: list[float] = []
-        self._next_entry, self._number = time.monotonic(), 0
+        self._next_time, self._number = time.monotonic(), 0
 
     def fileno(self) -> int:
         """The descriptor on which answers arrive."""
@@ -66,13 +66,13 @@ class RoundTrips:
 
     def due(self) -> float:
         """When the next request has to be sent, by the monotonic clock in seconds."""
-        return self._next_entry
+        return self._next_time
 
     def turn(self) -> None:
         """Read the answers that have arrived, and send a request if it is due."""
         self._take()
-        if time.monotonic() >= self._next_entry and self._number < MOST_REQUESTS:
-            self._next_entry = max(self._next_entry + self._every, time.monotonic())
+        if time.monotonic() >= self._next_time and self._number < MOST_REQUESTS:
+            self._next_time = max(self._next_time + self._every, time.monotonic())
             self._number += 1
             self._sent[self._number] = time.monotonic()
             # A full queue or a missing route loses the request like any other.
