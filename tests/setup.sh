@@ -30,7 +30,7 @@ packages_of() {
         fleet) echo "${product[@]}" python3-pytest python3-venv python3-pip python3-apt git ca-certificates util-linux mount iproute2 procps \
                  iperf3 coreutils dpkg-dev debhelper dh-python fakeroot ;;
         # Ubuntu's chromium is a snap, which cannot be used here: the tests are skipped there.
-        browser) if apt-cache show chromium >/dev/null 2>&1; then echo chromium poppler-utils fonts-dejavu-core util-linux; fi ;;
+        browser) if apt-cache show chromium >/dev/null 2>&1; then echo chromium chromium-driver python3-selenium poppler-utils fonts-dejavu-core util-linux; fi ;;
         parallel) echo python3-pytest-xdist python3-pytest-rerunfailures ;;
         bench) echo "${product[@]}" iproute2 procps iperf3 ;;
         # dbus-python and systemd-python come from PyPI as sources; the lanes run the three tiers above.

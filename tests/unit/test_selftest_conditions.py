@@ -485,3 +485,8 @@ def test_what_was_measured_in_a_guest_is_recognised(name):
     told = diagnose(evidence).findings
     assert told[0].id == condition, [(one.id, one.severity, one.share) for one in told]
     assert told[0].severity != "info"
+
+
+def test_a_slow_link_is_reported_with_units():
+    (text,) = {one.text for one in diagnose(CASES["D40"]).findings if one.id == "D40"}
+    assert text.endswith(" host is degraded: eth1 speed 100 Mbit/s, not 1.00 Gbit/s")

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
+from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.session import Session, ends_of, for_each_host, links_of
 from neuca_tools.selftest.evidence import Host, Link
@@ -92,7 +93,8 @@ def degraded_link(session: Session) -> Optional[Hit]:
 
 def _below_maximum(link: Link) -> Iterator[Fact]:
     if link.speed and link.max_speed and link.speed < link.max_speed:
-        yield Fact(f"{link.name} speed, bit/s", link.max_speed, link.speed)
+        speeds = (amounts.rate(link.max_speed), amounts.rate(link.speed))
+        yield Fact(f"{link.name} speed", *speeds)
     if link.duplex == "half":
         yield Fact(f"{link.name} duplex", "full", "half")
     if link.pcie_speed and link.pcie_max_speed and link.pcie_speed != link.pcie_max_speed:

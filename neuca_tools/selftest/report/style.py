@@ -56,7 +56,7 @@ table{font-size:8pt;line-height:1.2}th,td{padding:1px 10px 1px 0}
 .finding pre,.finding ul{margin:2px 0}pre,code{font-size:8pt;line-height:1.25}pre{padding:4px 8px}
 section,figure,tr,.finding,.legend,footer{break-inside:avoid}h2,figcaption{break-after:avoid}
 .finding:nth-child(n+3) ul,.finding:nth-child(n+5)>:not(h2):not(h2+p){display:none}
-.pictures{break-before:page}svg.timeline{width:88%;margin:0 auto}
+.pictures{break-before:page}svg.timeline{width:78%;margin:0 auto}
 figure p,.columns,.columns+p{font-size:7pt;margin:2px 0}.columns th,.columns td{padding:0 6px 0 0}
 footer{margin-top:8px}}
 """
