@@ -85,7 +85,9 @@ def expected_status(config: Config, intake: Intake, decision: Decision) -> Statu
 
 
 def _document_status(config: Config, intake: Intake) -> DocumentStatus:
-    stored = intake.stored or StoredDocument("", "", "", "")
+    stored = intake.stored
+    if stored is None or not stored.source:
+        stored = StoredDocument("", "", "", "")
     faults: list[tuple[str, str]]
     faults = [(fault.severity, fault.text) for fault in (intake.document or Document()).faults]
     faults += [(fault.severity, fault.text) for fault in config.faults]
@@ -94,7 +96,7 @@ def _document_status(config: Config, intake: Intake) -> DocumentStatus:
         source=stored.source,
         sha256=stored.sha256.partition(".")[0],
         fetched=stored.fetched,
-        stale=intake.stale,
+        stale=intake.stale and bool(stored.source),
         none_for_us=intake.none_for_us,
         reason=intake.reason,
         platform=intake.platform,

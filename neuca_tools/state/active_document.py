@@ -142,6 +142,8 @@ def fetch_document(
 
     Each part without a usable answer stays as in the last good document.
     """
+    if {spec.kind for spec in specs} == {"none"}:
+        return _without_sources(directory)
     around = _without_volumes(surroundings or Surroundings(), directory)
     intake = _ask_sources(
         lambda known: ask_sources(specs, budget, known, around),
@@ -156,6 +158,14 @@ def fetch_document(
 
         disputed = describe_contradiction(specs, budget, around, intake.origin, intake.said)
     return intake._replace(platform=cloud(specs, around), disputed=disputed)
+
+
+def _without_sources(directory: Where) -> Intake:
+    """An empty document, from no source: the configuration is the whole request."""
+    before = stored_document(directory) or StoredDocument("", "", "", "")
+    reason = "the configuration names no source (sources = none)"
+    stored = _document_to_save("", "", "", before)
+    return Intake(Document(), stored, none_for_us=True, reason=reason)
 
 
 def _without_volumes(surroundings: Surroundings, directory: Where) -> Surroundings:
@@ -262,8 +272,6 @@ def _demand_complete(answer: Answer, beside: str, before: Optional[StoredDocumen
 def _without_document(answer: Answer, directory: Where, refused: str, other: bool) -> Intake:
     """The last good document, unless it is another machine's (`other`)."""
     reason = f"{answer.source} now has no NEuca document"
-    if answer.source == "none":
-        reason = "the configuration names no source (sources = none)"
     if refused:
         reason = f"what {answer.source} provides now is refused"
     intake = Intake(reason=reason)
@@ -333,7 +341,8 @@ def _document_to_save(
 
     Its digest is that of the NEuca document, then a dot and a part of the platform's.
     """
-    digests = [sha256(part.encode()).hexdigest() for part in (text, beside) if part]
+    parts = [part for part in (text, beside) if part] or [""]
+    digests = [sha256(part.encode()).hexdigest() for part in parts]
     combined = ".".join([*digests[:1], *(digest[:16] for digest in digests[1:])])
     if before.sha256 == combined and before.source == source:
         return before

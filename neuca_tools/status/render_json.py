@@ -162,7 +162,7 @@ def document_json(document: Optional[Document], stored: Optional[StoredDocument]
         return {"version": 1, "source": None}
     return {
         "version": 1,
-        "source": stored.source,
+        "source": stored.source or None,
         "sha256": stored.sha256.partition(".")[0],
         "hostname": document.hostname,
         "router": document.router,
