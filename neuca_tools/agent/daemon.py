@@ -79,7 +79,7 @@ class Daemon:
 
     def __init__(self, config: Config, path: Path, configure_log: Callable[[Config], None]) -> None:
         self.config, self.path, self._configure_log = config, path, configure_log
-        self._prefix_selector = selectors.DefaultSelector()
+        self._selector = selectors.DefaultSelector()
         self._worker: Optional[Worker] = None
         self._watchdog_interval = systemd.watchdog_interval()
         now = time.monotonic()
@@ -123,7 +123,7 @@ class Daemon:
         deadline = self._plans.next() if ends is None else ends
         if self._plans.watchdog is not None:
             deadline = min(deadline, self._plans.watchdog)
-        for key, _ in self._prefix_selector.select(max(0.0, deadline - time.monotonic())):
+        for key, _ in self._selector.select(max(0.0, deadline - time.monotonic())):
             key.data()
         now = time.monotonic()
         self._feed_watchdog(now)
@@ -188,9 +188,7 @@ class Daemon:
             self._end_child()
         if self._worker is None:
             self._worker = Worker(self.config, ahead)
-            self._prefix_selector.register(
-                self._worker.fileno(), selectors.EVENT_READ, self._read_worker
-            )
+            self._selector.register(self._worker.fileno(), selectors.EVENT_READ, self._read_worker)
         return self._worker
 
     def _read_worker(self) -> None:
@@ -208,7 +206,7 @@ class Daemon:
     def _end_child(self) -> None:
         worker, self._worker, self._plans.retire = self._worker, None, None
         if worker:
-            self._prefix_selector.unregister(worker.fileno())
+            self._selector.unregister(worker.fileno())
             worker.end()
 
     def _end(self) -> None:
@@ -304,7 +302,7 @@ class Daemon:
     # --- events ---
 
     def _watch_descriptor(self, descriptor: int, handler: Callable[[], None]) -> None:
-        self._prefix_selector.register(descriptor, selectors.EVENT_READ, handler)
+        self._selector.register(descriptor, selectors.EVENT_READ, handler)
 
     def _watch_udev(self) -> None:
         """Watch udev, which reports when it has named a NIC; without it, netlink suffices."""
@@ -338,7 +336,7 @@ class Daemon:
         events = self._udev.drain()
         lost = self._udev.overflowed
         if lost:  # the monitor receives nothing from now on
-            self._prefix_selector.unregister(self._udev.fileno())
+            self._selector.unregister(self._udev.fileno())
             self._udev = None
             self._watch_udev()
         added = any(action == "add" for action, _ in events)
@@ -397,4 +395,4 @@ class Daemon:
         self._links.close()
         for end in ends:
             end.close()
-        self._prefix_selector.close()
+        self._selector.close()

@@ -111,8 +111,8 @@ class Worker:
         self.job = Job(config)
         self._said = b""
         self._socket, jobs = socket.socketpair()
-        self._ipoib_child_mtu = os.fork()
-        if self._ipoib_child_mtu == 0:
+        self._pid = os.fork()
+        if self._pid == 0:
             self._socket.close()
             _run_child(config, jobs, ahead)
         jobs.close()
@@ -177,8 +177,8 @@ class Worker:
         """Kill and reap the child."""
         self._socket.close()
         with suppress(ProcessLookupError):
-            os.kill(self._ipoib_child_mtu, signal.SIGKILL)
-        os.waitpid(self._ipoib_child_mtu, 0)
+            os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
 
 
 def _json_line(data: object) -> bytes:

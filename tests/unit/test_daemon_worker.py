@@ -50,13 +50,13 @@ def waiting(daemon):
     """The child that has made a pass and waits for its next job: stopped, so that it reads none."""
     worker = daemon._idle_worker()
     worker.passed = True
-    os.kill(worker._ipoib_child_mtu, signal.SIGSTOP)
+    os.kill(worker._pid, signal.SIGSTOP)
     return worker
 
 
 def kill(worker):
-    os.kill(worker._ipoib_child_mtu, signal.SIGKILL)
-    os.waitid(os.P_PID, worker._ipoib_child_mtu, os.WEXITED | os.WNOWAIT)
+    os.kill(worker._pid, signal.SIGKILL)
+    os.waitid(os.P_PID, worker._pid, os.WEXITED | os.WNOWAIT)
 
 
 def assert_under_way(daemon, job, instead_of):
