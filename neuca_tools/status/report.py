@@ -12,7 +12,7 @@ from typing import Any, Optional
 from neuca_tools.errors import RecordError
 from neuca_tools.model import LinkKey, Problem
 from neuca_tools.model.shapes import Shapes
-from neuca_tools.state.records import key_of
+from neuca_tools.state.records import SHAPE_ERRORS, key_of
 from neuca_tools.state.store import Place, read_state, save_in_run
 from neuca_tools.status.judge import Report
 
@@ -46,7 +46,7 @@ def write_report(place: Place, report: Report) -> None:
 
 def read_report(directory: Path) -> Optional[Report]:
     """The report of the last pass since the boot; None if there is none, or it is unreadable."""
-    with suppress(RecordError, ValueError):
+    with suppress(RecordError, *SHAPE_ERRORS):
         data = read_state(directory, FILE)
         if data is not None:
             return _SHAPES.read(Report, data)
