@@ -74,7 +74,7 @@ def expected_status(config: Config, intake: Intake, decision: Decision) -> Statu
     _, held, reason = _split_plan(config, decision)
     wanted = decision.want.links
     links = {
-        key: replace(link, managers=wanted[key].managers if key in wanted else link.managers)
+        key: replace(link, managers=wanted.get(key, link).managers)
         for key, link in decision.have.links.items()
     }
     have = decision.have._replace(links=links)

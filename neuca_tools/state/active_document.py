@@ -245,12 +245,13 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
     usable = _usable_documents(answer)
     instance = answer.instance or platform.instance_id(usable.beside or "")
     other = machine.renewed_reason(_recorded_machine(directory), instance)
-    _demand_complete(answer, usable.beside or "", None if other else stored_document(directory))
+    before = None if other else stored_document(directory)
+    before = before or StoredDocument("", "", "", "")
+    _demand_complete(answer, usable.beside or "", before)
     if usable.text is None and usable.beside is None:
         intake = _without_document(answer, directory, usable.refused, bool(other))
     else:
-        before = None if other else stored_document(directory)
-        intake = _merge_parts(answer, usable, before or StoredDocument("", "", "", ""))
+        intake = _merge_parts(answer, usable, before)
         if intake.document is None:
             return intake
     return intake._replace(
@@ -258,11 +259,11 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
     )
 
 
-def _demand_complete(answer: Answer, beside: str, before: Optional[StoredDocument]) -> None:
+def _demand_complete(answer: Answer, beside: str, before: StoredDocument) -> None:
     """Raise IncompleteError if this cannot be all that a service says about the guest's NICs."""
     if answer.origin is None:
         return
-    last = before.platform if before and before.source == answer.source else ""
+    last = before.platform if before.source == answer.source else ""
     macs = answer.outlet.macs if answer.outlet else ()
     reason = platform.incomplete(beside, last, macs)
     if reason:
