@@ -18,10 +18,9 @@ from neuca_tools.config import Config
 from neuca_tools.desired import dhcp, platform_roles
 from neuca_tools.desired.names import own_names
 from neuca_tools.model import Document
-from neuca_tools.model.rows import StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.state import leftovers, records
-from neuca_tools.state.active_document import Intake
+from neuca_tools.state.active_document import NOTHING_STORED, Intake
 from neuca_tools.state.store import not_in_run, unsaved_reason
 from neuca_tools.status import audit
 from neuca_tools.status.judge import DocumentStatus, Report, Status, judge_host, with_unsaved
@@ -87,7 +86,7 @@ def expected_status(config: Config, intake: Intake, decision: Decision) -> Statu
 def _document_status(config: Config, intake: Intake) -> DocumentStatus:
     stored = intake.stored
     if stored is None or not stored.source:
-        stored = StoredDocument("", "", "", "")
+        stored = NOTHING_STORED
     faults: list[tuple[str, str]]
     faults = [(fault.severity, fault.text) for fault in (intake.document or Document()).faults]
     faults += [(fault.severity, fault.text) for fault in config.faults]

@@ -47,6 +47,7 @@ from neuca_tools.state.records import (
 from neuca_tools.state.store import NO_ROOM, Where
 
 LOOK = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed", "seen")
+NOTHING_STORED = StoredDocument("", "", "", "")
 
 
 class Intake(NamedTuple):
@@ -162,9 +163,8 @@ def fetch_document(
 
 def _without_sources(directory: Where) -> Intake:
     """An empty document, from no source: the configuration is the whole request."""
-    before = stored_document(directory) or StoredDocument("", "", "", "")
+    stored = _document_to_save("", "", "", stored_document(directory) or NOTHING_STORED)
     reason = "the configuration names no source (sources = none)"
-    stored = _document_to_save("", "", "", before)
     return Intake(Document(), stored, none_for_us=True, reason=reason)
 
 
@@ -245,8 +245,7 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
     usable = _usable_documents(answer)
     instance = answer.instance or platform.instance_id(usable.beside or "")
     other = machine.renewed_reason(_recorded_machine(directory), instance)
-    before = None if other else stored_document(directory)
-    before = before or StoredDocument("", "", "", "")
+    before = NOTHING_STORED if other else stored_document(directory) or NOTHING_STORED
     _demand_complete(answer, usable.beside or "", before)
     if usable.text is None and usable.beside is None:
         intake = _without_document(answer, directory, usable.refused, bool(other))

@@ -123,8 +123,7 @@ def judge_host(
     undone += _file_problems(left, failed, applied=report is not None and not pending)
     problems = tuple(dict.fromkeys([*unfulfilled, *undone, *_contested_problems(resolution, have)]))
     codes = {problem.code for problem in problems} - INFORMATION
-    held_back = bool(resolution.roles.held_back)
-    state = _state_of_host(codes, document, "pending" in codes or held_back)
+    state = _state_of_host(codes, document, "pending" in codes or bool(resolution.roles.held_back))
     data = {
         "version": 2,
         "neuca": version,
@@ -136,7 +135,7 @@ def judge_host(
         "last_pass": _last_pass(report),
         "not_rolled_back": [problem.text for problem in (report.stuck if report else ())],
     }
-    code = EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
+    code, held_back = _exit_code(state, codes), bool(resolution.roles.held_back)
     return Status(data, code, held_back, resolution.is_routed, problems, resolution.names)
 
 
@@ -193,6 +192,10 @@ def with_unsaved(status: Status, reason: str, held: Sequence[Operation]) -> Stat
     if why is None or data["state"] != "ok":
         return status._replace(data=data)
     return status._replace(data={**data, "state": "degraded"}, exit_code=EXIT_DEGRADED)
+
+
+def _exit_code(state: str, codes: Collection[str]) -> int:
+    return EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
 
 
 def _surviving_operations(left: Sequence[Operation], failed: Sequence[Problem]) -> list[Operation]:
