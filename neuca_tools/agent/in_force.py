@@ -64,9 +64,12 @@ def decide_document(config: Config, latest: Intake, *, own: bool, anew: bool) ->
         return intake
     reason = latest.reason
     if latest.sha256:
+        news = "the configuration requests no document (sources = none)"
+        if latest.stored.source:
+            news = f"{latest.stored.source} has another document"
         reason = (
-            f"{latest.stored.source} has another document, which is not applied until it changes"
-            " or neucad starts: neuca apply applies it"
+            f"{news}, which is not applied until it changes or neucad starts:"
+            " neuca apply applies it"
         )
     return intake._replace(document=active.document, stored=active.stored, reason=reason)
 

@@ -45,9 +45,10 @@ class Pass(Purpose):
         record = leftovers.without_settled(
             record, have, world, decision.world.silent_managers, heard
         )
-        record = leftovers.mark_unserved(record, self._unanswered_nics(decision))
+        untold = self._unanswered_nics(decision)
         if any(isinstance(failure.operation, Tell) for failure in result.failures):
-            record = leftovers.mark_untold(record)
+            untold |= {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
+        record = leftovers.mark_unheard(record, untold)
         undone = result.lost_nics.union(*(operation.domains for operation in held))
         undone |= result.early_nics | {key.mac for key in result.missing}
         return updates.record_applied(
@@ -55,7 +56,10 @@ class Pass(Purpose):
         )
 
     def _unanswered_nics(self, decision: Decision) -> set[str]:
-        """The NICs of this pass on which NetworkManager is to do DHCP, if it gave no answer."""
+        """The NICs of this pass on which NetworkManager is to do DHCP, if it gave no answer.
+
+        It may have begun DHCP with a profile of its own there.
+        """
         if "networkmanager" not in decision.world.silent_managers:
             return set()
         macs = {key.mac for key, link in decision.want.links.items() if link.profile}

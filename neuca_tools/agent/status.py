@@ -18,10 +18,9 @@ from neuca_tools.config import Config
 from neuca_tools.desired import dhcp, platform_roles
 from neuca_tools.desired.names import own_names
 from neuca_tools.model import Document
-from neuca_tools.model.rows import StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.state import leftovers, records
-from neuca_tools.state.active_document import Intake
+from neuca_tools.state.active_document import NOTHING_STORED, Intake
 from neuca_tools.state.store import not_in_run, unsaved_reason
 from neuca_tools.status import audit
 from neuca_tools.status.judge import DocumentStatus, Report, Status, judge_host, with_unsaved
@@ -74,7 +73,7 @@ def expected_status(config: Config, intake: Intake, decision: Decision) -> Statu
     _, held, reason = _split_plan(config, decision)
     wanted = decision.want.links
     links = {
-        key: replace(link, managers=wanted[key].managers if key in wanted else link.managers)
+        key: replace(link, managers=wanted.get(key, link).managers)
         for key, link in decision.have.links.items()
     }
     have = decision.have._replace(links=links)
@@ -85,7 +84,9 @@ def expected_status(config: Config, intake: Intake, decision: Decision) -> Statu
 
 
 def _document_status(config: Config, intake: Intake) -> DocumentStatus:
-    stored = intake.stored or StoredDocument("", "", "", "")
+    stored = intake.stored
+    if stored is None or not stored.source:
+        stored = NOTHING_STORED
     faults: list[tuple[str, str]]
     faults = [(fault.severity, fault.text) for fault in (intake.document or Document()).faults]
     faults += [(fault.severity, fault.text) for fault in config.faults]
@@ -94,7 +95,7 @@ def _document_status(config: Config, intake: Intake) -> DocumentStatus:
         source=stored.source,
         sha256=stored.sha256.partition(".")[0],
         fetched=stored.fetched,
-        stale=intake.stale,
+        stale=intake.stale and bool(stored.source),
         none_for_us=intake.none_for_us,
         reason=intake.reason,
         platform=intake.platform,

@@ -118,4 +118,5 @@ def trial_note(config: Config) -> Optional[str]:
     if not is_running(present):
         return "a trial was interrupted: the next pass returns to the earlier document"
     source, until = present.get("source"), present.get("until")
-    return f"the document of {source} is on trial until {until}: neuca confirm keeps it"
+    subject = f"the document of {source}" if source else "the configuration without a document"
+    return f"{subject} is on trial until {until}: neuca confirm keeps it"

@@ -250,7 +250,7 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
             return outcome
         from neuca_tools.agent.status import status_now
 
-        return outcome._replace(text=_status_line(intake, status_now(config, intake)))
+        return outcome._replace(text=_status_line(status_now(config, intake)))
 
 
 def _await_coldplug(config: Config) -> None:
@@ -283,7 +283,7 @@ def _make_pass(job: Job, intake: Intake, asked: float) -> Outcome:
     outcome = _with_report(outcome, report, status)
     if job.start or report.changed or outcome.failed:
         _log_end(report, status, asked)
-    return outcome._replace(text=_status_line(intake, status), passed=True)
+    return outcome._replace(text=_status_line(status), passed=True)
 
 
 def _with_report(outcome: Outcome, report: Report, status: Status) -> Outcome:
@@ -371,6 +371,7 @@ class _Reader:
         return intake
 
 
-def _status_line(intake: Intake, status: Status) -> str:
-    origin = f"document of {intake.stored.source}" if intake.stored else "no document"
-    return f"{status.data['state']}; {origin}{' (stale)' if intake.stale else ''}"
+def _status_line(status: Status) -> str:
+    document = status.data["document"]
+    origin = f"document of {document['source']}" if document["source"] else "no document"
+    return f"{status.data['state']}; {origin}{' (stale)' if document['stale'] else ''}"

@@ -183,16 +183,12 @@ class Difference:
     owned: Owned
     rename_while_up: bool
 
-    def plan(self, scope: Optional[Collection[str]] = None) -> tuple[Operation, ...]:
-        """The operations that lead from `have` to `want`; with `scope` those on these NICs only."""
-        return self._whole if scope is None else self._planned(scope)
-
     @cached_property
-    def _whole(self) -> tuple[Operation, ...]:
+    def whole_plan(self) -> tuple[Operation, ...]:
         # A pass needs it twice: for what there is to do, and for what the status shows as left.
-        return self._planned(None)
+        return self.plan_for(None)
 
-    def _planned(self, scope: Optional[Collection[str]]) -> tuple[Operation, ...]:
+    def plan_for(self, scope: Optional[Collection[str]]) -> tuple[Operation, ...]:
         live = self.rename_while_up
         return plan_operations(self.have, self.want, self.owned, scope=scope, rename_while_up=live)
 
@@ -215,7 +211,7 @@ class Decision(NamedTuple):
 
     def plan(self, scope: Optional[Collection[str]] = None) -> tuple[Operation, ...]:
         """The operations that lead from `have` to `want`; with `scope` those on these NICs only."""
-        return self.difference.plan(scope)
+        return self.difference.whole_plan if scope is None else self.difference.plan_for(scope)
 
     def _has_tables(self) -> bool:
         """Whether there are rules, shadows or routes of other tables, present or desired."""
@@ -252,17 +248,16 @@ class Decision(NamedTuple):
             scope |= {POLICY_ROUTING}
         scope |= {f"{ROUTES_OF}{key.mac}" for key in self.resolution.roles.dhcp.clients}
         is_all = "" in scope
-        routes = (hop.to for hop in self._unwanted_routes() if is_all or self._gives_way(hop))
+        routes = (
+            hop.to
+            for hop in self._unwanted_routes()
+            if is_all or (hop.ours and not hop.to.prefixlen)
+        )
         return scope.union(f"{ROUTES_OF}{to}" for to in routes)
 
     def _unwanted_routes(self) -> Iterator[Hop]:
         kept = {hop.identity for hop in self.want.hops}
         return (hop for hop in self.have.hops if not hop.ours or hop.identity not in kept)
-
-    @staticmethod
-    def _gives_way(hop: Hop) -> bool:
-        """Whether it is our default route."""
-        return hop.ours and not hop.to.prefixlen
 
 
 def decide_pass(

@@ -48,14 +48,14 @@ class GuardedWriter:
         detection_seconds: float = 0.0,
     ) -> None:
         self.links, self.managers, self._detection_seconds = netlink, managers, detection_seconds
-        self._allowed, self._macs_of_routes = set(allowed), frozenset(carriers)
+        self._allowed, self._carriers = set(allowed), frozenset(carriers)
 
     def index(self, target: Target) -> int:
         return self._checked(target, self._allowed)
 
     def carrier(self, target: Target) -> int:
         """The index of a NIC to create a VLAN on."""
-        return self._checked(target, self._allowed | self._macs_of_routes)
+        return self._checked(target, self._allowed | self._carriers)
 
     def _checked(self, target: Target, allowed: Collection[int]) -> int:
         index = target.ifindex or self.links.index_of(target.name)

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from ipaddress import ip_network
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
@@ -52,13 +53,10 @@ def observed_state(resolution: Resolution, world: World, record: Record) -> Netw
         if key in relevant or device.index in used or device.master in masters
     }
     links = {
-        key: _observed_link(
-            _PlacedDevice(
-                key, device, masters.get(device.master), _composition(key, device, keys, world)
-            ),
-            resolution,
-            world,
-            record,
+        key: replace(
+            _observed_link(key, device, resolution, world, record),
+            virtual=_composition(key, device, keys, world),
+            master=masters.get(device.master),
         )
         for key, device in devices.items()
     }
@@ -162,20 +160,10 @@ def _composition(
     return Virtual(tuple(members), keys.get(device.lower), device.options)
 
 
-class _PlacedDevice(NamedTuple):
-    """A device with the key of its link, its master, and what it is made of."""
-
-    key: LinkKey
-    device: Device
-    master: Optional[LinkKey]
-    virtual: Optional[Virtual]
-
-
 def _observed_link(
-    placed: _PlacedDevice, resolution: Resolution, world: World, record: Record
+    key: LinkKey, device: Device, resolution: Resolution, world: World, record: Record
 ) -> Link:
     """The device as a link, with the settings that are or were requested."""
-    key, device = placed.key, placed.device
     wanted = resolution.want.links.get(key) or Link(key, key.kind, "unlisted")
     original, made = record.originals.get(key, UNCHANGED), record.made.get(key, wanted)
     settings = world.settings.get(device.index, NO_SETTINGS).values
@@ -198,8 +186,6 @@ def _observed_link(
             if (key, address) not in record.owned.addresses
             and is_lasting(device.index, address, world)
         },
-        virtual=placed.virtual,
-        master=placed.master,
         bare=tuple(address for address in present if (device.index, address) in world.bare),
         sysctls=_link_sysctls(device.name, templates, world),
         device=_pick_values(settings, {**wanted.device, **original.device, **made.device}),

@@ -119,7 +119,8 @@ class StoredDocument:
     """The last good document, for a boot on which no source responds.
 
     `fetched` is when it was first read (RFC 3339, UTC). `platform` is the text of the platform's
-    own documents (`documents.platform.combined.reduced`). `text` or `platform` may be empty.
+    own documents (`documents.platform.combined.reduced`). `text` or `platform` may be empty; both
+    are, and so is `source`, with `sources = none`.
     """
 
     source: str

@@ -48,6 +48,7 @@ from neuca_tools.state.records import (
 from neuca_tools.state.store import NO_ROOM, Where
 
 LOOK = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed", "seen")
+NOTHING_STORED = StoredDocument("", "", "", "")
 
 
 class Intake(NamedTuple):
@@ -143,6 +144,8 @@ def fetch_document(
 
     Each part without a usable answer stays as in the last good document.
     """
+    if {spec.kind for spec in specs} == {"none"}:
+        return _without_sources(directory)
     around = _without_volumes(surroundings or Surroundings(), directory)
     intake = _ask_sources(
         lambda known: ask_sources(specs, budget, known, around),
@@ -157,6 +160,13 @@ def fetch_document(
 
         disputed = describe_contradiction(specs, budget, around, intake.origin, intake.said)
     return intake._replace(platform=cloud(specs, around), disputed=disputed)
+
+
+def _without_sources(directory: Where) -> Intake:
+    """An empty document, from no source: the configuration is the whole request."""
+    stored = _document_to_save("", "", "", stored_document(directory) or NOTHING_STORED)
+    reason = "the configuration names no source (sources = none)"
+    return Intake(Document(), stored, none_for_us=True, reason=reason)
 
 
 def _without_volumes(surroundings: Surroundings, directory: Where) -> Surroundings:
@@ -236,12 +246,12 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
     usable = _usable_documents(answer)
     instance = answer.instance or combined.instance_id(usable.beside or "")
     other = machine.renewed_reason(_recorded_machine(directory), instance)
-    _demand_complete(answer, usable.beside or "", None if other else stored_document(directory))
+    before = NOTHING_STORED if other else stored_document(directory) or NOTHING_STORED
+    _demand_complete(answer, usable.beside or "", before)
     if usable.text is None and usable.beside is None:
         intake = _without_document(answer, directory, usable.refused, bool(other))
     else:
-        before = None if other else stored_document(directory)
-        intake = _merge_parts(answer, usable, before or StoredDocument("", "", "", ""))
+        intake = _merge_parts(answer, usable, before)
         if intake.document is None:
             return intake
     return intake._replace(
@@ -249,11 +259,11 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
     )
 
 
-def _demand_complete(answer: Answer, beside: str, before: Optional[StoredDocument]) -> None:
+def _demand_complete(answer: Answer, beside: str, before: StoredDocument) -> None:
     """Raise IncompleteError if this cannot be all that a service says about the guest's NICs."""
     if answer.origin is None:
         return
-    last = before.platform if before and before.source == answer.source else ""
+    last = before.platform if before.source == answer.source else ""
     macs = answer.outlet.macs if answer.outlet else ()
     reason = combined.incomplete(beside, last, macs)
     if reason:
@@ -263,8 +273,6 @@ def _demand_complete(answer: Answer, beside: str, before: Optional[StoredDocumen
 def _without_document(answer: Answer, directory: Where, refused: str, other: bool) -> Intake:
     """The last good document, unless it is another machine's (`other`)."""
     reason = f"{answer.source} now has no NEuca document"
-    if answer.source == "none":
-        reason = "the configuration names no source (sources = none)"
     if refused:
         reason = f"what {answer.source} provides now is refused"
     intake = Intake(reason=reason)
@@ -334,7 +342,8 @@ def _document_to_save(
 
     Its digest is that of the NEuca document, then a dot and a part of the platform's.
     """
-    digests = [sha256(part.encode()).hexdigest() for part in (text, beside) if part]
+    parts = [part for part in (text, beside) if part] or [""]
+    digests = [sha256(part.encode()).hexdigest() for part in parts]
     joined = ".".join([*digests[:1], *(digest[:16] for digest in digests[1:])])
     if before.sha256 == joined and before.source == source:
         return before

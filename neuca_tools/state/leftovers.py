@@ -76,18 +76,8 @@ def removable_things(
     return owned._replace(addresses=owned.addresses | leased)
 
 
-def mark_untold(record: Record) -> Record:
-    """The record after a manager could not be notified of files: the next pass does so again."""
-    return mark_unserved(
-        record, {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
-    )
-
-
-def mark_unserved(record: Record, macs: Collection[str]) -> Record:
-    """The record if NetworkManager has not said which profile is active on these NICs.
-
-    It may have begun DHCP with one of its own, and is asked again, even if it has read ours.
-    """
+def mark_unheard(record: Record, macs: Collection[str]) -> Record:
+    """The record in which a manager has to be told about these NICs again in the next pass."""
     return _with_changes(record, macs, unheard=True)
 
 

@@ -247,19 +247,9 @@ def parse_state(path: Path, content: bytes) -> dict[str, Any]:
         raise unusable_file(path, f"it is not of version {VERSION}")
     data: dict[str, Any] = loaded
     said = data.pop(CHECKSUM, None)
-    if said is not None and not _is_right(said, path.name, content, data):
+    if said is not None and said != _checksum_of(path.name, _json_members(data)):
         raise unusable_file(path, "its checksum does not match its content")
     return data
-
-
-def _is_right(said: object, name: str, content: bytes, data: Mapping[str, Any]) -> bool:
-    """Whether this is the checksum of a file.
-
-    If it is as `content_of` wrote it, its data need not be encoded again.
-    """
-    lines = content.decode("utf-8", "replace")[len("{\n") : -len("\n}\n")].split(",\n")
-    others = [line for line in lines if line != f'"{CHECKSUM}":"{said}"']
-    return said == _checksum_of(name, others) or said == _checksum_of(name, _json_members(data))
 
 
 def unusable_file(path: Path, why: str) -> RecordError:

@@ -163,13 +163,13 @@ def document_json(document: Optional[Document], stored: Optional[StoredDocument]
         return {"version": 1, "source": None}
     return {
         "version": 1,
-        "source": stored.source,
+        "source": stored.source or None,
         "sha256": stored.sha256.partition(".")[0],
         "hostname": document.hostname,
         "router": document.router,
         "links": [_request_json(link) for link in document.links],
         "routes": routing_json.requested_routes(document.routes),
-        "rules": routing_json.requested_rules(document.rules),
+        "rules": [request.rule.text for request in document.rules],
         "platform": _platform_json(document.platform),
         "users": [
             {"login": user.login, "sudo": user.sudo, "keys": list(user.keys)}
@@ -215,7 +215,7 @@ def _platform_json(platform: Optional[PlatformDocument]) -> Optional[dict[str, A
         "hostname": platform.hostname,
         "links": [_request_json(link) for link in platform.links],
         "routes": routing_json.requested_routes(platform.routes),
-        "rules": routing_json.requested_rules(platform.rules),
+        "rules": [request.rule.text for request in platform.rules],
         "management": {hint.mac: hint.reason for hint in platform.management},
     }
 

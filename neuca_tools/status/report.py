@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Optional
@@ -13,11 +12,12 @@ from typing import Any, Optional
 from neuca_tools.errors import RecordError
 from neuca_tools.model import LinkKey, Problem
 from neuca_tools.model.shapes import Shapes
+from neuca_tools.state.records import SHAPE_ERRORS, key_of
 from neuca_tools.state.store import Place, read_state, save_in_run
-from neuca_tools.status.judge import Report, problem_json
+from neuca_tools.status.judge import Report
 
 FILE = "last-pass.json"
-_SHAPES = Shapes({LinkKey: LinkKey})
+_SHAPES = Shapes({LinkKey: key_of}, strict=False)
 
 
 def report_now(
@@ -36,33 +36,18 @@ def write_report(place: Place, report: Report) -> None:
     """Replace the report of the previous pass. Raises ApplyError."""
     data: dict[str, Any] = report._asdict()
     for name in ("problems", "stuck"):
-        data[name] = [_problem_data(problem) for problem in data[name]]
+        data[name] = [
+            {**problem._asdict(), "link": problem.link and str(problem.link)}
+            for problem in data[name]
+        ]
     del data["failed"]
     save_in_run(place, FILE, data)
 
 
 def read_report(directory: Path) -> Optional[Report]:
     """The report of the last pass since the boot; None if there is none, or it is unreadable."""
-    with suppress(RecordError, ValueError, TypeError, KeyError):
+    with suppress(RecordError, *SHAPE_ERRORS):
         data = read_state(directory, FILE)
-        if data is None:
-            return None
-        plain = ("finished", "seconds", "changed", "undone", "removed")
-        report = _SHAPES.read(Report, {name: data[name] for name in plain})
-        problems, stuck = data["problems"], data.get("stuck", ())
-        return report._replace(
-            problems=tuple(map(_read_problem, problems)), stuck=tuple(map(_read_problem, stuck))
-        )
+        if data is not None:
+            return _SHAPES.read(Report, data)
     return None
-
-
-def _problem_data(problem: Problem) -> dict[str, Any]:
-    mac, vlan_id = problem.link and problem.link.mac, problem.link and problem.link.vlan_id
-    return {**problem_json(problem), "mac": mac, "vlan_id": vlan_id}
-
-
-def _read_problem(data: Mapping[str, Any]) -> Problem:
-    problem = _SHAPES.read(Problem, {"code": data["code"], "text": data["text"]})
-    mac = _SHAPES.fit(data["mac"], Optional[str], "mac")
-    vlan_id = _SHAPES.fit(data["vlan_id"], Optional[int], "vlan_id")
-    return problem if mac is None else problem._replace(link=LinkKey(mac, vlan_id))

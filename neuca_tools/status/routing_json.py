@@ -10,7 +10,7 @@ from typing import Any, Optional
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca import routing_keys
 from neuca_tools.model import LinkKey, LinkRequest, NetworkState, Origin, RouteRequest, World
-from neuca_tools.model.routing import PLAIN, RuleRequest, Traits
+from neuca_tools.model.routing import PLAIN, Traits
 
 
 def desired_routes(resolution: Resolution) -> list[dict[str, Any]]:
@@ -67,11 +67,6 @@ def observed_rules(world: World) -> list[dict[str, Any]]:
         {"family": f"ipv{seen.rule.family}", "rule": seen.rule.text, "protocol": seen.protocol}
         for seen in world.rules
     ]
-
-
-def requested_rules(rules: Iterable[RuleRequest]) -> list[str]:
-    """The rules that a document requests."""
-    return [request.rule.text for request in rules]
 
 
 def explained_routing(

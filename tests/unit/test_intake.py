@@ -11,6 +11,7 @@ import pytest
 from sources_server import Server, http
 from sources_volumes import DRIVE, SEED, fill
 
+from neuca_tools.model import Document
 from neuca_tools.model.machine import Machine, Origin
 from neuca_tools.model.rows import StoredDocument
 from neuca_tools.sources import Session, Surroundings, parse_source
@@ -128,6 +129,7 @@ def test_a_configuration_without_a_source_is_a_reason_of_its_own(place):
     intake = fetch_document([parse_source("none")], PATIENCE, Session(), place.state)
     reason = "the configuration names no source (sources = none)"
     assert said(intake) == (False, True, reason, "")
+    assert (intake.document, intake.sha256) == (Document(), hashlib.sha256(b"").hexdigest())
 
 
 @pytest.mark.parametrize(

@@ -282,8 +282,9 @@ options:
                 The source imds is used only if it is listed here, and is not recorded as a
                 service that has responded.
               - >-
-                With none, no source is queried, and the sections [interface MAC], [vlan
-                MAC.ID], [bond NAME] and so on of this file are the whole configuration.
+                With none, no source is queried, no earlier document applies, and the sections
+                [interface MAC], [vlan MAC.ID], [bond NAME] and so on of this file are the whole
+                configuration.
             type: "list"
             elements: "str"
           timeout:
