@@ -19,8 +19,7 @@ from neuca_tools.desired.policy_routing import Gateways, addresses_in_management
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.router_advertisements import (
     advertisements_off,
-    ipv6_clients,
-    reset_sysctls,
+    links_without_advertisements,
     restored_sysctls,
 )
 from neuca_tools.desired.safety import RequestLimits, mac_reason
@@ -67,7 +66,7 @@ class CommonSettings:
         self.requests, self.world, roles, self.record, _ = places.scene
         self.places, self.limits, self.sure = places, limits, sure
         self.rules, self.routed = rules, routed
-        self.leased = ipv6_clients(self.requests, roles)
+        self.quiet = links_without_advertisements(self.requests, roles, self.world)
         self.problems: list[Problem] = []
         self.notes: list[Note] = []
         self.sysctls: dict[str, str] = {}
@@ -99,10 +98,9 @@ class CommonSettings:
             if not (small and name.startswith(IPV6))
         }
         near = addresses_in_management(request, self.routed, self.limits)
-        off = advertisements_off(request, link, self.world, small, request.key in self.leased)
-        if off:
-            off.update(reset_sysctls(request, link, self.world, room))
-        unasked = {**original, **off}
+        unasked = dict(original)
+        if request.key in self.quiet and not small:
+            unasked.update(advertisements_off(request, link, self.world, room))
         reason = small or self._ipv6_disabled_reason(request, link, original)
         if reason:
             self.without_ipv6[request.key] = reason

@@ -23,10 +23,7 @@ from neuca_tools.desired.merge import (
 from neuca_tools.desired.names import nic_names
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles, Scene, find_links
-from neuca_tools.desired.router_advertisements import (
-    allowed_forwarding,
-    links_without_advertisements,
-)
+from neuca_tools.desired.router_advertisements import allowed_forwarding
 from neuca_tools.desired.routes import Routing, resolve_routes
 from neuca_tools.desired.routing_tables import of_vrfs
 from neuca_tools.desired.rules import resolve_rules, shadowed_rules, without_included
@@ -34,7 +31,6 @@ from neuca_tools.desired.safety import RequestLimits, management_networks, reque
 from neuca_tools.desired.virtual_links import deletable_links
 from neuca_tools.model import (
     Document,
-    Hop,
     Host,
     Link,
     LinkKey,
@@ -120,7 +116,7 @@ def resolve_state(
     rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
     work = LinkResolver(scene, limits, names, sure, rules, _learned_gateways(scene, settings))
     links = work.links()
-    router = _router_choice(document, settings)
+    router: Router = document.router if document and settings.router else "user"
     forwards, contested = allowed_forwarding(router, layers.roles, world)
     host = {**_host_sysctls(settings, record, sure, world), **forwards}
     routing = resolve_routing(document, layers, links, work)
@@ -144,7 +140,7 @@ def resolve_state(
         management_networks=management_networks(world, layers.roles),
         notes=(*_open_notes(layers, routing), *work.common.notes, *tuned.notes, *routing.notes),
         tuning=settings.tuning._replace(values=(*settings.tuning.values, *tuned.values)),
-        without_advertisements=links_without_advertisements(tuned.requests, layers.roles, world),
+        without_advertisements=frozenset() if world.fixed_sysctls else work.common.quiet,
         tables=routing.tables,
     )
 
@@ -193,10 +189,6 @@ def _learned_gateways(scene: Scene, settings: Settings) -> dict[LinkKey, dict[in
     learned, choice = dhcp.learned_gateways(scene.roles, scene.world), settings.policy_routing
     routed = policy_routing.gateways_of_links(scene, settings.links, choice, learned, routers)
     return {key: routed[key] for key in routed.keys() - of_vrfs(scene.requests).keys()}
-
-
-def _router_choice(document: Optional[Document], settings: Settings) -> Router:
-    return document.router if document and settings.router else "user"
 
 
 def _wanted_state(
@@ -270,19 +262,16 @@ def resolve_routing(
     tables = {hop.traits.table for hop in asked} - {MAIN_TABLE} | {*policy.tables.values()}
     rules, problems = resolve_rules(_rule_requests(document, layers, roles), links, tables, limits)
     rules = without_included({**rules, **policy.rules})
+    # A route that a document requests in the table of a NIC takes the place of the NIC's own.
+    requested = {hop.identity for hop in asked}
+    own = (hop for hop in policy.hops if hop.identity not in requested)
     return routing._replace(
-        hops=_join_hops((*asked, *learned.hops), policy.hops),
+        hops=(*asked, *learned.hops, *own),
         rules=rules,
         tables=policy.tables,
         problems=(*routing.problems, *problems, *learned.problems),
         notes=(*policy.notes, *learned.notes, *vrf_notes, *shadowed_rules(rules, world)),
     )
-
-
-def _join_hops(asked: tuple[Hop, ...], own: tuple[Hop, ...]) -> tuple[Hop, ...]:
-    """A route that a document requests in the table of a NIC takes the place of the NIC's own."""
-    taken = {hop.identity for hop in asked}
-    return (*asked, *(hop for hop in own if hop.identity not in taken))
 
 
 def _rule_requests(document: Optional[Document], layers: Layers, roles: Roles) -> list[RuleRequest]:
