@@ -17,6 +17,7 @@ from typing import Any
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import (
     Address,
+    Device,
     LinkKey,
     LinkRequest,
     Network,
@@ -172,24 +173,17 @@ def bypassing_routes(roles: Roles, world: World, have: NetworkState) -> Iterator
     clients = {have.links[key].index for key in roles.dhcp.clients if key in have.links}
     on_management = (route for route in world.routes if route.index in roles.guard.management)
     metrics = {route.to.version: route.metric for route in best_default_routes(on_management)}
-    for route in _default_routes_of_others(world, clients | roles.guard.devices):
-        metric = metrics.get(route.to.version, 0)
-        if route.metric < metric and (route.to, route.index, route.metric) not in removed:
-            yield from _bypass_problem(route, metric, world)
-
-
-def _default_routes_of_others(world: World, without: Collection[int]) -> Iterator[Route]:
-    """The default routes of other programs, except through these devices."""
     for route in world.routes:
-        is_foreign = route.protocol != ROUTE_PROTOCOL and route.index not in without
-        if is_foreign and route.to.prefixlen == 0:
-            yield route
+        is_foreign = route.protocol != ROUTE_PROTOCOL and route.to.prefixlen == 0
+        metric = metrics.get(route.to.version, 0)
+        if not is_foreign or route.index in clients | roles.guard.devices or route.metric >= metric:
+            continue
+        device = world.devices.get(route.index)
+        if device and is_nic(device) and (route.to, route.index, route.metric) not in removed:
+            yield _bypass_problem(route, device, metric, world)
 
 
-def _bypass_problem(route: Route, metric: int, world: World) -> Iterator[Problem]:
-    device = world.devices.get(route.index)
-    if device is None or not is_nic(device):
-        return
+def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> Problem:
     way = f"{device.name} via {route.via}" if route.via else device.name
     leases = [
         str(address)
@@ -199,7 +193,7 @@ def _bypass_problem(route: Route, metric: int, world: World) -> Iterator[Problem
     lease = ""
     if leases:
         lease = f"; {device.name} has {', '.join(leases)} from a DHCP client or router"
-    yield Problem(
+    return Problem(
         "contested",
         f"another program leads the IPv{route.to.version} default route of this host through {way}"
         f" (metric {route.metric}), not through the management NIC (metric {metric}){lease}",
