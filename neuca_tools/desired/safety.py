@@ -70,27 +70,23 @@ class RequestLimits:
 
     def bare_address(self, address: Address) -> Optional[str]:
         """Why this address is refused if its network gets no route in the main table."""
-        others = self.requested_twice.get(address.ip)
-        if others:
-            return f"it is requested on {others}, so it is set on none of them"
         if address.ip in self.own:
             return "it is an address of the management NIC"
-        if address.ip in self.hosts:
-            return f"it would take over {address.ip}, which is reached through the management NIC"
-        return None
+        return self._doubled(address.ip) or self._takes_over(ip_network(address.ip))
 
     def address(self, address: Address) -> Optional[str]:
         """Why this address is refused: several links request it, it is in a management prefix, or
         takes over what is guarded.
         """
         ip = address.ip  # made anew each time
-        others = self.requested_twice.get(ip)
-        if others:
-            return f"it is requested on {others}, so it is set on none of them"
         for prefix in self.prefixes:
             if address.version == prefix.version and ip in prefix:
                 return f"it is inside the management network {prefix}"
-        return self._network(address.network)
+        return self._doubled(ip) or self._network(address.network)
+
+    def _doubled(self, ip: Host) -> Optional[str]:
+        others = self.requested_twice.get(ip)
+        return f"it is requested on {others}, so it is set on none of them" if others else None
 
     def route(self, to: Network) -> Optional[str]:
         """Why a route to this prefix is refused."""
