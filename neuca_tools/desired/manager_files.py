@@ -155,8 +155,9 @@ class _Files:
         if self.resolution.complete or not others:
             return others
         replaced = {*self._mac_by_rule(rules).values()}
-        gone = replaced.union(filter(self._is_disowned, known.values()))
-        return {path for path in others if known[path] in gone}
+        gone = {mac for mac, nic in self.record.nics.items() if nic.released}
+        gone |= {mac for mac in known.values() if self.roles.role(mac) == "ignored"}
+        return {path for path in others if known[path] in gone | replaced}
 
     def _mac_by_rule(self, paths: Iterable[str]) -> dict[str, str]:
         """The MAC of each of these files that is one of our rules."""
@@ -175,10 +176,6 @@ class _Files:
         )
         client = self.roles.dhcp.clients.get(LinkKey(mac), "")
         return {f"{places.udev}/{file}": marks.udev_rule(mac, name, is_dataplane, client)}
-
-    def _is_disowned(self, mac: str) -> bool:
-        is_released = self.record.nics.get(mac, UNRECORDED).released
-        return is_released or self.roles.role(mac) == "ignored"
 
     def _pinned_name(self, mac: str) -> str:
         """The name that the NIC should have at the next boot; empty if it is not known yet."""

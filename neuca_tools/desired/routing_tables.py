@@ -241,15 +241,14 @@ def closed_tables(scene: Scene) -> dict[int, str]:
 
     Whoever marks packets for a table means this table.
     """
-    rules = (seen for seen in scene.world.rules if seen.rule.table and not _is_marked(seen))
+    rules = (
+        seen
+        for seen in scene.world.rules
+        if seen.rule.table and not (seen.plain and seen.rule.mask)
+    )
     vrfs = of_vrfs(scene.requests).values()
     own = {table: f"the table {table} is that of a VRF" for table in vrfs}
     return {**own, **_tables_of_others(scene, rules)}
-
-
-def _is_marked(seen: SeenRule) -> bool:
-    """Whether a rule is about packets with a mark only."""
-    return seen.plain and bool(seen.rule.mask)
 
 
 def assign_tables(links: Collection[LinkKey], scene: Scene) -> dict[LinkKey, int]:

@@ -19,7 +19,7 @@ from neuca_tools.desired.routing_tables import VRF, TablesInUse, vrf_table
 from neuca_tools.desired.safety import mac_reason, protected_mac
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.stacking import all_lower_devices
-from neuca_tools.model import Address, Device, Link, LinkKey, LinkRequest, Problem, Virtual, World
+from neuca_tools.model import Address, Device, Link, LinkKey, LinkRequest, Problem, Virtual
 from neuca_tools.model.provenance import ADMINISTRATOR, route_provenance
 
 
@@ -123,7 +123,8 @@ class Stacks:
             return Problem("refused", reason, key)
         # A present one goes on without members.
         needs_lower = virtual.lower and not (virtual.members and key.mac in self.roles.made.devices)
-        if needs_lower and not any(map(self._is_there, virtual.lower)):
+        nics = self.roles.nics
+        if needs_lower and not any(lower.made or lower.mac in nics for lower in virtual.lower):
             lowers = ", ".join(map(str, virtual.lower))
             return Problem("absent", f"none of its lower devices is present: {lowers}", key)
         # Another one is its own or its first member's, which may have kept that of a former member.
@@ -218,9 +219,6 @@ class Stacks:
         asked = (key for key, made in self.links.items() if made.parent == lower)
         return next((str(key) for key in asked if key.kind == "macvlan"), "")
 
-    def _is_there(self, lower: LinkKey) -> bool:
-        return bool(lower.made) or lower.mac in self.roles.nics
-
 
 def vlan_reason(request: LinkRequest, parent: Link, scene: Scene) -> Optional[str]:
     """Why there can be no such VLAN on its parent; empty or None if there can."""
@@ -278,9 +276,11 @@ def links_with_additions(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKe
     nics = {key for key in map(LinkKey, scene.record.nics) if not key.rank}
     ours = {devices[key].index for key in (scene.record.owned.vlans | nics) & devices.keys()}
     reasons = {}
+    foreign = [device for index, device in scene.world.devices.items() if index not in ours]
     for key in sorted({*keys} & devices.keys()):
-        holder = foreign_on(devices[key], scene.world, ours)
-        reason = f'"{holder.name}" is on top of it' if holder else ""
+        index = devices[key].index
+        above = [device.name for device in foreign if index in (device.lower, device.master)]
+        reason = f'"{above[0]}" is on top of it' if above else ""
         if not reason and key not in scene.requests:
             reason = _foreign_addition(key, scene, ours)
         if reason:
@@ -319,18 +319,6 @@ def _links_with_copied_mac(scene: Scene) -> frozenset[LinkKey]:
     )
 
 
-def foreign_on(device: Device, world: World, ours: Collection[int]) -> Optional[Device]:
-    """A device that is on this one, or in it, and that is none of `ours`."""
-    return next(
-        (
-            other
-            for other in world.devices.values()
-            if device.index in (other.lower, other.master) and other.index not in ours
-        ),
-        None,
-    )
-
-
 # --- Removal --------------------------------------------------------------------------------------
 
 
@@ -342,7 +330,9 @@ def remaining_scene(scene: Scene) -> Scene:
     world, gone, removed = scene.world, _deleted_devices(scene), _removed_addresses(scene)
     if not removed and not gone:
         return scene
-    tables = set(map(_table_of_vrf, gone.values()))
+    vrfs = (device for device in gone.values() if device.kind == VRF)
+    # A VRF loses the routes of its members with its table.
+    tables = {vrf_table(Virtual(options=device.options)) for device in vrfs}
     after = replace(
         world,
         devices={index: device for index, device in world.devices.items() if index not in gone},
@@ -376,8 +366,3 @@ def _removed_addresses(scene: Scene) -> set[tuple[int, Address]]:
         for key, address in stale
         if key in scene.device_by_link
     }
-
-
-def _table_of_vrf(device: Device) -> int:
-    """The table of a VRF, which loses the routes of its members with it; 0 for another link."""
-    return vrf_table(Virtual(options=device.options)) if device.kind == VRF else 0
