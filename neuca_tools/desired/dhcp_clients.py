@@ -94,10 +94,8 @@ def serves_virtual(world: World) -> bool:
     own = world.own_clients
     if own.program and (own.forced or _is_plain(world) or _has_networkmanager(world)):
         return True
-    is_known = any(
-        manager == "networkd" for manager, _ in dhcp_files.known_files(world.files).values()
-    )
-    return not own.forced and ("networkd" in world.managers or is_known)
+    known = {manager for manager, _ in dhcp_files.known_files(world.files).values()}
+    return not own.forced and "networkd" in {*world.managers, *known}
 
 
 def assign_clients(
@@ -114,10 +112,10 @@ def assign_clients(
         for known, key in dhcp_files.known_files(world.files).values():
             if known == manager and roles.role(key.mac) == "unlisted":
                 clients[key] = manager
-    left = platform_roles.leased_without_client(requests, roles, clients)
-    if manager:
-        left = frozenset(filter(is_guid, left))
-    return replace(roles, dhcp=Dhcp(clients, left))
+    leased = (key for key, request in requests.items() if platform_roles.is_leased(request))
+    left = {key.mac for key in leased} - {key.mac for key in clients}
+    left = {mac for mac in left if roles.role(mac) == "dataplane" and (not manager or is_guid(mac))}
+    return replace(roles, dhcp=Dhcp(clients, frozenset(left)))
 
 
 def _client_by_link(

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Optional
 
 from neuca_tools.desired.device_settings import to_do
-from neuca_tools.desired.dhcp_files import link_of_client
+from neuca_tools.desired.dhcp_files import link_of_label
 from neuca_tools.desired.dhcp_profiles import is_our_uuid
 from neuca_tools.documents.neuca.link_kinds import MEMBERS
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS
@@ -165,7 +165,7 @@ def _change_clients(sides: Sides) -> Iterator[Operation]:
     """Stop the clients that are not wanted, and start those that do not run."""
     have, want = sides.have.clients, sides.want.clients
     for text in sorted(have.keys() | want.keys()):
-        key = link_of_client(text)
+        key = link_of_label(text)
         if key is None or have.get(text) == want.get(text):
             continue
         if text in want:
@@ -251,18 +251,14 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
                 yield DeleteAddress(sides.target(key), address, Phase.ADDRESS)
         if have.addresses == want.addresses:
             continue
-        ips = {address.ip for address in want.addresses if address.version == 6}
-        for address in _removable_addresses(sides, key):
+        requested = {*want.addresses}
+        ips = {address.ip for address in requested if address.version == 6}
+        for address in have.addresses:
+            if address in requested or (key, address) not in sides.owned.addresses:
+                continue
             is_early = address.ip in ips or (address.version == 4 and key in sides.without_ipv4)
             phase = Phase.ADDRESS if is_early else Phase.RETIRE
             yield DeleteAddress(sides.target(key), address, phase)
-
-
-def _removable_addresses(sides: Sides, key: LinkKey) -> list[Address]:
-    """Our addresses on the link that are not wanted, in their order."""
-    owned, wanted = sides.owned.addresses, {*sides.wanted(key).addresses}
-    present = sides.current(key).addresses
-    return [address for address in present if (key, address) in owned and address not in wanted]
 
 
 def _unmarked_links(sides: Sides) -> Iterator[Operation]:
