@@ -10,7 +10,6 @@ from typing import Optional
 from neuca_tools.model import Hop, Host, LinkKey, Route
 from neuca_tools.model.routing import (
     MAIN_TABLE,
-    NOWHERE,
     POLICY_ROUTING,
     ROUTE_PROTOCOL,
     ROUTES_OF,
@@ -72,17 +71,16 @@ class _RouteOperation(Operation):
 
 @dataclass(frozen=True)
 class ReplaceRoute(_RouteOperation):
-    """Set a route in place of our route with the same identity (`before` through `leaves`)."""
+    """Set a route in place of ours with the same identity: `before`, through the links `leaves`."""
 
     kind = "replace-route"
-    leaves: Optional[Target] = None
+    leaves: tuple[Target, ...] = ()
     before: Optional[Hop] = None
     phase_of: Phase = Phase.ROUTE
 
     @property
     def domains(self) -> frozenset[str]:
-        left = {self.leaves.key.mac} if self.leaves and self.leaves.key != NOWHERE else set()
-        return super().domains | left
+        return super().domains | {target.key.mac for target in self.leaves}
 
     @property
     def change(self) -> tuple[Value, Value]:
@@ -90,9 +88,7 @@ class ReplaceRoute(_RouteOperation):
 
     @property
     def _old_text(self) -> Optional[str]:
-        if self.before is None or self.leaves is None:
-            return None
-        return _route_text(self.before, () if self.leaves.key == NOWHERE else (self.leaves,))
+        return _route_text(self.before, self.leaves) if self.before else None
 
     @property
     def text(self) -> str:

@@ -67,7 +67,8 @@ def set_routes(sides: Sides) -> Iterator[Operation]:
             continue
         is_gone = not sides.gone.isdisjoint(_links_of(before))
         if before.body != hop.body and not is_gone:
-            yield ReplaceRoute(_targets_of(sides, hop), hop, sides.target(before.link), before)
+            left = _targets_of(sides, before)
+            yield ReplaceRoute(_targets_of(sides, hop), hop, left, before)
         elif is_gone or _is_dropped(sides, hop, links):
             yield ReplaceRoute(_targets_of(sides, hop), hop)
 
