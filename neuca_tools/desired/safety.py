@@ -42,7 +42,7 @@ class RequestLimits:
 
     `routed`: where foreign routes lead through a management gateway. `shortest`: the outcome of
     `coverage.shortest_granted`. `own` are the addresses of the management NIC. `marks` are those
-    that rules of other programs select, by their masks.
+    that rules of other programs select, each with its mask.
     """
 
     prefixes: tuple[Network, ...] = ()
@@ -54,15 +54,11 @@ class RequestLimits:
     shortest: Mapping[int, int] = field(default_factory=dict)
     own: frozenset[Host] = frozenset()
     ignored: frozenset[Host] = frozenset()
-    marks: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    marks: frozenset[tuple[int, int]] = frozenset()
 
     def has_mark(self, mark: int, mask: int) -> bool:
         """Whether a packet can have both this mark and one that a foreign rule selects."""
-        for theirs, marks in self.marks.items():
-            both = mask & theirs
-            if mark & both in marks or (both != theirs and _shares_mark(mark, both, marks)):
-                return True
-        return False
+        return any((mark ^ other) & mask & theirs == 0 for other, theirs in self.marks)
 
     @cached_property
     def _table(self) -> NetworkTable:
@@ -156,6 +152,7 @@ def request_limits(
         if route.index in roles.guard.devices
         or (route.index not in dataplane and not is_automatic(route, world))
     ]
+    foreign_rules = (seen.rule for seen in world.rules if seen.protocol != ROUTE_PROTOCOL)
     defaults = best_default_routes(foreign)
     last_boot = [*map(ip_network, before)]
     guarded = {*METADATA_HOSTS, *metadata_hosts, *_default_gateways(foreign, last_boot)}
@@ -164,7 +161,7 @@ def request_limits(
     prefixes.discard(LINK_LOCAL)
     return RequestLimits(
         tuple(sorted(prefixes, key=str)),
-        _lengths_now([host for host in guarded if not _is_of_each_link(host)], foreign),
+        _lengths_now(guarded, foreign),
         allow_default_route,
         frozenset(route.to.version for route in defaults),
         requested_twice,
@@ -172,26 +169,8 @@ def request_limits(
         shortest=shortest,
         own=hosts_of(world, roles.guard.management),
         ignored=hosts_of(world, roles.guard.devices - roles.guard.management),
-        marks=_foreign_marks(world),
+        marks=frozenset((rule.mark, rule.mask) for rule in foreign_rules if rule.mask),
     )
-
-
-def _is_of_each_link(host: Host) -> bool:
-    """Whether another link can have the same address, without harm to this one."""
-    return host.is_loopback or (host.version == 6 and host.is_link_local)
-
-
-def _shares_mark(mark: int, mask: int, marks: Iterable[int]) -> bool:
-    return any((mark ^ other) & mask == 0 for other in marks)
-
-
-def _foreign_marks(world: World) -> dict[int, frozenset[int]]:
-    """The marks that rules of other programs select or exclude, by mask."""
-    marks_by_mask: dict[int, set[int]] = {}
-    for seen in world.rules:
-        if seen.protocol != ROUTE_PROTOCOL and seen.rule.mask:
-            marks_by_mask.setdefault(seen.rule.mask, set()).add(seen.rule.mark)
-    return {mask: frozenset(marks) for mask, marks in marks_by_mask.items()}
 
 
 def _default_gateways(foreign: Iterable[Route], before: Iterable[Network]) -> Iterator[Host]:
@@ -252,11 +231,13 @@ def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:
 
 def _lengths_now(hosts: Iterable[Host], routes: Iterable[Route]) -> dict[Host, int]:
     """Length of the longest prefix that routes each host now; 0 where it is the default route or
-    nothing.
+    nothing. Left out are addresses that another link can have too, without harm to this one.
     """
     table = NetworkTable(route.to for route in routes)
     return {
-        host: next((network.prefixlen for network in table.covering(host)), 0) for host in hosts
+        host: next((network.prefixlen for network in table.covering(host)), 0)
+        for host in hosts
+        if not (host.is_loopback or (host.version == 6 and host.is_link_local))
     }
 
 
@@ -273,15 +254,11 @@ def mac_reason(mac: str, carriers: Collection[str], world: World, roles: Roles) 
     reason = protected_mac(mac, world, roles)
     if reason or mac in carriers:
         return reason
-    owner = next(
-        (device for device in world.devices.values() if is_nic(device) and identity(device) == mac),
-        None,
-    )
-    return (
-        f'the MAC address {mac} is that of "{owner.name}", which is not one of its lower devices'
-        if owner
-        else None
-    )
+    for device in world.devices.values():
+        if is_nic(device) and identity(device) == mac:
+            whose = f'that of "{device.name}", which is not one of its lower devices'
+            return f"the MAC address {mac} is {whose}"
+    return None
 
 
 def protected_mac(mac: str, world: World, roles: Roles) -> Optional[str]:
