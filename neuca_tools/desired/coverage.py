@@ -116,9 +116,7 @@ def kept_networks(
     tables: Collection[int],
 ) -> frozenset[Network]:
     """The networks of an earlier document in these tables that this one does not take away."""
-    connected = {
-        address.network for key, address in owned if (key, address) not in removable.addresses
-    }
+    connected = {address.network for _, address in {*owned} - removable.addresses}
     if removable.routes:
         return frozenset(connected)
     ours = (route for route in (*world.routes, *world.tables) if route.protocol == ROUTE_PROTOCOL)

@@ -19,9 +19,7 @@ from neuca_tools.model import (
     OWN,
     UNCHANGED,
     UNRECORDED,
-    Link,
     LinkKey,
-    LinkRequest,
     Record,
 )
 from neuca_tools.model.ports import is_guid
@@ -183,10 +181,7 @@ class _Files:
         request, granted = self.resolution.requests.get(key), self.names.get(key)
         if request and request.name and granted in (request.name, None):
             return request.name
-        return self._recorded_name(mac) or granted or ""
-
-    def _recorded_name(self, mac: str) -> str:
-        return self.record.nics.get(mac, UNRECORDED).name
+        return self.record.nics.get(mac, UNRECORDED).name or granted or ""
 
     # --- lists ---
 
@@ -240,7 +235,8 @@ class _Files:
         """
         nics, names, left = self.roles.nics, self.names, self.roles.dhcp.left_to_others
         others = {device.name for mac, device in nics.items() if mac not in self.dataplane}
-        bases = {names.get(LinkKey(mac)) or self._recorded_name(mac) for mac in self.dataplane}
+        recorded = {mac: nic.name for mac, nic in self.record.nics.items()}
+        bases = {names.get(LinkKey(mac)) or recorded.get(mac, "") for mac in self.dataplane}
         bases.update(key.given_name for key in names)  # empty for a NIC
         made = {name for key, name in names.items() if key.rank and key.mac not in left}
         made.update(map(self._pinned_name, filter(is_guid, self.dataplane)))
@@ -262,7 +258,10 @@ class _Files:
             if name:
                 keys[ACCEPT_RA.replace(OWN, name)] = "0"
         for key, link in self.resolution.want.links.items():
-            keys.update(_granted_sysctls(link, self.resolution.requests.get(key)))
+            request = self.resolution.requests.get(key)
+            if request and link.name:
+                granted = {*request.sysctls} & link.sysctls.items()
+                keys.update((path.replace(OWN, link.name), value) for path, value in granted)
         return marks.sysctl_conf(keys)
 
     # --- DHCP ---
@@ -301,14 +300,3 @@ class _Files:
         if asked is None or (key.rank and not marks.is_plain(name)):
             return path, b""
         return path, dhcp_files.networkd_file(key, name, asked, mtu is not None)
-
-
-def _granted_sysctls(link: Link, request: Optional[LinkRequest]) -> dict[str, str]:
-    """The sysctls of one link that are requested and not refused."""
-    if request is None or not link.name:
-        return {}
-    return {
-        template.replace(OWN, link.name): value
-        for template, value in request.sysctls
-        if link.sysctls.get(template) == value
-    }

@@ -221,9 +221,7 @@ def _platform_routes(
 ) -> Iterator[RouteRequest]:
     """The platform's routes through dataplane NICs to prefixes that no other document routes."""
     for route in platform.routes:
-        if route.link is None or route.to in taken:
-            continue
-        if roles.role_of(route.link) == "dataplane":
+        if route.link and route.to not in taken and roles.role_of(route.link) == "dataplane":
             yield route
 
 
@@ -285,12 +283,9 @@ def requested_twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> di
     for key in sorted(requests):
         if roles.role_of(key) == "dataplane" and requests[key].state != "user":
             for ip in {*map(attrgetter("ip"), requests[key].addresses)}:
-                asked.setdefault(ip, []).append(key)
-    return {
-        ip: " and ".join(map(str, keys))
-        for ip, keys in asked.items()
-        if len(keys) > 1 and not (ip.version == 6 and ip.is_link_local)
-    }
+                if not (ip.version == 6 and ip.is_link_local):
+                    asked.setdefault(ip, []).append(key)
+    return {ip: " and ".join(map(str, keys)) for ip, keys in asked.items() if len(keys) > 1}
 
 
 def trusted_links(

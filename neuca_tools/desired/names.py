@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, Optional, TypeVar
+from typing import Generic, TypeVar
 
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.roles import Roles
@@ -121,21 +121,17 @@ def _astray_problems(
         yield Problem("name", f'"{roles.name(mac)}" should be "{name}": {text}', LinkKey(mac))
 
 
-def _wished_name(
-    key: LinkKey, requests: Mapping[LinkKey, LinkRequest], record: Record, roles: Roles
-) -> Optional[str]:
-    """The requested name, or else the recorded one. A document cannot name a management NIC."""
-    request = requests.get(key)
-    if request and request.name and roles.role(key.mac) == "dataplane":
-        return request.name
-    return record.nics.get(key.mac, UNRECORDED).name or None
-
-
 def _wished_names(
     keys: Iterable[LinkKey], requests: Mapping[LinkKey, LinkRequest], record: Record, roles: Roles
 ) -> dict[LinkKey, str]:
-    """The requested or recorded name of each of these NICs that has one."""
-    wishes = {key: _wished_name(key, requests, record, roles) for key in keys}
+    """The requested name of each of these NICs, or else the recorded one, if it has one.
+
+    A document cannot name a management NIC.
+    """
+    wishes = {key: record.nics.get(key.mac, UNRECORDED).name for key in keys}
+    for key in wishes:
+        if _is_asked(key, requests) and roles.role(key.mac) == "dataplane":
+            wishes[key] = str(requests[key].name)
     return {key: wish for key, wish in wishes.items() if wish}
 
 
@@ -226,7 +222,8 @@ def own_names(
 ) -> dict[LinkKey, str]:
     """The name that each NIC should have, even if not possible now, without ignored NICs."""
     keys = [LinkKey(mac) for mac, role in roles.by_mac.items() if role != "ignored"]
-    names = {key: _wished_name(key, requests, record, roles) or roles.name(key.mac) for key in keys}
+    wishes = _wished_names(keys, requests, record, roles)
+    names = {key: wishes.get(key) or roles.name(key.mac) for key in keys}
     return {key: name for key, name in names.items() if name}
 
 

@@ -36,12 +36,8 @@ def removable_addresses(
     owned: Owned, have: NetworkState, world: World, without_advertisements: Collection[LinkKey]
 ) -> Owned:
     """What may be removed, including the autoconfigured addresses on these links."""
-    made = set()
-    for key in have.links.keys() & without_advertisements:
-        link = have.links[key]
-        made |= {
-            (key, address) for address in link.addresses if (link.index, address) in world.autoconf
-        }
+    keys = {have.links[key].index: key for key in have.links.keys() & without_advertisements}
+    made = {(keys[index], address) for index, address in world.autoconf if index in keys}
     return owned._replace(addresses=owned.addresses | made)
 
 

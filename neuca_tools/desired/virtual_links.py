@@ -209,13 +209,9 @@ class Stacks:
 
         The kernel refuses such a member.
         """
-        present = (
-            self.macvlans.get(self.device_by_link[lower].index)
-            if lower in self.device_by_link
-            else None
-        )
-        if present:
-            return present
+        device = self.device_by_link.get(lower)
+        if device and device.index in self.macvlans:
+            return self.macvlans[device.index]
         asked = (key for key, made in self.links.items() if made.parent == lower)
         return next((str(key) for key in asked if key.kind == "macvlan"), "")
 
@@ -249,11 +245,8 @@ def deletable_links(
     `stacks` is None if the document is incomplete. Then only links with a refused MAC address may
     be deleted.
     """
-    owned, copies, requests = (
-        scene.record.owned.vlans,
-        _links_with_copied_mac(scene),
-        scene.requests,
-    )
+    owned, requests = scene.record.owned.vlans, scene.requests
+    copies = _links_with_copied_mac(scene)
     kept = links_with_additions(scene, owned)
     if stacks is None:
         return copies - kept.keys(), []
@@ -307,13 +300,11 @@ def _foreign_addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:
 
 def _links_with_copied_mac(scene: Scene) -> frozenset[LinkKey]:
     """The links that we created that have the MAC address of a management or ignored NIC."""
-    present = (
-        (key, scene.device_by_link[key])
-        for key in scene.record.owned.vlans & scene.device_by_link.keys()
-    )
+    present = scene.record.owned.vlans & scene.device_by_link.keys()
+    devices = {key: scene.device_by_link[key] for key in present}
     return frozenset(
         key
-        for key, device in present
+        for key, device in devices.items()
         if device.index not in scene.roles.guard.devices
         and protected_mac(device.mac, scene.world, scene.roles)
     )

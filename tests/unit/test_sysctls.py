@@ -98,7 +98,10 @@ TTL = "net/ipv4/ip_default_ttl"
 
 
 def test_an_unlisted_key_is_refused_unless_the_administrator_permits_it():
-    assert wanted("net.ipv4.ip_default_ttl = 1") == ({}, [f"sysctl net.ipv4.ip_default_ttl: {HOST_WIDE}"])
+    assert wanted("net.ipv4.ip_default_ttl = 1") == (
+        {},
+        [f"sysctl net.ipv4.ip_default_ttl: {HOST_WIDE}"],
+    )
     permitted = frozenset({TTL})
     assert wanted("net.ipv4.ip_default_ttl = 1", allow_sysctls=permitted) == ({TTL: "1"}, [])
 
