@@ -9,6 +9,7 @@ lists every link, for display.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired import bindings, coverage, dhcp, policy_routing, routing_tables
@@ -44,7 +45,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.routing import MAIN_TABLE, Choice, RuleRequest
+from neuca_tools.model.routing import MAIN_TABLE, Choice
 from neuca_tools.tuning import allowed_sysctls
 from neuca_tools.tuning.layer import Layer
 from neuca_tools.tuning.links import Tuned, tune_links
@@ -119,7 +120,7 @@ def resolve_state(
     router: Router = document.router if document and settings.router else "user"
     forwards, contested = allowed_forwarding(router, layers.roles, world)
     host = {**_host_sysctls(settings, record, sure, world), **forwards}
-    routing = resolve_routing(document, layers, links, work)
+    routing = resolve_routing(layers, links, work)
     problems = (*settings.tuning.problems, *layers.roles.problems, *layers.problems, *name_problems)
     refused = limits.requested_twice.keys() | work.common.lacking
     return Resolution(
@@ -229,12 +230,9 @@ def _request_limits(
     tables = coverage.shared_tables(world)
     kept = coverage.kept_networks(record.owned.addresses, removable, world, tables)
     asked = coverage.requested_networks(requests, layers.routes, roles, tables)
-    return request_limits(
-        world,
-        roles,
-        settings.metadata_hosts,
-        settings.allow_default_route,
-        record.ground,
+    hosts, allow = settings.metadata_hosts, settings.allow_default_route
+    return replace(
+        request_limits(world, roles, hosts, allow, record.ground),
         requested_twice=requested_twice(requests, roles),
         shortest=coverage.shortest_granted(asked, kept),
     )
@@ -243,14 +241,12 @@ def _request_limits(
 # --- Routes and rules -----------------------------------------------------------------------------
 
 
-def resolve_routing(
-    document: Optional[Document], layers: Layers, links: Mapping[LinkKey, Link], work: LinkResolver
-) -> Routing:
+def resolve_routing(layers: Layers, links: Mapping[LinkKey, Link], work: LinkResolver) -> Routing:
     """The routing for these links, which `work` has resolved."""
     scene, world, roles, limits = work.scene, work.world, work.roles, work.limits
     without_ipv6 = work.common.without_ipv6
     routing = resolve_routes(
-        layers.routes, links, layers.addresses, work.after, limits, without_ipv6=without_ipv6
+        layers.routes, links, layers.requests, work.after, limits, without_ipv6=without_ipv6
     )
     taken = {hop.identity for hop in routing.hops}
     learned = dhcp.Learned(roles, world, limits, taken)
@@ -260,7 +256,7 @@ def resolve_routing(
     inside, vrf_notes = routing_tables.default_routes(links, work.after, taken)
     asked = (*routing.hops, *inside)
     tables = {hop.traits.table for hop in asked} - {MAIN_TABLE} | {*policy.tables.values()}
-    rules, problems = resolve_rules(_rule_requests(document, layers, roles), links, tables, limits)
+    rules, problems = resolve_rules(layers.rules, links, tables, limits)
     rules = without_included({**rules, **policy.rules})
     # A route that a document requests in the table of a NIC takes the place of the NIC's own.
     requested = {hop.identity for hop in asked}
@@ -272,14 +268,3 @@ def resolve_routing(
         problems=(*routing.problems, *problems, *learned.problems),
         notes=(*policy.notes, *learned.notes, *vrf_notes, *shadowed_rules(rules, world)),
     )
-
-
-def _rule_requests(document: Optional[Document], layers: Layers, roles: Roles) -> list[RuleRequest]:
-    """The rules of the NEuca document, and those of the platform's for its dataplane NICs."""
-    own = document.rules if document else ()
-    theirs = (
-        request
-        for request in layers.platform_rules
-        if request.link and roles.role_of(request.link) == "dataplane"
-    )
-    return [*own, *theirs]

@@ -91,7 +91,7 @@ def place_routes(
     routed = of_vrfs(requests)
     if not routed:
         return tuple(routes)
-    networks = Networks({key: request.addresses for key, request in requests.items()})
+    networks = Networks(requests)
     return tuple(_place_route(route, requests, routed, networks) for route in routes)
 
 
@@ -117,9 +117,7 @@ def _through_member(
     if key is None or key.kind != VRF or route.via is None or key not in routed:
         return route
     virtual = requests[key].virtual or Virtual()
-    members = {
-        member: requests[member].addresses for member in virtual.members if member in requests
-    }
+    members = {member: requests[member] for member in virtual.members if member in requests}
     return route._replace(link=Networks(members).link(route.via) or key)
 
 
@@ -187,12 +185,11 @@ def default_routes(
     """
     hops: dict[object, Hop] = {}
     notes: list[Note] = []
-    inside = (link for link in links.values() if link.master and link.master.kind == VRF)
-    members = [link for link in inside if link.addresses]
+    members = _members_with_addresses(links)
     if not members:
         return (), ()
     present = local_hosts(scene.world)
-    for link in sorted(members, key=lambda link: link.key.order):
+    for link in members:
         table = vrf_table(scene.requests[link.master].virtual) if link.master else 0
         for gateway in scene.requests[link.key].routing.gateways:
             hop = table_hop(EVERYTHING[gateway.version], link.key, table, gateway)
@@ -207,6 +204,12 @@ def default_routes(
             for part in (*route_to_gateway(link.key, link.addresses, gateway, table), hop):
                 hops[part.identity] = part
     return tuple(hops.values()), tuple(notes)
+
+
+def _members_with_addresses(links: Mapping[LinkKey, Link]) -> list[Link]:
+    """The members of VRFs that have addresses, in the order of their keys."""
+    members = [link for link in links.values() if link.master and link.master.kind == VRF]
+    return sorted((link for link in members if link.addresses), key=lambda link: link.key.order)
 
 
 def route_to_gateway(

@@ -31,8 +31,6 @@ from neuca_tools.model.topology import (
 )
 
 LINK_LOCAL = ip_network("fe80::/64")  # RFC 4291, 2.5.6: on every link, so no management prefix
-NOTHING: Mapping[Host, str] = {}
-NO_LIMIT: Mapping[int, int] = {}
 MOST_ROUTED = 1000  # routes through the management NIC that are remembered for the next boot
 
 
@@ -116,9 +114,8 @@ class RequestLimits:
         return None
 
     def _excess_reason(self, to: Network) -> Optional[str]:
-        if to.prefixlen >= self.shortest.get(to.version, 0) or not coverage.count_public(
-            [to], to.version
-        ):
+        is_granted = to.prefixlen >= self.shortest.get(to.version, 0)
+        if is_granted or not coverage.count_public([to], to.version):
             return None
         most = coverage.MOST[to.version]
         return (
@@ -137,8 +134,6 @@ def request_limits(
     metadata_hosts: Iterable[Host],
     allow_default_route: bool = False,
     before: Iterable[str] = (),
-    requested_twice: Mapping[Host, str] = NOTHING,
-    shortest: Mapping[int, int] = NO_LIMIT,
 ) -> RequestLimits:
     """The limits on this host. Routes through dataplane NICs are not counted, as they may be ours,
     and neither are those that a stranger may have caused on an unlisted NIC.
@@ -164,9 +159,7 @@ def request_limits(
         _lengths_now(guarded, foreign),
         allow_default_route,
         frozenset(route.to.version for route in defaults),
-        requested_twice,
         routed=routed,
-        shortest=shortest,
         own=hosts_of(world, roles.guard.management),
         ignored=hosts_of(world, roles.guard.devices - roles.guard.management),
         marks=frozenset((rule.mark, rule.mask) for rule in foreign_rules if rule.mask),
@@ -268,9 +261,8 @@ def protected_mac(mac: str, world: World, roles: Roles) -> Optional[str]:
     """
     for device in world.devices.values():
         if device.index in roles.guard.devices and mac in (device.mac, device.permanent_mac):
-            role = (
-                "the management NIC" if device.index in roles.guard.management else "an ignored NIC"
-            )
+            is_management = device.index in roles.guard.management
+            role = "the management NIC" if is_management else "an ignored NIC"
             return f'the MAC address {mac} is that of {role} "{device.name}"'
     if roles.role(mac) == "management":
         return f"the MAC address {mac} is that of a management NIC"

@@ -41,7 +41,7 @@ class Stacks:
             if device.kind == "macvlan" and device.index not in ours:
                 self.macvlans[device.lower] = f'"{device.name}"'
             self.holders.update(dict.fromkeys((device.name, *device.altnames), device))
-        self.networks = Networks({key: request.addresses for key, request in requests.items()})
+        self.networks = Networks(requests)
         # How many requested links have each name; none of several with the same name is made.
         self.names = Counter(key.given_name for key in requests if key.made and key == key.nic)
         self.tables = TablesInUse(scene)
@@ -123,8 +123,7 @@ class Stacks:
             return Problem("refused", reason, key)
         # A present one goes on without members.
         needs_lower = virtual.lower and not (virtual.members and key.mac in self.roles.made.devices)
-        nics = self.roles.nics
-        if needs_lower and not any(lower.made or lower.mac in nics for lower in virtual.lower):
+        if needs_lower and not any(map(self._is_there, virtual.lower)):
             lowers = ", ".join(map(str, virtual.lower))
             return Problem("absent", f"none of its lower devices is present: {lowers}", key)
         # Another one is its own or its first member's, which may have kept that of a former member.
@@ -215,6 +214,9 @@ class Stacks:
         asked = (key for key, made in self.links.items() if made.parent == lower)
         return next((str(key) for key in asked if key.kind == "macvlan"), "")
 
+    def _is_there(self, lower: LinkKey) -> bool:
+        return bool(lower.made) or lower.mac in self.roles.nics
+
 
 def vlan_reason(request: LinkRequest, parent: Link, scene: Scene) -> Optional[str]:
     """Why there can be no such VLAN on its parent; empty or None if there can."""
@@ -269,11 +271,14 @@ def links_with_additions(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKe
     nics = {key for key in map(LinkKey, scene.record.nics) if not key.rank}
     ours = {devices[key].index for key in (scene.record.owned.vlans | nics) & devices.keys()}
     reasons = {}
-    foreign = [device for index, device in scene.world.devices.items() if index not in ours]
+    above = {
+        index: f'"{device.name}" is on top of it'
+        for device in scene.world.devices.values()
+        if device.index not in ours
+        for index in (device.lower, device.master)
+    }
     for key in sorted({*keys} & devices.keys()):
-        index = devices[key].index
-        above = [device.name for device in foreign if index in (device.lower, device.master)]
-        reason = f'"{above[0]}" is on top of it' if above else ""
+        reason = above.get(devices[key].index, "")
         if not reason and key not in scene.requests:
             reason = _foreign_addition(key, scene, ours)
         if reason:
@@ -321,9 +326,8 @@ def remaining_scene(scene: Scene) -> Scene:
     world, gone, removed = scene.world, _deleted_devices(scene), _removed_addresses(scene)
     if not removed and not gone:
         return scene
-    vrfs = (device for device in gone.values() if device.kind == VRF)
-    # A VRF loses the routes of its members with its table.
-    tables = {vrf_table(Virtual(options=device.options)) for device in vrfs}
+    # A VRF loses the routes of its members with its table; no other link has one.
+    tables = {vrf_table(Virtual(options=device.options)) for device in gone.values()}
     after = replace(
         world,
         devices={index: device for index, device in world.devices.items() if index not in gone},
