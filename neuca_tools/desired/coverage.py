@@ -168,17 +168,24 @@ def bypassing_routes(roles: Roles, world: World, have: NetworkState) -> Iterator
     removed = {
         (hop.to, have.links[hop.link].index, hop.metric) for hop in have.hops if hop.left_over
     }
-    clients = {have.links[key].index for key in roles.dhcp.clients if key in have.links}
+    left_out = {have.links[key].index for key in roles.dhcp.clients if key in have.links}
+    left_out |= roles.guard.devices
     on_management = (route for route in world.routes if route.index in roles.guard.management)
     metrics = {route.to.version: route.metric for route in best_default_routes(on_management)}
-    for route in world.routes:
-        is_foreign = route.protocol != ROUTE_PROTOCOL and route.to.prefixlen == 0
+    for route, device in _default_routes_of_others(world):
         metric = metrics.get(route.to.version, 0)
-        if not is_foreign or route.index in clients | roles.guard.devices or route.metric >= metric:
-            continue
-        device = world.devices.get(route.index)
-        if device and is_nic(device) and (route.to, route.index, route.metric) not in removed:
+        is_removed = (route.to, route.index, route.metric) in removed
+        if route.metric < metric and route.index not in left_out and not is_removed:
             yield _bypass_problem(route, device, metric, world)
+
+
+def _default_routes_of_others(world: World) -> Iterator[tuple[Route, Device]]:
+    """The default routes of other programs through NICs."""
+    for route in world.routes:
+        device = world.devices.get(route.index)
+        is_default = route.to.prefixlen == 0 and route.protocol != ROUTE_PROTOCOL
+        if is_default and device and is_nic(device):
+            yield route, device
 
 
 def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> Problem:

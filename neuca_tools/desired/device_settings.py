@@ -116,7 +116,7 @@ class Wish:
             before = self.declined.get(setting)
             if possible is None:
                 continue
-            # It was tried, if that was not outside of the requested bond or bridge.
+            # A setting of the place in a bond or bridge cannot have been tried outside of it.
             is_tried = self.is_in_master or not is_of_place(setting)
             if before is not None and before.value == possible and is_tried:
                 self.note(setting, f'"{possible}" was tried: {before.reason}', before.effect)
@@ -163,12 +163,12 @@ class Wish:
         return None
 
     def _at_most(self, setting: str, value: str, most: int) -> str:
-        if value != "max" and int(value) > most:
-            self.note(
-                setting, f"{value} requested, but the device supports at most {most}, which is set"
-            )
-            return str(most)
-        return str(most) if value == "max" else value
+        if value != "max" and int(value) <= most:
+            return value
+        if value != "max":
+            text = f"{value} requested, but the device supports at most {most}, which is set"
+            self.note(setting, text)
+        return str(most)
 
     def queue(self, txqueuelen: Optional[int], asks: bool, kind: str, packets: int) -> None:
         """Apply the length of the transmit queue to the qdisc.

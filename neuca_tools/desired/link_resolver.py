@@ -303,12 +303,9 @@ class LinkResolver:
         free = holder is None or (device is not None and holder.index == device.index)
         if free and self._give_name(name, request.key):
             return name
-        self.refuse(
-            request.key,
-            f'{message_subject(request.key)} should be "{name}", '
-            "but another interface has that name",
-            "name",
-        )
+        subject = message_subject(request.key)
+        text = f'{subject} should be "{name}", but another interface has that name'
+        self.refuse(request.key, text, "name")
         if device and self._give_name(device.name, request.key):
             return device.name
         return None

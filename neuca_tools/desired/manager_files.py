@@ -73,9 +73,7 @@ def marked_macs(resolution: Resolution, record: Record) -> frozenset[str]:
     Dataplane NICs; without a complete document also those that were dataplane NICs before.
     """
     roles = resolution.roles
-    named = {
-        mac for mac, role in roles.by_mac.items() if role == "dataplane"
-    } - roles.dhcp.left_to_others
+    named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"}
     before = {
         mac
         for mac, nic in record.nics.items()
@@ -84,7 +82,7 @@ def marked_macs(resolution: Resolution, record: Record) -> frozenset[str]:
         and resolution.roles.role(mac) == "unlisted"
         and not nic.released
     }
-    return frozenset(named | before)
+    return frozenset(named - roles.dhcp.left_to_others | before)
 
 
 def has_rule(mac: str, resolution: Resolution, record: Record, dataplane: frozenset[str]) -> bool:

@@ -60,22 +60,22 @@ def nic_names(
     own = set(names_in_use(roles.nics[key.mac] for key in movable))
     fixed = {*reserved_names(roles, record).values()} - own | {*names_in_use(others)}
     wishes = _wished_names(movable, requests, record, roles)
-    asked = {key for key in wishes if _is_asked(key, requests)}
     fallback = {key: current[key] for key in movable}
-    names = _grant_wishes({**fallback, **wishes}, fallback, fixed, asked)
+    names = _grant_wishes({**fallback, **wishes}, fallback, fixed, requests)
     left = [mac for mac in sorted({*roles.nics, *roles.twins}) if LinkKey(mac) not in movable]
     astray = {mac: record.nics[mac].name for mac in left if _is_astray(mac, roles, record)}
     coming = boot_names(world, roles, requests, record) if astray else {}
-    problems = [
-        Problem(
-            "name",
-            f'"{current[key]}" should be "{wishes[key]}", but another interface has that name',
-            key,
-        )
-        for key in sorted(wishes)
-        if names[key] != wishes[key]
-    ]
-    return {**current, **names}, [*problems, *_astray_problems(astray, roles, coming)]
+    problems = [*_refusals(wishes, names, current), *_astray_problems(astray, roles, coming)]
+    return {**current, **names}, problems
+
+
+def _refusals(
+    wishes: Mapping[LinkKey, str], names: Mapping[LinkKey, str], current: Mapping[LinkKey, str]
+) -> Iterator[Problem]:
+    for key, wish in sorted(wishes.items()):
+        if names[key] != wish:
+            text = f'"{current[key]}" should be "{wish}", but another interface has that name'
+            yield Problem("name", text, key)
 
 
 def _movable(roles: Roles) -> set[LinkKey]:
@@ -139,7 +139,7 @@ def _grant_wishes(
     wishes: Mapping[LinkKey, str],
     fallback: Mapping[LinkKey, str],
     fixed: Container[str],
-    asked: Container[LinkKey],
+    requests: Mapping[LinkKey, LinkRequest],
 ) -> dict[LinkKey, str]:
     """Grant wishes until nothing changes; a NIC that is refused its wish gets its fallback.
 
@@ -147,9 +147,13 @@ def _grant_wishes(
     gets a `fixed` name. A recorded name takes precedence over one that is asked for another NIC.
     """
     names = dict(wishes)
+
+    def rank(key: LinkKey) -> tuple[object, ...]:
+        return names[key] != fallback[key], _is_asked(key, requests), key
+
     while True:
         owners: dict[str, LinkKey] = {}
-        for key in sorted(names, key=lambda key: (names[key] != fallback[key], key in asked, key)):
+        for key in sorted(names, key=rank):
             if names[key] and names[key] not in fixed:
                 owners.setdefault(names[key], key)
         granted = {key: name for name, key in owners.items()}
@@ -212,9 +216,8 @@ def _boot_wishes(
     """The name of each NIC, present or not. Recorded names take precedence over requested ones."""
     keys = {LinkKey(mac) for mac in (*roles.nics, *record.nics) if roles.role(mac) != "ignored"}
     wishes = _wished_names(keys, requests, record, roles)
-    asked = {key for key in wishes if _is_asked(key, requests)}
     fallback = {key: record.nics.get(key.mac, UNRECORDED).name for key in wishes}
-    return _grant_wishes(wishes, fallback, fixed, asked)
+    return _grant_wishes(wishes, fallback, fixed, requests)
 
 
 def own_names(

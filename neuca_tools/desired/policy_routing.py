@@ -185,8 +185,7 @@ class _Sources:
         for seen in world.rules:
             if seen.protocol != ROUTE_PROTOCOL and seen.rule.source and not seen.inverted:
                 network, priority = ip_network(seen.rule.source), seen.rule.priority
-                known = self._priorities.setdefault(network, priority)
-                self._priorities[network] = min(known, priority)
+                self._priorities[network] = min(priority, self._priorities.get(network, priority))
         self._table = NetworkTable(self._priorities)
 
     def priority(self, host: Host) -> Optional[int]:

@@ -69,7 +69,6 @@ def plan_operations(
         *(operation for operation in stale if operation.order <= Phase.SHRINK),
         *_remove_and_lower(sides),
         *_rename_links(sides),
-        *_unmarked_links(sides),
         *_create_and_raise(sides),
         *_write_sysctls(sides),
         *_raise_up(sides),
@@ -249,26 +248,28 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
         for address in unrouted_addresses(have, want):
             if address.version == 4:
                 yield DeleteAddress(sides.target(key), address, Phase.ADDRESS)
-        if have.addresses == want.addresses:
-            continue
-        requested = {*want.addresses}
-        ips = {address.ip for address in requested if address.version == 6}
-        for address in have.addresses:
-            if address in requested or (key, address) not in sides.owned.addresses:
-                continue
+        ips = {address.ip for address in want.addresses if address.version == 6}
+        for address in _removable_addresses(sides, key):
             is_early = address.ip in ips or (address.version == 4 and key in sides.without_ipv4)
             phase = Phase.ADDRESS if is_early else Phase.RETIRE
             yield DeleteAddress(sides.target(key), address, phase)
 
 
-def _unmarked_links(sides: Sides) -> Iterator[Operation]:
-    for key in sorted(sides.have.links.keys() - sides.gone):
-        if sides.have.links[key].unmarked:
-            yield MarkLink(sides.target(key))
+def _removable_addresses(sides: Sides, key: LinkKey) -> list[Address]:
+    """Our addresses on the link that are not wanted, in their order."""
+    owned, wanted = sides.owned.addresses, {*sides.wanted(key).addresses}
+    present = sides.current(key).addresses
+    return [address for address in present if (key, address) in owned and address not in wanted]
 
 
 def _create_and_raise(sides: Sides) -> Iterator[Operation]:
-    """Create links, raise the MTU, set queue length and device settings; lower devices first."""
+    """Mark links, create some, raise the MTU, set queue length and device settings.
+
+    Lower devices come first.
+    """
+    for key in sorted(sides.have.links.keys() - sides.gone):
+        if sides.have.links[key].unmarked:
+            yield MarkLink(sides.target(key))
     for key, current, wanted in sides.both:
         if not sides.is_present(key):
             yield _create_link(sides, key, wanted)

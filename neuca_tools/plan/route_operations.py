@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.model import Hop, Host, LinkKey, Route
+from neuca_tools.model import Hop, LinkKey, Route
 from neuca_tools.model.routing import (
     MAIN_TABLE,
     POLICY_ROUTING,
@@ -145,14 +145,11 @@ def _route_text(hop: Hop, on: tuple[Target, ...]) -> str:
     traits = hop.traits
     words: list[str] = [traits.kind] if traits.kind != "unicast" else []
     hops = zip(on, (hop.via, *(via for _, via in hop.others)))
-    words += [" and ".join(_hop_text(via, target) for target, via in hops)] if on else []
+    texts = [f"via {via} on {target.name}" if via else f"on {target.name}" for target, via in hops]
+    words += [" and ".join(texts)] if on else []
     if traits.table != MAIN_TABLE:
         words.append(f"in table {traits.table}")
     return " ".join(words)
-
-
-def _hop_text(via: Optional[Host], on: Target) -> str:
-    return f"via {via} on {on.name}" if via else f"on {on.name}"
 
 
 @dataclass(frozen=True)

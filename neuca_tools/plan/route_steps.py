@@ -94,9 +94,13 @@ def restore_routes(sides: Sides) -> Iterator[Operation]:
     lost = {hop: (routes, sides.want) for hop, routes in _missing_routes(sides, present)}
     lost.update((hop, (present[hop], sides.have)) for hop in _dropped_routes(sides, present, cut))
     for hop in sorted(lost, key=lambda hop: hop.via is not None):
-        ends = _links_of(hop)
-        if all(_is_there(sides, key) and sides.is_up_at_the_end(key) for key in ends):
+        if _is_usable(sides, hop):
             yield _restore_route(sides, hop, *lost[hop])
+
+
+def _is_usable(sides: Sides, hop: Hop) -> bool:
+    """Whether all of its links are present and up at the end."""
+    return all(_is_there(sides, key) and sides.is_up_at_the_end(key) for key in _links_of(hop))
 
 
 def _missing_routes(
@@ -212,8 +216,6 @@ def possible_operations(
     Those are set at every pass, and their link may be down, or their source address absent, without
     this pass being about that link.
     """
-    if not of_kind(operations, ReplaceRoute):
-        return tuple(operations)
     raised = {state.on.key for state in of_kind(operations, SetState) if state.up}
     added = {(new.on.key, new.address.ip) for new in of_kind(operations, AddAddress)}
     for key, link in have.links.items():
