@@ -181,14 +181,12 @@ def guid_by_short_form(world: World, record: Record) -> dict[str, tuple[str, ...
 
 def _infiniband_ports(world: World, record: Record) -> Iterator[tuple[str, frozenset[str]]]:
     """The GUID of each InfiniBand port, and its other forms."""
-    for mac in filter(is_guid, record.nics):
-        yield mac, identity_forms([mac]) - {mac}
+    for guid in filter(is_guid, record.nics):
+        yield guid, identity_forms([guid]) - {guid}
     for device in world.devices.values():
         if device.infiniband and is_nic(device):
-            yield (
-                identity(device),
-                identity_forms([identity(device), device.mac]) - {identity(device)},
-            )
+            guid = identity(device)
+            yield guid, identity_forms([guid, device.mac]) - {guid}
 
 
 def bound_document(document: Document, identities: Mapping[str, Collection[str]]) -> Document:

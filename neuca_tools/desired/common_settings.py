@@ -7,10 +7,8 @@ Some of the last depend on other links: the MAC of a NIC, and its place in a bon
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Optional
 
 from neuca_tools.desired.device_settings import Wish, flat_settings
@@ -19,8 +17,7 @@ from neuca_tools.desired.policy_routing import Gateways, addresses_in_management
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.router_advertisements import (
     advertisements_off,
-    ipv6_clients,
-    reset_sysctls,
+    links_without_advertisements,
     restored_sysctls,
 )
 from neuca_tools.desired.safety import RequestLimits, mac_reason
@@ -67,7 +64,7 @@ class CommonSettings:
         self.requests, self.world, roles, self.record, _ = places.scene
         self.places, self.limits, self.sure = places, limits, sure
         self.rules, self.routed = rules, routed
-        self.leased = ipv6_clients(self.requests, roles)
+        self.quiet = links_without_advertisements(self.requests, roles, self.world)
         self.problems: list[Problem] = []
         self.notes: list[Note] = []
         self.sysctls: dict[str, str] = {}
@@ -99,10 +96,9 @@ class CommonSettings:
             if not (small and name.startswith(IPV6))
         }
         near = addresses_in_management(request, self.routed, self.limits)
-        off = advertisements_off(request, link, self.world, small, request.key in self.leased)
-        if off:
-            off.update(reset_sysctls(request, link, self.world, room))
-        unasked = {**original, **off}
+        unasked = dict(original)
+        if request.key in self.quiet and not small:
+            unasked.update(advertisements_off(request, link, self.world, room))
         reason = small or self._ipv6_disabled_reason(request, link, original)
         if reason:
             self.without_ipv6[request.key] = reason
@@ -264,25 +260,6 @@ class Places:
             if not (name == MAC and in_bond) and place_of(name) in places
         }
 
-    @cached_property
-    def _by_requested_mac(self) -> Mapping[str, list[LinkKey]]:
-        """The NICs that are requested to have each MAC."""
-        links_by_mac = defaultdict(list)
-        for key, request in self.scene.requests.items():
-            mac = dict(request.device).get(MAC)
-            if mac and not key.rank:
-                links_by_mac[mac].append(key)
-        return links_by_mac
-
-    @cached_property
-    def _primary_members(self) -> Mapping[LinkKey, list[LinkKey]]:
-        """The links that are requested to be the primary member of each bond."""
-        members_by_bond = defaultdict(list)
-        for key, master in self.masters.items():
-            if dict(self.scene.requests[key].device).get(PRIMARY) == "yes":
-                members_by_bond[master].append(key)
-        return members_by_bond
-
     def _mac_reason(self, key: LinkKey, mac: str) -> Optional[str]:
         """Why a NIC may not have this MAC."""
         device = self.scene.device_by_link.get(key)
@@ -290,9 +267,10 @@ class Places:
             return "it is in a bond, which sets the MAC address of its members"
         if mac == key.mac:
             return None
-        for other in self._by_requested_mac.get(mac, ()):
-            if other != key:
-                return f"it is requested for {other} too, so it is set on none of them"
+        nics = (nic for nic in self.scene.requests if not nic.rank)
+        other = self._also_requested(key, nics, MAC, mac)
+        if other:
+            return f"it is requested for {other} too, so it is set on none of them"
         reason = mac_reason(mac, (key.mac,), self.scene.world, self.scene.roles)
         return reason or self._owner_reason(key, mac)
 
@@ -308,10 +286,16 @@ class Places:
 
     def _primary_reason(self, key: LinkKey) -> Optional[str]:
         """Why a member may not be the primary one: another one is requested to be that."""
-        beside: Sequence[LinkKey] = ()
-        if key in self.masters:
-            beside = self._primary_members.get(self.masters[key], ())
-        for other in beside:
-            if other != key:
-                return f"{other} is requested as the primary member too, so none of them is"
-        return None
+        members = (link for link in self.masters if self.masters[link] == self.masters.get(key))
+        other = self._also_requested(key, members, PRIMARY, "yes")
+        return (
+            f"{other} is requested as the primary member too, so none of them is" if other else None
+        )
+
+    def _also_requested(
+        self, key: LinkKey, links: Iterable[LinkKey], setting: str, value: str
+    ) -> Optional[LinkKey]:
+        """Another one of these links for which the same value is requested."""
+        requests = self.scene.requests
+        others = (link for link in links if dict(requests[link].device).get(setting) == value)
+        return next((link for link in others if link != key), None)

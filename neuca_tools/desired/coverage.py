@@ -17,6 +17,7 @@ from typing import Any
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import (
     Address,
+    Device,
     LinkKey,
     LinkRequest,
     Network,
@@ -115,9 +116,7 @@ def kept_networks(
     tables: Collection[int],
 ) -> frozenset[Network]:
     """The networks of an earlier document in these tables that this one does not take away."""
-    connected = {
-        address.network for key, address in owned if (key, address) not in removable.addresses
-    }
+    connected = {address.network for _, address in {*owned} - removable.addresses}
     if removable.routes:
         return frozenset(connected)
     ours = (route for route in (*world.routes, *world.tables) if route.protocol == ROUTE_PROTOCOL)
@@ -169,27 +168,27 @@ def bypassing_routes(roles: Roles, world: World, have: NetworkState) -> Iterator
     removed = {
         (hop.to, have.links[hop.link].index, hop.metric) for hop in have.hops if hop.left_over
     }
-    clients = {have.links[key].index for key in roles.dhcp.clients if key in have.links}
+    left_out = {have.links[key].index for key in roles.dhcp.clients if key in have.links}
+    left_out |= roles.guard.devices
     on_management = (route for route in world.routes if route.index in roles.guard.management)
     metrics = {route.to.version: route.metric for route in best_default_routes(on_management)}
-    for route in _default_routes_of_others(world, clients | roles.guard.devices):
+    for route, device in _default_routes_of_others(world):
         metric = metrics.get(route.to.version, 0)
-        if route.metric < metric and (route.to, route.index, route.metric) not in removed:
-            yield from _bypass_problem(route, metric, world)
+        is_removed = (route.to, route.index, route.metric) in removed
+        if route.metric < metric and route.index not in left_out and not is_removed:
+            yield _bypass_problem(route, device, metric, world)
 
 
-def _default_routes_of_others(world: World, without: Collection[int]) -> Iterator[Route]:
-    """The default routes of other programs, except through these devices."""
+def _default_routes_of_others(world: World) -> Iterator[tuple[Route, Device]]:
+    """The default routes of other programs through NICs."""
     for route in world.routes:
-        is_foreign = route.protocol != ROUTE_PROTOCOL and route.index not in without
-        if is_foreign and route.to.prefixlen == 0:
-            yield route
+        device = world.devices.get(route.index)
+        is_default = route.to.prefixlen == 0 and route.protocol != ROUTE_PROTOCOL
+        if is_default and device and is_nic(device):
+            yield route, device
 
 
-def _bypass_problem(route: Route, metric: int, world: World) -> Iterator[Problem]:
-    device = world.devices.get(route.index)
-    if device is None or not is_nic(device):
-        return
+def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> Problem:
     way = f"{device.name} via {route.via}" if route.via else device.name
     leases = [
         str(address)
@@ -199,7 +198,7 @@ def _bypass_problem(route: Route, metric: int, world: World) -> Iterator[Problem
     lease = ""
     if leases:
         lease = f"; {device.name} has {', '.join(leases)} from a DHCP client or router"
-    yield Problem(
+    return Problem(
         "contested",
         f"another program leads the IPv{route.to.version} default route of this host through {way}"
         f" (metric {route.metric}), not through the management NIC (metric {metric}){lease}",

@@ -116,7 +116,9 @@ class Wish:
             before = self.declined.get(setting)
             if possible is None:
                 continue
-            if before is not None and before.value == possible and self._is_tried(setting):
+            # A setting of the place in a bond or bridge cannot have been tried outside of it.
+            is_tried = self.is_in_master or not is_of_place(setting)
+            if before is not None and before.value == possible and is_tried:
                 self.note(setting, f'"{possible}" was tried: {before.reason}', before.effect)
             else:
                 self.wanted[setting] = possible
@@ -135,7 +137,7 @@ class Wish:
         if reason is not None and observed.values.get(setting) != value:
             self.note(setting, reason, observed.effect_of(group_of(setting)))
         elif not SETTINGS[group_of(setting)].named:
-            return self._simple_value(setting, value, observed)
+            return self._cpus(setting, value, observed)
         elif setting not in observed.values:
             self.note(setting, "the driver has no such setting")
         elif setting in observed.most:
@@ -144,20 +146,11 @@ class Wish:
             return value
         return None
 
-    def _is_tried(self, setting: str) -> bool:
-        """Whether the setting can have been tried in the requested bond or bridge of the device."""
-        return self.is_in_master or not is_of_place(setting)
-
-    def _simple_value(self, setting: str, value: str, observed: DeviceSettings) -> Optional[str]:
-        most = observed.most.get(setting)
-        if setting in ("rps", "xps") and most is not None:
-            return self._cpus(setting, value, most, observed)
-        return value
-
-    def _cpus(
-        self, setting: str, value: str, every: str, observed: DeviceSettings
-    ) -> Optional[str]:
-        """The CPUs, one list where all queues have the same."""
+    def _cpus(self, setting: str, value: str, observed: DeviceSettings) -> Optional[str]:
+        """The value; of CPUs, one list where all queues have the same."""
+        every = observed.most.get(setting)
+        if setting not in ("rps", "xps") or every is None:
+            return value
         lists = [every if part == "all" else part for part in value.split(" / ")]
         queues = int(observed.most[f"{setting}.queues"])
         absent = sorted(_cpu_numbers(lists) - _cpu_numbers([every]))
@@ -170,12 +163,12 @@ class Wish:
         return None
 
     def _at_most(self, setting: str, value: str, most: int) -> str:
-        if value != "max" and int(value) > most:
-            self.note(
-                setting, f"{value} requested, but the device supports at most {most}, which is set"
-            )
-            return str(most)
-        return str(most) if value == "max" else value
+        if value != "max" and int(value) <= most:
+            return value
+        if value != "max":
+            text = f"{value} requested, but the device supports at most {most}, which is set"
+            self.note(setting, text)
+        return str(most)
 
     def queue(self, txqueuelen: Optional[int], asks: bool, kind: str, packets: int) -> None:
         """Apply the length of the transmit queue to the qdisc.
@@ -184,18 +177,14 @@ class Wish:
         set, in packets. `asks`: the document requests it. `kind` is the present root qdisc,
         `packets` the present length, 0 if there is none.
         """
-        present = self._present_qdisc()
+        observed = self.observed.values.get("qdisc", "") if self.observed else ""
+        present = _without_default(observed)
         if self.wanted.get("qdisc") == "pfifo":
             self.wanted["qdisc"] = f"pfifo limit {txqueuelen or packets or USUAL_TXQUEUELEN}"
         elif asks and "qdisc" not in self.asked and present.startswith("pfifo limit"):
             self.wanted["qdisc"] = f"pfifo limit {txqueuelen}"
         if asks:
             self._note_unused(_without_default(self.wanted.get("qdisc", "")) or present or kind)
-
-    def _present_qdisc(self) -> str:
-        if self.observed is None:
-            return ""
-        return _without_default(self.observed.values.get("qdisc", ""))
 
     def _note_unused(self, qdisc: str) -> None:
         """Note that this qdisc makes no use of a txqueuelen, if so."""

@@ -84,6 +84,12 @@ class Learned:
     ) -> None:
         self.world, self.limits = world, limits
         self.taken, self.local_hosts = {*taken, *foreign_routes(world)}, local_hosts(world)
+        # The main table may have routes already, as for an address from before our file.
+        self.present = {
+            (route.to, route.index, route.via, route.metric)
+            for route in world.routes
+            if route.protocol != ROUTE_PROTOCOL
+        }
         self.addresses: dict[LinkKey, tuple[Address, ...]] = {}
         self.hops: list[Hop] = []
         self.notes: list[Note] = []
@@ -121,7 +127,7 @@ class Learned:
         for route in sorted(routes, key=lambda route: route.via is not None):
             if route.to.prefixlen == 0:
                 continue
-            if self._is_there(route):
+            if (route.to, route.index, route.via, route.metric) in self.present:
                 near.add(route.to)
                 continue
             reason = self._refusal_reason(route, near)
@@ -137,15 +143,6 @@ class Learned:
             self.hops.append(hop)
             if route.via is None:
                 near.add(route.to)
-
-    def _is_there(self, route: Route) -> bool:
-        """Whether the main table has the route already, as for an address from before our file."""
-        return any(
-            (present.to, present.index, present.via, present.metric)
-            == (route.to, route.index, route.via, route.metric)
-            and present.protocol != ROUTE_PROTOCOL
-            for present in self.world.routes
-        )
 
     def _refusal_reason(self, route: Route, near: Collection[Network]) -> Optional[str]:
         """Why the route is not copied. `near` are the networks on the link in the main table."""

@@ -9,7 +9,7 @@ served by dhcpcd, with one process for each link.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from neuca_tools.desired import dhcp_files, platform_roles
@@ -84,20 +84,13 @@ def _is_plain(world: World) -> bool:
     return bool(own.program) and world.unmanaged and not is_early
 
 
-def _has_networkmanager(world: World) -> bool:
-    """Whether NetworkManager, which serves NICs alone, runs here, even if it gives no answer."""
-    return "networkmanager" in world.managers or "networkmanager" in world.silent_managers
-
-
 def serves_virtual(world: World) -> bool:
     """Whether this host has a client for DHCP on virtual links."""
-    own = world.own_clients
-    if own.program and (own.forced or _is_plain(world) or _has_networkmanager(world)):
+    own, running = world.own_clients, {*world.managers, *world.silent_managers}
+    if own.program and (own.forced or _is_plain(world) or "networkmanager" in running):
         return True
-    is_known = any(
-        manager == "networkd" for manager, _ in dhcp_files.known_files(world.files).values()
-    )
-    return not own.forced and ("networkd" in world.managers or is_known)
+    known = {manager for manager, _ in dhcp_files.known_files(world.files).values()}
+    return not own.forced and "networkd" in {*world.managers, *known}
 
 
 def assign_clients(
@@ -114,10 +107,19 @@ def assign_clients(
         for known, key in dhcp_files.known_files(world.files).values():
             if known == manager and roles.role(key.mac) == "unlisted":
                 clients[key] = manager
-    left = platform_roles.leased_without_client(requests, roles, clients)
+    left = _macs_without_client(requests, clients)
     if manager:
-        left = frozenset(filter(is_guid, left))
-    return replace(roles, dhcp=Dhcp(clients, left))
+        left = set(filter(is_guid, left))
+    dataplane = {mac for mac in left if roles.role(mac) == "dataplane"}
+    return replace(roles, dhcp=Dhcp(clients, frozenset(dataplane)))
+
+
+def _macs_without_client(
+    requests: Mapping[LinkKey, LinkRequest], clients: Iterable[LinkKey]
+) -> set[str]:
+    """The NICs with DHCP, on the NIC or on a VLAN on it, for which there is no client."""
+    leased = (key for key, request in requests.items() if platform_roles.is_leased(request))
+    return {key.mac for key in leased} - {key.mac for key in clients}
 
 
 def _client_by_link(
@@ -147,7 +149,9 @@ def _is_for_own(request: LinkRequest, index: int, world: World) -> bool:
     own, asked = world.own_clients, request.automatic
     if not own.program or asked is None:
         return False
-    is_virtual_beside = bool(request.key.rank) and _has_networkmanager(world)
+    # NetworkManager serves NICs alone; it may run although it gives no answer.
+    running = {*world.managers, *world.silent_managers}
+    is_virtual_beside = bool(request.key.rank) and "networkmanager" in running
     if not (own.forced or _is_plain(world) or is_virtual_beside):
         return False
     is_ours = not own.requests.keys().isdisjoint(client_labels(request.key, asked))

@@ -32,6 +32,13 @@ _ASKED = {
     "use-hostname": "UseHostname",
     "use-domains": "UseDomains",
 }
+# IPv4, IPv6: the word of systemd.network(5).
+_FAMILIES = {
+    (True, True): "yes",
+    (True, False): "ipv4",
+    (False, True): "ipv6",
+    (False, False): "no",
+}
 _LABEL = re.compile(
     r"(?:(?P<mac>[0-9a-f]{12})|(?P<kind>[a-z]+)-(?P<name>[A-Za-z0-9_-]+))(?:\.(?P<vlan>[0-9]{1,4}))?"
 )
@@ -75,12 +82,13 @@ def _quote_byte(byte: int) -> str:
 
 
 def link_of_label(text: str) -> Optional[LinkKey]:
-    """The key with this label; None if it is no label.
+    """The key with this label, which may be that of a client; None if it is no label.
 
-    >>> str(link_of_label("bridge-br_2e0.7"))
+    >>> str(link_of_label("bridge-br_2e0.7:ra"))
     'bridge br.0.7'
     """
-    match = _LABEL.fullmatch(text)
+    label = text.partition(BESIDE)[0]
+    match = _LABEL.fullmatch(label)
     if match is None:
         return None
     vlan_id = int(match["vlan"]) if match["vlan"] else None
@@ -89,16 +97,7 @@ def link_of_label(text: str) -> Optional[LinkKey]:
         name = re.sub(r"_([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), match["name"])
         mac = f"{match['kind']} {name.encode('latin-1').decode('utf-8', 'replace')}"
     key = LinkKey(mac, vlan_id)
-    return key if link_label(key) == text else None
-
-
-def link_of_client(text: str) -> Optional[LinkKey]:
-    """The link that one of our own clients serves, by its label; None for another label.
-
-    >>> str(link_of_client("bridge-br_2e0.7:ra"))
-    'bridge br.0.7'
-    """
-    return link_of_label(text.partition(BESIDE)[0])
+    return key if link_label(key) == label else None
 
 
 def client_labels(key: LinkKey, asked: Automatic) -> dict[str, str]:
@@ -166,11 +165,9 @@ def networkd_file(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> b
     stops or a lease expires, as netplan's `critical` does. networkd keeps leases when it restarts.
     """
     number = table_of(key)
+    link_local = ("ipv6",) if asked.link_local is None else asked.link_local
     lines = [
-        (
-            "# Written by neucad, which overwrites it. "
-            f"For DHCP on {link_subject(key)}; see neucad(8)."
-        ),
+        first_line(key),
         "[Match]",
         *_match_lines(key, name),
         "",
@@ -178,9 +175,9 @@ def networkd_file(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> b
         "RequiredForOnline=no",
         "",
         "[Network]",
-        f"DHCP={_dhcp_families(asked)}",
+        f"DHCP={_FAMILIES[bool(asked.dhcp4), bool(asked.dhcp6)]}",
         f"IPv6AcceptRA={_yes_or_no(takes_advertisements(asked))}",
-        f"LinkLocalAddressing={_link_local(asked)}",
+        f"LinkLocalAddressing={_FAMILIES['ipv4' in link_local, 'ipv6' in link_local]}",
         f"KeepConfiguration={'yes' if asked.critical else 'static'}",
         "IPv6PrivacyExtensions=kernel",
         *_section_lines("DHCPv4", number, dict(asked.dhcp4_overrides), has_mtu),
@@ -193,10 +190,11 @@ def networkd_file(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> b
     return ("\n".join(lines) + "\n").encode()
 
 
-def link_subject(key: LinkKey) -> str:
-    """The link, in the comment of a file."""
+def first_line(key: LinkKey) -> str:
+    """The comment at the top of a file for this link."""
     vlan = f"VLAN {key.vlan_id} of " if key.vlan_id is not None else ""
-    return f"{vlan}the {key.made or 'NIC'} {key.given_name or key.mac}"
+    link = f"{vlan}the {key.made or 'NIC'} {key.given_name or key.mac}"
+    return f"# Written by neucad, which overwrites it. For DHCP on {link}; see neucad(8)."
 
 
 def _match_lines(key: LinkKey, name: str) -> Iterator[str]:
@@ -243,21 +241,6 @@ def _section_lines(
 def wants_ipv6(asked: Automatic) -> bool:
     """Whether IPv6 addresses come from DHCPv6 or router advertisements."""
     return bool(asked.dhcp6 or asked.accept_ra)
-
-
-def _dhcp_families(asked: Automatic) -> str:
-    if asked.dhcp4 and asked.dhcp6:
-        return "yes"
-    if asked.dhcp4:
-        return "ipv4"
-    return "ipv6" if asked.dhcp6 else "no"
-
-
-def _link_local(asked: Automatic) -> str:
-    families = {"ipv6"} if asked.link_local is None else {*asked.link_local}
-    if families == {"ipv4", "ipv6"}:
-        return "yes"
-    return next(iter(families), "no")
 
 
 def _yes_or_no(yes: bool) -> str:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Optional
 
 from neuca_tools.desired.dhcp_files import (
-    link_subject,
+    first_line,
     profile_name,
     table_of,
     takes_advertisements,
@@ -73,10 +73,7 @@ def networkmanager_profile(key: LinkKey, asked: Automatic, mtu: Optional[int]) -
     ]
     digest = sha256("\n".join((key.mac, *lines)).encode()).digest()
     head = [
-        (
-            "# Written by neucad, which overwrites it. "
-            f"For DHCP on {link_subject(key)}; see neucad(8)."
-        ),
+        first_line(key),
         "[connection]",
         f"id={profile_name(key).partition('.')[0]}",
         f"uuid={_uuid_of_digest(digest)}",

@@ -6,18 +6,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from neuca_tools.desired.dhcp_files import (
     OWN,
     client_labels,
-    link_of_client,
+    link_of_label,
     table_of,
 )
 from neuca_tools.desired.manager_files import asked_mtu
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
-from neuca_tools.model import Automatic, Device, LinkKey, OwnClients, Record, World
+from neuca_tools.model import Automatic, OwnClients, Record, World
 from neuca_tools.model.device_settings import Note
 
 SETTING = "dhcp"
@@ -46,52 +45,48 @@ def client_requests(resolution: Resolution, record: Record, world: World) -> dic
         is_ours = is_ours and not name.startswith("-")  # it is no option of a program
         if is_ours and device.name == name and key in resolution.want.links:
             has_mtu = asked_mtu(key, resolution, record) is not None
-            own = _Link(key, device, request.automatic, has_mtu)
+            fields = {
+                "link": str(key),
+                "program": world.own_clients.program,
+                "helper": world.own_clients.helper,
+                "interface": device.name,
+                "index": device.index,
+                "table": table_of(key),
+            }
             for text, protocol in client_labels(key, request.automatic).items():
-                request_by_label[text] = _request_line(own, protocol, world.own_clients)
+                asked = _request_fields(request.automatic, protocol, has_mtu)
+                request_by_label[text] = json.dumps({**fields, **asked})
     return request_by_label
 
 
 def _kept_requests(resolution: Resolution, own: OwnClients) -> Iterator[tuple[str, str]]:
     for text, request in own.requests.items():
-        key = link_of_client(text)
+        key = link_of_label(text)
         if not request or key is None or resolution.complete or key in resolution.requests:
             continue
         if resolution.roles.role_of(key) == "unlisted":
             yield text, request
 
 
-class _Link(NamedTuple):
-    """A link that is up and what it is to have. `has_mtu`: the agent sets its MTU."""
+def _request_fields(asked: Automatic, protocol: str, has_mtu: bool) -> dict[str, object]:
+    """What is requested. `has_mtu`: the agent sets the MTU of the link.
 
-    key: LinkKey
-    device: Device
-    asked: Automatic
-    has_mtu: bool
-
-
-def _request_line(link: _Link, protocol: str, own: OwnClients) -> str:
-    """One line of JSON. That of DHCPv4, which is older than the others, names no protocol."""
-    overrides = dict(link.asked.dhcp6_overrides if protocol else link.asked.dhcp4_overrides)
+    That of DHCPv4, which is older than the others, names no protocol.
+    """
+    overrides = dict(asked.dhcp6_overrides if protocol else asked.dhcp4_overrides)
     name = overrides.get("hostname", "")
     if protocol or overrides.get("send-hostname") == "false":
         name = "-"
     # Only one of the clients of a link sets its MTU.
-    is_second = bool(protocol) and bool(link.asked.dhcp4)
-    has_mtu = link.has_mtu or is_second or overrides.get("use-mtu") == "false"
+    is_second = bool(protocol) and bool(asked.dhcp4)
+    has_mtu = has_mtu or is_second or overrides.get("use-mtu") == "false"
     fields = {
-        "link": str(link.key),
-        "program": own.program,
-        "helper": own.helper,
-        "interface": link.device.name,
-        "index": link.device.index,
-        "table": table_of(link.key),
         "metric": int(overrides.get("route-metric", 0)),
         "mtu": not has_mtu,
         "routes": overrides.get("use-routes") != "false",
         "hostname": name,
     }
-    return json.dumps({**fields, "protocol": protocol} if protocol else fields)
+    return {**fields, "protocol": protocol} if protocol else fields
 
 
 def unused_override_notes(resolution: Resolution) -> Iterator[Note]:
@@ -101,14 +96,8 @@ def unused_override_notes(resolution: Resolution) -> Iterator[Note]:
         asked = request.automatic if request is not None else None
         if asked is None:
             continue
-        unused = list(_unused_overrides(asked))
+        both = {*asked.dhcp4_overrides, *asked.dhcp6_overrides}
+        unused = [title for name, title in _UNUSED.items() if (name, "true") in both]
         if unused:
             text = f"without a network manager, {' and '.join(unused)} of DHCP are not used"
             yield Note(SETTING, "not applicable", text, key)
-
-
-def _unused_overrides(asked: Automatic) -> Iterator[str]:
-    for name, title in _UNUSED.items():
-        both = (asked.dhcp4_overrides, asked.dhcp6_overrides)
-        if any((name, "true") in overrides for overrides in both):
-            yield title

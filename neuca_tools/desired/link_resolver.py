@@ -61,13 +61,8 @@ class LinkResolver:
         self.vlan_names: dict[LinkKey, str] = {}
         made = {key.given_name: key for key in self.stacks.links}
         self.link_settings = {**{name: key for key, name in taken.items()}, **made}
-        self.by_name = {
-            name: device
-            for device in self.after.world.devices.values()
-            for name in (*device.altnames, device.name)
-        }
         self.wanted: dict[LinkKey, Link] = {}
-        self.sizes = Sizes(scene, self.wanted, self.refuse)
+        self.sizes = Sizes(scene, self.wanted, self.problems)
         self.problems += self.stacks.problems
 
     def refuse(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None:
@@ -153,7 +148,10 @@ class LinkResolver:
         role = self.roles.role_of(key)
         if role == "dataplane":
             return self._is_free(key)
-        if role == "management" and not self._is_only_carrier(key):
+        carries = key.mac in self.roles.guard.vlans and key.vlan_id is None
+        # Such a NIC only has a VLAN next to the management VLAN on it.
+        is_only_carrier = carries and not self.requests[key].origins
+        if role == "management" and not is_only_carrier:
             reason = self.roles.reasons.get(key.mac, "by its MAC address")
             # While it is in doubt which NIC is management, the problem is contested: any change of
             # a link may decide it.
@@ -179,11 +177,6 @@ class LinkResolver:
             self.refuse(key, f"{message_subject(key)} depends on a management or ignored NIC")
             return False
         return True
-
-    def _is_only_carrier(self, key: LinkKey) -> bool:
-        """Whether nothing is asked of this NIC but to carry a VLAN next to the management VLAN."""
-        carries = key.mac in self.roles.guard.vlans and key.vlan_id is None
-        return carries and not self.requests[key].origins
 
     def _managers(self, key: LinkKey) -> Mapping[str, str]:
         """What network managers should say of the link; nothing if DHCP is left to others."""
@@ -242,7 +235,10 @@ class LinkResolver:
     def _resolve_vlan(self, request: LinkRequest) -> Optional[Link]:
         """A VLAN; None if it is refused, or if it is left to the user and absent."""
         key, device = request.key, self.device_by_link.get(request.key)
-        parent = self.wanted.get(key.nic) or self._carrier_link(key.nic)
+        parent = self.wanted.get(key.nic)
+        if parent is None:  # a link that is not written to, for a VLAN on it
+            carrier = self.roles.links[key.nic]
+            parent = Link(key.nic, key.nic.kind, "management", carrier.name, carrier.index)
         refusal = vlan_reason(request, parent, self.scene)
         if refusal:
             self.refuse(key, refusal)
@@ -279,11 +275,6 @@ class LinkResolver:
             room = min(device.mtu, most)
         return self.common.add(request, replace(link, virtual=request.virtual), mtu, room)
 
-    def _carrier_link(self, key: LinkKey) -> Link:
-        """A link that is not written to, for a VLAN on it."""
-        device = self.roles.links[key]
-        return Link(key, key.kind, "management", device.name, device.index)
-
     def _check_vlan_mac(self, request: LinkRequest, device: Optional[Device]) -> None:
         """Refuse a MAC for a VLAN that another program created: the MAC is set at creation only."""
         mac = (request.virtual or Virtual()).option("mac")
@@ -308,16 +299,13 @@ class LinkResolver:
         if device and request.key not in self.record.owned.vlans:
             default = device.name
         name = request.name or default
-        holder = self.by_name.get(name)
+        holder = self.stacks.holders.get(name)
         free = holder is None or (device is not None and holder.index == device.index)
         if free and self._give_name(name, request.key):
             return name
-        self.refuse(
-            request.key,
-            f'{message_subject(request.key)} should be "{name}", '
-            "but another interface has that name",
-            "name",
-        )
+        subject = message_subject(request.key)
+        text = f'{subject} should be "{name}", but another interface has that name'
+        self.refuse(request.key, text, "name")
         if device and self._give_name(device.name, request.key):
             return device.name
         return None

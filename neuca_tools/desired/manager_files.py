@@ -19,9 +19,7 @@ from neuca_tools.model import (
     OWN,
     UNCHANGED,
     UNRECORDED,
-    Link,
     LinkKey,
-    LinkRequest,
     Record,
 )
 from neuca_tools.model.ports import is_guid
@@ -75,9 +73,7 @@ def marked_macs(resolution: Resolution, record: Record) -> frozenset[str]:
     Dataplane NICs; without a complete document also those that were dataplane NICs before.
     """
     roles = resolution.roles
-    named = {
-        mac for mac, role in roles.by_mac.items() if role == "dataplane"
-    } - roles.dhcp.left_to_others
+    named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"}
     before = {
         mac
         for mac, nic in record.nics.items()
@@ -86,7 +82,7 @@ def marked_macs(resolution: Resolution, record: Record) -> frozenset[str]:
         and resolution.roles.role(mac) == "unlisted"
         and not nic.released
     }
-    return frozenset(named | before)
+    return frozenset(named - roles.dhcp.left_to_others | before)
 
 
 def has_rule(mac: str, resolution: Resolution, record: Record, dataplane: frozenset[str]) -> bool:
@@ -155,8 +151,9 @@ class _Files:
         if self.resolution.complete or not others:
             return others
         replaced = {*self._mac_by_rule(rules).values()}
-        gone = replaced.union(filter(self._is_disowned, known.values()))
-        return {path for path in others if known[path] in gone}
+        gone = {mac for mac, nic in self.record.nics.items() if nic.released}
+        gone |= {mac for mac in known.values() if self.roles.role(mac) == "ignored"}
+        return {path for path in others if known[path] in gone | replaced}
 
     def _mac_by_rule(self, paths: Iterable[str]) -> dict[str, str]:
         """The MAC of each of these files that is one of our rules."""
@@ -176,20 +173,13 @@ class _Files:
         client = self.roles.dhcp.clients.get(LinkKey(mac), "")
         return {f"{places.udev}/{file}": marks.udev_rule(mac, name, is_dataplane, client)}
 
-    def _is_disowned(self, mac: str) -> bool:
-        is_released = self.record.nics.get(mac, UNRECORDED).released
-        return is_released or self.roles.role(mac) == "ignored"
-
     def _pinned_name(self, mac: str) -> str:
         """The name that the NIC should have at the next boot; empty if it is not known yet."""
         key = LinkKey(mac)
         request, granted = self.resolution.requests.get(key), self.names.get(key)
         if request and request.name and granted in (request.name, None):
             return request.name
-        return self._recorded_name(mac) or granted or ""
-
-    def _recorded_name(self, mac: str) -> str:
-        return self.record.nics.get(mac, UNRECORDED).name
+        return self.record.nics.get(mac, UNRECORDED).name or granted or ""
 
     # --- lists ---
 
@@ -243,7 +233,8 @@ class _Files:
         """
         nics, names, left = self.roles.nics, self.names, self.roles.dhcp.left_to_others
         others = {device.name for mac, device in nics.items() if mac not in self.dataplane}
-        bases = {names.get(LinkKey(mac)) or self._recorded_name(mac) for mac in self.dataplane}
+        recorded = {mac: nic.name for mac, nic in self.record.nics.items()}
+        bases = {names.get(LinkKey(mac)) or recorded.get(mac, "") for mac in self.dataplane}
         bases.update(key.given_name for key in names)  # empty for a NIC
         made = {name for key, name in names.items() if key.rank and key.mac not in left}
         made.update(map(self._pinned_name, filter(is_guid, self.dataplane)))
@@ -265,7 +256,10 @@ class _Files:
             if name:
                 keys[ACCEPT_RA.replace(OWN, name)] = "0"
         for key, link in self.resolution.want.links.items():
-            keys.update(_granted_sysctls(link, self.resolution.requests.get(key)))
+            request = self.resolution.requests.get(key)
+            if request and link.name:
+                granted = {*request.sysctls} & link.sysctls.items()
+                keys.update((path.replace(OWN, link.name), value) for path, value in granted)
         return marks.sysctl_conf(keys)
 
     # --- DHCP ---
@@ -304,14 +298,3 @@ class _Files:
         if asked is None or (key.rank and not marks.is_plain(name)):
             return path, b""
         return path, dhcp_files.networkd_file(key, name, asked, mtu is not None)
-
-
-def _granted_sysctls(link: Link, request: Optional[LinkRequest]) -> dict[str, str]:
-    """The sysctls of one link that are requested and not refused."""
-    if request is None or not link.name:
-        return {}
-    return {
-        template.replace(OWN, link.name): value
-        for template, value in request.sysctls
-        if link.sysctls.get(template) == value
-    }

@@ -139,7 +139,10 @@ def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> by
     such as the `except:type:ethernet` that Ubuntu users are told to add, takes precedence; the
     second section is independent of it.
     """
-    specs = [f"mac:{_whole_address(mac)}" for mac in sorted(set(macs))]
+    # The address of an InfiniBand port is longer than its GUID.
+    before_guid = "00:" * (ADDRESS_BYTES - GUID_BYTES)
+    checked = map(_checked_mac, sorted(set(macs)))
+    specs = [f"mac:{before_guid if is_guid(mac) else ''}{mac}" for mac in checked]
     specs += [f"interface-name:{pattern}" for pattern in _plain_patterns(vlan_patterns)]
     if not specs:
         return b""
@@ -183,10 +186,8 @@ def networkd_files(
     files = {NETWORKD_NICS_FILE: nics}
     if vlans:
         files[NETWORKD_VLANS_FILE] = [*_type_conditions(kinds), *vlans]
-    head, tail = (
-        [f"{_HEADER}See systemd.network(5), Unmanaged=.", "[Match]"],
-        ["", "[Link]", "Unmanaged=yes"],
-    )
+    head = [f"{_HEADER}See systemd.network(5), Unmanaged=.", "[Match]"]
+    tail = ["", "[Link]", "Unmanaged=yes"]
     return {name: _file_content([*head, *match, *tail]) for name, match in files.items() if match}
 
 
@@ -239,13 +240,6 @@ def _checked_mac(mac: str) -> str:
     if not _MAC.fullmatch(mac):
         raise ValueError(f'"{mac}" is not a MAC address in canonical form')
     return mac
-
-
-def _whole_address(mac: str) -> str:
-    """A whole address of a NIC: that of an InfiniBand port with zeros before its GUID."""
-    if is_guid(mac):
-        return "00:" * (ADDRESS_BYTES - GUID_BYTES) + _checked_mac(mac)
-    return _checked_mac(mac)
 
 
 def _file_content(lines: Iterable[str]) -> bytes:

@@ -35,7 +35,6 @@ from neuca_tools.documents.stacking import (
 from neuca_tools.model import (
     OWN,
     UNRECORDED,
-    Address,
     Document,
     Fault,
     Host,
@@ -73,12 +72,7 @@ class Layers(NamedTuple):
     routes: tuple[RouteRequest, ...] = ()
     problems: tuple[Problem, ...] = ()
     notes: tuple[Note, ...] = ()
-    platform_rules: tuple[RuleRequest, ...] = ()
-
-    @property
-    def addresses(self) -> dict[LinkKey, tuple[Address, ...]]:
-        """The addresses that are requested on each link."""
-        return {key: request.addresses for key, request in self.requests.items()}
+    rules: tuple[RuleRequest, ...] = ()
 
 
 def stack_layers(
@@ -99,8 +93,12 @@ def stack_layers(
     if document is not None and document.platform is not None:
         notes += platform_roles.unused_notes(document.platform, roles, requests)
     layers = layers._replace(roles=roles, requests=requests, problems=problems)
+    # Those of the NEuca document belong to no link.
+    rules = (
+        rule for rule in layers.rules if not rule.link or roles.role_of(rule.link) == "dataplane"
+    )
     routes = routing_tables.place_routes(layers.routes, requests)
-    return layers._replace(routes=routes, notes=(*layers.notes, *notes))
+    return layers._replace(routes=routes, rules=tuple(rules), notes=(*layers.notes, *notes))
 
 
 class _MergeInputs(NamedTuple):
@@ -179,7 +177,10 @@ def _merge_layers(document: Document, inputs: _MergeInputs) -> Layers:
     named = {key.mac for key in own}
     if document.platform is None:
         return Layers(
-            own, with_virtual_roles(assign_roles(world, named, policy, record), own), routes
+            own,
+            with_virtual_roles(assign_roles(world, named, policy, record), own),
+            routes,
+            rules=document.rules,
         )
     platform, problems = bind_names(document.platform, world, record)
     roles = _assign_roles(platform, own, inputs)
@@ -193,7 +194,7 @@ def _merge_layers(document: Document, inputs: _MergeInputs) -> Layers:
         (*routes, *more),
         (*problems, *platform_roles.refused_links(platform, roles, inputs.world)),
         tuple(platform_roles.absent_notes(platform, roles, inputs.world)),
-        platform.rules,
+        (*document.rules, *platform.rules),
     )
 
 
@@ -221,9 +222,7 @@ def _platform_routes(
 ) -> Iterator[RouteRequest]:
     """The platform's routes through dataplane NICs to prefixes that no other document routes."""
     for route in platform.routes:
-        if route.link is None or route.to in taken:
-            continue
-        if roles.role_of(route.link) == "dataplane":
+        if route.link and route.to not in taken and roles.role_of(route.link) == "dataplane":
             yield route
 
 
@@ -285,12 +284,9 @@ def requested_twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> di
     for key in sorted(requests):
         if roles.role_of(key) == "dataplane" and requests[key].state != "user":
             for ip in {*map(attrgetter("ip"), requests[key].addresses)}:
-                asked.setdefault(ip, []).append(key)
-    return {
-        ip: " and ".join(map(str, keys))
-        for ip, keys in asked.items()
-        if len(keys) > 1 and not (ip.version == 6 and ip.is_link_local)
-    }
+                if not (ip.version == 6 and ip.is_link_local):
+                    asked.setdefault(ip, []).append(key)
+    return {ip: " and ".join(map(str, keys)) for ip, keys in asked.items() if len(keys) > 1}
 
 
 def trusted_links(
@@ -345,7 +341,7 @@ def request_digests(
         for lower in lower_of(request):
             parts[lower.mac].append(f"in {key}")
     parts[""] += [repr(pair) for pair in sorted(sysctls.items())]
-    networks = Networks(layers.addresses)
+    networks = Networks(layers.requests)
     paths: dict[str, list[str]] = {mac: [] for mac in parts}
     for route in layers.routes:
         mac = _mac_of(route, networks)

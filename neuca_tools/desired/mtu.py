@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Optional, Protocol
+from typing import Optional
 
 from neuca_tools.desired.roles import Scene
 from neuca_tools.documents.neuca import link_kinds
@@ -17,6 +17,7 @@ from neuca_tools.model import (
     Link,
     LinkKey,
     LinkRequest,
+    Problem,
     ProblemCode,
     Virtual,
     Written,
@@ -43,19 +44,17 @@ def _largest_mtu(mode: str, port: Device) -> int:
     return max(DATAGRAM_MTU, port.mtu)
 
 
-class Refuse(Protocol):
-    def __call__(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None: ...
-
-
 class Sizes:
-    """One resolution's judgement of MTUs; each refusal is handed to `refuse`.
+    """One resolution's judgement of MTUs; each refusal is added to `problems`.
 
     `links` are the wanted links so far, lower devices first.
     """
 
-    def __init__(self, scene: Scene, links: Mapping[LinkKey, Link], refuse: Refuse) -> None:
+    def __init__(
+        self, scene: Scene, links: Mapping[LinkKey, Link], problems: list[Problem]
+    ) -> None:
         self.requests, self.world, _, self.record, self.device_by_link = scene
-        self.links, self.refuse = links, refuse
+        self.links, self.problems = links, problems
         self.keys = {device.index: key for key, device in scene.device_by_link.items()}
         self.children: dict[int, list[Device]] = defaultdict(list)
         for device in scene.world.devices.values():
@@ -81,7 +80,7 @@ class Sizes:
         return [self.of(member) for member in virtual.members if member in self.links]
 
     def _refuse(self, key: LinkKey, mtu: int, but: str, code: ProblemCode = "mtu") -> None:
-        self.refuse(key, f"MTU {mtu} requested, but {but}", code)
+        self.problems.append(Problem(code, f"MTU {mtu} requested, but {but}", key))
 
     def nic(self, key: LinkKey, mtu: Optional[int], device: Device) -> Optional[int]:
         """The MTU to set, None if it is refused: outside the device's limits, or too low for an
@@ -99,7 +98,7 @@ class Sizes:
         elif mtu < least:
             self._refuse(key, mtu, f'"{device.name}" requires at least {least}{why}')
         elif foreign is None:
-            return self.with_ipv6(key, mtu, device)
+            return self.with_ipv6(key, mtu)
         else:
             above = f'"{foreign.name}" on "{device.name}" was not created by neucad'
             self._refuse(key, mtu, f"{above} and has MTU {foreign.mtu}", "refused")
@@ -109,10 +108,14 @@ class Sizes:
         """The MTU of a VLAN to set, at most that of its lower device (`most`); None if it is
         refused.
         """
-        if mtu is not None and mtu > most:
-            self._refuse(key, mtu, f'its {key.made or "NIC"} "{parent.name}" has {most}')
-            return None
-        return self._checked(key, mtu)
+        lower = f'its {key.made or "NIC"} "{parent.name}"'
+        return self.with_ipv6(key, self._at_most(key, mtu, most, f"{lower} has {most}"))
+
+    def _at_most(self, key: LinkKey, mtu: Optional[int], most: int, but: str) -> Optional[int]:
+        if mtu is None or mtu <= most:
+            return mtu
+        self._refuse(key, mtu, but)
+        return None
 
     def made(self, key: LinkKey, virtual: Virtual) -> Optional[int]:
         """The MTU of a virtual link to set, None to leave it.
@@ -126,14 +129,15 @@ class Sizes:
         elif key.kind == "bridge" and mtu:
             mtu = self._bridge_mtu(key, virtual, mtu)
         elif key.kind == "ipoib" and virtual.parent:
-            mtu = self._ipoib_child_mtu(
-                key, virtual.option("mode"), self.device_by_link[virtual.parent], mtu
-            )
+            mode = virtual.option("mode")  # a child has one of its own
+            most = _largest_mtu(mode, self.device_by_link[virtual.parent])
+            but = f"an IPoIB child supports at most {most} in {mode} mode"
+            mtu = self._at_most(key, mtu, most, but)
         elif virtual.parent:
             mtu = self._mtu_over_parent(key, virtual, virtual.parent, mtu)
         if not mtu and key in self.device_by_link and Written("mtu", key) in self.record.written:
             mtu = self._default_mtu(key, virtual)
-        return self._checked(key, mtu)
+        return self.with_ipv6(key, mtu)
 
     def _default_mtu(self, key: LinkKey, virtual: Virtual) -> Optional[int]:
         """The default MTU of a link of our own that requests none; None if it is unknown."""
@@ -151,16 +155,6 @@ class Sizes:
             return asked
         original = self.record.originals.get(key, UNCHANGED)
         return original.device.get(IPOIB_MODE) or device.mode or "datagram"
-
-    def _ipoib_child_mtu(
-        self, key: LinkKey, mode: str, port: Device, mtu: Optional[int]
-    ) -> Optional[int]:
-        """The MTU of an IPoIB child, which has a mode of its own."""
-        most = _largest_mtu(mode, port)
-        if mtu is None or mtu <= most:
-            return mtu
-        self._refuse(key, mtu, f"an IPoIB child supports at most {most} in {mode} mode")
-        return None
 
     def _bridge_mtu(self, key: LinkKey, virtual: Virtual, mtu: int) -> Optional[int]:
         for port in filter(self.links.__contains__, virtual.members):
@@ -206,16 +200,11 @@ class Sizes:
         self._refuse(key, mtu, f'"{self.links[parent].name}" below it has {size}{why}')
         return most
 
-    def _checked(self, key: LinkKey, mtu: Optional[int]) -> Optional[int]:
-        """The MTU of a link; that of a present one `with_ipv6`."""
-        return (
-            self.with_ipv6(key, mtu, self.device_by_link[key])
-            if mtu and key in self.device_by_link
-            else mtu
-        )
-
-    def with_ipv6(self, key: LinkKey, mtu: int, device: Device) -> Optional[int]:
+    def with_ipv6(self, key: LinkKey, mtu: Optional[int]) -> Optional[int]:
         """The MTU, unless the kernel would drop an IPv6 address of the user for it."""
+        device = self.device_by_link.get(key)
+        if not mtu or device is None:
+            return mtu
         theirs = (
             address
             for address in self.world.addresses.get(device.index, ())

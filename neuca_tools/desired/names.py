@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, Optional, TypeVar
+from typing import Generic, TypeVar
 
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.roles import Roles
@@ -60,22 +60,22 @@ def nic_names(
     own = set(names_in_use(roles.nics[key.mac] for key in movable))
     fixed = {*reserved_names(roles, record).values()} - own | {*names_in_use(others)}
     wishes = _wished_names(movable, requests, record, roles)
-    asked = {key for key in wishes if _is_asked(key, requests)}
     fallback = {key: current[key] for key in movable}
-    names = _grant_wishes({**fallback, **wishes}, fallback, fixed, asked)
+    names = _grant_wishes({**fallback, **wishes}, fallback, fixed, requests)
     left = [mac for mac in sorted({*roles.nics, *roles.twins}) if LinkKey(mac) not in movable]
     astray = {mac: record.nics[mac].name for mac in left if _is_astray(mac, roles, record)}
     coming = boot_names(world, roles, requests, record) if astray else {}
-    problems = [
-        Problem(
-            "name",
-            f'"{current[key]}" should be "{wishes[key]}", but another interface has that name',
-            key,
-        )
-        for key in sorted(wishes)
-        if names[key] != wishes[key]
-    ]
-    return {**current, **names}, [*problems, *_astray_problems(astray, roles, coming)]
+    problems = [*_refusals(wishes, names, current), *_astray_problems(astray, roles, coming)]
+    return {**current, **names}, problems
+
+
+def _refusals(
+    wishes: Mapping[LinkKey, str], names: Mapping[LinkKey, str], current: Mapping[LinkKey, str]
+) -> Iterator[Problem]:
+    for key, wish in sorted(wishes.items()):
+        if names[key] != wish:
+            text = f'"{current[key]}" should be "{wish}", but another interface has that name'
+            yield Problem("name", text, key)
 
 
 def _movable(roles: Roles) -> set[LinkKey]:
@@ -121,21 +121,17 @@ def _astray_problems(
         yield Problem("name", f'"{roles.name(mac)}" should be "{name}": {text}', LinkKey(mac))
 
 
-def _wished_name(
-    key: LinkKey, requests: Mapping[LinkKey, LinkRequest], record: Record, roles: Roles
-) -> Optional[str]:
-    """The requested name, or else the recorded one. A document cannot name a management NIC."""
-    request = requests.get(key)
-    if request and request.name and roles.role(key.mac) == "dataplane":
-        return request.name
-    return record.nics.get(key.mac, UNRECORDED).name or None
-
-
 def _wished_names(
     keys: Iterable[LinkKey], requests: Mapping[LinkKey, LinkRequest], record: Record, roles: Roles
 ) -> dict[LinkKey, str]:
-    """The requested or recorded name of each of these NICs that has one."""
-    wishes = {key: _wished_name(key, requests, record, roles) for key in keys}
+    """The requested name of each of these NICs, or else the recorded one, if it has one.
+
+    A document cannot name a management NIC.
+    """
+    wishes = {key: record.nics.get(key.mac, UNRECORDED).name for key in keys}
+    for key in wishes:
+        if _is_asked(key, requests) and roles.role(key.mac) == "dataplane":
+            wishes[key] = str(requests[key].name)
     return {key: wish for key, wish in wishes.items() if wish}
 
 
@@ -143,7 +139,7 @@ def _grant_wishes(
     wishes: Mapping[LinkKey, str],
     fallback: Mapping[LinkKey, str],
     fixed: Container[str],
-    asked: Container[LinkKey],
+    requests: Mapping[LinkKey, LinkRequest],
 ) -> dict[LinkKey, str]:
     """Grant wishes until nothing changes; a NIC that is refused its wish gets its fallback.
 
@@ -151,9 +147,13 @@ def _grant_wishes(
     gets a `fixed` name. A recorded name takes precedence over one that is asked for another NIC.
     """
     names = dict(wishes)
+
+    def rank(key: LinkKey) -> tuple[object, ...]:
+        return names[key] != fallback[key], _is_asked(key, requests), key
+
     while True:
         owners: dict[str, LinkKey] = {}
-        for key in sorted(names, key=lambda key: (names[key] != fallback[key], key in asked, key)):
+        for key in sorted(names, key=rank):
             if names[key] and names[key] not in fixed:
                 owners.setdefault(names[key], key)
         granted = {key: name for name, key in owners.items()}
@@ -216,9 +216,8 @@ def _boot_wishes(
     """The name of each NIC, present or not. Recorded names take precedence over requested ones."""
     keys = {LinkKey(mac) for mac in (*roles.nics, *record.nics) if roles.role(mac) != "ignored"}
     wishes = _wished_names(keys, requests, record, roles)
-    asked = {key for key in wishes if _is_asked(key, requests)}
     fallback = {key: record.nics.get(key.mac, UNRECORDED).name for key in wishes}
-    return _grant_wishes(wishes, fallback, fixed, asked)
+    return _grant_wishes(wishes, fallback, fixed, requests)
 
 
 def own_names(
@@ -226,7 +225,8 @@ def own_names(
 ) -> dict[LinkKey, str]:
     """The name that each NIC should have, even if not possible now, without ignored NICs."""
     keys = [LinkKey(mac) for mac, role in roles.by_mac.items() if role != "ignored"]
-    names = {key: _wished_name(key, requests, record, roles) or roles.name(key.mac) for key in keys}
+    wishes = _wished_names(keys, requests, record, roles)
+    names = {key: wishes.get(key) or roles.name(key.mac) for key in keys}
     return {key: name for key, name in names.items() if name}
 
 

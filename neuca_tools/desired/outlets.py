@@ -86,14 +86,10 @@ def likely_outlets(
         if macs and not macs & {*without}:
             candidates.append(_candidate_of(device, macs, world, known))
     ordered = sorted(filter(None, candidates), key=lambda candidate: candidate.order)
-    return tuple(_outlet_of(candidate, world) for candidate in _chosen_candidates(ordered, policy))
-
-
-def _chosen_candidates(candidates: list[_Candidate], policy: Policy) -> list[_Candidate]:
-    """The candidates to try, of those in order."""
+    tried = (candidate for candidate in ordered if _is_tried(candidate, ordered[0]))
     if policy.management:
-        return [candidate for candidate in candidates if candidate.rank == NAMED]
-    return [candidate for candidate in candidates if _is_tried(candidate, candidates[0])]
+        tried = (candidate for candidate in ordered if candidate.rank == NAMED)
+    return tuple(_outlet_of(candidate, world) for candidate in tried)
 
 
 def _is_tried(candidate: _Candidate, best: _Candidate) -> bool:

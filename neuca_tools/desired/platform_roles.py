@@ -87,15 +87,6 @@ def is_leased(request: LinkRequest) -> bool:
     return automatic is not None and bool(automatic.dhcp4 or automatic.dhcp6)
 
 
-def leased_without_client(
-    requests: Mapping[LinkKey, LinkRequest], roles: Roles, clients: Collection[LinkKey]
-) -> frozenset[str]:
-    """The dataplane NICs with DHCP, on the NIC or on a VLAN on it, for which there is no client."""
-    macs = {key.mac for key, request in requests.items() if is_leased(request)}
-    macs -= {key.mac for key in clients}
-    return frozenset(mac for mac in macs if roles.role(mac) == "dataplane")
-
-
 def left_alone(platform: PlatformDocument) -> frozenset[str]:
     """The virtual links with DHCP, and the NICs and links below them.
 
@@ -133,14 +124,14 @@ def role_reasons(
     for mac in dict.fromkeys(request.key.mac for request in platform.links):
         if roles.role(mac) != "dataplane":
             continue
-        if mac not in named:
-            reasons[mac] = (
-                "the platform's document names it, and does not indicate a management NIC"
-            )
         if mac in hints and mac in named:
             reasons[mac] = f"a NEuca document or the configuration names it, though {hints[mac]}"
         elif mac in hints:
             reasons[mac] = f"{hints[mac]}, but {chosen}"
+        elif mac not in named:
+            reasons[mac] = (
+                "the platform's document names it, and does not indicate a management NIC"
+            )
     return reasons
 
 

@@ -28,6 +28,7 @@ from neuca_tools.desired.routing_tables import (
     TABLES,
     assign_tables,
     closed_tables,
+    route_to_gateway,
     table_hop,
 )
 from neuca_tools.desired.safety import RequestLimits
@@ -41,7 +42,6 @@ from neuca_tools.model.routing import (
     Choice,
     NicRouting,
     Rule,
-    is_link_scoped,
 )
 from neuca_tools.model.topology import addresses_of, foreign_routes, hosts_of
 
@@ -157,7 +157,9 @@ def build_routing(routed: Gateways, links: Mapping[LinkKey, Link], scene: Scene)
         elif len(work.hops) <= MOST_ROUTES:
             work.link(usable[key], tables[key], routed[key])
     if len(work.hops) > MOST_ROUTES:
-        return _too_many(usable)
+        # No rules for any link: it must not depend on their order which ones answer.
+        reason = f"the tables of all links together would have more than {MOST_ROUTES} routes"
+        return Routing(notes=tuple(Note(SETTING, "not applicable", reason, key) for key in usable))
     kept = {key: table for key, table in tables.items() if key in work.used}
     return Routing(tuple(work.hops), rules=work.rules, tables=kept, notes=tuple(work.notes))
 
@@ -175,13 +177,6 @@ def _no_rules_reason(
     return f"there are only {len(TABLES)} tables"
 
 
-def _too_many(links: Iterable[LinkKey]) -> Routing:
-    """No rules for any link: it must not depend on their order which ones answer."""
-    reason = f"the tables of all links together would have more than {MOST_ROUTES} routes"
-    notes = (Note(SETTING, "not applicable", reason, key) for key in links)
-    return Routing(notes=tuple(notes))
-
-
 class _Sources:
     """The sources of other programs' rules, of which there may be thousands."""
 
@@ -190,8 +185,7 @@ class _Sources:
         for seen in world.rules:
             if seen.protocol != ROUTE_PROTOCOL and seen.rule.source and not seen.inverted:
                 network, priority = ip_network(seen.rule.source), seen.rule.priority
-                known = self._priorities.setdefault(network, priority)
-                self._priorities[network] = min(known, priority)
+                self._priorities[network] = min(priority, self._priorities.get(network, priority))
         self._table = NetworkTable(self._priorities)
 
     def priority(self, host: Host) -> Optional[int]:
@@ -327,8 +321,7 @@ class _Work:
             for address in addresses
             if address.network.prefixlen < address.max_prefixlen
         }
-        if not is_link_scoped(gateway) and not any(gateway in network for network in own):
-            yield table_hop(ip_network(gateway), key, table)
+        yield from route_to_gateway(key, own.values(), gateway, table)
         for network, address in own.items():
             source = address.ip if address.version == 4 else None
             yield table_hop(network, key, table, source=source)

@@ -9,6 +9,7 @@ lists every link, for display.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired import bindings, coverage, dhcp, policy_routing, routing_tables
@@ -23,10 +24,7 @@ from neuca_tools.desired.merge import (
 from neuca_tools.desired.names import nic_names
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles, Scene, find_links
-from neuca_tools.desired.router_advertisements import (
-    allowed_forwarding,
-    links_without_advertisements,
-)
+from neuca_tools.desired.router_advertisements import allowed_forwarding
 from neuca_tools.desired.routes import Routing, resolve_routes
 from neuca_tools.desired.routing_tables import of_vrfs
 from neuca_tools.desired.rules import resolve_rules, shadowed_rules, without_included
@@ -34,7 +32,6 @@ from neuca_tools.desired.safety import RequestLimits, management_networks, reque
 from neuca_tools.desired.virtual_links import deletable_links
 from neuca_tools.model import (
     Document,
-    Hop,
     Host,
     Link,
     LinkKey,
@@ -48,7 +45,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.routing import MAIN_TABLE, Choice, RuleRequest
+from neuca_tools.model.routing import MAIN_TABLE, Choice
 from neuca_tools.tuning import allowed_sysctls
 from neuca_tools.tuning.layer import Layer
 from neuca_tools.tuning.links import Tuned, tune_links
@@ -120,10 +117,10 @@ def resolve_state(
     rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
     work = LinkResolver(scene, limits, names, sure, rules, _learned_gateways(scene, settings))
     links = work.links()
-    router = _router_choice(document, settings)
+    router: Router = document.router if document and settings.router else "user"
     forwards, contested = allowed_forwarding(router, layers.roles, world)
     host = {**_host_sysctls(settings, record, sure, world), **forwards}
-    routing = resolve_routing(document, layers, links, work)
+    routing = resolve_routing(layers, links, work)
     problems = (*settings.tuning.problems, *layers.roles.problems, *layers.problems, *name_problems)
     refused = limits.requested_twice.keys() | work.common.lacking
     return Resolution(
@@ -144,7 +141,7 @@ def resolve_state(
         management_networks=management_networks(world, layers.roles),
         notes=(*_open_notes(layers, routing), *work.common.notes, *tuned.notes, *routing.notes),
         tuning=settings.tuning._replace(values=(*settings.tuning.values, *tuned.values)),
-        without_advertisements=links_without_advertisements(tuned.requests, layers.roles, world),
+        without_advertisements=frozenset() if world.fixed_sysctls else work.common.quiet,
         tables=routing.tables,
     )
 
@@ -195,10 +192,6 @@ def _learned_gateways(scene: Scene, settings: Settings) -> dict[LinkKey, dict[in
     return {key: routed[key] for key in routed.keys() - of_vrfs(scene.requests).keys()}
 
 
-def _router_choice(document: Optional[Document], settings: Settings) -> Router:
-    return document.router if document and settings.router else "user"
-
-
 def _wanted_state(
     work: LinkResolver, links: Mapping[LinkKey, Link], routing: Routing, sysctls: Mapping[str, str]
 ) -> NetworkState:
@@ -237,12 +230,9 @@ def _request_limits(
     tables = coverage.shared_tables(world)
     kept = coverage.kept_networks(record.owned.addresses, removable, world, tables)
     asked = coverage.requested_networks(requests, layers.routes, roles, tables)
-    return request_limits(
-        world,
-        roles,
-        settings.metadata_hosts,
-        settings.allow_default_route,
-        record.ground,
+    hosts, allow = settings.metadata_hosts, settings.allow_default_route
+    return replace(
+        request_limits(world, roles, hosts, allow, record.ground),
         requested_twice=requested_twice(requests, roles),
         shortest=coverage.shortest_granted(asked, kept),
     )
@@ -251,14 +241,12 @@ def _request_limits(
 # --- Routes and rules -----------------------------------------------------------------------------
 
 
-def resolve_routing(
-    document: Optional[Document], layers: Layers, links: Mapping[LinkKey, Link], work: LinkResolver
-) -> Routing:
+def resolve_routing(layers: Layers, links: Mapping[LinkKey, Link], work: LinkResolver) -> Routing:
     """The routing for these links, which `work` has resolved."""
     scene, world, roles, limits = work.scene, work.world, work.roles, work.limits
     without_ipv6 = work.common.without_ipv6
     routing = resolve_routes(
-        layers.routes, links, layers.addresses, work.after, limits, without_ipv6=without_ipv6
+        layers.routes, links, layers.requests, work.after, limits, without_ipv6=without_ipv6
     )
     taken = {hop.identity for hop in routing.hops}
     learned = dhcp.Learned(roles, world, limits, taken)
@@ -268,29 +256,15 @@ def resolve_routing(
     inside, vrf_notes = routing_tables.default_routes(links, work.after, taken)
     asked = (*routing.hops, *inside)
     tables = {hop.traits.table for hop in asked} - {MAIN_TABLE} | {*policy.tables.values()}
-    rules, problems = resolve_rules(_rule_requests(document, layers, roles), links, tables, limits)
+    rules, problems = resolve_rules(layers.rules, links, tables, limits)
     rules = without_included({**rules, **policy.rules})
+    # A route that a document requests in the table of a NIC takes the place of the NIC's own.
+    requested = {hop.identity for hop in asked}
+    own = (hop for hop in policy.hops if hop.identity not in requested)
     return routing._replace(
-        hops=_join_hops((*asked, *learned.hops), policy.hops),
+        hops=(*asked, *learned.hops, *own),
         rules=rules,
         tables=policy.tables,
         problems=(*routing.problems, *problems, *learned.problems),
         notes=(*policy.notes, *learned.notes, *vrf_notes, *shadowed_rules(rules, world)),
     )
-
-
-def _join_hops(asked: tuple[Hop, ...], own: tuple[Hop, ...]) -> tuple[Hop, ...]:
-    """A route that a document requests in the table of a NIC takes the place of the NIC's own."""
-    taken = {hop.identity for hop in asked}
-    return (*asked, *(hop for hop in own if hop.identity not in taken))
-
-
-def _rule_requests(document: Optional[Document], layers: Layers, roles: Roles) -> list[RuleRequest]:
-    """The rules of the NEuca document, and those of the platform's for its dataplane NICs."""
-    own = document.rules if document else ()
-    theirs = (
-        request
-        for request in layers.platform_rules
-        if request.link and roles.role_of(request.link) == "dataplane"
-    )
-    return [*own, *theirs]

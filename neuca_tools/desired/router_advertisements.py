@@ -9,7 +9,6 @@ routes as `model.provenance` describes, addresses by the flags of address autoco
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Optional
 
 from neuca_tools.desired.dhcp_files import MANAGERS, takes_advertisements, wants_ipv6
 from neuca_tools.desired.dhcp_files import OWN as OWN_CLIENT
@@ -37,12 +36,8 @@ def removable_addresses(
     owned: Owned, have: NetworkState, world: World, without_advertisements: Collection[LinkKey]
 ) -> Owned:
     """What may be removed, including the autoconfigured addresses on these links."""
-    made = set()
-    for key in have.links.keys() & without_advertisements:
-        link = have.links[key]
-        made |= {
-            (key, address) for address in link.addresses if (link.index, address) in world.autoconf
-        }
+    keys = {have.links[key].index: key for key in have.links.keys() & without_advertisements}
+    made = {(keys[index], address) for index, address in world.autoconf if index in keys}
     return owned._replace(addresses=owned.addresses | made)
 
 
@@ -52,11 +47,8 @@ def links_without_advertisements(
     """The dataplane links on which the kernel must not accept router advertisements.
 
     These are all, present or not, for which neither a document nor the configuration requests
-    advertisements, DHCPv6 or the state `user`, and those on which a client handles them. None if
-    no sysctl can be set.
+    advertisements, DHCPv6 or the state `user`, and those on which a client handles them.
     """
-    if world.fixed_sysctls:
-        return frozenset()
     managed = ipv6_clients(requests, roles)
     return frozenset(
         key
@@ -90,35 +82,19 @@ def is_left_on(request: LinkRequest) -> bool:
     )
 
 
-def advertisements_off(
-    request: LinkRequest, link: Link, world: World, without_ipv6: Optional[str], has_client: bool
-) -> dict[str, str]:
-    """The sysctl that turns off advertisements on a link; empty if nothing has to be set.
+def advertisements_off(request: LinkRequest, link: Link, world: World, mtu: int) -> dict[str, str]:
+    """The sysctls that turn off advertisements on a link, and undo what they may have set.
 
-    A link that does not exist yet needs it only if the kernel would create it with advertisements
-    on. `has_client`: as in `ipv6_clients`.
+    A link that does not exist yet needs none if the kernel creates it with advertisements off. The
+    values are those without advertisements; `mtu` is the MTU that the link will have. Nothing is
+    reset later: a value on a link without advertisements is an administrator's.
     """
-    is_off = link.index == 0 and world.accept_ra == "0"
-    left = is_left_on(request) and not has_client
-    if world.accept_ra is None or without_ipv6 or is_off or left:
-        return {}
-    return {ACCEPT_RA: "0"}
-
-
-def reset_sysctls(request: LinkRequest, link: Link, world: World, mtu: int) -> dict[str, str]:
-    """What advertisements may have set on a link whose advertisements are being turned off.
-
-    The values are those without advertisements; `mtu` is the MTU that the link will have. Nothing
-    is reset later: a value on a link without advertisements is an administrator's.
-    """
-    device = world.devices.get(link.index)
-    is_asked = dict(request.sysctls).get(ACCEPT_RA, "0") != "0"
-    if request.automatic is not None:
-        is_asked = is_asked or takes_advertisements(request.automatic)
-    if device is None or is_asked:
-        return {}
-    if world.sysctls.get(ACCEPT_RA.replace(OWN, device.name), "0") == "0":
-        return {}
+    device, off = world.devices.get(link.index), {ACCEPT_RA: "0"}
+    if device is None:
+        return {} if world.accept_ra == "0" else off
+    is_asked = request.automatic is not None and takes_advertisements(request.automatic)
+    if is_asked or world.sysctls.get(ACCEPT_RA.replace(OWN, device.name), "0") == "0":
+        return off
     paths = {template: template.replace(OWN, device.name) for template in (*ADVERTISED, IPV6_MTU)}
     values = {
         template: world.unadvertised[path]
@@ -130,7 +106,7 @@ def reset_sysctls(request: LinkRequest, link: Link, world: World, mtu: int) -> d
     if IPV6_MTU in values and int(values[IPV6_MTU]) >= min(device.mtu, mtu):
         # The kernel refuses more than the MTU of the device, which this pass may change.
         values[IPV6_MTU] = str(mtu)
-    return values
+    return {**off, **values}
 
 
 def restored_sysctls(original: Mapping[str, str], link: Link, world: World) -> dict[str, str]:

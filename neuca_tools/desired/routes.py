@@ -5,19 +5,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, shared_tables
 from neuca_tools.desired.roles import Roles, Scene
 from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import (
-    Address,
     Hop,
     Host,
     Link,
     LinkKey,
+    LinkRequest,
     Network,
     Problem,
     RouteRequest,
@@ -53,20 +54,20 @@ class Routing(NamedTuple):
 def resolve_routes(
     routes: Collection[RouteRequest],
     links: Mapping[LinkKey, Link],
-    asked_of: Mapping[LinkKey, tuple[Address, ...]],
+    requests: Mapping[LinkKey, LinkRequest],
     scene: Scene,
     limits: RequestLimits,
     without_ipv6: Mapping[LinkKey, str],
 ) -> Routing:
     """Find the link of each route. A route that is refused, or cannot be set, becomes a problem.
 
-    `links` are the links that can be used. `asked_of` has the addresses that are requested on each
-    link, whether it can be used or not. `without_ipv6` says why links have no IPv6.
+    `links` are the links that can be used, `requests` those of all links. `without_ipv6` says why
+    links have no IPv6.
     """
     if not routes:
         return Routing()
-    finder = _Finder(links, asked_of, scene, limits, without_ipv6)
-    for route in _on_link(routes, asked_of):
+    finder = _Finder(links, requests, scene, limits, without_ipv6)
+    for route in _on_link(routes, requests):
         finder.take(route)
     return Routing(
         tuple(finder.taken.values()),
@@ -77,13 +78,13 @@ def resolve_routes(
 
 
 def _on_link(
-    routes: Collection[RouteRequest], asked_of: Mapping[LinkKey, tuple[Address, ...]]
+    routes: Collection[RouteRequest], requests: Mapping[LinkKey, LinkRequest]
 ) -> Iterator[RouteRequest]:
     """The routes; one whose next hop only another requested route covers, without a next hop of its
     own, is on the link of that one.
     """
     direct = {route.to: route.link for route in routes if _is_direct(route)}
-    networks = {address.network for address in chain.from_iterable(asked_of.values())}
+    networks = {address.network for link in requests.values() for address in link.addresses}
     for route in routes:
         via = route.via
         if via is not None and direct and not any(via in network for network in networks):
@@ -106,18 +107,21 @@ class _Finder:
     def __init__(
         self,
         links: Mapping[LinkKey, Link],
-        asked_of: Mapping[LinkKey, tuple[Address, ...]],
+        requests: Mapping[LinkKey, LinkRequest],
         scene: Scene,
         limits: RequestLimits,
         without_ipv6: Mapping[LinkKey, str],
     ) -> None:
         world, devices = scene.world, scene.device_by_link
         usable = {key: link for key, link in links.items() if link.role == "dataplane"}
-        present = {key: devices[key].index for key in usable if key in devices}
+        present = {
+            key: replace(link, addresses=world.addresses.get(devices[key].index, ()))
+            for key, link in usable.items()
+            if key in devices
+        }
         self._usable, self._device_by_link, self._limits = usable, devices, limits
-        self._asked = Networks({key: link.addresses for key, link in usable.items()})
-        self._present = Networks({key: world.addresses.get(at, ()) for key, at in present.items()})
-        self._all = Networks(asked_of)
+        self._asked, self._all = Networks(usable), Networks(requests)
+        self._present = Networks(present)
         self._foreign = foreign_routes(world)
         self._own = local_hosts(world, links.values())
         self._vrfs = foreign_vrfs(world, scene.roles)
@@ -272,15 +276,16 @@ def on_link(index: int, host: Host) -> tuple[int, Host]:
 class Networks:
     """The networks of the addresses of some links, to look next hops up in."""
 
-    def __init__(self, addresses: Mapping[LinkKey, tuple[Address, ...]]) -> None:
-        self._addresses = addresses
+    def __init__(self, holders: Mapping[LinkKey, Union[Link, LinkRequest]]) -> None:
+        self._holders = holders
 
     # Most documents have no route, and nothing is looked up.
     @cached_property
     def _links(self) -> dict[Network, LinkKey]:
         link_by_network: dict[Network, LinkKey] = {}
-        for key in sorted(self._addresses, reverse=True):
-            link_by_network.update((address.network, key) for address in self._addresses[key])
+        for key in sorted(self._holders, reverse=True):
+            own = self._holders[key].addresses
+            link_by_network.update((address.network, key) for address in own)
         return link_by_network
 
     @cached_property
@@ -294,7 +299,8 @@ class Networks:
         """
         if via is None:
             return None
-        if said and any(via in address.network for address in self._addresses.get(said, ())):
+        holder = self._holders.get(said) if said else None
+        if holder and any(via in address.network for address in holder.addresses):
             return said
         return next(map(self._links.get, self._table.covering(via)), None)
 

@@ -17,6 +17,7 @@ from typing import Optional
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import ROUTE_METRIC, Networks, foreign_vrfs, local_hosts, on_link
 from neuca_tools.model import (
+    Address,
     Hop,
     Host,
     Link,
@@ -90,7 +91,7 @@ def place_routes(
     routed = of_vrfs(requests)
     if not routed:
         return tuple(routes)
-    networks = Networks({key: request.addresses for key, request in requests.items()})
+    networks = Networks(requests)
     return tuple(_place_route(route, requests, routed, networks) for route in routes)
 
 
@@ -116,9 +117,7 @@ def _through_member(
     if key is None or key.kind != VRF or route.via is None or key not in routed:
         return route
     virtual = requests[key].virtual or Virtual()
-    members = {
-        member: requests[member].addresses for member in virtual.members if member in requests
-    }
+    members = {member: requests[member] for member in virtual.members if member in requests}
     return route._replace(link=Networks(members).link(route.via) or key)
 
 
@@ -186,27 +185,24 @@ def default_routes(
     """
     hops: dict[object, Hop] = {}
     notes: list[Note] = []
-    inside = _members_with_addresses(links)
-    if not inside:
+    members = _members_with_addresses(links)
+    if not members:
         return (), ()
     present = local_hosts(scene.world)
-    for link in inside:
+    for link in members:
         table = vrf_table(scene.requests[link.master].virtual) if link.master else 0
         for gateway in scene.requests[link.key].routing.gateways:
-            to = EVERYTHING[gateway.version]
-            hop = table_hop(to, link.key, table, gateway)
+            hop = table_hop(EVERYTHING[gateway.version], link.key, table, gateway)
+            reason = ""
             if on_link(link.index, gateway) in present:
-                text = f"the gateway {gateway} is this host itself"
+                reason = f"the gateway {gateway} is this host itself"
             elif hop.identity in {*hops, *taken}:
-                text = f"its VRF has another default route than through {gateway}"
-            else:
-                hops.update(
-                    (near_hop.identity, near_hop)
-                    for near_hop in _route_to_gateway(link, gateway, table)
-                )
-                hops[hop.identity] = hop
+                reason = f"its VRF has another default route than through {gateway}"
+            if reason:
+                notes.append(Note("gateway", "not applicable", reason, link.key))
                 continue
-            notes.append(Note("gateway", "not applicable", text, link.key))
+            for part in (*route_to_gateway(link.key, link.addresses, gateway, table), hop):
+                hops[part.identity] = part
     return tuple(hops.values()), tuple(notes)
 
 
@@ -216,12 +212,12 @@ def _members_with_addresses(links: Mapping[LinkKey, Link]) -> list[Link]:
     return sorted((link for link in members if link.addresses), key=lambda link: link.key.order)
 
 
-def _route_to_gateway(link: Link, gateway: Host, table: int) -> Iterator[Hop]:
+def route_to_gateway(
+    key: LinkKey, addresses: Iterable[Address], gateway: Host, table: int
+) -> Iterator[Hop]:
     """The route to the gateway itself if it is in no network of the link."""
-    if not is_link_scoped(gateway) and not any(
-        gateway in address.network for address in link.addresses
-    ):
-        yield table_hop(ip_network(gateway), link.key, table)
+    if not is_link_scoped(gateway) and not any(gateway in own.network for own in addresses):
+        yield table_hop(ip_network(gateway), key, table)
 
 
 def table_hop(
@@ -241,15 +237,14 @@ def closed_tables(scene: Scene) -> dict[int, str]:
 
     Whoever marks packets for a table means this table.
     """
-    rules = (seen for seen in scene.world.rules if seen.rule.table and not _is_marked(seen))
+    rules = (
+        seen
+        for seen in scene.world.rules
+        if seen.rule.table and not (seen.plain and seen.rule.mask)
+    )
     vrfs = of_vrfs(scene.requests).values()
     own = {table: f"the table {table} is that of a VRF" for table in vrfs}
     return {**own, **_tables_of_others(scene, rules)}
-
-
-def _is_marked(seen: SeenRule) -> bool:
-    """Whether a rule is about packets with a mark only."""
-    return seen.plain and bool(seen.rule.mask)
 
 
 def assign_tables(links: Collection[LinkKey], scene: Scene) -> dict[LinkKey, int]:
@@ -284,10 +279,9 @@ def _spare_tables(
     That of a link that is not requested now is given to another one last of all.
     """
     kept = {table for key, table in recorded.items() if key in requested}
-    others = set(recorded.values()) - kept
-    used = {*taken, *kept, *others}
-    free = [table for table in TABLES if table not in used]
-    return [*free, *sorted(others.difference(taken))]
+    known = set(recorded.values())
+    free = (table for table in TABLES if table not in kept and table not in taken)
+    return sorted(free, key=lambda table: (table in known, table))
 
 
 def _used_tables(world: World) -> tuple[set[int], set[int]]:

@@ -138,7 +138,9 @@ def shadowed_rules(rules: Mapping[Rule, LinkKey], world: World) -> Iterator[Note
                     shadowed.setdefault(rules[rule], []).append(rule)
             for key, behind in shadowed.items():
                 texts = "; ".join(rule.text for rule in behind)
-                reason = f'rule "{_text_of(seen)}" of another program comes before: {texts}'
+                priority, _, selectors = seen.rule.text.partition(" ")
+                theirs = f"{priority} {'not ' if seen.inverted else ''}{selectors}"
+                reason = f'rule "{theirs}" of another program comes before: {texts}'
                 yield Note(SETTING, "overridden", reason, key if key.mac else None)
 
 
@@ -165,18 +167,9 @@ def _comes_first(seen: SeenRule, ours: Rule) -> bool:
     rule = seen.rule
     if rule.family != ours.family or rule.priority >= ours.priority or ours.mask:
         return False
-    is_selected = not (rule.to or rule.mark or rule.tos) and _is_within(ours.source, rule.source)
+    is_selected = not (rule.to or rule.mark or rule.tos)
+    if rule.source and ours.source:
+        is_selected &= is_inside(ip_network(ours.source), ip_network(rule.source))
+    elif rule.source:
+        is_selected = False
     return is_selected != seen.inverted
-
-
-def _is_within(source: str, other: str) -> bool:
-    if not (source and other):
-        return not other
-    return is_inside(ip_network(source), ip_network(other))
-
-
-def _text_of(seen: SeenRule) -> str:
-    priority, _, selectors = seen.rule.text.partition(" ")
-    if seen.inverted:
-        selectors = f"not {selectors}"
-    return f"{priority} {selectors}"

@@ -31,8 +31,6 @@ from neuca_tools.model.topology import (
 )
 
 LINK_LOCAL = ip_network("fe80::/64")  # RFC 4291, 2.5.6: on every link, so no management prefix
-NOTHING: Mapping[Host, str] = {}
-NO_LIMIT: Mapping[int, int] = {}
 MOST_ROUTED = 1000  # routes through the management NIC that are remembered for the next boot
 
 
@@ -42,7 +40,7 @@ class RequestLimits:
 
     `routed`: where foreign routes lead through a management gateway. `shortest`: the outcome of
     `coverage.shortest_granted`. `own` are the addresses of the management NIC. `marks` are those
-    that rules of other programs select, by their masks.
+    that rules of other programs select, each with its mask.
     """
 
     prefixes: tuple[Network, ...] = ()
@@ -54,15 +52,11 @@ class RequestLimits:
     shortest: Mapping[int, int] = field(default_factory=dict)
     own: frozenset[Host] = frozenset()
     ignored: frozenset[Host] = frozenset()
-    marks: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    marks: frozenset[tuple[int, int]] = frozenset()
 
     def has_mark(self, mark: int, mask: int) -> bool:
         """Whether a packet can have both this mark and one that a foreign rule selects."""
-        for theirs, marks in self.marks.items():
-            both = mask & theirs
-            if mark & both in marks or (both != theirs and _shares_mark(mark, both, marks)):
-                return True
-        return False
+        return any((mark ^ other) & mask & theirs == 0 for other, theirs in self.marks)
 
     @cached_property
     def _table(self) -> NetworkTable:
@@ -70,27 +64,23 @@ class RequestLimits:
 
     def bare_address(self, address: Address) -> Optional[str]:
         """Why this address is refused if its network gets no route in the main table."""
-        others = self.requested_twice.get(address.ip)
-        if others:
-            return f"it is requested on {others}, so it is set on none of them"
         if address.ip in self.own:
             return "it is an address of the management NIC"
-        if address.ip in self.hosts:
-            return f"it would take over {address.ip}, which is reached through the management NIC"
-        return None
+        return self._doubled(address.ip) or self._takes_over(ip_network(address.ip))
 
     def address(self, address: Address) -> Optional[str]:
         """Why this address is refused: several links request it, it is in a management prefix, or
         takes over what is guarded.
         """
         ip = address.ip  # made anew each time
-        others = self.requested_twice.get(ip)
-        if others:
-            return f"it is requested on {others}, so it is set on none of them"
         for prefix in self.prefixes:
             if address.version == prefix.version and ip in prefix:
                 return f"it is inside the management network {prefix}"
-        return self._network(address.network)
+        return self._doubled(ip) or self._network(address.network)
+
+    def _doubled(self, ip: Host) -> Optional[str]:
+        others = self.requested_twice.get(ip)
+        return f"it is requested on {others}, so it is set on none of them" if others else None
 
     def route(self, to: Network) -> Optional[str]:
         """Why a route to this prefix is refused."""
@@ -124,9 +114,8 @@ class RequestLimits:
         return None
 
     def _excess_reason(self, to: Network) -> Optional[str]:
-        if to.prefixlen >= self.shortest.get(to.version, 0) or not coverage.count_public(
-            [to], to.version
-        ):
+        is_granted = to.prefixlen >= self.shortest.get(to.version, 0)
+        if is_granted or not coverage.count_public([to], to.version):
             return None
         most = coverage.MOST[to.version]
         return (
@@ -145,8 +134,6 @@ def request_limits(
     metadata_hosts: Iterable[Host],
     allow_default_route: bool = False,
     before: Iterable[str] = (),
-    requested_twice: Mapping[Host, str] = NOTHING,
-    shortest: Mapping[int, int] = NO_LIMIT,
 ) -> RequestLimits:
     """The limits on this host. Routes through dataplane NICs are not counted, as they may be ours,
     and neither are those that a stranger may have caused on an unlisted NIC.
@@ -160,6 +147,7 @@ def request_limits(
         if route.index in roles.guard.devices
         or (route.index not in dataplane and not is_automatic(route, world))
     ]
+    foreign_rules = (seen.rule for seen in world.rules if seen.protocol != ROUTE_PROTOCOL)
     defaults = best_default_routes(foreign)
     last_boot = [*map(ip_network, before)]
     guarded = {*METADATA_HOSTS, *metadata_hosts, *_default_gateways(foreign, last_boot)}
@@ -168,34 +156,14 @@ def request_limits(
     prefixes.discard(LINK_LOCAL)
     return RequestLimits(
         tuple(sorted(prefixes, key=str)),
-        _lengths_now([host for host in guarded if not _is_of_each_link(host)], foreign),
+        _lengths_now(guarded, foreign),
         allow_default_route,
         frozenset(route.to.version for route in defaults),
-        requested_twice,
         routed=routed,
-        shortest=shortest,
         own=hosts_of(world, roles.guard.management),
         ignored=hosts_of(world, roles.guard.devices - roles.guard.management),
-        marks=_foreign_marks(world),
+        marks=frozenset((rule.mark, rule.mask) for rule in foreign_rules if rule.mask),
     )
-
-
-def _is_of_each_link(host: Host) -> bool:
-    """Whether another link can have the same address, without harm to this one."""
-    return host.is_loopback or (host.version == 6 and host.is_link_local)
-
-
-def _shares_mark(mark: int, mask: int, marks: Iterable[int]) -> bool:
-    return any((mark ^ other) & mask == 0 for other in marks)
-
-
-def _foreign_marks(world: World) -> dict[int, frozenset[int]]:
-    """The marks that rules of other programs select or exclude, by mask."""
-    marks_by_mask: dict[int, set[int]] = {}
-    for seen in world.rules:
-        if seen.protocol != ROUTE_PROTOCOL and seen.rule.mask:
-            marks_by_mask.setdefault(seen.rule.mask, set()).add(seen.rule.mark)
-    return {mask: frozenset(marks) for mask, marks in marks_by_mask.items()}
 
 
 def _default_gateways(foreign: Iterable[Route], before: Iterable[Network]) -> Iterator[Host]:
@@ -256,11 +224,13 @@ def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:
 
 def _lengths_now(hosts: Iterable[Host], routes: Iterable[Route]) -> dict[Host, int]:
     """Length of the longest prefix that routes each host now; 0 where it is the default route or
-    nothing.
+    nothing. Left out are addresses that another link can have too, without harm to this one.
     """
     table = NetworkTable(route.to for route in routes)
     return {
-        host: next((network.prefixlen for network in table.covering(host)), 0) for host in hosts
+        host: next((network.prefixlen for network in table.covering(host)), 0)
+        for host in hosts
+        if not (host.is_loopback or (host.version == 6 and host.is_link_local))
     }
 
 
@@ -277,15 +247,11 @@ def mac_reason(mac: str, carriers: Collection[str], world: World, roles: Roles) 
     reason = protected_mac(mac, world, roles)
     if reason or mac in carriers:
         return reason
-    owner = next(
-        (device for device in world.devices.values() if is_nic(device) and identity(device) == mac),
-        None,
-    )
-    return (
-        f'the MAC address {mac} is that of "{owner.name}", which is not one of its lower devices'
-        if owner
-        else None
-    )
+    for device in world.devices.values():
+        if is_nic(device) and identity(device) == mac:
+            whose = f'that of "{device.name}", which is not one of its lower devices'
+            return f"the MAC address {mac} is {whose}"
+    return None
 
 
 def protected_mac(mac: str, world: World, roles: Roles) -> Optional[str]:
@@ -295,9 +261,8 @@ def protected_mac(mac: str, world: World, roles: Roles) -> Optional[str]:
     """
     for device in world.devices.values():
         if device.index in roles.guard.devices and mac in (device.mac, device.permanent_mac):
-            role = (
-                "the management NIC" if device.index in roles.guard.management else "an ignored NIC"
-            )
+            is_management = device.index in roles.guard.management
+            role = "the management NIC" if is_management else "an ignored NIC"
             return f'the MAC address {mac} is that of {role} "{device.name}"'
     if roles.role(mac) == "management":
         return f"the MAC address {mac} is that of a management NIC"

@@ -19,7 +19,7 @@ from neuca_tools.desired.routing_tables import VRF, TablesInUse, vrf_table
 from neuca_tools.desired.safety import mac_reason, protected_mac
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.stacking import all_lower_devices
-from neuca_tools.model import Address, Device, Link, LinkKey, LinkRequest, Problem, Virtual, World
+from neuca_tools.model import Address, Device, Link, LinkKey, LinkRequest, Problem, Virtual
 from neuca_tools.model.provenance import ADMINISTRATOR, route_provenance
 
 
@@ -41,7 +41,7 @@ class Stacks:
             if device.kind == "macvlan" and device.index not in ours:
                 self.macvlans[device.lower] = f'"{device.name}"'
             self.holders.update(dict.fromkeys((device.name, *device.altnames), device))
-        self.networks = Networks({key: request.addresses for key, request in requests.items()})
+        self.networks = Networks(requests)
         # How many requested links have each name; none of several with the same name is made.
         self.names = Counter(key.given_name for key in requests if key.made and key == key.nic)
         self.tables = TablesInUse(scene)
@@ -208,13 +208,9 @@ class Stacks:
 
         The kernel refuses such a member.
         """
-        present = (
-            self.macvlans.get(self.device_by_link[lower].index)
-            if lower in self.device_by_link
-            else None
-        )
-        if present:
-            return present
+        device = self.device_by_link.get(lower)
+        if device and device.index in self.macvlans:
+            return self.macvlans[device.index]
         asked = (key for key, made in self.links.items() if made.parent == lower)
         return next((str(key) for key in asked if key.kind == "macvlan"), "")
 
@@ -251,11 +247,8 @@ def deletable_links(
     `stacks` is None if the document is incomplete. Then only links with a refused MAC address may
     be deleted.
     """
-    owned, copies, requests = (
-        scene.record.owned.vlans,
-        _links_with_copied_mac(scene),
-        scene.requests,
-    )
+    owned, requests = scene.record.owned.vlans, scene.requests
+    copies = _links_with_copied_mac(scene)
     kept = links_with_additions(scene, owned)
     if stacks is None:
         return copies - kept.keys(), []
@@ -278,9 +271,14 @@ def links_with_additions(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKe
     nics = {key for key in map(LinkKey, scene.record.nics) if not key.rank}
     ours = {devices[key].index for key in (scene.record.owned.vlans | nics) & devices.keys()}
     reasons = {}
+    above = {
+        index: f'"{device.name}" is on top of it'
+        for device in scene.world.devices.values()
+        if device.index not in ours
+        for index in (device.lower, device.master)
+    }
     for key in sorted({*keys} & devices.keys()):
-        holder = foreign_on(devices[key], scene.world, ours)
-        reason = f'"{holder.name}" is on top of it' if holder else ""
+        reason = above.get(devices[key].index, "")
         if not reason and key not in scene.requests:
             reason = _foreign_addition(key, scene, ours)
         if reason:
@@ -307,27 +305,13 @@ def _foreign_addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:
 
 def _links_with_copied_mac(scene: Scene) -> frozenset[LinkKey]:
     """The links that we created that have the MAC address of a management or ignored NIC."""
-    present = (
-        (key, scene.device_by_link[key])
-        for key in scene.record.owned.vlans & scene.device_by_link.keys()
-    )
+    present = scene.record.owned.vlans & scene.device_by_link.keys()
+    devices = {key: scene.device_by_link[key] for key in present}
     return frozenset(
         key
-        for key, device in present
+        for key, device in devices.items()
         if device.index not in scene.roles.guard.devices
         and protected_mac(device.mac, scene.world, scene.roles)
-    )
-
-
-def foreign_on(device: Device, world: World, ours: Collection[int]) -> Optional[Device]:
-    """A device that is on this one, or in it, and that is none of `ours`."""
-    return next(
-        (
-            other
-            for other in world.devices.values()
-            if device.index in (other.lower, other.master) and other.index not in ours
-        ),
-        None,
     )
 
 
@@ -342,7 +326,8 @@ def remaining_scene(scene: Scene) -> Scene:
     world, gone, removed = scene.world, _deleted_devices(scene), _removed_addresses(scene)
     if not removed and not gone:
         return scene
-    tables = set(map(_table_of_vrf, gone.values()))
+    # A VRF loses the routes of its members with its table; no other link has one.
+    tables = {vrf_table(Virtual(options=device.options)) for device in gone.values()}
     after = replace(
         world,
         devices={index: device for index, device in world.devices.items() if index not in gone},
@@ -376,8 +361,3 @@ def _removed_addresses(scene: Scene) -> set[tuple[int, Address]]:
         for key, address in stale
         if key in scene.device_by_link
     }
-
-
-def _table_of_vrf(device: Device) -> int:
-    """The table of a VRF, which loses the routes of its members with it; 0 for another link."""
-    return vrf_table(Virtual(options=device.options)) if device.kind == VRF else 0

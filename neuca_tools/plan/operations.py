@@ -116,7 +116,16 @@ class Rename(LinkOperation):
 
 
 @dataclass(frozen=True)
-class AddAddress(LinkOperation):
+class _AddressOperation(LinkOperation):
+    address: Address
+
+    @property
+    def value(self) -> Value:
+        return str(self.address)
+
+
+@dataclass(frozen=True)
+class AddAddress(_AddressOperation):
     """Add an address, or assert a present one; with `ours`, it may be removed again.
 
     Without `ours`, another program has set it, and this pass makes the kernel drop it, or has done
@@ -126,16 +135,11 @@ class AddAddress(LinkOperation):
 
     kind = "add-address"
     phase = Phase.ADDRESS
-    address: Address
     ours: bool = True
     bare: bool = False
     checked: bool = True
     message: bytes = field(default=b"", repr=False)
     seen: float = 0.0
-
-    @property
-    def value(self) -> Value:
-        return str(self.address)
 
     @property
     def text(self) -> str:
@@ -150,15 +154,10 @@ class AddAddress(LinkOperation):
 
 
 @dataclass(frozen=True)
-class DeleteAddress(LinkOperation):
+class DeleteAddress(_AddressOperation):
     kind = "delete-address"
     is_removal = True
-    address: Address
     phase_of: Phase = Phase.RETIRE
-
-    @property
-    def value(self) -> Value:
-        return str(self.address)
 
     @property
     def text(self) -> str:

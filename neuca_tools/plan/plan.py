@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Optional
 
 from neuca_tools.desired.device_settings import to_do
-from neuca_tools.desired.dhcp_files import link_of_client
+from neuca_tools.desired.dhcp_files import link_of_label
 from neuca_tools.desired.dhcp_profiles import is_our_uuid
 from neuca_tools.documents.neuca.link_kinds import MEMBERS
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS
@@ -69,7 +69,6 @@ def plan_operations(
         *(operation for operation in stale if operation.order <= Phase.SHRINK),
         *_remove_and_lower(sides),
         *_rename_links(sides),
-        *_unmarked_links(sides),
         *_create_and_raise(sides),
         *_write_sysctls(sides),
         *_raise_up(sides),
@@ -165,7 +164,7 @@ def _change_clients(sides: Sides) -> Iterator[Operation]:
     """Stop the clients that are not wanted, and start those that do not run."""
     have, want = sides.have.clients, sides.want.clients
     for text in sorted(have.keys() | want.keys()):
-        key = link_of_client(text)
+        key = link_of_label(text)
         if key is None or have.get(text) == want.get(text):
             continue
         if text in want:
@@ -249,8 +248,6 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
         for address in unrouted_addresses(have, want):
             if address.version == 4:
                 yield DeleteAddress(sides.target(key), address, Phase.ADDRESS)
-        if have.addresses == want.addresses:
-            continue
         ips = {address.ip for address in want.addresses if address.version == 6}
         for address in _removable_addresses(sides, key):
             is_early = address.ip in ips or (address.version == 4 and key in sides.without_ipv4)
@@ -265,14 +262,14 @@ def _removable_addresses(sides: Sides, key: LinkKey) -> list[Address]:
     return [address for address in present if (key, address) in owned and address not in wanted]
 
 
-def _unmarked_links(sides: Sides) -> Iterator[Operation]:
+def _create_and_raise(sides: Sides) -> Iterator[Operation]:
+    """Mark links, create some, raise the MTU, set queue length and device settings.
+
+    Lower devices come first.
+    """
     for key in sorted(sides.have.links.keys() - sides.gone):
         if sides.have.links[key].unmarked:
             yield MarkLink(sides.target(key))
-
-
-def _create_and_raise(sides: Sides) -> Iterator[Operation]:
-    """Create links, raise the MTU, set queue length and device settings; lower devices first."""
     for key, current, wanted in sides.both:
         if not sides.is_present(key):
             yield _create_link(sides, key, wanted)

@@ -7,10 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.model import Hop, Host, LinkKey, Route
+from neuca_tools.model import Hop, LinkKey, Route
 from neuca_tools.model.routing import (
     MAIN_TABLE,
-    NOWHERE,
     POLICY_ROUTING,
     ROUTE_PROTOCOL,
     ROUTES_OF,
@@ -72,17 +71,16 @@ class _RouteOperation(Operation):
 
 @dataclass(frozen=True)
 class ReplaceRoute(_RouteOperation):
-    """Set a route in place of our route with the same identity (`before` through `leaves`)."""
+    """Set a route in place of ours with the same identity: `before`, through the links `leaves`."""
 
     kind = "replace-route"
-    leaves: Optional[Target] = None
+    leaves: tuple[Target, ...] = ()
     before: Optional[Hop] = None
     phase_of: Phase = Phase.ROUTE
 
     @property
     def domains(self) -> frozenset[str]:
-        left = {self.leaves.key.mac} if self.leaves and self.leaves.key != NOWHERE else set()
-        return super().domains | left
+        return super().domains | {target.key.mac for target in self.leaves}
 
     @property
     def change(self) -> tuple[Value, Value]:
@@ -90,9 +88,7 @@ class ReplaceRoute(_RouteOperation):
 
     @property
     def _old_text(self) -> Optional[str]:
-        if self.before is None or self.leaves is None:
-            return None
-        return _route_text(self.before, () if self.leaves.key == NOWHERE else (self.leaves,))
+        return _route_text(self.before, self.leaves) if self.before else None
 
     @property
     def text(self) -> str:
@@ -149,14 +145,11 @@ def _route_text(hop: Hop, on: tuple[Target, ...]) -> str:
     traits = hop.traits
     words: list[str] = [traits.kind] if traits.kind != "unicast" else []
     hops = zip(on, (hop.via, *(via for _, via in hop.others)))
-    words += [" and ".join(_hop_text(via, target) for target, via in hops)] if on else []
+    texts = [f"via {via} on {target.name}" if via else f"on {target.name}" for target, via in hops]
+    words += [" and ".join(texts)] if on else []
     if traits.table != MAIN_TABLE:
         words.append(f"in table {traits.table}")
     return " ".join(words)
-
-
-def _hop_text(via: Optional[Host], on: Target) -> str:
-    return f"via {via} on {on.name}" if via else f"on {on.name}"
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,8 @@ def set_routes(sides: Sides) -> Iterator[Operation]:
             continue
         is_gone = not sides.gone.isdisjoint(_links_of(before))
         if before.body != hop.body and not is_gone:
-            yield ReplaceRoute(_targets_of(sides, hop), hop, sides.target(before.link), before)
+            left = _targets_of(sides, before)
+            yield ReplaceRoute(_targets_of(sides, hop), hop, left, before)
         elif is_gone or _is_dropped(sides, hop, links):
             yield ReplaceRoute(_targets_of(sides, hop), hop)
 
@@ -215,8 +216,6 @@ def possible_operations(
     Those are set at every pass, and their link may be down, or their source address absent, without
     this pass being about that link.
     """
-    if not of_kind(operations, ReplaceRoute):
-        return tuple(operations)
     raised = {state.on.key for state in of_kind(operations, SetState) if state.up}
     added = {(new.on.key, new.address.ip) for new in of_kind(operations, AddAddress)}
     for key, link in have.links.items():

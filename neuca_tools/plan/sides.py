@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Optional
@@ -53,16 +53,15 @@ class Sides:
 
         Absent NICs are left out.
         """
-        return tuple(self._unsettled_links())
-
-    def _unsettled_links(self) -> Iterator[tuple[LinkKey, Link, Link]]:
+        both = []
         for key in sorted(self.want.links, key=lambda key: key.order):
             if self.there(key):
                 current, wanted = self.current(key), self.want.links[key]
                 if is_other(current, wanted):
                     # A link that cannot be recreated keeps the MTU that it was created with.
                     wanted = replace(wanted, mtu=None)
-                yield (key, *self._in_place(key, current, wanted))
+                both.append((key, *self._in_place(key, current, wanted)))
+        return both
 
     def _in_place(self, key: LinkKey, current: Link, wanted: Link) -> tuple[Link, Link]:
         """Both links, where the current one is put into another master, or taken out of one.
@@ -99,19 +98,11 @@ class Sides:
             master.kind for master in (self.leaves(key), self.master_joined(key)) if master
         }
 
-    @cached_property
-    def _members(self) -> frozenset[LinkKey]:
-        """The links that are, or should be, in a bond, bridge or VRF."""
-        every = (*self.have.links.items(), *self.want.links.items())
-        return frozenset(key for key, link in every if link.master)
-
     def leaves(self, key: LinkKey) -> Optional[LinkKey]:
         """The bond, bridge or VRF that the link is taken out of, if any.
 
         A link that is requested nowhere stays in one whose members are not all known.
         """
-        if key not in self._members:
-            return None
         observed, asked = self.have.links.get(key), self.want.links.get(key)
         before = observed.master if observed else None
         after = asked.master if asked else None
@@ -126,8 +117,6 @@ class Sides:
 
     def master_joined(self, key: LinkKey) -> Optional[LinkKey]:
         """The bond, bridge or VRF that the link is put into, if any."""
-        if key not in self._members:
-            return None
         before, after = self.current(key).master, self.wanted(key).master
         if before == after and before not in self.gone:
             return None
