@@ -393,7 +393,6 @@ CAUSES = {
         text([963], total=300),
     ),
     "UDP of which the same amount arrives all the time": ("D18", udp([44.1] * 6, [90] * 6)),
-    "UDP through a link of 100 Mbit/s": ("D18", udp([95.6] * 2, [400] * 2)),
     "-b below one block for each tick": (
         "D04",
         text([10.5] * 6, ends=WAN, command="-c x -b 64K"),
@@ -607,10 +606,6 @@ CAUSES = {
     "few datagrams of which most are lost, as the receiver's total shows": (
         "D18",
         means(("5", 10.2, 9.1, "0.8 ms  31000/39000 (79%)", "receiver")),
-    ),
-    "datagrams that a bucket of tokens lets pass for a second": (
-        "D18",
-        udp([71, 38, 35, 36, 39, 34, 37], [71, 80, 80, 80, 80, 80, 80], WAN, size=8192),
     ),
     "blocks of a slow limiter, one more or less": (
         "D18",

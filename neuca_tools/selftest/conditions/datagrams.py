@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from statistics import mean, pstdev
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
@@ -32,11 +31,8 @@ EXPECTED = 3
 HEAVY = 0.005  # of the bytes of TCP: loss that no full queue needs (D17)
 # Datagrams that loss at random would have hit, and how much less was lost of them (D17, D19).
 SURELY, CONTRAST = 20, 4
-ENOUGH, DISPERSION = 5, (0.2, 4.0)  # intervals; variance over mean of their losses
 FASTER = 1.2  # times the rate of another test
 DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
-# Of the datagrams: TCP hardly works beside so much loss at random.
-DEADLY = 0.25
 CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
 # Of TCP's rate: what is sent so slowly, and evenly, is dropped by no queue and no policer.
 GENTLE = 0.5
@@ -134,19 +130,6 @@ def _random_while_idle(session: Session) -> Optional[Hit]:
         "optic",
         confidence=MEDIUM,
     )
-
-
-def is_chance(udp: Look) -> bool:
-    """Whether the intervals' losses vary as independent ones (Poisson: the variance is the mean).
-
-    A shaper drops the same number in each interval; queues and busy hosts drop in bursts.
-    """
-    losses = [interval.lost for interval in udp.flow.intervals if interval.lost is not None]
-    if len(losses) < ENOUGH or min(losses) == 0 or sum(losses) < SURELY:
-        return False
-    lowest, highest = DISPERSION
-    is_independent = lowest <= pstdev(losses) ** 2 / mean(losses) <= highest
-    return is_independent and udp.known_loss <= DEADLY
 
 
 def _random_loss_hit(loss: float, rate: float, direction: str, session: Session) -> Hit:
