@@ -658,10 +658,6 @@ CAUSES = {
         "D21",
         "".join(_row(at, at + 1, 0, f"{1 + at % 2}   1.41 KBytes") + "\n" for at in range(4, 9)),
     ),
-    "100 Mbit/s, of which more was asked for": (
-        "D18",
-        text(FILLING, [900 + 400 * at for at in range(10)], command="-c 10.20.0.9 -w 8M -b 140M"),
-    ),
     "a small -w over a long path that looks like one network": (
         "D01",
         text(
