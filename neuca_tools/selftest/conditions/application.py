@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import BELOW_BLOCKS, INFO, LIMIT, MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import INFO, LIMIT, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.figures import BLOCK
 from neuca_tools.selftest.conditions.predict import buffer_for, mathis_rate, target_rate
 from neuca_tools.selftest.conditions.session import sysctl_max
@@ -19,6 +19,7 @@ from neuca_tools.selftest.evidence import Phase, Sample, Socket
 from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import Look, Windows, data_sockets, steady_sockets
 
+BELOW_BLOCKS = "-b below what iperf3 can send"  # the other title of the condition
 # iperf3 -b sends at least one block (-l) for each tick of 100 ms (esnet/iperf issues 439, 1052).
 TICKS, MANY = 10, 4  # in a second; seconds
 RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, MEDIUM, SMALLER_PATH, Hit, single_fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.errors import is_refused
 from neuca_tools.selftest.conditions.session import (
@@ -68,7 +68,7 @@ def _reported_mtu(end: str, interface: str, mtu: int, path_mtu: int) -> Hit:
         "MTU along the whole path, saves the discovery",
         end,
         severity=INFO,
-        title=SMALLER_PATH,
+        title="smaller path MTU",
     )
 
 

@@ -12,7 +12,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import LOSSY, loss_ceiling
-from neuca_tools.selftest.conditions.base import BUDGET, INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.causes import BLOAT
 from neuca_tools.selftest.conditions.session import ends_of
 from neuca_tools.selftest.conditions.thresholds import has_passed
@@ -126,7 +126,7 @@ def _softirq_budget(look: Look) -> Optional[Hit]:
             end,
             confidence=MEDIUM,
             severity=LIMIT,
-            title=BUDGET,
+            title="softirq budget exhausted",
             sysctls=LARGER_SOFTIRQ_BUDGET,
         )
     return None

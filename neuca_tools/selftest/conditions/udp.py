@@ -15,9 +15,6 @@ from neuca_tools.selftest.conditions.base import (
     LIMIT,
     LOW,
     MEDIUM,
-    MEMORY,
-    NOT_LISTENING,
-    TOO_SLOW,
     Hit,
     single_fact,
 )
@@ -240,7 +237,7 @@ def _udp_memory(look: Look) -> Optional[Hit]:
         (counted, _loss_fact(look)),
         "raise net.ipv4.udp_mem, or use fewer and smaller sockets",
         "receiver",
-        title=MEMORY,
+        title="UDP memory pressure",
     )
 
 
@@ -262,7 +259,7 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         "offer less until nothing is lost",
         "receiver",
         confidence=MEDIUM if _frames_offered(look) >= MANY else LOW,
-        title=TOO_SLOW,
+        title="receiver does not keep up with UDP",
     )
 
 
@@ -322,7 +319,7 @@ def lost_while_not_listening(look: Look) -> Optional[Hit]:
         (_loss_fact(look),),
         end="tool",
         severity=INFO,
-        title=NOT_LISTENING,
+        title="lost while the receiver was not listening",
     )
 
 

@@ -19,7 +19,7 @@ from neuca_tools.selftest.conditions.application import (
     room_for,
     slow_reader,
 )
-from neuca_tools.selftest.conditions.base import BUFFERS, MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.cpu import (
     CORE,
     LAN_RTT,
@@ -40,6 +40,7 @@ from neuca_tools.selftest.evidence.intervals import (
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows
 from neuca_tools.selftest.evidence.run import Interval
 
+BUFFERS = "receive or send buffer too small"  # the other title of the condition
 # Seconds of a path between networks: a geostationary satellite takes 0.6. If the window is known
 # not to grow, it may be much smaller than what -w asked for.
 OF_PATHS = {False: (LAN_RTT, 1.0), True: (LAN_RTT, 30.0)}

@@ -229,7 +229,7 @@ def _confidence_if_disturbed(confidence: str) -> str:
 def _finding_of_hit(cause: Cause, severity: str, hit: Hit, of: Optional[Look]) -> Finding:
     finding = Finding(
         id=cause.id,
-        title=hit.title or cause.titles[0],
+        title=hit.title or cause.title,
         severity=severity,
         share=max(0.0, min(1.0, hit.share)),
         confidence=hit.confidence,
