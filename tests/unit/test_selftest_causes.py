@@ -22,7 +22,6 @@ from neuca_tools.selftest.conditions.causes import (
     tell_apart,
 )
 from neuca_tools.selftest.conditions.table import CAUSES as CONDITIONS
-from neuca_tools.selftest.conditions.table import SOURCES
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 
 NAMES = {cause.id for cause in CONDITIONS} | {DROPS, BLOAT}
@@ -33,10 +32,6 @@ def test_a_row_names_conditions_that_exist_and_gives_a_reason(row):
     assert {*row.symptoms, *row.causes} <= NAMES
     assert not set(row.symptoms) & set(row.causes)
     assert len(row.reason.split()) > 4
-
-
-def test_every_condition_has_a_source():
-    assert SOURCES.keys() == {cause.id for cause in CONDITIONS}
 
 
 def test_outcomes_name_conditions_that_exist():

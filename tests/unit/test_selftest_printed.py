@@ -193,12 +193,6 @@ TWO_LIMITERS = "$ iperf3 -c 203.0.113.20\n" + text(
 TWO_LIMITERS += "$ iperf3 -c 203.0.113.20 -R\n" + text(
     [14.1, 7.35, 7.34, 7.36, 7.33, 7.35, 7.35], ends=WAN, total=640
 ).replace("port 41000", "port 41002")
-TINY_WINDOW = """$ iperf -c 203.0.113.20 -w 100
-Client connecting to 203.0.113.20, TCP port 5001
-TCP window size: 4.50 KByte (WARNING: requested  100 Byte)
-[  3] local 198.51.100.7 port 41000 connected with 203.0.113.20 port 5001
-[  3]  0.0-10.0 sec  5.96 MBytes  5.00 Mbits/sec
-"""
 BIDIR = """Connecting to host 10.20.0.9, port 5201
 [  5] local 10.20.0.8 port 41000 connected to 10.20.0.9 port 5201
 [  7] local 10.20.0.8 port 41002 connected to 10.20.0.9 port 5201
@@ -536,7 +530,6 @@ CAUSES = {
         "D18",
         text([158, 78.8, 77.1, 80.0, 78.2, 78.9, 77.6], total=6100, ends=WAN),
     ),
-    "-w of less than what Linux grants at least": ("D01", TINY_WINDOW),
     "a limiter in each direction, of different rates": ("D18", TWO_LIMITERS),
     "the same limit of 5 Gbit/s both ways": (
         "D18",
@@ -799,7 +792,6 @@ HEALTHY = {
     "datagrams that were lost before anything else arrived": scattered([300, 0, 0, 0, 0]),
     "datagrams that a shaper drops as regularly as they come": scattered([14] * 8),
     "four datagrams of some hundred": scattered([0, 2, 0, 1, 1, 0], sent=91),
-    "one direction of --bidir -P that the text ends within": PARTIAL,
     "2.5 Gbit/s without timestamps": text([2380] * 5, [210] * 5),
     "losses that a queue on the path makes up for": text(
         [865, 910, 825, 885, 800, 850, 895, 860, 880, 845],

@@ -596,18 +596,6 @@ def test_a_test_that_did_not_end_beside_a_full_cpu_proves_no_loss():
     assert "D05" not in told(late)
 
 
-def test_a_test_that_loses_more_than_a_faster_one_says_nothing_of_the_path():
-    ladder = (
-        udp_phase(3e6, 3e6, 2.7e6),
-        udp_phase(5e6, 5e6, 4.99e6),
-    )
-    one = replace(reverse_loss(), expect=100e6)
-    there = flow([20, 24] * 5, rtt=10_300, min_rtt=10_000, retrans=0.08)
-    found = diagnose(replace(one, phases=(*there.phases, *ladder))).findings[0]
-    assert (found.id, found.direction) == ("D17", "forward")
-    assert found.text.startswith("TCP loses 8.0% at 22.0 Mbit/s, and evenly sent datagrams 0.2")
-
-
 # --- What is printed -----------------------------------------------------------------------------------------------------
 
 

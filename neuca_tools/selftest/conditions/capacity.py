@@ -24,6 +24,7 @@ from neuca_tools.selftest.conditions.figures import (
     as_asked,
     buffered_bytes,
     cap_of,
+    highest_of,
     is_constant,
     is_limited,
     is_paced,
@@ -140,7 +141,7 @@ def _constant_rate(look: Look) -> Optional[Hit]:
     is_left_by_loss = late_share(look) >= HEAVY and not is_limited(look)
     if is_left_by_loss or stated_window(look) is not None or _is_unhindered(look):
         return None
-    cap = cap_of(look.known_rate)
+    cap = _cap_kept(look)
     share = 0.9 if is_limited(look) else _share_of_cap(look, cap)
     if not share and not is_window(look) and _is_even(look):
         share = 0.75
@@ -156,6 +157,14 @@ def _constant_rate(look: Look) -> Optional[Hit]:
         "shaper, it is a window: iperf3 -J shows the round trip",
         confidence=MEDIUM,
     )
+
+
+def _cap_kept(look: Look) -> Optional[float]:
+    """The rate that a provider sells, just above that of the run and of most of its intervals."""
+    cap, rates = cap_of(look.known_rate), sorted(look.rates)
+    if cap is None or look.retransmits or not rates:
+        return cap  # what is dropped shows a bucket, which lets bursts pass
+    return cap if rates[-1 - len(rates) // 4] <= cap * highest_of(cap) else None
 
 
 def _is_unhindered(look: Look) -> bool:
@@ -208,8 +217,10 @@ def _is_even(look: Look) -> bool:
     # What arrives varies less behind a limiter, and more over a radio.
     if look.is_counted_by_receiver and look.known_spread >= VERY_STEADY:
         return False
-    limit = STEADY if look.steady[0].seconds <= USUAL else VERY_STEADY
-    return is_constant(look, limit) and not any(NEAR_LINE * each <= rate <= each for each in SPEEDS)
+    if is_constant(look, VERY_STEADY):
+        return True
+    is_near = any(NEAR_LINE * each <= rate <= each for each in SPEEDS)
+    return is_constant(look) and not is_near and look.steady[0].seconds <= USUAL
 
 
 def path_capacity(look: Look) -> Optional[Hit]:

@@ -31,7 +31,6 @@ EXPECTED = 3
 HEAVY = 0.005  # of the bytes of TCP: loss that no full queue needs (D17)
 # Datagrams that loss at random would have hit, and how much less was lost of them (D17, D19).
 SURELY, CONTRAST = 20, 4
-FASTER = 1.2  # times the rate of another test
 DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
 CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
 # Of TCP's rate: what is sent so slowly, and evenly, is dropped by no queue and no policer.
@@ -186,21 +185,8 @@ def evenly_sent(session: Session, tcp: Look) -> Count:
 
 
 def _of_direction(session: Session, tcp: Look) -> list[Look]:
-    same = [look for look in session.looks if is_same_way(look, tcp)]
-    return [look for look in same if not _is_counted(look) and not is_exceptional(look, same)]
-
-
-def is_exceptional(udp: Look, tests: Sequence[Look]) -> bool:
-    """Whether a faster test lost far less: neither a limit of the path nor chance does that.
-
-    A host was busy for a moment. With FASTER and the most that chance explains, both are certain.
-    """
-    share = udp.known_loss / CONTRAST
-    faster = (look for look in tests if offered_rate(look) > FASTER * offered_rate(udp))
-    return any(
-        expected_datagrams(look) * udp.known_loss >= SURELY and (look.loss or 0.0) <= share
-        for look in faster
-    )
+    same = (look for look in session.looks if is_same_way(look, tcp))
+    return [look for look in same if not _is_counted(look)]
 
 
 def _one_way(session: Session, tcp: Look, most: float) -> list[Count]:

@@ -1,8 +1,8 @@
 """One row for each condition of D01 to D46: the rule of the cause, and where it comes from.
 
 To add one, write a rule in the module where it belongs, a row here with its source, a line in the
-manual page, and a test. A rule asks for what it needs, and is silent where that is not known; for what iperf alone
-counted see `Look.is_unsampled`.
+manual page, and a test. A rule asks for what it needs, and is silent where that is not known; for
+what iperf alone counted see `Look.is_unsampled`.
 """
 
 # SPDX-License-Identifier: MIT
@@ -47,7 +47,7 @@ SOURCES = {
     "D09": "/proc/stat; getrusage(2); fasterdata.es.net, 100G tuning",
     "D10": "steal of proc(5)",
     "D11": "ethtool(8), -S and -g",
-    "D13": "dropped and time_squeeze of softnet_stat",
+    "D13": "dropped of softnet_stat",
     "D14": "tc(8), -s qdisc; RFC 7567; RFC 9406, section 4.2",
     "D15": "IpReasmFails; RFC 8900",
     "D16": "gc_thresh3 of arp(7)",
@@ -91,13 +91,13 @@ CAUSES: tuple[Cause, ...] = (
     Cause("D09", "CPU full", LIMIT, cpu.limited_by_cpu),
     Cause("D10", "time stolen by the hypervisor", FAULT, cpu.stolen_time),
     Cause("D11", "NIC ring overflow", FAULT, queues.nic_ring),
-    Cause("D13", "backlog drops", FAULT, queues.overloaded_softirqs),
+    Cause("D13", "backlog drops", FAULT, queues.backlog_drops),
     Cause("D14", DROPS, FAULT, queues.queue_drops_or_delay),
     Cause("D15", "fragments lost", FAULT, udp.lost_fragments),
     Cause("D16", "neighbour table overflow", FAULT, of_session=reach.neighbour_overflow),
     Cause("D17", "policed", LIMIT, policer.dropped_in_bursts, policer.policed_path),
     Cause("D18", "path capacity reached", LIMIT, capacity.capacity_of_path),
-    Cause("D19", "random loss", FAULT, udp.lost_while_not_listening, datagrams.random_loss),
+    Cause("D19", "random loss", FAULT, of_session=datagrams.random_loss),
     Cause("D20", "sender cannot offer the UDP rate", LIMIT, udp.sender_too_slow),
     Cause("D21", "path MTU black hole", FAULT, of_session=stops.black_hole),
     Cause("D23", "inconsistent MTUs", FAULT, of_session=path.differing_mtus),

@@ -308,21 +308,6 @@ def _sent_rate(look: Look) -> Optional[float]:
     return look.rate / (1 - loss)
 
 
-def lost_while_not_listening(look: Look) -> Optional[Hit]:
-    """The receiver counted for a shorter time than the sender sent."""
-    if look.protocol != "udp" or look.known_loss <= LOSSY or not _is_lost_at_an_end(look):
-        return None
-    return Hit(
-        0.0,
-        f"{lost_datagrams(look)} datagrams were sent in the {amounts.time(_seconds_missed(look))} "
-        "in which the receiver did not count",
-        (_loss_fact(look),),
-        end="tool",
-        severity=INFO,
-        title="lost while the receiver was not listening",
-    )
-
-
 def offered_rate(look: Look) -> float:
     """bit/s that were sent; 0 if that is not known."""
     return look.flow.sent.rate or 0
