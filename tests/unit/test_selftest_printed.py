@@ -553,14 +553,6 @@ CAUSES = {
         "D01",
         document([90, 304, 304, 304, 294, 331], [79] * 6, 3_050_000, retransmits=[24] + [0] * 5),
     ),
-    "a window that grew for some seconds, and then stayed": (
-        "D01",
-        document(
-            [8, 57, 42, 63, 63, 73, 73, 84, 73, 73, 73, 84, 73],
-            [219] * 13,
-            [229_000, 1_100_000, 1_270_000, 1_490_000, 1_680_000, 1_860_000] + [2_150_000] * 7,
-        ),
-    ),
     "a window that grows back from losses in slow start, and fills each round trip": (
         "D05",
         document(

@@ -464,26 +464,6 @@ def test_several_streams_that_fill_a_queue_are_not_policed():
     assert told(replace(one, phases=(*one.phases, *many.phases)))[0] == "D18"
 
 
-def test_several_streams_that_carry_no_more_than_one_are_policed():
-    """Loss at random would limit each of them, and not all together; busy hosts make round trips doubtful."""
-    one = beside_others(flow([32, 31.5, 32.5] * 3, rtt=2_200, min_rtt=1_000, retrans=0.07))
-    alone = replace(one, idle=Latency(100, 0, 0.012))
-    assert told(alone)[0] == "D05"
-    many = flow(
-        [31, 31.6] * 5, name="tcp-parallel", streams=2, rtt=1_100, min_rtt=1_000, retrans=0.15
-    )
-    found = diagnose(replace(alone, phases=(*one.phases, *many.phases))).findings[0]
-    assert (found.id, found.confidence) == ("D17", "medium")
-    assert found.text == (
-        "packets are lost while no queue forms, and several streams carry no more: a policer, or a "
-        "queue of a few packets"
-    )
-    faster = flow(
-        [62, 64] * 5, name="tcp-parallel", streams=2, rtt=1_100, min_rtt=1_000, retrans=0.15
-    )
-    assert told(replace(alone, phases=(*one.phases, *faster.phases)))[0] == "D05"
-
-
 def test_what_limits_next_is_known_where_several_streams_fill_the_path():
     window = {"rtt": 62_000, "min_rtt": 62_000, "rwnd": 0.9, "snd_wnd": 62_000, "unacked": 42}
     one = flow([8] * 10, **window)

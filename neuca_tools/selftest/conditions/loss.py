@@ -17,7 +17,6 @@ from neuca_tools.selftest.conditions.streams import is_bbr
 from neuca_tools.selftest.conditions.thresholds import (
     TOGETHER,
     carries_expected,
-    reached_for_a_while,
 )
 from neuca_tools.selftest.evidence.look import Look, Windows
 
@@ -57,7 +56,7 @@ def _weighed_hit(look: Look, hit: Hit) -> Hit:
 
 def _is_passing(look: Look) -> bool:
     """Whether the path carries what is expected: it loses only what a full queue has to drop."""
-    return reached_for_a_while(look) or (overflows(look) and carries_expected(look))
+    return (look.is_disturbed or overflows(look)) and carries_expected(look)
 
 
 def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import mean, median, pstdev
 from typing import Optional
 
@@ -35,10 +34,8 @@ from neuca_tools.selftest.evidence.intervals import (
     is_flat,
     known_round_trips,
     known_windows,
-    with_final_window,
 )
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows
-from neuca_tools.selftest.evidence.run import Interval
 
 BUFFERS = "receive or send buffer too small"  # the other title of the condition
 # Seconds of a path between networks: a geostationary satellite takes 0.6. If the window is known
@@ -46,7 +43,6 @@ BUFFERS = "receive or send buffer too small"  # the other title of the condition
 OF_PATHS = {False: (LAN_RTT, 1.0), True: (LAN_RTT, 30.0)}
 # Bytes of -w that limit in a local network too, and seconds of its round trips.
 SMALL, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
-STAYS = 5  # intervals
 QUANTUM = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
 # Of what -w asks for: the kernel doubles it, and uses up to half for its own structures (tcp(7)).
 OF_STATED = (0.4, 2.2)
@@ -148,22 +144,13 @@ def _has_constant_flight(look: Look) -> bool:
 
     Or as much as that allows, if it stays the same: no loss made it so, whatever was lost.
     """
-    settled = _settled_intervals(look)
-    flights = in_flight(settled)
-    if len(flights) < 3 or min(known_round_trips(settled)) < LONG:
+    flights = in_flight(look.steady)
+    if len(flights) < 3 or min(known_round_trips(look.steady)) < LONG:
         return False
     if link_filled(look) is not None or pstdev(flights) > QUANTUM * mean(flights):
         return False
-    windows = known_windows(settled) or [0.0]
+    windows = known_windows(look.steady) or [0.0]
     return is_flat(windows) or median(flights) <= ROOM * median(windows)
-
-
-def _settled_intervals(look: Look) -> Sequence[Interval]:
-    """The intervals since the window is what it was at the end, if that is half of them or more."""
-    count = min(len(with_final_window(look.every)), len(look.steady))
-    if count < max(STAYS, len(look.steady) / 2):
-        return look.steady
-    return look.steady[-count:]
 
 
 def is_window(look: Look) -> bool:

@@ -21,7 +21,6 @@ FOLLOWS, NEARLY_EVEN = 0.95, 0.05  # of the rate before the window fell; its var
 FLAT = 0.02
 SHORT = 2.0  # seconds
 ANSWERED = 0.5  # of the losses
-ROUNDED = 0.005  # how far windows differ that are the same; CUBIC's last steps are larger
 # What TCP multiplies its window with after a loss: 0.5 (RFC 5681), 0.7 for CUBIC (RFC 9438,
 # section 4.6). An interval of iperf may contain some of the recovery.
 FALLS = 0.85
@@ -117,17 +116,6 @@ def known_round_trips(intervals: Sequence[Interval]) -> list[float]:
 def in_flight(intervals: Sequence[Interval]) -> list[float]:
     """Bytes: the rate times the round trip, where both are known."""
     return [each.rate * each.rtt / 8 for each in intervals if each.rate and each.rtt]
-
-
-def with_final_window(every: Sequence[Interval]) -> Sequence[Interval]:
-    """The last intervals, in which the congestion window stayed where it was."""
-    final = every[-1].cwnd or 0.0 if every else 0.0
-    changed = (at for at in reversed(range(len(every))) if not _is_window(every[at], final))
-    return every[next(changed, -1) + 1 :]
-
-
-def _is_window(interval: Interval, window: float) -> bool:
-    return bool(interval.cwnd) and abs((interval.cwnd or 0.0) - window) <= ROUNDED * window
 
 
 def is_recovering(every: Sequence[Interval]) -> bool:
