@@ -450,7 +450,7 @@ def test_a_cpu_is_the_cause_only_if_the_test_ran_out_of_it(own, wanted, severity
         assert note.severity == "info"
         assert note.text == (
             "other programs kept CPU 0 of the sender busy; iperf used 4.0% of one: test again "
-            "without them to be sure"
+            "without that load to be sure"
         )
 
 

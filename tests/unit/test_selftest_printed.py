@@ -805,11 +805,6 @@ HEALTHY = {
     "an end of a local network that takes 2 Gbit/s, and no queue": text(
         [1960, 1970, 2040, 2000, 2020, 1990, 1970, 1950, 1980, 2030], [47.1] * 10, [1] + [0] * 9
     ),
-    "a radio in another subnet, with a window that stays": text(
-        [54, 48, 49, 46, 50, 44, 50, 45, 46, 47],
-        [240, 269] + [283] * 8,
-        ends=("10.20.50.8", "10.20.60.9"),
-    ),
     "two retransmits in 5 GB": text(
         [r * 400 for r in EVEN], [900] * 4 + [901] * 6, [0, 2] + [0] * 8, ("a", "b")
     ),
@@ -861,7 +856,6 @@ HEALTHY = {
     "a microcontroller that is as fast as it can": MICROCONTROLLER,
     "a failed attempt before a test": "iperf3: error - unable to connect to server: Connection "
     "refused\n" + text([941] * 6, [480] * 6),
-    "datagrams of the first second, of which the first are lost": scattered([15], sent=593),
     "loopback, of which the command alone tells": "$ iperf3 --client 127.0.0.1\n"
     "[ ID] Interval           Transfer     Bitrate         Retr  Cwnd\n"
     + "".join(_row(at, at + 1, r * 30_000, "0   1.2 MBytes") for at, r in enumerate(EVEN)),

@@ -16,7 +16,6 @@ from neuca_tools.selftest.conditions.session import sysctl_max
 from neuca_tools.selftest.conditions.streams import is_crowded, is_read_late, upper_median
 from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
 from neuca_tools.selftest.evidence import Phase, Sample, Socket
-from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import Look, Windows, data_sockets, steady_sockets
 
 BELOW_BLOCKS = "-b below what iperf3 can send"  # the other title of the condition
@@ -131,11 +130,10 @@ def slow_reader(look: Look) -> Optional[Hit]:
         "find out what limits the application: its CPU, its disk; larger buffers do not help",
         "receiver",
     )
-    return _without_blame(hit, look.receiver_load) if look.receiver_load.has_full_cpu else hit
-
-
-def _without_blame(hit: Hit, load: Load) -> Hit:
-    """An application that reads as fast as its host can is not at fault."""
+    load = look.receiver_load
+    if not load.has_full_cpu:
+        return hit
+    # An application that reads as fast as its host can is not at fault.
     return replace(hit, text=f"{hit.text}, and its CPU {load.cpu} is full", severity=LIMIT)
 
 

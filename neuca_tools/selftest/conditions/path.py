@@ -42,7 +42,12 @@ BUSY_OWNER = 0.5  # of a CPU (D25)
 
 def differing_mtus(session: Session) -> Optional[Hit]:
     """MTUs of the hosts and of the path differ: as a fault, or in a way that TCP adapts to."""
-    return _inconsistent_mtus(session) or _smaller_path(session)
+    return (
+        _too_large_for_its_device(session)
+        or _too_large_for_the_tunnel(session)
+        or _too_large_for_the_path(session)
+        or _smaller_path(session)
+    )
 
 
 def _smaller_path(session: Session) -> Optional[Hit]:
@@ -109,15 +114,6 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
             end,
         )
     return None
-
-
-def _inconsistent_mtus(session: Session) -> Optional[Hit]:
-    """A link's MTU is larger than its lower device, its tunnel or the path to the peer allows."""
-    return (
-        _too_large_for_its_device(session)
-        or _too_large_for_the_tunnel(session)
-        or _too_large_for_the_path(session)
-    )
 
 
 def _too_large_for_its_device(session: Session) -> Optional[Hit]:
@@ -265,7 +261,9 @@ def _wrong_device(session: Session, look: Look, sends: bool) -> Optional[Hit]:
     if sends:
         end, host, samples, counter = "sender", look.sender, look.phase.sender, "tx_bytes"
     family = _related_devices(host)
-    if not family or any(_is_detached_tunnel(link, family) for link in host.links):
+    tunnels = (link for link in host.links if link.kind in TUNNELS and link.name in family)
+    # Without its lower device, a tunnel counts the same bytes as another link.
+    if not family or any(not link.parent for link in tunnels):
         return None
     counted = {link.name: counter_growth(samples, f"{link.name}.{counter}") for link in host.links}
     others = sorted(counted.keys() - family - {"lo"})
@@ -285,11 +283,6 @@ def _wrong_device(session: Session, look: Look, sends: bool) -> Optional[Hit]:
         ),
         end,
     )
-
-
-def _is_detached_tunnel(link: Link, family: set[str]) -> bool:
-    """Whether the lower device of a tunnel is not known: it counts the same bytes."""
-    return link.kind in TUNNELS and not link.parent and link.name in family
 
 
 def _related_devices(host: Host) -> set[str]:

@@ -30,7 +30,6 @@ HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
 HOPELESS = 0.5
 WHOLE = 1472  # bytes: not fragmented at MTU 1500
-FIRST = 1.5  # seconds
 VERY_FEW = 20_000  # datagrams in a second: the default socket buffer holds 5 ms of them at least
 MANY = 100_000  # packets in a second, which a host with its default settings does not receive
 SENT = 0.95  # of the rate that was asked for (D20)
@@ -64,15 +63,7 @@ def _is_lost_at_an_end(look: Look) -> bool:
 def _is_lost_at_the_start(look: Look) -> bool:
     """Whether nothing was lost after the first interval: address resolution, or a cold receiver."""
     losses = [interval.lost for interval in look.flow.intervals if interval.lost is not None]
-    if look.is_unsampled and _ends_at_once(look):
-        return True
     return len(losses) >= 3 and losses[0] > 0 and not any(losses[1:])
-
-
-def _ends_at_once(look: Look) -> bool:
-    """Whether the text has the first second alone of a longer test."""
-    seconds, run = look.flow.received.seconds, look.phase.run
-    return bool(seconds and run and seconds <= FIRST < (run.duration or 10))
 
 
 def _seconds_missed(look: Look) -> float:

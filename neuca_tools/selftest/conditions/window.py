@@ -205,24 +205,13 @@ def _flat_window(look: Look) -> Optional[Hit]:
     window, rate = look.windows.cwnd, look.rate
     if look.protocol != "tcp" or not look.windows.flat or not window or not rate:
         return None
-    if (
-        look.windows.rwnd_limited is not None
-        or is_flat_for_another_reason(look)
-        or _is_lossy_or_short(look)
-    ):
+    if look.windows.rwnd_limited is not None or look.retransmits or len(look.rates) < 2:
         return None
-    if line_of(rate) or _is_larger_than_needed(window, rate, look.rtt):
+    if line_of(rate) or is_flat_for_another_reason(look):
         return None
+    if look.rtt is not None and look.implied_rtt > look.rtt / NO_ROUND_TRIP:
+        return None  # larger than what is in flight
     return _flat_window_hit(look, rate, window)
-
-
-def _is_larger_than_needed(window: float, rate: float, rtt: Optional[float]) -> bool:
-    """Whether the window is larger than what is in flight, as far as the round trip is known."""
-    return rtt is not None and window * 8 / rate > rtt / NO_ROUND_TRIP
-
-
-def _is_lossy_or_short(look: Look) -> bool:
-    return len(look.rates) < 2 or bool(look.retransmits)
 
 
 def _receiver_window_hit(look: Look, rate: float, window: float, share: float) -> Hit:
