@@ -204,7 +204,7 @@ def _sum_of_counts(session: Session, tcp: Look, most: float, looks: Iterable[Loo
     counts = [
         Count(
             lost_datagrams(look),
-            expected_datagrams(look),
+            expected_datagrams(look.flow),
             (_losses_by_interval(look),),
             offered_rate(look),
         )
@@ -277,8 +277,9 @@ def _significant_tests(looks: Sequence[Look]) -> list[Look]:
     """The UDP tests with enough datagrams: it may be chance that a short slow one lost none."""
     udp = [look for look in looks if look.protocol == "udp" and look.loss is not None]
     lossy = [look for look in udp if is_losing(look)]
-    share = sum(map(lost_datagrams, lossy)) / max(1, sum(map(expected_datagrams, lossy)))
-    return [look for look in udp if not share or expected_datagrams(look) * share >= EXPECTED]
+    expected = sum(expected_datagrams(look.flow) for look in lossy)
+    share = sum(map(lost_datagrams, lossy)) / max(1, expected)
+    return [look for look in udp if not share or expected_datagrams(look.flow) * share >= EXPECTED]
 
 
 def slowest_test(looks: Sequence[Look]) -> Optional[Look]:

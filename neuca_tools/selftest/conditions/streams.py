@@ -16,7 +16,6 @@ ROOM, HALF = 0.25, 0.5  # of the windows; of what the path holds, see `is_mostly
 # Packets of 1500 bytes: an acknowledgement is for two (RFC 5681, section 4.2), of which the second
 # waits for the first, however empty the queue is.
 PAIR = 2 * 1514
-AS_FAST, LOSING = 0.1, 0.005  # of the rate, of the bytes (D17)
 FEW = 4  # packets in flight, see `is_crowded`
 FLAT_RTT = 1.2  # times the shortest round trip: no queue forms before packets are dropped (D17)
 

@@ -155,13 +155,13 @@ def is_one_of_several(look: Look) -> bool:
 
 def _is_as_many(look: Look, other: Phase) -> bool:
     """Whether as many datagrams were sent: of its other end, or of a repeated test."""
-    mine, theirs = _expected_datagrams(look.flow), _expected_datagrams(other.flow or Flow())
+    mine, theirs = expected_datagrams(look.flow), expected_datagrams(other.flow or Flow())
     if not look.is_unsampled or not mine or not theirs:
         return False
     return abs(mine - theirs) <= AS_MANY * max(mine, theirs)
 
 
-def _expected_datagrams(flow: Flow) -> int:
+def expected_datagrams(flow: Flow) -> int:
     """How many datagrams the receiver expected, by its total or by its intervals."""
     return flow.received.datagrams or sum(interval.datagrams or 0 for interval in flow.intervals)
 
@@ -302,11 +302,6 @@ def _sent_rate(look: Look) -> Optional[float]:
 def offered_rate(look: Look) -> float:
     """bit/s that were sent; 0 if that is not known."""
     return look.flow.sent.rate or 0
-
-
-def expected_datagrams(look: Look) -> int:
-    """How many datagrams the receiver expected."""
-    return look.flow.received.datagrams or 0
 
 
 def counted_losses(look: Look) -> float:
