@@ -142,7 +142,8 @@ def deep_queue(look: Look) -> Optional[Hit]:
     """A queue on the path delays everything that passes through it."""
     if look.protocol != "tcp":
         return None
-    idle, loaded = min(_idle_and_loaded(look), key=_growth_of, default=(0.0, 0.0))
+    pairs = _idle_and_loaded(look)
+    idle, loaded = min(pairs, key=lambda times: times[1] - times[0], default=(0.0, 0.0))
     if not idle or not _is_bloated(look, idle, loaded):
         return None
     added = loaded - idle
@@ -180,10 +181,6 @@ def _idle_and_loaded(look: Look) -> Iterator[tuple[float, float]]:
         yield idle, loaded
     if shortest and look.rtt:
         yield shortest, look.rtt - look.noise
-
-
-def _growth_of(times: tuple[float, float]) -> float:
-    return times[1] - times[0]
 
 
 def _is_bloated(look: Look, idle: float, loaded: float) -> bool:

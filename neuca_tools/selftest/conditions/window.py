@@ -203,15 +203,18 @@ def _holds_paced_flow(windows: Windows, limited: float) -> bool:
 def _flat_window(look: Look) -> Optional[Hit]:
     """Without the kernel's clocks: a constant window, no loss, and one window per round trip."""
     window, rate = look.windows.cwnd, look.rate
-    if look.protocol != "tcp" or not look.windows.flat or not window or not rate:
+    if not look.windows.flat or not window or not rate:
         return None
     if look.windows.rwnd_limited is not None or look.retransmits or len(look.rates) < 2:
         return None
-    if line_of(rate) or is_flat_for_another_reason(look):
+    if line_of(rate) or _is_larger_than_needed(look) or is_flat_for_another_reason(look):
         return None
-    if look.rtt is not None and look.implied_rtt > look.rtt / NO_ROUND_TRIP:
-        return None  # larger than what is in flight
     return _flat_window_hit(look, rate, window)
+
+
+def _is_larger_than_needed(look: Look) -> bool:
+    """Whether the window is larger than what is in flight, as far as the round trip is known."""
+    return look.rtt is not None and look.implied_rtt > look.rtt / NO_ROUND_TRIP
 
 
 def _receiver_window_hit(look: Look, rate: float, window: float, share: float) -> Hit:
