@@ -34,15 +34,16 @@ SMALL = 512  # bytes of a datagram
 
 
 def limited_arrival(look: Look) -> Optional[Hit]:
-    """Datagrams arrive at a rate that the path gives, whatever is sent."""
-    if any(_is_contradicted_by(look, phase) for phase in look.evidence.phases):
+    """Of UDP: datagrams arrive at a rate that the path gives, whatever is sent."""
+    phases = look.evidence.phases
+    if not look.is_unsampled or any(_is_contradicted_by(look, phase) for phase in phases):
         return None
     return _constant_arrival(look) or _slow_path(look)
 
 
 def _constant_arrival(look: Look) -> Optional[Hit]:
     """The same rate arrives all the time, however much is lost."""
-    if not look.is_unsampled_udp or look.known_loss < LOST or not is_losing(look):
+    if look.known_loss < LOST or not is_losing(look):
         return None
     rates = known_rates(interval for interval in look.steady if interval.lost is not None)
     if len(rates) < FEWEST or pstdev(rates) >= STEADY * mean(rates):
@@ -76,9 +77,7 @@ def _is_contradicted_by(look: Look, phase: Phase) -> bool:
 def _slow_path(look: Look) -> Optional[Hit]:
     """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
     loss, size = look.known_loss, datagram_size(look)
-    if not look.is_unsampled_udp or not 0 < size <= WHOLE or look.run.is_loopback:
-        return None
-    if not MUCH <= loss <= MOST:
+    if not 0 < size <= WHOLE or not MUCH <= loss <= MOST or look.run.is_loopback:
         return None
     if not is_gentle(look) or is_one_of_several(look):
         return None
