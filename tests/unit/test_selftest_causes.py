@@ -9,7 +9,9 @@ from graphlib import TopologicalSorter
 import pytest
 
 from neuca_tools.selftest.conditions.causes import (
+    BLOAT,
     DOUBTS,
+    DROPS,
     EXPLANATIONS,
     NOT_AS_PLANNED,
     OUTCOMES,
@@ -22,7 +24,7 @@ from neuca_tools.selftest.conditions.causes import (
 from neuca_tools.selftest.conditions.table import CAUSES as CONDITIONS
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 
-NAMES = {cause.id for cause in CONDITIONS} | {name for cause in CONDITIONS for name in cause.titles}
+NAMES = {cause.id for cause in CONDITIONS} | {DROPS, BLOAT}
 
 
 @pytest.mark.parametrize("row", EXPLANATIONS, ids=lambda row: "-".join(row.symptoms))

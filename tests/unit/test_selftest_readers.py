@@ -192,15 +192,6 @@ def test_a_truncated_object_without_results_says_where_it_ends(cut):
     assert re.match(rf"the JSON .* line {text.count(chr(10)) + 1}[:,]", run.error)
 
 
-def test_of_a_truncated_object_the_whole_intervals_are_read():
-    text = (DATA / "3.12-tcp.json").read_text()
-    whole = sample("3.12-tcp.json").flow("forward").intervals
-    (run,) = read_all(text[: text.index('"end":\t{')].encode())
-    assert run.flow("forward").intervals == whole
-    assert (run.error, run.peer) == (None, "127.0.0.1")
-    assert run.notes == ("the JSON was truncated: what is missing at its end is not known",)
-
-
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -583,20 +574,6 @@ def test_a_stream_that_is_connected_again_is_that_of_another_run():
     again = CLIENT.replace("40100", "40200").replace("436", "136").split("\n", 1)[1]
     runs = read_all((CLIENT + "Reverse mode, remote host 192.0.2.9 is sending\n" + again).encode())
     assert [run.flows[0].intervals[0].rate for run in runs] == [436e6, 136e6]
-
-
-def test_clients_that_a_server_of_iperf_2_tests_at_the_same_time_are_several_runs():
-    text = """[  4] local 10.20.0.9 port 5001 connected with 10.20.0.8 port 41000
-[  4]  0.0- 1.0 sec  4.52 MBytes  37.9 Mbits/sec
-[  5] local 10.20.0.9 port 5001 connected with 10.20.0.7 port 42000
-[  4]  1.0- 2.0 sec  4.53 MBytes  38.0 Mbits/sec
-[  5]  0.0- 1.0 sec  1.14 MBytes  9.55 Mbits/sec
-[  4]  2.0- 3.0 sec  4.51 MBytes  37.8 Mbits/sec
-[  5]  1.0- 2.0 sec  1.14 MBytes  9.56 Mbits/sec
-"""
-    runs = read_all(text.encode())
-    rates = [[one.rate for one in run.flows[0].intervals] for run in runs]
-    assert rates == [[37.9e6, 38.0e6, 37.8e6], [9.55e6, 9.56e6]]
 
 
 @pytest.mark.parametrize("between", ["", "[ ID] Interval           Transfer     Bitrate   Retr\n"])

@@ -294,7 +294,7 @@ def test_slow_start_knows_the_capacity_of_a_path_that_is_not_filled_again():
     assert (first.id, first.severity, first.confidence) == ("D18", "limit", "medium")
     assert first.text == (
         "slow start filled a queue of 58.0 ms and lost packets at about 16.3 Mbit/s: this is about the capacity of the "
-        "path, which the window has not reached again since then"
+        "path"
     )
     assert "--time 60" in first.advice
 
@@ -464,26 +464,6 @@ def test_several_streams_that_fill_a_queue_are_not_policed():
     assert told(replace(one, phases=(*one.phases, *many.phases)))[0] == "D18"
 
 
-def test_several_streams_that_carry_no_more_than_one_are_policed():
-    """Loss at random would limit each of them, and not all together; busy hosts make round trips doubtful."""
-    one = beside_others(flow([32, 31.5, 32.5] * 3, rtt=2_200, min_rtt=1_000, retrans=0.07))
-    alone = replace(one, idle=Latency(100, 0, 0.012))
-    assert told(alone)[0] == "D05"
-    many = flow(
-        [31, 31.6] * 5, name="tcp-parallel", streams=2, rtt=1_100, min_rtt=1_000, retrans=0.15
-    )
-    found = diagnose(replace(alone, phases=(*one.phases, *many.phases))).findings[0]
-    assert (found.id, found.confidence) == ("D17", "medium")
-    assert found.text == (
-        "packets are lost while no queue forms, and several streams carry no more: a policer, or a "
-        "queue of a few packets"
-    )
-    faster = flow(
-        [62, 64] * 5, name="tcp-parallel", streams=2, rtt=1_100, min_rtt=1_000, retrans=0.15
-    )
-    assert told(replace(alone, phases=(*one.phases, *faster.phases)))[0] == "D05"
-
-
 def test_what_limits_next_is_known_where_several_streams_fill_the_path():
     window = {"rtt": 62_000, "min_rtt": 62_000, "rwnd": 0.9, "snd_wnd": 62_000, "unacked": 42}
     one = flow([8] * 10, **window)
@@ -594,18 +574,6 @@ def test_a_test_that_did_not_end_beside_a_full_cpu_proves_no_loss():
     assert "D05" in told(lossy)
     late = replace(lossy, phases=(replace(phase, run=replace(phase.run, error="late")),))
     assert "D05" not in told(late)
-
-
-def test_a_test_that_loses_more_than_a_faster_one_says_nothing_of_the_path():
-    ladder = (
-        udp_phase(3e6, 3e6, 2.7e6),
-        udp_phase(5e6, 5e6, 4.99e6),
-    )
-    one = replace(reverse_loss(), expect=100e6)
-    there = flow([20, 24] * 5, rtt=10_300, min_rtt=10_000, retrans=0.08)
-    found = diagnose(replace(one, phases=(*there.phases, *ladder))).findings[0]
-    assert (found.id, found.direction) == ("D17", "forward")
-    assert found.text.startswith("TCP loses 8.0% at 22.0 Mbit/s, and evenly sent datagrams 0.2")
 
 
 # --- What is printed -----------------------------------------------------------------------------------------------------

@@ -9,16 +9,16 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import BELOW_BLOCKS, INFO, LIMIT, MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import INFO, LIMIT, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.figures import BLOCK
 from neuca_tools.selftest.conditions.predict import buffer_for, mathis_rate, target_rate
 from neuca_tools.selftest.conditions.session import sysctl_max
 from neuca_tools.selftest.conditions.streams import is_crowded, is_read_late, upper_median
 from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
 from neuca_tools.selftest.evidence import Phase, Sample, Socket
-from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import Look, Windows, data_sockets, steady_sockets
 
+BELOW_BLOCKS = "-b below what iperf3 can send"  # the other title of the condition
 # iperf3 -b sends at least one block (-l) for each tick of 100 ms (esnet/iperf issues 439, 1052).
 TICKS, MANY = 10, 4  # in a second; seconds
 RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
@@ -130,11 +130,10 @@ def slow_reader(look: Look) -> Optional[Hit]:
         "find out what limits the application: its CPU, its disk; larger buffers do not help",
         "receiver",
     )
-    return _without_blame(hit, look.receiver_load) if look.receiver_load.has_full_cpu else hit
-
-
-def _without_blame(hit: Hit, load: Load) -> Hit:
-    """An application that reads as fast as its host can is not at fault."""
+    load = look.receiver_load
+    if not load.has_full_cpu:
+        return hit
+    # An application that reads as fast as its host can is not at fault.
     return replace(hit, text=f"{hit.text}, and its CPU {load.cpu} is full", severity=LIMIT)
 
 

@@ -4,18 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import mean, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, single_fact
-from neuca_tools.selftest.conditions.datagrams import (
-    is_chance,
-    is_same_way,
-)
-from neuca_tools.selftest.conditions.figures import ARRIVED, STEADY
-from neuca_tools.selftest.conditions.predict import SPEEDS
+from neuca_tools.selftest.conditions.datagrams import is_same_way
+from neuca_tools.selftest.conditions.figures import STEADY
 from neuca_tools.selftest.conditions.udp import (
     VERY_FEW,
     WHOLE,
@@ -26,27 +21,47 @@ from neuca_tools.selftest.conditions.udp import (
 )
 from neuca_tools.selftest.evidence import Phase, derive
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.run import Interval, known_rates
+from neuca_tools.selftest.evidence.run import known_rates
 
-OF_LINE_UDP = (0.93, 0.96)  # of the speed of Ethernet: 0.957 with 1472 bytes at MTU 1500
-# A shaper counts neither the preamble nor the gap after a frame (tc-tbf(8)).
-OF_SHAPER = (OF_LINE_UDP[0], 0.98)
 LOST = 0.02  # of the datagrams
-EVEN_ARRIVAL = 0.1  # coefficient of variation of what arrives after a burst
+FEWEST = 3  # intervals
 FEW = 100_000  # datagrams in a second: fewer than any host receives
 # Of few datagrams: more is lost than by chance, and less than if nothing got through.
 MUCH, MOST = 0.05, 0.9
 DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
 MORE = 1.1  # times the rate of another test
-STEADY_REST = 5  # intervals
 SMALL = 512  # bytes of a datagram
 
 
 def limited_arrival(look: Look) -> Optional[Hit]:
-    """Datagrams arrive at a rate that the path gives, whatever is sent."""
-    if any(_is_contradicted_by(look, phase) for phase in look.evidence.phases):
+    """Of UDP: datagrams arrive at a rate that the path gives, whatever is sent."""
+    phases = look.evidence.phases
+    if not look.is_unsampled or any(_is_contradicted_by(look, phase) for phase in phases):
         return None
     return _constant_arrival(look) or _slow_path(look)
+
+
+def _constant_arrival(look: Look) -> Optional[Hit]:
+    """The same rate arrives all the time, however much is lost."""
+    if look.known_loss < LOST or not is_losing(look):
+        return None
+    rates = known_rates(interval for interval in look.steady if interval.lost is not None)
+    if len(rates) < FEWEST or pstdev(rates) >= STEADY * mean(rates):
+        return None
+    arrived = mean(rates)
+    if not _are_few(look, arrived):
+        return None
+    return Hit(
+        0.8,
+        f"{amounts.rate(arrived)} arrive all the time, although {amounts.percent(look.known_loss)} "
+        "more is sent: something on the path limits the rate, and the rest is dropped there",
+        (
+            single_fact("received, bit/s", round(arrived)),
+            single_fact("lost / datagrams", look.loss),
+        ),
+        "offer less than that (-b); compare it with the rate that was ordered or scheduled",
+        confidence=MEDIUM,
+    )
 
 
 def _is_contradicted_by(look: Look, phase: Phase) -> bool:
@@ -59,67 +74,12 @@ def _is_contradicted_by(look: Look, phase: Phase) -> bool:
     )
 
 
-def _constant_arrival(look: Look) -> Optional[Hit]:
-    """UDP: the same rate arrives all the time, however much is lost."""
-    if not look.is_unsampled_udp or look.known_loss < LOST or not is_losing(look):
-        return None
-    late = _after_burst(look)
-    rates = known_rates(late) or _rates_with_losses(look)
-    arrived = mean(rates) if len(rates) >= 3 else look.known_rate
-    if not _are_few(look, arrived) or not (late or _is_limited(look, rates, arrived)):
-        return None
-    when = "after a first second without loss" if late else "all the time"
-    return Hit(
-        0.8,
-        f"{amounts.rate(arrived)} arrive {when}, although {amounts.percent(look.known_loss)} "
-        "more is sent: something on the path limits the rate, and the rest is dropped there",
-        (
-            single_fact("received, bit/s", round(arrived)),
-            single_fact("lost / datagrams", look.loss),
-        ),
-        "offer less than that (-b); compare it with the rate that was ordered or scheduled",
-        confidence=MEDIUM,
-    )
-
-
-def _rates_with_losses(look: Look) -> list[float]:
-    """The rates of the intervals whose losses a receiver counted."""
-    return known_rates(interval for interval in look.steady if interval.lost is not None)
-
-
-def _is_limited(look: Look, rates: Sequence[float], arrived: float) -> bool:
-    """Whether what arrived is constant or fills a line, and the losses are not those of chance."""
-    if is_gentle(look) and is_chance(look):
-        return False
-    return _is_level(rates) or _fills_line(arrived, OF_SHAPER)
-
-
-def _after_burst(look: Look) -> Sequence[Interval]:
-    """The intervals with loss, if there was none in a faster first one: what a bucket held passed.
-
-    A receiver that is too slow loses from the start. Empty if that is not so.
-    """
-    known = [each for each in look.every if each.lost is not None and each.datagrams and each.rate]
-    early, late = known[:1], known[1:]
-    rates = known_rates(late)
-    if len(late) < STEADY_REST or pstdev(rates) > EVEN_ARRIVAL * mean(rates):
-        return ()
-    is_faster = not early[0].lost and known_rates(early)[0] >= ARRIVED * mean(rates)
-    return late if is_faster else ()
-
-
-def _is_level(rates: Sequence[float]) -> bool:
-    return len(rates) >= 3 and pstdev(rates) < STEADY * mean(rates)
-
-
 def _slow_path(look: Look) -> Optional[Hit]:
     """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
     loss, size = look.known_loss, datagram_size(look)
-    if not look.is_unsampled_udp or not 0 < size <= WHOLE or look.run.is_loopback:
+    if not 0 < size <= WHOLE or not MUCH <= loss <= MOST or look.run.is_loopback:
         return None
-    if not MUCH <= loss <= MOST:
-        return None
-    if not is_gentle(look) or is_one_of_several(look) or is_chance(look):
+    if not is_gentle(look) or is_one_of_several(look):
         return None
     return Hit(
         0.76,
@@ -135,11 +95,6 @@ def _slow_path(look: Look) -> Optional[Hit]:
         confidence=MEDIUM,
         severity=FAULT,  # even if as much arrived as is enough of what was offered
     )
-
-
-def _fills_line(rate: float, part: tuple[float, float] = OF_LINE_UDP) -> bool:
-    lowest, highest = part
-    return any(lowest <= rate / speed <= highest for speed in SPEEDS)
 
 
 def _are_few(look: Look, arrived: float) -> bool:

@@ -12,14 +12,6 @@ from neuca_tools.selftest.evidence.look import Fact
 
 FAULT, LIMIT, INFO = "fault", "limit", "info"
 HIGH, MEDIUM, LOW = "high", "medium", "low"
-# Second titles of a condition.
-BUFFERS = "receive or send buffer too small"  # D01
-BELOW_BLOCKS = "-b below what iperf3 can send"  # D04
-MEMORY = "UDP memory pressure"  # D07
-TOO_SLOW = "receiver does not keep up with UDP"  # D09
-BUDGET = "softirq budget exhausted"  # D13
-SMALLER_PATH = "smaller path MTU"  # D23
-NOT_LISTENING = "lost while the receiver was not listening"  # D19
 # The advice where the path is the limit.
 ORDERED = "compare it with the rate that was ordered; no setting of the hosts makes it faster"
 

@@ -24,6 +24,7 @@ from neuca_tools.selftest.conditions.figures import (
     as_asked,
     buffered_bytes,
     cap_of,
+    highest_of,
     is_constant,
     is_limited,
     is_paced,
@@ -43,7 +44,6 @@ SLOWEST_LINK = 10e6  # bit/s
 BURST = 3  # times the rate after it
 AT_CEILING, LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
 NEAR_LINE = 0.75  # of the speed of Ethernet
-FEWEST = 4  # intervals
 USUAL = 1.5  # seconds: means of longer intervals vary less
 SLOW = 1e9  # bit/s: every host of today can send and receive faster
 # The same where iperf3 counts in whole buffers, which makes a constant rate look uneven.
@@ -137,10 +137,9 @@ def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional
 
 
 def _constant_rate(look: Look) -> Optional[Hit]:
-    is_left_by_loss = late_share(look) >= HEAVY and not is_limited(look)
-    if is_left_by_loss or stated_window(look) is not None or _is_unhindered(look):
+    if _is_left_by_late_loss(look) or stated_window(look) is not None or _is_unhindered(look):
         return None
-    cap = cap_of(look.known_rate)
+    cap = _cap_kept(look)
     share = 0.9 if is_limited(look) else _share_of_cap(look, cap)
     if not share and not is_window(look) and _is_even(look):
         share = 0.75
@@ -156,6 +155,18 @@ def _constant_rate(look: Look) -> Optional[Hit]:
         "shaper, it is a window: iperf3 -J shows the round trip",
         confidence=MEDIUM,
     )
+
+
+def _is_left_by_late_loss(look: Look) -> bool:
+    return late_share(look) >= HEAVY and not is_limited(look)
+
+
+def _cap_kept(look: Look) -> Optional[float]:
+    """The rate that a provider sells, just above that of the run and of most of its intervals."""
+    cap, rates = cap_of(look.known_rate), sorted(look.rates)
+    if cap is None or look.retransmits or not rates:
+        return cap  # what is dropped shows a bucket, which lets bursts pass
+    return cap if rates[-1 - len(rates) // 4] <= cap * highest_of(cap) else None
 
 
 def _is_unhindered(look: Look) -> bool:
@@ -198,18 +209,23 @@ def _share_of_cap(look: Look, cap: Optional[float]) -> float:
 
 
 def _is_even(look: Look) -> bool:
-    """Whether the rate varies so little that a limiter gives it; hosts and radios vary more.
-
-    Near the speed of Ethernet, encapsulation or a virtual NIC may be all that is missing.
-    """
-    rate = look.known_rate
-    if is_of_a_host(look) or rate >= SLOW or len(look.rates) < (3 if look.retransmits else FEWEST):
+    """Whether the rate varies so little that a limiter gives it; hosts and radios vary more."""
+    fewest = 3 if look.retransmits else 4
+    if is_of_a_host(look) or look.known_rate >= SLOW or len(look.rates) < fewest:
         return False
     # What arrives varies less behind a limiter, and more over a radio.
     if look.is_counted_by_receiver and look.known_spread >= VERY_STEADY:
         return False
-    limit = STEADY if look.steady[0].seconds <= USUAL else VERY_STEADY
-    return is_constant(look, limit) and not any(NEAR_LINE * each <= rate <= each for each in SPEEDS)
+    if is_constant(look, VERY_STEADY):
+        return True
+    if look.steady[0].seconds > USUAL or _is_near_line(look.known_rate):
+        return False
+    return is_constant(look)
+
+
+def _is_near_line(rate: float) -> bool:
+    """Whether encapsulation or a virtual NIC may be all that is missing to a full link."""
+    return any(NEAR_LINE * speed <= rate <= speed for speed in SPEEDS)
 
 
 def path_capacity(look: Look) -> Optional[Hit]:

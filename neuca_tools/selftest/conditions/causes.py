@@ -119,8 +119,7 @@ DOUBTS = (
     ),
     Doubt(
         frozenset({"D03", "D18"}),
-        "larger buffers (--only tcp again): the same rate means the path, a higher one the send "
-        "buffer",
+        "larger buffers (--only tcp again): the same rate means the path, a higher one the buffer",
     ),
     Doubt(
         frozenset({"D17", "D26"}),

@@ -24,7 +24,7 @@ from neuca_tools.selftest.conditions.streams import is_mostly_idle
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, has_passed
 from neuca_tools.selftest.conditions.udp import receiver_too_slow
 from neuca_tools.selftest.evidence.load import Load
-from neuca_tools.selftest.evidence.look import STEAL, Look
+from neuca_tools.selftest.evidence.look import STEAL, Fact, Look
 from neuca_tools.selftest.evidence.run import EMBEDDED, known_rates
 
 # bit/s of one TCP stream, above which a CPU core usually limits (fasterdata.es.net, "100G tuning").
@@ -162,7 +162,7 @@ def _is_too_slow_for_its_window(look: Look) -> bool:
     if not look.rtt and look.known_rate >= CORE:
         return True
     # A switched network's round trip is constant, and so is what a window allows.
-    if not look.rtt and _is_nearby(look):
+    if not look.rtt and (look.run.is_local_network or look.known_rate >= FAST):
         return look.known_spread > UNEVEN or (look.cwnd or 0.0) < ALLOWED * look.streams
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
     return look.known_spread > VARIED or _is_falling(look)
@@ -173,11 +173,6 @@ def _is_falling(look: Look) -> bool:
     rates = known_rates(look.every[1:])
     is_sorted = len(rates) > 2 and rates == sorted(rates, reverse=True)
     return is_sorted and rates[-1] < (1 - VARIED) * rates[0]
-
-
-def _is_nearby(look: Look) -> bool:
-    """Whether both hosts are in one network; where the addresses are not known, by the rate."""
-    return look.run.is_local_network or look.run.is_private or look.known_rate >= FAST
 
 
 def is_of_a_host(look: Look) -> bool:
@@ -238,10 +233,12 @@ def _full_cpu(look: Look) -> Optional[Hit]:
     """A CPU of either host is full, and nothing else limits the flow."""
     receiver, sender = ends_of(look)
     end, _, load = max(sender, receiver, key=lambda end: _fullness(end.load))
-    if _is_unknown(look, load):
-        return None
+    if look.run.error and load.own is None:
+        return None  # it is not known how much of the CPU was its own
     if load.has_full_cpu and load.is_of_others:
-        return _waits_for_cpu(look, end, load) or _other_load(end, load)
+        what = f"other programs kept CPU {load.cpu} of the {end} busy"
+        busy = single_fact(f"CPU {load.cpu} busy", load.busy)
+        return _waits_for_cpu(look, end, load) or _note_on_load(end, load, what, busy)
     if not load.is_full or not is_unbounded(look):
         return None
     full, suspect, confidence = load.full or 0, "", HIGH
@@ -293,22 +290,17 @@ def _waits_for_cpu(look: Look, end: str, load: Load) -> Optional[Hit]:
     )
 
 
-def _other_load(end: str, load: Load) -> Hit:
-    """A note: the test did not need that CPU, but what it measured may have waited for it."""
+def _note_on_load(end: str, load: Load, what: str, fact: Fact) -> Hit:
+    """The test did not need what others took of that CPU, but it may have waited for it."""
     return Hit(
         0.0,
-        f"other programs kept CPU {load.cpu} of the {end} busy; iperf used "
-        f"{amounts.percent(load.own or 0)} of one: test again without them to be sure",
-        (single_fact(f"CPU {load.cpu} busy", load.busy), single_fact("CPU of iperf", load.own)),
+        f"{what}; iperf used {amounts.percent(load.own or 0)} of one: test again without that load "
+        "to be sure",
+        (fact, single_fact("CPU of iperf", load.own)),
         end=end,
         confidence=LOW,
         severity=INFO,
     )
-
-
-def _is_unknown(look: Look, load: Load) -> bool:
-    """Whether a run failed without saying how much of the CPU was its own."""
-    return bool(look.phase.run and look.phase.run.error) and load.own is None
 
 
 def stolen_time(look: Look) -> Optional[Hit]:
@@ -317,7 +309,8 @@ def stolen_time(look: Look) -> Optional[Hit]:
         if stolen <= STEAL:
             continue
         if not load.is_short_of_stolen:
-            return _stolen_from_others(end, load, stolen)
+            what = f"the hypervisor took {amounts.percent(stolen)} of a CPU of the {end}"
+            return _note_on_load(end, load, what, single_fact("steal", stolen))
         return Hit(
             min(1.0, stolen * 2),
             f"the hypervisor took {amounts.percent(stolen)} of a CPU of the {end}: this result is "
@@ -327,16 +320,3 @@ def stolen_time(look: Look) -> Optional[Hit]:
             end,
         )
     return None
-
-
-def _stolen_from_others(end: str, load: Load, stolen: float) -> Hit:
-    """A note: the test used so little of a CPU that it was not short of what was taken."""
-    return Hit(
-        0.0,
-        f"the hypervisor took {amounts.percent(stolen)} of a CPU of the {end}, of which iperf used "
-        f"{amounts.percent(load.own or 0)}: round trips may be longer than those of the path",
-        (single_fact("steal", stolen), single_fact("CPU of iperf", load.own)),
-        end=end,
-        confidence=LOW,
-        severity=INFO,
-    )

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from statistics import mean, pstdev
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
@@ -32,11 +31,7 @@ EXPECTED = 3
 HEAVY = 0.005  # of the bytes of TCP: loss that no full queue needs (D17)
 # Datagrams that loss at random would have hit, and how much less was lost of them (D17, D19).
 SURELY, CONTRAST = 20, 4
-ENOUGH, DISPERSION = 5, (0.2, 4.0)  # intervals; variance over mean of their losses
-FASTER = 1.2  # times the rate of another test
 DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
-# Of the datagrams: TCP hardly works beside so much loss at random.
-DEADLY = 0.25
 CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
 # Of TCP's rate: what is sent so slowly, and evenly, is dropped by no queue and no policer.
 GENTLE = 0.5
@@ -136,19 +131,6 @@ def _random_while_idle(session: Session) -> Optional[Hit]:
     )
 
 
-def is_chance(udp: Look) -> bool:
-    """Whether the intervals' losses vary as independent ones (Poisson: the variance is the mean).
-
-    A shaper drops the same number in each interval; queues and busy hosts drop in bursts.
-    """
-    losses = [interval.lost for interval in udp.flow.intervals if interval.lost is not None]
-    if len(losses) < ENOUGH or min(losses) == 0 or sum(losses) < SURELY:
-        return False
-    lowest, highest = DISPERSION
-    is_independent = lowest <= pstdev(losses) ** 2 / mean(losses) <= highest
-    return is_independent and udp.known_loss <= DEADLY
-
-
 def _random_loss_hit(loss: float, rate: float, direction: str, session: Session) -> Hit:
     return Hit(
         0.95,
@@ -203,21 +185,8 @@ def evenly_sent(session: Session, tcp: Look) -> Count:
 
 
 def _of_direction(session: Session, tcp: Look) -> list[Look]:
-    same = [look for look in session.looks if is_same_way(look, tcp)]
-    return [look for look in same if not _is_counted(look) and not is_exceptional(look, same)]
-
-
-def is_exceptional(udp: Look, tests: Sequence[Look]) -> bool:
-    """Whether a faster test lost far less: neither a limit of the path nor chance does that.
-
-    A host was busy for a moment. With FASTER and the most that chance explains, both are certain.
-    """
-    share = udp.known_loss / CONTRAST
-    faster = (look for look in tests if offered_rate(look) > FASTER * offered_rate(udp))
-    return any(
-        expected_datagrams(look) * udp.known_loss >= SURELY and (look.loss or 0.0) <= share
-        for look in faster
-    )
+    same = (look for look in session.looks if is_same_way(look, tcp))
+    return [look for look in same if not _is_counted(look)]
 
 
 def _one_way(session: Session, tcp: Look, most: float) -> list[Count]:
@@ -235,7 +204,7 @@ def _sum_of_counts(session: Session, tcp: Look, most: float, looks: Iterable[Loo
     counts = [
         Count(
             lost_datagrams(look),
-            expected_datagrams(look),
+            expected_datagrams(look.flow),
             (_losses_by_interval(look),),
             offered_rate(look),
         )
@@ -308,8 +277,9 @@ def _significant_tests(looks: Sequence[Look]) -> list[Look]:
     """The UDP tests with enough datagrams: it may be chance that a short slow one lost none."""
     udp = [look for look in looks if look.protocol == "udp" and look.loss is not None]
     lossy = [look for look in udp if is_losing(look)]
-    share = sum(map(lost_datagrams, lossy)) / max(1, sum(map(expected_datagrams, lossy)))
-    return [look for look in udp if not share or expected_datagrams(look) * share >= EXPECTED]
+    expected = sum(expected_datagrams(look.flow) for look in lossy)
+    share = sum(map(lost_datagrams, lossy)) / max(1, expected)
+    return [look for look in udp if not share or expected_datagrams(look.flow) * share >= EXPECTED]
 
 
 def slowest_test(looks: Sequence[Look]) -> Optional[Look]:

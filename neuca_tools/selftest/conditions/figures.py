@@ -112,16 +112,11 @@ def buffered_bytes(look: Look) -> float:
 
 def cap_of(rate: float) -> Optional[float]:
     """The nominal rate in bit/s that a provider may have limited this rate to."""
-    nominal = nominal_rates(rate)
-    return next((cap for cap in nominal if OF_CAP[0] <= rate / cap <= highest_of(cap)), None)
-
-
-def nominal_rates(rate: float) -> list[float]:
-    """The rates in bit/s that providers sell, of the decade of this one."""
     if rate <= 0:
-        return []
+        return None
     decade = math.pow(10, math.floor(math.log10(rate)))
-    return [step * decade for step in CAPS]
+    nominal = (step * decade for step in CAPS)
+    return next((cap for cap in nominal if OF_CAP[0] <= rate / cap <= highest_of(cap)), None)
 
 
 def highest_of(cap: float) -> float:

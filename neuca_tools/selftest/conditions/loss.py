@@ -17,9 +17,8 @@ from neuca_tools.selftest.conditions.streams import is_bbr
 from neuca_tools.selftest.conditions.thresholds import (
     TOGETHER,
     carries_expected,
-    reached_for_a_while,
 )
-from neuca_tools.selftest.evidence.look import Look, Windows
+from neuca_tools.selftest.evidence.look import Look
 
 # Of the bytes: "BBR v1 is agnostic to packet loss" below about 20%, and less where it is policed
 # (Cardwell et al., draft-cardwell-iccrg-bbr-congestion-control).
@@ -57,12 +56,12 @@ def _weighed_hit(look: Look, hit: Hit) -> Hit:
 
 def _is_passing(look: Look) -> bool:
     """Whether the path carries what is expected: it loses only what a full queue has to drop."""
-    return reached_for_a_while(look) or (overflows(look) and carries_expected(look))
+    return (look.is_disturbed or overflows(look)) and carries_expected(look)
 
 
 def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
     """Where hosts were sampled: this loss has to allow no more than twice the rate."""
-    ceiling = loss_ceiling(look, look.rtt or _rtt_of_window(look.windows, rate), look.loss)
+    ceiling = loss_ceiling(look, look.rtt or look.implied_rtt, look.loss)
     if ceiling is not None and rate < ceiling / 2:
         # This little loss cannot hold the rate back so much.
         return None
@@ -103,11 +102,6 @@ def _loss_unsampled(look: Look) -> Optional[Hit]:
         FIND,
         confidence=MEDIUM,
     )
-
-
-def _rtt_of_window(windows: Windows, rate: float) -> float:
-    """Seconds; 0 if the window is not known."""
-    return (windows.cwnd or 0.0) * 8 / rate
 
 
 def _best_interval(look: Look) -> str:

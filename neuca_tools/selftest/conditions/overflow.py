@@ -111,20 +111,13 @@ def _overflow_below_expected(look: Look, is_early: bool) -> Optional[Hit]:
 def _overflow_hit(look: Look, chosen: Sequence[Loss], rate: float, is_early: bool) -> Hit:
     rtt = upper_median([loss.rtt for loss in chosen])
     waited = amounts.time(rtt - (look.shortest_rtt or 0.0))
-    text = f"packets are lost after they waited {waited} in a queue, at about {amounts.rate(rate)}"
-    advice = ORDERED
+    text, advice = f"packets are lost after they waited {waited} in a queue,", ORDERED
     if is_early:
-        text = (
-            f"slow start filled a queue of {waited} and lost packets at about {amounts.rate(rate)}"
-        )
-        advice = (
-            "compare it with the rate that was ordered; a longer test (--time 60) fills the path "
-            "again"
-        )
+        text = f"slow start filled a queue of {waited} and lost packets"
+        advice = f"{ORDERED}; a longer test (--time 60) fills the path again"
     return Hit(
         SHARE * look.left,
-        f"{text}: this is about the capacity of the path"
-        + (", which the window has not reached again since then" if is_early else ""),
+        f"{text} at about {amounts.rate(rate)}: this is about the capacity of the path",
         (
             single_fact("rtt when packets were lost", rtt),
             single_fact("in flight, bytes", upper_median([loss.in_flight for loss in chosen])),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, MEDIUM, SMALLER_PATH, Hit, single_fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.errors import is_refused
 from neuca_tools.selftest.conditions.session import (
@@ -42,7 +42,12 @@ BUSY_OWNER = 0.5  # of a CPU (D25)
 
 def differing_mtus(session: Session) -> Optional[Hit]:
     """MTUs of the hosts and of the path differ: as a fault, or in a way that TCP adapts to."""
-    return _inconsistent_mtus(session) or _smaller_path(session)
+    return (
+        _too_large_for_its_device(session)
+        or _too_large_for_the_tunnel(session)
+        or _too_large_for_the_path(session)
+        or _smaller_path(session)
+    )
 
 
 def _smaller_path(session: Session) -> Optional[Hit]:
@@ -68,7 +73,7 @@ def _reported_mtu(end: str, interface: str, mtu: int, path_mtu: int) -> Hit:
         "MTU along the whole path, saves the discovery",
         end,
         severity=INFO,
-        title=SMALLER_PATH,
+        title="smaller path MTU",
     )
 
 
@@ -109,15 +114,6 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
             end,
         )
     return None
-
-
-def _inconsistent_mtus(session: Session) -> Optional[Hit]:
-    """A link's MTU is larger than its lower device, its tunnel or the path to the peer allows."""
-    return (
-        _too_large_for_its_device(session)
-        or _too_large_for_the_tunnel(session)
-        or _too_large_for_the_path(session)
-    )
 
 
 def _too_large_for_its_device(session: Session) -> Optional[Hit]:

@@ -38,9 +38,8 @@ from neuca_tools.selftest.conditions.streams import (
     has_standing_queue,
     is_noisy,
     is_only_a_pair,
-    several_carry_no_more,
 )
-from neuca_tools.selftest.conditions.thresholds import TOGETHER, has_passed, reached_for_a_while
+from neuca_tools.selftest.conditions.thresholds import TOGETHER, carries_expected, has_passed
 from neuca_tools.selftest.conditions.udp import (
     counted_losses,
     is_losing,
@@ -116,7 +115,7 @@ def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
     """By one test of TCP alone, and by the datagrams that were sent in the same direction."""
     hit = _policed_by_contrast(tcp, session)
     if hit is None and _looks_policed(tcp) and not _is_lost_for_another_reason(session, tcp):
-        hit = _policed_by_tcp_alone(tcp, several_carry_no_more(session, tcp))
+        hit = _policed_by_tcp_alone(tcp)
     if hit is None:
         return None
     return replace(hit, direction=tcp.phase.direction)
@@ -173,26 +172,23 @@ def _is_lost_on_the_path(look: Look) -> bool:
 
 
 def _looks_policed(look: Look) -> bool:
-    if has_passed(look) or reached_for_a_while(look):
+    if has_passed(look) or (look.is_disturbed and carries_expected(look)):
         return False
     return _loses_without_queue(look)
 
 
-def _policed_by_tcp_alone(tcp: Look, is_shared: bool) -> Hit:
-    """Without a UDP ladder, random loss is ruled out only if several streams share this rate."""
+def _policed_by_tcp_alone(tcp: Look) -> Hit:
+    """Without a UDP ladder, random loss is not ruled out."""
     near = round_rate(max(tcp.rates, default=0.0))
     where = f", near {amounts.rate(near)}" if near else ""
     # With samples, the kernel's round-trip times are known, not only iperf's retransmits.
     share, confidence = (0.95, MEDIUM) if tcp.phase.sender else (0.5, LOW)
     if is_noisy(tcp) or (tcp.is_disturbed and tcp.low_rtt is None):
         confidence = LOW
-    what = ": a policer, a queue of a few packets, or random loss; a UDP ladder can tell them apart"
-    if is_shared:
-        confidence = MEDIUM
-        what = ", and several streams carry no more: a policer, or a queue of a few packets"
     return Hit(
         share * tcp.left,
-        f"packets are lost while no queue forms{where}{what}",
+        f"packets are lost while no queue forms{where}: a policer, a queue of a few packets, or "
+        "random loss; a UDP ladder can tell them apart",
         (
             single_fact("bytes_retrans / bytes_sent", tcp.loss),
             single_fact("rtt / min_rtt", tcp.queueing),

@@ -12,7 +12,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import LOSSY, loss_ceiling
-from neuca_tools.selftest.conditions.base import BUDGET, INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.causes import BLOAT
 from neuca_tools.selftest.conditions.session import ends_of
 from neuca_tools.selftest.conditions.thresholds import has_passed
@@ -25,8 +25,6 @@ NIC_DROPS = re.compile(
     r"|rx_\w*_drops|rx_\w*discards\w*))$"
 )
 QDISC_DROPS = re.compile(r"\.qdisc\.drops$")
-SQUEEZED = 0.01  # of the packets: softnet_stat does not count polls (D13)
-BUSY = 0.8  # of a CPU's time (D13)
 BLOATED, BLOATED_BY = 5, 0.020  # times the idle round trip, and seconds on top of it (D14)
 # Seconds: a shaper usually holds less (50 ms is common); from here on people notice (ITU-T G.114).
 DEEP = 0.1
@@ -38,7 +36,6 @@ EACH = 3  # segments that are sent again for one that overtook others
 HEAVILY = 0.05  # of the packets: the window cannot grow between them
 PACE = 0.95  # of the rate of a path: what is sent more slowly than this does not queue
 UNIMPORTANT = 0.05  # the share of a drop that costs nothing noticeable
-LARGER_SOFTIRQ_BUDGET = {"net.core.netdev_budget": "600", "net.core.netdev_budget_usecs": "16000"}
 
 
 def _grown_counters(samples: tuple[Sample, ...], pattern: re.Pattern[str]) -> list[Fact]:
@@ -104,35 +101,7 @@ def _larger_ring(look: Look, device: str) -> str:
     return f"a larger receive ring, if ethtool -g {device} shows one (ethtool -G, {warning})"
 
 
-def overloaded_softirqs(look: Look) -> Optional[Hit]:
-    """Softirqs do not keep up: packets are dropped, or their budget runs out."""
-    return _backlog_drops(look) or _softirq_budget(look)
-
-
-def _softirq_budget(look: Look) -> Optional[Hit]:
-    for end, samples, load in ends_of(look):
-        squeezed = counter_growth(samples, "softnet.time_squeeze")
-        processed = growth_of_fact(counter_growth(samples, "softnet.processed"))
-        if squeezed is None or growth_of_fact(squeezed) <= SQUEEZED * processed:
-            continue
-        if (load.busy or 0) < BUSY or load.what != "softirq":
-            continue
-        return Hit(
-            0.3 * look.left,
-            f"softirq processing ran out of budget {growth_of_fact(squeezed):.0f} times "
-            "on a busy CPU",
-            (squeezed,),
-            "spread the interrupts over CPUs (ethtool -L)",
-            end,
-            confidence=MEDIUM,
-            severity=LIMIT,
-            title=BUDGET,
-            sysctls=LARGER_SOFTIRQ_BUDGET,
-        )
-    return None
-
-
-def _backlog_drops(look: Look) -> Optional[Hit]:
+def backlog_drops(look: Look) -> Optional[Hit]:
     for end, samples, _ in ends_of(look):
         dropped = counter_growth(samples, "softnet.dropped")
         if dropped is None:
@@ -173,7 +142,8 @@ def deep_queue(look: Look) -> Optional[Hit]:
     """A queue on the path delays everything that passes through it."""
     if look.protocol != "tcp":
         return None
-    idle, loaded = min(_idle_and_loaded(look), key=_growth_of, default=(0.0, 0.0))
+    pairs = _idle_and_loaded(look)
+    idle, loaded = min(pairs, key=lambda times: times[1] - times[0], default=(0.0, 0.0))
     if not idle or not _is_bloated(look, idle, loaded):
         return None
     added = loaded - idle
@@ -211,10 +181,6 @@ def _idle_and_loaded(look: Look) -> Iterator[tuple[float, float]]:
         yield idle, loaded
     if shortest and look.rtt:
         yield shortest, look.rtt - look.noise
-
-
-def _growth_of(times: tuple[float, float]) -> float:
-    return times[1] - times[0]
 
 
 def _is_bloated(look: Look, idle: float, loaded: float) -> bool:

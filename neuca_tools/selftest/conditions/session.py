@@ -45,14 +45,13 @@ class Session(NamedTuple):
 class Cause(NamedTuple):
     """A condition with its id in neuca-selftest(1), and the rule by which it is recognized.
 
-    Most look at one phase, or at all phases and both hosts, and a few at either. The first title is
-    used unless a hit has another one. `source` is where the rule and its thresholds come from.
+    Most look at one phase, or at all phases and both hosts, and a few at either. The title is
+    used unless a hit has another one.
     """
 
     id: str
-    titles: tuple[str, ...]
+    title: str
     severity: str
-    source: str
     of_phase: Optional[Callable[[Look], Optional[Hit]]] = None
     of_session: Optional[Callable[[Session], Optional[Hit]]] = None
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.evidence.look import SLICE, WAITS, Look, steady_sockets
 
 QUEUED = 1.5  # times the idle round trip (D18)
@@ -17,7 +16,6 @@ ROOM, HALF = 0.25, 0.5  # of the windows; of what the path holds, see `is_mostly
 # Packets of 1500 bytes: an acknowledgement is for two (RFC 5681, section 4.2), of which the second
 # waits for the first, however empty the queue is.
 PAIR = 2 * 1514
-AS_FAST, LOSING = 0.1, 0.005  # of the rate, of the bytes (D17)
 FEW = 4  # packets in flight, see `is_crowded`
 FLAT_RTT = 1.2  # times the shortest round trip: no queue forms before packets are dropped (D17)
 
@@ -118,14 +116,6 @@ def is_read_late(look: Look, waits: float) -> bool:
     if not in_flight or not shortest or not look.rate or look.is_full or look.is_disturbed:
         return False
     return waits >= max(shortest, WAITS * SLICE) and waits * look.rate / 8 >= HALF * in_flight
-
-
-def several_carry_no_more(session: Session, look: Look) -> bool:
-    """Whether several streams in this direction lose as well, and have the rate of this one."""
-    many = session.named("tcp-parallel", look.phase.direction)
-    if many is None or not many.rate or not look.rate or (many.loss or 0.0) < LOSING:
-        return False
-    return abs(many.rate - look.rate) <= AS_FAST * look.rate
 
 
 def upper_median(values: Sequence[float]) -> float:

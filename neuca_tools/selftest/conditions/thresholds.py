@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Optional
 
-from neuca_tools.selftest.evidence.intervals import slow_start
 from neuca_tools.selftest.evidence.look import Look
 
 TOGETHER = "tcp-bidir"  # the phase in which both directions send at once
@@ -41,32 +40,15 @@ def has_passed(look: Look) -> Optional[bool]:
     return None
 
 
-def reached_for_a_while(look: Look) -> bool:
-    """Whether TCP had the expected rate for a moment, after slow start, on a busy host.
-
-    Loss at random or a policer would have prevented it. A host that other programs keep busy sends
-    in bursts, which overflow a queue now and then, and is too slow at other times.
-    """
-    return look.is_disturbed and _reached_after(look, slow_start(look.shortest_rtt))
-
-
 def carries_expected(look: Look) -> bool:
     """Whether TCP had the expected rate for a moment, in slow start or later: the path has it.
 
     Where it is slower for the rest of the test, its window may not have grown back: by a segment in
     each round trip (RFC 5681, section 3.1).
     """
-    return _reached_after(look, 0.0)
-
-
-def _reached_after(look: Look, after: float) -> bool:
-    """Whether there was a WHILE with the expected rate, so many seconds after the begin."""
-    if not look.evidence.expect:
-        return False
     points = look.phase.sender_trace.points("sent")
-    begin = points[0][0] + after if points else 0.0
-    late = [point for point in points if point[0] >= begin]
-    return any(rate >= look.evidence.expect for rate in _means_over_time(late))
+    expect = look.evidence.expect
+    return bool(expect) and any(rate >= (expect or 0.0) for rate in _means_over_time(points))
 
 
 def _means_over_time(points: Sequence[tuple[float, float]]) -> Iterator[float]:

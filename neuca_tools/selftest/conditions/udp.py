@@ -15,9 +15,6 @@ from neuca_tools.selftest.conditions.base import (
     LIMIT,
     LOW,
     MEDIUM,
-    MEMORY,
-    NOT_LISTENING,
-    TOO_SLOW,
     Hit,
     single_fact,
 )
@@ -33,7 +30,6 @@ HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
 HOPELESS = 0.5
 WHOLE = 1472  # bytes: not fragmented at MTU 1500
-FIRST = 1.5  # seconds
 VERY_FEW = 20_000  # datagrams in a second: the default socket buffer holds 5 ms of them at least
 MANY = 100_000  # packets in a second, which a host with its default settings does not receive
 SENT = 0.95  # of the rate that was asked for (D20)
@@ -67,15 +63,7 @@ def _is_lost_at_an_end(look: Look) -> bool:
 def _is_lost_at_the_start(look: Look) -> bool:
     """Whether nothing was lost after the first interval: address resolution, or a cold receiver."""
     losses = [interval.lost for interval in look.flow.intervals if interval.lost is not None]
-    if look.is_unsampled and _ends_at_once(look):
-        return True
     return len(losses) >= 3 and losses[0] > 0 and not any(losses[1:])
-
-
-def _ends_at_once(look: Look) -> bool:
-    """Whether the text has the first second alone of a longer test."""
-    seconds, run = look.flow.received.seconds, look.phase.run
-    return bool(seconds and run and seconds <= FIRST < (run.duration or 10))
 
 
 def _seconds_missed(look: Look) -> float:
@@ -167,13 +155,13 @@ def is_one_of_several(look: Look) -> bool:
 
 def _is_as_many(look: Look, other: Phase) -> bool:
     """Whether as many datagrams were sent: of its other end, or of a repeated test."""
-    mine, theirs = _expected_datagrams(look.flow), _expected_datagrams(other.flow or Flow())
+    mine, theirs = expected_datagrams(look.flow), expected_datagrams(other.flow or Flow())
     if not look.is_unsampled or not mine or not theirs:
         return False
     return abs(mine - theirs) <= AS_MANY * max(mine, theirs)
 
 
-def _expected_datagrams(flow: Flow) -> int:
+def expected_datagrams(flow: Flow) -> int:
     """How many datagrams the receiver expected, by its total or by its intervals."""
     return flow.received.datagrams or sum(interval.datagrams or 0 for interval in flow.intervals)
 
@@ -240,7 +228,7 @@ def _udp_memory(look: Look) -> Optional[Hit]:
         (counted, _loss_fact(look)),
         "raise net.ipv4.udp_mem, or use fewer and smaller sockets",
         "receiver",
-        title=MEMORY,
+        title="UDP memory pressure",
     )
 
 
@@ -262,7 +250,7 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         "offer less until nothing is lost",
         "receiver",
         confidence=MEDIUM if _frames_offered(look) >= MANY else LOW,
-        title=TOO_SLOW,
+        title="receiver does not keep up with UDP",
     )
 
 
@@ -311,29 +299,9 @@ def _sent_rate(look: Look) -> Optional[float]:
     return look.rate / (1 - loss)
 
 
-def lost_while_not_listening(look: Look) -> Optional[Hit]:
-    """The receiver counted for a shorter time than the sender sent."""
-    if look.protocol != "udp" or look.known_loss <= LOSSY or not _is_lost_at_an_end(look):
-        return None
-    return Hit(
-        0.0,
-        f"{lost_datagrams(look)} datagrams were sent in the {amounts.time(_seconds_missed(look))} "
-        "in which the receiver did not count",
-        (_loss_fact(look),),
-        end="tool",
-        severity=INFO,
-        title=NOT_LISTENING,
-    )
-
-
 def offered_rate(look: Look) -> float:
     """bit/s that were sent; 0 if that is not known."""
     return look.flow.sent.rate or 0
-
-
-def expected_datagrams(look: Look) -> int:
-    """How many datagrams the receiver expected."""
-    return look.flow.received.datagrams or 0
 
 
 def counted_losses(look: Look) -> float:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import mean, median, pstdev
 from typing import Optional
 
@@ -19,7 +18,7 @@ from neuca_tools.selftest.conditions.application import (
     room_for,
     slow_reader,
 )
-from neuca_tools.selftest.conditions.base import BUFFERS, MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.cpu import (
     CORE,
     LAN_RTT,
@@ -35,17 +34,15 @@ from neuca_tools.selftest.evidence.intervals import (
     is_flat,
     known_round_trips,
     known_windows,
-    with_final_window,
 )
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows
-from neuca_tools.selftest.evidence.run import Interval
 
+BUFFERS = "receive or send buffer too small"  # the other title of the condition
 # Seconds of a path between networks: a geostationary satellite takes 0.6. If the window is known
 # not to grow, it may be much smaller than what -w asked for.
 OF_PATHS = {False: (LAN_RTT, 1.0), True: (LAN_RTT, 30.0)}
 # Bytes of -w that limit in a local network too, and seconds of its round trips.
 SMALL, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
-STAYS = 5  # intervals
 QUANTUM = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
 # Of what -w asks for: the kernel doubles it, and uses up to half for its own structures (tcp(7)).
 OF_STATED = (0.4, 2.2)
@@ -147,22 +144,13 @@ def _has_constant_flight(look: Look) -> bool:
 
     Or as much as that allows, if it stays the same: no loss made it so, whatever was lost.
     """
-    settled = _settled_intervals(look)
-    flights = in_flight(settled)
-    if len(flights) < 3 or min(known_round_trips(settled)) < LONG:
+    flights = in_flight(look.steady)
+    if len(flights) < 3 or min(known_round_trips(look.steady)) < LONG:
         return False
     if link_filled(look) is not None or pstdev(flights) > QUANTUM * mean(flights):
         return False
-    windows = known_windows(settled) or [0.0]
+    windows = known_windows(look.steady) or [0.0]
     return is_flat(windows) or median(flights) <= ROOM * median(windows)
-
-
-def _settled_intervals(look: Look) -> Sequence[Interval]:
-    """The intervals since the window is what it was at the end, if that is half of them or more."""
-    count = min(len(with_final_window(look.every)), len(look.steady))
-    if count < max(STAYS, len(look.steady) / 2):
-        return look.steady
-    return look.steady[-count:]
 
 
 def is_window(look: Look) -> bool:
@@ -215,26 +203,18 @@ def _holds_paced_flow(windows: Windows, limited: float) -> bool:
 def _flat_window(look: Look) -> Optional[Hit]:
     """Without the kernel's clocks: a constant window, no loss, and one window per round trip."""
     window, rate = look.windows.cwnd, look.rate
-    if look.protocol != "tcp" or not look.windows.flat or not window or not rate:
+    if not look.windows.flat or not window or not rate:
         return None
-    if (
-        look.windows.rwnd_limited is not None
-        or is_flat_for_another_reason(look)
-        or _is_lossy_or_short(look)
-    ):
+    if look.windows.rwnd_limited is not None or look.retransmits or len(look.rates) < 2:
         return None
-    if line_of(rate) or _is_larger_than_needed(window, rate, look.rtt):
+    if line_of(rate) or _is_larger_than_needed(look) or is_flat_for_another_reason(look):
         return None
     return _flat_window_hit(look, rate, window)
 
 
-def _is_larger_than_needed(window: float, rate: float, rtt: Optional[float]) -> bool:
+def _is_larger_than_needed(look: Look) -> bool:
     """Whether the window is larger than what is in flight, as far as the round trip is known."""
-    return rtt is not None and window * 8 / rate > rtt / NO_ROUND_TRIP
-
-
-def _is_lossy_or_short(look: Look) -> bool:
-    return len(look.rates) < 2 or bool(look.retransmits)
+    return look.rtt is not None and look.implied_rtt > look.rtt / NO_ROUND_TRIP
 
 
 def _receiver_window_hit(look: Look, rate: float, window: float, share: float) -> Hit:

@@ -147,7 +147,8 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     worse = worse_direction(session)
     of_phases = [*_of_phases(looks, results)]
     ranked = rank_findings([*of_phases, *_of_the_session(session, all_passed, worse)], worse)
-    findings, possible = _split_possible(ranked)
+    findings = tuple(finding for finding in ranked if not finding.is_possible)
+    possible = tuple(finding for finding in ranked if finding.is_possible)
     inconclusive, unexplained = _why_inconclusive(evidence, looks, findings), None
     if inconclusive is None and not all_passed:
         unexplained = _why_unexplained(session, findings)
@@ -159,14 +160,6 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         unexplained,
         possible=possible[:MOST_POSSIBLE],
         failures=failures(evidence, looks, findings),
-    )
-
-
-def _split_possible(ranked: Sequence[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """The findings, and what is merely possible."""
-    return (
-        tuple(finding for finding in ranked if not finding.is_possible),
-        tuple(finding for finding in ranked if finding.is_possible),
     )
 
 
@@ -229,7 +222,7 @@ def _confidence_if_disturbed(confidence: str) -> str:
 def _finding_of_hit(cause: Cause, severity: str, hit: Hit, of: Optional[Look]) -> Finding:
     finding = Finding(
         id=cause.id,
-        title=hit.title or cause.titles[0],
+        title=hit.title or cause.title,
         severity=severity,
         share=max(0.0, min(1.0, hit.share)),
         confidence=hit.confidence,

@@ -15,7 +15,6 @@ conntrack.insert_failed, conntrack.drop    /proc/net/stat/nf_conntrack
 eth1.rx_bytes, eth1.rx_missed_errors       /sys/class/net/eth1/statistics
 eth1.ethtool.rx_no_buffer_count            ethtool -S eth1
 eth1.qdisc.drops, .backlog, .requeues      tc -s qdisc, all qdiscs of the device together
-rxe0.retry_exceeded                        /sys/class/infiniband/rxe0/ports/1/hw_counters
 """
 
 # SPDX-License-Identifier: MIT

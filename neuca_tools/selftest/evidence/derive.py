@@ -38,7 +38,7 @@ def look_at_phase(evidence: Evidence, phase: Phase) -> Look:
     rough = _median_rtt(sockets, flow.intervals, evidence)
     samples = steady_samples(_with_all_streams(phase.sender, sockets), rough)
     late = [data_sockets(sample, phase) for sample in samples]
-    steady = _steady_part(phase, run, flow, rough)
+    steady = _steady_part(phase, flow, rough)
     acked = tuple(rate for _, rate in rates_of(samples, phase))
     rates = known_rates(steady) or list(acked)
     rate = _steady_rate(flow, steady, rates)
@@ -60,10 +60,10 @@ def look_at_phase(evidence: Evidence, phase: Phase) -> Look:
     )
 
 
-def _steady_part(phase: Phase, run: Run, flow: Flow, rtt: Optional[float]) -> tuple[Interval, ...]:
+def _steady_part(phase: Phase, flow: Flow, rtt: Optional[float]) -> tuple[Interval, ...]:
     if phase.sender or phase.receiver:
         return steady_intervals(flow.intervals, rtt)
-    return usual_intervals(run, flow, rtt)
+    return usual_intervals(flow, rtt)
 
 
 def _median_rtt(

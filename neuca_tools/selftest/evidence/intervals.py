@@ -8,7 +8,7 @@ For tests of which no host was sampled, see `Look.is_unsampled`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import mean, median, pstdev
+from statistics import mean, median
 from typing import Optional
 
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, known_rates
@@ -21,18 +21,13 @@ FOLLOWS, NEARLY_EVEN = 0.95, 0.05  # of the rate before the window fell; its var
 FLAT = 0.02
 SHORT = 2.0  # seconds
 ANSWERED = 0.5  # of the losses
-ROUNDED = 0.005  # how far windows differ that are the same; CUBIC's last steps are larger
 # What TCP multiplies its window with after a loss: 0.5 (RFC 5681), 0.7 for CUBIC (RFC 9438,
 # section 4.6). An interval of iperf may contain some of the recovery.
 FALLS = 0.85
 BACK = 0.95  # of the window before: a loss from which it recovers within an interval costs nothing
 RISES = 1.1
 RISES_FROM, RISEN = 0.5, 0.9  # of the usual rate: where a long rise begins at most, and ends
-RESTED = 4  # intervals
-QUEUES, NO_FASTER = 1.3, 1.05  # times the window, and the rate, at first
 TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
-# Of the intervals after the send buffer was full: how many at least, and how much they vary.
-FILLED, PLATEAU = 4, 0.03
 # Bytes: the kernel's own default, tcp_wmem[2] (tcp(7)), of what was written but not yet sent.
 SEND_BUFFER = 4 * 2**20
 
@@ -62,7 +57,7 @@ def _is_after_slow_start(interval: Interval, begin: float) -> bool:
     return interval.start >= begin - 0.5 or (interval.start > 0 and interval.seconds > START)
 
 
-def usual_intervals(run: Run, flow: Flow, rtt: Optional[float]) -> tuple[Interval, ...]:
+def usual_intervals(flow: Flow, rtt: Optional[float]) -> tuple[Interval, ...]:
     """Those of the usual rate, where nothing but iperf tells when slow start ended.
 
     Of a short test all but the first interval, although slow start may be part of it.
@@ -72,7 +67,7 @@ def usual_intervals(run: Run, flow: Flow, rtt: Optional[float]) -> tuple[Interva
     late = tuple(interval for interval in every if id(interval) in steady)
     if len(late) <= 2:
         return every[1:] or every
-    return _without_rise(_without_buffered(late, run))
+    return _without_rise(late)
 
 
 def whole_intervals(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
@@ -93,31 +88,6 @@ def _without_rise(late: tuple[Interval, ...]) -> tuple[Interval, ...]:
     rates = [interval.rate or 0.0 for interval in late[: first + 1]]
     is_rising = rates[0] < RISES_FROM * usual and rates == sorted(rates)
     return late[first:] if first <= half and is_rising else late
-
-
-def _without_buffered(late: tuple[Interval, ...], run: Run) -> tuple[Interval, ...]:
-    """Without the first intervals, if what they exceed the even rate after them by is buffered.
-
-    A sender counts what waits in a send buffer of -w: until that is full, it is as fast as -b or
-    the host allow.
-    """
-    if not run.buffer or not any(map(_is_of_sender, late)):
-        return late
-    starts = range(1, min(len(late) // 2, len(late) - FILLED) + 1)
-    first = next((at for at in starts if _is_plateau(late[at:])), 0)
-    usual = mean(known_rates(late[first:]) or [0.0])
-    excess = [((each.rate or 0.0) - usual) * each.seconds / 8 for each in late[:first]]
-    is_buffered = min(excess, default=0.0) > 0 and sum(excess) <= send_buffer(run)
-    return late[first:] if is_buffered else late
-
-
-def _is_of_sender(interval: Interval) -> bool:
-    return interval.cwnd is not None or interval.retransmits is not None
-
-
-def _is_plateau(rest: Sequence[Interval]) -> bool:
-    rates = known_rates(rest)
-    return len(rates) >= FILLED and pstdev(rates) < PLATEAU * mean(rates)
 
 
 def send_buffer(run: Run) -> float:
@@ -148,35 +118,16 @@ def in_flight(intervals: Sequence[Interval]) -> list[float]:
     return [each.rate * each.rtt / 8 for each in intervals if each.rate and each.rtt]
 
 
-def with_final_window(every: Sequence[Interval]) -> Sequence[Interval]:
-    """The last intervals, in which the congestion window stayed where it was."""
-    final = every[-1].cwnd or 0.0 if every else 0.0
-    changed = (at for at in reversed(range(len(every))) if not _is_window(every[at], final))
-    return every[next(changed, -1) + 1 :]
-
-
-def _is_window(interval: Interval, window: float) -> bool:
-    return bool(interval.cwnd) and abs((interval.cwnd or 0.0) - window) <= ROUNDED * window
-
-
 def is_recovering(every: Sequence[Interval]) -> bool:
     """Whether window and rate still grow from what a loss in slow start left of them."""
     windows, rates = known_windows(every), known_rates(every)
     third = len(every) // 3
     if not third or not every[0].retransmits or any(each.retransmits for each in every[third:]):
         return False
-    if not len(windows) == len(rates) == len(every) or _fills_a_queue(windows, rates):
+    if not len(windows) == len(rates) == len(every):
         return False
     is_slower_at_last = mean(rates[-third:]) <= mean(rates[third:-third])
     return _rises(windows, third) and _rises(rates, third) and not is_slower_at_last
-
-
-def _fills_a_queue(windows: Sequence[float], rates: Sequence[float]) -> bool:
-    """Whether the window grew in the second half, and the rate did not: what it added waits."""
-    half = len(windows) // 2
-    if len(windows) < 2 * RESTED:
-        return False
-    return windows[-1] >= QUEUES * windows[half] and rates[-1] <= rates[half] * NO_FASTER
 
 
 def _rises(values: Sequence[float], third: int) -> bool:
@@ -194,7 +145,7 @@ def follows_loss(every: Sequence[Interval], usual: Sequence[float], spread: floa
     falls = _lasting_falls(every)
     later = [pair for pair in falls if pair[0] is not every[0]]  # without slow start
     if not later:
-        return bool(falls) and events == 1 and not _is_over(every)
+        return bool(falls) and events == 1
     if len(later) < ANSWERED * (events - 1):
         return False
     before, after = (sum(known_rates(side)) for side in zip(*later))
@@ -202,12 +153,6 @@ def follows_loss(every: Sequence[Interval], usual: Sequence[float], spread: floa
         # Slower than usual as well, because every radio's rate goes up and down.
         before = min(before, median(usual) * len(later))
     return after <= FOLLOWS * before or later[0][0].seconds > SHORT
-
-
-def _is_over(every: Sequence[Interval]) -> bool:
-    """Whether in the later half the window stayed where it was, and nothing was lost."""
-    half = every[len(every) // 2 :]
-    return len(with_final_window(half)) == len(half) and not any(each.retransmits for each in half)
 
 
 def _lasting_falls(every: Sequence[Interval]) -> list[tuple[Interval, Interval]]:

@@ -108,10 +108,6 @@ class Look:
         return self.is_unsampled and self.protocol == "tcp"
 
     @property
-    def is_unsampled_udp(self) -> bool:
-        return self.is_unsampled and self.protocol == "udp"
-
-    @property
     def asked(self) -> Optional[float]:
         """bit/s that this phase was limited to; None or 0 if it was not."""
         return self.phase.target or self.run.target

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Optional, Union
 
 MSS = 1448  # bytes: of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
@@ -19,8 +20,6 @@ JUMBO_FRAME = 9216  # bytes: a larger MSS is that of a link without frames, such
 THREADED = (3, 16)
 EMBEDDED = "embedded"  # the system of a run by ESP-IDF's or NuttX' own iperf
 SUBNETS = {4: 24, 6: 64}  # the usual lengths of the prefix of a local network
-# RFC 1918, and RFC 4193 for IPv6
-PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 
 
 @dataclass(frozen=True)
@@ -163,23 +162,13 @@ class Run:
         return any(_is_same_subnet(each.local, each.remote) for each in self.connections)
 
     @property
-    def is_private(self) -> bool:
-        """Whether both ends have private addresses: such paths are long only through a tunnel."""
-        hosts = self._addresses
-        return bool(hosts) and all(map(_is_private, hosts))
-
-    @property
     def is_loopback(self) -> bool:
         """Whether nothing leaves the host, as far as the addresses and the MSS tell."""
         if (self.mss or MSS) > JUMBO_FRAME or any(c.local == c.remote for c in self.connections):
             return True
-        hosts = (*self._addresses, self.peer or "")
+        ends = ((each.local, each.remote) for each in self.connections)
+        hosts = (*chain.from_iterable(ends), self.peer or "")
         return any(host == "localhost" or _is_loopback(host) for host in hosts)
-
-    @property
-    def _addresses(self) -> tuple[str, ...]:
-        """Those of both ends of each connection."""
-        return tuple(host for each in self.connections for host in (each.local, each.remote))
 
     @property
     def cpus(self) -> tuple[float, float]:
@@ -201,14 +190,6 @@ def version_of(run: Run) -> tuple[int, ...]:
 def _is_loopback(host: str) -> bool:
     address = _parsed_address(host)
     return address is not None and address.is_loopback
-
-
-def _is_private(host: str) -> bool:
-    """Whether this is an address for private networks; those of documentation are not."""
-    address = _parsed_address(host)
-    return address is not None and any(
-        address in ipaddress.ip_network(network) for network in PRIVATE
-    )
 
 
 def _is_same_subnet(host: str, other: str) -> bool:

@@ -28,7 +28,6 @@ from neuca_tools.selftest.readers.lines import (
 )
 from neuca_tools.selftest.readers.values import parse_whole
 
-MOST_GRANTED = 4  # times what was asked for
 UDP_TARGET = 1_048_576.0  # bit/s of a UDP test without -b (iperf(1))
 # With -e: Write/Err Rtry Cwnd/RTT(var), from 2.1 with a count of packets, from 2.2 with InF before.
 _ENHANCED = re.compile(
@@ -81,7 +80,7 @@ def read(document: str) -> Run:
         duration=words.duration,
         target=_requested_rate(words),
         datagram=words.datagram or _first_number(_SENDING, document),
-        buffer=_buffer_size(words.buffer, _window_size(document)),
+        buffer=words.buffer or _window_size(document),
         mss=_first_number(_FIRST, document) or words.mss,
         peer=_find_peer(document) or words.peer,
         system=EMBEDDED if _EMBEDDED.search(document) else None,
@@ -108,13 +107,6 @@ def _find_error(text: Text, document: str) -> Optional[str]:
     if reason or text.rows:
         return reason
     return NO_RESULTS
-
-
-def _buffer_size(asked: Optional[float], granted: Optional[float]) -> Optional[float]:
-    """Bytes that were asked for; Linux grants twice as many, and some thousand at least."""
-    if asked and granted and granted > MOST_GRANTED * asked:
-        return granted / 2
-    return asked or granted
 
 
 def _window_size(document: str) -> Optional[float]:

@@ -40,10 +40,6 @@ NESTED = 5  # objects and lists, one in the other, before a result
 RESULT = {"start", "intervals", "end", "error"}  # of which a result has some
 REVERSE = "_bidir_reverse"  # how iperf3 3.11 and later mark the second direction
 _TRAILING_COMMA = re.compile(r",\s*([\]}])")  # left behind where intervals were cut out by hand
-_TOKEN = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
-CLOSING = {"{": "}", "[": "]"}
-TRUNCATED = "truncated"  # the key that marks an object that was closed
-DEEPEST = 12  # iperf3 nests less; deeper, the end is not looked for
 
 
 def read(document: str) -> Run:
@@ -106,15 +102,8 @@ def _decode_object(decoder: json.JSONDecoder, document: str, start: int) -> tupl
         return *decoder.raw_decode(document, start), document
     except json.JSONDecodeError:
         # What comes before was read already, and positions in it must not change.
-        repaired = document[:start] + without_trailing_commas(document[start:])
-        try:
-            return *decoder.raw_decode(repaired, start), repaired
-        except json.JSONDecodeError:
-            whole = document[:start] + (close_brackets(repaired, start) or "")
-            data, end = decoder.raw_decode(whole, start) if len(whole) > start else ({}, 0)
-            if mappings(data.get("intervals")):
-                return data, end, whole
-        raise
+        repaired = document[:start] + _TRAILING_COMMA.sub(r"\1", document[start:])
+        return *decoder.raw_decode(repaired, start), repaired
 
 
 def _merge_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -185,7 +174,7 @@ def _read_run(document: Json) -> Run:
         system=text(start.get("system_info")) or None,
         options=_describe_options(requested) or None,
         error=_find_error(document, end),
-        notes=tuple(_describe_gaps(document)),
+        notes=() if start else ('no "start": the document is incomplete',),
     )
 
 
@@ -263,46 +252,6 @@ def _find_error(document: Json, end: Json) -> Optional[str]:
     reason = text(document.get("error"))
     if reason:
         return reason.removeprefix("error - ")
-    if not end and TRUNCATED not in document:
+    if not end:
         return "iperf3 ended without a result or an error message"
     return None
-
-
-def _describe_gaps(document: Json) -> Iterator[str]:
-    if TRUNCATED in document:
-        yield "the JSON was truncated: what is missing at its end is not known"
-    if "start" not in document:
-        yield 'no "start": the document is incomplete'
-
-
-def without_trailing_commas(document: str) -> str:
-    return _TRAILING_COMMA.sub(r"\1", document)
-
-
-def close_brackets(document: str, start: int) -> Optional[str]:
-    """The object at `start` up to its last whole part, with the brackets that are missing.
-
-    It has the key TRUNCATED. None if it has no whole part, or does not end early. Takes time in
-    proportion to the length.
-    """
-    opened: list[str] = []
-    kept: Optional[tuple[int, str]] = None
-    is_string = False
-    for token in _TOKEN.finditer(document, start):
-        mark = token[0]
-        if mark == '"':
-            is_string = not is_string
-        elif is_string or mark.startswith("\\"):
-            continue
-        elif mark in CLOSING:
-            opened.append(CLOSING[mark])
-        elif not opened or opened.pop() != mark:
-            return None
-        elif len(opened) <= DEEPEST:
-            kept = token.end(), "".join(reversed(opened))
-        if not opened:
-            return None
-    if kept is None:
-        return None
-    end, missing = kept
-    return f'{document[start:end]}{missing[:-1]}, "{TRUNCATED}": true}}'

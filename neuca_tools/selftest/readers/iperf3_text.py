@@ -21,7 +21,6 @@ from neuca_tools.selftest.readers.gather import (
 )
 from neuca_tools.selftest.readers.lines import (
     NO_RESULTS,
-    SUM,
     Rest,
     Row,
     Text,
@@ -157,14 +156,7 @@ def _flows_of(rows: list[Row], reverse: bool, udp: bool) -> tuple[Flow, ...]:
         return (_flow_of("reverse" if reverse else "forward", rows, udp),)
     there = [row for row in rows if row.role in ("TX-C", "RX-S")]
     back = [row for row in rows if row.role in ("RX-C", "TX-S")]
-    every = (("forward", there, back), ("reverse", back, there))
-    return tuple(_flow_of(name, own, udp) for name, own, far in every if not _is_part_of(own, far))
-
-
-def _is_part_of(rows: list[Row], others: list[Row]) -> bool:
-    """Whether streams of this direction are missing, because the text ends before them."""
-    ids, theirs = {row.id for row in rows}, {row.id for row in others}
-    return SUM in theirs and SUM not in ids
+    return _flow_of("forward", there, udp), _flow_of("reverse", back, udp)
 
 
 def _flow_of(direction: str, rows: list[Row], udp: bool) -> Flow:

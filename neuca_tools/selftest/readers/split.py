@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Optional
 
@@ -20,10 +19,8 @@ from neuca_tools.selftest.readers.lines import (
     parse_losses,
     parse_row,
 )
-from neuca_tools.selftest.readers.values import known_values
 
 MOST_RUNS = 100
-MOST_CLIENTS = 20  # of a server of iperf 2, at the same time
 _HEADER = re.compile(
     r"Connecting to host|Accepted connection from|Client connecting to|Server listening on"
 )
@@ -66,17 +63,10 @@ class _Results:
             return bool(self.totals)
         return bool(_HEADER.search(line) or parse_command(line))
 
-    def ends_with(self, opened: tuple[str, Connection], after: Iterable[str]) -> bool:
-        """Whether this connection belongs to another run: its port or stream already had one.
-
-        If other streams continue `after` it, another client has connected.
-        """
-        stream, connection = opened
-        if not self.last or stream in self.streams:
-            return bool(self.last)
-        rows = known_values(parse_row(line[:LONGEST_LINE]) for line in after)
-        goes_on = any(row.start >= self.last.get(_stream_key(row), math.inf) for row in rows)
-        return connection.local_port in self.ports and not goes_on
+    def ends_with(self, stream: str, connection: Connection) -> bool:
+        """Whether this connection belongs to another run: its port or stream already had one."""
+        is_known = stream in self.streams or connection.local_port in self.ports
+        return bool(self.last) and is_known
 
     def _is_restarted(self, row: Row) -> bool:
         total = self.totals.get(_stream_key(row) + row.rest[-6:])
@@ -101,13 +91,12 @@ def split_runs(document: str) -> list[str]:
     """The text of each run; the last ones together if there are too many."""
     runs: list[list[str]] = [[]]
     results = _Results()
-    lines = document.split("\n")
-    for at, line in enumerate(lines):
+    for line in document.split("\n"):
         row = parse_row(line[:LONGEST_LINE])
         opened = None if row is not None else parse_connection(line[:LONGEST_LINE])
         is_end = results.ends_at(line[:LONGEST_LINE], row)
         if opened is not None:
-            is_end = results.ends_with(opened, lines[at + 1 : at + 1 + MOST_CLIENTS])
+            is_end = results.ends_with(*opened)
         if is_end and len(runs) < MOST_RUNS:
             runs.append([])
             results = _Results()
@@ -116,37 +105,7 @@ def split_runs(document: str) -> list[str]:
         if opened is not None:
             results.add_connection(*opened)
         runs[-1].append(line)
-    return ["\n".join(part) for lines_of_run in runs for part in _by_peer(lines_of_run)]
-
-
-def _by_peer(lines: list[str]) -> list[list[str]]:
-    """The lines of each peer, if a server of iperf 2 tested with several at the same time."""
-    peers: dict[str, set[str]] = {}
-    for name, connection in known_values(parse_connection(line[:LONGEST_LINE]) for line in lines):
-        peers.setdefault(connection.remote, set()).add(name)
-    every = set().union(*peers.values())
-    if len(peers) < 2 or len(every) < sum(map(len, peers.values())):
-        return [lines]
-    rows = known_values(parse_row(line[:LONGEST_LINE]) for line in lines)
-    if not every.issubset(row.id for row in rows):
-        return [lines]
-    of_line = [_stream_of_line(line[:LONGEST_LINE]) for line in lines]
-    return [_without_streams(every - names, lines, of_line) for names in peers.values()]
-
-
-def _without_streams(
-    others: set[str], lines: Sequence[str], of_line: Sequence[Optional[str]]
-) -> list[str]:
-    return [line for line, stream in zip(lines, of_line) if stream not in others]
-
-
-def _stream_of_line(line: str) -> Optional[str]:
-    """The id of the stream that this line is about."""
-    row = parse_row(line)
-    if row is not None:
-        return row.id
-    connection = parse_connection(line)
-    return None if connection is None else connection[0]
+    return ["\n".join(lines) for lines in runs]
 
 
 def _stream_key(row: Row) -> str:

@@ -51,9 +51,7 @@ def known_sum(values: Iterable[Optional[float]]) -> Optional[float]:
 def known_mean(values: Iterable[Optional[float]]) -> Optional[float]:
     """The mean of the known values; None if there are none."""
     numbers = known_values(values)
-    if not numbers:
-        return None
-    return sum(numbers) / len(numbers)
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 def scaled(value: Optional[float], factor: float) -> Optional[float]:
