@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.libc import end_with
-from neuca_tools.selftest.measure.wait import wait_readable
+from neuca_tools.selftest.measure.wait import PIECE, wait_readable
 
 # Never the current directory, whatever the environment says.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Bytes of each output: 128 streams for an hour.
 MOST_OUTPUT = 32 * 1024 * 1024
-PIECE = 65536
 # Seconds that a program gets to end once its outputs are closed, or it was killed.
 END_SECONDS = 2.0
 
@@ -51,13 +50,13 @@ class Program:
             if not end_with(parent):
                 os._exit(1)
 
-        self._process_id = _start_program(command, begin)
-        assert self._process_id.stdout is not None
-        assert self._process_id.stderr is not None
+        self._process = _start_program(command, begin)
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
         self._streams = {
-            stream.fileno(): stream for stream in (self._process_id.stdout, self._process_id.stderr)
+            stream.fileno(): stream for stream in (self._process.stdout, self._process.stderr)
         }
-        self._out, self._read_error = self._streams
+        self._out, self._error = self._streams
         self._kept = {descriptor: bytearray() for descriptor in self._streams}
 
     @property
@@ -82,25 +81,23 @@ class Program:
         return self.end()
 
     def signal(self, number: int) -> None:
-        self._process_id.send_signal(number)
+        self._process.send_signal(number)
 
     def end(self) -> Ended:
         """The result. Kills the program if it still has an output open."""
         was_killed = bool(self._streams)
         if was_killed:
-            self._process_id.kill()
+            self._process.kill()
             for descriptor in self.waiting:
                 while descriptor in self._streams:
                     self.take(descriptor)
         try:
-            code = self._process_id.wait(END_SECONDS)
+            code = self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             # It closed its outputs without ending.
-            self._process_id.kill()
-            code, was_killed = self._process_id.wait(), True
-        return Ended(
-            code, bytes(self._kept[self._out]), bytes(self._kept[self._read_error]), was_killed
-        )
+            self._process.kill()
+            code, was_killed = self._process.wait(), True
+        return Ended(code, bytes(self._kept[self._out]), bytes(self._kept[self._error]), was_killed)
 
 
 def _start_program(command: Sequence[str], begin: Callable[[], None]) -> subprocess.Popen[bytes]:

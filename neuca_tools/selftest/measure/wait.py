@@ -1,16 +1,17 @@
-"""Waiting for what can be read or written, until a deadline at most."""
+"""Waits for descriptors, however many this process has open (poll(2))."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import math
+import os
 import select
 import time
 from collections.abc import Sequence
 from typing import Any
 
-FD_SETSIZE = 1024  # FD_SETSIZE: descriptors from there on are not for select(2)
+PIECE = 65536
 
 
 def wait_readable(sources: Sequence[Any], deadline: float) -> list[Any]:
@@ -18,20 +19,27 @@ def wait_readable(sources: Sequence[Any], deadline: float) -> list[Any]:
 
     A source is a descriptor or an object with `fileno`.
     """
-    left = max(0.0, deadline - time.monotonic())
+    waiting = select.poll()
     by_descriptor = {
         source if isinstance(source, int) else source.fileno(): source for source in sources
     }
-    if max(by_descriptor, default=0) < FD_SETSIZE:
-        return select.select(sources, [], [], left)[0]
-    waiting = select.poll()  # which waits for whole milliseconds
     for descriptor in by_descriptor:
         waiting.register(descriptor, select.POLLIN)
-    return [by_descriptor[descriptor] for descriptor, _ in waiting.poll(math.ceil(left * 1000))]
+    return [by_descriptor[descriptor] for descriptor, _ in waiting.poll(_milliseconds(deadline))]
 
 
-def is_writable(descriptor: int, deadline: float) -> bool:
-    """Whether something can be written by the monotonic time `deadline`, in seconds."""
-    waiting = select.poll()
+def write_all(descriptor: int, content: bytes, seconds: float) -> None:
+    """Write to a descriptor that does not block. Raises OSError, as after `seconds`."""
+    deadline, waiting = time.monotonic() + seconds, select.poll()
     waiting.register(descriptor, select.POLLOUT)
-    return bool(waiting.poll(math.ceil(max(0.0, deadline - time.monotonic()) * 1000)))
+    while content:
+        if not waiting.poll(_milliseconds(deadline)):
+            raise TimeoutError(0, f"it accepted nothing for {seconds:g} s")
+        try:
+            content = content[os.write(descriptor, content[:PIECE]) :]
+        except BlockingIOError:
+            continue
+
+
+def _milliseconds(deadline: float) -> int:
+    return math.ceil(max(0.0, deadline - time.monotonic()) * 1000)

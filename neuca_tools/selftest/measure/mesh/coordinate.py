@@ -21,7 +21,7 @@ from typing import Any
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.measure.mesh.lines import Lines, parse_message
 from neuca_tools.selftest.measure.mesh.results import Results
-from neuca_tools.selftest.measure.wait import is_writable, wait_readable
+from neuca_tools.selftest.measure.wait import wait_readable, write_all
 from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS_SECONDS,
@@ -96,14 +96,10 @@ class Engine:
     def send(self, message: dict[str, Any]) -> None:
         """Send a message to all hosts."""
         content = json.dumps(message, separators=(",", ":")).encode() + b"\n"
-        deadline = time.monotonic() + SEND_SECONDS
-        while content:
-            if not is_writable(self._input, deadline):
-                raise SelftestError("send to the hosts: the engine accepts nothing")
-            try:
-                content = content[os.write(self._input, content[:65536]) :]
-            except OSError as error:
-                raise SelftestError(f"send to the hosts: {error.strerror}") from error
+        try:
+            write_all(self._input, content, SEND_SECONDS)
+        except OSError as error:
+            raise SelftestError(f"send to the hosts: {error.strerror}") from error
 
     def end(self) -> None:
         """Close the input of all hosts, which ends them, and then the engine."""

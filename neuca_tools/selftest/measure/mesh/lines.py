@@ -8,7 +8,7 @@ import json
 import os
 from typing import Any, Optional
 
-PIECE = 65536
+from neuca_tools.selftest.measure.wait import PIECE
 
 
 class Lines:
