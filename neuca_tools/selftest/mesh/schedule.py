@@ -150,7 +150,7 @@ class _Slots:
     """Puts each pair into the first slot in which both hosts are free and no cap is exceeded."""
 
     def __init__(self, plan: MeshPlan) -> None:
-        self._plan, self._run_tests = plan, list[_Slot]()
+        self._plan, self._slots = plan, list[_Slot]()
         self._from = 0
         uplink = UPLINK
         if plan.group and not any(UPLINK in host.labels for host in plan.hosts):
@@ -160,17 +160,17 @@ class _Slots:
 
     def begin(self) -> None:
         """Put what follows after all slots so far."""
-        self._from = len(self._run_tests)
+        self._from = len(self._slots)
 
     def add(self, pair: Pair) -> None:
         caps = self._caps_of_pair(pair)
-        for slot in self._run_tests[max(self._from, len(self._run_tests) - SLOTS_TO_SEARCH) :]:
+        for slot in self._slots[max(self._from, len(self._slots) - SLOTS_TO_SEARCH) :]:
             free = slot.busy.isdisjoint(pair)
             if free and all(slot.load[name] < cap for name, cap in caps):
                 break
         else:
             slot = _Slot([], set(), Counter())
-            self._run_tests.append(slot)
+            self._slots.append(slot)
         slot.pairs.append(pair)
         slot.busy.update(pair)
         slot.load.update(name for name, _ in caps)
@@ -185,7 +185,7 @@ class _Slots:
         return caps
 
     def pairs(self) -> tuple[tuple[Pair, ...], ...]:
-        return tuple(tuple(slot.pairs) for slot in self._run_tests)
+        return tuple(tuple(slot.pairs) for slot in self._slots)
 
 
 def plan_among(plan: MeshPlan, names: Collection[str]) -> MeshPlan:

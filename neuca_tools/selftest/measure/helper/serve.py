@@ -48,7 +48,7 @@ class Server:
         log: Callable[[str], None],
         clients: Optional[frozenset[Address]] = None,
     ) -> None:
-        self._port, self._log, self._nics_of_client = port, log, clients
+        self._port, self._log, self._clients = port, log, clients
         self._lobby = Lobby(secret, log)
         self._filtered = can_filter(addresses[0], log)
         self._session: Optional[ServerSession] = None
@@ -98,7 +98,7 @@ class Server:
         with suppress(OSError):
             for _ in range(BACKLOG):
                 connection, address = listener.accept()
-                if self._nics_of_client is None or _host_of(address) in self._nics_of_client:
+                if self._clients is None or _host_of(address) in self._clients:
                     self._lobby.add(connection)
                 else:
                     connection.close()

@@ -69,7 +69,7 @@ class ThroughputSteps:
         helper: Optional[Helper],
         tell: Callable[[Step], None],
     ) -> None:
-        self._options, self._read_devices = options, devices
+        self._options, self._devices = options, devices
         self._address, self._source = address, source
         self._helper, self._tell = helper, tell
         # Why the steps that remain are skipped; empty while there is no reason.
@@ -125,7 +125,7 @@ class ThroughputSteps:
         phase = "tcp" if name == "tcp-reverse" else name
         grace = GRACE_SECONDS + streams * ROUND_TRIPS_TO_OPEN * (self._evidence.idle.p50 or 0.0)
         phases = run_test(
-            phase, test, self._helper, self._read_devices, beside, min(grace, MOST_GRACE_SECONDS)
+            phase, test, self._helper, self._devices, beside, min(grace, MOST_GRACE_SECONDS)
         )
         more = ""
         if streams > 1:
@@ -219,10 +219,10 @@ class ThroughputSteps:
         iperf3 does not send the first datagram of a stream again, without which no test begins: on
         a path that loses 4%, one test in twenty fails.
         """
-        phases = run_test(name, test, self._helper, self._read_devices)
+        phases = run_test(name, test, self._helper, self._devices)
         if any(phase.flow and phase.flow.rate for phase in phases):
             return phases
-        return run_test(name, test, self._helper, self._read_devices)
+        return run_test(name, test, self._helper, self._devices)
 
     def _run_rpm(self) -> None:
         """Responsiveness under load, in one direction after the other."""
@@ -251,7 +251,7 @@ class ThroughputSteps:
         test = self._new_test(seconds, rate)._replace(streams=LOAD_STREAMS, direction=direction)
         port, every = self._options.port + 2, probe_interval(min(rates, default=None))
         foreign = ForeignProbes(self._address, port, self._source, every)
-        (phase,) = run_test("rpm", test, helper, self._read_devices, foreign)
+        (phase,) = run_test("rpm", test, helper, self._devices, foreign)
         (result,) = phase_results(replace(self._evidence, phases=(phase,)))
         probes = probes_of(phase, foreign.end(), self._evidence.idle_tcp.p50)
         return replace(phase, raw=None), replace(probes, rate=result.rate)

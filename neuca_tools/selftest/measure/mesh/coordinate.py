@@ -68,7 +68,7 @@ class Engine:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         try:
             # In a session of its own: a terminal's SIGINT is for the coordinator.
-            self._process_id = subprocess.Popen(
+            self._process = subprocess.Popen(
                 command,
                 stdin=pipe,
                 stdout=pipe,
@@ -80,13 +80,13 @@ class Engine:
         except OSError as error:
             text = f'start "{command[0]}": {error.strerror}'
             raise SelftestError(text, hint="install clustershell") from error
-        assert self._process_id.stdin is not None
-        assert self._process_id.stdout is not None
-        assert self._process_id.stderr is not None
-        self._input = self._process_id.stdin.fileno()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._input = self._process.stdin.fileno()
         os.set_blocking(self._input, False)
-        self.lines = Lines(self._process_id.stdout.fileno(), LINE_BYTES)
-        self.errors = Lines(self._process_id.stderr.fileno(), LINE_BYTES)
+        self.lines = Lines(self._process.stdout.fileno(), LINE_BYTES)
+        self.errors = Lines(self._process.stderr.fileno(), LINE_BYTES)
 
     @property
     def open(self) -> list[Lines]:
@@ -103,24 +103,24 @@ class Engine:
 
     def end(self) -> None:
         """Close the input of all hosts, which ends them, and then the engine."""
-        assert self._process_id.stdin is not None
-        assert self._process_id.stdout is not None
-        assert self._process_id.stderr is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
         with suppress(OSError):
-            self._process_id.stdin.close()
+            self._process.stdin.close()
         deadline = time.monotonic() + END_SECONDS
         while self.open and time.monotonic() < deadline:
             for output in wait_readable(self.open, deadline):
                 output.raw()
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
-                self._process_id.wait(SIGNAL_SECONDS)
+                self._process.wait(SIGNAL_SECONDS)
             except subprocess.TimeoutExpired:
                 with suppress(ProcessLookupError):
-                    os.killpg(self._process_id.pid, number)
-        self._process_id.wait()
-        self._process_id.stdout.close()
-        self._process_id.stderr.close()
+                    os.killpg(self._process.pid, number)
+        self._process.wait()
+        self._process.stdout.close()
+        self._process.stderr.close()
 
 
 @dataclass

@@ -84,9 +84,9 @@ class Member:
         lines: Optional[Lines] = None,
     ) -> None:
         self._plan, self._name, self._agent, self._secret = plan, name, agent, secret
-        self._tell, self._read_lines = tell, lines
+        self._tell, self._lines = tell, lines
         self._schedule = _Schedule()
-        self._ipoib_child_mtu: Optional[_Child] = None
+        self._child: Optional[_Child] = None
         self._output = b""
         # When the slot of the child ends, by the monotonic clock.
         self._end = 0.0
@@ -113,33 +113,33 @@ class Member:
 
     def _turn(self) -> bool:
         """Wait for what comes next and handle it; False after the end."""
-        if not self._is_busy() and self._read_lines is None:
+        if not self._is_busy() and self._lines is None:
             return False
         ready = wait_readable(self._open_inputs(), self._due())
-        if self._ipoib_child_mtu and self._ipoib_child_mtu.reading in ready:
-            self._take(self._ipoib_child_mtu)
+        if self._child and self._child.reading in ready:
+            self._take(self._child)
         if (
-            self._read_lines is not None
-            and self._read_lines in ready
-            and not self._read_messages(self._read_lines)
+            self._lines is not None
+            and self._lines in ready
+            and not self._read_messages(self._lines)
         ):
             return False
-        if self._ipoib_child_mtu and time.monotonic() >= self._end:
+        if self._child and time.monotonic() >= self._end:
             self._end_slot()
         self._begin_if_due()
         return self._is_busy() or time.monotonic() < self._heard + IDLE_SECONDS
 
     def _is_busy(self) -> bool:
         """Whether a test runs or is to come."""
-        return self._ipoib_child_mtu is not None or self._schedule.next is not None
+        return self._child is not None or self._schedule.next is not None
 
     def _open_inputs(self) -> list[Union[Lines, int]]:
         """What may have something to read."""
         return [
             source
             for source in (
-                self._read_lines,
-                self._ipoib_child_mtu and self._ipoib_child_mtu.reading,
+                self._lines,
+                self._child and self._child.reading,
             )
             if source
         ]
@@ -152,7 +152,7 @@ class Member:
     def _due(self) -> float:
         """When something has to be done in any case, by the monotonic clock."""
         due = self._heard + IDLE_SECONDS
-        if self._ipoib_child_mtu:
+        if self._child:
             due = self._end
         if self._schedule.next is not None and self._schedule.start is not None:
             due = min(due, time.monotonic() + self._schedule.start - time.time())
@@ -176,7 +176,7 @@ class Member:
                 return False
             self._schedule.place, self._schedule.start = int(str(place)), float(str(start))
             # One that has begun by this clock already begins again, and has no result so far.
-            self._end_slot(report=not self._is_next(self._ipoib_child_mtu))
+            self._end_slot(report=not self._is_next(self._child))
         return True
 
     def _is_next(self, child: Optional[_Child]) -> bool:
@@ -205,7 +205,7 @@ class Member:
         self._end = time.monotonic() + max(1.0, left)
         row = Row(number, *names) if names[0] == self._name else None
         self._output = b""
-        self._ipoib_child_mtu = self._start_child(row, names[0], max(1.0, left))
+        self._child = self._start_child(row, names[0], max(1.0, left))
 
     def _start_child(self, row: Optional[Row], client: str, seconds: float) -> _Child:
         reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -250,7 +250,7 @@ class Member:
 
     def _end_slot(self, report: bool = True) -> None:
         """End the process of a slot, and report its row; one without a result was too late."""
-        child, self._ipoib_child_mtu = self._ipoib_child_mtu, None
+        child, self._child = self._child, None
         if child is None:
             return
         os.close(child.reading)

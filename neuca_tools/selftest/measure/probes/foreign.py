@@ -62,12 +62,12 @@ class ForeignProbes:
         self, peer: Address, port: int, source: Address, every: float = PROBE_SECONDS
     ) -> None:
         self._peer, self._source, self._every = (str(peer), port), str(source), every
-        self._add_family = FAMILIES[peer.version]
+        self._family = FAMILIES[peer.version]
         self._poll = select.epoll()
         self._open: dict[int, _Probe] = {}
         self._rows: list[tuple[float, float, float]] = []
-        self._failed = self._read_counters = 0
-        self._next_entry = time.monotonic()
+        self._failed = self._begun_count = 0
+        self._next_due = time.monotonic()
 
     def fileno(self) -> int:
         """The descriptor on which something happens to a probe."""
@@ -75,7 +75,7 @@ class ForeignProbes:
 
     def due(self) -> float:
         """When `turn` is needed in any case, by the monotonic clock in seconds."""
-        return self._next_entry
+        return self._next_due
 
     def turn(self) -> None:
         """Handle what has happened, and begin a probe if that is due."""
@@ -89,9 +89,9 @@ class ForeignProbes:
         ]:
             self._close(descriptor)
             self._failed += 1
-        if now >= self._next_entry:
-            self._next_entry = max(self._next_entry + self._every, now)
-            if len(self._open) < MOST_OPEN and self._read_counters < MOST_PROBES:
+        if now >= self._next_due:
+            self._next_due = max(self._next_due + self._every, now)
+            if len(self._open) < MOST_OPEN and self._begun_count < MOST_PROBES:
                 self._begin(now)
 
     def end(self) -> Times:
@@ -105,8 +105,8 @@ class ForeignProbes:
         return Times(begun, connected, answered, self._failed)
 
     def _begin(self, now: float) -> None:
-        self._read_counters += 1
-        connection = socket.socket(self._add_family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._begun_count += 1
+        connection = socket.socket(self._family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         # Closed by a reset, so that its port does not stay in TIME_WAIT.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -58,7 +58,7 @@ class RoundTrips:
         self._request, self._number_of = request, number_of
         self._sent: dict[int, float] = {}
         self._times: list[float] = []
-        self._next_entry, self._number = time.monotonic(), 0
+        self._next_due, self._number = time.monotonic(), 0
 
     def fileno(self) -> int:
         """The descriptor on which answers arrive."""
@@ -66,13 +66,13 @@ class RoundTrips:
 
     def due(self) -> float:
         """When the next request has to be sent, by the monotonic clock in seconds."""
-        return self._next_entry
+        return self._next_due
 
     def turn(self) -> None:
         """Read the answers that have arrived, and send a request if it is due."""
         self._take()
-        if time.monotonic() >= self._next_entry and self._number < MOST_REQUESTS:
-            self._next_entry = max(self._next_entry + self._every, time.monotonic())
+        if time.monotonic() >= self._next_due and self._number < MOST_REQUESTS:
+            self._next_due = max(self._next_due + self._every, time.monotonic())
             self._number += 1
             self._sent[self._number] = time.monotonic()
             # A full queue or a missing route loses the request like any other.
