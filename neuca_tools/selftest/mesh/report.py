@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Optional
@@ -70,39 +70,33 @@ class MeshResult:
         return reference_values(self.rows, self.plan.expect)[RATE]
 
 
-def rates_of_hosts(result: MeshResult) -> list[Rates]:
-    """Of each host, in the order of the plan."""
+def rates_of(result: MeshResult, kind: str) -> list[Rates]:
+    """Of each "host" in the order of the plan, or of each "group" by its name.
+
+    Those of a group are of the tests that cross its border.
+    """
     groups = result.plan.group_by_host
-    return _rates_by_key(result, {name: name for name in groups}, groups)
-
-
-def rates_of_groups(result: MeshResult) -> list[Rates]:
-    """Of each group, by its name: of the tests that cross its border."""
-    groups = result.plan.group_by_host
-    names = sorted(set(groups.values()) - {""})
-    return _rates_by_key(result, groups, {name: name for name in names}, crossing=True)
-
-
-def _rates_by_key(
-    result: MeshResult, key: Mapping[str, str], groups: Mapping[str, str], crossing: bool = False
-) -> list[Rates]:
-    """The median shares of what is sent and received by each key, which has one of these groups."""
+    key, group_by_name = {name: name for name in groups}, groups
+    if kind == "group":
+        key, group_by_name = groups, {name: name for name in sorted(set(groups.values()) - {""})}
     sent: dict[str, list[float]] = {}
     received: dict[str, list[float]] = {}
     for row in result.rows:
         client, server = key[row.client], key[row.server]
-        if crossing and client == server:
-            continue
         for rate, sender, receiver in (
             (row.rate_out, client, server),
             (row.rate_back, server, client),
         ):
-            if rate is not None:
+            if rate is not None and client != server:
                 sent.setdefault(sender, []).append(rate)
                 received.setdefault(receiver, []).append(rate)
     return [
-        Rates(name, group, *(_median_share(result, of.get(name, ())) for of in (sent, received)))
-        for name, group in groups.items()
+        Rates(
+            name,
+            group,
+            *(_median_share(result, rates.get(name, ())) for rates in (sent, received)),
+        )
+        for name, group in group_by_name.items()
     ]
 
 
@@ -251,8 +245,8 @@ def report_data(result: MeshResult) -> dict[str, object]:
         "reasons": dict(verdict.reasons),
         "untested": [list(pair) for pair in verdict.untested],
         "findings": encode(verdict.findings),
-        "hosts": encode(rates_of_hosts(result)),
-        "groups": encode(rates_of_groups(result)),
+        "hosts": encode(rates_of(result, "host")),
+        "groups": encode(rates_of(result, "group")),
     }
 
 
@@ -276,9 +270,8 @@ def _metric_samples(result: MeshResult) -> Iterator[openmetrics.Sample]:
     yield "tests", {"state": "planned"}, float(verdict.planned)
     yield "tests", {"state": "failed"}, float(verdict.failed)
     yield "tests", {"state": "disturbed"}, float(verdict.disturbed)
-    rates = {"host": rates_of_hosts(result), "group": rates_of_groups(result)}
-    for kind, rows in rates.items():
-        for shares in rows:
+    for kind in ("host", "group"):
+        for shares in rates_of(result, kind):
             yield f"{kind}_rate_ratio", {kind: shares.name, "direction": "out"}, shares.sent
             yield f"{kind}_rate_ratio", {kind: shares.name, "direction": "in"}, shares.received
     for finding in verdict.findings[:MOST_FINDINGS]:

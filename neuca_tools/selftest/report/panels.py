@@ -20,8 +20,6 @@ HEAD, TITLE, PLOT, GAP = 22, 20, 84, 12
 FOOT = 36
 # Of a character, on average, at the style sheet's 12 px.
 CHARACTER = 6.4
-# The most points of one line in one band; more than this cannot be seen.
-MOST_POINTS = 1200
 
 Points = Sequence[tuple[float, float]]
 
@@ -141,21 +139,8 @@ def _curve_shape(curve: Line, path: Points) -> str:
     if len(path) == 1:
         x, y = path[0]
         return f'<circle class="dot s{curve.place}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in thinned_points(path))
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in path)
     return f'<polyline class="line s{curve.place}" points="{points}"/>'
-
-
-def thinned_points(path: Points, most: int = MOST_POINTS) -> Points:
-    """At most `most` points: of each stretch of the path, the lowest and the highest."""
-    if len(path) <= most:
-        return path
-    stretch = -(-len(path) * 2 // most)
-    extremes: list[tuple[float, float]] = []
-    for start in range(0, len(path), stretch):
-        piece = path[start : start + stretch]
-        ends = {piece.index(pick(piece, key=lambda point: point[1])) for pick in (min, max)}
-        extremes += [piece[place] for place in sorted(ends)]
-    return extremes
 
 
 def _axis_shapes(scale: _Scale, height: int) -> Iterator[str]:

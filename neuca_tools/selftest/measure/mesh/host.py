@@ -135,14 +135,7 @@ class Member:
 
     def _open_inputs(self) -> list[Union[Lines, int]]:
         """What may have something to read."""
-        return [
-            source
-            for source in (
-                self._lines,
-                self._child and self._child.reading,
-            )
-            if source
-        ]
+        return [source for source in (self._lines, self._child and self._child.reading) if source]
 
     def _read_messages(self, lines: Lines) -> bool:
         """Obey the coordinator; False if it says that this is the end, or is gone."""

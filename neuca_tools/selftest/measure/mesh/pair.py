@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
 from statistics import mean
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from neuca_tools.errors import NeucaError, SelftestError, UsageError
 from neuca_tools.model import Device
@@ -156,23 +156,16 @@ def _with_measurements(row: Row, plan: MeshPlan, route: Route, helper: Helper) -
     if times.p99 is not None:
         row = replace(row, jitter=times.p99 - rtt)
     test = Test(peer, plan.port, plan.seconds, source=source, rate=plan.rate)
-    out = _measure_transfer(test, helper)
-    row = replace(row, rate_out=out.rate, loss_out=out.loss, disturbed=out.disturbed)
-    row = replace(row, rtt=_shortest_time(row.rtt, out.rtt))
-    if out.error is not None:
-        return replace(row, error="failed", text=out.error[:MOST_TEXT])
-    back = _measure_transfer(test._replace(direction="reverse"), helper)
-    is_disturbed = out.disturbed or back.disturbed
-    row = replace(row, rate_back=back.rate, loss_back=back.loss, disturbed=is_disturbed)
-    row = replace(row, rtt=_shortest_time(row.rtt, back.rtt))
-    if back.error is not None:
-        return replace(row, error="failed", text=back.error[:MOST_TEXT])
+    for way, direction in (("out", "forward"), ("back", "reverse")):
+        transfer = _measure_transfer(test._replace(direction=direction), helper)
+        values: dict[str, Any] = {f"rate_{way}": transfer.rate, f"loss_{way}": transfer.loss}
+        # Busy hosts sometimes respond late: the shortest time counts.
+        known = [time for time in (row.rtt, transfer.rtt) if time is not None]
+        is_disturbed = bool(row.disturbed) or transfer.disturbed
+        row = replace(row, **values, rtt=min(known, default=None), disturbed=is_disturbed)
+        if transfer.error is not None:
+            return replace(row, error="failed", text=transfer.error[:MOST_TEXT])
     return row
-
-
-def _shortest_time(*times: Optional[float]) -> Optional[float]:
-    """The shortest of the known times, because busy hosts sometimes respond late."""
-    return min((time for time in times if time is not None), default=None)
 
 
 class _Transfer(NamedTuple):

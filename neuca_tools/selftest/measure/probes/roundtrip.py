@@ -1,7 +1,7 @@
 """Round trips, while idle or during a test: by UDP to the helper's echo, by TCP, or by ping.
 
-ping(8) is not started for the last: the requests of all three are sent and counted by one class,
-and path_mtu sends pings of many sizes, each of which would be a process.
+ping(8) is not used: at an interval of 10 ms (-i 0.01), its 200 requests take 3.3 s instead of 2 s,
+it reports no percentiles, and each of the sizes that path_mtu tries would be a process.
 """
 
 # SPDX-License-Identifier: MIT
