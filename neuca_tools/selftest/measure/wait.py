@@ -1,15 +1,16 @@
-"""Waits for descriptors, however many this process has open (poll(2))."""
+"""Waits for descriptors, however many this process has open (poll(2)), and reads their lines."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import select
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Optional
 
 PIECE = 65536
 
@@ -43,3 +44,49 @@ def write_all(descriptor: int, content: bytes, seconds: float) -> None:
 
 def _milliseconds(deadline: float) -> int:
     return math.ceil(max(0.0, deadline - time.monotonic()) * 1000)
+
+
+class Lines:
+    """What arrives at a descriptor. A line that is too long, or no JSON object, is passed over.
+
+    Call `take` when the descriptor is readable. `ended`: nothing more will come.
+    """
+
+    def __init__(self, descriptor: int, longest: int) -> None:
+        self._descriptor, self._longest = descriptor, longest
+        self._buffer = bytearray()
+        self._skipping = self.ended = False
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def raw(self) -> list[bytes]:
+        """Read once; the lines that are complete now."""
+        piece = os.read(self._descriptor, PIECE)
+        self.ended = not piece
+        *lines, rest = bytes(self._buffer + piece).split(b"\n")
+        if lines and self._skipping:
+            # The end of a line that was too long.
+            del lines[0]
+            self._skipping = False
+        self._buffer = bytearray(rest)
+        if len(rest) > self._longest:
+            self._buffer.clear()
+            self._skipping = True
+        return lines
+
+    def take(self) -> list[dict[str, Any]]:
+        """Read once; the messages that are complete now."""
+        messages = map(parse_message, self.raw())
+        return [message for message in messages if message is not None]
+
+
+def parse_message(line: bytes) -> Optional[dict[str, Any]]:
+    """The JSON object in a line; None if it is none."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict):
+        return None
+    return message

@@ -18,7 +18,7 @@ from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.mesh.model import MeshPlan, Row, plan_identity
 from neuca_tools.selftest.mesh.observe import RATE, known_values, nearest_quantile, reference_values
 from neuca_tools.selftest.mesh.verdict import MeshFinding, Verdict
-from neuca_tools.selftest.report.nagios import STATES
+from neuca_tools.selftest.report.record import STATES
 
 VERSION = 1
 # The most findings that are exported as metrics.

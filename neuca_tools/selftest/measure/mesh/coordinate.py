@@ -19,9 +19,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.selftest.measure.mesh.lines import Lines, parse_message
 from neuca_tools.selftest.measure.mesh.results import Results
-from neuca_tools.selftest.measure.wait import wait_readable, write_all
+from neuca_tools.selftest.measure.wait import Lines, parse_message, wait_readable, write_all
 from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS_SECONDS,

@@ -19,8 +19,7 @@ from typing import BinaryIO, NamedTuple, Optional
 
 from neuca_tools.errors import ObserveError, SelftestError, UsageError
 from neuca_tools.files import lock_holder
-from neuca_tools.selftest.measure.mesh.lines import parse_message
-from neuca_tools.selftest.measure.wait import wait_readable
+from neuca_tools.selftest.measure.wait import parse_message, wait_readable
 from neuca_tools.selftest.mesh.model import (
     MOST_TEXT,
     VERSION,
