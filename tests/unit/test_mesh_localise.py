@@ -676,6 +676,24 @@ def test_a_link_that_flaps_is_no_wrong_nic():
     assert "changes of its carrier during tests" in finding.text
 
 
+def test_a_host_whose_processors_are_full_is_no_wrong_nic():
+    plan = mesh_of(16)
+
+    def row_with(row, partners):
+        busy = {"n6": 0.9}
+        return replace(
+            row,
+            busy_client=busy.get(row.client, partners),
+            busy_server=busy.get(row.server, partners),
+        )
+
+    rows = rows_of(plan, lambda *way: 6e8 if "n6" in way else 1e9)
+    finding = judge_mesh(plan, [row_with(row, 0.1) for row in rows]).findings[0]
+    assert (finding.kind, finding.names) == ("busy-host", ("n6",))
+    assert judge_mesh(plan, [row_with(row, 0.9) for row in rows]).findings[0].kind == "wrong-nic"
+    assert judge_mesh(plan, rows).findings[0].kind == "wrong-nic"
+
+
 def test_a_small_mtu_of_a_nic_is_no_hole():
     plan = mesh_of(16)
     rows = [

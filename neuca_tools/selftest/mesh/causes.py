@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Optional
 
 from neuca_tools.selftest import amounts
+from neuca_tools.selftest.evidence.load import HALF
 from neuca_tools.selftest.mesh import entities as kinds
 from neuca_tools.selftest.mesh.entities import Entity, Observation
 from neuca_tools.selftest.mesh.localise import Suspect
@@ -32,10 +33,11 @@ GROUP_BOUNDARY, SLOW_GROUP, ASYMMETRIC = "group-boundary", "slow-group", "asymme
 MTU_HOLE, SMALL_MTU, DUPLICATE = "mtu-hole", "small-mtu", "duplicate-address"
 DUPLICATE_MAC, BAD_PAIR, UNREACHABLE = "duplicate-mac", "bad-pair", "unreachable"
 FLAPPING, NO_ROUTE, SLOW_EVERYWHERE = "flapping-link", "no-route", "slow-everywhere"
+BUSY_HOST = "busy-host"
 KINDS = (
     *(SLOW_EGRESS, SLOW_INGRESS, WRONG_NIC, GROUP_BOUNDARY, SLOW_GROUP, ASYMMETRIC),
     *(MTU_HOLE, SMALL_MTU, DUPLICATE, DUPLICATE_MAC, BAD_PAIR, UNREACHABLE),
-    *(FLAPPING, NO_ROUTE, SLOW_EVERYWHERE, LOSS, DELAY, JITTER),
+    *(FLAPPING, NO_ROUTE, SLOW_EVERYWHERE, BUSY_HOST, LOSS, DELAY, JITTER),
 )
 _OF_RATE = {
     kinds.HOST_OUT: SLOW_EGRESS,
@@ -79,6 +81,7 @@ TEXTS = {
     UNREACHABLE: "tests of it get no connection",
     FLAPPING: "the link of its NIC goes down and up",
     NO_ROUTE: "it has no route to the others: its address mask or a route is wrong",
+    BUSY_HOST: "its processors are full, those of its partners are not",
     SLOW_EVERYWHERE: "nearly all paths are slower than expected",
     LOSS: "packets are lost",
     DELAY: "round trips take longer than those of the others",
@@ -110,7 +113,27 @@ def cause_of(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> Cause:
         return FLAPPING, f"{TEXTS[FLAPPING]}: {changes} changes of its carrier during tests"
     if suspect.symptom == REACH:
         return _of_reach(plan, rows, suspect, tests)
+    if _is_busy_host(rows, suspect):
+        return BUSY_HOST, TEXTS[BUSY_HOST]
     return _of_numbers(suspect, tests)
+
+
+def _is_busy_host(rows: Sequence[Row], suspect: Suspect) -> bool:
+    """Whether a processor of a host was full in its tests, and none of its partners."""
+    if suspect.entity.kind not in kinds.HOSTS:
+        return False
+    (name,) = suspect.entity.names
+    ends = [
+        (host == name, busy)
+        for row in rows
+        if name in (row.client, row.server)
+        for host, busy in ((row.client, row.busy_client), (row.server, row.busy_server))
+    ]
+    own, others = (
+        nearest_quantile([busy for is_own, busy in ends if is_own is end and busy is not None], 0.5)
+        for end in (True, False)
+    )
+    return own is not None and others is not None and others < HALF <= own
 
 
 def _carrier_changes(rows: Sequence[Row], suspect: Suspect) -> int:

@@ -18,8 +18,9 @@ from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.conditions.base import INFO
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
-from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.evidence.derive import look_at_phase
+from neuca_tools.selftest.evidence.load import busiest_load
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.greeting import ImpostorError
 from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper, connect_to_helper
@@ -157,8 +158,12 @@ def _with_measurements(row: Row, plan: MeshPlan, route: Route, helper: Helper) -
         row = replace(row, jitter=times.p99 - rtt)
     test = Test(peer, plan.port, plan.seconds, source=source, rate=plan.rate)
     for way, direction in (("out", "forward"), ("back", "reverse")):
-        transfer = _measure_transfer(test._replace(direction=direction), helper)
+        (phase,) = run_test("tcp", test._replace(direction=direction), helper)
+        transfer = _judge_transfer(phase)
         values: dict[str, Any] = {f"rate_{way}": transfer.rate, f"loss_{way}": transfer.loss}
+        sender, receiver = ("client", "server") if way == "out" else ("server", "client")
+        values[f"busy_{sender}"] = busiest_load(phase.sender).full
+        values[f"busy_{receiver}"] = busiest_load(phase.receiver).full
         # Busy hosts sometimes respond late: the shortest time counts.
         known = [time for time in (row.rtt, transfer.rtt) if time is not None]
         is_disturbed = bool(row.disturbed) or transfer.disturbed
@@ -182,8 +187,7 @@ class _Transfer(NamedTuple):
     disturbed: bool
 
 
-def _measure_transfer(test: Test, helper: Helper) -> _Transfer:
-    (phase,) = run_test("tcp", test, helper)
+def _judge_transfer(phase: Phase) -> _Transfer:
     evidence = replace(Evidence(), phases=(phase,))
     looked = look_at_phase(evidence, phase)
     # What the sender's TCP was told of: iperf3's intervals of a client are what it has sent.
