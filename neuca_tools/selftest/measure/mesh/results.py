@@ -178,11 +178,10 @@ def join_records(files: Mapping[str, Sequence[dict[str, object]]]) -> Recorded:
     rows = {}
     for row in filter(None, (read_row(record, plan) for record in records)):
         rows[row.slot, row.client] = row
-    began = filter(
-        None, (_parse_time(record.get("began")) for record in records if "plan" in record)
-    )
+    times = (record.get("began") for record in records)
+    began = next((time for time in times if isinstance(time, float) and 0 < time < 1e11), None)
     reasons = _parse_reasons(records, {host.name for host in plan.hosts})
-    return Recorded(plan, tuple(rows[key] for key in sorted(rows)), next(began, None), reasons)
+    return Recorded(plan, tuple(rows[key] for key in sorted(rows)), began, reasons)
 
 
 def _last_plan(files: Mapping[str, Sequence[dict[str, object]]]) -> MeshPlan:
@@ -215,12 +214,6 @@ def _parse_reasons(records: Iterable[Mapping[str, object]], hosts: set[str]) -> 
 def continues(later: MeshPlan, plan: MeshPlan) -> bool:
     """Whether a plan is the same one, or a later state of it."""
     return plan_identity(later) == plan_identity(plan)
-
-
-def _parse_time(value: object) -> Optional[float]:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e11:
-        return None
-    return float(value)
 
 
 def _read_records(stream: BinaryIO) -> Iterator[dict[str, object]]:
