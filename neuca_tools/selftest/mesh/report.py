@@ -25,7 +25,6 @@ VERSION = 1
 MOST_FINDINGS = 100
 # The most hosts that are named in a line.
 MOST_NAMES = 20
-STATES_OF_HOSTS = ("good", "named", "silent")
 METRICS = {
     "run_info": "The plan of the last mesh, by its seed and what distinguishes it from others.",
     "last_run_timestamp_seconds": "When the last mesh began, in seconds since 1970.",
@@ -264,27 +263,19 @@ def _metric_samples(result: MeshResult) -> Iterator[openmetrics.Sample]:
     yield "run_info", {"plan": plan_identity(plan), "seed": str(plan.seed)}, 1.0
     yield "last_run_timestamp_seconds", {}, result.began
     yield "verdict", {}, float(verdict.exit_code)
-    for state, count in zip(STATES_OF_HOSTS, _host_counts(result)):
-        yield "hosts", {"state": state}, float(count)
-    yield "tests", {"state": "done"}, float(verdict.tested)
-    yield "tests", {"state": "planned"}, float(verdict.planned)
-    yield "tests", {"state": "failed"}, float(verdict.failed)
-    yield "tests", {"state": "disturbed"}, float(verdict.disturbed)
+    silent = set(verdict.silent)
+    named = {name for finding in verdict.confirmed for name in finding.names}
+    hosts = {host.name for host in plan.hosts} - silent
+    for state, names in (("good", hosts - named), ("named", hosts & named), ("silent", silent)):
+        yield "hosts", {"state": state}, float(len(names))
+    states = {"done": verdict.tested, "planned": verdict.planned, "failed": verdict.failed}
+    for state, count in {**states, "disturbed": verdict.disturbed}.items():
+        yield "tests", {"state": state}, float(count)
     for kind in ("host", "group"):
         for shares in rates_of(result, kind):
             yield f"{kind}_rate_ratio", {kind: shares.name, "direction": "out"}, shares.sent
             yield f"{kind}_rate_ratio", {kind: shares.name, "direction": "in"}, shares.received
     for finding in verdict.findings[:MOST_FINDINGS]:
-        names = ("kind", "subject", "direction", "symptom", "state")
-        labels = {name: str(getattr(finding, name)) for name in names}
+        fields = ("kind", "subject", "direction", "symptom", "state")
+        labels = {name: str(getattr(finding, name)) for name in fields}
         yield "finding_score", labels, finding.score
-
-
-def _host_counts(result: MeshResult) -> tuple[int, int, int]:
-    """The numbers of hosts that are good, named and silent."""
-    silent = set(result.verdict.silent)
-    hosts = {host.name for host in result.plan.hosts}
-    named = {
-        name for finding in result.verdict.confirmed for name in finding.names
-    } & hosts - silent
-    return len(hosts) - len(named) - len(silent), len(named), len(silent)

@@ -97,10 +97,10 @@ def _text_fits(text: str, width: float) -> bool:
 def _band_shapes(bands: Sequence[Band], scale: _Scale, height: int) -> Iterator[str]:
     for number, band in enumerate(bands, 1):
         width = scale.width(band)
-        box = Box(scale.x(band.start), HEAD - 4, max(1.0, width), height - HEAD - FOOT + 4)
-        yield svg_rectangle(f"band b{number % 2}", box, band.name)
+        x, size = scale.x(band.start), (max(1.0, width), height - HEAD - FOOT + 4)
+        yield svg_rectangle(f"band b{number % 2}", (x, HEAD - 4), size)
         text = band.name if _text_fits(band.name, width) else str(number)
-        yield svg_label("label", (box.x + width / 2, HEAD - 9), text, "middle")
+        yield svg_label("label", (x + width / 2, HEAD - 9), text, "middle")
 
 
 def _panel_shapes(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _legend_shapes(panel: Panel, y: int) -> Iterator[str]:
     names = [(curve.place, curve.name) for curve in panel.lines if any(curve.parts)]
     x = WIDTH - RIGHT - sum(len(name) * CHARACTER + 32 for _, name in names)
     for place, name in names:
-        yield svg_rectangle(f"fill s{place}", Box(x + 16, y - 9, 12, 10))
+        yield svg_rectangle(f"fill s{place}", (x + 16, y - 9), (12, 10))
         yield svg_label("label", (x + 32, y), name, "start")
         x += len(name) * CHARACTER + 32
 
@@ -160,15 +160,6 @@ def _axis_shapes(scale: _Scale, height: int) -> Iterator[str]:
 Format = Callable[[float], str]
 
 
-class Box(NamedTuple):
-    """The upper left corner of a rectangle, and its size."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-
 def round_ticks(top: float, count: int = 4) -> list[float]:
     """Round numbers from 0 to just above `top`."""
     if top <= 0 or not math.isfinite(top):
@@ -187,11 +178,10 @@ def ticks_of(top: float, count: int = 4, binary: bool = False) -> list[float]:
     return [unit * value for value in round_ticks(top / unit, count)]
 
 
-def svg_rectangle(style: str, box: Box, title: str = "") -> str:
-    """A rectangle; browsers show its title when the pointer is on it."""
-    place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
-    tooltip = title and f"<title>{escape(title)}</title>"
-    return f'<rect class="{style}" {place}>{tooltip}</rect>'
+def svg_rectangle(style: str, at: tuple[float, float], size: tuple[float, float]) -> str:
+    """A rectangle, of which `at` is the upper left corner."""
+    (x, y), (width, height) = at, size
+    return f'<rect class="{style}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height}"/>'
 
 
 def svg_line(style: str, start: tuple[float, float], end: tuple[float, float]) -> str:

@@ -99,16 +99,6 @@ def _row_of_test(row: Row, plan: MeshPlan, route: Route, secret: bytes) -> Row:
         helper.close()
 
 
-def await_server(peer: Address, plan: MeshPlan, agent: AgentPlan, secret: bytes) -> None:
-    """Return when the server of this slot listens, or can be expected to.
-
-    Raises UsageError, SelftestError, OSError, and ChannelError.
-    """
-    route = _permitted_route(peer, agent)
-    with suppress(AbsentError):
-        _connect_to_server(route, plan, secret).close()
-
-
 def _answering_macs(route: Route) -> tuple[str, ...]:
     """The MACs that answer for the peer, of which there should be one; none beyond a gateway."""
     if route.way.gateway is not None or route.peer.version != 4:
@@ -214,7 +204,10 @@ def diagnose_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> 
         QUICK, port=plan.port, rate=plan.rate, expect=plan.expect, secret=secret
     )
     try:
-        await_server(ip_address(address), plan, agent, secret)
+        # Until the server of this slot listens, or can be expected to.
+        with suppress(AbsentError):
+            route = _permitted_route(ip_address(address), agent)
+            _connect_to_server(route, plan, secret).close()
         diagnosis = diagnose(PeerTest(ip_address(address), options, agent, lambda _: None).run())
     except (NeucaError, OSError) as error:
         return replace(row, error="failed", text=str(error)[:MOST_TEXT])
