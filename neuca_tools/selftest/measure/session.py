@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.errors import SelftestError
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest import amounts
@@ -33,8 +32,7 @@ from neuca_tools.selftest.measure.helper.greeting import BusyError, ImpostorErro
 from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper
 from neuca_tools.selftest.measure.host import facts, kernel
 from neuca_tools.selftest.measure.host.facts import Messages
-from neuca_tools.selftest.measure.host.kernel import Way
-from neuca_tools.selftest.measure.host.planned import AgentPlan, permitted_device
+from neuca_tools.selftest.measure.host.planned import AgentPlan, PeerRoute, permitted_route
 from neuca_tools.selftest.measure.iperf.phases import NO_HELPER, UDP_BLOCKED, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.probes import hops, path_mtu, reach, roundtrip
@@ -69,57 +67,50 @@ class PeerTest:
     def run(self) -> Evidence:
         """Run every step in order.
 
-        Raises UsageError for a peer that must not be tested, SelftestError if its route has no
-        device, OSError if the kernel cannot be queried.
+        Raises UsageError for a peer that must not be tested, OSError if the kernel cannot be
+        queried.
         """
         messages = Messages()
         try:
-            way = kernel.way_to(self._address)
+            route = permitted_route(self._address, self._plan, self._options.interface)
         except OSError as error:
             return self._without_a_route(error)
-        device = kernel.read_devices().get(way.index)
-        if device is None or way.source is None:
-            raise SelftestError(
-                f"test {self._address}: its route has no device or no source address"
-            )
-        planned = permitted_device(self._address, way, device, self._plan, self._options.interface)
         try:
-            self._measure(way, way.source, device, planned)
+            self._measure(route)
         finally:
             if self._helper:
                 self._evidence = replace(self._evidence, peer=self._helper.facts())
                 self._helper.close()
-        local = replace(
-            self._describe_local(way, planned), log=messages.end(), numa_node=self._node
-        )
+        local = replace(self._describe_local(route), log=messages.end(), numa_node=self._node)
         return replace(self._evidence, local=local)
 
-    def _describe_local(self, way: Way, planned: str) -> Host:
-        return facts.describe_host(way, planned, self._plan.sysctls, self._plan.drift or ())
+    def _describe_local(self, route: PeerRoute) -> Host:
+        drift = self._plan.drift or ()
+        return facts.describe_host(route.way, route.planned, self._plan.sysctls, drift)
 
-    def _measure(self, way: Way, source: Address, device: Device, planned: str) -> None:
+    def _measure(self, route: PeerRoute) -> None:
         self._run_step("as-planned", self._compare_with_plan)
-        if not self._check_reach(way, source, device, planned):
+        if not self._check_reach(route):
             return
-        devices = [device.name for device in facts.devices_below(kernel.read_devices(), way.index)]
-        local = self._describe_local(way, planned)
+        chain = facts.devices_below(kernel.read_devices(), route.way.index)
+        local = self._describe_local(route)
         self._node = facts.node_for(local, self._options.numa)
         numa = None if self._node is None else str(self._node)
         self._options = replace(self._options, numa=numa)
         self._evidence = replace(self._evidence, local=local)
-        self._run_step("latency", lambda: self._measure_latency(source))
-        self._run_step("path-mtu", lambda: self._path_mtu(source, device))
-        self._run_step("path", lambda: self._path(source, device))
+        self._run_step("latency", lambda: self._measure_latency(route.source))
+        self._run_step("path-mtu", lambda: self._path_mtu(route))
+        self._run_step("path", lambda: self._path(route))
         throughput = ThroughputSteps(
             options=self._options,
             address=self._address,
-            source=source,
-            devices=devices,
+            source=route.source,
+            devices=[device.name for device in chain],
             helper=self._helper,
             tell=self._tell,
         )
         self._evidence = throughput.run(self._evidence)
-        self._run_step("connections", lambda: self._connections(source))
+        self._run_step("connections", lambda: self._connections(route.source))
 
     def _run_step(self, name: str, step: Callable[[], Result]) -> None:
         """Run a step if it was requested, else report it as skipped."""
@@ -164,19 +155,17 @@ class PeerTest:
             if value.split() != planned[name].split()
         ]
 
-    def _check_reach(self, way: Way, source: Address, device: Device, planned: str) -> bool:
+    def _check_reach(self, route: PeerRoute) -> bool:
         """Whether the peer can be measured at all."""
-        if device.name != planned:
-            self._evidence = replace(self._evidence, reach=Reach(route=device.name))
-            text = (
-                f"the route to {self._address} leaves through {device.name}, not through {planned}"
-            )
-            self._done("reach", "fail", text)
+        reached = Reach(route=route.device.name)
+        if not route.is_as_planned:
+            self._evidence = replace(self._evidence, reach=reached)
+            where = f"leaves through {route.device.name}, not through {route.planned}"
+            self._done("reach", "fail", f"the route to {self._address} {where}")
             return False
-        reached = Reach(route=device.name)
         if "reach" in self._options.steps:
-            reached = reach.check_reach(self._address, way, device)
-        reached, note = self._connect(source, reached)
+            reached = reach.check_reach(self._address, route.way, route.device)
+        reached, note = self._connect(route.source, reached)
         reached = replace(reached, port=self._options.port)
         self._evidence = replace(self._evidence, reach=reached)
         reachable = is_reachable(reached)
@@ -247,13 +236,14 @@ class PeerTest:
             over_tcp = roundtrip.over_tcp(self._address, port + 2, source, count, LATENCY_SECONDS)
         return "UDP", idle, over_tcp
 
-    def _path_mtu(self, source: Address, device: Device) -> Result:
+    def _path_mtu(self, route: PeerRoute) -> Result:
         """Compare the path MTU with what both ends' devices take."""
+        device = route.device
         mtu = self._common_mtu(device)
         if is_udp_blocked(self._evidence):
             return "unknown", UDP_BLOCKED
         try:
-            path = self._probe_path(source, mtu)
+            path = self._probe_path(route.source, mtu)
         except OSError as error:
             return "unknown", f"cannot be probed: {error.strerror}"
         self._evidence = replace(self._evidence, path_mtu=path)
@@ -281,17 +271,18 @@ class PeerTest:
             rtt=rtt,
         )
 
-    def _path(self, source: Address, device: Device) -> Result:
-        target = hops.Target(self._address, source, device.name)
+    def _path(self, route: PeerRoute) -> Result:
+        device = route.device
+        target = hops.Target(self._address, route.source, device.name)
         if self._helper is not None:
             target = target._replace(port=self._options.port + 1, token=self._helper.token)
         target = target._replace(rtt=self._evidence.idle.p50 or 0.0)
         try:
-            route = hops.trace_route(target, device.mtu, self._evidence.path_mtu.forward)
+            traced = hops.trace_route(target, device.mtu, self._evidence.path_mtu.forward)
         except OSError as error:
             return "unknown", f"cannot be measured: {error.strerror}"
-        self._evidence = replace(self._evidence, route=route)
-        return "pass" if route.reached else "unknown", route_words(route)
+        self._evidence = replace(self._evidence, route=traced)
+        return "pass" if traced.reached else "unknown", route_words(traced)
 
     def _connections(self, source: Address) -> Result:
         if not self._helper or self._helper.failure:
