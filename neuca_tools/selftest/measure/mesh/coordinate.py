@@ -170,7 +170,7 @@ class Coordinator:
         record = {**plan_record(self.plan), "slots": []}
         self._engine.send({"plan": record, "secret": secrets.token_hex(32)})
         self._await_hosts(patience)
-        ready = self._hosts.ready_names & self._expected_hosts()
+        ready = self._present_hosts()
         if not self._rows and len(ready) < len(self._hosts.names):
             self._continue_with(plan_among(self.plan, ready))
         self._run_tests()
@@ -209,7 +209,7 @@ class Coordinator:
         while self._expected_hosts() - hosts.ready_names and time.monotonic() < deadline:
             if not self._read(deadline):
                 break
-        there = hosts.ready_names & self._expected_hosts()
+        there = self._present_hosts()
         missing = sorted(hosts.names - there - hosts.reason_by_name.keys())
         for name in missing:
             hosts.reason_by_name[name] = hosts.last_error_by_name.get(
@@ -229,10 +229,13 @@ class Coordinator:
         hosts = self._hosts
         return set(hosts.names - hosts.reason_by_name.keys() - hosts.ended_names)
 
+    def _present_hosts(self) -> set[str]:
+        return self._hosts.ready_names & self._expected_hosts()
+
     def _left(self) -> list[tuple[int, list[tuple[int, ...]]]]:
         """The tests without a result whose hosts are both there, by the number of their slot."""
         slots = []
-        there = self._hosts.ready_names & self._expected_hosts()
+        there = self._present_hosts()
         ready = [host.name in there for host in self.plan.hosts]
         for number, slot in enumerate(self.plan.slots):
             pairs = [
