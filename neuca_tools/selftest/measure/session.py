@@ -29,7 +29,7 @@ from neuca_tools.selftest.evidence import (
 from neuca_tools.selftest.measure.helper import peer
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.greeting import BusyError, ImpostorError
-from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper
+from neuca_tools.selftest.measure.helper.peer import AbsentError
 from neuca_tools.selftest.measure.host import facts, kernel
 from neuca_tools.selftest.measure.host.facts import Messages
 from neuca_tools.selftest.measure.host.planned import AgentPlan, PeerRoute, permitted_route
@@ -49,19 +49,12 @@ Tell = Callable[[Step], None]
 Result = tuple[str, str]
 
 
-class PeerTest:
+class PeerTest(ThroughputSteps):
     """One test of one peer. `tell` is called with each step when it is over."""
 
-    def __init__(
-        self,
-        address: Address,
-        options: Options,
-        plan: AgentPlan,
-        tell: Tell,
-    ) -> None:
-        self._address, self._options, self._plan, self._tell = address, options, plan, tell
-        self._evidence = Evidence(address=str(address), expect=options.expect, label=options.label)
-        self._helper: Optional[Helper] = None
+    def __init__(self, address: Address, options: Options, plan: AgentPlan, tell: Tell) -> None:
+        super().__init__(address, options, tell)
+        self._plan = plan
         self._node: Optional[int] = None
 
     def run(self) -> Evidence:
@@ -89,6 +82,7 @@ class PeerTest:
         return facts.describe_host(route.way, route.planned, self._plan.sysctls, drift)
 
     def _measure(self, route: PeerRoute) -> None:
+        self._source = route.source
         self._run_step("as-planned", self._compare_with_plan)
         if not self._check_reach(route):
             return
@@ -98,19 +92,12 @@ class PeerTest:
         numa = None if self._node is None else str(self._node)
         self._options = replace(self._options, numa=numa)
         self._evidence = replace(self._evidence, local=local)
-        self._run_step("latency", lambda: self._measure_latency(route.source))
+        self._run_step("latency", self._measure_latency)
         self._run_step("path-mtu", lambda: self._path_mtu(route))
         self._run_step("path", lambda: self._path(route))
-        throughput = ThroughputSteps(
-            options=self._options,
-            address=self._address,
-            source=route.source,
-            devices=[device.name for device in chain],
-            helper=self._helper,
-            tell=self._tell,
-        )
-        self._evidence = throughput.run(self._evidence)
-        self._run_step("connections", lambda: self._connections(route.source))
+        self._devices = [device.name for device in chain]
+        self._run_throughput()
+        self._run_step("connections", self._connections)
 
     def _run_step(self, name: str, step: Callable[[], Result]) -> None:
         """Run a step if it was requested, else report it as skipped."""
@@ -118,11 +105,6 @@ class PeerTest:
             self._done(name, *step())
         else:
             self._done(name, "skipped", NOT_ASKED)
-
-    def _done(self, name: str, verdict: str, text: str) -> None:
-        step = Step(name, verdict, text)
-        self._evidence = replace(self._evidence, steps=(*self._evidence.steps, step))
-        self._tell(step)
 
     def _without_a_route(self, error: OSError) -> Evidence:
         known = {errno.ENETUNREACH: "unreachable", errno.EHOSTUNREACH: "no-route"}
@@ -165,7 +147,7 @@ class PeerTest:
             return False
         if "reach" in self._options.steps:
             reached = reach.check_reach(self._address, route.way, route.device)
-        reached, note = self._connect(route.source, reached)
+        reached, note = self._connect(reached)
         reached = replace(reached, port=self._options.port)
         self._evidence = replace(self._evidence, reach=reached)
         reachable = is_reachable(reached)
@@ -174,7 +156,7 @@ class PeerTest:
         self._done("reach", verdict, ", ".join([*reach_words(reached), note]))
         return reachable
 
-    def _connect(self, source: Address, reached: Reach) -> tuple[Reach, str]:
+    def _connect(self, reached: Reach) -> tuple[Reach, str]:
         """Connect to the helper if one is expected: the result and a note.
 
         Raises ChannelError if a helper that ssh should start does not respond.
@@ -182,14 +164,14 @@ class PeerTest:
         options = self._options
         if options.ssh:
             self._helper = peer.start_by_ssh(
-                options.ssh, self._address, options.port, options.duration, source
+                options.ssh, self._address, options.port, options.duration, self._source
             )
             return reached, f"helper by ssh on {options.ssh}"
         if options.secret is None:
             return reached, "no helper: evidence of one host only"
         try:
             self._helper = peer.connect_to_helper(
-                self._address, options.port + 1, options.secret, source
+                self._address, options.port + 1, options.secret, self._source
             )
         except BusyError as error:
             return replace(reached, tcp="busy"), str(error)
@@ -205,9 +187,9 @@ class PeerTest:
 
     # --- The steps: each stores what it measured and returns its verdict --------------------------
 
-    def _measure_latency(self, source: Address) -> Result:
+    def _measure_latency(self) -> Result:
         try:
-            how, idle, over_tcp = self._round_trips(source)
+            how, idle, over_tcp = self._round_trips()
         except OSError as error:
             return "unknown", f"cannot be measured: {error.strerror}"
         self._evidence = replace(self._evidence, idle=idle, idle_tcp=over_tcp)
@@ -220,20 +202,22 @@ class PeerTest:
             return "unknown", "; ".join(words)
         return "pass", "; ".join(words)
 
-    def _round_trips(self, source: Address) -> tuple[str, Latency, Latency]:
+    def _round_trips(self) -> tuple[str, Latency, Latency]:
         """The protocol used, its round trips, and those over TCP if there is a helper.
 
         Raises OSError if this host cannot send the requests.
         """
         count, port = self._options.round_trips, self._options.port
         if self._helper is None:
-            pings = roundtrip.icmp_round_trips(self._address, source)
+            pings = roundtrip.icmp_round_trips(self._address, self._source)
             return "ping", roundtrip.measure_latency(pings, count, LATENCY_SECONDS), Latency()
-        probe = roundtrip.udp_round_trips(self._address, port + 1, self._helper.token, source)
+        probe = roundtrip.udp_round_trips(self._address, port + 1, self._helper.token, self._source)
         idle = roundtrip.measure_latency(probe, count, LATENCY_SECONDS)
         over_tcp = Latency()
         with suppress(OSError):
-            over_tcp = roundtrip.over_tcp(self._address, port + 2, source, count, LATENCY_SECONDS)
+            over_tcp = roundtrip.over_tcp(
+                self._address, port + 2, self._source, count, LATENCY_SECONDS
+            )
         return "UDP", idle, over_tcp
 
     def _path_mtu(self, route: PeerRoute) -> Result:
@@ -243,7 +227,7 @@ class PeerTest:
         if is_udp_blocked(self._evidence):
             return "unknown", UDP_BLOCKED
         try:
-            path = self._probe_path(route.source, mtu)
+            path = self._probe_path(mtu)
         except OSError as error:
             return "unknown", f"cannot be probed: {error.strerror}"
         self._evidence = replace(self._evidence, path_mtu=path)
@@ -258,22 +242,22 @@ class PeerTest:
         mtus = [link.mtu for link in far.links if link.mtu and link.name == far.planned]
         return min([device.mtu, *mtus])
 
-    def _probe_path(self, source: Address, mtu: int) -> PathMtu:
+    def _probe_path(self, mtu: int) -> PathMtu:
         rtt, port = self._evidence.idle.p50 or 0.0, self._options.port
         if self._helper is None:
-            return path_mtu.without_helper(self._address, source, mtu, rtt)
+            return path_mtu.without_helper(self._address, self._source, mtu, rtt)
         return path_mtu.with_helper(
             peer=self._address,
             port=port + 1,
             token=self._helper.token,
-            source=source,
+            source=self._source,
             mtu=mtu,
             rtt=rtt,
         )
 
     def _path(self, route: PeerRoute) -> Result:
         device = route.device
-        target = hops.Target(self._address, route.source, device.name)
+        target = hops.Target(self._address, self._source, device.name)
         if self._helper is not None:
             target = target._replace(port=self._options.port + 1, token=self._helper.token)
         target = target._replace(rtt=self._evidence.idle.p50 or 0.0)
@@ -284,11 +268,11 @@ class PeerTest:
         self._evidence = replace(self._evidence, route=traced)
         return "pass" if traced.reached else "unknown", route_words(traced)
 
-    def _connections(self, source: Address) -> Result:
+    def _connections(self) -> Result:
         if not self._helper or self._helper.failure:
             return "skipped", NO_HELPER
         connections = reach.connection_rate(
-            self._address, self._options.port + 2, source, CONNECTION_TEST_SECONDS
+            self._address, self._options.port + 2, self._source, CONNECTION_TEST_SECONDS
         )
         self._evidence = replace(self._evidence, connections=connections)
         text = f"{connections.rate:.0f} connections/s, {connections.failed} failed"
