@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Optional
 
-from neuca_tools.errors import ObserveError, SelftestError, UsageError
+from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.files import lock_holder
 from neuca_tools.selftest.measure.wait import parse_message, wait_readable
 from neuca_tools.selftest.mesh.model import (
@@ -119,11 +119,11 @@ def _end_line(descriptor: int) -> None:
 
 
 def stop_run(path: Path) -> bool:
-    """End the run that writes this file; False if there is none. Raises SelftestError."""
-    try:
-        holder = lock_holder(path)
-    except (ObserveError, OSError) as error:
-        raise SelftestError(f"stop the mesh: {error}") from error
+    """End the run that writes this file; False if there is none.
+
+    Raises SelftestError, ApplyError.
+    """
+    holder = lock_holder(path)
     if holder <= 0:
         return False
     try:
@@ -137,7 +137,7 @@ def take_over(path: Path) -> None:
     """Lock a plan, for as long as this process lives, and end the host that has it locked.
 
     Ansible leaves `mesh join` behind where a play is interrupted. Do not open the plan afterwards:
-    closing it releases the lock (fcntl(2)). Raises SelftestError.
+    closing it releases the lock (fcntl(2)). Raises SelftestError, ApplyError.
     """
     deadline = time.monotonic() + END_SECONDS
     try:
