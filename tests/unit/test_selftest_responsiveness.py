@@ -26,7 +26,7 @@ from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.measure.iperf.phases import probes_of
 from neuca_tools.selftest.measure.probes import foreign
 from neuca_tools.selftest.measure.probes.echo import Echo
-from neuca_tools.selftest.measure.probes.foreign import (
+from neuca_tools.selftest.measure.probes.roundtrip import (
     PROBE_SECONDS,
     ForeignProbes,
     Times,

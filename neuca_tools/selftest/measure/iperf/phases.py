@@ -31,7 +31,7 @@ from neuca_tools.selftest.measure.iperf.plans import (
     next_rate,
 )
 from neuca_tools.selftest.measure.probes import roundtrip
-from neuca_tools.selftest.measure.probes.foreign import ForeignProbes, Times, probe_interval
+from neuca_tools.selftest.measure.probes.roundtrip import ForeignProbes, Times, probe_interval
 from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_words
 
 # The part of the slowest rate at which one-way loss is measured, or LOWEST_RATE if that is more,
