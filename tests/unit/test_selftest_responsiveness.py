@@ -24,7 +24,7 @@ from neuca_tools.selftest.evidence.responsiveness import (
 )
 from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.measure.iperf.phases import probes_of
-from neuca_tools.selftest.measure.probes import foreign
+from neuca_tools.selftest.measure.probes import roundtrip
 from neuca_tools.selftest.measure.probes.echo import Echo
 from neuca_tools.selftest.measure.probes.roundtrip import (
     PROBE_SECONDS,
@@ -205,14 +205,14 @@ def test_refused_probes_have_failed_and_are_no_error(port):
 
 def test_unanswered_probes_are_bounded_and_have_failed_when_they_are_late(monkeypatch):
     """Nobody accepts: the kernel makes the connection, and no answer comes."""
-    monkeypatch.setattr(foreign, "MOST_OPEN", 3)
-    monkeypatch.setattr(foreign, "MOST_PROBES", 4)
+    monkeypatch.setattr(roundtrip, "MOST_OPEN", 3)
+    monkeypatch.setattr(roundtrip, "MOST_PROBES", 4)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         probes = ForeignProbes(LOCAL, silent.getsockname()[1], LOCAL, every=0.0)
         run(probes, lambda: len(probes._open) == 3)
         probes.turn()
         assert len(probes._open) == 3
-        monkeypatch.setattr(foreign, "FAILED_SECONDS", 0.0)
+        monkeypatch.setattr(roundtrip, "FAILED_SECONDS", 0.0)
         run(probes, lambda: probes._failed == 4)
         found = probes.end()
     assert (found.begun, found.failed) == ((), 4)

@@ -93,8 +93,8 @@ def draw_progress(planned: Sequence[Stage]) -> Iterator[ReportStage]:
         line = f"{text}\n" if text else ""
         print(f"{ERASE}{line}{live_line(stages, time.time())}", end="", flush=True)
 
-    end_stage("", "")
     try:
+        end_stage("", "")
         yield end_stage
     finally:
         print(ERASE, end="", flush=True)
