@@ -15,14 +15,19 @@ from neuca_tools.selftest.codes import NAGIOS
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.readers import MOST_DOCUMENT_BYTES
 from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.report.record import (
+    Test,
+    nagios_line,
+    prometheus_text,
+    subject_line,
+    subject_of,
+)
 from neuca_tools.selftest.report.record import report_data as report
-from neuca_tools.selftest.report.record import subject_line, subject_of
 from neuca_tools.selftest.report.text import colored_report, report_text
 
 # Imports inside functions: most runs write no report of this kind.
 
 if TYPE_CHECKING:
-    from neuca_tools.selftest.report.prometheus import Test
     from neuca_tools.selftest.report.series import Runs
 
 
@@ -33,8 +38,6 @@ def run(arguments: argparse.Namespace) -> int:
     write_reports(arguments, [(evidence, diagnosis)])
     write_series(arguments, [(evidence.label or arguments.file, evidence)])
     if arguments.nagios:
-        from neuca_tools.selftest.report.nagios import nagios_line
-
         print(nagios_line(diagnosis))
         return NAGIOS[diagnosis.exit_code]
     about = subject_of(evidence, arguments.file)
@@ -60,8 +63,6 @@ def write_reports(
 
         files[arguments.html] = report_page(*tests[0], before).encode()
     if arguments.prometheus:
-        from neuca_tools.selftest.report.prometheus import prometheus_text
-
         files[arguments.prometheus] = prometheus_text(tests).encode()
     if files:
         from neuca_tools.files import write_files

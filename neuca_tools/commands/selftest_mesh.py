@@ -46,7 +46,7 @@ from neuca_tools.selftest.measure.mesh.coordinate import (
     on_signals,
 )
 from neuca_tools.selftest.measure.mesh.host import LONGEST, Member, await_plan
-from neuca_tools.selftest.measure.mesh.lines import Lines
+from neuca_tools.selftest.measure.wait import Lines
 from neuca_tools.selftest.mesh import report
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, tests_of
 from neuca_tools.selftest.mesh.page import mesh_page

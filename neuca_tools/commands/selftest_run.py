@@ -39,9 +39,8 @@ from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.live import can_draw, draw_progress, header, planned_stages
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.entry import entry_of
-from neuca_tools.selftest.report.nagios import nagios_line
+from neuca_tools.selftest.report.record import nagios_line, report_json
 from neuca_tools.selftest.report.record import report_data as report
-from neuca_tools.selftest.report.record import report_json
 from neuca_tools.selftest.report.text import (
     colored_report,
     conclusion_text,

@@ -6,7 +6,7 @@ readers     the output of iperf3 and iperf 2, of any version, as Run and Evidenc
 conditions  a row for each of the 46 conditions, with its signs; `causes` says which explains which
 diagnosis   from Evidence to ranked findings and the limits after them; comparison with earlier
             tests, and of several paths with the first of them
-report      text, JSON, HTML with charts, OpenMetrics, Nagios, entries of the archive, the live line
+report      text, JSON, HTML with charts, OpenMetrics, Nagios, entries of the archive
 mesh        tests between many hosts: their plan, what is at fault, and its reports
 measure     runs the tests and fills in the evidence: the only part that is not pure
 codes       the exit codes; amounts writes rates, sizes and times

@@ -13,7 +13,7 @@ from ends import FAR, MAIN, NEAR, PORT, TCP
 from middlebox import Way
 
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
-from neuca_tools.selftest.report.nagios import STATES
+from neuca_tools.selftest.report.record import STATES
 
 QUICK = ("--only", "latency,path-mtu,tcp,udp", "--time", "1")
 

@@ -1,4 +1,4 @@
-"""A mesh of hosts in groups with faults of the eight kinds, and noise: the rows that its tests would give.
+"""A mesh of hosts in groups with faults of the nine kinds, and noise: the rows that its tests would give.
 
 A bad pair is drawn from those of the plan: of 1,000 hosts, 8 random rounds test one pair in 125, and nothing can be said of the
 others. Rates vary by 8 % (lognormal), 5 % of the transfers have half the rate, and one test in 200 gets no connection. A fault makes
@@ -27,6 +27,7 @@ FAULTS = (
     "asymmetric-route",
     "duplicate-address",
     "bad-pair",
+    "busy-host",
 )
 RATE, MTU, SLOWER = 1e9, 9000, 0.6
 NOISE, FLAKY, LOST = 0.08, 0.05, 0.005
@@ -111,6 +112,13 @@ class Mesh:
             mtu_back=self._mtu(server, client),
             rtt=1e-4,
             macs=(mac_of(server),),
+            busy_client=self._busy(client),
+            busy_server=self._busy(server),
+        )
+
+    def _busy(self, name):
+        return float(
+            any(fault.kind == "busy-host" and name in fault.names for fault in self.faults)
         )
 
     def _shared(self, fault, slot, client, server):
@@ -143,6 +151,7 @@ class Mesh:
             "slow-egress": sender in fault.names,
             "slow-ingress": receiver in fault.names,
             "wrong-nic": bool({sender, receiver} & set(fault.names)),
+            "busy-host": bool({sender, receiver} & set(fault.names)),
             "group-boundary": groups[0] != groups[1] and bool(set(groups) & set(fault.names)),
             "asymmetric-route": groups == fault.names,
             "bad-pair": {sender, receiver} == set(fault.names),

@@ -19,7 +19,7 @@ from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.selftest.measure.mesh import results
 from neuca_tools.selftest.measure.mesh.coordinate import Coordinator, Engine
 from neuca_tools.selftest.measure.mesh.host import read_slots
-from neuca_tools.selftest.measure.mesh.lines import Lines
+from neuca_tools.selftest.measure.wait import Lines
 from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, row_record
 from neuca_tools.selftest.mesh.retest import with_retests

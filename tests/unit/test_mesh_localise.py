@@ -18,8 +18,8 @@ from mesh_simulator import FAULTS, Mesh, is_named_first, is_of, is_true, mac_of
 
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.mesh.causes import KINDS, TEXTS
-from neuca_tools.selftest.mesh.entities import Entity, Place, is_passed
-from neuca_tools.selftest.mesh.localise import find_suspects
+from neuca_tools.selftest.mesh.entities import Entity, Observation, Place, is_passed
+from neuca_tools.selftest.mesh.localise import Tally, find_suspects
 from neuca_tools.selftest.mesh.model import (
     MeshHost,
     MeshPlan,
@@ -31,7 +31,6 @@ from neuca_tools.selftest.mesh.model import (
 from neuca_tools.selftest.mesh.observe import reference_values
 from neuca_tools.selftest.mesh.retest import cleared_hosts, is_retest, with_retests
 from neuca_tools.selftest.mesh.schedule import make_plan
-from neuca_tools.selftest.mesh.tally import Observation, Tally
 from neuca_tools.selftest.mesh.verdict import (
     CONFIRMED,
     NOT_REPEATED,
@@ -143,7 +142,7 @@ def test_everything_that_a_test_passes_is_counted_and_nothing_else():
         for number, (one, two) in enumerate([*permutations(places, 2)] * 2)
     ]
     tally = Tally(seen)
-    assert len({one.entity.kind for one in tally.counted()}) == 11
+    assert len({one.kind for one, _, _ in tally.counted()}) == 11
     for entity in (None, Entity("host", ("a",)), Entity("groups-one-way", ("y", "z"))):
         if entity is not None:
             seen = [one for one in seen if not is_passed(entity, one.sender, one.receiver)]
@@ -151,12 +150,12 @@ def test_everything_that_a_test_passes_is_counted_and_nothing_else():
         ways = {}
         for one in seen:
             ways.setdefault((one.sender, one.receiver), []).append(one.bad)
-        for counted in tally.counted():
-            passed = [bad for way, bad in ways.items() if is_passed(counted.entity, *way)]
+        for counted, bad_count, good_count in tally.counted():
+            passed = [bad for way, bad in ways.items() if is_passed(counted, *way)]
             tests = [one for bad in passed for one in bad]
-            if counted.entity.kind != "pair":
+            if counted.kind != "pair":
                 tests = [2 * sum(bad) >= len(bad) for bad in passed]
-            assert (counted.bad, counted.good) == (tests.count(True), tests.count(False))
+            assert (bad_count, good_count) == (tests.count(True), tests.count(False))
 
 
 # --- Parts of it --------------------------------------------------------------------------------------------------------
@@ -675,6 +674,24 @@ def test_a_link_that_flaps_is_no_wrong_nic():
     finding = judge_mesh(plan, rows).findings[0]
     assert (finding.kind, finding.names) == ("flapping-link", ("n6",))
     assert "changes of its carrier during tests" in finding.text
+
+
+def test_a_host_whose_processors_are_full_is_no_wrong_nic():
+    plan = mesh_of(16)
+
+    def row_with(row, partners):
+        busy = {"n6": 0.9}
+        return replace(
+            row,
+            busy_client=busy.get(row.client, partners),
+            busy_server=busy.get(row.server, partners),
+        )
+
+    rows = rows_of(plan, lambda *way: 6e8 if "n6" in way else 1e9)
+    finding = judge_mesh(plan, [row_with(row, 0.1) for row in rows]).findings[0]
+    assert (finding.kind, finding.names) == ("busy-host", ("n6",))
+    assert judge_mesh(plan, [row_with(row, 0.9) for row in rows]).findings[0].kind == "wrong-nic"
+    assert judge_mesh(plan, rows).findings[0].kind == "wrong-nic"
 
 
 def test_a_small_mtu_of_a_nic_is_no_hole():

@@ -251,7 +251,7 @@ def test_the_page_of_a_thousand_hosts_is_small_and_names_the_slowest(large):
     text = mesh_page(large)
     assert len(text) < 1_000_000
     ((slow,),) = [one.names for one in large.verdict.findings]
-    assert text.count(f"<td>{slow}</td>") == 20
+    assert f"group {slow}" in text
     assert heat_map(large) in text
 
 
@@ -272,18 +272,10 @@ def test_of_many_hosts_the_groups_have_cells(large):
     assert ways[f"{slow} &gt; {slow}"] not in {"#e58a2e", "#efc04a"}
 
 
-def test_many_hosts_of_one_group_have_no_picture_and_a_table():
+def test_many_hosts_of_one_group_have_no_picture():
     plan = mesh_of(64, rounds=1)
     result = result_of(plan, rows_of(plan))
-    assert (
-        heat_map(result),
-        "<table class=mesh" in mesh_page(result),
-        "Lowest rates" in mesh_page(result),
-    ) == (
-        "",
-        False,
-        True,
-    )
+    assert (heat_map(result), "<table class=mesh" in mesh_page(result)) == ("", False)
 
 
 def test_a_page_has_no_script_and_loads_nothing(faulty, large):

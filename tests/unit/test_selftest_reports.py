@@ -26,11 +26,9 @@ from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.measure import program
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.entry import entry_of
-from neuca_tools.selftest.report.nagios import nagios_line
 from neuca_tools.selftest.report.page import report_page
 from neuca_tools.selftest.report.panels import round_ticks
-from neuca_tools.selftest.report.prometheus import prometheus_text
-from neuca_tools.selftest.report.record import report_json
+from neuca_tools.selftest.report.record import nagios_line, prometheus_text, report_json
 from neuca_tools.selftest.report.style import STYLE
 from neuca_tools.selftest.report.text import fact_line, report_text
 

@@ -21,7 +21,6 @@ from neuca_tools.selftest.report.panels import (
     Panel,
     numbered_band_names,
     svg_figure,
-    thinned_points,
 )
 from neuca_tools.selftest.report.timeline import timeline_panels
 
@@ -136,15 +135,6 @@ def test_narrow_bands_have_numbers_and_a_key():
     assert numbered_band_names(found) == ["2 tcp-parallel, 8 streams"]
     picture = svg_figure([Panel("Rate", str, [Line("a", 0, [[(0, 1), (9, 2)]])])], found)
     assert [">tcp<" in picture, ">2<" in picture, ">udp<" in picture] == [True] * 3
-
-
-def test_a_long_path_keeps_its_lowest_and_highest_points():
-    path = [(float(place), 5.0) for place in range(10_000)]
-    path[4321], path[4322] = (4321.0, 99.0), (4322.0, 1.0)
-    found = thinned_points(path, 100)
-    assert len(found) <= 100
-    assert {(4321.0, 99.0), (4322.0, 1.0)} <= set(found)
-    assert found == sorted(found)
 
 
 def test_samples_without_processors_have_no_line():

@@ -25,7 +25,7 @@ from neuca_tools.selftest.evidence import (
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.prometheus import prometheus_text
+from neuca_tools.selftest.report.record import prometheus_text
 from neuca_tools.selftest.report.text import report_text
 
 ROOMY = {"snd_cwnd": 300, "unacked": 200, "snd_wnd": 3_000_000}

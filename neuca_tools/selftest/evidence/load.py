@@ -82,11 +82,6 @@ def busiest_load(samples: Sequence[Sample]) -> Load:
     return replace(busiest, steal=steal)
 
 
-def busy_series(samples: Sequence[Sample]) -> tuple[tuple[float, ...], ...]:
-    """The busy share of each interval, for each CPU."""
-    return tuple(tuple(_busy_shares(cpu)) for cpu in _by_cpu(samples))
-
-
 def _by_cpu(samples: Sequence[Sample]) -> list[tuple[Cpu, ...]]:
     """The times of each CPU in every sample that has CPU times."""
     return list(zip(*(sample.cpus for sample in samples if sample.cpus)))

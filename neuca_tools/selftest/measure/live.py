@@ -29,14 +29,13 @@ ReportStage = Callable[[str, str], None]
 ERASE = "\r\x1b[K"
 # Seconds that iperf3 takes to connect and to exchange results.
 CONNECT_SECONDS = 1.5
-# Seconds of the other steps; those not listed take about one. `loaded` runs beside `tcp`.
+# Seconds of the other steps; those not listed take about one.
 SECONDS = {
     "reach": 2.0,
     "latency": 3.0,
     "path-mtu": 3.0,
     "path": 4.0,
 }
-CONCURRENT = frozenset({"loaded"})
 # Steps with a test in each direction, and its longest duration.
 BOTH_WAYS = {"rpm": LOAD_SECONDS, "one-way": STEP_SECONDS}
 # The columns of a step's name.
@@ -59,7 +58,8 @@ def planned_stages(options: Options) -> list[Stage]:
     """The steps of a test in order, with the seconds that each is likely to take."""
     planned = []
     for name in STEPS:
-        if name in options.steps - CONCURRENT:
+        # The step loaded runs beside tcp.
+        if name in options.steps and name != "loaded":
             planned += [Stage(name, seconds) for seconds in _test_seconds(name, options)]
     return planned
 
@@ -93,8 +93,8 @@ def draw_progress(planned: Sequence[Stage]) -> Iterator[ReportStage]:
         line = f"{text}\n" if text else ""
         print(f"{ERASE}{line}{live_line(stages, time.time())}", end="", flush=True)
 
-    end_stage("", "")
     try:
+        end_stage("", "")
         yield end_stage
     finally:
         print(ERASE, end="", flush=True)

@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.libc import end_with
-from neuca_tools.selftest.measure.wait import wait_readable
+from neuca_tools.selftest.measure.wait import PIECE, wait_readable
 
 # Never the current directory, whatever the environment says.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Bytes of each output: 128 streams for an hour.
 MOST_OUTPUT = 32 * 1024 * 1024
-PIECE = 65536
 # Seconds that a program gets to end once its outputs are closed, or it was killed.
 END_SECONDS = 2.0
 

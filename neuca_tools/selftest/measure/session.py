@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.errors import SelftestError
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest import amounts
@@ -30,11 +29,10 @@ from neuca_tools.selftest.evidence import (
 from neuca_tools.selftest.measure.helper import peer
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.greeting import BusyError, ImpostorError
-from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper
+from neuca_tools.selftest.measure.helper.peer import AbsentError
 from neuca_tools.selftest.measure.host import facts, kernel
 from neuca_tools.selftest.measure.host.facts import Messages
-from neuca_tools.selftest.measure.host.kernel import Way
-from neuca_tools.selftest.measure.host.planned import AgentPlan, permitted_device
+from neuca_tools.selftest.measure.host.planned import AgentPlan, PeerRoute, permitted_route
 from neuca_tools.selftest.measure.iperf.phases import NO_HELPER, UDP_BLOCKED, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.probes import hops, path_mtu, reach, roundtrip
@@ -51,75 +49,55 @@ Tell = Callable[[Step], None]
 Result = tuple[str, str]
 
 
-class PeerTest:
+class PeerTest(ThroughputSteps):
     """One test of one peer. `tell` is called with each step when it is over."""
 
-    def __init__(
-        self,
-        address: Address,
-        options: Options,
-        plan: AgentPlan,
-        tell: Tell,
-    ) -> None:
-        self._address, self._options, self._plan, self._tell = address, options, plan, tell
-        self._evidence = Evidence(address=str(address), expect=options.expect, label=options.label)
-        self._helper: Optional[Helper] = None
+    def __init__(self, address: Address, options: Options, plan: AgentPlan, tell: Tell) -> None:
+        super().__init__(address, options, tell)
+        self._plan = plan
         self._node: Optional[int] = None
 
     def run(self) -> Evidence:
         """Run every step in order.
 
-        Raises UsageError for a peer that must not be tested, SelftestError if its route has no
-        device, OSError if the kernel cannot be queried.
+        Raises UsageError for a peer that must not be tested, OSError if the kernel cannot be
+        queried.
         """
         messages = Messages()
         try:
-            way = kernel.way_to(self._address)
+            route = permitted_route(self._address, self._plan, self._options.interface)
         except OSError as error:
             return self._without_a_route(error)
-        device = kernel.read_devices().get(way.index)
-        if device is None or way.source is None:
-            raise SelftestError(
-                f"test {self._address}: its route has no device or no source address"
-            )
-        planned = permitted_device(self._address, way, device, self._plan, self._options.interface)
         try:
-            self._measure(way, way.source, device, planned)
+            self._measure(route)
         finally:
             if self._helper:
                 self._evidence = replace(self._evidence, peer=self._helper.facts())
                 self._helper.close()
-        local = replace(
-            self._describe_local(way, planned), log=messages.end(), numa_node=self._node
-        )
+        local = replace(self._describe_local(route), log=messages.end(), numa_node=self._node)
         return replace(self._evidence, local=local)
 
-    def _describe_local(self, way: Way, planned: str) -> Host:
-        return facts.describe_host(way, planned, self._plan.sysctls, self._plan.drift or ())
+    def _describe_local(self, route: PeerRoute) -> Host:
+        drift = self._plan.drift or ()
+        return facts.describe_host(route.way, route.planned, self._plan.sysctls, drift)
 
-    def _measure(self, way: Way, source: Address, device: Device, planned: str) -> None:
+    def _measure(self, route: PeerRoute) -> None:
+        self._source = route.source
         self._run_step("as-planned", self._compare_with_plan)
-        if not self._check_reach(way, source, device, planned):
+        if not self._check_reach(route):
             return
-        devices = [device.name for device in facts.devices_below(kernel.read_devices(), way.index)]
-        local = self._describe_local(way, planned)
+        chain = facts.devices_below(kernel.read_devices(), route.way.index)
+        local = self._describe_local(route)
         self._node = facts.node_for(local, self._options.numa)
         numa = None if self._node is None else str(self._node)
         self._options = replace(self._options, numa=numa)
         self._evidence = replace(self._evidence, local=local)
-        self._run_step("latency", lambda: self._measure_latency(source))
-        self._run_step("path-mtu", lambda: self._path_mtu(source, device))
-        self._run_step("path", lambda: self._path(source, device))
-        throughput = ThroughputSteps(
-            options=self._options,
-            address=self._address,
-            source=source,
-            devices=devices,
-            helper=self._helper,
-            tell=self._tell,
-        )
-        self._evidence = throughput.run(self._evidence)
-        self._run_step("connections", lambda: self._connections(source))
+        self._run_step("latency", self._measure_latency)
+        self._run_step("path-mtu", lambda: self._path_mtu(route))
+        self._run_step("path", lambda: self._path(route))
+        self._devices = [device.name for device in chain]
+        self._run_throughput()
+        self._run_step("connections", self._connections)
 
     def _run_step(self, name: str, step: Callable[[], Result]) -> None:
         """Run a step if it was requested, else report it as skipped."""
@@ -127,11 +105,6 @@ class PeerTest:
             self._done(name, *step())
         else:
             self._done(name, "skipped", NOT_ASKED)
-
-    def _done(self, name: str, verdict: str, text: str) -> None:
-        step = Step(name, verdict, text)
-        self._evidence = replace(self._evidence, steps=(*self._evidence.steps, step))
-        self._tell(step)
 
     def _without_a_route(self, error: OSError) -> Evidence:
         known = {errno.ENETUNREACH: "unreachable", errno.EHOSTUNREACH: "no-route"}
@@ -164,19 +137,17 @@ class PeerTest:
             if value.split() != planned[name].split()
         ]
 
-    def _check_reach(self, way: Way, source: Address, device: Device, planned: str) -> bool:
+    def _check_reach(self, route: PeerRoute) -> bool:
         """Whether the peer can be measured at all."""
-        if device.name != planned:
-            self._evidence = replace(self._evidence, reach=Reach(route=device.name))
-            text = (
-                f"the route to {self._address} leaves through {device.name}, not through {planned}"
-            )
-            self._done("reach", "fail", text)
+        reached = Reach(route=route.device.name)
+        if not route.is_as_planned:
+            self._evidence = replace(self._evidence, reach=reached)
+            where = f"leaves through {route.device.name}, not through {route.planned}"
+            self._done("reach", "fail", f"the route to {self._address} {where}")
             return False
-        reached = Reach(route=device.name)
         if "reach" in self._options.steps:
-            reached = reach.check_reach(self._address, way, device)
-        reached, note = self._connect(source, reached)
+            reached = reach.check_reach(self._address, route.way, route.device)
+        reached, note = self._connect(reached)
         reached = replace(reached, port=self._options.port)
         self._evidence = replace(self._evidence, reach=reached)
         reachable = is_reachable(reached)
@@ -185,7 +156,7 @@ class PeerTest:
         self._done("reach", verdict, ", ".join([*reach_words(reached), note]))
         return reachable
 
-    def _connect(self, source: Address, reached: Reach) -> tuple[Reach, str]:
+    def _connect(self, reached: Reach) -> tuple[Reach, str]:
         """Connect to the helper if one is expected: the result and a note.
 
         Raises ChannelError if a helper that ssh should start does not respond.
@@ -193,14 +164,14 @@ class PeerTest:
         options = self._options
         if options.ssh:
             self._helper = peer.start_by_ssh(
-                options.ssh, self._address, options.port, options.duration, source
+                options.ssh, self._address, options.port, options.duration, self._source
             )
             return reached, f"helper by ssh on {options.ssh}"
         if options.secret is None:
             return reached, "no helper: evidence of one host only"
         try:
             self._helper = peer.connect_to_helper(
-                self._address, options.port + 1, options.secret, source
+                self._address, options.port + 1, options.secret, self._source
             )
         except BusyError as error:
             return replace(reached, tcp="busy"), str(error)
@@ -216,9 +187,9 @@ class PeerTest:
 
     # --- The steps: each stores what it measured and returns its verdict --------------------------
 
-    def _measure_latency(self, source: Address) -> Result:
+    def _measure_latency(self) -> Result:
         try:
-            how, idle, over_tcp = self._round_trips(source)
+            how, idle, over_tcp = self._round_trips()
         except OSError as error:
             return "unknown", f"cannot be measured: {error.strerror}"
         self._evidence = replace(self._evidence, idle=idle, idle_tcp=over_tcp)
@@ -231,29 +202,32 @@ class PeerTest:
             return "unknown", "; ".join(words)
         return "pass", "; ".join(words)
 
-    def _round_trips(self, source: Address) -> tuple[str, Latency, Latency]:
+    def _round_trips(self) -> tuple[str, Latency, Latency]:
         """The protocol used, its round trips, and those over TCP if there is a helper.
 
         Raises OSError if this host cannot send the requests.
         """
         count, port = self._options.round_trips, self._options.port
         if self._helper is None:
-            pings = roundtrip.icmp_round_trips(self._address, source)
+            pings = roundtrip.icmp_round_trips(self._address, self._source)
             return "ping", roundtrip.measure_latency(pings, count, LATENCY_SECONDS), Latency()
-        probe = roundtrip.udp_round_trips(self._address, port + 1, self._helper.token, source)
+        probe = roundtrip.udp_round_trips(self._address, port + 1, self._helper.token, self._source)
         idle = roundtrip.measure_latency(probe, count, LATENCY_SECONDS)
         over_tcp = Latency()
         with suppress(OSError):
-            over_tcp = roundtrip.over_tcp(self._address, port + 2, source, count, LATENCY_SECONDS)
+            over_tcp = roundtrip.over_tcp(
+                self._address, port + 2, self._source, count, LATENCY_SECONDS
+            )
         return "UDP", idle, over_tcp
 
-    def _path_mtu(self, source: Address, device: Device) -> Result:
+    def _path_mtu(self, route: PeerRoute) -> Result:
         """Compare the path MTU with what both ends' devices take."""
+        device = route.device
         mtu = self._common_mtu(device)
         if is_udp_blocked(self._evidence):
             return "unknown", UDP_BLOCKED
         try:
-            path = self._probe_path(source, mtu)
+            path = self._probe_path(mtu)
         except OSError as error:
             return "unknown", f"cannot be probed: {error.strerror}"
         self._evidence = replace(self._evidence, path_mtu=path)
@@ -268,36 +242,37 @@ class PeerTest:
         mtus = [link.mtu for link in far.links if link.mtu and link.name == far.planned]
         return min([device.mtu, *mtus])
 
-    def _probe_path(self, source: Address, mtu: int) -> PathMtu:
+    def _probe_path(self, mtu: int) -> PathMtu:
         rtt, port = self._evidence.idle.p50 or 0.0, self._options.port
         if self._helper is None:
-            return path_mtu.without_helper(self._address, source, mtu, rtt)
+            return path_mtu.without_helper(self._address, self._source, mtu, rtt)
         return path_mtu.with_helper(
             peer=self._address,
             port=port + 1,
             token=self._helper.token,
-            source=source,
+            source=self._source,
             mtu=mtu,
             rtt=rtt,
         )
 
-    def _path(self, source: Address, device: Device) -> Result:
-        target = hops.Target(self._address, source, device.name)
+    def _path(self, route: PeerRoute) -> Result:
+        device = route.device
+        target = hops.Target(self._address, self._source, device.name)
         if self._helper is not None:
             target = target._replace(port=self._options.port + 1, token=self._helper.token)
         target = target._replace(rtt=self._evidence.idle.p50 or 0.0)
         try:
-            route = hops.trace_route(target, device.mtu, self._evidence.path_mtu.forward)
+            traced = hops.trace_route(target, device.mtu, self._evidence.path_mtu.forward)
         except OSError as error:
             return "unknown", f"cannot be measured: {error.strerror}"
-        self._evidence = replace(self._evidence, route=route)
-        return "pass" if route.reached else "unknown", route_words(route)
+        self._evidence = replace(self._evidence, route=traced)
+        return "pass" if traced.reached else "unknown", route_words(traced)
 
-    def _connections(self, source: Address) -> Result:
+    def _connections(self) -> Result:
         if not self._helper or self._helper.failure:
             return "skipped", NO_HELPER
         connections = reach.connection_rate(
-            self._address, self._options.port + 2, source, CONNECTION_TEST_SECONDS
+            self._address, self._options.port + 2, self._source, CONNECTION_TEST_SECONDS
         )
         self._evidence = replace(self._evidence, connections=connections)
         text = f"{connections.rate:.0f} connections/s, {connections.failed} failed"

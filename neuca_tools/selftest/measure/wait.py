@@ -1,16 +1,18 @@
-"""Waiting for what can be read or written, until a deadline at most."""
+"""Waits for descriptors, however many this process has open (poll(2)), and reads their lines."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import select
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Optional
 
-FD_SETSIZE = 1024  # FD_SETSIZE: descriptors from there on are not for select(2)
+PIECE = 65536
 
 
 def wait_readable(sources: Sequence[Any], deadline: float) -> list[Any]:
@@ -18,20 +20,73 @@ def wait_readable(sources: Sequence[Any], deadline: float) -> list[Any]:
 
     A source is a descriptor or an object with `fileno`.
     """
-    left = max(0.0, deadline - time.monotonic())
+    waiting = select.poll()
     by_descriptor = {
         source if isinstance(source, int) else source.fileno(): source for source in sources
     }
-    if max(by_descriptor, default=0) < FD_SETSIZE:
-        return select.select(sources, [], [], left)[0]
-    waiting = select.poll()  # which waits for whole milliseconds
     for descriptor in by_descriptor:
         waiting.register(descriptor, select.POLLIN)
-    return [by_descriptor[descriptor] for descriptor, _ in waiting.poll(math.ceil(left * 1000))]
+    return [by_descriptor[descriptor] for descriptor, _ in waiting.poll(_milliseconds(deadline))]
 
 
-def is_writable(descriptor: int, deadline: float) -> bool:
-    """Whether something can be written by the monotonic time `deadline`, in seconds."""
-    waiting = select.poll()
+def write_all(descriptor: int, content: bytes, seconds: float) -> None:
+    """Write to a descriptor that does not block. Raises OSError, as after `seconds`."""
+    deadline, waiting = time.monotonic() + seconds, select.poll()
     waiting.register(descriptor, select.POLLOUT)
-    return bool(waiting.poll(math.ceil(max(0.0, deadline - time.monotonic()) * 1000)))
+    while content:
+        if not waiting.poll(_milliseconds(deadline)):
+            raise TimeoutError(0, f"it accepted nothing for {seconds:g} s")
+        try:
+            content = content[os.write(descriptor, content[:PIECE]) :]
+        except BlockingIOError:
+            continue
+
+
+def _milliseconds(deadline: float) -> int:
+    return math.ceil(max(0.0, deadline - time.monotonic()) * 1000)
+
+
+class Lines:
+    """What arrives at a descriptor. A line that is too long, or no JSON object, is passed over.
+
+    Call `take` when the descriptor is readable. `ended`: nothing more will come.
+    """
+
+    def __init__(self, descriptor: int, longest: int) -> None:
+        self._descriptor, self._longest = descriptor, longest
+        self._buffer = bytearray()
+        self._skipping = self.ended = False
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def raw(self) -> list[bytes]:
+        """Read once; the lines that are complete now."""
+        piece = os.read(self._descriptor, PIECE)
+        self.ended = not piece
+        *lines, rest = bytes(self._buffer + piece).split(b"\n")
+        if lines and self._skipping:
+            # The end of a line that was too long.
+            del lines[0]
+            self._skipping = False
+        self._buffer = bytearray(rest)
+        if len(rest) > self._longest:
+            self._buffer.clear()
+            self._skipping = True
+        return lines
+
+    def take(self) -> list[dict[str, Any]]:
+        """Read once; the messages that are complete now."""
+        messages = map(parse_message, self.raw())
+        return [message for message in messages if message is not None]
+
+
+def parse_message(line: bytes) -> Optional[dict[str, Any]]:
+    """The JSON object in a line; None if it is none."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict):
+        return None
+    return message

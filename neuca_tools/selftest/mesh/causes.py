@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Optional
 
 from neuca_tools.selftest import amounts
+from neuca_tools.selftest.evidence.load import HALF
 from neuca_tools.selftest.mesh import entities as kinds
-from neuca_tools.selftest.mesh.entities import Entity
-from neuca_tools.selftest.mesh.localise import Suspect, Way
+from neuca_tools.selftest.mesh.entities import Entity, Observation
+from neuca_tools.selftest.mesh.localise import Suspect
 from neuca_tools.selftest.mesh.model import MeshPlan, Row
 from neuca_tools.selftest.mesh.observe import (
     DELAY,
@@ -33,10 +33,11 @@ GROUP_BOUNDARY, SLOW_GROUP, ASYMMETRIC = "group-boundary", "slow-group", "asymme
 MTU_HOLE, SMALL_MTU, DUPLICATE = "mtu-hole", "small-mtu", "duplicate-address"
 DUPLICATE_MAC, BAD_PAIR, UNREACHABLE = "duplicate-mac", "bad-pair", "unreachable"
 FLAPPING, NO_ROUTE, SLOW_EVERYWHERE = "flapping-link", "no-route", "slow-everywhere"
+BUSY_HOST = "busy-host"
 KINDS = (
     *(SLOW_EGRESS, SLOW_INGRESS, WRONG_NIC, GROUP_BOUNDARY, SLOW_GROUP, ASYMMETRIC),
     *(MTU_HOLE, SMALL_MTU, DUPLICATE, DUPLICATE_MAC, BAD_PAIR, UNREACHABLE),
-    *(FLAPPING, NO_ROUTE, SLOW_EVERYWHERE, LOSS, DELAY, JITTER),
+    *(FLAPPING, NO_ROUTE, SLOW_EVERYWHERE, BUSY_HOST, LOSS, DELAY, JITTER),
 )
 _OF_RATE = {
     kinds.HOST_OUT: SLOW_EGRESS,
@@ -80,6 +81,7 @@ TEXTS = {
     UNREACHABLE: "tests of it get no connection",
     FLAPPING: "the link of its NIC goes down and up",
     NO_ROUTE: "it has no route to the others: its address mask or a route is wrong",
+    BUSY_HOST: "its processors are full, those of its partners are not",
     SLOW_EVERYWHERE: "nearly all paths are slower than expected",
     LOSS: "packets are lost",
     DELAY: "round trips take longer than those of the others",
@@ -89,12 +91,8 @@ TEXTS = {
 LEAST_GOOD_SHARE = 0.1
 
 
-@dataclass(frozen=True)
-class Cause:
-    """The kind of a finding and what there is to say of it."""
-
-    kind: str
-    text: str
+# The kind of a finding and what there is to say of it.
+Cause = tuple[str, str]
 
 
 def subject_of(entity: Entity) -> tuple[str, str]:
@@ -112,10 +110,30 @@ def cause_of(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> Cause:
         return _of_mtu(tests, suspect.entity, plan)
     changes = _carrier_changes(rows, suspect)
     if changes:
-        return Cause(FLAPPING, f"{TEXTS[FLAPPING]}: {changes} changes of its carrier during tests")
+        return FLAPPING, f"{TEXTS[FLAPPING]}: {changes} changes of its carrier during tests"
     if suspect.symptom == REACH:
         return _of_reach(plan, rows, suspect, tests)
+    if _is_busy_host(rows, suspect):
+        return BUSY_HOST, TEXTS[BUSY_HOST]
     return _of_numbers(suspect, tests)
+
+
+def _is_busy_host(rows: Sequence[Row], suspect: Suspect) -> bool:
+    """Whether a processor of a host was full in its tests, and none of its partners."""
+    if suspect.entity.kind not in kinds.HOSTS:
+        return False
+    (name,) = suspect.entity.names
+    ends = [
+        (host == name, busy)
+        for row in rows
+        if name in (row.client, row.server)
+        for host, busy in ((row.client, row.busy_client), (row.server, row.busy_server))
+    ]
+    own, others = (
+        nearest_quantile([busy for is_own, busy in ends if is_own is end and busy is not None], 0.5)
+        for end in (True, False)
+    )
+    return own is not None and others is not None and others < HALF <= own
 
 
 def _carrier_changes(rows: Sequence[Row], suspect: Suspect) -> int:
@@ -132,8 +150,8 @@ def _of_numbers(suspect: Suspect, tests: Sequence[Row]) -> Cause:
         kind = _OF_RATE[suspect.entity.kind]
         elsewhere = next((row for row in tests if row.error in WRONG_NIC_ERRORS), None)
         if suspect.entity.kind in kinds.HOSTS and elsewhere is not None:
-            return Cause(WRONG_NIC, elsewhere.text or TEXTS[WRONG_NIC])
-    return Cause(kind, TEXTS[kind])
+            return WRONG_NIC, elsewhere.text or TEXTS[WRONG_NIC]
+    return kind, TEXTS[kind]
 
 
 def _has_rivals(suspect: Suspect, tests: Iterable[Row]) -> bool:
@@ -147,14 +165,14 @@ def _of_identity(rows: Sequence[Row], suspect: Suspect) -> Cause:
     names = suspect.entity.names
     for mac, owners in hosts_by_shared_mac(rows).items():
         if set(names) & set(owners):
-            return Cause(DUPLICATE_MAC, f"{' and '.join(owners)} both have the MAC {mac}")
+            return DUPLICATE_MAC, f"{' and '.join(owners)} both have the MAC {mac}"
     of_address = [row.macs for row in rows if row.server in names and len(row.macs) > 1]
     if not of_address:
-        return Cause(DUPLICATE, TEXTS[DUPLICATE])
+        return DUPLICATE, TEXTS[DUPLICATE]
     owner = _owner_by_mac(row for row in rows if row.server not in names)
     macs = sorted(set(chain.from_iterable(of_address)))
     known = [f"{mac} ({owner[mac]})" if mac in owner else mac for mac in macs]
-    return Cause(DUPLICATE, f"{TEXTS[DUPLICATE]}: {' and '.join(known)} answer for it")
+    return DUPLICATE, f"{TEXTS[DUPLICATE]}: {' and '.join(known)} answer for it"
 
 
 def _owner_by_mac(rows: Iterable[Row]) -> dict[str, str]:
@@ -171,8 +189,8 @@ def _of_mtu(tests: Sequence[Row], entity: Entity, plan: MeshPlan) -> Cause:
         if {row.client, group[row.client]} & set(entity.names) and row.nic_mtu == row.mtu_out
     ]
     if own and own[0] is not None:
-        return Cause(SMALL_MTU, f"its NIC has an MTU of {own[0]} bytes, paths of the others more")
-    return Cause(MTU_HOLE, TEXTS[MTU_HOLE])
+        return SMALL_MTU, f"its NIC has an MTU of {own[0]} bytes, paths of the others more"
+    return MTU_HOLE, TEXTS[MTU_HOLE]
 
 
 def _of_reach(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, tests: Sequence[Row]) -> Cause:
@@ -180,12 +198,12 @@ def _of_reach(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, tests: Sequ
     no_network = [row for row in tests if row.error == "no-network"]
     if entity.kind in kinds.HOSTS and any(row.client in entity.names for row in no_network):
         within = _only_within(plan, rows, entity.names[0])
-        return Cause(NO_ROUTE, f"{TEXTS[NO_ROUTE]}{within}")
+        return NO_ROUTE, f"{TEXTS[NO_ROUTE]}{within}"
     if entity.kind == kinds.PAIR:
-        return Cause(BAD_PAIR, _of_pair(rows, suspect))
+        return BAD_PAIR, _of_pair(rows, suspect)
     if suspect.good > LEAST_GOOD_SHARE * (suspect.bad + suspect.good):
-        return Cause(UNREACHABLE, _partly_unreachable(plan, rows, suspect))
-    return Cause(UNREACHABLE, TEXTS[UNREACHABLE])
+        return UNREACHABLE, _partly_unreachable(plan, rows, suspect)
+    return UNREACHABLE, TEXTS[UNREACHABLE]
 
 
 def _of_pair(rows: Sequence[Row], suspect: Suspect) -> str:
@@ -218,11 +236,13 @@ def _partly_unreachable(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -
     )
 
 
-def median_of_tests(rows: Sequence[Row], ways: Iterable[Way], symptom: str) -> Optional[float]:
+def median_of_tests(
+    rows: Sequence[Row], ways: Iterable[Observation], symptom: str
+) -> Optional[float]:
     """The median of what these tests measured in their direction, in the units of `Row`."""
     out, back = FIELDS[symptom]
     every = (
-        getattr(rows[way.test], out if rows[way.test].client == way.sender else back)
+        getattr(rows[way.test], out if rows[way.test].client == way.sender.host else back)
         for way in ways
     )
     return nearest_quantile((value for value in every if value is not None), 0.5)

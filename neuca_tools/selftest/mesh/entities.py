@@ -32,6 +32,19 @@ class Place(NamedTuple):
     group: str
 
 
+class Observation(NamedTuple):
+    """One test in one direction: whether it is bad. `test` is its place in the rows."""
+
+    test: int
+    sender: Place
+    receiver: Place
+    bad: bool
+
+    @property
+    def hosts(self) -> tuple[str, str]:
+        return self.sender.host, self.receiver.host
+
+
 def pair_of(host: str, other: str) -> Entity:
     """The entity of two hosts."""
     return Entity(PAIR, _in_order(host, other))

@@ -10,12 +10,23 @@ ratio exceeds ENOUGH after a penalty for the number of entities among which it w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from math import log
 from typing import NamedTuple
 
-from neuca_tools.selftest.mesh.entities import HOSTS, PAIR, Entity, Size, count_of
+from neuca_tools.selftest.mesh.entities import (
+    HOSTS,
+    PAIR,
+    Entity,
+    Observation,
+    Place,
+    Size,
+    count_of,
+    entities_passed,
+    is_passed,
+    pair_of,
+)
 from neuca_tools.selftest.mesh.model import MeshPlan, Row
 from neuca_tools.selftest.mesh.observe import (
     DELAY,
@@ -28,7 +39,6 @@ from neuca_tools.selftest.mesh.observe import (
     SYMPTOMS,
     observe_tests,
 )
-from neuca_tools.selftest.mesh.tally import Counted, Observation, Tally
 
 FAULT_PROBABILITIES = (0.95, 0.5)
 # How often a healthy path looks bad: a rate on a busy host does, two MACs for an address do not.
@@ -55,20 +65,80 @@ MOST_SUSPECTS = 40
 SAME_TESTS_SHARE, SIMILAR_SCORES = 0.9, 3.0
 
 
-class Way(NamedTuple):
-    """One bad test in one direction; `test` is its place in the rows."""
+class _Way(NamedTuple):
+    """The tests from one host to another, by their places in the observations."""
 
-    test: int
-    sender: str
-    receiver: str
+    sender: Place
+    receiver: Place
+    bad: list[int]
+    good: list[int]
 
     @property
-    def hosts(self) -> tuple[str, str]:
-        return self.sender, self.receiver
+    def is_bad(self) -> bool:
+        """Whether at least half of the tests are bad."""
+        return len(self.bad) >= len(self.good)
 
 
-@dataclass(frozen=True)
-class Suspect:
+class Tally:
+    """The tests that no suspect explains yet.
+
+    However often a way was tested, it counts once: a further test of the same pair is no further
+    evidence against one of its hosts.
+    """
+
+    def __init__(self, seen: Sequence[Observation]) -> None:
+        ways: dict[tuple[str, str], _Way] = {}
+        for number, observation in enumerate(seen):
+            way = _Way(observation.sender, observation.receiver, [], [])
+            way = ways.setdefault(observation.hosts, way)
+            (way.bad if observation.bad else way.good).append(number)
+        self._ways = list(ways.values())
+
+    def counted(self) -> Iterator[tuple[Entity, int, int]]:
+        """Every entity with something bad, and the numbers of its tests that are bad and good."""
+        bad, good = self._pairs()
+        for way in self._ways:
+            (bad if way.is_bad else good).update(entities_passed(way.sender, way.receiver))
+        for entity, number in bad.items():
+            if number:
+                yield entity, number, good[entity]
+
+    def _pairs(self) -> tuple[Counter[Entity], Counter[Entity]]:
+        """How many tests of each pair are bad, and good."""
+        bad, good = Counter[Entity](), Counter[Entity]()
+        for way in self._ways:
+            pair = pair_of(way.sender.host, way.receiver.host)
+            bad[pair] += len(way.bad)
+            good[pair] += len(way.good)
+        return bad, good
+
+    def drop(self, entity: Entity) -> None:
+        """Remove the tests that this entity explains."""
+        ways = self._ways
+        self._ways = [way for way in ways if not is_passed(entity, way.sender, way.receiver)]
+
+    def tests(self, entity: Entity) -> frozenset[int]:
+        """The bad tests that are left of an entity, by their places in the observations."""
+        return frozenset(
+            number
+            for way in self._ways
+            if way.bad and is_passed(entity, way.sender, way.receiver)
+            for number in way.bad
+        )
+
+    @property
+    def share_bad(self) -> float:
+        """The share of the ways that is bad."""
+        bad = sum(way.is_bad for way in self._ways)
+        return bad / max(1, len(self._ways))
+
+    def odd_pairs(self) -> list[Entity]:
+        """Pairs with bad tests only."""
+        bad, good = self._pairs()
+        return sorted(pair for pair, number in bad.items() if number and not good[pair])
+
+
+class Suspect(NamedTuple):
     """An entity, how likely it is at fault, and the tests that say so.
 
     `hit` is the share of its tests that the fault was assumed to make bad. `equivalent`: entities
@@ -81,7 +151,7 @@ class Suspect:
     bad: int
     good: int
     hit: float
-    ways: tuple[Way, ...] = ()
+    ways: tuple[Observation, ...] = ()
     equivalent: tuple[Entity, ...] = ()
 
     @property
@@ -93,12 +163,6 @@ class Suspect:
 def likelihood_ratio(bad: int, good: int, hit: float, chance: float) -> float:
     """The log-likelihood ratio of a fault, for these numbers of tests."""
     return bad * log(hit / chance) + good * log((1 - hit) / (1 - chance))
-
-
-class _Scored(NamedTuple):
-    score: float
-    counted: Counted
-    hit: float
 
 
 class Suspicions(NamedTuple):
@@ -122,18 +186,18 @@ class Suspicions(NamedTuple):
         return {name for entity in self.entities for name in entity.names}
 
 
-def _scored_entities(tally: Tally, chance: float, size: Size, only_hosts: bool) -> list[_Scored]:
+def _scored_entities(tally: Tally, symptom: str, chance: float, size: Size) -> list[Suspect]:
     """Every entity with a bad test and its score, the best first."""
-    scores = []
-    for counted in tally.counted():
-        if only_hosts and counted.entity.kind not in (*HOSTS, PAIR):
+    suspects = []
+    for entity, bad, good in tally.counted():
+        if symptom in TIME_SYMPTOMS and entity.kind not in (*HOSTS, PAIR):
             continue
         score, hit = max(
-            (likelihood_ratio(counted.bad, counted.good, hit, chance), hit)
-            for hit in FAULT_PROBABILITIES
+            (likelihood_ratio(bad, good, hit, chance), hit) for hit in FAULT_PROBABILITIES
         )
-        scores.append(_Scored(score - log(2 * count_of(counted.entity.kind, size)), counted, hit))
-    return sorted(scores, key=lambda scored: (-scored.score, scored.counted.entity))
+        score -= log(2 * count_of(entity.kind, size))
+        suspects.append(Suspect(symptom, entity, score, bad, good, hit))
+    return sorted(suspects, key=lambda suspect: (-suspect.score, suspect.entity))
 
 
 def explain_symptom(symptom: str, seen: Sequence[Observation], size: Size) -> Suspicions:
@@ -162,41 +226,30 @@ def _explain_with_chance(
     """What was found, and the share of the other tests that are bad."""
     tally, suspects = Tally(seen), list[Suspect]()
     while len(suspects) < MOST_SUSPECTS:
-        scored = _scored_entities(tally, chance, size, symptom in TIME_SYMPTOMS)
+        scored = _scored_entities(tally, symptom, chance, size)
         if not scored or scored[0].score <= LEAST_SCORE_OF_RETEST[symptom]:
             break
-        suspects.append(_best_suspect(symptom, seen, tally, scored))
-        tally.drop(scored[0].counted.entity)
+        tests = tally.tests(scored[0].entity)
+        suspects.append(
+            scored[0]._replace(
+                ways=tuple(seen[number] for number in sorted(tests)),
+                equivalent=tuple(_equivalent_entities(tests, tally, scored)),
+            )
+        )
+        tally.drop(scored[0].entity)
     likely = tuple(suspect for suspect in suspects if suspect.score > LEAST_SCORE)
     doubtful = tuple(suspects[len(likely) :])
     return Suspicions(likely, doubtful, tuple(tally.odd_pairs())), tally.share_bad
 
 
-def _best_suspect(
-    symptom: str, seen: Sequence[Observation], tally: Tally, scored: Sequence[_Scored]
-) -> Suspect:
-    best, entity = scored[0], scored[0].counted.entity
-    tests = tally.tests(entity)
-    alike = [
-        rival.counted.entity
-        for rival in scored[1:MOST_SUSPECTS]
-        if best.score - rival.score < SIMILAR_SCORES
-        and _is_same(tests, tally.tests(rival.counted.entity))
-    ]
-    return Suspect(
-        symptom,
-        entity,
-        best.score,
-        best.counted.bad,
-        best.counted.good,
-        best.hit,
-        tuple(_way_of(seen[number]) for number in sorted(tests)),
-        tuple(alike),
-    )
-
-
-def _way_of(observation: Observation) -> Way:
-    return Way(observation.test, observation.sender.host, observation.receiver.host)
+def _equivalent_entities(
+    tests: frozenset[int], tally: Tally, scored: Sequence[Suspect]
+) -> Iterator[Entity]:
+    """What explains the same tests as the first suspect, and is about as likely."""
+    for rival in scored[1:MOST_SUSPECTS]:
+        is_likely = scored[0].score - rival.score < SIMILAR_SCORES
+        if is_likely and _is_same(tests, tally.tests(rival.entity)):
+            yield rival.entity
 
 
 def _is_same(tests: frozenset[int], others: frozenset[int]) -> bool:

@@ -42,6 +42,8 @@ BOUNDS = {
     "loss_back": 1.0,
     "nic_mtu": 65536.0,
     "flaps": 1e6,
+    "busy_client": 1.0,
+    "busy_server": 1.0,
 }
 # Why a test has no rate, in words that the localiser knows.
 ERRORS = (
@@ -127,8 +129,9 @@ class Row:
     again. MTUs in bytes: `nic_mtu` is that of the client's own device, whose link went up or down
     `flaps` times meanwhile. `rtt`, the shortest round trip, and `jitter`, how far the slowest ones
     exceed the median, in seconds. `macs` are those that answer for the server's address.
-    `disturbed`: other programs or guests kept a processor of either host busy. `error` is one of
-    ERRORS. A value that is not known is None. A full diagnosis has texts, and the rate.
+    `disturbed`: other programs or guests kept a processor of either host busy. `busy_client` and
+    `busy_server` are the share of the time in which a processor was full. `error` is one of ERRORS.
+    A value that is not known is None. A full diagnosis has texts, and the rate.
     """
 
     slot: int
@@ -149,6 +152,8 @@ class Row:
     loss_back: Optional[float] = None
     nic_mtu: Optional[int] = None
     flaps: Optional[int] = None
+    busy_client: Optional[float] = None
+    busy_server: Optional[float] = None
 
 
 def tests_of(plan: MeshPlan, rows: Sequence[Row]) -> list[Row]:

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Optional
 
-from neuca_tools.selftest.mesh.entities import Place
+from neuca_tools.selftest.mesh.entities import Observation, Place
 from neuca_tools.selftest.mesh.model import MeshPlan, Row
-from neuca_tools.selftest.mesh.tally import Observation
 
 REACH, IDENTITY, MTU, RATE = "reach", "identity", "mtu", "rate"
 LOSS, DELAY, JITTER = "loss", "delay", "jitter"
@@ -76,33 +75,25 @@ def is_slow_everywhere(rows: Sequence[Row], expect: Optional[float]) -> bool:
     return bool(expect and achieved and achieved < LEAST_RATE_SHARE * expect)
 
 
-class _Distances:
-    """The references for times: those within a group, or between two, have the same distance."""
+def _references_by_scope(
+    rows: Sequence[Row], places: Mapping[str, Place]
+) -> dict[tuple[str, ...], dict[str, Optional[float]]]:
+    """The references for times: those within a group, or between two, have the same distance.
 
-    def __init__(self, rows: Sequence[Row], places: Mapping[str, Place]) -> None:
-        self._rows: dict[tuple[str, ...], list[Row]] = {}
-        self._known: dict[tuple[tuple[str, ...], str], Optional[float]] = {}
-        for row in rows:
-            for scope in _scopes_of_test(places[row.client], places[row.server]):
-                self._rows.setdefault(scope, []).append(row)
-
-    def reference(self, client: Place, server: Place, symptom: str) -> Optional[float]:
-        """That of the narrowest scope with enough tests."""
-        scopes = _scopes_of_test(client, server)
-        scope = next(
-            (
-                candidate
-                for candidate in scopes
-                if len(self._rows[candidate]) >= TESTS_FOR_OWN_REFERENCE
-            ),
-            scopes[-1],
-        )
-        key = (scope, symptom)
-        if key not in self._known:
-            self._known[key] = nearest_quantile(
-                known_values(self._rows[scope], symptom), LOW_QUANTILE
-            )
-        return self._known[key]
+    Scopes with few tests have none.
+    """
+    rows_by_scope: dict[tuple[str, ...], list[Row]] = {(): []}
+    for row in rows:
+        for scope in _scopes_of_test(places[row.client], places[row.server]):
+            rows_by_scope.setdefault(scope, []).append(row)
+    return {
+        scope: {
+            name: nearest_quantile(known_values(rows, name), LOW_QUANTILE)
+            for name in (DELAY, JITTER)
+        }
+        for scope, rows in rows_by_scope.items()
+        if not scope or len(rows) >= TESTS_FOR_OWN_REFERENCE
+    }
 
 
 def _scopes_of_test(client: Place, server: Place) -> list[tuple[str, ...]]:
@@ -116,13 +107,13 @@ def observe_tests(plan: MeshPlan, rows: Sequence[Row]) -> dict[str, list[Observa
     places = {name: Place(name, group) for name, group in plan.group_by_host.items()}
     # A rate that hardly any path achieves says nothing of one of them.
     expect = None if is_slow_everywhere(rows, plan.expect) else plan.expect
-    expected, distances = reference_values(rows, expect), _Distances(rows, places)
+    expected, own = reference_values(rows, expect), _references_by_scope(rows, places)
     shared = {name for names in hosts_by_shared_mac(rows).values() for name in names}
     by_symptom: dict[str, list[Observation]] = {symptom: [] for symptom in SYMPTOMS}
     for number, row in enumerate(rows):
         client, server = places[row.client], places[row.server]
-        for name in (DELAY, JITTER):
-            expected[name] = distances.reference(client, server, name)
+        scopes = _scopes_of_test(client, server)
+        expected.update(next(own[scope] for scope in scopes if scope in own))
         for symptom, out, back in _judged_symptoms(row, expected, row.server in shared):
             if out is not None:
                 by_symptom[symptom].append(Observation(number, client, server, out))

@@ -18,9 +18,7 @@ from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.mesh.model import Row
 from neuca_tools.selftest.mesh.report import (
     MeshResult,
-    Rates,
     evidence_lines,
-    rates_of_hosts,
     verdict_line,
     verdict_shortcomings,
 )
@@ -35,8 +33,6 @@ table.mesh{width:auto;margin:0 auto;font:9px ui-monospace,monospace}
 .mesh th[scope=col]{writing-mode:vertical-rl;vertical-align:bottom}figure{overflow-x:auto}
 """
 TITLE = "Mesh self-test"
-# The hosts in the table of the lowest rates.
-MOST_ROWS = 20
 # From this number of hosts, or of groups, on, there are no cells for them.
 TOO_MANY = 64
 # The colours of a share of the reference, the worst first; of no test, and of a test that failed.
@@ -82,26 +78,7 @@ def _body_parts(result: MeshResult) -> Iterator[str]:
     if picture:
         caption = "<figcaption>Rates: rows send, columns receive</figcaption>"
         yield f"<section><figure>{caption}{html_legend()}{picture}</figure></section>"
-    yield from _table_of_lowest_rates(rates_of_hosts(result))
     yield f"<footer class=quiet>neuca-guest-tools {escape_markup(__version__)}</footer>"
-
-
-def _table_of_lowest_rates(rates: Sequence[Rates]) -> Iterator[str]:
-    """The hosts with the lowest rates, as shares of the reference."""
-
-    def lowest(host: Rates) -> float:
-        return min(value for value in (host.sent, host.received) if value is not None)
-
-    known = [host for host in rates if host.sent is not None or host.received is not None]
-    yield "<section><h2>Lowest rates</h2><table class=columns><tr><th scope=col>host</th>"
-    yield "<th scope=col>group</th><th scope=col>sends</th><th scope=col>receives</th></tr>"
-    for host in sorted(known, key=lowest)[:MOST_ROWS]:
-        shares = ["" if value is None else f"{value:.0%}" for value in (host.sent, host.received)]
-        cells = "".join(
-            f"<td>{escape_markup(cell)}</td>" for cell in (host.name, host.group, *shares)
-        )
-        yield f"<tr>{cells}</tr>"
-    yield "</table></section>"
 
 
 def _finding_section(finding: MeshFinding) -> Iterator[str]:

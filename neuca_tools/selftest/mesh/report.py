@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Optional
@@ -18,14 +18,13 @@ from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.mesh.model import MeshPlan, Row, plan_identity
 from neuca_tools.selftest.mesh.observe import RATE, known_values, nearest_quantile, reference_values
 from neuca_tools.selftest.mesh.verdict import MeshFinding, Verdict
-from neuca_tools.selftest.report.nagios import STATES
+from neuca_tools.selftest.report.record import STATES
 
 VERSION = 1
 # The most findings that are exported as metrics.
 MOST_FINDINGS = 100
 # The most hosts that are named in a line.
 MOST_NAMES = 20
-STATES_OF_HOSTS = ("good", "named", "silent")
 METRICS = {
     "run_info": "The plan of the last mesh, by its seed and what distinguishes it from others.",
     "last_run_timestamp_seconds": "When the last mesh began, in seconds since 1970.",
@@ -70,39 +69,33 @@ class MeshResult:
         return reference_values(self.rows, self.plan.expect)[RATE]
 
 
-def rates_of_hosts(result: MeshResult) -> list[Rates]:
-    """Of each host, in the order of the plan."""
+def rates_of(result: MeshResult, kind: str) -> list[Rates]:
+    """Of each "host" in the order of the plan, or of each "group" by its name.
+
+    Those of a group are of the tests that cross its border.
+    """
     groups = result.plan.group_by_host
-    return _rates_by_key(result, {name: name for name in groups}, groups)
-
-
-def rates_of_groups(result: MeshResult) -> list[Rates]:
-    """Of each group, by its name: of the tests that cross its border."""
-    groups = result.plan.group_by_host
-    names = sorted(set(groups.values()) - {""})
-    return _rates_by_key(result, groups, {name: name for name in names}, crossing=True)
-
-
-def _rates_by_key(
-    result: MeshResult, key: Mapping[str, str], groups: Mapping[str, str], crossing: bool = False
-) -> list[Rates]:
-    """The median shares of what is sent and received by each key, which has one of these groups."""
+    key, group_by_name = {name: name for name in groups}, groups
+    if kind == "group":
+        key, group_by_name = groups, {name: name for name in sorted(set(groups.values()) - {""})}
     sent: dict[str, list[float]] = {}
     received: dict[str, list[float]] = {}
     for row in result.rows:
         client, server = key[row.client], key[row.server]
-        if crossing and client == server:
-            continue
         for rate, sender, receiver in (
             (row.rate_out, client, server),
             (row.rate_back, server, client),
         ):
-            if rate is not None:
+            if rate is not None and client != server:
                 sent.setdefault(sender, []).append(rate)
                 received.setdefault(receiver, []).append(rate)
     return [
-        Rates(name, group, *(_median_share(result, of.get(name, ())) for of in (sent, received)))
-        for name, group in groups.items()
+        Rates(
+            name,
+            group,
+            *(_median_share(result, rates.get(name, ())) for rates in (sent, received)),
+        )
+        for name, group in group_by_name.items()
     ]
 
 
@@ -251,8 +244,8 @@ def report_data(result: MeshResult) -> dict[str, object]:
         "reasons": dict(verdict.reasons),
         "untested": [list(pair) for pair in verdict.untested],
         "findings": encode(verdict.findings),
-        "hosts": encode(rates_of_hosts(result)),
-        "groups": encode(rates_of_groups(result)),
+        "hosts": encode(rates_of(result, "host")),
+        "groups": encode(rates_of(result, "group")),
     }
 
 
@@ -270,28 +263,19 @@ def _metric_samples(result: MeshResult) -> Iterator[openmetrics.Sample]:
     yield "run_info", {"plan": plan_identity(plan), "seed": str(plan.seed)}, 1.0
     yield "last_run_timestamp_seconds", {}, result.began
     yield "verdict", {}, float(verdict.exit_code)
-    for state, count in zip(STATES_OF_HOSTS, _host_counts(result)):
-        yield "hosts", {"state": state}, float(count)
-    yield "tests", {"state": "done"}, float(verdict.tested)
-    yield "tests", {"state": "planned"}, float(verdict.planned)
-    yield "tests", {"state": "failed"}, float(verdict.failed)
-    yield "tests", {"state": "disturbed"}, float(verdict.disturbed)
-    rates = {"host": rates_of_hosts(result), "group": rates_of_groups(result)}
-    for kind, rows in rates.items():
-        for shares in rows:
+    silent = set(verdict.silent)
+    named = {name for finding in verdict.confirmed for name in finding.names}
+    hosts = {host.name for host in plan.hosts} - silent
+    for state, names in (("good", hosts - named), ("named", hosts & named), ("silent", silent)):
+        yield "hosts", {"state": state}, float(len(names))
+    states = {"done": verdict.tested, "planned": verdict.planned, "failed": verdict.failed}
+    for state, count in {**states, "disturbed": verdict.disturbed}.items():
+        yield "tests", {"state": state}, float(count)
+    for kind in ("host", "group"):
+        for shares in rates_of(result, kind):
             yield f"{kind}_rate_ratio", {kind: shares.name, "direction": "out"}, shares.sent
             yield f"{kind}_rate_ratio", {kind: shares.name, "direction": "in"}, shares.received
     for finding in verdict.findings[:MOST_FINDINGS]:
-        names = ("kind", "subject", "direction", "symptom", "state")
-        labels = {name: str(getattr(finding, name)) for name in names}
+        fields = ("kind", "subject", "direction", "symptom", "state")
+        labels = {name: str(getattr(finding, name)) for name in fields}
         yield "finding_score", labels, finding.score
-
-
-def _host_counts(result: MeshResult) -> tuple[int, int, int]:
-    """The numbers of hosts that are good, named and silent."""
-    silent = set(result.verdict.silent)
-    hosts = {host.name for host in result.plan.hosts}
-    named = {
-        name for finding in result.verdict.confirmed for name in finding.names
-    } & hosts - silent
-    return len(hosts) - len(named) - len(silent), len(named), len(silent)

@@ -26,7 +26,7 @@ from neuca_tools.selftest.mesh.causes import (
     median_of_tests,
     subject_of,
 )
-from neuca_tools.selftest.mesh.entities import Entity, is_passed
+from neuca_tools.selftest.mesh.entities import Entity, Observation, is_passed
 from neuca_tools.selftest.mesh.localise import (
     CHANCE_OF_BAD,
     FAULT_PROBABILITIES,
@@ -53,7 +53,6 @@ from neuca_tools.selftest.mesh.observe import (
 )
 from neuca_tools.selftest.mesh.retest import is_retest
 from neuca_tools.selftest.mesh.schedule import packed_slots
-from neuca_tools.selftest.mesh.tally import Observation
 
 # The states of a finding: a retest showed it again, there was none, or the retest was good.
 CONFIRMED, SUSPECTED, NOT_REPEATED = "confirmed", "suspected", "not-repeated"
@@ -76,15 +75,13 @@ EXIT_CODES = {
 NO_REASON = "no result of it arrived"
 # The paths of a finding of which a full diagnosis is made; those of groups are tested at a time.
 PATHS_OF_GROUPS = 4
-_NAMES = {RATE: "rate", LOSS: "loss", DELAY: "round trip", JITTER: "jitter", MTU: "MTU"}
-# What the value beside a measured one is.
-_BESIDE = {**dict.fromkeys(_NAMES, "others"), RATE: "expected"}
-UNITS: Mapping[str, Callable[[float], str]] = {
-    RATE: amounts.rate,
-    LOSS: amounts.percent,
-    DELAY: amounts.time,
-    JITTER: amounts.time,
-    MTU: lambda size: f"{size:.0f} bytes",
+# What each symptom is called, what the value beside a measured one is, and how both are written.
+MEASURES: Mapping[str, tuple[str, str, Callable[[float], str]]] = {
+    RATE: ("rate", "expected", amounts.rate),
+    LOSS: ("loss", "others", amounts.percent),
+    DELAY: ("round trip", "others", amounts.time),
+    JITTER: ("jitter", "others", amounts.time),
+    MTU: ("MTU", "others", lambda size: f"{size:.0f} bytes"),
 }
 
 
@@ -263,11 +260,11 @@ def _finding_of(
     plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, again: Sequence[Observation]
 ) -> MeshFinding:
     subject, direction = subject_of(suspect.entity)
-    cause = cause_of(plan, rows, suspect)
+    kind, text = cause_of(plan, rows, suspect)
     tests = list(dict.fromkeys(" > ".join(way.hosts) for way in suspect.ways))
     path = suspect.ways[-1].hosts
     return MeshFinding(
-        cause.kind,
+        kind,
         subject,
         direction,
         suspect.symptom,
@@ -275,7 +272,7 @@ def _finding_of(
         round(suspect.score, 2),
         suspect.bad,
         suspect.good,
-        cause.text,
+        text,
         names=suspect.entity.names,
         tests=tuple(tests[-MOST_TESTS:]),
         equivalent=tuple(map(_entity_words, suspect.equivalent)),
@@ -301,12 +298,13 @@ def _measured_texts(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> tu
     """What its bad tests measured and what others do, first of its own symptom, with units."""
     expected = reference_values(rows, plan.expect)
     texts = []
-    for symptom in dict.fromkeys((suspect.symptom, *(name for name in UNITS if name != MTU))):
-        value = median_of_tests(rows, suspect.ways, symptom) if symptom in UNITS else None
-        wanted = expected.get(symptom)
+    for symptom in dict.fromkeys((suspect.symptom, RATE, LOSS, DELAY, JITTER)):
+        if symptom not in MEASURES:
+            continue
+        name, beside, show = MEASURES[symptom]
+        value, wanted = median_of_tests(rows, suspect.ways, symptom), expected[symptom]
         if value is not None and wanted is not None:
-            show = UNITS[symptom]
-            texts.append(f"{_NAMES[symptom]} {show(value)} ({_BESIDE[symptom]} {show(wanted)})")
+            texts.append(f"{name} {show(value)} ({beside} {show(wanted)})")
     return tuple(texts)
 
 

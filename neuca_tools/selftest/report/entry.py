@@ -20,6 +20,8 @@ VERSION = 1
 # The parts of a finding that an entry has.
 FINDING = ("id", "title", "severity", "share", "confidence", "phase", "end")
 Entry = Mapping[str, Any]
+# The columns of a line of history with their widths.
+COLUMNS = {"taken": 21, "peer": 16, "interface": 10, "plan": 9, "verdict": 16}
 
 
 def entry_of(
@@ -96,13 +98,7 @@ def without_evidence(entry: Entry) -> Entry:
 
 def history_line(entry: Entry) -> str:
     """One entry for people: when, peer, interface, plan, rates, verdict, label."""
-    words = [
-        f"{entry.get('taken') or 'unknown':<21}",
-        f"{entry.get('peer') or '-':<16}",
-        f"{entry.get('interface') or '-':<10}",
-        f"{entry.get('plan') or '-':<9}",
-        f"{entry.get('verdict') or '-':<16}",
-    ]
+    words = [f"{entry.get(name) or '-':<{width}}" for name, width in COLUMNS.items()]
     rest = [_rates_text(entry.get("phases")), _first_finding(entry.get("findings"))]
     if entry.get("label"):
         rest.append(f'"{entry["label"]}"')

@@ -17,7 +17,7 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency
 from neuca_tools.selftest.evidence.derive import look_at_phase
-from neuca_tools.selftest.evidence.route import Hop, Narrowing, Route
+from neuca_tools.selftest.evidence.route import Hop
 from neuca_tools.selftest.evidence.run import Flow
 from neuca_tools.selftest.report.panels import numbered_band_names, svg_figure
 from neuca_tools.selftest.report.style import STYLE
@@ -36,10 +36,10 @@ PASSED = {True: "pass", False: "fail", None: ""}
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 MARKS = {"pass": "good", "fail": "bad", "unknown": "unknown"}
 # The columns of the tables.
-PATH = ("hop", "routers", "round trip", "MTU", "")
 BEFORE = ("test", "before", "after")
 LATENCY = ("path", "median", "99 of 100", "longest")
 UDP = ("offered", "lost")
+PATH = ("hop", "routers", "round trip", "MTU")
 # The CSS classes of the verdicts.
 STATES = {
     ExitCode.PASS: "good",
@@ -174,9 +174,7 @@ def _report_tables(
     yield from _html_table(
         "UDP: datagrams lost, against the rate offered", UDP, _udp_rows(evidence)
     )
-    route = evidence.route
-    rows = [list(_hop_cells(route, hop)) for hop in route.hops]
-    yield from _html_table("Path", PATH, rows, _route_note(route))
+    yield from _html_table("Path", PATH, list(map(_hop_row, evidence.route.hops)))
 
 
 def _before_and_after(diagnosis: Diagnosis, before: Optional[Diagnosis]) -> Iterator[Sequence[str]]:
@@ -194,6 +192,12 @@ def _latency_row(name: str, times: Latency) -> Sequence[str]:
     return (name, *("" if value is None else amounts.time(value) for value in values))
 
 
+def _hop_row(hop: Hop) -> Sequence[str]:
+    """In the order of PATH."""
+    rtt = "" if hop.rtt is None else amounts.time(hop.rtt)
+    return (str(hop.number), ", ".join(hop.addresses) or "no response", rtt, str(hop.mtu or ""))
+
+
 def _udp_rows(evidence: Evidence) -> list[Sequence[str]]:
     """In the order of UDP."""
     points = []
@@ -204,9 +208,7 @@ def _udp_rows(evidence: Evidence) -> list[Sequence[str]]:
     return [(amounts.rate(rate), amounts.percent(loss)) for rate, loss in sorted(points)]
 
 
-def _html_table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = ""
-) -> Iterator[str]:
+def _html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     if not rows:
         return
     yield f"<section><h2>{escape(title)}</h2><table class=columns><tr>"
@@ -215,31 +217,4 @@ def _html_table(
     for row in rows:
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
         yield f"<tr>{cells}</tr>"
-    yield "</table>"
-    if note:
-        yield f"<p class=quiet>{escape(note)}</p>"
-    yield "</section>"
-
-
-def _hop_cells(route: Route, hop: Hop) -> Iterator[str]:
-    """In the order of PATH."""
-    yield str(hop.number)
-    yield ", ".join(hop.addresses) or "no response"
-    yield "" if hop.rtt is None else amounts.time(hop.rtt)
-    yield "" if hop.mtu is None else str(hop.mtu)
-    narrowings = [narrowing for narrowing in route.narrowings if narrowing.number == hop.number]
-    yield "; ".join(map(_narrowing_text, narrowings))
-
-
-def _narrowing_text(narrowing: Narrowing) -> str:
-    if narrowing.reporter:
-        return f"smaller from here on, reported by {narrowing.reporter}"
-    lost = f"packets of more than {narrowing.mtu} bytes are lost before it"
-    return f"{lost}, and no router reports that"
-
-
-def _route_note(route: Route) -> str:
-    words = f"{route.flows} flows with different ports, all through {route.device}"
-    if route.ways > 1:
-        words += ": packets take different ways by their ports"
-    return f"{words}."
+    yield "</table></section>"

@@ -20,8 +20,6 @@ HEAD, TITLE, PLOT, GAP = 22, 20, 84, 12
 FOOT = 36
 # Of a character, on average, at the style sheet's 12 px.
 CHARACTER = 6.4
-# The most points of one line in one band; more than this cannot be seen.
-MOST_POINTS = 1200
 
 Points = Sequence[tuple[float, float]]
 
@@ -99,10 +97,10 @@ def _text_fits(text: str, width: float) -> bool:
 def _band_shapes(bands: Sequence[Band], scale: _Scale, height: int) -> Iterator[str]:
     for number, band in enumerate(bands, 1):
         width = scale.width(band)
-        box = Box(scale.x(band.start), HEAD - 4, max(1.0, width), height - HEAD - FOOT + 4)
-        yield svg_rectangle(f"band b{number % 2}", box, band.name)
+        x, size = scale.x(band.start), (max(1.0, width), height - HEAD - FOOT + 4)
+        yield svg_rectangle(f"band b{number % 2}", (x, HEAD - 4), size)
         text = band.name if _text_fits(band.name, width) else str(number)
-        yield svg_label("label", (box.x + width / 2, HEAD - 9), text, "middle")
+        yield svg_label("label", (x + width / 2, HEAD - 9), text, "middle")
 
 
 def _panel_shapes(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:
@@ -132,7 +130,7 @@ def _legend_shapes(panel: Panel, y: int) -> Iterator[str]:
     names = [(curve.place, curve.name) for curve in panel.lines if any(curve.parts)]
     x = WIDTH - RIGHT - sum(len(name) * CHARACTER + 32 for _, name in names)
     for place, name in names:
-        yield svg_rectangle(f"fill s{place}", Box(x + 16, y - 9, 12, 10))
+        yield svg_rectangle(f"fill s{place}", (x + 16, y - 9), (12, 10))
         yield svg_label("label", (x + 32, y), name, "start")
         x += len(name) * CHARACTER + 32
 
@@ -141,21 +139,8 @@ def _curve_shape(curve: Line, path: Points) -> str:
     if len(path) == 1:
         x, y = path[0]
         return f'<circle class="dot s{curve.place}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in thinned_points(path))
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in path)
     return f'<polyline class="line s{curve.place}" points="{points}"/>'
-
-
-def thinned_points(path: Points, most: int = MOST_POINTS) -> Points:
-    """At most `most` points: of each stretch of the path, the lowest and the highest."""
-    if len(path) <= most:
-        return path
-    stretch = -(-len(path) * 2 // most)
-    extremes: list[tuple[float, float]] = []
-    for start in range(0, len(path), stretch):
-        piece = path[start : start + stretch]
-        ends = {piece.index(pick(piece, key=lambda point: point[1])) for pick in (min, max)}
-        extremes += [piece[place] for place in sorted(ends)]
-    return extremes
 
 
 def _axis_shapes(scale: _Scale, height: int) -> Iterator[str]:
@@ -173,15 +158,6 @@ def _axis_shapes(scale: _Scale, height: int) -> Iterator[str]:
 
 
 Format = Callable[[float], str]
-
-
-class Box(NamedTuple):
-    """The upper left corner of a rectangle, and its size."""
-
-    x: float
-    y: float
-    width: float
-    height: float
 
 
 def round_ticks(top: float, count: int = 4) -> list[float]:
@@ -202,11 +178,10 @@ def ticks_of(top: float, count: int = 4, binary: bool = False) -> list[float]:
     return [unit * value for value in round_ticks(top / unit, count)]
 
 
-def svg_rectangle(style: str, box: Box, title: str = "") -> str:
-    """A rectangle; browsers show its title when the pointer is on it."""
-    place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
-    tooltip = title and f"<title>{escape(title)}</title>"
-    return f'<rect class="{style}" {place}>{tooltip}</rect>'
+def svg_rectangle(style: str, at: tuple[float, float], size: tuple[float, float]) -> str:
+    """A rectangle, of which `at` is the upper left corner."""
+    (x, y), (width, height) = at, size
+    return f'<rect class="{style}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height}"/>'
 
 
 def svg_line(style: str, start: tuple[float, float], end: tuple[float, float]) -> str:

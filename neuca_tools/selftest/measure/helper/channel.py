@@ -18,11 +18,10 @@ from contextlib import suppress
 from typing import Any, Optional
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.selftest.measure.wait import is_writable, wait_readable
+from neuca_tools.selftest.measure.wait import PIECE, wait_readable, write_all
 
 # Bytes of a message: the samples of an hour with 128 streams.
 LONGEST_MESSAGE = 32 * 1024 * 1024
-PIECE = 65536
 DIGEST = "sha256"
 CLIENT, SERVER = "client", "server"
 # Bytes of a segment, so that messages pass a path that loses large packets. RFC 1122 requires every
@@ -63,16 +62,10 @@ class Channel:
         text = json.dumps(message, separators=(",", ":")).encode()
         line = self._signature_of(self._role, self._sent, text) + text + b"\n"
         self._sent += 1
-        deadline = time.monotonic() + seconds
-        while line:
-            if not is_writable(self._writing, deadline):
-                raise ChannelError(f"send to the peer: it accepted nothing for {seconds:g} s")
-            try:
-                line = line[os.write(self._writing, line[:PIECE]) :]
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                raise ChannelError(f"send to the peer: {error.strerror}") from error
+        try:
+            write_all(self._writing, line, seconds)
+        except OSError as error:
+            raise ChannelError(f"send to the peer: {error.strerror}") from error
 
     def receive(self, seconds: float) -> Message:
         """The next message, within `seconds`."""

@@ -177,7 +177,9 @@ class ServerSession:
     def _begin(self, message: Message) -> Message:
         """Start an iperf3 server for one test, and sample this end meanwhile."""
         self._stop_test()
-        seconds = _parse_seconds(message.get("seconds"))
+        seconds = message.get("seconds")
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+            seconds = 0.0
         if not 0 < seconds <= LONGEST_TEST_SECONDS or self.peer is None:
             raise RefusedError(f"a test takes up to {LONGEST_TEST_SECONDS:g} s, after hello")
         if tcp_info.is_listening(self._address.version, self._port):
@@ -248,10 +250,3 @@ def _parse_address(text: str) -> Address:
         if CLIENT_ADDRESS.fullmatch(text):
             return ip_address(text)
     raise RefusedError("the client's address cannot be read")
-
-
-def _parse_seconds(value: object) -> float:
-    """A number of seconds; 0 for anything that is no number, or outside ±LONGEST_TEST_SECONDS."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return 0.0
-    return float(value) if -LONGEST_TEST_SECONDS <= value <= LONGEST_TEST_SECONDS else 0.0

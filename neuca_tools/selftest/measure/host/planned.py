@@ -7,12 +7,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Optional, Protocol
+from typing import NamedTuple, Optional, Protocol
 
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.model import Address as Interface
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
+from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.program import Program
 
@@ -60,6 +61,33 @@ def permitted_device(
             hint=f"--interface {device.name} permits this",
         )
     return interface or planned_device(plan, peer) or device.name
+
+
+class PeerRoute(NamedTuple):
+    """The way to a peer, from an address of this host through a device, and the planned device."""
+
+    peer: Address
+    source: Address
+    way: Way
+    device: Device
+    planned: str
+
+    @property
+    def is_as_planned(self) -> bool:
+        return self.device.name == self.planned
+
+
+def permitted_route(peer: Address, plan: AgentPlan, interface: Optional[str] = None) -> PeerRoute:
+    """The route to a peer, before anything is sent.
+
+    Raises UsageError for a peer that must not be tested, OSError if there is no usable route.
+    """
+    way = kernel.way_to(peer)
+    device = kernel.read_devices().get(way.index)
+    if device is None or way.source is None:
+        raise OSError(0, "the route has no device or no source address")
+    planned = permitted_device(peer, way, device, plan, interface)
+    return PeerRoute(peer, way.source, way, device, planned)
 
 
 def _is_special(peer: Address) -> bool:

@@ -39,7 +39,7 @@ class SampleSeries:
     """What this end sees of a test of `seconds`, from now on.
 
     Samples, one each second, have the driver counters of `devices` too; for the ports see
-    `counters.take_sample`.
+    `counters.take_sample`. Points are more frequent; without a port they have the CPUs alone.
     """
 
     def __init__(
@@ -50,22 +50,26 @@ class SampleSeries:
         remote_port: int = 0,
         devices: Sequence[str] = (),
     ) -> None:
-        self._recorder = Recorder(version, seconds, local_port, remote_port)
+        self._version, self._ports = version, (local_port, remote_port)
         self._sample = partial(
             counters.take_sample, version, local_port, remote_port, devices=tuple(devices)
         )
+        self._every = max(POINT_SECONDS, seconds / MOST_POINTS)
+        self._points: list[Point] = []
+        self._take_point()
         self._samples = [self._sample()]
 
     def due(self) -> float:
         """When the next `turn` is needed, by the monotonic clock in seconds."""
-        return min(self._recorder.due(), self._sample_due())
+        return min(self._point_due, self._sample_due())
 
     def _sample_due(self) -> float:
         return self._samples[-1].time + SAMPLE_SECONDS
 
     def turn(self) -> None:
         """Look at this end if that is due."""
-        self._recorder.turn()
+        if time.monotonic() >= self._point_due:
+            self._take_point()
         if time.monotonic() >= self._sample_due():
             # Thinned at once, because an hour of samples is kept.
             self._samples.append(counters.without_unchanged([self._samples[0], self._sample()])[1])
@@ -80,41 +84,16 @@ class SampleSeries:
             self._samples[-1] = replace(before, counters=last.counters)
         else:
             self._samples.append(last)
-        return EndObservations(counters.without_unchanged(self._samples), self._recorder.end())
+        return EndObservations(counters.without_unchanged(self._samples), trace_of(self._points))
 
-
-class Recorder:
-    """The points of a test of `seconds`; for the ports see `counters.take_sample`.
-
-    Without a port only the CPUs are recorded.
-    """
-
-    def __init__(
-        self, version: int, seconds: float, local_port: int = 0, remote_port: int = 0
-    ) -> None:
-        self._version, self._ports = version, (local_port, remote_port)
-        self._every = max(POINT_SECONDS, seconds / MOST_POINTS)
-        self._points: list[Point] = []
-        self._due = time.monotonic()
-        self.turn()
-
-    def due(self) -> float:
-        """When the next point has to be taken, by the monotonic clock in seconds."""
-        return self._due
-
-    def turn(self) -> None:
-        """Take a point if it is due."""
+    def _take_point(self) -> None:
         began, used = time.monotonic(), time.thread_time()
-        if began < self._due:
-            return
-        self._points.append(Point(began, self._connections(), self._cpus()))
+        cpus = [_busy_and_whole(cpu) for cpu in counters.read_cpus()]
+        self._points.append(Point(began, self._connections(), cpus))
         pause = PAUSE_FACTOR * (time.thread_time() - used)
-        self._due = max(began + self._every, time.monotonic() + pause)
+        self._point_due = max(began + self._every, time.monotonic() + pause)
         if len(self._points) >= 2 * MOST_POINTS:
-            self._due = math.inf
-
-    def end(self) -> Trace:
-        return trace_of(self._points)
+            self._point_due = math.inf
 
     def _connections(self) -> list[Connection]:
         if not any(self._ports):
@@ -129,9 +108,6 @@ class Recorder:
             # it runs modprobe for each request.
             self._ports = (0, 0)
             return []
-
-    def _cpus(self) -> list[tuple[float, float]]:
-        return [_busy_and_whole(cpu) for cpu in counters.read_cpus()]
 
 
 def _connection(connection: Socket) -> Connection:

@@ -58,14 +58,7 @@ def client_command(test: Test) -> list[str]:
         command += ["numactl", f"--cpunodebind={test.cpus}", f"--membind={test.cpus}"]
     seconds = max(1, round(test.seconds))
     command += [PROGRAM, "-c", str(test.peer), "-p", str(test.port), "-t", f"{seconds}"]
-    command += [
-        "-i",
-        "1",
-        "-J",
-        "--connect-timeout",
-        str(CONNECT_MILLISECONDS),
-        "--get-server-output",
-    ]
+    command += f"-i 1 -J --connect-timeout {CONNECT_MILLISECONDS} --get-server-output".split()
     if test.source:
         command += ["-B", str(test.source)]
     if test.streams > 1:

@@ -1,10 +1,4 @@
-"""One run of an iperf3 client with both ends sampled: `run_test` returns the phases for `diagnose`.
-
-    test = Test(peer, 45678, seconds=10, source=our_address)
-    phases = conduct("tcp", test)              # the peer runs `iperf3 -s -p 45678`, unsampled
-    helper = peer.connect(address, 45679, secret, our_address)
-    phases = conduct("tcp", test, helper)      # the helper starts the server and samples its end
-    diagnose(Evidence(local=facts.host(way), peer=helper.facts(), phases=tuple(phases), expect=1e9))
+"""One run of an iperf3 client, with both ends sampled if there is a helper.
 
 A failure of iperf3 or of the peer is not raised: it is the error of the run. A run takes
 `test.seconds` and up to GRACE_SECONDS more.

@@ -31,7 +31,7 @@ from neuca_tools.selftest.measure.iperf.plans import (
     next_rate,
 )
 from neuca_tools.selftest.measure.probes import roundtrip
-from neuca_tools.selftest.measure.probes.foreign import ForeignProbes, Times, probe_interval
+from neuca_tools.selftest.measure.probes.roundtrip import ForeignProbes, Times, probe_interval
 from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_words
 
 # The part of the slowest rate at which one-way loss is measured, or LOWEST_RATE if that is more,
@@ -54,31 +54,24 @@ UDP_BLOCKED = "no datagram gets through"
 
 
 class ThroughputSteps:
-    """Adds its phases to an Evidence, until one of them gets nothing through.
+    """The throughput steps of a test, until one of them gets nothing through.
 
-    `devices`: those on the path, whose driver counters are sampled. `tell` is called with each step
-    when it is over.
+    `tell` is called with each step when it is over.
     """
 
-    def __init__(
-        self,
-        options: Options,
-        address: Address,
-        source: Address,
-        devices: Sequence[str],
-        helper: Optional[Helper],
-        tell: Callable[[Step], None],
-    ) -> None:
-        self._options, self._devices = options, devices
-        self._address, self._source = address, source
-        self._helper, self._tell = helper, tell
+    # The address of this end, and the devices on the path, whose driver counters are sampled.
+    _source: Address
+    _devices: Sequence[str]
+
+    def __init__(self, address: Address, options: Options, tell: Callable[[Step], None]) -> None:
+        self._address, self._options, self._tell = address, options, tell
+        self._evidence = Evidence(address=str(address), expect=options.expect, label=options.label)
+        self._helper: Optional[Helper] = None
         # Why the steps that remain are skipped; empty while there is no reason.
         self._skip_reason = ""
-        self._evidence = Evidence()
 
-    def run(self, evidence: Evidence) -> Evidence:
-        """The evidence with the phases and steps added."""
-        self._evidence = evidence
+    def _run_throughput(self) -> None:
+        """Run every step in order."""
         self._run_tcp("tcp", probe=True)
         self._run_tcp("tcp-reverse", direction="reverse")
         for streams in self._options.parallel:
@@ -88,7 +81,6 @@ class ThroughputSteps:
         self._run_udp()
         self._run_rpm()
         self._one_way()
-        return self._evidence
 
     def _done(self, name: str, verdict: str, text: str) -> None:
         step = Step(name, verdict, text)

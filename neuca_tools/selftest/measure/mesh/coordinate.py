@@ -19,9 +19,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.selftest.measure.mesh.lines import Lines, parse_message
 from neuca_tools.selftest.measure.mesh.results import Results
-from neuca_tools.selftest.measure.wait import is_writable, wait_readable
+from neuca_tools.selftest.measure.wait import Lines, parse_message, wait_readable, write_all
 from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS_SECONDS,
@@ -96,14 +95,10 @@ class Engine:
     def send(self, message: dict[str, Any]) -> None:
         """Send a message to all hosts."""
         content = json.dumps(message, separators=(",", ":")).encode() + b"\n"
-        deadline = time.monotonic() + SEND_SECONDS
-        while content:
-            if not is_writable(self._input, deadline):
-                raise SelftestError("send to the hosts: the engine accepts nothing")
-            try:
-                content = content[os.write(self._input, content[:65536]) :]
-            except OSError as error:
-                raise SelftestError(f"send to the hosts: {error.strerror}") from error
+        try:
+            write_all(self._input, content, SEND_SECONDS)
+        except OSError as error:
+            raise SelftestError(f"send to the hosts: {error.strerror}") from error
 
     def end(self) -> None:
         """Close the input of all hosts, which ends them, and then the engine."""
@@ -175,7 +170,7 @@ class Coordinator:
         record = {**plan_record(self.plan), "slots": []}
         self._engine.send({"plan": record, "secret": secrets.token_hex(32)})
         self._await_hosts(patience)
-        ready = self._hosts.ready_names & self._expected_hosts()
+        ready = self._present_hosts()
         if not self._rows and len(ready) < len(self._hosts.names):
             self._continue_with(plan_among(self.plan, ready))
         self._run_tests()
@@ -214,7 +209,7 @@ class Coordinator:
         while self._expected_hosts() - hosts.ready_names and time.monotonic() < deadline:
             if not self._read(deadline):
                 break
-        there = hosts.ready_names & self._expected_hosts()
+        there = self._present_hosts()
         missing = sorted(hosts.names - there - hosts.reason_by_name.keys())
         for name in missing:
             hosts.reason_by_name[name] = hosts.last_error_by_name.get(
@@ -234,10 +229,13 @@ class Coordinator:
         hosts = self._hosts
         return set(hosts.names - hosts.reason_by_name.keys() - hosts.ended_names)
 
+    def _present_hosts(self) -> set[str]:
+        return self._hosts.ready_names & self._expected_hosts()
+
     def _left(self) -> list[tuple[int, list[tuple[int, ...]]]]:
         """The tests without a result whose hosts are both there, by the number of their slot."""
         slots = []
-        there = self._hosts.ready_names & self._expected_hosts()
+        there = self._present_hosts()
         ready = [host.name in there for host in self.plan.hosts]
         for number, slot in enumerate(self.plan.slots):
             pairs = [

@@ -18,9 +18,8 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.libc import end_with
 from neuca_tools.selftest.measure.helper.serve import Server
 from neuca_tools.selftest.measure.host.planned import AgentPlan
-from neuca_tools.selftest.measure.mesh.lines import Lines
 from neuca_tools.selftest.measure.mesh.pair import diagnose_pair, measure_pair, pair_of
-from neuca_tools.selftest.measure.wait import wait_readable
+from neuca_tools.selftest.measure.wait import Lines, wait_readable
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS_SECONDS,
     MOST_SLOTS,
@@ -135,14 +134,7 @@ class Member:
 
     def _open_inputs(self) -> list[Union[Lines, int]]:
         """What may have something to read."""
-        return [
-            source
-            for source in (
-                self._lines,
-                self._child and self._child.reading,
-            )
-            if source
-        ]
+        return [source for source in (self._lines, self._child and self._child.reading) if source]
 
     def _read_messages(self, lines: Lines) -> bool:
         """Obey the coordinator; False if it says that this is the end, or is gone."""

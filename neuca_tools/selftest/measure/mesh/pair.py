@@ -11,21 +11,19 @@ from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
 from statistics import mean
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
-from neuca_tools.errors import NeucaError, SelftestError, UsageError
-from neuca_tools.model import Device
-from neuca_tools.model import Host as Address
+from neuca_tools.errors import NeucaError, UsageError
 from neuca_tools.selftest.conditions.base import INFO
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
-from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.evidence.derive import look_at_phase
+from neuca_tools.selftest.evidence.load import busiest_load
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.greeting import ImpostorError
 from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper, connect_to_helper
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.kernel import Way
-from neuca_tools.selftest.measure.host.planned import AgentPlan, permitted_device
+from neuca_tools.selftest.measure.host.planned import AgentPlan, PeerRoute, permitted_route
 from neuca_tools.selftest.measure.iperf.command import Test
 from neuca_tools.selftest.measure.iperf.conduct import run_test
 from neuca_tools.selftest.measure.iperf.plans import PLANS, Options
@@ -46,27 +44,19 @@ ROUND_TRIPS, TRIPS_WITHIN = 20 + roundtrip.UNCOUNTED, 2.0
 QUICK = replace(PLANS["quick"], steps=PLANS["quick"].steps - {"tcp-reverse"})
 
 
-class Route(NamedTuple):
-    """The way to the server, and the device that it leads through."""
-
-    peer: Address
-    source: Address
-    way: Way
-    device: Device
-
-
 def measure_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
     """The row with what was measured, or with the reason why it was not."""
     address = next(host.address for host in plan.hosts if host.name == row.server)
     try:
-        route = _permitted_route(ip_address(address), agent)
+        route = permitted_route(ip_address(address), agent)
     except UsageError as error:
         return _with_error(row, "reserved", error)
-    except SelftestError as error:
-        return _with_error(row, "wrong-interface", error)
     except OSError as error:
         word = "no-network" if error.errno == errno.ENETUNREACH else "unreachable"
         return _with_error(row, word, error)
+    if not route.is_as_planned:
+        text = f"the route leaves through {route.device.name}, not through {route.planned}"
+        return replace(row, error="wrong-interface", text=text)
     name, mtu = route.device.name, route.device.mtu
     before = _carrier_changes(name)
     row = _row_of_test(replace(row, macs=_answering_macs(route), nic_mtu=mtu), plan, route, secret)
@@ -81,7 +71,7 @@ def _carrier_changes(name: str) -> int:
         return 0
 
 
-def _row_of_test(row: Row, plan: MeshPlan, route: Route, secret: bytes) -> Row:
+def _row_of_test(row: Row, plan: MeshPlan, route: PeerRoute, secret: bytes) -> Row:
     try:
         helper = _connect_to_server(route, plan, secret)
     except AbsentError as error:
@@ -98,17 +88,7 @@ def _row_of_test(row: Row, plan: MeshPlan, route: Route, secret: bytes) -> Row:
         helper.close()
 
 
-def await_server(peer: Address, plan: MeshPlan, agent: AgentPlan, secret: bytes) -> None:
-    """Return when the server of this slot listens, or can be expected to.
-
-    Raises UsageError, SelftestError, OSError, and ChannelError.
-    """
-    route = _permitted_route(peer, agent)
-    with suppress(AbsentError):
-        _connect_to_server(route, plan, secret).close()
-
-
-def _answering_macs(route: Route) -> tuple[str, ...]:
+def _answering_macs(route: PeerRoute) -> tuple[str, ...]:
     """The MACs that answer for the peer, of which there should be one; none beyond a gateway."""
     if route.way.gateway is not None or route.peer.version != 4:
         return ()
@@ -122,19 +102,7 @@ def _with_error(row: Row, word: str, error: Exception) -> Row:
     return replace(row, error=word, text=str(error)[:MOST_TEXT])
 
 
-def _permitted_route(peer: Address, agent: AgentPlan) -> Route:
-    """Raises UsageError if no test may use it, SelftestError if it is not the planned one."""
-    way = kernel.way_to(peer)
-    device = kernel.read_devices().get(way.index)
-    if device is None or way.source is None:
-        raise OSError(0, "the route has no device or no source address")
-    planned = permitted_device(peer, way, device, agent, None)
-    if planned != device.name:
-        raise SelftestError(f"the route leaves through {device.name}, not through {planned}")
-    return Route(peer, way.source, way, device)
-
-
-def _connect_to_server(route: Route, plan: MeshPlan, secret: bytes) -> Helper:
+def _connect_to_server(route: PeerRoute, plan: MeshPlan, secret: bytes) -> Helper:
     """A session with the server, which may begin a little later. Raises ChannelError."""
     deadline = time.monotonic() + plan.guard + LISTEN_SECONDS
     while True:
@@ -146,7 +114,7 @@ def _connect_to_server(route: Route, plan: MeshPlan, secret: bytes) -> Helper:
         wait_readable([], time.monotonic() + RETRY_SECONDS)
 
 
-def _with_measurements(row: Row, plan: MeshPlan, route: Route, helper: Helper) -> Row:
+def _with_measurements(row: Row, plan: MeshPlan, route: PeerRoute, helper: Helper) -> Row:
     peer, source, port = route.peer, route.source, plan.port + 1
     trips = roundtrip.udp_round_trips(peer, port, helper.token, source)
     times = roundtrip.measure_latency(trips, ROUND_TRIPS, TRIPS_WITHIN)
@@ -156,23 +124,20 @@ def _with_measurements(row: Row, plan: MeshPlan, route: Route, helper: Helper) -
     if times.p99 is not None:
         row = replace(row, jitter=times.p99 - rtt)
     test = Test(peer, plan.port, plan.seconds, source=source, rate=plan.rate)
-    out = _measure_transfer(test, helper)
-    row = replace(row, rate_out=out.rate, loss_out=out.loss, disturbed=out.disturbed)
-    row = replace(row, rtt=_shortest_time(row.rtt, out.rtt))
-    if out.error is not None:
-        return replace(row, error="failed", text=out.error[:MOST_TEXT])
-    back = _measure_transfer(test._replace(direction="reverse"), helper)
-    is_disturbed = out.disturbed or back.disturbed
-    row = replace(row, rate_back=back.rate, loss_back=back.loss, disturbed=is_disturbed)
-    row = replace(row, rtt=_shortest_time(row.rtt, back.rtt))
-    if back.error is not None:
-        return replace(row, error="failed", text=back.error[:MOST_TEXT])
+    for way, direction in (("out", "forward"), ("back", "reverse")):
+        (phase,) = run_test("tcp", test._replace(direction=direction), helper)
+        transfer = _judge_transfer(phase)
+        values: dict[str, Any] = {f"rate_{way}": transfer.rate, f"loss_{way}": transfer.loss}
+        sender, receiver = ("client", "server") if way == "out" else ("server", "client")
+        values[f"busy_{sender}"] = busiest_load(phase.sender).full
+        values[f"busy_{receiver}"] = busiest_load(phase.receiver).full
+        # Busy hosts sometimes respond late: the shortest time counts.
+        known = [time for time in (row.rtt, transfer.rtt) if time is not None]
+        is_disturbed = bool(row.disturbed) or transfer.disturbed
+        row = replace(row, **values, rtt=min(known, default=None), disturbed=is_disturbed)
+        if transfer.error is not None:
+            return replace(row, error="failed", text=transfer.error[:MOST_TEXT])
     return row
-
-
-def _shortest_time(*times: Optional[float]) -> Optional[float]:
-    """The shortest of the known times, because busy hosts sometimes respond late."""
-    return min((time for time in times if time is not None), default=None)
 
 
 class _Transfer(NamedTuple):
@@ -189,8 +154,7 @@ class _Transfer(NamedTuple):
     disturbed: bool
 
 
-def _measure_transfer(test: Test, helper: Helper) -> _Transfer:
-    (phase,) = run_test("tcp", test, helper)
+def _judge_transfer(phase: Phase) -> _Transfer:
     evidence = replace(Evidence(), phases=(phase,))
     looked = look_at_phase(evidence, phase)
     # What the sender's TCP was told of: iperf3's intervals of a client are what it has sent.
@@ -217,7 +181,11 @@ def diagnose_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> 
         QUICK, port=plan.port, rate=plan.rate, expect=plan.expect, secret=secret
     )
     try:
-        await_server(ip_address(address), plan, agent, secret)
+        route = permitted_route(ip_address(address), agent)
+        if route.is_as_planned:
+            # Until the server of this slot listens, or can be expected to.
+            with suppress(AbsentError):
+                _connect_to_server(route, plan, secret).close()
         diagnosis = diagnose(PeerTest(ip_address(address), options, agent, lambda _: None).run())
     except (NeucaError, OSError) as error:
         return replace(row, error="failed", text=str(error)[:MOST_TEXT])

@@ -17,10 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Optional
 
-from neuca_tools.errors import ObserveError, SelftestError, UsageError
+from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.files import lock_holder
-from neuca_tools.selftest.measure.mesh.lines import parse_message
-from neuca_tools.selftest.measure.wait import wait_readable
+from neuca_tools.selftest.measure.wait import parse_message, wait_readable
 from neuca_tools.selftest.mesh.model import (
     MOST_TEXT,
     VERSION,
@@ -120,11 +119,11 @@ def _end_line(descriptor: int) -> None:
 
 
 def stop_run(path: Path) -> bool:
-    """End the run that writes this file; False if there is none. Raises SelftestError."""
-    try:
-        holder = lock_holder(path)
-    except (ObserveError, OSError) as error:
-        raise SelftestError(f"stop the mesh: {error}") from error
+    """End the run that writes this file; False if there is none.
+
+    Raises SelftestError, ApplyError.
+    """
+    holder = lock_holder(path)
     if holder <= 0:
         return False
     try:
@@ -138,7 +137,7 @@ def take_over(path: Path) -> None:
     """Lock a plan, for as long as this process lives, and end the host that has it locked.
 
     Ansible leaves `mesh join` behind where a play is interrupted. Do not open the plan afterwards:
-    closing it releases the lock (fcntl(2)). Raises SelftestError.
+    closing it releases the lock (fcntl(2)). Raises SelftestError, ApplyError.
     """
     deadline = time.monotonic() + END_SECONDS
     try:
@@ -179,11 +178,10 @@ def join_records(files: Mapping[str, Sequence[dict[str, object]]]) -> Recorded:
     rows = {}
     for row in filter(None, (read_row(record, plan) for record in records)):
         rows[row.slot, row.client] = row
-    began = filter(
-        None, (_parse_time(record.get("began")) for record in records if "plan" in record)
-    )
+    times = (record.get("began") for record in records)
+    began = next((time for time in times if isinstance(time, float) and 0 < time < 1e11), None)
     reasons = _parse_reasons(records, {host.name for host in plan.hosts})
-    return Recorded(plan, tuple(rows[key] for key in sorted(rows)), next(began, None), reasons)
+    return Recorded(plan, tuple(rows[key] for key in sorted(rows)), began, reasons)
 
 
 def _last_plan(files: Mapping[str, Sequence[dict[str, object]]]) -> MeshPlan:
@@ -216,12 +214,6 @@ def _parse_reasons(records: Iterable[Mapping[str, object]], hosts: set[str]) -> 
 def continues(later: MeshPlan, plan: MeshPlan) -> bool:
     """Whether a plan is the same one, or a later state of it."""
     return plan_identity(later) == plan_identity(plan)
-
-
-def _parse_time(value: object) -> Optional[float]:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e11:
-        return None
-    return float(value)
 
 
 def _read_records(stream: BinaryIO) -> Iterator[dict[str, object]]:

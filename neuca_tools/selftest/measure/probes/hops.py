@@ -21,7 +21,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from ipaddress import ip_address
 from typing import NamedTuple, Optional
 
@@ -77,34 +77,28 @@ class Reply(NamedTuple):
     mtu: int = 0
 
 
-class Flow:
+class Flow(socket.socket):
     """One socket with its own source port. The constructor raises OSError."""
 
     def __init__(self, target: Target) -> None:
         version = target.peer.version
+        super().__init__(FAMILIES[version], socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._version, self._target, self._sent = version, target, 0.0
         # The last probe, and the first one with its hop limit, whose answer may be late.
         self._number = self._first = self._hops = 0
-        self.socket = socket.socket(FAMILIES[version], socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
             # Whatever happens to routes meanwhile: the packets leave here or not at all.
             name = os.fsencode(target.device) + b"\0"
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, name)
-            self.socket.setsockopt(*MTU_DISCOVER[version], PROBE)
-            self.socket.setsockopt(*RECEIVE_ERRORS[version], 1)
-            self.socket.bind((str(target.source), 0))
-            self.socket.connect((str(target.peer), target.port))
+            self.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, name)
+            self.setsockopt(*MTU_DISCOVER[version], PROBE)
+            self.setsockopt(*RECEIVE_ERRORS[version], 1)
+            self.bind((str(target.source), 0))
+            self.connect((str(target.peer), target.port))
         except OSError:
-            self.socket.close()
+            self.close()
             raise
 
-    def fileno(self) -> int:
-        return self.socket.fileno()
-
-    def close(self) -> None:
-        self.socket.close()
-
-    def send(self, hops: int, size: int) -> None:
+    def ask(self, hops: int, size: int) -> None:
         """Send a probe of `size` bytes with the headers. One that cannot be sent is lost."""
         self._number += 1
         if hops != self._hops:
@@ -112,11 +106,11 @@ class Flow:
             self._first, self._hops = self._number, hops
         payload = HEADER.pack(self._target.token, self._number, HEADER.size)
         payload = payload.ljust(size - HEADERS[self._version], b"\0")
-        self.socket.setsockopt(*HOP_LIMIT[self._version], hops)
+        self.setsockopt(*HOP_LIMIT[self._version], hops)
         self._sent = time.monotonic()
         for _ in range(2):
             try:
-                self.socket.send(payload)
+                self.send(payload)
                 return
             except OSError as error:
                 # An error of an earlier probe is reported once, and then the socket works again.
@@ -131,7 +125,7 @@ class Flow:
                 if reply is not None:
                     return reply
         with suppress(OSError):
-            answer = self.socket.recv(65536)
+            answer = self.recv(65536)
             if len(answer) >= HEADER.size and self._is_current(answer):
                 return Reply(REACHED, str(self._target.peer), time.monotonic() - self._sent)
         return None
@@ -139,14 +133,14 @@ class Flow:
     def _discard_answers(self) -> None:
         with suppress(OSError):
             while True:
-                self.socket.recvmsg(512, 512, socket.MSG_ERRQUEUE)
+                self.recvmsg(512, 512, socket.MSG_ERRQUEUE)
         with suppress(OSError):
             while True:
-                self.socket.recv(65536)
+                self.recv(65536)
 
     def _read_error(self) -> Optional[Reply]:
         """The next ICMP error; None if it is of another hop. Raises OSError if there is no more."""
-        quoted, parts, _, _ = self.socket.recvmsg(512, 512, socket.MSG_ERRQUEUE)
+        quoted, parts, _, _ = self.recvmsg(512, 512, socket.MSG_ERRQUEUE)
         # Not every router quotes as much as the number.
         if len(quoted) >= HEADER.size and not self._is_current(quoted):
             return None
@@ -178,7 +172,7 @@ def trace_route(target: Target, mtu: int, known: Optional[int] = None) -> Route:
     if any. Raises OSError.
     """
     with ExitStack() as stack:
-        flows = [stack.enter_context(closing(Flow(target))) for _ in range(FLOWS)]
+        flows = [stack.enter_context(Flow(target)) for _ in range(FLOWS)]
         return _Tracer(flows, target, mtu, known).route()
 
 
@@ -305,7 +299,7 @@ class _Tracer:
         """The answers to one packet of each flow, by the place of the flow."""
         replies: dict[int, Reply] = {}
         for flow in flows:
-            flow.send(number, size)
+            flow.ask(number, size)
         deadline = min(time.monotonic() + max(patience, self._patience), self._end)
         while len(replies) < len(flows):
             waiting = [flow for place, flow in enumerate(flows) if place not in replies]
