@@ -13,6 +13,7 @@ if_addr.h.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import struct
 import time
@@ -23,9 +24,10 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from neuca_tools.backends import kinds, leases, routing, wire
+from neuca_tools.backends import kinds, routing, wire
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.errors import ObserveError
+from neuca_tools.files import text_of
 from neuca_tools.model import Address, Device, Network, World
 from neuca_tools.model.addresses import address_of
 from neuca_tools.model.links import KINDS
@@ -52,6 +54,16 @@ BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
 PEER, LOCAL, FLAGS, PROTOCOL = 1, 2, 8, 11  # IFA_*
 SYSFS = "/sys/class/net"
 _LOOPBACK_MAC = "00:00:00:00:00:00"
+# Debian and Ubuntu; Red Hat and SUSE; initramfs; NetworkManager's own dhclient.
+_LEASE_FILES = (
+    "var/lib/dhcp/*.lease*",
+    "var/lib/dhclient/*.lease*",
+    "run/*dhclient*.lease*",
+    "var/lib/NetworkManager/dhclient*.lease",
+)
+_MAX_LEASE_FILES, _MAX_LEASE_BYTES = 256, 1 << 20
+# At the beginning of a line: the text of an option, which the server chooses, is never there.
+_LEASE_STATEMENT = re.compile(r'^\s*(interface|fixed-address)\s+"?([^";\s]+)"?;', re.MULTILINE)
 # The fields of `World` with the addresses that have a trait.
 _TRAITS = ("leased", "own", "autoconf", "bare", "duplicates")
 
@@ -96,7 +108,7 @@ def _leased_without_end(
     own: Collection[tuple[int, Address]],
 ) -> Iterator[tuple[int, Address]]:
     """The IPv4 addresses of dhclient and udhcpc, by the indexes of their devices."""
-    recorded, names = leases.dhclient_leases(), leases.with_udhcpc()
+    recorded, names = _dhclient_leases(), _udhcpc_interfaces()
     clients = names | {name for name, _ in recorded}
     for index in (index for index, device in devices.items() if device.name in clients):
         name = devices[index].name
@@ -104,6 +116,42 @@ def _leased_without_end(
             is_udhcpcs = name in names and address.version == 4 and (index, address) not in own
             if is_udhcpcs or (name, str(address.ip)) in recorded:
                 yield index, address
+
+
+def _udhcpc_interfaces() -> frozenset[str]:
+    """The names of the interfaces on which udhcpc has been started; it records no leases.
+
+    Its addresses and routes look like those of an administrator, as those of dhclient do. The names
+    of the pid files are those of BusyBox and ifupdown, and of OpenRC.
+    """
+    files = Path("/run").glob("udhcpc[.-]*.pid")
+    return frozenset(path.stem[len("udhcpc.") :] for path in files)
+
+
+def _dhclient_leases() -> frozenset[tuple[str, str]]:
+    """Interface name and IPv4 address of each lease of dhclient (dhclient.leases(5)).
+
+    The address of an infinite lease looks like one that an administrator has set: its lifetime in
+    the kernel is infinite too, and the script of dhclient adds its routes without a protocol of
+    their own. The end in the file does not tell: for such a lease it is a date about 136 years
+    ahead. A file that cannot be read counts as one without leases.
+    """
+    paths = [path for name in _LEASE_FILES for path in sorted(Path("/").glob(name))][
+        :_MAX_LEASE_FILES
+    ]
+    return frozenset(
+        lease for path in paths for lease in _leases_in(text_of(path, _MAX_LEASE_BYTES))
+    )
+
+
+def _leases_in(text: str) -> Iterator[tuple[str, str]]:
+    """Each lease names its interface first."""
+    interface = ""
+    for keyword, value in _LEASE_STATEMENT.findall(text):
+        if keyword == "interface":
+            interface = value
+        elif interface:
+            yield interface, value
 
 
 def parse_device(message: bytes) -> Device:

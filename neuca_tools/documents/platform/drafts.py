@@ -13,8 +13,7 @@ from typing import Any, Optional
 from neuca_tools.documents.neuca import link_kinds, route_lines, values
 from neuca_tools.documents.neuca.link_settings import MOST_DNS, SETTINGS
 from neuca_tools.documents.platform import BY_NAME, dns
-from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.quantities import cidr_text, is_assumed, read_destination
+from neuca_tools.documents.platform.parts import Part, cidr_text, is_assumed, read_destination
 from neuca_tools.documents.stacking import (
     hands_off,
     lower_of,

@@ -18,8 +18,7 @@ from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.documents.platform import automatic, made, netplan_routing, nocloud_v1
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish_document
-from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.quantities import milliseconds, seconds
+from neuca_tools.documents.platform.parts import Part, milliseconds, seconds
 from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument, Virtual
 
 NAME = "network-config"

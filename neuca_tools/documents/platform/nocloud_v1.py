@@ -17,8 +17,7 @@ from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import MEMBERS, READERS
 from neuca_tools.documents.platform import automatic, dns, made
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish_document
-from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.quantities import milliseconds, prefix_length, seconds
+from neuca_tools.documents.platform.parts import Part, milliseconds, seconds
 from neuca_tools.model import ACCEPT_RA, Address, Host, LinkKey, PlatformDocument
 
 # All spellings occur: `bond-min-links`, `bond_min_links`, and `bond-min_links` in the schema.
@@ -239,7 +238,7 @@ def _add_static(draft: Draft, subnet: Part) -> None:
         subnet.fault("address", None, "a static subnet without its address")
     else:
         with draft.whole():
-            draft.add_address(subnet, "address", address, prefix_length(subnet))
+            draft.add_address(subnet, "address", address, subnet.prefix_length())
         _set_mtu(draft, subnet, ":" in address)
     draft.add_default_route(subnet, "gateway")
     for route in subnet.parts("routes"):
@@ -259,7 +258,7 @@ def _add_route(draft: Draft, route: Part) -> None:
     if route.text("destination"):
         key = "destination"
     with draft.whole():
-        to, netmask = route.text(key) or "", prefix_length(route)
+        to, netmask = route.text(key) or "", route.prefix_length()
         draft.add_route(route, key, to, netmask, route.text("gateway"))
 
 

@@ -16,8 +16,7 @@ from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import READERS
 from neuca_tools.documents.platform import automatic, dns, made
 from neuca_tools.documents.platform.drafts import QINQ, Draft, by_name, finish_document
-from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.quantities import milliseconds, prefix_length
+from neuca_tools.documents.platform.parts import Part, milliseconds
 from neuca_tools.model import LinkKey, PlatformDocument
 
 NAME = "network_data.json"
@@ -214,5 +213,5 @@ def _add_static(network: Part, draft: Draft) -> None:
     for route in network.parts("routes"):
         route.close("services")
         with draft.whole():
-            to, netmask = route.text("network") or "", prefix_length(route)
+            to, netmask = route.text("network") or "", route.prefix_length()
             draft.add_route(route, "network", to, netmask, route.text("gateway"))
