@@ -135,15 +135,9 @@ def offered_routes(environment: Mapping[str, str]) -> Iterator[tuple[IPv4Network
     for to, via in list(zip(words[::2], words[1::2]))[:MAX_ROUTES]:
         with suppress(ValueError):
             yield IPv4Network(to, strict=False), IPv4Address(via)
-    router = _ipv4_address(environment.get("new_routers", "").partition(" ")[0])
-    if not words and router is not None:
-        yield EVERYTHING, router
-
-
-def _ipv4_address(text: str) -> Optional[IPv4Address]:
-    with suppress(ValueError):
-        return IPv4Address(text)
-    return None
+    if not words:
+        with suppress(ValueError):
+            yield EVERYTHING, IPv4Address(environment.get("new_routers", "").partition(" ")[0])
 
 
 def read_dhcp6_lease(environment: Mapping[str, str]) -> Optional[LeaseContent]:
@@ -310,7 +304,7 @@ def _set_lease(
         netlink.replace_route(route)
     _remove_routes(netlink, world, lease, {_route_identity(route) for route in routes})
     if lease["mtu"] and lease["mtu"] != world.devices[index].mtu:
-        netlink.set_mtu(index, int(lease["mtu"]))
+        netlink.set_attributes(index, {"mtu": int(lease["mtu"])})
 
 
 def _usable_mtu(offered: int, request: Mapping[str, Any], index: int, world: World) -> int:
@@ -343,7 +337,7 @@ def _remove_lease(netlink: Netlink, world: World, lease: Mapping[str, Any]) -> N
             netlink.delete_address(device.index, ip_interface(text))
     was = int(lease.get("mtu_before", 0))
     if was and device.mtu == int(lease.get("mtu", 0)):
-        netlink.set_mtu(device.index, was)
+        netlink.set_attributes(device.index, {"mtu": was})
 
 
 def _route_identity(route: Route) -> tuple[object, ...]:

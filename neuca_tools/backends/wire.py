@@ -79,11 +79,6 @@ def decode_integer(value: bytes) -> int:
     return int.from_bytes(value, sys.byteorder)
 
 
-def decode_string(value: bytes) -> str:
-    """Decode a string, which ends with zeros, as os.fsdecode() does in three times as long."""
-    return value.rstrip(b"\0").decode(*_FILE_NAMES)
-
-
 class Attributes(dict[int, bytes]):
     """The attributes of a message or a nest, by type. An absent attribute reads as empty or 0."""
 
@@ -97,7 +92,8 @@ class Attributes(dict[int, bytes]):
         return int.from_bytes(self.get(kind, b""), _ORDER)
 
     def text(self, kind: int) -> str:
-        return decode_string(self.get(kind, b""))
+        # As os.fsdecode() does in three times as long.
+        return self.get(kind, b"").rstrip(b"\0").decode(*_FILE_NAMES)
 
     def nest(self, kind: int) -> Attributes:
         return Attributes(self[kind]) if kind in self else NO_ATTRIBUTES
@@ -131,13 +127,7 @@ class Socket(AbstractContextManager["Socket"]):
         self._buffer = bytearray(_BUFFER_BYTES)
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         self._socket.close()
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
 
     def dump(self, kind: int, payload: bytes, keep: Callable[[bytes], bool] = bool) -> list[bytes]:
         """The payloads of a consistent dump, repeated if a change interrupts it. Raises OSError.

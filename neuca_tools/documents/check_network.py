@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from ipaddress import ip_network
+from operator import ne
 from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca import link_kinds
@@ -159,14 +160,11 @@ def _unlisted_nics(links: Sequence[LinkRequest]) -> Iterator[Clash]:
         nic = request.key.nic
         if nic == request.key or nic.made or nic.mac in listed:
             continue
-        alike = [mac for mac in sorted(listed) if _differ_in_one(mac, nic.mac)]
+        same_length = (mac for mac in sorted(listed) if len(mac) == len(nic.mac))
+        alike = [mac for mac in same_length if sum(map(ne, mac, nic.mac)) == 1]
         if alike:
             text = f"the document describes no NIC {nic.mac}, but {alike[0]}"
             yield Clash(_place_of(request, "state"), "", text, "warning", alike[0], request.key)
-
-
-def _differ_in_one(mac: str, other: str) -> bool:
-    return len(mac) == len(other) and sum(a != b for a, b in zip(mac, other)) == 1
 
 
 def _next_hops(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -> Iterator[Clash]:

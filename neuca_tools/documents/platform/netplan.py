@@ -18,7 +18,7 @@ from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.documents.platform import automatic, made, netplan_routing, nocloud_v1
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish_document
-from neuca_tools.documents.platform.parts import Part, milliseconds, seconds
+from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument, Virtual
 
 NAME = "network-config"
@@ -61,19 +61,6 @@ _OPTIONS = {
     "vxlan": {"id": "id", "local": "local", "remote": "remote", "port": "port"},
 }
 _OF_MEMBERS = ("primary", "path-cost", "port-priority", "hairpin", "port-mac-learning")
-# A number without a unit is in milliseconds, or in seconds, by netplan-yaml(5).
-_SPANS = {
-    "mii-monitor-interval": milliseconds,
-    "up-delay": milliseconds,
-    "down-delay": milliseconds,
-    "arp-interval": milliseconds,
-    "learn-packet-interval": seconds,
-    "forward-delay": seconds,
-    "hello-time": seconds,
-    "max-age": seconds,
-    "ageing-time": seconds,
-    "aging-time": seconds,
-}
 # The names of ethtool(8) for netplan's.
 _OFFLOADS = {
     "receive-checksum-offload": "rx",
@@ -257,7 +244,7 @@ def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     if kind != "vxlan":
         holder = link.child("parameters")
         holder.refuse_besides({*_OPTIONS[kind], *_OF_MEMBERS})
-    made.set_options(draft, holder, _OPTIONS[kind], _SPANS)
+    made.set_options(draft, holder, _OPTIONS[kind])
     if link.faults.unusable != unusable:
         return None
     if kind == "bond":

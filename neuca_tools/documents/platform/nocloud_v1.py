@@ -17,7 +17,7 @@ from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import MEMBERS, READERS
 from neuca_tools.documents.platform import automatic, dns, made
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish_document
-from neuca_tools.documents.platform.parts import Part, milliseconds, seconds
+from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import ACCEPT_RA, Address, Host, LinkKey, PlatformDocument
 
 # All spellings occur: `bond-min-links`, `bond_min_links`, and `bond-min_links` in the schema.
@@ -36,10 +36,6 @@ _BRIDGE = {
 }
 _PRIMARY = ("bond-primary", "bond_primary")
 _OPTIONS = {"bond": _BOND, "bridge": _BRIDGE}
-_SPANS = {
-    **{theirs: milliseconds for theirs, ours in _BOND.items() if ours in made.MILLISECONDS},
-    **dict.fromkeys(("bridge_fd", "bridge_hello", "bridge_maxage", "bridge_ageing"), seconds),
-}
 KEYS = (
     frozenset(
         "type name mac_address mtu subnets address netmask prefix gateway metric network"
@@ -174,7 +170,7 @@ def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     draft = made.virtual_draft(kind, name, link)
     if draft is None:
         return None
-    if not made.set_options(draft, link.child("params"), _OPTIONS[kind], _SPANS):
+    if not made.set_options(draft, link.child("params"), _OPTIONS[kind]):
         return None
     if kind == "bond":
         made.set_default(draft, "mode", "balance-rr")

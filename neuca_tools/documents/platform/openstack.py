@@ -16,7 +16,7 @@ from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import READERS
 from neuca_tools.documents.platform import automatic, dns, made
 from neuca_tools.documents.platform.drafts import QINQ, Draft, by_name, finish_document
-from neuca_tools.documents.platform.parts import Part, milliseconds
+from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, PlatformDocument
 
 NAME = "network_data.json"
@@ -32,7 +32,6 @@ _LINK_USED = ("id", "vif_id")
 _NETWORK_USED = ("id", "network_id", "dns_nameservers", "dns_search")
 # The names that the bonding driver uses.
 _BOND = {f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]}
-_SPANS = {theirs: milliseconds for theirs, ours in _BOND.items() if ours in made.MILLISECONDS}
 KEYS = (
     frozenset(
         "id type ethernet_mac_address mtu name vlan_id vlan_link vlan_mac_address bond_links link"
@@ -132,7 +131,7 @@ def _set_members(physical: Iterable[Part], drafts: dict[str, Draft]) -> None:
 def _bond_draft(number: int, link: Part) -> Optional[Draft]:
     """A bond, numbered as in cloud-init: OpenStack gives it an id but no name."""
     bond = made.virtual_draft("bond", link.text("name") or f"bond{number}", link)
-    if bond is None or not made.set_options(bond, link, _BOND, _SPANS):
+    if bond is None or not made.set_options(bond, link, _BOND):
         return None
     link.use(*_LINK_USED)
     bond.mtu = link.mtu()

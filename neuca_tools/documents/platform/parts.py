@@ -144,10 +144,6 @@ class Part:
         self.used.add(self._path(key))
         return self.tree[key]
 
-    def without_keys(self) -> Part:
-        """An empty part at the same place, for a link that is only named here."""
-        return replace(self, tree={})
-
     def use(self, *keys: str) -> None:
         """Count these keys as used, without those of an object in one of them."""
         self.used.update(map(self._path, keys))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Callable, Union
 
@@ -223,6 +224,16 @@ def lines_of(data: bytes) -> dict[str, int]:
         line_by_path.update((name, key.start_mark.line + 1) for name, key, _ in below)
         waiting += [(name, value) for name, _, value in below]
     return line_by_path
+
+
+def all_items(tree: Tree) -> Iterator[Tree]:
+    """Every item of a tree, itself first. The limits of the tree limit the recursion."""
+    yield tree
+    below = tree if isinstance(tree, list) else ()
+    if isinstance(tree, dict):
+        below = list(tree.values())
+    for item in below:
+        yield from all_items(item)
 
 
 def _decode_text(data: bytes, what: str) -> str:
