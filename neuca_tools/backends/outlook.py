@@ -47,7 +47,7 @@ FAMILIES = (socket.AF_INET, socket.AF_INET6)
 EXT_MASK, SKIP_STATISTICS = 29, 0x8  # IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS
 # IFLA_*
 MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO, ALIAS = 1, 3, 4, 5, 6, 10, 13, 18, 20
-NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, ALTNAME, PERMANENT_MAC, BUS = 37, 50, 51, 52, 53, 54, 56
+NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, ALTNAME, PERMANENT_MAC, PARENT = 37, 50, 51, 52, 53, 54, 56
 KIND, DATA, MEMBER_KIND, MEMBER_DATA = 1, 2, 4, 5  # IFLA_INFO_*
 VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_SLAVE_PERM_HWADDR
 BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
@@ -167,7 +167,7 @@ def parse_device(message: bytes) -> Device:
     if kind == "ipoib" and LOWER not in link:
         # The interface of a port: older kernels send no kind for it.
         kind = ""
-    is_hardware = not kind and _is_attached(link, arp_type, name, index)
+    is_hardware = not kind and _is_attached(link, arp_type)
     return Device(
         index=index,
         name=name,
@@ -216,11 +216,9 @@ def _address_text(arp_type: int, address: bytes) -> str:
     return address.hex(":")
 
 
-def _is_attached(link: wire.Attributes, arp_type: int, name: str, index: int) -> bool:
+def _is_attached(link: wire.Attributes, arp_type: int) -> bool:
     """Whether the device is hardware: it has a parent device, and is no IPoIB child."""
-    if arp_type == INFINIBAND and LOWER in link:
-        return False
-    return BUS in link or _has_parent_device(name, index)
+    return PARENT in link and not (arp_type == INFINIBAND and LOWER in link)
 
 
 def _slave_mac(info: wire.Attributes) -> bytes:
@@ -255,16 +253,6 @@ def _alternative_names(link: wire.Attributes) -> Iterator[str]:
     for kind, value in wire.parse_attributes(link.bytes(PROPERTIES)):
         if kind == ALTNAME:
             yield os.fsdecode(value.rstrip(b"\0"))
-
-
-def _has_parent_device(name: str, index: int) -> bool:
-    """Whether sysfs shows that the device is attached to a bus; the kernel says so since 5.14."""
-    node = Path(SYSFS) / name
-    with suppress(OSError, ValueError):
-        # Sysfs may show another network namespace.
-        here = int((node / "ifindex").read_text(encoding="ascii")) == index
-        return here and (node / "device").exists()
-    return False
 
 
 def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:
