@@ -221,10 +221,7 @@ def accept_lease(lease: LeaseContent, request: Mapping[str, Any], place: Path) -
         accepted, refused = _accepted_addresses(lease, index, world, addresses_of_lease(before))
         if refused and not accepted:
             _remove_lease(netlink, world, before)
-            nothing: dict[str, Any] = (
-                {"addresses": {}} if request.get("protocol") == ADVERTISEMENTS else {}
-            )
-            left = {"index": index, "refused": refused, **nothing}
+            left = {"index": index, "protocol": request.get("protocol"), "refused": refused}
             write_files({place: json.dumps(left).encode()})
             return
         record = _lease_record(lease._replace(addresses=accepted), request, world, before)
@@ -255,11 +252,11 @@ def _accepted_addresses(
 def addresses_of_lease(lease: Mapping[str, Any]) -> dict[str, int]:
     """The addresses that a remembered lease has set, with the second at which each ends.
 
-    A lease of DHCP has one. 0 stands for one without an end.
+    0 stands for one without an end. Files of earlier releases have a single address.
     """
-    if "addresses" in lease:
-        return {str(text): int(until) for text, until in lease["addresses"].items()}
-    return {str(lease["address"]): int(lease["until"])} if lease.get("address") else {}
+    if lease.get("address"):
+        return {str(lease["address"]): int(lease["until"])}
+    return {str(text): int(until) for text, until in lease.get("addresses", {}).items()}
 
 
 def _lease_record(
@@ -276,17 +273,14 @@ def _lease_record(
         str(timed.address): now + timed.valid if timed.valid != FOR_EVER else 0
         for timed in lease.addresses
     }
-    more: dict[str, Any] = {"addresses": ends}
-    if request.get("protocol") != ADVERTISEMENTS:
-        ((address, until),) = ends.items()
-        more = {"address": address, "until": until}
     return {
         "index": index,
+        "protocol": request.get("protocol"),
         "table": int(request["table"]),
         "family": lease.family,
         "mtu": mtu,
         "mtu_before": was,
-        **more,
+        "addresses": ends,
     }
 
 
@@ -375,5 +369,6 @@ def refused_leases(place: Path) -> Iterator[tuple[int, str]]:
         if name.endswith(LEASE):
             record = read_lease(place / name)
             if record.get("refused"):
-                what = "autoconfigured address" if "addresses" in record else "DHCP lease of"
+                is_advertised = record.get("protocol") == ADVERTISEMENTS
+                what = "autoconfigured address" if is_advertised else "DHCP lease of"
                 yield int(record["index"]), f"the {what} {record['refused']}"

@@ -217,7 +217,7 @@ def _address_text(arp_type: int, address: bytes) -> str:
 
 
 def _is_attached(link: wire.Attributes, arp_type: int) -> bool:
-    """Whether the device is hardware: it has a parent device, and is no IPoIB child."""
+    """Whether it is hardware: it has a parent device (Linux 5.14), and is no IPoIB child."""
     return PARENT in link and not (arp_type == INFINIBAND and LOWER in link)
 
 
