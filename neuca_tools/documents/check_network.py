@@ -93,16 +93,17 @@ def _odd_addresses(request: LinkRequest) -> Iterator[Clash]:
             yield Clash(_place_of(request, _ADDRESSES), str(address.ip), text, "warning")
 
 
-def _networks_of(requests: Iterable[LinkRequest], version: int) -> set[Network]:
+def _networks_of(requests: Iterable[LinkRequest]) -> set[Network]:
     addresses = (address for request in requests for address in request.addresses)
-    networks = (address.network for address in addresses if address.version == version)
+    networks = (address.network for address in addresses)
     return {network for network in networks if network.prefixlen < network.max_prefixlen}
 
 
 def _gateway_clashes(request: LinkRequest) -> Iterator[Clash]:
     own = {address.ip for address in request.addresses}
+    networks_of_link = _networks_of([request])
     for gateway in request.routing.gateways:
-        networks = _networks_of([request], gateway.version)
+        networks = {other for other in networks_of_link if other.version == gateway.version}
         reason = ""
         if gateway in own:
             reason = "is the address of the link itself"
@@ -112,10 +113,6 @@ def _gateway_clashes(request: LinkRequest) -> Iterator[Clash]:
             text = f"the gateway {gateway} {reason}"
             where = _place_of(request, "state")
             yield Clash(where, str(gateway), text, "warning", link=request.key)
-
-
-def _all_networks(requests: Sequence[LinkRequest]) -> set[Network]:
-    return _networks_of(requests, 4) | _networks_of(requests, 6)
 
 
 def _is_in(host: Host, networks: Collection[Network]) -> bool:
@@ -168,8 +165,8 @@ def _unlisted_nics(links: Sequence[LinkRequest]) -> Iterator[Clash]:
 
 
 def _next_hops(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -> Iterator[Clash]:
-    networks: dict[Optional[LinkKey], set[Network]] = {None: _all_networks(links)}
-    networks.update({request.key: _all_networks([request]) for request in links})
+    networks: dict[Optional[LinkKey], set[Network]] = {None: _networks_of(links)}
+    networks.update({request.key: _networks_of([request]) for request in links})
     own = {address.ip for request in links for address in request.addresses}
     direct: dict[Optional[LinkKey], set[Network]] = defaultdict(set)
     listed = list(routes)

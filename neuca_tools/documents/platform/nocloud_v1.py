@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Optional, Union
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.neuca.link_kinds import MEMBERS, READERS
+from neuca_tools.documents.neuca.link_kinds import MEMBERS, OPTIONS
 from neuca_tools.documents.platform import automatic, dns, made
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish_document
 from neuca_tools.documents.platform.parts import Part
@@ -22,9 +22,9 @@ from neuca_tools.model import ACCEPT_RA, Address, Host, LinkKey, PlatformDocumen
 
 # All spellings occur: `bond-min-links`, `bond_min_links`, and `bond-min_links` in the schema.
 _BOND = {
-    **{f"bond-{name}": name for name in READERS["bond"]},
-    **{f"bond-{name.replace('-', '_')}": name for name in READERS["bond"]},
-    **{f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]},
+    **{f"bond-{name}": name for name in OPTIONS["bond"]},
+    **{f"bond-{name.replace('-', '_')}": name for name in OPTIONS["bond"]},
+    **{f"bond_{name.replace('-', '_')}": name for name in OPTIONS["bond"]},
 }
 _BRIDGE = {
     "bridge_stp": "stp",

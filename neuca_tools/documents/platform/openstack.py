@@ -13,7 +13,7 @@ from functools import partial
 from typing import Literal, Optional
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.neuca.link_kinds import READERS
+from neuca_tools.documents.neuca.link_kinds import OPTIONS
 from neuca_tools.documents.platform import automatic, dns, made
 from neuca_tools.documents.platform.drafts import QINQ, Draft, by_name, finish_document
 from neuca_tools.documents.platform.parts import Part
@@ -31,7 +31,7 @@ _UNUSABLE = "it cannot be used, because its lower device cannot be used"
 _LINK_USED = ("id", "vif_id")
 _NETWORK_USED = ("id", "network_id", "dns_nameservers", "dns_search")
 # The names that the bonding driver uses.
-_BOND = {f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]}
+_BOND = {f"bond_{name.replace('-', '_')}": name for name in OPTIONS["bond"]}
 KEYS = (
     frozenset(
         "id type ethernet_mac_address mtu name vlan_id vlan_link vlan_mac_address bond_links link"
