@@ -106,7 +106,7 @@ def set_options(draft: Draft, part: Part, names: Mapping[str, str]) -> bool:
     part, errors = part.about(draft.key.mac), part.faults.unusable
     for theirs, ours in names.items():
         # A list is one text of its items, separated by commas.
-        text = ",".join(part.texts(theirs))
+        text = ",".join(part.texts(theirs)) if theirs in part.tree else ""
         read = partial(_read_setting, draft.key.kind, ours)
         own = part.made(theirs, text, read) if text else None
         if own is not None:
