@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from neuca_tools.agent import autoconfiguration
-from neuca_tools.backends import dhcp_reports, dhcplease, linkwatch, sysctl
+from neuca_tools.backends import dhcplease, linkwatch, sysctl
 from neuca_tools.backends.dhcpclients import GONE, MAX_REQUEST_BYTES, PATH, forget_client
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.backends.processes import (
@@ -96,9 +96,9 @@ def process_report(environment: Mapping[str, str]) -> None:
     try:
         if reason in LEASE_REASONS:
             if _protocol(request):
-                given = dhcp_reports.read_dhcp6_lease(environment)
+                given = dhcplease.read_dhcp6_lease(environment)
             else:
-                given = dhcp_reports.read_dhcp4_lease(environment, request)
+                given = dhcplease.read_dhcp4_lease(environment, request)
             if given is not None:
                 dhcplease.accept_lease(given, request, place)
         elif reason in LOSS_REASONS and not _is_other(environment, place):
@@ -109,7 +109,7 @@ def process_report(environment: Mapping[str, str]) -> None:
 
 def _is_other(environment: Mapping[str, str], place: Path) -> bool:
     """Whether the report is about an IPv6 address that is not the one of the lease."""
-    host = dhcp_reports.lost_address(environment)
+    host = dhcplease.lost_address(environment)
     return host is not None and f"{host}/128" not in dhcplease.addresses_of_lease(
         dhcplease.read_lease(place)
     )

@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 
 from neuca_tools.errors import SourceError
@@ -46,8 +47,11 @@ def read_number(number: str, sysfs: Path = _SYSFS) -> BlockDevice:
 def _device_at(place: Path, devices: Path) -> BlockDevice:
     """Raises OSError, and ValueError for a place that is not below `devices`."""
     attachments = [place, *_nvme_controllers(place)]
+    # The devices to which this one is attached, nearest first.
     ancestors = [
-        ancestor for attachment in attachments for ancestor in _devices_above(attachment, devices)
+        ancestor
+        for attachment in attachments
+        for ancestor in takewhile(lambda device: device != devices, attachment.parents)
     ]
     return BlockDevice(
         place.name,
@@ -58,14 +62,6 @@ def _device_at(place: Path, devices: Path) -> BlockDevice:
         ),
         any(map(_is_removable, ancestors)),
     )
-
-
-def _devices_above(place: Path, devices: Path) -> Iterator[Path]:
-    """The devices to which this one is attached, nearest first."""
-    for device in place.parents:
-        if device == devices:
-            return
-        yield device
 
 
 def _nvme_controllers(place: Path) -> Iterator[Path]:

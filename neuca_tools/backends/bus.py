@@ -169,19 +169,11 @@ class Service:
         self._owner = self._owner or self._bus.owner(self.name)
         return self._owner is None
 
-    def _ask(
-        self,
-        what: str,
-        path: str,
-        method: str,
-        signature: str = "",
-        *arguments: object,
-        work: bool = False,
-    ) -> Any:
-        """Call a method of an object of the service. Raises ManagerError."""
+    def _ask(self, what: str, path: str, *method: Any, work: bool = False) -> Any:
+        """Call a method, with signature and arguments, as `Bus.call` does. Raises ManagerError."""
         if self.absent() or self._owner is None:
             raise ManagerError(f"{what}: {self.title} is not running")
-        return self._bus.call(what, self._owner, path, method, signature, *arguments, work=work)
+        return self._bus.call(what, self._owner, path, *method, work=work)
 
 
 def _refused_error(what: str, error: Any) -> RefusedError:

@@ -21,7 +21,7 @@ from neuca_tools.backends import dhcplease
 from neuca_tools.backends.bus import Service
 from neuca_tools.backends.processes import PROCESS, end_process, mark_process, noted_process
 from neuca_tools.errors import ManagerError, ObserveError
-from neuca_tools.files import applying, names_in, read_bytes, readable_names_in, write_files
+from neuca_tools.files import applying, names_in, read_bytes, write_files
 from neuca_tools.model import OwnClients
 
 PROGRAM = "dhcpcd"
@@ -52,17 +52,9 @@ def client_program(choice: str) -> str:
 
 def is_manager_enabled(root: Path = Path("/")) -> bool:
     """Whether a network manager is enabled, which may not run yet."""
-    # Path.glob would compile a pattern for each place.
-    wants = (
-        root / place / name / unit
-        for place, unit in _UNITS
-        for name in readable_names_in(root / place)
-        if name.endswith(".wants")
-    )
-    scripts = (name for place in _SCRIPT_PLACES for name in readable_names_in(root / place))
-    return any(unit.exists() for unit in wants) or any(
-        name.startswith("S") and name.endswith("network-manager") for name in scripts
-    )
+    enabling = [(place, f"*.wants/{unit}") for place, unit in _UNITS]
+    enabling += [(place, "S*network-manager") for place in _SCRIPT_PLACES]
+    return any(True for place, pattern in enabling for _ in (root / place).glob(pattern))
 
 
 def runs_units(run_directory: Path) -> bool:

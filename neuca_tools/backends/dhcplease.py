@@ -1,6 +1,6 @@
-"""Sets the leases and autoconfigured addresses that the agent's clients report, if harmless.
+"""Reads and sets the leases and autoconfigured addresses that the agent's clients report.
 
-The clients themselves set nothing (`dhcp4`, `dhcp6` and `advertisements` read what is given). All
+The clients themselves set nothing, and what is harmful is refused. All
 routes go into the link's own table, as those of a network manager do (`desired.dhcp`). Anybody on
 the link can be the server: every value is untrusted.
 """
@@ -13,10 +13,13 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from ipaddress import (
     IPv4Address,
+    IPv4Interface,
     IPv4Network,
     IPv6Address,
+    IPv6Interface,
     IPv6Network,
     ip_interface,
 )
@@ -29,6 +32,7 @@ from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import names_in, read_bytes, write_files
 from neuca_tools.model import Address, Host, Route, World
 from neuca_tools.model.provenance import RTPROT_DHCP
+from neuca_tools.model.routing import Traits
 from neuca_tools.model.topology import METADATA_HOSTS
 
 LEASE = ".lease"
@@ -48,6 +52,8 @@ PLATFORM_HOSTS: tuple[Host, ...] = (
     IPv6Address("fd00:42::42"),
 )
 MAX_LEASE_BYTES = 1 << 16
+MAX_ROUTES = 64
+_ADDRESS = "dhcp6_ia_na1_ia_addr1"  # without "new_" or "old_" (dhcpcd-run-hooks(8))
 _LINK_LOCAL = {4: "RFC 3927, 1.6", 6: "RFC 4862, 5.3"}
 
 
@@ -77,6 +83,85 @@ def variable_number(environment: Mapping[str, str], name: str) -> int:
     if text.isascii() and text.isdecimal() and len(text) <= 10:
         return min(int(text), FOR_EVER)
     return 0
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def read_dhcp4_lease(
+    environment: Mapping[str, str], request: Mapping[str, Any]
+) -> Optional[LeaseContent]:
+    """What a DHCPv4 lease in the environment of a hook asks to set (dhcpcd-run-hooks(8)).
+
+    None if its address is unusable. Values that are malformed count as absent.
+    """
+    mask = environment.get("new_subnet_mask", "255.255.255.255")
+    try:
+        address = IPv4Interface(f"{IPv4Address(environment.get('new_ip_address', ''))}/{mask}")
+    except ValueError:
+        return None
+    if not is_unicast(address.ip):
+        return None
+    seconds = variable_number(environment, "new_dhcp_lease_time") or FOR_EVER
+    routes = tuple(_lease_routes(address, environment, request))
+    mtu = variable_number(environment, "new_interface_mtu")
+    return LeaseContent((TimedAddress(address, seconds, seconds),), mtu, routes, 4)
+
+
+def _lease_routes(
+    address: IPv4Interface, environment: Mapping[str, str], request: Mapping[str, Any]
+) -> list[Route]:
+    """The routes of a lease in the link's own table; gateways off the link get one of their own."""
+    own, metric, index = address.network, int(request["metric"]), int(request["index"])
+    traits = Traits(int(request["table"]), source=address.ip)
+    route = partial(Route, index=index, metric=metric, protocol=RTPROT_DHCP, traits=traits)
+    routes = [route(own)] if own.prefixlen < own.max_prefixlen else []
+    for to, via in offered_routes(environment) if request["routes"] else ():
+        if int(via) == 0:  # on the link (RFC 3442)
+            routes.append(route(to))
+        elif via != address.ip and is_unicast(via):
+            routes += [route(IPv4Network(via))] if via not in own else []
+            routes.append(route(to, via=via))
+    unique = {(route.to, route.metric): route for route in reversed(routes)}
+    return sorted(unique.values(), key=lambda route: route.via is not None)
+
+
+def offered_routes(environment: Mapping[str, str]) -> Iterator[tuple[IPv4Network, IPv4Address]]:
+    """The routes of a DHCPv4 lease: with classless ones, routers do not count (RFC 3442).
+
+    dhcpcd writes the former as `10.0.0.0/8 10.9.0.1 ...`.
+    """
+    words = environment.get("new_classless_static_routes", "").split()
+    for to, via in list(zip(words[::2], words[1::2]))[:MAX_ROUTES]:
+        with suppress(ValueError):
+            yield IPv4Network(to, strict=False), IPv4Address(via)
+    if not words:
+        with suppress(ValueError):
+            yield EVERYTHING, IPv4Address(environment.get("new_routers", "").partition(" ")[0])
+
+
+def read_dhcp6_lease(environment: Mapping[str, str]) -> Optional[LeaseContent]:
+    """The address of a lease, with a prefix length of 128; None if there is no usable one.
+
+    DHCPv6 says nothing of what is on the link (RFC 5942, 3), and has no routes and no MTU.
+    """
+    address = lost_address(environment, "new")
+    if address is None or not is_unicast(address):
+        return None
+    # An address without an end would not be told from one of an administrator.
+    valid = min(variable_number(environment, f"new_{_ADDRESS}_vltime"), FOR_EVER - 1)
+    if not valid:
+        return None
+    preferred = min(variable_number(environment, f"new_{_ADDRESS}_pltime"), valid)
+    timed = TimedAddress(IPv6Interface((address, 128)), valid, preferred)
+    return LeaseContent((timed,))
+
+
+def lost_address(environment: Mapping[str, str], prefix: str = "old") -> Optional[IPv6Address]:
+    """The address that a report is about; None if it names none, or something else."""
+    with suppress(ValueError):
+        return IPv6Address(environment.get(f"{prefix}_{_ADDRESS}", ""))
+    return None
 
 
 # --- refusing -------------------------------------------------------------------------------------
@@ -136,10 +221,7 @@ def accept_lease(lease: LeaseContent, request: Mapping[str, Any], place: Path) -
         accepted, refused = _accepted_addresses(lease, index, world, addresses_of_lease(before))
         if refused and not accepted:
             _remove_lease(netlink, world, before)
-            nothing: dict[str, Any] = (
-                {"addresses": {}} if request.get("protocol") == ADVERTISEMENTS else {}
-            )
-            left = {"index": index, "refused": refused, **nothing}
+            left = {"index": index, "protocol": request.get("protocol"), "refused": refused}
             write_files({place: json.dumps(left).encode()})
             return
         record = _lease_record(lease._replace(addresses=accepted), request, world, before)
@@ -170,11 +252,11 @@ def _accepted_addresses(
 def addresses_of_lease(lease: Mapping[str, Any]) -> dict[str, int]:
     """The addresses that a remembered lease has set, with the second at which each ends.
 
-    A lease of DHCP has one. 0 stands for one without an end.
+    0 stands for one without an end. Files of earlier releases have a single address.
     """
-    if "addresses" in lease:
-        return {str(text): int(until) for text, until in lease["addresses"].items()}
-    return {str(lease["address"]): int(lease["until"])} if lease.get("address") else {}
+    if lease.get("address"):
+        return {str(lease["address"]): int(lease["until"])}
+    return {str(text): int(until) for text, until in lease.get("addresses", {}).items()}
 
 
 def _lease_record(
@@ -191,17 +273,14 @@ def _lease_record(
         str(timed.address): now + timed.valid if timed.valid != FOR_EVER else 0
         for timed in lease.addresses
     }
-    more: dict[str, Any] = {"addresses": ends}
-    if request.get("protocol") != ADVERTISEMENTS:
-        ((address, until),) = ends.items()
-        more = {"address": address, "until": until}
     return {
         "index": index,
+        "protocol": request.get("protocol"),
         "table": int(request["table"]),
         "family": lease.family,
         "mtu": mtu,
         "mtu_before": was,
-        **more,
+        "addresses": ends,
     }
 
 
@@ -219,7 +298,7 @@ def _set_lease(
         netlink.replace_route(route)
     _remove_routes(netlink, world, lease, {_route_identity(route) for route in routes})
     if lease["mtu"] and lease["mtu"] != world.devices[index].mtu:
-        netlink.set_mtu(index, int(lease["mtu"]))
+        netlink.set_attributes(index, {"mtu": int(lease["mtu"])})
 
 
 def _usable_mtu(offered: int, request: Mapping[str, Any], index: int, world: World) -> int:
@@ -252,7 +331,7 @@ def _remove_lease(netlink: Netlink, world: World, lease: Mapping[str, Any]) -> N
             netlink.delete_address(device.index, ip_interface(text))
     was = int(lease.get("mtu_before", 0))
     if was and device.mtu == int(lease.get("mtu", 0)):
-        netlink.set_mtu(device.index, was)
+        netlink.set_attributes(device.index, {"mtu": was})
 
 
 def _route_identity(route: Route) -> tuple[object, ...]:
@@ -290,5 +369,6 @@ def refused_leases(place: Path) -> Iterator[tuple[int, str]]:
         if name.endswith(LEASE):
             record = read_lease(place / name)
             if record.get("refused"):
-                what = "autoconfigured address" if "addresses" in record else "DHCP lease of"
+                is_advertised = record.get("protocol") == ADVERTISEMENTS
+                what = "autoconfigured address" if is_advertised else "DHCP lease of"
                 yield int(record["index"]), f"the {what} {record['refused']}"

@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from neuca_tools.backends import wire
-from neuca_tools.documents.neuca.link_kinds import KERNEL_DEFAULTS, WORDS
+from neuca_tools.documents.neuca.link_kinds import OPTIONS
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, PRIMARY
 from neuca_tools.model import Device, World
 from neuca_tools.model.device_settings import DeviceSettings, joined_settings, missing_groups
@@ -96,15 +96,20 @@ def creation_arguments(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
         keywords["address"] = options["mac"]
     for name, attribute in _ATTRIBUTES[kind].items():
         value = options.get(name, "")
-        if value and not (kind == "bond" and value == KERNEL_DEFAULTS[kind].get(name)):
+        if value and not (kind == "bond" and value == OPTIONS[kind][name].kernel_default):
             six = "6" if attribute.number6 and ":" in value else ""
             keywords[attribute.keyword + six] = _encode_option(kind, name, value)
     return keywords
 
 
+def _words(kind: str, name: str) -> tuple[str, ...]:
+    """The words of an option by their numbers; none for an option with other values."""
+    return OPTIONS[kind][name].words if name in OPTIONS[kind] else ()
+
+
 def _encode_option(kind: str, name: str, value: str) -> Any:
-    if (kind, name) in WORDS:
-        return WORDS[kind, name].index(value)
+    if _words(kind, name):
+        return _words(kind, name).index(value)
     if name in _TIMES:
         return int(value) * _CENTISECONDS
     if name == "arp-ip-target":
@@ -136,8 +141,8 @@ def _decode_option(kind: str, name: str, value: bytes) -> str:
         return _MACVLAN_MODES.get(number, f"number {number}")
     if name == "pkey":
         return f"0x{number:04x}"
-    if (kind, name) in WORDS:
-        words = WORDS[kind, name]
+    words = _words(kind, name)
+    if words:
         return words[number] if number < len(words) else f"number {number}"
     if name in _TIMES:
         number //= _CENTISECONDS

@@ -62,24 +62,18 @@ def mount_privately(device: Path, place: Path) -> None:
         _leave_mounts()
         what = f'mount "{device}"'
         for kind in FILE_SYSTEMS:
-            # EINVAL: it is another file system; ENODEV: the kernel does not know this one.
-            if _is_mountable(os.fsencode(device), os.fsencode(place), kind.encode()):
+            try:
+                _mount(os.fsencode(device), os.fsencode(place), kind.encode(), _MS_HARMLESS)
                 return
+            except OSError as error:
+                # EINVAL: it is another file system; ENODEV: the kernel does not know this one.
+                if error.errno not in (errno.EINVAL, errno.ENODEV):
+                    raise
     except OSError as error:
         raise SourceError(f"{what}: {error.strerror}") from error
     raise SourceError(
         f"{what}: it is neither {' nor '.join(FILE_SYSTEMS)}, or the kernel has no module for it"
     )
-
-
-def _is_mountable(device: bytes, place: bytes, kind: bytes) -> bool:
-    try:
-        _mount(device, place, kind, _MS_HARMLESS)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENODEV):
-            raise
-        return False
-    return True
 
 
 def _leave_mounts() -> None:

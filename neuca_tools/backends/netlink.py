@@ -86,9 +86,6 @@ class Netlink(AbstractContextManager["Netlink"]):
             return socket.if_indextoname(index)
         return ""
 
-    def set_mtu(self, index: int, mtu: int) -> None:
-        self._set_link(index, mtu=mtu)
-
     def set_attributes(self, index: int, values: Mapping[str, int]) -> None:
         """Set the MTU (`mtu`) and queue length (`txqueuelen`) of a link, in one request."""
         self._set_link(index, mtu=values.get("mtu"), txqlen=values.get("txqueuelen"))

@@ -13,6 +13,7 @@ if_addr.h.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import struct
 import time
@@ -23,9 +24,10 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from neuca_tools.backends import kinds, leases, routing, wire
+from neuca_tools.backends import kinds, routing, wire
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.errors import ObserveError
+from neuca_tools.files import text_of
 from neuca_tools.model import Address, Device, Network, World
 from neuca_tools.model.addresses import address_of
 from neuca_tools.model.links import KINDS
@@ -45,13 +47,23 @@ FAMILIES = (socket.AF_INET, socket.AF_INET6)
 EXT_MASK, SKIP_STATISTICS = 29, 0x8  # IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS
 # IFLA_*
 MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO, ALIAS = 1, 3, 4, 5, 6, 10, 13, 18, 20
-NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, ALTNAME, PERMANENT_MAC, BUS = 37, 50, 51, 52, 53, 54, 56
+NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, ALTNAME, PERMANENT_MAC, PARENT = 37, 50, 51, 52, 53, 54, 56
 KIND, DATA, MEMBER_KIND, MEMBER_DATA = 1, 2, 4, 5  # IFLA_INFO_*
 VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_SLAVE_PERM_HWADDR
 BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
 PEER, LOCAL, FLAGS, PROTOCOL = 1, 2, 8, 11  # IFA_*
 SYSFS = "/sys/class/net"
 _LOOPBACK_MAC = "00:00:00:00:00:00"
+# Debian and Ubuntu; Red Hat and SUSE; initramfs; NetworkManager's own dhclient.
+_LEASE_FILES = (
+    "var/lib/dhcp/*.lease*",
+    "var/lib/dhclient/*.lease*",
+    "run/*dhclient*.lease*",
+    "var/lib/NetworkManager/dhclient*.lease",
+)
+_MAX_LEASE_FILES, _MAX_LEASE_BYTES = 256, 1 << 20
+# At the beginning of a line: the text of an option, which the server chooses, is never there.
+_LEASE_STATEMENT = re.compile(r'^\s*(interface|fixed-address)\s+"?([^";\s]+)"?;', re.MULTILINE)
 # The fields of `World` with the addresses that have a trait.
 _TRAITS = ("leased", "own", "autoconf", "bare", "duplicates")
 
@@ -96,7 +108,7 @@ def _leased_without_end(
     own: Collection[tuple[int, Address]],
 ) -> Iterator[tuple[int, Address]]:
     """The IPv4 addresses of dhclient and udhcpc, by the indexes of their devices."""
-    recorded, names = leases.dhclient_leases(), leases.with_udhcpc()
+    recorded, names = _dhclient_leases(), _udhcpc_interfaces()
     clients = names | {name for name, _ in recorded}
     for index in (index for index, device in devices.items() if device.name in clients):
         name = devices[index].name
@@ -104,6 +116,42 @@ def _leased_without_end(
             is_udhcpcs = name in names and address.version == 4 and (index, address) not in own
             if is_udhcpcs or (name, str(address.ip)) in recorded:
                 yield index, address
+
+
+def _udhcpc_interfaces() -> frozenset[str]:
+    """The names of the interfaces on which udhcpc has been started; it records no leases.
+
+    Its addresses and routes look like those of an administrator, as those of dhclient do. The names
+    of the pid files are those of BusyBox and ifupdown, and of OpenRC.
+    """
+    files = Path("/run").glob("udhcpc[.-]*.pid")
+    return frozenset(path.stem[len("udhcpc.") :] for path in files)
+
+
+def _dhclient_leases() -> frozenset[tuple[str, str]]:
+    """Interface name and IPv4 address of each lease of dhclient (dhclient.leases(5)).
+
+    The address of an infinite lease looks like one that an administrator has set: its lifetime in
+    the kernel is infinite too, and the script of dhclient adds its routes without a protocol of
+    their own. The end in the file does not tell: for such a lease it is a date about 136 years
+    ahead. A file that cannot be read counts as one without leases.
+    """
+    paths = [path for name in _LEASE_FILES for path in sorted(Path("/").glob(name))][
+        :_MAX_LEASE_FILES
+    ]
+    return frozenset(
+        lease for path in paths for lease in _leases_in(text_of(path, _MAX_LEASE_BYTES))
+    )
+
+
+def _leases_in(text: str) -> Iterator[tuple[str, str]]:
+    """Each lease names its interface first."""
+    interface = ""
+    for keyword, value in _LEASE_STATEMENT.findall(text):
+        if keyword == "interface":
+            interface = value
+        elif interface:
+            yield interface, value
 
 
 def parse_device(message: bytes) -> Device:
@@ -119,7 +167,7 @@ def parse_device(message: bytes) -> Device:
     if kind == "ipoib" and LOWER not in link:
         # The interface of a port: older kernels send no kind for it.
         kind = ""
-    is_hardware = not kind and _is_attached(link, arp_type, name, index)
+    is_hardware = not kind and _is_attached(link, arp_type)
     return Device(
         index=index,
         name=name,
@@ -168,11 +216,9 @@ def _address_text(arp_type: int, address: bytes) -> str:
     return address.hex(":")
 
 
-def _is_attached(link: wire.Attributes, arp_type: int, name: str, index: int) -> bool:
-    """Whether the device is hardware: it has a parent device, and is no IPoIB child."""
-    if arp_type == INFINIBAND and LOWER in link:
-        return False
-    return BUS in link or _has_parent_device(name, index)
+def _is_attached(link: wire.Attributes, arp_type: int) -> bool:
+    """Whether it is hardware: it has a parent device (Linux 5.14), and is no IPoIB child."""
+    return PARENT in link and not (arp_type == INFINIBAND and LOWER in link)
 
 
 def _slave_mac(info: wire.Attributes) -> bytes:
@@ -207,16 +253,6 @@ def _alternative_names(link: wire.Attributes) -> Iterator[str]:
     for kind, value in wire.parse_attributes(link.bytes(PROPERTIES)):
         if kind == ALTNAME:
             yield os.fsdecode(value.rstrip(b"\0"))
-
-
-def _has_parent_device(name: str, index: int) -> bool:
-    """Whether sysfs shows that the device is attached to a bus; the kernel says so since 5.14."""
-    node = Path(SYSFS) / name
-    with suppress(OSError, ValueError):
-        # Sysfs may show another network namespace.
-        here = int((node / "ifindex").read_text(encoding="ascii")) == index
-        return here and (node / "device").exists()
-    return False
 
 
 def _address_fields(messages: Iterable[bytes]) -> dict[str, Any]:

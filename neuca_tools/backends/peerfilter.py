@@ -19,7 +19,6 @@ import socket
 import struct
 from contextlib import suppress
 from pathlib import Path
-from typing import Union
 
 from neuca_tools.libc import call
 from neuca_tools.model import Host as Address
@@ -90,47 +89,33 @@ def filter_program(peer: Address, direction: int) -> bytes:
     """BPF instructions that return 1 for packets from (or to) this address and 0 for all others."""
     words = struct.unpack(f"={len(peer.packed) // 4}I", peer.packed)
     start = -4 * len(words)  # on the stack
-    ethertype = socket.htons(ETHERTYPES[peer.version])
-    code: list[Union[bytes, tuple[int, int, int]]] = [
-        _encode_step(0xBF, 6, 1),  # r6 = the packet
-        _encode_step(0x61, 0, 6, PROTOCOL),
-        (0x55, 0, ethertype),  # another family: drop
-        _encode_step(0xBF, 1, 6),
-        _encode_step(0xB7, 2, value=PLACES[peer.version, direction]),
-        _encode_step(0xBF, 3, 10),
-        _encode_step(0x07, 3, value=start),
-        _encode_step(0xB7, 4, value=len(peer.packed)),
-        _encode_step(0x85, value=LOAD_BYTES),
-        (0x55, 0, 0),  # the header is cut off: drop
-    ]
+    program: list[bytes] = []
+
+    def add(code: int, to: int = 0, source: int = 0, offset: int = 0, value: int = 0) -> None:
+        program.append(struct.pack("=BBhI", code, to | source << 4, offset, value & 0xFFFFFFFF))
+
+    def drop_unless_equal(code: int, source: int = 0, value: int = 0) -> None:
+        """Jump to the last two instructions if r0 differs."""
+        add(code, 0, source, 11 + 3 * len(words) - len(program), value)
+
+    add(0xBF, 6, 1)  # r6 = the packet
+    add(0x61, 0, 6, PROTOCOL)
+    drop_unless_equal(0x55, value=socket.htons(ETHERTYPES[peer.version]))
+    add(0xBF, 1, 6)
+    add(0xB7, 2, value=PLACES[peer.version, direction])
+    add(0xBF, 3, 10)
+    add(0x07, 3, value=start)
+    add(0xB7, 4, value=len(peer.packed))
+    add(0x85, value=LOAD_BYTES)
+    drop_unless_equal(0x55)  # the header is cut off
     for place, word in enumerate(words):
-        code += [
-            _encode_step(0x61, 0, 10, start + 4 * place),
-            _encode_step(0xB4, 1, value=word),  # 32 bits, not extended by their sign
-            (0x5D, 1 << 4, 0),  # r0 differs from r1: drop
-        ]
-    code += [
-        _encode_step(0xB7, 0, value=1),
-        _encode_step(0x95),
-        _encode_step(0xB7, 0, value=0),
-        _encode_step(0x95),
-    ]
-    drop = len(code) - 2
-    return b"".join(
-        _encode_instruction(entry, drop - place - 1) for place, entry in enumerate(code)
-    )
-
-
-def _encode_instruction(entry: Union[bytes, tuple[int, int, int]], offset: int) -> bytes:
-    """An instruction; one given as a tuple is a jump, `offset` instructions ahead."""
-    if isinstance(entry, bytes):
-        return entry
-    code, registers, value = entry
-    return struct.pack("=BBhI", code, registers, offset, value)
-
-
-def _encode_step(code: int, to: int = 0, source: int = 0, offset: int = 0, value: int = 0) -> bytes:
-    return struct.pack("=BBhI", code, to | source << 4, offset, value & 0xFFFFFFFF)
+        add(0x61, 0, 10, start + 4 * place)
+        add(0xB4, 1, value=word)  # 32 bits, not extended by their sign
+        drop_unless_equal(0x5D, source=1)
+    for verdict in (1, 0):
+        add(0xB7, 0, value=verdict)
+        add(0x95)
+    return b"".join(program)
 
 
 def _load_program(code: bytes) -> int:

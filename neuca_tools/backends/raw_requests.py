@@ -83,7 +83,8 @@ def _restored_address(index: int, message: bytes, elapsed: float, extra: int) ->
             parts.append(wire.encode_number(kind, wire.decode_integer(value) | extra))
         elif kind == _LIFETIMES:
             preferred, valid, *_ = (
-                _seconds_left(seconds, elapsed) for seconds in _CACHE.unpack(value)
+                seconds if seconds == _FOR_EVER else max(0, int(seconds - elapsed))
+                for seconds in _CACHE.unpack(value)
             )
             if not valid:
                 return None
@@ -91,11 +92,6 @@ def _restored_address(index: int, message: bytes, elapsed: float, extra: int) ->
         else:
             parts.append(wire.encode_attribute(kind, value))
     return b"".join(parts)
-
-
-def _seconds_left(seconds: int, elapsed: float) -> int:
-    """What is left of a lifetime."""
-    return seconds if seconds == _FOR_EVER else max(0, int(seconds - elapsed))
 
 
 def source_of(message: bytes) -> Optional[Host]:

@@ -44,19 +44,16 @@ class Resolved(Service):
                     for index in indexes
                 }
             servers, domains = self._read_property("DNS"), self._read_property("Domains")
-            return {
-                index: DeviceSettings(
-                    {
-                        "nameservers": self._servers_of(index, servers),
-                        "search": _joined_words(
-                            f"~{name}" if only_routes else str(name)
-                            for other, name, only_routes in domains
-                            if other == index
-                        ),
-                    }
-                )
-                for index in indexes
-            }
+            settings = {}
+            for index in indexes:
+                own = (domain[1:] for domain in domains if domain[0] == index)
+                search = (f"~{name}" if only_routes else str(name) for name, only_routes in own)
+                values = {
+                    "nameservers": self._servers_of(index, servers),
+                    "search": _joined_words(search),
+                }
+                settings[index] = DeviceSettings(values)
+            return settings
         except ManagerError as error:
             return {index: missing_groups(groups, error.text) for index in indexes}
 
@@ -66,9 +63,8 @@ class Resolved(Service):
         try:
             if self.absent():
                 raise ApplyError("systemd-resolved is not running", errno.ENOENT)
-            if not words and not self._has_entry(
-                index, "Domains" if group == "nameservers" else "DNS"
-            ):
+            others = "Domains" if group == "nameservers" else "DNS"
+            if not words and index not in [entry[0] for entry in self._read_property(others)]:
                 self._call_manager("RevertLink", "i", index)
             elif group == "nameservers":
                 self._set_servers(index, words)
@@ -94,9 +90,6 @@ class Resolved(Service):
                 raise ApplyError(text, errno.EPERM)
         entries = [(word.lstrip("~"), word.startswith("~")) for word in words]
         self._call_manager("SetLinkDomains", "ia(sb)", index, entries)
-
-    def _has_entry(self, index: int, name: str) -> bool:
-        return any(link_entry[0] == index for link_entry in self._read_property(name))
 
     def _servers_of(self, index: int, entries: Any) -> str:
         servers = [

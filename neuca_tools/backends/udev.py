@@ -9,7 +9,6 @@ to load, and its first Context runs `ldconfig -p` (ctypes.util.find_library).
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,7 +28,7 @@ _SYSFS = Path("/sys/class/net")
 _DATA = Path("/run/udev/data")  # a file for each device
 # Properties of a device that is being renamed, or (systemd 257) processed again.
 _UNFINISHED = frozenset({"E:ID_RENAMING=1", "E:ID_PROCESSING=1"})
-_UDEVADM = ("/usr/bin/udevadm", "/bin/udevadm", "/usr/sbin/udevadm", "/sbin/udevadm")
+_PROGRAMS = "/usr/bin:/bin:/usr/sbin:/sbin"
 
 _RECEIVE_BUFFER_BYTES = 8 << 20
 _MAX_EVENTS = 4096  # events read at once
@@ -106,10 +105,10 @@ def await_empty_queue(seconds: float) -> None:
     for this nor a descriptor to wait on, so this runs udevadm(8).
     """
     # Only if udev is busy; it saves 2 ms.
+    import shutil
     import subprocess
 
-    # shutil.which() would do, but the module loads those of three kinds of archives.
-    program = next((path for path in _UDEVADM if os.access(path, os.X_OK)), "")
+    program = shutil.which("udevadm", path=_PROGRAMS)
     if program:
         with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(

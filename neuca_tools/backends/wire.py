@@ -30,7 +30,6 @@ _ERROR_MESSAGE = 1  # NLMSGERR_ATTR_MSG
 _SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT = 270, 10, 11, 12
 _HEADER, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
 _CODE = struct.Struct("=i")
-_TIMEVAL = struct.Struct("@ll")  # struct timeval
 _ORDER = sys.byteorder
 _FILE_NAMES = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 _ANSWER_SECONDS = 5  # the kernel answers at once unless a driver has to reset its NIC
@@ -79,11 +78,6 @@ def decode_integer(value: bytes) -> int:
     return int.from_bytes(value, sys.byteorder)
 
 
-def decode_string(value: bytes) -> str:
-    """Decode a string, which ends with zeros, as os.fsdecode() does in three times as long."""
-    return value.rstrip(b"\0").decode(*_FILE_NAMES)
-
-
 class Attributes(dict[int, bytes]):
     """The attributes of a message or a nest, by type. An absent attribute reads as empty or 0."""
 
@@ -97,7 +91,8 @@ class Attributes(dict[int, bytes]):
         return int.from_bytes(self.get(kind, b""), _ORDER)
 
     def text(self, kind: int) -> str:
-        return decode_string(self.get(kind, b""))
+        # As os.fsdecode() does in three times as long.
+        return self.get(kind, b"").rstrip(b"\0").decode(*_FILE_NAMES)
 
     def nest(self, kind: int) -> Attributes:
         return Attributes(self[kind]) if kind in self else NO_ATTRIBUTES
@@ -117,9 +112,7 @@ class Socket(AbstractContextManager["Socket"]):
         self._socket = socket.socket(
             socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol
         )
-        # With a timeout of Python's own, each request would take two calls of poll(2) more.
-        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(_ANSWER_SECONDS, 0))
+        self._socket.settimeout(_ANSWER_SECONDS)
         for option in (_CAP_ACK, _EXT_ACK):
             self._socket.setsockopt(_SOL_NETLINK, option, 1)
         if strict:
@@ -131,13 +124,7 @@ class Socket(AbstractContextManager["Socket"]):
         self._buffer = bytearray(_BUFFER_BYTES)
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         self._socket.close()
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
 
     def dump(self, kind: int, payload: bytes, keep: Callable[[bytes], bool] = bool) -> list[bytes]:
         """The payloads of a consistent dump, repeated if a change interrupts it. Raises OSError.
@@ -156,10 +143,7 @@ class Socket(AbstractContextManager["Socket"]):
 
     def _receive_datagram(self) -> bytes:
         """One datagram. Raises OSError, also if there was more than the buffer has room for."""
-        try:
-            size = self._socket.recv_into(self._buffer, 0, socket.MSG_TRUNC)
-        except BlockingIOError:
-            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
+        size = self._socket.recv_into(self._buffer, 0, socket.MSG_TRUNC)
         if size > len(self._buffer):
             raise truncated_error("a datagram")
         return bytes(memoryview(self._buffer)[:size])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from ipaddress import ip_network
+from operator import ne
 from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca import link_kinds
@@ -92,16 +93,17 @@ def _odd_addresses(request: LinkRequest) -> Iterator[Clash]:
             yield Clash(_place_of(request, _ADDRESSES), str(address.ip), text, "warning")
 
 
-def _networks_of(requests: Iterable[LinkRequest], version: int) -> set[Network]:
+def _networks_of(requests: Iterable[LinkRequest]) -> set[Network]:
     addresses = (address for request in requests for address in request.addresses)
-    networks = (address.network for address in addresses if address.version == version)
+    networks = (address.network for address in addresses)
     return {network for network in networks if network.prefixlen < network.max_prefixlen}
 
 
 def _gateway_clashes(request: LinkRequest) -> Iterator[Clash]:
     own = {address.ip for address in request.addresses}
+    networks_of_link = _networks_of([request])
     for gateway in request.routing.gateways:
-        networks = _networks_of([request], gateway.version)
+        networks = {other for other in networks_of_link if other.version == gateway.version}
         reason = ""
         if gateway in own:
             reason = "is the address of the link itself"
@@ -111,10 +113,6 @@ def _gateway_clashes(request: LinkRequest) -> Iterator[Clash]:
             text = f"the gateway {gateway} {reason}"
             where = _place_of(request, "state")
             yield Clash(where, str(gateway), text, "warning", link=request.key)
-
-
-def _all_networks(requests: Sequence[LinkRequest]) -> set[Network]:
-    return _networks_of(requests, 4) | _networks_of(requests, 6)
 
 
 def _is_in(host: Host, networks: Collection[Network]) -> bool:
@@ -159,19 +157,16 @@ def _unlisted_nics(links: Sequence[LinkRequest]) -> Iterator[Clash]:
         nic = request.key.nic
         if nic == request.key or nic.made or nic.mac in listed:
             continue
-        alike = [mac for mac in sorted(listed) if _differ_in_one(mac, nic.mac)]
+        same_length = (mac for mac in sorted(listed) if len(mac) == len(nic.mac))
+        alike = [mac for mac in same_length if sum(map(ne, mac, nic.mac)) == 1]
         if alike:
             text = f"the document describes no NIC {nic.mac}, but {alike[0]}"
             yield Clash(_place_of(request, "state"), "", text, "warning", alike[0], request.key)
 
 
-def _differ_in_one(mac: str, other: str) -> bool:
-    return len(mac) == len(other) and sum(a != b for a, b in zip(mac, other)) == 1
-
-
 def _next_hops(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -> Iterator[Clash]:
-    networks: dict[Optional[LinkKey], set[Network]] = {None: _all_networks(links)}
-    networks.update({request.key: _all_networks([request]) for request in links})
+    networks: dict[Optional[LinkKey], set[Network]] = {None: _networks_of(links)}
+    networks.update({request.key: _networks_of([request]) for request in links})
     own = {address.ip for request in links for address in request.addresses}
     direct: dict[Optional[LinkKey], set[Network]] = defaultdict(set)
     listed = list(routes)

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from neuca_tools.documents import check_network
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import (
+    automatic,
     combined,
-    foreign_keys,
     netplan,
     nocloud_v1,
     openstack,
@@ -35,6 +35,60 @@ from neuca_tools.documents.spelling import (
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Fault, PlatformDocument
 
+# Keys that are correct although the agent does not use them. Sources: the reference of netplan 1.2
+# (netplan-yaml(5)), the schema of cloud-init 26.2 (schema-network-config-v1.json), and nova's
+# doc/api_schemas/network_data.json.
+# The keys below these are the names of links.
+_LINKS = frozenset(
+    "ethernets bonds bridges tunnels vlans vrfs wifis modems dummy-devices virtual-ethernets"
+    " nm-devices".split()
+)
+# The keys below these are names that users choose.
+_NAMED = _LINKS | frozenset(
+    "path-cost port-priority bridge_pathcost bridge_portprio access-points external-ids"
+    " other-config passthrough hairpin port-mac-learning".split()
+)
+# Of version 1 of network-config, beyond those that are read; many occur in version 2 too.
+_VERSION_1 = frozenset(
+    "network version config interface id dns_nameservers dns_search search address scope keys"
+    " bond-active_slave bond-ad_actor_key bond-ad_actor_sys_prio bond-ad_actor_system"
+    " bond-ad_aggregator bond-ad_num_ports bond-ad_partner_key bond-ad_partner_mac"
+    " bond-ad_user_port_key bond-mii_status bond-num_unsol_na bond-peer_notif_delay bond-queue_id"
+    " bond-slaves bond-tlb_dynamic_lb bond-use_carrier bridge_gcint bridge_hw bridge_maxwait"
+    " bridge_ports bridge_waitport broadcast ipv4 ipv6 keep_configuration routes".split()
+)
+# The keys that mean the same in version 1 and in version 2; those of a route are in version 2 keys
+# of routes only.
+_SAME = (("mac_address", "macaddress"), ("address", "addresses"), ("gateway", "gateway4"))
+_SAME_IN_ROUTES = (("gateway", "via"), ("network", "to"), ("destination", "to"))
+_NOT_IN_2 = set("id address dns_nameservers dns_search interface scope routes".split())
+_NETPLAN = (_VERSION_1 - _NOT_IN_2) | frozenset(
+    "nameservers dhcp4-overrides dhcp6-overrides advertised-mss access-points"
+    " advertised-receive-window aging allowed-ips anonymous-identity apn arp-proxy auth"
+    " auto-config band bssid ca-cert ca-certificate certificate channel checksums"
+    " client-certificate client-key client-key-password congestion-window connection-mode"
+    " controller delay-virtual-functions-rebind device device-id dhcp-identifier"
+    " do-not-fragment embedded-switch-mode endpoint extensions external-ids fail-mode"
+    " flow-label hidden identity infiniband-mode input ipv6-address-generation"
+    " ipv6-address-token keepalive key key-management label lacp lifetime limit mac-learning"
+    " mcast-snooping method neigh-suppress network-id networkmanager notifications number"
+    " openvswitch optional-addresses other-config output passthrough password peers phase2-auth"
+    " pin port-range ports private private-key protocols public regulatory-domain rstp shared"
+    " short-circuit sim-id sim-operator-id ssl stable-id ttl username uuid"
+    " virtual-function-count wakeonwlan ageing hairpin peer port-mac-learning private-key-flags"
+    " ra-overrides".split()
+)
+_OPENSTACK = frozenset("links networks services routes vif_id network_id id".split())
+_SUBNETS = frozenset((*automatic.DHCP, *automatic.ADVERTISED, "static", "static6", "manual"))
+# Words of the formats for kinds of links, subnets, networks and routes, and for modes.
+_WORDS = {
+    "network-config": _SUBNETS
+    | frozenset(
+        "physical infiniband bond bridge vlan route nameserver loopback static4 ipip gre sit isatap"
+        " vti ip6ip6 ipip6 ip6gre vti6 wireguard gretap ip6gretap vxlan".split()
+    ),
+    openstack.NAME: _SUBNETS | openstack.PHYSICAL | {"bond", "vlan", "ipv4", "ipv6", "dns"},
+}
 # Keys whose values name links of the same document.
 _NAMING = frozenset(
     "link interfaces vlan_link bond_interfaces bridge_interfaces bond_links".split()
@@ -74,12 +128,12 @@ def check(data: bytes, kind: str) -> Iterator[Finding]:
 def _known_keys(kind: str, tree: dict[str, Tree]) -> tuple[frozenset[str], float]:
     """The known keys, and how alike an unknown one has to be: clouds add keys of their own."""
     if kind == openstack.NAME:
-        return openstack.KEYS | foreign_keys.OPENSTACK, 0.8
+        return openstack.KEYS | _OPENSTACK, 0.8
     inner = tree.get("network")
     top = inner if isinstance(inner, dict) else tree
     if top.get("version") == "1":
-        return nocloud_v1.KEYS | foreign_keys.VERSION_1, 0.7
-    return netplan.KEYS_2 | foreign_keys.NETPLAN | foreign_keys.NAMED, 0.7
+        return nocloud_v1.KEYS | _VERSION_1, 0.7
+    return netplan.KEYS_2 | _NETPLAN | _NAMED, 0.7
 
 
 def _misspelt_keys(tree: Tree, known: frozenset[str], cutoff: float) -> Iterator[tuple[str, str]]:
@@ -87,7 +141,7 @@ def _misspelt_keys(tree: Tree, known: frozenset[str], cutoff: float) -> Iterator
     unknown = (entry for entry in _all_entries(tree) if entry.key not in known)
     for entry in islice(unknown, MOST_SPELLINGS):
         parent = _parent_key(entry.path)
-        elsewhere = foreign_keys.names_elsewhere(parent, entry.key)
+        elsewhere = _names_elsewhere(parent, entry.key)
         meant = next(filter(known.__contains__, elsewhere), "")
         meant = meant or closest_word(entry.key, known - {parent}, cutoff)
         if meant:
@@ -97,6 +151,14 @@ def _misspelt_keys(tree: Tree, known: frozenset[str], cutoff: float) -> Iterator
 def _parent_key(path: str) -> str:
     """The key above the last one of a path, which is never what the last one means."""
     return path.rpartition(".")[0].rpartition(".")[2].partition("[")[0]
+
+
+def _names_elsewhere(parent: str, key: str) -> Iterator[str]:
+    """What a key of the other version, or of another place, may be called below this key."""
+    same = (*_SAME_IN_ROUTES, *_SAME) if parent == "routes" or key in ("via", "to") else _SAME
+    yield from (name for names in same if key in names for name in names if name != key)
+    if parent == "params":
+        yield from (f"bond-{key}", f"bridge_{key}")
 
 
 def _all_entries(tree: Tree) -> Iterator[_Entry]:
@@ -114,9 +176,7 @@ def _all_entries(tree: Tree) -> Iterator[_Entry]:
             if not named:
                 yield from entries
             for entry in entries:
-                waiting.append(
-                    (entry.value, entry.path, not named and entry.key in foreign_keys.NAMED)
-                )
+                waiting.append((entry.value, entry.path, not named and entry.key in _NAMED))
 
 
 def _path_below(path: str, key: str) -> str:
@@ -192,7 +252,7 @@ def _with_meant_value(fault: Fault, kind: str, meant: str) -> Fault:
     if fault.meant:
         return fault
     if fault.key.rpartition(".")[2] in _WORDY:
-        meant = closest_name(fault.value, foreign_keys.WORDS[kind])
+        meant = closest_name(fault.value, _WORDS[kind])
     if not meant:
         return fault
     return fault._replace(
@@ -233,7 +293,7 @@ def _described_links(tree: dict[str, Tree]) -> Iterator[str]:
     """The names and ids of all links of the document."""
     inner = tree.get("network")
     top = inner if isinstance(inner, dict) else tree
-    for key in foreign_keys.LINKS:
+    for key in _LINKS:
         links = top.get(key)
         if isinstance(links, dict):
             yield from links

@@ -186,13 +186,18 @@ def combine_requests(
 
     The result has a state, unless the link is only named as a lower device of another one.
     """
+    return tuple(map(_complete_request, overlay_requests(below, above)))
+
+
+def overlay_requests(
+    below: Iterable[LinkRequest], above: Iterable[LinkRequest]
+) -> Iterable[LinkRequest]:
+    """`combine_requests` without completing the requests."""
     merged = {request.key: request for request in below}
     for request in above:
-        if request.key in merged:
-            merged[request.key] = merge_requests(merged[request.key], request)
-        else:
-            merged[request.key] = request
-    return tuple(map(_complete_request, merged.values()))
+        lower = merged.get(request.key)
+        merged[request.key] = merge_requests(lower, request) if lower else request
+    return merged.values()
 
 
 def _complete_request(request: LinkRequest) -> LinkRequest:

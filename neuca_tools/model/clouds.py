@@ -60,7 +60,7 @@ CLOUDS = (
         "openstack",
         "OpenStack",
         "openstack[=URL]",
-        "openstack.OpenStack",
+        "clouds.OpenStack",
         "",  # people write its format too: `documents.platform.combined`
         (
             *(Sign("product_name", text) for text in _NOVA),

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Optional
 
 from neuca_tools.desired.names import Step, rename_steps
-from neuca_tools.documents.neuca.link_kinds import KERNEL_DEFAULTS
+from neuca_tools.documents.neuca.link_kinds import kernel_defaults
 from neuca_tools.documents.neuca.link_settings import is_of_place
 from neuca_tools.model import Address, Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan.operation import Target
@@ -223,7 +223,7 @@ def is_other(current: Link, wanted: Link) -> bool:
         return False
     if current.virtual.parent != wanted.virtual.parent:
         return True
-    defaults = KERNEL_DEFAULTS.get(current.kind, {})
+    defaults = kernel_defaults(current.kind)
     # What this kernel does not show is as it is by default.
     options = {**defaults, **dict(current.virtual.options)}
     wishes = {**defaults, **dict(wanted.virtual.options)}

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional, cast
 
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.files import text_of
@@ -260,15 +260,9 @@ def service_hosts(specs: Sequence[SourceSpec], surroundings: Surroundings) -> li
 
 
 def _make_services(specs: Sequence[SourceSpec]) -> Iterator[Service]:
-    made = [
-        _KINDS[spec.kind].make(spec.argument, Surroundings())
-        for spec in specs
-        if spec.kind in _SERVICES
-    ]
-    if made:
-        from neuca_tools.sources.service import Service
-
-        yield from (source for source in made if isinstance(source, Service))
+    for spec in specs:
+        if spec.kind in _SERVICES:
+            yield cast("Service", _KINDS[spec.kind].make(spec.argument, Surroundings()))
 
 
 def without_network(specs: Sequence[SourceSpec]) -> list[SourceSpec]:

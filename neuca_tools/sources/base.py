@@ -1,17 +1,23 @@
-"""The protocol of sources, and what it uses: surroundings, deadline, session and answer."""
+"""The protocol of sources, and what it uses: URL, surroundings, deadline, session and answer.
+
+URLs are http with a literal address, so that no request waits for DNS.
+"""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import re
+import select
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple, Optional, Protocol, Union
 
-from neuca_tools.errors import SourceError
+from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.model.machine import Origin, Outlet
 
 BODY_LIMIT = 1 << 20
@@ -23,10 +29,64 @@ NICS = "/latest/meta-data/network/interfaces/macs/"
 """Paths of the EC2 tree; each is the end of a key in a session under which its value is cached."""
 
 RUN_DIRECTORY = Path("/run/neuca")
+_HOST = r"(?:\[(?P<v6>[^\[\]/]+)\]|(?P<v4>[^\[\]/:@\s]+))"
+_BASE = re.compile(rf"http://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?P<prefix>/[A-Za-z0-9._~/-]*)?")
 
 
 class SourceTimeoutError(SourceError):
     """A source did not answer, or not completely, before the deadline."""
+
+
+@dataclass(frozen=True)
+class Url:
+    """A base URL.
+
+    address: a literal address; an IPv6 address may have a `%zone`
+    prefix: the path, empty or starting with a slash
+    device: the interface to which the socket is bound; empty for none
+    """
+
+    address: str
+    port: int = 80
+    prefix: str = ""
+    device: str = field(default="", compare=False)
+
+    @property
+    def authority(self) -> str:
+        """The Host header, without the zone, which means nothing to the server (RFC 6874, 1)."""
+        bare = self.address.partition("%")[0]
+        return self._with_port(bare)
+
+    def __str__(self) -> str:
+        return f"http://{self._with_port(self.address)}{self.prefix}"
+
+    def _with_port(self, address: str) -> str:
+        host = f"[{address}]" if ":" in address else address
+        return host if self.port == 80 else f"{host}:{self.port}"
+
+
+def parse_url(text: str) -> Url:
+    """Parse `http://ADDRESS[:PORT][/PREFIX]`. Raises UsageError."""
+    match = _BASE.fullmatch(text)
+    if match is None:
+        raise UsageError(f'"{text}" is not http://ADDRESS[:PORT][/PATH]')
+    address = match["v6"] or match["v4"]
+    if not _is_literal(address, 6 if match["v6"] else 4):
+        raise UsageError(
+            f'"{address}" is not a literal address',
+            "Names are not looked up: without a network yet, DNS costs minutes.",
+        )
+    port = int(match["port"] or 80)
+    if not 1 <= port <= 65535:
+        raise UsageError(f"port {port} is not one of 1 to 65535")
+    return Url(address, port, (match["prefix"] or "").rstrip("/"))
+
+
+def _is_literal(text: str, version: int) -> bool:
+    try:
+        return text.isprintable() and ip_address(text).version == version
+    except ValueError:
+        return False
 
 
 class Surroundings(NamedTuple):
@@ -70,6 +130,20 @@ class Deadline(NamedTuple):
     def remaining(self) -> float:
         """Seconds left; zero or less once the time is up."""
         return self.end - time.monotonic()
+
+    def wait(self, descriptor: int, event: int) -> bool:
+        """Whether an event (select.POLLIN, …) comes in time.
+
+        Raises SourceError if no response is needed any more.
+        """
+        ready = select.poll()
+        ready.register(descriptor, event)
+        if self.stop is not None:
+            ready.register(self.stop, select.POLLIN)
+        descriptors = {number for number, _ in ready.poll(1000 * max(0.0, self.remaining()))}
+        if self.stop in descriptors:
+            raise SourceError("the response is no longer needed")
+        return bool(descriptors)
 
     def share(self, parts: int) -> Deadline:
         """A deadline after the first of `parts` equal parts of the remaining time."""

@@ -1,11 +1,12 @@
-"""The metadata services that have all NICs in one document: Azure, Oracle Cloud and others.
+"""The metadata services that have all NICs in one document: OpenStack, Azure and others.
 
 Whatever is not a complete answer is an error, never an empty answer: these services reply with 404,
 410, 429 or 503 while they are not ready or busy.
 
-References: Microsoft, "Azure Instance Metadata Service"; Oracle, "Getting Instance Metadata";
-Google, "About VM metadata"; Hetzner, "Server metadata" (Cloud API documentation); Vultr, "Metadata
-API"; DigitalOcean, "Droplet Metadata API".
+References: nova, "Metadata" (user guide) and api/metadata/handler.py; Microsoft, "Azure Instance
+Metadata Service"; Oracle, "Getting Instance Metadata"; Google, "About VM metadata"; Hetzner,
+"Server metadata" (Cloud API documentation); Vultr, "Metadata API"; DigitalOcean, "Droplet Metadata
+API".
 """
 
 # SPDX-License-Identifier: MIT
@@ -15,15 +16,27 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import ClassVar, Optional
 
-from neuca_tools.documents.platform import azure, digitalocean, gce, hetzner, oci, vultr
-from neuca_tools.errors import SourceError
+from neuca_tools.documents.platform import (
+    azure,
+    digitalocean,
+    gce,
+    hetzner,
+    instance,
+    oci,
+    openstack,
+    vultr,
+)
+from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.model.machine import instance_text
-from neuca_tools.sources.base import Answer, Deadline, Session
+from neuca_tools.sources.base import Answer, Deadline, Session, Url
 from neuca_tools.sources.service import Service
+
+_IPV6 = "fe80::a9fe:a9fe"  # neutron, "Metadata service"; link-local, so it needs an interface
+_NO_OPENSTACK = (401, 404)  # EC2 requires a token for every path, existing or not
 
 
 class _Cloud(Service):
@@ -44,6 +57,36 @@ class _Cloud(Service):
             return base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError) as error:
             raise SourceError(f"the user-data of {self.kind} is not base64") from error
+
+
+class OpenStack(Service):
+    """`openstack` at the link-local addresses, or `openstack=URL`."""
+
+    kind = "openstack"
+
+    def other_urls(self) -> Iterable[Url]:
+        return [Url(_IPV6)]
+
+    def documents(self, deadline: Deadline, session: Session) -> Answer:
+        """The documents; none without meta_data.json. The other two are optional."""
+        about = self._get(instance.OPENSTACK, deadline, _NO_OPENSTACK)
+        if about is None:
+            return Answer(self.name, None, session)
+        # Another service may answer every path alike.
+        if not about.lstrip().startswith(b"{"):
+            url = f"{self.url}/openstack/latest/{instance.OPENSTACK}"
+            raise SourceError(f"GET {url}: the response is not a JSON object")
+        parts = {instance.OPENSTACK: about}
+        network = self._get(openstack.NAME, deadline)
+        if network is not None:
+            parts[openstack.NAME] = network
+        elif openstack.NAME in (self._get("", deadline) or b"").decode("utf-8", "replace").split():
+            url = f"{self.url}/openstack/latest/{openstack.NAME}"
+            raise IncompleteError(f"GET {url}: HTTP 404, but the service lists it")
+        return Answer(self.name, self._get("user_data", deadline), session, parts)
+
+    def _get(self, name: str, deadline: Deadline, none: Sequence[int] = (404,)) -> Optional[bytes]:
+        return self.get(f"/openstack/latest/{name}", deadline, none).content
 
 
 class Azure(_Cloud):

@@ -28,9 +28,9 @@ from neuca_tools.sources.base import (
     Session,
     SourceTimeoutError,
     Token,
+    Url,
 )
 from neuca_tools.sources.service import Service
-from neuca_tools.sources.url import Url
 
 if TYPE_CHECKING:
     from neuca_tools.sources.http import Response

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 from neuca_tools import __version__
 from neuca_tools.documents.envelope import gunzip
 from neuca_tools.errors import SourceError
-from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeoutError
-from neuca_tools.sources.url import Url
+from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeoutError, Url
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -100,14 +99,20 @@ class BoundedSocket(socket.socket):
     stream: Optional[_Stream] = None
     """None until it is connected."""
 
-    def start(self, peer: Peer, deadline: Deadline) -> io.BufferedReader:
+    def __init__(self, peer: Peer) -> None:
+        """Raises OSError."""
+        family, self._address = _endpoint(peer)
+        super().__init__(family, socket.SOCK_STREAM)
+        self._device = peer.device if isinstance(peer, Url) else ""
+
+    def start(self, deadline: Deadline) -> io.BufferedReader:
         """Connect, prepare for a request, and return what arrives. Raises OSError."""
         self.begin(deadline)
         # Then no route and no packet of another interface is used, see socket(7).
-        if isinstance(peer, Url) and peer.device:
-            self.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, os.fsencode(peer.device))
+        if self._device:
+            self.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, os.fsencode(self._device))
         self.setblocking(False)
-        code = self.connect_ex(_socket_address(peer))
+        code = self.connect_ex(self._address)
         if code == errno.EINPROGRESS:
             self._wait(select.POLLOUT)
             code = self.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -142,19 +147,9 @@ class BoundedSocket(socket.socket):
 
     def _wait(self, event: int) -> None:
         """Wait for an event; raise at the deadline or when the response is no longer needed."""
-        ready = select.poll()
-        ready.register(self, event)
-        if not self.waits:
-            if not ready.poll(0):
-                raise _NothingYetError
-            return
-        if self.deadline.stop is not None:
-            ready.register(self.deadline.stop, select.POLLIN)
-        descriptors = {descriptor for descriptor, _ in ready.poll(1000 * self._patience())}
-        if self.deadline.stop in descriptors:
-            raise SourceError("the response is no longer needed")
-        if not descriptors:
-            raise socket.timeout
+        deadline = self.deadline if self.waits else Deadline.after(0)
+        if not deadline.wait(self.fileno(), event):
+            raise socket.timeout if self.waits else _NothingYetError
 
     def _patience(self) -> float:
         remaining = self.deadline.remaining()
@@ -187,8 +182,6 @@ class _HttpResponse(HTTPResponse):
     def content(self) -> bytes:
         """The whole body (RFC 9112, section 6.3). Raises SourceError, HTTPException, OSError."""
         length = self.stated_length()
-        if length is not None and length > BODY_LIMIT:
-            raise SourceError(f"the body is larger than {BODY_LIMIT} bytes")
         body = self.read(BODY_LIMIT + 1)
         if len(body) > BODY_LIMIT:
             raise SourceError(f"the body is larger than {BODY_LIMIT} bytes")
@@ -276,8 +269,8 @@ class Connection:
                 self._socket.begin(deadline)
                 return self._exchange(self._socket, method, path, headers)
         self.close()
-        self._socket = BoundedSocket(_address_family(self._peer), socket.SOCK_STREAM)
-        self._socket.start(self._peer, deadline)
+        self._socket = BoundedSocket(self._peer)
+        self._socket.start(deadline)
         return self._exchange(self._socket, method, path, headers)
 
     def _exchange(
@@ -346,19 +339,15 @@ def _request_text(peer: Peer, path: str) -> str:
     return f"{peer}{path}"
 
 
-def _address_family(peer: Peer) -> socket.AddressFamily:
+def _endpoint(peer: Peer) -> tuple[socket.AddressFamily, Any]:
+    """The family and address of a socket for a service."""
     if isinstance(peer, Path):
-        return socket.AF_UNIX
-    return socket.AF_INET6 if ":" in peer.address else socket.AF_INET
-
-
-def _socket_address(peer: Peer) -> Union[str, tuple[Any, ...]]:
-    if isinstance(peer, Path):
-        return os.fspath(peer)
+        return socket.AF_UNIX, os.fspath(peer)
     numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-    return socket.getaddrinfo(
-        peer.address, peer.port, _address_family(peer), socket.SOCK_STREAM, flags=numeric
-    )[0][4]
+    (first, *_) = socket.getaddrinfo(
+        peer.address, peer.port, type=socket.SOCK_STREAM, flags=numeric
+    )
+    return first[0], first[4]
 
 
 def _decode_body(body: bytes, encoding: str) -> bytes:

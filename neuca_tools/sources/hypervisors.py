@@ -114,17 +114,9 @@ def _timeout_error(deadline: Deadline) -> SourceTimeoutError:
 
 def _read_pipe(pipe: int, deadline: Deadline) -> bytes:
     """What comes through a pipe until its other end is closed."""
-    ready, data = select.poll(), b""
-    ready.register(pipe, select.POLLIN)
-    if deadline.stop is not None:
-        ready.register(deadline.stop, select.POLLIN)
+    data = b""
     while len(data) <= BODY_LIMIT + 1:
-        descriptors = {
-            descriptor for descriptor, _ in ready.poll(1000 * max(0.0, deadline.remaining()))
-        }
-        if deadline.stop in descriptors:
-            raise SourceError("the response is no longer needed")
-        if not descriptors:
+        if not deadline.wait(pipe, select.POLLIN):
             raise _timeout_error(deadline)
         piece = os.read(pipe, 65536)
         if not piece:

@@ -102,9 +102,9 @@ def _call_method(path: Path, method: str, parameters: dict[str, Any], deadline: 
     from neuca_tools.sources.http import BoundedSocket
 
     call = json.dumps({"method": method, "parameters": parameters})
-    connection = BoundedSocket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection = BoundedSocket(path)
     try:
-        stream = connection.start(path, deadline)
+        stream = connection.start(deadline)
         connection.sendall(call.encode() + b"\0")
         message = b""
         while b"\0" not in message:

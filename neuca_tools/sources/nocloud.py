@@ -22,10 +22,9 @@ from neuca_tools.documents.platform import instance, netplan
 from neuca_tools.documents.platform.tree import Tree, from_yaml
 from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.files import text_of
-from neuca_tools.sources.base import Answer, Deadline, Session, Surroundings
+from neuca_tools.sources.base import Answer, Deadline, Session, Surroundings, parse_url
 from neuca_tools.sources.files import SEED, Directory, copied_volume, read_document
 from neuca_tools.sources.service import outlets_for
-from neuca_tools.sources.url import parse_url
 
 if TYPE_CHECKING:
     # Files are read without http.client, which takes 19 ms.

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Optional
 from neuca_tools.errors import SourceError
 from neuca_tools.model import Host
 from neuca_tools.model.machine import Origin, Outlet
-from neuca_tools.sources.base import Deadline, Source, Surroundings
-from neuca_tools.sources.url import Url, parse_url
+from neuca_tools.sources.base import Deadline, Source, Surroundings, Url, parse_url
 
 if TYPE_CHECKING:
     # Files are read without http.client, which takes 19 ms.

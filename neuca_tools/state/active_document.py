@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Optional
 
 from neuca_tools.backends import hostid
 from neuca_tools.documents import find_document, parse
+from neuca_tools.documents.neuca.ini import redact_text
 from neuca_tools.documents.platform import combined
-from neuca_tools.documents.redact import redact_text
 from neuca_tools.errors import (
     ApplyError,
     DocumentError,

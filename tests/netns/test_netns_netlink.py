@@ -55,7 +55,7 @@ def test_the_attributes_of_a_link_are_set_in_one_request_or_one_by_one(guest):
     assert change(guest, f"set_attributes({index}, {{'mtu': 1400, 'txqueuelen': 500}})") is None
     link = guest.link("dp1")
     assert (link["mtu"], link["txqlen"]) == (1400, 500)
-    assert change(guest, f"set_mtu({index}, 1300)") is None
+    assert change(guest, f"set_attributes({index}, {{'mtu': 1300}})") is None
     assert change(guest, f"set_attributes({index}, {{'txqueuelen': 700}})") is None
     link = guest.link("dp1")
     assert (link["mtu"], link["txqlen"]) == (1300, 700)
@@ -65,9 +65,9 @@ def test_the_attributes_of_a_link_are_set_in_one_request_or_one_by_one(guest):
 
 
 def test_a_refusal_has_the_errno_and_the_words_of_the_kernel(guest):
-    text, number, _ = change(guest, f"set_mtu({guest.index('dp1')}, 10)")
+    text, number, _ = change(guest, f"set_attributes({guest.index('dp1')}, {{'mtu': 10}})")
     assert (text, number) == ("Invalid argument (mtu less than device minimum)", 22)
-    text, number, _ = change(guest, "set_mtu(999, 1400)")
+    text, number, _ = change(guest, "set_attributes(999, {'mtu': 1400})")
     assert (text, number) == ("No such device", 19)
 
 

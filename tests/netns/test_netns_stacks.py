@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from lab import mac, refused_route
 
-from neuca_tools.documents.neuca.link_kinds import WORDS
+from neuca_tools.documents.neuca.link_kinds import OPTIONS
 
 NIC = f"[interface {mac(1)}]\naddresses = 172.16.0.1/24\n"
 OTHER = f"[interface {mac(2)}]\naddresses = 172.17.0.1/24\n"
@@ -103,7 +103,7 @@ def test_a_bridge_with_a_gateway_is_recreated_while_another_nic_gets_a_network(t
     assert (two.addresses("br7"), two.addresses("dp2")) == ({"10.7.0.1/24"}, {"10.3.0.1/16"})
 
 
-@pytest.mark.parametrize("mode", WORDS["bond", "mode"])
+@pytest.mark.parametrize("mode", OPTIONS["bond"]["mode"].words)
 def test_a_failed_change_of_a_bond_is_rolled_back_in_every_mode(two, mode):
     has(two, "bond")
     bond = BOND.replace("active-backup", mode)

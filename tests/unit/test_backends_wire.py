@@ -211,8 +211,8 @@ class Answers(wire.Socket):
         for one in datagrams:
             self._kernel.send(one)
 
-    def close(self):
-        super().close()
+    def __exit__(self, *reason):
+        super().__exit__(*reason)
         self._kernel.close()
 
 

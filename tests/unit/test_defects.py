@@ -16,7 +16,7 @@ import pytest
 
 from neuca_tools.config import Config, load_config
 from neuca_tools.documents import parse
-from neuca_tools.documents.redact import redact_text
+from neuca_tools.documents.neuca.ini import redact_text
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {path: path.read_text() for path in sorted((ROOT / "neuca_tools").rglob("*.py"))}

@@ -16,7 +16,7 @@ from test_dhcp_requests import document
 from worlds import key, mac, nic, route
 
 from neuca_tools.agent import dhcp_helper
-from neuca_tools.backends import dhcp_reports, dhcpclients, dhcplease, processes
+from neuca_tools.backends import dhcpclients, dhcplease, processes
 from neuca_tools.backends.dhcplease import FOR_EVER, LeaseContent, TimedAddress
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import NOT_INSTALLED, UNSERVED
@@ -272,24 +272,24 @@ LEASED = {"index": 2, "metric": 0, "table": 254, "routes": False}
 
 def leased(environment):
     """What a lease gives to a link that takes no routes, without that to the network itself."""
-    found = dhcp_reports.read_dhcp4_lease(environment, LEASED)
+    found = dhcplease.read_dhcp4_lease(environment, LEASED)
     return found and found._replace(routes=())
 
 
 def test_a_lease_as_the_client_reports_it():
     timed = TimedAddress(IPv4Interface("10.9.0.51/24"), 3600, 3600)
     assert leased(BOUND) == LeaseContent((timed,), 0, (), 4)
-    assert [*dhcp_reports.offered_routes(BOUND)] == [(IPv4Network("0.0.0.0/0"), ROUTER)]
+    assert [*dhcplease.offered_routes(BOUND)] == [(IPv4Network("0.0.0.0/0"), ROUTER)]
     routes = [(IPv4Network("192.168.64.0/18"), ROUTER), (IPv4Network("10.7.7.7/32"), ROUTER)]
     words = "192.168.64.0/18 10.9.0.1 10.7.7.7/32 10.9.0.1"
-    assert [*dhcp_reports.offered_routes({**BOUND, "new_classless_static_routes": words})] == routes
+    assert [*dhcplease.offered_routes({**BOUND, "new_classless_static_routes": words})] == routes
 
 
 @pytest.mark.parametrize(
     "text", ["10.7.7.7/33 10.9.0.1", "10.7.7.7", "10.7.7.7/32 10.9.0", "x", "24 1 2 3"]
 )
 def test_malformed_classless_routes_are_no_routes_and_routers_do_not_count_either(text):
-    assert [*dhcp_reports.offered_routes({**BOUND, "new_classless_static_routes": text})] == []
+    assert [*dhcplease.offered_routes({**BOUND, "new_classless_static_routes": text})] == []
 
 
 @pytest.mark.parametrize(
@@ -307,13 +307,13 @@ def test_values_that_are_malformed_count_as_absent():
     }
     timed = TimedAddress(IPv4Interface("10.9.0.51/24"), FOR_EVER, FOR_EVER)
     assert leased({**BOUND, **odd}) == LeaseContent((timed,), family=4)
-    assert [*dhcp_reports.offered_routes({**BOUND, "new_routers": ";"})] == []
+    assert [*dhcplease.offered_routes({**BOUND, "new_routers": ";"})] == []
 
 
 def test_a_server_cannot_fill_the_routing_table():
     words = " ".join(f"10.{one}.0.0/16 10.9.0.1" for one in range(200))
-    routes = [*dhcp_reports.offered_routes({**BOUND, "new_classless_static_routes": words})]
-    assert len(routes) == dhcp_reports.MAX_ROUTES
+    routes = [*dhcplease.offered_routes({**BOUND, "new_classless_static_routes": words})]
+    assert len(routes) == dhcplease.MAX_ROUTES
 
 
 def test_addresses_that_are_not_set():

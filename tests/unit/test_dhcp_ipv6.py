@@ -18,7 +18,7 @@ from worlds import key, mac
 
 from neuca_tools.agent import autoconfiguration, dhcp_helper
 from neuca_tools.agent.autoconfiguration import State
-from neuca_tools.backends import advertisements, dhcp_reports, dhcplease, linkwatch
+from neuca_tools.backends import advertisements, dhcplease, linkwatch
 from neuca_tools.backends.advertisements import Advertisement, Prefix, parse_advertisement
 from neuca_tools.backends.dhcplease import FOR_EVER, TimedAddress
 from neuca_tools.desired import dhcp_files
@@ -113,7 +113,7 @@ DHCPCD = {
 
 
 def test_a_dhcpv6_lease_as_the_client_reports_it():
-    found = dhcp_reports.read_dhcp6_lease(DHCPCD)
+    found = dhcplease.read_dhcp6_lease(DHCPCD)
     assert found.addresses == (TimedAddress(IPv6Interface("fd00:9::51/128"), 600, 300),)
     assert (found.routes, found.mtu) == ((), 0)
 
@@ -122,12 +122,12 @@ def test_a_dhcpv6_lease_as_the_client_reports_it():
     "address", ["", "x", "::", "::1", "ff02::1", "::ffff:10.0.0.1", "10.0.0.1", "$(reboot)"]
 )
 def test_an_ipv6_address_that_no_host_can_have_is_no_lease(address):
-    assert dhcp_reports.read_dhcp6_lease({**DHCPCD, "new_dhcp6_ia_na1_ia_addr1": address}) is None
+    assert dhcplease.read_dhcp6_lease({**DHCPCD, "new_dhcp6_ia_na1_ia_addr1": address}) is None
 
 
 def test_a_lease_without_an_end_has_one_nevertheless_to_be_known_as_a_lease():
     times = [f"new_dhcp6_ia_na1_ia_addr1_{end}" for end in ("vltime", "pltime")]
-    ((_, valid, preferred),) = dhcp_reports.read_dhcp6_lease(
+    ((_, valid, preferred),) = dhcplease.read_dhcp6_lease(
         {**DHCPCD, **dict.fromkeys(times, str(FOR_EVER))}
     ).addresses
     assert valid == preferred == FOR_EVER - 1

@@ -191,11 +191,10 @@ OPENSTACK = [
 
 def value_of(kind, option):
     """A usable value of an option of a virtual link."""
-    words = link_kinds.WORDS.get((kind, option))
-    texts = ("no", *reversed(words or ()), "5", "7", "10.0.0.1", THREE)
+    texts = ("no", *reversed(link_kinds.OPTIONS[kind][option].words), "5", "7", "10.0.0.1", THREE)
     for text in texts:
         try:
-            link_kinds.READERS[kind][option](text)
+            link_kinds.OPTIONS[kind][option].read(text)
         except UnusableError:
             continue
         return text

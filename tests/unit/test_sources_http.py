@@ -20,9 +20,8 @@ from sources_server import Server, http
 
 import neuca_tools
 from neuca_tools.errors import SourceError
-from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeoutError
+from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeoutError, parse_url
 from neuca_tools.sources.http import Connection, Response
-from neuca_tools.sources.url import parse_url
 
 LONG = 300
 """Seconds that no test needs; a server that is waited for this long is a failure, not a slow test."""

@@ -14,9 +14,9 @@ from sources_server import Server, http
 
 from neuca_tools.errors import SourceError
 from neuca_tools.sources import Session, Surroundings, race
+from neuca_tools.sources.base import parse_url
 from neuca_tools.sources.ec2 import Ec2
 from neuca_tools.sources.files import File, NoSource
-from neuca_tools.sources.url import parse_url
 
 LONG = 300
 """Seconds that no test needs."""

@@ -1,5 +1,7 @@
 """Split a NEuca document into sections of raw keys and values, with scripts unchanged.
 
+`redact_text` writes the copy for users without root: only the network and the host name.
+
 configparser cannot be used: it drops the indentation of every line, and the `#` lines of scripts.
 """
 
@@ -14,7 +16,13 @@ from itertools import dropwhile
 from typing import Literal, NamedTuple, Optional
 
 from neuca_tools.documents.neuca.values import clip, hash_hint
-from neuca_tools.documents.privacy import is_open, link_kind, shown_key, shown_value
+from neuca_tools.documents.privacy import (
+    is_known_section,
+    is_open,
+    link_kind,
+    shown_key,
+    shown_value,
+)
 from neuca_tools.model import Fault
 from neuca_tools.model.rows import UnknownWord
 
@@ -270,3 +278,48 @@ def _common_prefix(texts: Collection[str]) -> str:
         if pair[0] != pair[1]:
             return first[:at]
     return first
+
+
+# --- the copy for users without root --------------------------------------------------------------
+
+
+def redact_text(text: str) -> str:
+    """The text with only what everybody may read. Line numbers stay valid."""
+    sections, _ = read(text)
+    out = [""] * (text.count("\n") + 1)
+    for section in sections:
+        out[section.number - 1] = "[redacted]"
+        if is_known_section(section.name):
+            out[section.number - 1] = f"[{section.name}]"
+        for line in section.lines:
+            # A key like "[x]" would be read as a section if it were written with a blank behind it.
+            if is_open(line.section, line.key) and not line.key.startswith("["):
+                _copy_line(line, out)
+    return "\n".join(out)
+
+
+def _copy_line(line: Line, out: list[str]) -> None:
+    """Write a line to `out` from the parsed value, not from the text: comments are dropped."""
+    written = f"{line.written} = {line.value}"
+    if ";" not in written and "\n" not in written and len(written) <= MAX_LINE:
+        out[line.number - 1] = written
+        return
+    first, *rest = line.value.split("\n")
+    blank = " "
+    if first.startswith(";"):
+        # " ;" would begin a comment.
+        blank = ""
+    written = f"{line.written} ={blank}{first}"
+    if without_comment(first) != first or (len(written) > MAX_LINE and line.end > line.number):
+        # The value began on a line below its key, where " ;" does not begin a comment.
+        written, rest = f"{line.written} =", [first, *rest]
+    out[line.number - 1] = _fitting_text(written, f"{line.written}={first}")
+    for at, text in enumerate(rest):
+        out[line.number + at] = _fitting_text(f"    {text}", f" {text}")
+
+
+def _fitting_text(text: str, shorter: str) -> str:
+    """The first of these that is not too long for a line of a document."""
+    if len(text) <= MAX_LINE:
+        return text
+    return shorter

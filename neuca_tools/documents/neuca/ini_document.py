@@ -45,12 +45,11 @@ def parse(text: str) -> Document:
     if not sections:
         raise DocumentError('cannot read the document: it has no section, such as "[interfaces]"')
     every_line = chain.from_iterable(section.lines for section in sections)
-    keys, unusable = _section_keys(sections)
+    collected = [*faults, *_unknown_sections(sections)]
+    keys = _section_keys(sections, collected)
     lines, repeated = last_wins(every_line, lambda line: _setting_identity(line, keys))
     given = tuple(line for line in lines if not values.is_absent(line.value))
-    return _build_document(
-        keys, given, [*faults, *repeated, *_unknown_sections(sections), *unusable]
-    )
+    return _build_document(keys, given, [*collected, *repeated])
 
 
 def _check_text(text: str) -> None:
@@ -75,22 +74,14 @@ def _build_document(
     hostname, router = (
         _read_global(settings.get(key), reader, faults) for key, reader in GLOBALS.items()
     )
-    requests, ignored, link_faults = _link_requests(keys, lines, grouped["interfaces"])
-    routes, route_faults = tables.read_rows(
-        grouped["routes"], partial(_usable_route, ignored), MAX_ROUTES
-    )
-    rules, rule_faults = rule_sections.read(lines)
-    users, user_faults = tables.read_rows(grouped["users"], tables.read_user, MAX_ROWS)
-    scripts, script_faults = tables.read_rows(grouped["scripts"], tables.read_script, MAX_ROWS)
-    storage, storage_faults = tables.storage_rows(grouped["storage"], MAX_ROWS)
-    faults += [
-        *link_faults,
-        *route_faults,
-        *rule_faults,
-        *user_faults,
-        *script_faults,
-        *storage_faults,
-    ]
+    requests, ignored = _link_requests(keys, lines, grouped["interfaces"], faults)
+    read_route = partial(_usable_route, ignored)
+    read_user = partial(tables.read_user, faults)
+    routes = tables.read_rows(grouped["routes"], read_route, MAX_ROUTES, faults)
+    rules = rule_sections.read(lines, faults)
+    users = tables.read_rows(grouped["users"], read_user, MAX_ROWS, faults)
+    scripts = tables.read_rows(grouped["scripts"], tables.read_script, MAX_ROWS, faults)
+    storage = tables.storage_rows(grouped["storage"], MAX_ROWS, faults)
     return Document(
         hostname=hostname,
         router=cast(Router, router or "user"),
@@ -105,14 +96,12 @@ def _build_document(
     )
 
 
-def _usable_route(
-    ignored: Mapping[LinkKey, LinkKey], line: Line
-) -> tuple[RouteRequest, list[Fault]]:
+def _usable_route(ignored: Mapping[LinkKey, LinkKey], line: Line) -> RouteRequest:
     """A route; one through an ignored link is unusable."""
-    request, faults = route_lines.read_route(line)
+    request = route_lines.read_route(line)
     if request.link and request.link in ignored:
         raise UnusableError(links.why_ignored(ignored[request.link]))
-    return request, faults
+    return request
 
 
 GLOBALS: dict[str, Callable[[str], str]] = {
@@ -187,10 +176,13 @@ def _unknown_reason(name: str) -> str:
 
 
 def _link_requests(
-    keys: Mapping[str, Optional[LinkKey]], lines: Iterable[Line], short: Iterable[Line]
-) -> tuple[tuple[LinkRequest, ...], Mapping[LinkKey, LinkKey], list[Fault]]:
-    """The requests for links, the ignored links (see `links.CheckedLinks`), and the faults."""
-    drafts, broken, faults = _short_lines(short)
+    keys: Mapping[str, Optional[LinkKey]],
+    lines: Iterable[Line],
+    short: Iterable[Line],
+    faults: list[Fault],
+) -> tuple[tuple[LinkRequest, ...], Mapping[LinkKey, LinkKey]]:
+    """The requests for links, and the ignored links (see `links.CheckedLinks`)."""
+    drafts, broken = _short_lines(short, faults)
     longer = _link_lines(keys, lines)
     for key, own in longer.items():
         faults += links.read_section(drafts.setdefault(key, Draft(key)), own)
@@ -202,7 +194,8 @@ def _link_requests(
         asked._replace(request=stacking.up_by_default(asked.request)) for asked in given[:MAX_LINKS]
     )
     requests = stacking.with_parents(asked.request for asked in usable.links)
-    return requests, usable.ignored, [*faults, *usable.faults]
+    faults += usable.faults
+    return requests, usable.ignored
 
 
 def _link_lines(
@@ -217,12 +210,9 @@ def _link_lines(
     return grouped
 
 
-def _section_keys(
-    sections: Iterable[Section],
-) -> tuple[dict[str, Optional[LinkKey]], list[Fault]]:
+def _section_keys(sections: Iterable[Section], faults: list[Fault]) -> dict[str, Optional[LinkKey]]:
     """The link of each section by its name; None, with a fault, if its header is unusable."""
     keys: dict[str, Optional[LinkKey]] = {}
-    faults: list[Fault] = []
     for section in sections:
         if not link_kind(section.name) or section.name in keys:
             continue
@@ -232,17 +222,18 @@ def _section_keys(
             keys[section.name] = None
             reason = f"{unusable}, ignoring the section"
             faults.append(Fault(section.number, section.name, "", "", reason))
-    return keys, faults
+    return keys
 
 
-def _short_lines(lines: Iterable[Line]) -> tuple[dict[LinkKey, Draft], set[LinkKey], list[Fault]]:
-    """Parse the lines of `[interfaces]`: the requests, the broken links, and the faults.
+def _short_lines(
+    lines: Iterable[Line], faults: list[Fault]
+) -> tuple[dict[LinkKey, Draft], set[LinkKey]]:
+    """Parse the lines of `[interfaces]`: the requests and the broken links.
 
     A link whose line has an error is ignored, unless it has a section of its own.
     """
     drafts: dict[LinkKey, Draft] = {}
     broken: set[LinkKey] = set()
-    faults: list[Fault] = []
     for line in lines:
         try:
             draft, more = interface_lines.read(line)
@@ -253,7 +244,7 @@ def _short_lines(lines: Iterable[Line]) -> tuple[dict[LinkKey, Draft], set[LinkK
         faults += more
         if any(fault.severity == "error" for fault in more):
             broken.add(draft.key)
-    return drafts, broken, faults
+    return drafts, broken
 
 
 def _limit_faults(faults: Iterable[Fault]) -> tuple[Fault, ...]:

@@ -28,12 +28,9 @@ def read(line: Line) -> tuple[Draft, list[Fault]]:
     """
     draft = Draft(key(line))
     word, _, rest = line.value.partition(":")
+    draft.unusable.add("state")  # until it is set
     try:
         draft.set_field(line, "state", links.link_state(word))
-    except UnusableError as reason:
-        draft.unusable.add("state")
-        return draft, [line.fault(str(reason), unknown=reason.unknown)]
-    try:
         return draft, _read_network(draft, line, rest)
     except UnusableError as reason:
         return draft, [line.fault(str(reason), unknown=reason.unknown)]

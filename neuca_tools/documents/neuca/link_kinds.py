@@ -119,7 +119,7 @@ def _yes_or_no(text: str) -> str:
     return "no"
 
 
-class _Option(NamedTuple):
+class Option(NamedTuple):
     """An option of a virtual link.
 
     `kernel_default` is what a new link has (bond_main.c, br_if.c): empty for none, None if it is
@@ -131,19 +131,19 @@ class _Option(NamedTuple):
     words: tuple[str, ...] = ()
 
 
-def _word_option(words: str, kernel_default: Optional[str] = None) -> _Option:
+def _word_option(words: str, kernel_default: Optional[str] = None) -> Option:
     """One of these words, or its number in the kernel."""
     choices = tuple(words.split())
     numbered = {str(number): word for number, word in enumerate(choices)}
-    return _Option(
+    return Option(
         lambda text: numbered.get(text) or values.word(text, choices), kernel_default, choices
     )
 
 
 _INT_MAX = 2147483647  # the bound of the kernel (bond_options.c)
-_MILLISECONDS = _Option(_number_reader(0, _INT_MAX), "0")
-_MAC = _Option(values.mac)
-_OPTIONS: Mapping[str, Mapping[str, _Option]] = {
+_MILLISECONDS = Option(_number_reader(0, _INT_MAX), "0")
+_MAC = Option(values.mac)
+OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "bond": {
         "mode": _word_option(
             "balance-rr active-backup balance-xor broadcast 802.3ad balance-tlb balance-alb"
@@ -159,68 +159,56 @@ _OPTIONS: Mapping[str, Mapping[str, _Option]] = {
         ),
         "arp-all-targets": _word_option("any all", "any"),
         "primary-reselect": _word_option("always better failure", "always"),
-        "all-slaves-active": _Option(_yes_or_no, "no", _NO_YES),
+        "all-slaves-active": Option(_yes_or_no, "no", _NO_YES),
         "miimon": _MILLISECONDS,
         "updelay": _MILLISECONDS,
         "downdelay": _MILLISECONDS,
-        "min-links": _Option(_number_reader(0, 65535), "0"),
+        "min-links": Option(_number_reader(0, 65535), "0"),
         "arp-interval": _MILLISECONDS,
-        "arp-ip-target": _Option(_arp_targets, ""),
+        "arp-ip-target": Option(_arp_targets, ""),
         # The bounds of the kernel's bond_options.c.
-        "num-grat-arp": _Option(_number_reader(0, 255), "1"),
-        "resend-igmp": _Option(_number_reader(0, 255), "1"),
-        "packets-per-slave": _Option(_number_reader(0, 65535), "1"),
-        "lp-interval": _Option(_number_reader(1, _INT_MAX), "1"),
+        "num-grat-arp": Option(_number_reader(0, 255), "1"),
+        "resend-igmp": Option(_number_reader(0, 255), "1"),
+        "packets-per-slave": Option(_number_reader(0, 65535), "1"),
+        "lp-interval": Option(_number_reader(1, _INT_MAX), "1"),
         "mac": _MAC,
     },
     "bridge": {
-        "stp": _Option(_yes_or_no, "no", _NO_YES),
+        "stp": Option(_yes_or_no, "no", _NO_YES),
         # Seconds (IEEE 802.1D); with stp, the least is LEAST_FORWARD_DELAY.
-        "forward-delay": _Option(_number_reader(0, 30), "15"),
-        "hello-time": _Option(_number_reader(1, 10), "2"),
-        "max-age": _Option(_number_reader(6, 40), "20"),
-        "ageing-time": _Option(_number_reader(0, 1000000), "300"),
-        "priority": _Option(_number_reader(0, 65535), "32768"),
+        "forward-delay": Option(_number_reader(0, 30), "15"),
+        "hello-time": Option(_number_reader(1, 10), "2"),
+        "max-age": Option(_number_reader(6, 40), "20"),
+        "ageing-time": Option(_number_reader(0, 1000000), "300"),
+        "priority": Option(_number_reader(0, 65535), "32768"),
         "mac": _MAC,
     },
     "vxlan": {
-        "id": _Option(_number_reader(1, 16777215)),
-        "local": _Option(_vxlan_endpoint, ""),
-        "remote": _Option(_vxlan_endpoint, ""),
-        "port": _Option(_number_reader(1, 65535)),
+        "id": Option(_number_reader(1, 16777215)),
+        "local": Option(_vxlan_endpoint, ""),
+        "remote": Option(_vxlan_endpoint, ""),
+        "port": Option(_number_reader(1, 65535)),
         "mac": _MAC,
     },
     "macvlan": {
-        "mode": _Option(lambda text: values.word(text, MACVLAN_MODES)),
+        "mode": Option(lambda text: values.word(text, MACVLAN_MODES)),
         "mac": _MAC,
     },
-    "vrf": {"table": _Option(lambda text: str(values.vrf_table(text)))},
+    "vrf": {"table": Option(lambda text: str(values.vrf_table(text)))},
     "ipoib": {
-        "pkey": _Option(values.pkey),
-        "mode": _Option(
+        "pkey": Option(values.pkey),
+        "mode": Option(
             lambda text: values.word(text, values.IPOIB_MODES), words=values.IPOIB_MODES
         ),
     },
     "vlan": {"mac": _MAC},
 }
-READERS = {
-    kind: {name: option.read for name, option in options.items()}
-    for kind, options in _OPTIONS.items()
-}
-KERNEL_DEFAULTS = {
-    kind: {
-        name: option.kernel_default
-        for name, option in options.items()
-        if option.kernel_default is not None
-    }
-    for kind, options in _OPTIONS.items()
-}
-WORDS = {
-    (kind, name): option.words
-    for kind, options in _OPTIONS.items()
-    for name, option in options.items()
-    if option.words
-}
+
+
+def kernel_defaults(kind: str) -> dict[str, str]:
+    """What a new link of this kind has."""
+    defaults = {name: option.kernel_default for name, option in OPTIONS.get(kind, {}).items()}
+    return {name: default for name, default in defaults.items() if default is not None}
 
 
 def default_options(kind: str, virtual: Virtual) -> Mapping[str, str]:
@@ -233,7 +221,7 @@ def default_options(kind: str, virtual: Virtual) -> Mapping[str, str]:
 
 def own_keys(kind: str) -> tuple[str, ...]:
     """The keys that only a section of this kind has."""
-    own = tuple(READERS.get(kind, {}))
+    own = tuple(OPTIONS.get(kind, {}))
     if kind in MEMBERS:
         return ("members", *own)
     if kind in PARENT:
@@ -247,7 +235,7 @@ def read_setting(kind: str, name: str, text: str) -> Virtual:
         return Virtual(members=_read_members(text))
     if name == "parent":
         return Virtual(parent=link_reference(text))
-    return Virtual(options=((name, READERS[kind][name](text)),))
+    return Virtual(options=((name, OPTIONS[kind][name].read(text)),))
 
 
 def shown_value(virtual: Virtual, name: str) -> str:

@@ -52,7 +52,6 @@ _OFFLOAD = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")  # ETH_GSTRING_LEN
 IPOIB_MODE, PRIMARY = "infiniband-mode", "bond-primary"
 # wol_mode_names of the kernel without magicsecure, which needs a password.
 WAKE_ON_LAN = ("phy", "ucast", "mcast", "bcast", "arp", "magic", "filter")
-_COALESCE = ("rx-usecs", "rx-frames", "tx-usecs", "tx-frames", "adaptive-rx", "adaptive-tx")
 
 
 def read_qdisc(text: str) -> str:
@@ -92,33 +91,27 @@ def _read_pairs(text: str) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2]))
 
 
-def _read_numbers(names: Iterable[str], least: int, most: int, text: str) -> str:
-    """Names with a number, or with `max`, the maximum of the device."""
+def _read_named(readers: Mapping[str, Callable[[str, str], str]], text: str) -> str:
+    """Names, each with a value that its reader takes; readers get the name too."""
     pairs = _read_pairs(text)
     for name, value in pairs.items():
-        values.word(name, names)
-        if value != "max":
-            pairs[name] = str(values.integer(value, least, most, name))
+        pairs[name] = readers[values.word(name, readers)](name, value)
     return _join_pairs(pairs)
 
 
-def _read_coalesce(text: str) -> str:
-    pairs = _read_pairs(text)
-    for name, value in pairs.items():
-        values.word(name, _COALESCE)
-        if name.startswith("adaptive"):
-            pairs[name] = values.word(value, _SWITCHES)
-        else:
-            pairs[name] = str(values.integer(value, 0, 1000000, name))
-    return _join_pairs(pairs)
+def _number_or_max(least: int, most: int) -> Callable[[str, str], str]:
+    """A reader of a number, or of `max`, the maximum of the device."""
+    return lambda name, text: (
+        text if text == "max" else str(values.integer(text, least, most, name))
+    )
 
 
-def _read_switches(names: Iterable[str], text: str) -> str:
-    pairs = _read_pairs(text)
-    for name, value in pairs.items():
-        values.word(name, names)
-        values.word(value, _SWITCHES)
-    return _join_pairs(pairs)
+def _read_delay(name: str, text: str) -> str:
+    return str(values.integer(text, 0, 1000000, name))
+
+
+def _read_switch(_: str, text: str) -> str:
+    return values.word(text, _SWITCHES)
 
 
 def _read_offloads(text: str) -> str:
@@ -275,22 +268,24 @@ def _number_row(key: str, limits: Limits, through: Through = "files", master: st
     return Setting(key, lambda text: str(parse(text)), through, limits, master=master)
 
 
+_CHANNELS = dict.fromkeys(("rx", "tx", "combined"), _number_or_max(1, MOST_CPUS))
+_RINGS = dict.fromkeys(("rx", "tx"), _number_or_max(1, 1 << 20))
+_COALESCE = {
+    **dict.fromkeys(("rx-usecs", "rx-frames", "tx-usecs", "tx-frames"), _read_delay),
+    **dict.fromkeys(("adaptive-rx", "adaptive-tx"), _read_switch),
+}
+_PAUSE = dict.fromkeys(("autoneg", "rx", "tx"), _read_switch)
 # In the order in which they are set: those that reset queues come first.
 _TABLE = (
     Setting("mtu", values.mtu, "link", values.MTU_LIMITS),
     Setting("txqueuelen", values.txqueuelen, "link", values.TXQUEUELEN_LIMITS),
     Setting(IPOIB_MODE, lambda text: values.word(text, values.IPOIB_MODES), "attribute"),
     # Drivers create at most one queue for each CPU.
-    Setting(
-        "channels",
-        partial(_read_numbers, ("rx", "tx", "combined"), 1, MOST_CPUS),
-        "ethtool",
-        named=True,
-    ),
+    Setting("channels", partial(_read_named, _CHANNELS), "ethtool", named=True),
     # A bound of our own, against typos: drivers report their own maximum.
-    Setting("rings", partial(_read_numbers, ("rx", "tx"), 1, 1 << 20), "ethtool", named=True),
-    Setting("coalesce", _read_coalesce, "ethtool", named=True),
-    Setting("pause", partial(_read_switches, ("autoneg", "rx", "tx")), "ethtool", named=True),
+    Setting("rings", partial(_read_named, _RINGS), "ethtool", named=True),
+    Setting("coalesce", partial(_read_named, _COALESCE), "ethtool", named=True),
+    Setting("pause", partial(_read_named, _PAUSE), "ethtool", named=True),
     Setting("offloads", _read_offloads, "ethtool", named=True),
     Setting(
         "qdisc",

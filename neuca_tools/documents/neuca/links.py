@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -154,15 +154,10 @@ def link_state(text: str) -> LinkState:
     return _STATES[values.word(text, _STATES)]
 
 
-def _vrf_name(text: str) -> str:
-    """The name of the VRF that the link becomes a member of."""
-    return link_kinds.link_key("vrf", text).given_name
-
-
 _READERS: Mapping[str, Callable[[str], object]] = {
     "state": link_state,
     "name": values.link_name,
-    "vrf": _vrf_name,
+    "vrf": lambda text: link_kinds.link_key("vrf", text).given_name,
     "duplicate-address-detection": values.duplicate_detection,
     "dns": lambda text: values.word(text, ("per-link", "no")),
     **{key: row.parse for key, row in SETTINGS.items()},
@@ -337,24 +332,17 @@ def _unique_names(links: list[RequestWithLines]) -> tuple[list[RequestWithLines]
     """The links without names that an earlier line gives to another link, and the faults."""
     owners: dict[str, LinkKey] = {}
     faults = []
-    losers = set()
+    unique = {asked.request.key: asked for asked in links}
     for asked in sorted(links, key=_line_of_name):
         name, key = asked.request.name, asked.request.key
         if name and owners.setdefault(name, key) != key:
-            losers.add(key)
+            unique[key] = asked._replace(request=without_setting(asked.request, "name"))
             reason = f'the name "{name}" is requested for {owners[name]} too'
             faults.append(asked.lines["name"].fault(reason))
-    return [_without_name(asked, losers) for asked in links], faults
+    return list(unique.values()), faults
 
 
 def _line_of_name(asked: RequestWithLines) -> int:
     if "name" not in asked.lines:
         return 0
     return asked.lines["name"].number
-
-
-def _without_name(asked: RequestWithLines, losers: Collection[LinkKey]) -> RequestWithLines:
-    """The same request; without its name if its link is one of `losers`."""
-    if asked.request.key not in losers:
-        return asked
-    return asked._replace(request=without_setting(asked.request, "name"))

@@ -11,7 +11,7 @@ from typing import Any
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.model import Fault, Host, LinkKey, Network, RouteRequest, RouteState
+from neuca_tools.model import Host, LinkKey, Network, RouteRequest, RouteState
 from neuca_tools.model.links import KINDS as LINK_KINDS
 from neuca_tools.model.routing import KINDS, MOST, Traits
 from neuca_tools.model.rows import UnknownWord
@@ -46,30 +46,30 @@ _TRAITS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def read_route(line: Line) -> tuple[RouteRequest, list[Fault]]:
+def read_route(line: Line) -> RouteRequest:
     """`CIDR = next hop, ...`, a type of route, `down` or `user`, with properties behind."""
     to = values.network(line.key)
     state = _STATES.get(line.value.strip().lower())
     if state:
-        return RouteRequest(to, state, None, line.where), []
+        return RouteRequest(to, state, None, line.where)
     hops, words = _split_next_hops(line.value)
     request = _with_properties(RouteRequest(to, "present", where=line.where), iter(words))
     if len(hops) == 1 and hops[0] in _KINDS:
-        return request._replace(traits=request.traits._replace(kind=_KINDS[hops[0]])), []
+        return request._replace(traits=request.traits._replace(kind=_KINDS[hops[0]]))
     if not hops and request.link is None:
         raise UnusableError("it has neither a next hop nor an interface")
     if len(hops) == 1 and hops[0].isalpha():
         unknown = UnknownWord("value", hops[0], (*_KINDS, *_STATES))
         raise UnusableError(f'"{hops[0]}" is not an IP address', unknown)
     vias = [_next_hop(to, text) for text in hops]
-    return request._replace(via=next(iter(vias), None), others=tuple(vias[1:])), []
+    return request._replace(via=next(iter(vias), None), others=tuple(vias[1:]))
 
 
 def route_identity(line: Line) -> Hashable:
     """Equal for lines that request the same route: prefix, table, metric and type of service."""
     to = values.network(line.key)
     try:
-        request, _ = read_route(line)
+        request = read_route(line)
     except UnusableError:
         return to
     return to, request.metric, request.traits.table, request.traits.tos

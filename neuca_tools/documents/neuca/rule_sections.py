@@ -102,35 +102,32 @@ class Draft:
         )
 
 
-def read(lines: Iterable[Line]) -> tuple[tuple[RuleRequest, ...], list[Fault]]:
-    """The rules of all sections. One with an unusable line is ignored as a whole."""
+def read(lines: Iterable[Line], faults: list[Fault]) -> tuple[RuleRequest, ...]:
+    """The rules of all sections. One with an unusable line is a fault, and ignored as a whole."""
     sections: dict[str, list[Line]] = {}
     for line in lines:
         if is_rule(line.section):
             sections.setdefault(line.section, []).append(line)
     requests: list[RuleRequest] = []
-    faults: list[Fault] = []
     for section in sections.values():
-        rules, more = _read_section(section)
-        requests += rules
-        faults += more
+        requests += _read_section(section, faults)
         if len(requests) > MAX_RULES:
             faults.append(section[0].fault(f"more than {MAX_RULES} rules, ignoring the rest"))
             break
-    return tuple(requests[:MAX_RULES]), faults
+    return tuple(requests[:MAX_RULES])
 
 
-def _read_section(lines: list[Line]) -> tuple[list[RuleRequest], list[Fault]]:
-    draft, faults = Draft({}), []
+def _read_section(lines: list[Line], faults: list[Fault]) -> list[RuleRequest]:
+    draft, before = Draft({}), len(faults)
     for line in lines:
         try:
             draft.take(line.key, line.value)
         except UnusableError as reason:
             faults.append(line.fault(f"{reason}, ignoring the rule", unknown=reason.unknown))
-    if faults:
-        return [], faults
     first = lines[0]
     try:
-        return [RuleRequest(rule, first.where) for rule in draft.rules()], []
+        if len(faults) == before:
+            return [RuleRequest(rule, first.where) for rule in draft.rules()]
     except UnusableError as reason:
-        return [], [first.fault(f"{reason}, ignoring the rule")]
+        faults.append(first.fault(f"{reason}, ignoring the rule"))
+    return []

@@ -12,7 +12,7 @@ from typing import TypeVar
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.model import Fault
+from neuca_tools.model import Fault, Host
 from neuca_tools.model.rows import Script, Storage, User
 
 _Row = TypeVar("_Row")
@@ -28,11 +28,10 @@ _YES_NO = {"yes": True, "no": False}
 
 
 def read_rows(
-    lines: Iterable[Line], read: Callable[[Line], tuple[_Row, list[Fault]]], most: int
-) -> tuple[tuple[_Row, ...], list[Fault]]:
-    """Parse at most `most` lines; each further or unusable one becomes a fault."""
+    lines: Iterable[Line], read: Callable[[Line], _Row], most: int, faults: list[Fault]
+) -> tuple[_Row, ...]:
+    """Parse at most `most` lines; a further or unusable one is added to the faults."""
     parsed: list[_Row] = []
-    faults: list[Fault] = []
     for line in lines:
         if len(parsed) == most:
             faults.append(
@@ -40,16 +39,17 @@ def read_rows(
             )
             break
         try:
-            row, more = read(line)
-            parsed.append(row)
-            faults += more
+            parsed.append(read(line))
         except UnusableError as reason:
             faults.append(line.fault(str(reason), unknown=reason.unknown))
-    return tuple(parsed), faults
+    return tuple(parsed)
 
 
-def read_user(line: Line) -> tuple[User, list[Fault]]:
-    """`login = yes` or `no`, then `:key` for each public key. No fault quotes a key."""
+def read_user(faults: list[Fault], line: Line) -> User:
+    """`login = yes` or `no`, then `:key` for each public key. No fault quotes a key.
+
+    Warnings are added to `faults`.
+    """
     if not _LOGIN.fullmatch(line.key):
         raise UnusableError("the key is not a login name")
     word, *texts = line.value.split(":")
@@ -58,8 +58,8 @@ def read_user(line: Line) -> tuple[User, list[Fault]]:
     if not all(key.isprintable() for key in keys):
         raise UnusableError("a public key has control characters")
     odd = [number for number, key in enumerate(keys, 1) if not is_public_key(key)]
-    faults = [line.fault(f"key {number} is not a public key", "warning") for number in odd]
-    return User(line.key, sudo, keys), faults
+    faults += [line.fault(f"key {number} is not a public key", "warning") for number in odd]
+    return User(line.key, sudo, keys)
 
 
 def is_public_key(text: str) -> bool:
@@ -67,16 +67,16 @@ def is_public_key(text: str) -> bool:
     return text.isprintable() and not text.startswith("#") and bool(_PUBLIC_KEY.search(text))
 
 
-def read_script(line: Line) -> tuple[Script, list[Fault]]:
+def read_script(line: Line) -> Script:
     """`name = body`; the name becomes part of a file name."""
     if not _FILE_NAME.fullmatch(line.key):
         raise UnusableError(
             "the key is not the name of a script (or this line of a script is not indented)"
         )
-    return Script(line.key, line.value), []
+    return Script(line.key, line.value)
 
 
-def read_storage(line: Line) -> tuple[Storage, list[Fault]]:
+def read_storage(line: Line) -> Storage:
     """`NAME = iscsi:ip:port:lun:user:secret:attach[:fs_type:fs_options:format:mount_point]`."""
     if not _FILE_NAME.fullmatch(line.key):
         raise UnusableError("the key is not the name of a device")
@@ -93,21 +93,11 @@ def read_storage(line: Line) -> tuple[Storage, list[Fault]]:
     ][:9]
     return Storage(
         device=line.key,
-        ip=_read_quietly(
-            values.host, ip, "the target is not an IP address (an IPv6 one in brackets)"
-        ),
-        port=_read_quietly(
-            lambda text: values.integer(text, 1, 65535),
-            port,
-            "the port is not a number from 1 to 65535",
-        ),
-        lun=_read_quietly(
-            lambda text: values.integer(text, 0, 16383),
-            lun,
-            "the LUN is not a number from 0 to 16383",
-        ),
-        chap_user=_optional_chap(chap_user, "user"),
-        chap_secret=_optional_chap(chap_secret, "secret"),
+        ip=_target_address(ip),
+        port=_number(port, 1, 65535, "port"),
+        lun=_number(lun, 0, 16383, "LUN"),
+        chap_user=chap_user and _chap_text(chap_user, "user"),
+        chap_secret=chap_secret and _chap_text(chap_secret, "secret"),
         attach=_yes_no(attach, "attach"),
         fs_type=_matching_text(r"[A-Za-z0-9._-]{0,32}", fs_type, "the type of the file system"),
         fs_options=_matching_text(r"[^\x00-\x1f]*", fs_options, "the text of file system options"),
@@ -115,10 +105,10 @@ def read_storage(line: Line) -> tuple[Storage, list[Fault]]:
         mount_point=_matching_text(
             r"(?!.*/\.\.(?:/|$))(?:/[^\x00-\x1f]*)?", mount_point, "the mount point"
         ),
-    ), []
+    )
 
 
-def storage_rows(lines: Iterable[Line], most: int) -> tuple[tuple[Storage, ...], list[Fault]]:
+def storage_rows(lines: Iterable[Line], most: int, faults: list[Fault]) -> tuple[Storage, ...]:
     """All devices; `DEVICE.mutual-chap = user:secret` also has the target authenticate itself.
 
     A device is not attached if its mutual-chap line is unusable, because its target would not be
@@ -132,20 +122,16 @@ def storage_rows(lines: Iterable[Line], most: int) -> tuple[tuple[Storage, ...],
         else:
             devices.append(line)
 
-    def read(line: Line) -> tuple[Storage, list[Fault]]:
-        device, more = read_storage(line)
+    def read(line: Line) -> Storage:
+        device = read_storage(line)
         chap_line = mutual.pop(line.key, None)
-        if chap_line:
-            device = _with_mutual_chap(device, chap_line.value)
-        return device, more
+        return _with_mutual_chap(device, chap_line.value) if chap_line else device
 
-    attached, faults = read_rows(devices, read, most)
+    attached = read_rows(devices, read, most, faults)
     named = {line.key for line in devices}
-    lost = [line for device, line in mutual.items() if device not in named]
-    return attached, [
-        *faults,
-        *(line.fault("it is for a device that is not listed") for line in lost),
-    ]
+    lost = (line for device, line in mutual.items() if device not in named)
+    faults += (line.fault("it is for a device that is not listed") for line in lost)
+    return attached
 
 
 def _with_mutual_chap(device: Storage, text: str) -> Storage:
@@ -168,12 +154,6 @@ def _chap_text(text: str, what: str) -> str:
     return text
 
 
-def _optional_chap(text: str, what: str) -> str:
-    if not text:
-        return ""
-    return _chap_text(text, what)
-
-
 def _split_target(text: str) -> tuple[str, list[str]]:
     if text.strip().startswith("["):
         ip, _, rest = text.strip()[1:].partition("]:")
@@ -189,18 +169,23 @@ def _yes_no(text: str, name: str) -> bool:
     return answer
 
 
-_T = TypeVar("_T")
+# With one field too many or too few, the CHAP secret may be in the place of another field, so the
+# reasons of these two do not quote the text.
 
 
-def _read_quietly(read: Callable[[str], _T], text: str, reason: str) -> _T:
-    """Parse a field; the reason for a fault does not quote it.
-
-    With one field too many or too few, the CHAP secret may be in the place of the port.
-    """
+def _target_address(text: str) -> Host:
     try:
-        return read(text)
+        return values.host(text)
     except UnusableError:
+        reason = "the target is not an IP address (an IPv6 one in brackets)"
         raise UnusableError(reason) from None
+
+
+def _number(text: str, low: int, high: int, what: str) -> int:
+    try:
+        return values.integer(text, low, high)
+    except UnusableError:
+        raise UnusableError(f"the {what} is not a number from {low} to {high}") from None
 
 
 def _matching_text(pattern: str, text: str, what: str) -> str:

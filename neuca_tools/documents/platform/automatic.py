@@ -43,7 +43,8 @@ def of_netplan(link: Part) -> Automatic:
     part = replace(link, used=set())
     families = None
     if "link-local" in part.tree:
-        read = (part.made("link-local", text, _address_family) for text in part.texts("link-local"))
+        reader = partial(values.word, allowed=_FAMILIES)
+        read = (part.made("link-local", text, reader) for text in part.texts("link-local"))
         families = tuple(filter(None, read))
     automatic = Automatic(
         dhcp4=part.flag("dhcp4"),
@@ -59,10 +60,6 @@ def of_netplan(link: Part) -> Automatic:
         for key in _BESIDE:
             link.close(key)
     return automatic
-
-
-def _address_family(text: str) -> str:
-    return values.word(text, _FAMILIES)
 
 
 def _read_overrides(part: Part) -> tuple[tuple[str, str], ...]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.platform.drafts import Draft, finish_document, of_nic
+from neuca_tools.documents.platform.drafts import Draft, finish_document, of_nics
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Network, PlatformDocument
 
@@ -25,15 +25,11 @@ KEYS = frozenset(("macAddress", "privateIpAddress", "address", "prefix"))
 
 def read(root: Part) -> PlatformDocument:
     """Read the document: each NIC with all its addresses."""
-    drafts: list[Draft] = []
-    for nic in root.child("network").parts("interface"):
-        draft = of_nic(nic, "macAddress")
-        if draft is None:
-            continue
+    drafts = of_nics(root.child("network").parts("interface"), "macAddress")
+    for draft in drafts:
         draft.manage(ANY)
         _add_addresses(draft, draft.part.child("ipv4"), gateway=True)
         _add_addresses(draft, draft.part.child("ipv6"), gateway=False)
-        drafts.append(draft)
     return finish_document(drafts, root)
 
 

@@ -17,9 +17,9 @@ from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import instance
 from neuca_tools.documents.platform.parts import Faults, Part
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml
-from neuca_tools.documents.stacking import merge_requests
+from neuca_tools.documents.stacking import overlay_requests
 from neuca_tools.errors import DocumentError
-from neuca_tools.model import Fault, LinkRequest, PlatformDocument, machine
+from neuca_tools.model import Fault, PlatformDocument, machine
 
 
 class _Kind(NamedTuple):
@@ -30,17 +30,12 @@ class _Kind(NamedTuple):
     read: Callable[[Part], PlatformDocument]
 
 
-def _keep_only(keys: frozenset[str]) -> Callable[[Tree], Tree]:
-    """A function that drops scalars with any other key: a token, a timestamp."""
-    return partial(_prune_tree, keys=keys, known=True)
+def _keep(keys: frozenset[str], unknown: Optional[str] = None) -> Callable[[Tree], Tree]:
+    """A function that drops scalars with any other key, such as a token or a timestamp.
 
-
-def _keep_names(keys: frozenset[str]) -> Callable[[Tree], Tree]:
-    """A function that empties scalars with other keys, such as a Wi-Fi password.
-
-    The keys stay for the warnings.
+    With `unknown`, they become that text, and the keys stay for the warnings.
     """
-    return partial(_prune_tree, keys=keys, known=True, unknown="")
+    return partial(_prune_tree, keys=keys, known=True, unknown=unknown)
 
 
 def _prune_tree(
@@ -70,12 +65,9 @@ def _pruned_object(
         ports = tree[key]
         if isinstance(ports, dict):
             # Its keys are names of links.
-            items[key] = {name: value if _is_number(value) else "" for name, value in ports.items()}
+            texts = {name: str(value) for name, value in ports.items()}
+            items[key] = {name: text if text.isdecimal() else "" for name, text in texts.items()}
     return {key: value for key, value in items.items() if value is not None}
-
-
-def _is_number(tree: Tree) -> bool:
-    return isinstance(tree, str) and tree.isdecimal()
 
 
 @lru_cache(maxsize=1)
@@ -84,12 +76,10 @@ def _kinds() -> Mapping[str, _Kind]:
     from neuca_tools.documents.platform import listing, netplan, openstack
 
     return {
-        openstack.NAME: _Kind(from_json, _keep_names(openstack.KEYS), openstack.read),
-        netplan.NAME: _Kind(from_yaml, _keep_names(netplan.KEYS), netplan.read),
+        openstack.NAME: _Kind(from_json, _keep(openstack.KEYS, ""), openstack.read),
+        netplan.NAME: _Kind(from_yaml, _keep(netplan.KEYS, ""), netplan.read),
         **{
-            reader.NAME: _Kind(
-                getattr(reader, "load", from_json), _keep_only(reader.KEYS), reader.read
-            )
+            reader.NAME: _Kind(getattr(reader, "load", from_json), _keep(reader.KEYS), reader.read)
             for reader in listing.READERS
         },
         instance.OPENSTACK: _Kind(from_json, instance.kept_metadata, instance.read),
@@ -143,10 +133,11 @@ def incomplete(text: str, before: str, macs: Collection[str]) -> str:
 
 def open_text(text: str) -> str:
     """A copy of such a text that everybody may read: without the guest's metadata and keys."""
-    return json.dumps(
-        {name: instance.open_part(tree) for name, tree in _parse_trees(text).items()},
-        sort_keys=True,
-    )
+    trees = _parse_trees(text)
+    for tree in trees.values():
+        for key in instance.SECRET:
+            tree.pop(key, None)
+    return json.dumps(trees, sort_keys=True)
 
 
 def parse(text: str) -> PlatformDocument:
@@ -195,15 +186,9 @@ def _parse_trees(text: str) -> dict[str, dict[str, Tree]]:
 
 
 def _join_documents(document: PlatformDocument, other: PlatformDocument) -> PlatformDocument:
-    links: dict[object, LinkRequest] = {link.key: link for link in document.links}
-    for link in other.links:
-        if link.key in links:
-            links[link.key] = merge_requests(links[link.key], link)
-        else:
-            links[link.key] = link
     return PlatformDocument(
         hostname=document.hostname or other.hostname,
-        links=tuple(links.values()),
+        links=tuple(overlay_requests(document.links, other.links)),
         routes=document.routes + other.routes,
         management=document.management + other.management,
         items=document.items + other.items,

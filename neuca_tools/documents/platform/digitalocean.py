@@ -9,7 +9,7 @@ interface.
 
 from __future__ import annotations
 
-from neuca_tools.documents.platform.drafts import Draft, finish_document, of_nic
+from neuca_tools.documents.platform.drafts import Draft, finish_document, of_nics
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import PlatformDocument
 
@@ -23,14 +23,11 @@ KEYS = frozenset((LIST, _PUBLIC, "private", "mac", "ip_address", "gateway", *_FA
 
 def read(root: Part) -> PlatformDocument:
     """Read the document: the interfaces by their type, each with its addresses."""
-    drafts = []
     interfaces = root.child(LIST)
-    for kind in (_PUBLIC, "private"):
-        for nic in interfaces.parts(kind):
-            draft = of_nic(nic, "mac")
-            if draft is not None:
-                _add_families(draft, kind == _PUBLIC)
-                drafts.append(draft)
+    public = of_nics(interfaces.parts(_PUBLIC), "mac")
+    drafts = public + of_nics(interfaces.parts("private"), "mac")
+    for number, draft in enumerate(drafts):
+        _add_families(draft, number < len(public))
     return finish_document(drafts, root)
 
 

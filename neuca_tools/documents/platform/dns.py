@@ -10,8 +10,9 @@ netplan has `nameservers` in a link; cloud-init's version 1 has `nameserver` ent
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
-from neuca_tools.documents.platform.tree import Tree
+from neuca_tools.documents.platform.tree import Tree, all_items
 from neuca_tools.model.rows import Item
 
 SECTION = "dns"
@@ -24,24 +25,14 @@ _KINDS = ("dns", "nameserver")
 def dns_items(tree: Tree) -> tuple[Item, ...]:
     """The items for `neuca get dns nameservers` and `neuca get dns search`, in document order."""
     offers: dict[str, dict[str, None]] = {"nameservers": {}, "search": {}}
-    for key, value in _all_entries(tree):
+    objects = (item for item in all_items(tree) if isinstance(item, dict))
+    for key, value in chain.from_iterable(map(_own_entries, objects)):
         offers[key][value] = None
     return tuple(
         Item(SECTION, key, " ".join(list(values)[:MOST]), 0)
         for key, values in offers.items()
         if values
     )
-
-
-def _all_entries(tree: Tree) -> Iterator[tuple[str, str]]:
-    """Each server or domain with its key. `tree` limits the depth, and so the recursion."""
-    if isinstance(tree, list):
-        for item in tree:
-            yield from _all_entries(item)
-    elif isinstance(tree, dict):
-        yield from _own_entries(tree)
-        for value in tree.values():
-            yield from _all_entries(value)
 
 
 def _own_entries(tree: Mapping[str, Tree]) -> Iterator[tuple[str, str]]:

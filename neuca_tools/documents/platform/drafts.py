@@ -13,8 +13,7 @@ from typing import Any, Optional
 from neuca_tools.documents.neuca import link_kinds, route_lines, values
 from neuca_tools.documents.neuca.link_settings import MOST_DNS, SETTINGS
 from neuca_tools.documents.platform import BY_NAME, dns
-from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.quantities import cidr_text, is_assumed, read_destination
+from neuca_tools.documents.platform.parts import Part, cidr_text, is_assumed, read_destination
 from neuca_tools.documents.stacking import (
     hands_off,
     lower_of,
@@ -69,6 +68,11 @@ def of_nic(part: Part, key: str, **more: Any) -> Optional[Draft]:  # noqa: ANN40
     if mac is None:
         return None
     return Draft(LinkKey(mac), part.about(mac), **more)
+
+
+def of_nics(parts: Iterable[Part], key: str, **more: Any) -> list[Draft]:  # noqa: ANN401
+    """The drafts of all NICs with a usable MAC address."""
+    return [draft for part in parts if (draft := of_nic(part, key, **more))]
 
 
 @dataclass
@@ -214,11 +218,7 @@ class Draft:
     def _add_router(self, part: Part, key: str, text: str) -> None:
         """Add a router; the first of each family counts."""
         hop = part.made(key, text, values.next_hop)
-        if hop is not None:
-            self._add_gateway(hop)
-
-    def _add_gateway(self, hop: Host) -> None:
-        if all(hop.version != other.version for other in self.gateways):
+        if hop is not None and all(hop.version != other.version for other in self.gateways):
             self.gateways.append(hop)
 
     def _add_hop(self, part: Part, key: str, via: str, network: Network) -> None:
@@ -272,8 +272,9 @@ class Draft:
         """
         for family in filter(self._is_isolated, (4, 6)):
             hops = {route.via for route in self.routes if route.via and route.to.version == family}
-            if len(hops) == 1 and not self.management:
-                self._add_gateway(*hops)
+            has_gateway = any(hop.version == family for hop in self.gateways)
+            if len(hops) == 1 and not (self.management or has_gateway):
+                self.gateways += hops
         for number, route in enumerate(self.routes):
             if route.via in self.gateways and self._is_isolated(route.to.version):
                 self.routes[number] = route._replace(traits=route.traits._replace(onlink=True))
@@ -372,15 +373,14 @@ def _distinct_drafts(drafts: Iterable[Draft], root: Part) -> list[Draft]:
     return list(distinct.values())
 
 
-def _name_unused(drafts: Iterable[Draft]) -> None:
+def _name_unused(drafts: list[Draft]) -> None:
     """Name the unused keys of all links, except of the only one that may be for management.
 
     Other programs configure that one, with all of its keys.
     """
-    described = list(drafts)
-    hinted = [draft for draft in described if draft.management]
-    for draft in described:
-        if len(hinted) > 1 or not draft.management:
+    are_several = sum(bool(draft.management) for draft in drafts) > 1
+    for draft in drafts:
+        if are_several or not draft.management:
             draft.name_unused()
 
 

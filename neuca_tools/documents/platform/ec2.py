@@ -70,7 +70,9 @@ def read(root: Part) -> PlatformDocument:
         if mac is None:
             continue
         draft = Draft(LinkKey(mac), nic.about(mac))
-        if mac == primary or (primary is None and _is_first(nic)):
+        # Every network card has a number 0.
+        is_first = nic.text("device-number") == "0" and nic.text("network-card") in (None, "0")
+        if mac == primary or (primary is None and is_first):
             draft.manage(PRIMARY, firm=True)
         else:
             for key, blocks in _ADDRESSES.items():
@@ -85,11 +87,6 @@ def _delegated_prefixes(mac: str, nic: Part) -> Iterator[Item]:
     for leaf in _PREFIXES:
         if _leaf_words(nic, leaf):
             yield Item("ec2", f"{mac} {leaf}", " ".join(_leaf_words(nic, leaf)), 0)
-
-
-def _is_first(nic: Part) -> bool:
-    """Whether a NIC is number 0 of the first network card; every card has a number 0."""
-    return nic.text("device-number") == "0" and nic.text("network-card") in (None, "0")
 
 
 def _add_addresses(draft: Draft, key: str, blocks: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ through its gateway (Hetzner, "Networks: FAQ"). The NIC missing from the list is
 
 from __future__ import annotations
 
-from neuca_tools.documents.platform.drafts import Draft, finish_document, of_nic
+from neuca_tools.documents.platform.drafts import Draft, finish_document, of_nics
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.tree import Tree, from_yaml
 from neuca_tools.model import PlatformDocument
@@ -28,16 +28,12 @@ def load(data: bytes, name: str) -> Tree:
 
 def read(root: Part) -> PlatformDocument:
     """Read the document: each network is a NIC with its addresses."""
-    drafts = []
-    for network in root.parts(ROOT):
-        draft = of_nic(network, "mac_address", mtu=MTU)
-        if draft is None:
-            continue
+    drafts = of_nics(root.parts(ROOT), "mac_address", mtu=MTU)
+    for draft in drafts:
         for key in ("ip", "alias_ips"):
             for address in draft.part.texts(key):
                 draft.add_address(draft.part, key, f"{address}/32")
         _add_route(draft)
-        drafts.append(draft)
     return finish_document(drafts, root)
 
 

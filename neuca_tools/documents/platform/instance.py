@@ -23,7 +23,7 @@ _DATAPLANE = ("dataplane", "data")
 MAX_ITEMS = 1024
 # The section of the keys for `neuca get`.
 PUBLIC_KEYS = "public-keys"
-_SECRET = ("meta", PUBLIC_KEYS)
+SECRET = ("meta", PUBLIC_KEYS)
 
 
 def kept_metadata(tree: Tree) -> dict[str, Tree]:
@@ -50,11 +50,6 @@ def _tagged_nics(devices: Tree) -> list[Tree]:
         for device in devices
         if isinstance(device, dict) and device.get("type") == "nic"
     ]
-
-
-def open_part(tree: dict[str, Tree]) -> dict[str, Tree]:
-    """The part of this that everybody may read."""
-    return {name: value for name, value in tree.items() if name not in _SECRET}
 
 
 def read(root: Part) -> PlatformDocument:
@@ -107,7 +102,7 @@ def _role_tag(device: Part) -> str:
 
 
 def _metadata_items(root: Part) -> Iterator[Item]:
-    for section in _SECRET:
+    for section in SECRET:
         pairs = _named_values(root.tree.get(section))
         for name, value in islice(chain.from_iterable(starmap(_numbered_values, pairs)), MAX_ITEMS):
             yield Item(section, name.lower(), value, 0)

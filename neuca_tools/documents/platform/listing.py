@@ -23,7 +23,7 @@ from neuca_tools.documents.platform import (
     openstack,
     vultr,
 )
-from neuca_tools.documents.platform.tree import Tree
+from neuca_tools.documents.platform.tree import Tree, all_items
 
 # The modules that read the clouds' own formats: the `reader` of each row of `model.clouds`.
 READERS: tuple[Any, ...] = (azure, digitalocean, ec2, gce, hetzner, oci, vultr)
@@ -83,13 +83,11 @@ def _without_separators(text: str) -> str:
 
 def _all_texts(tree: Tree) -> Iterator[str]:
     """Every text, and every key of an object."""
-    if isinstance(tree, str):
-        yield tree
-    elif isinstance(tree, dict):
-        yield from tree
-        tree = list(tree.values())
-    for item in tree if isinstance(tree, list) else ():
-        yield from _all_texts(item)
+    for item in all_items(tree):
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            yield from item
 
 
 def _has_nic_by_name(name: str, tree: Mapping[str, Tree]) -> bool:

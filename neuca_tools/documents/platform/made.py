@@ -5,18 +5,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.platform.drafts import Draft, by_name
-from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.platform.parts import Part, milliseconds, seconds
 from neuca_tools.model import LinkKey, Virtual
 
-# The options of a bond that are time spans, in milliseconds.
-MILLISECONDS = ("miimon", "updelay", "downdelay", "arp-interval")
+# The options that are time spans, by the unit of a number without one.
+_SPANS: Mapping[str, Callable[[str], str]] = {
+    **dict.fromkeys(("miimon", "updelay", "downdelay", "arp-interval"), milliseconds),
+    **dict.fromkeys(("forward-delay", "hello-time", "max-age", "ageing-time"), seconds),
+    "lp-interval": seconds,
+}
 PER_SLAVE = "packets-per-slave"
 # What a bridge says of its ports.
 PORTS = {
@@ -94,35 +98,20 @@ def _with_own_mac(vlan: Draft, parent: Draft) -> Optional[Draft]:
     return vlan if is_usable else None
 
 
-def set_options(
-    draft: Draft,
-    part: Part,
-    names: Mapping[str, str],
-    spans: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
-) -> bool:
+def set_options(draft: Draft, part: Part, names: Mapping[str, str]) -> bool:
     """Set the options that `part` has; False, with faults, if one of them is unusable.
 
-    `names` maps the document's names to ours, `spans` the names of time spans to their readers.
+    `names` maps the document's names to ours.
     """
     part, errors = part.about(draft.key.mac), part.faults.unusable
     for theirs, ours in names.items():
-        text = _option_text(part, theirs)
-        if text is None:
-            continue
-        read = partial(_read_setting, draft.key.kind, ours, spans.get(theirs, str))
-        own = part.made(theirs, text, read)
+        # A list is one text of its items, separated by commas.
+        text = ",".join(part.texts(theirs)) if theirs in part.tree else ""
+        read = partial(_read_setting, draft.key.kind, ours)
+        own = part.made(theirs, text, read) if text else None
         if own is not None:
             draft.virtual = own.over(draft.virtual)
     return part.faults.unusable == errors
-
-
-def _option_text(part: Part, key: str) -> Optional[str]:
-    """A scalar as text, or the scalars of a list, separated by commas."""
-    if key not in part.tree:
-        return None
-    if isinstance(part.tree.get(key), list):
-        return ",".join(part.texts(key))
-    return part.text(key)
 
 
 def drop_packets_per_slave(bond: Draft, part: Part, keys: Collection[str]) -> None:
@@ -148,9 +137,9 @@ def raise_forward_delay(bridge: Draft, part: Part, key: str) -> None:
     bridge.virtual = Virtual(options=(("forward-delay", least),)).over(virtual)
 
 
-def _read_setting(kind: str, name: str, number: Callable[[str], str], text: str) -> Virtual:
+def _read_setting(kind: str, name: str, text: str) -> Virtual:
     try:
-        return link_kinds.read_setting(kind, name, number(text))
+        return link_kinds.read_setting(kind, name, _SPANS.get(name, str)(text))
     except values.ForOthersError as reason:
         # No other program can make this link with such a MAC address either.
         raise values.UnusableError(str(reason)) from None
@@ -249,7 +238,7 @@ def name_members(link: Part, key: str, drafts: dict[str, Draft], why_not: Collec
             continue
         name = link.made(key, text, values.link_name)
         if name is not None:
-            drafts[name] = Draft(by_name(name), link.without_keys())
+            drafts[name] = Draft(by_name(name), replace(link, tree={}))
 
 
 def set_members(draft: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
@@ -273,13 +262,9 @@ def set_ports(bridge: Draft, part: Part, drafts: Mapping[str, Draft]) -> None:
     part, members = part.about(bridge.key.mac), _member_keys(bridge)
     for key, setting in PORTS.items():
         for where, name, value in _port_values(part, key):
-            own = part.made(where, value, partial(_port_setting, setting))
+            own = part.made(where, value, SETTINGS[setting].parse)
             if own is not None:
-                _set_place(members, part, (where, setting), (name, own), drafts)
-
-
-def _port_setting(setting: str, text: str) -> str:
-    return str(SETTINGS[setting].parse(text))
+                _set_place(members, part, (where, setting), (name, str(own)), drafts)
 
 
 def _port_values(part: Part, key: str) -> Iterator[tuple[str, str, str]]:

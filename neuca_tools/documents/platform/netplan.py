@@ -9,7 +9,7 @@ key `network` may be left out. DNS is for other programs; other keys without an 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Optional
@@ -19,7 +19,6 @@ from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.documents.platform import automatic, made, netplan_routing, nocloud_v1
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish_document
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.quantities import milliseconds, seconds
 from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument, Virtual
 
 NAME = "network-config"
@@ -62,19 +61,6 @@ _OPTIONS = {
     "vxlan": {"id": "id", "local": "local", "remote": "remote", "port": "port"},
 }
 _OF_MEMBERS = ("primary", "path-cost", "port-priority", "hairpin", "port-mac-learning")
-# A number without a unit is in milliseconds, or in seconds, by netplan-yaml(5).
-_SPANS = {
-    "mii-monitor-interval": milliseconds,
-    "up-delay": milliseconds,
-    "down-delay": milliseconds,
-    "arp-interval": milliseconds,
-    "learn-packet-interval": seconds,
-    "forward-delay": seconds,
-    "hello-time": seconds,
-    "max-age": seconds,
-    "ageing-time": seconds,
-    "aging-time": seconds,
-}
 # The names of ethtool(8) for netplan's.
 _OFFLOADS = {
     "receive-checksum-offload": "rx",
@@ -133,33 +119,37 @@ def _version_2(top: Part) -> PlatformDocument:
     taken = _left_to_others(top)
     drafts: dict[str, Draft] = {}
     uppers = _upper_links(top)
-    for name, link in _own_links(top, "ethernets", taken):
+    own = {
+        kind: {name: link for name, link in top.named(kind, _BESIDES) if name not in taken}
+        for kind in _KINDS
+    }
+    for name, link in own["ethernets"].items():
         made.add_draft(drafts, name, _nic_draft(name, link))
-    for kind, name, link in _virtual_links(top, taken):
+    for kind, name, link in _virtual_links(own):
         made.add_draft(drafts, name, _virtual_draft(kind, name, link))
     described = taken.union(*(top.child(kind).tree for kind in _KINDS))
     why_not = dict.fromkeys(sorted(described), LEFT)
-    why_not.update((name, QINQ) for name, _ in _own_links(top, "vlans", taken))
-    why_not.update((name, NO_VLAN) for name, _ in _own_links(top, "vrfs", taken))
+    why_not.update(dict.fromkeys(own["vlans"], QINQ))
+    why_not.update(dict.fromkeys(own["vrfs"], NO_VLAN))
     for name, upper in uppers.items():
         if name in drafts or (name not in taken and not upper.is_master):
             made.name_members(upper.part, upper.key, drafts, why_not)
-    for name, link in _own_links(top, "vlans", taken):
+    for name, link in own["vlans"].items():
         made.add_draft(drafts, name, _vlan_draft(name, link, drafts, why_not))
-    for name, link in _own_links(top, "vrfs", taken):
+    for name, link in own["vrfs"].items():
         made.add_draft(drafts, name, _vrf_draft(name, link))
     left = made.LeftLinks(sorted(taken), uppers, drafts)
     left.add_unusable(name for name in why_not if name not in drafts)
-    left.add_unusable(_members_of_unusable_vrfs(top, taken, drafts))
+    left.add_unusable(_members_of_unusable_vrfs(own["vrfs"], drafts))
     left.connect(partial(_set_lower_devices, drafts))
     return finish_document(drafts.values(), top, by_hand=True)
 
 
 def _members_of_unusable_vrfs(
-    top: Part, taken: Collection[str], drafts: Mapping[str, Draft]
+    vrfs: Mapping[str, Part], drafts: Mapping[str, Draft]
 ) -> Iterator[str]:
     """The members of unusable VRFs: their addresses must not be in the main table."""
-    for name, vrf in _own_links(top, "vrfs", taken):
+    for name, vrf in vrfs.items():
         for member in vrf.texts("interfaces") if name not in drafts else ():
             if member in drafts:
                 reason = f'it is in the VRF "{name}", which cannot be used, ignoring it'
@@ -178,11 +168,6 @@ def _upper_links(top: Part) -> dict[str, made.Upper]:
         links = top.named(kind, _BESIDES)
         uppers.update((name, made.Upper(link, "link", is_master=False)) for name, link in links)
     return uppers
-
-
-def _own_links(top: Part, kind: str, taken: Collection[str]) -> Iterator[tuple[str, Part]]:
-    """Name and description of each link of this kind that is not left to other programs."""
-    return ((name, link) for name, link in top.named(kind, _BESIDES) if name not in taken)
 
 
 def _left_to_others(top: Part) -> set[str]:
@@ -236,11 +221,11 @@ def _set_lower_devices(drafts: Mapping[str, Draft], draft: Draft, upper: made.Up
         made.set_ports(draft, link.child("parameters"), drafts)
 
 
-def _virtual_links(top: Part, taken: Collection[str]) -> Iterator[tuple[str, str, Part]]:
+def _virtual_links(own: Mapping[str, Mapping[str, Part]]) -> Iterator[tuple[str, str, Part]]:
     """Kind, name and description of each bond, bridge and VXLAN."""
-    yield from (("bond", name, link) for name, link in _own_links(top, "bonds", taken))
-    yield from (("bridge", name, link) for name, link in _own_links(top, "bridges", taken))
-    for name, link in _own_links(top, "tunnels", taken):
+    yield from (("bond", name, link) for name, link in own["bonds"].items())
+    yield from (("bridge", name, link) for name, link in own["bridges"].items())
+    for name, link in own["tunnels"].items():
         if link.text("mode") == "vxlan":
             yield "vxlan", name, link
         else:
@@ -258,7 +243,7 @@ def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     if kind != "vxlan":
         holder = link.child("parameters")
         holder.refuse_besides({*_OPTIONS[kind], *_OF_MEMBERS})
-    made.set_options(draft, holder, _OPTIONS[kind], _SPANS)
+    made.set_options(draft, holder, _OPTIONS[kind])
     if link.faults.unusable != unusable:
         return None
     if kind == "bond":

@@ -9,8 +9,7 @@ from typing import Any, Optional
 from neuca_tools.documents.neuca import route_lines, rule_sections, values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.platform.drafts import Draft
-from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.quantities import cidr_text, read_destination
+from neuca_tools.documents.platform.parts import Part, cidr_text, read_destination
 from neuca_tools.model import Network
 from neuca_tools.model.routing import KINDS, MAIN_TABLE, RouteRequest, RuleRequest, Traits
 

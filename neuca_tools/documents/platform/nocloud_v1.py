@@ -14,18 +14,17 @@ from operator import itemgetter
 from typing import Optional, Union
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.neuca.link_kinds import MEMBERS, READERS
+from neuca_tools.documents.neuca.link_kinds import MEMBERS, OPTIONS
 from neuca_tools.documents.platform import automatic, dns, made
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish_document
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.quantities import milliseconds, prefix_length, seconds
 from neuca_tools.model import ACCEPT_RA, Address, Host, LinkKey, PlatformDocument
 
 # All spellings occur: `bond-min-links`, `bond_min_links`, and `bond-min_links` in the schema.
 _BOND = {
-    **{f"bond-{name}": name for name in READERS["bond"]},
-    **{f"bond-{name.replace('-', '_')}": name for name in READERS["bond"]},
-    **{f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]},
+    **{f"bond-{name}": name for name in OPTIONS["bond"]},
+    **{f"bond-{name.replace('-', '_')}": name for name in OPTIONS["bond"]},
+    **{f"bond_{name.replace('-', '_')}": name for name in OPTIONS["bond"]},
 }
 _BRIDGE = {
     "bridge_stp": "stp",
@@ -37,10 +36,6 @@ _BRIDGE = {
 }
 _PRIMARY = ("bond-primary", "bond_primary")
 _OPTIONS = {"bond": _BOND, "bridge": _BRIDGE}
-_SPANS = {
-    **{theirs: milliseconds for theirs, ours in _BOND.items() if ours in made.MILLISECONDS},
-    **dict.fromkeys(("bridge_fd", "bridge_hello", "bridge_maxage", "bridge_ageing"), seconds),
-}
 KEYS = (
     frozenset(
         "type name mac_address mtu subnets address netmask prefix gateway metric network"
@@ -175,7 +170,7 @@ def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     draft = made.virtual_draft(kind, name, link)
     if draft is None:
         return None
-    if not made.set_options(draft, link.child("params"), _OPTIONS[kind], _SPANS):
+    if not made.set_options(draft, link.child("params"), _OPTIONS[kind]):
         return None
     if kind == "bond":
         made.set_default(draft, "mode", "balance-rr")
@@ -239,7 +234,7 @@ def _add_static(draft: Draft, subnet: Part) -> None:
         subnet.fault("address", None, "a static subnet without its address")
     else:
         with draft.whole():
-            draft.add_address(subnet, "address", address, prefix_length(subnet))
+            draft.add_address(subnet, "address", address, subnet.prefix_length())
         _set_mtu(draft, subnet, ":" in address)
     draft.add_default_route(subnet, "gateway")
     for route in subnet.parts("routes"):
@@ -259,7 +254,7 @@ def _add_route(draft: Draft, route: Part) -> None:
     if route.text("destination"):
         key = "destination"
     with draft.whole():
-        to, netmask = route.text(key) or "", prefix_length(route)
+        to, netmask = route.text(key) or "", route.prefix_length()
         draft.add_route(route, key, to, netmask, route.text("gateway"))
 
 

@@ -13,11 +13,10 @@ from functools import partial
 from typing import Literal, Optional
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.neuca.link_kinds import READERS
+from neuca_tools.documents.neuca.link_kinds import OPTIONS
 from neuca_tools.documents.platform import automatic, dns, made
 from neuca_tools.documents.platform.drafts import QINQ, Draft, by_name, finish_document
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.quantities import milliseconds, prefix_length
 from neuca_tools.model import LinkKey, PlatformDocument
 
 NAME = "network_data.json"
@@ -32,8 +31,7 @@ _UNUSABLE = "it cannot be used, because its lower device cannot be used"
 _LINK_USED = ("id", "vif_id")
 _NETWORK_USED = ("id", "network_id", "dns_nameservers", "dns_search")
 # The names that the bonding driver uses.
-_BOND = {f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]}
-_SPANS = {theirs: milliseconds for theirs, ours in _BOND.items() if ours in made.MILLISECONDS}
+_BOND = {f"bond_{name.replace('-', '_')}": name for name in OPTIONS["bond"]}
 KEYS = (
     frozenset(
         "id type ethernet_mac_address mtu name vlan_id vlan_link vlan_mac_address bond_links link"
@@ -133,7 +131,7 @@ def _set_members(physical: Iterable[Part], drafts: dict[str, Draft]) -> None:
 def _bond_draft(number: int, link: Part) -> Optional[Draft]:
     """A bond, numbered as in cloud-init: OpenStack gives it an id but no name."""
     bond = made.virtual_draft("bond", link.text("name") or f"bond{number}", link)
-    if bond is None or not made.set_options(bond, link, _BOND, _SPANS):
+    if bond is None or not made.set_options(bond, link, _BOND):
         return None
     link.use(*_LINK_USED)
     bond.mtu = link.mtu()
@@ -214,5 +212,5 @@ def _add_static(network: Part, draft: Draft) -> None:
     for route in network.parts("routes"):
         route.close("services")
         with draft.whole():
-            to, netmask = route.text("network") or "", prefix_length(route)
+            to, netmask = route.text("network") or "", route.prefix_length()
             draft.add_route(route, "network", to, netmask, route.text("gateway"))

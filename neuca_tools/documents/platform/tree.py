@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Callable, Union
 
@@ -20,7 +21,7 @@ Tree = Union[None, bool, str, "list[Tree]", "dict[str, Tree]"]
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32
 MAX_ITEMS = 50000
-# Characters of a text that count as one more item, because aliases may repeat a long one.
+# Characters of a text in YAML that count as one more item, because aliases may repeat a long one.
 _ITEM = 32
 REPEATED = "repeated keys"
 """The key of the root for the paths of keys that occur twice in their object, with a severity."""
@@ -40,11 +41,12 @@ class _Reader:
     """Turns what a parser returned into a tree within the limits.
 
     `open_item` returns a scalar, the items of a list, or the `_Pairs` of an object. `what` names
-    the document in the DocumentError that `read` raises.
+    the document in the DocumentError that `read` raises. `item` characters of a text count as one
+    more item.
     """
 
-    def __init__(self, what: str, open_item: Callable[[Any], Any]) -> None:
-        self._what, self._open_item = what, open_item
+    def __init__(self, what: str, open_item: Callable[[Any], Any], item: int = MAX_BYTES) -> None:
+        self._what, self._open_item, self._item = what, open_item, item
         self._items = 0
         self._repeated: dict[str, Tree] = {}
 
@@ -99,7 +101,7 @@ class _Reader:
         return text
 
     def _count(self, number: int, value: object) -> None:
-        self._items += number + (len(value) // _ITEM if isinstance(value, str) else 0)
+        self._items += number + (len(value) // self._item if isinstance(value, str) else 0)
         if self._items > MAX_ITEMS:
             raise _too_many(self._what)
 
@@ -132,7 +134,9 @@ def from_yaml(data: bytes, what: str) -> Tree:
 
     `what` names the document in the DocumentError that this raises.
     """
-    return _Reader(what, partial(_open_node, what)).read(_compose(_decode_text(data, what), what))
+    return _Reader(what, partial(_open_node, what), _ITEM).read(
+        _compose(_decode_text(data, what), what)
+    )
 
 
 def _compose(text: str, what: str) -> Any:  # noqa: ANN401 - PyYAML has no types
@@ -223,6 +227,16 @@ def lines_of(data: bytes) -> dict[str, int]:
         line_by_path.update((name, key.start_mark.line + 1) for name, key, _ in below)
         waiting += [(name, value) for name, _, value in below]
     return line_by_path
+
+
+def all_items(tree: Tree) -> Iterator[Tree]:
+    """Every item of a tree, itself first. The limits of the tree limit the recursion."""
+    yield tree
+    below = tree if isinstance(tree, list) else ()
+    if isinstance(tree, dict):
+        below = list(tree.values())
+    for item in below:
+        yield from all_items(item)
 
 
 def _decode_text(data: bytes, what: str) -> str:

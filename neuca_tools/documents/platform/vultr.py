@@ -8,7 +8,7 @@ one; each private network is an interface without a gateway.
 
 from __future__ import annotations
 
-from neuca_tools.documents.platform.drafts import Draft, finish_document, of_nic
+from neuca_tools.documents.platform.drafts import Draft, finish_document, of_nics
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import PlatformDocument
 
@@ -20,14 +20,10 @@ KEYS = frozenset(
 
 def read(root: Part) -> PlatformDocument:
     """Read the document: the addresses of each interface; a gateway makes it a likely primary."""
-    drafts = []
-    for nic in root.parts(LIST):
-        draft = of_nic(nic, "mac")
-        if draft is None:
-            continue
+    drafts = of_nics(root.parts(LIST), "mac")
+    for draft in drafts:
         _add_family(draft, draft.part.child("ipv4"), "netmask", "255.255.255.255")
         _add_family(draft, draft.part.child("ipv6"), "prefix", "128")
-        drafts.append(draft)
     return finish_document(drafts, root)
 
 
