@@ -54,9 +54,9 @@ class Sides:
 
         Absent NICs are left out.
         """
-        return tuple(self._unsettled_links())
+        return tuple(self._compared_links())
 
-    def _unsettled_links(self) -> Iterator[tuple[LinkKey, Link, Link]]:
+    def _compared_links(self) -> Iterator[tuple[LinkKey, Link, Link]]:
         for key in sorted(self.want.links, key=lambda key: key.order):
             if self.there(key):
                 current, wanted = self.current(key), self.want.links[key]
