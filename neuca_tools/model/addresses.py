@@ -22,7 +22,7 @@ Address = Union[IPv4Interface, IPv6Interface]
 Network = Union[IPv4Network, IPv6Network]
 Host = Union[IPv4Address, IPv6Address]
 
-MOST_KEPT = 16384  # objects
+MOST_KEPT = 16384  # objects: as many as a document may have routes (MAX_ROUTES)
 
 
 class V4(IPv4Interface):
