@@ -332,7 +332,7 @@ def test_nothing_is_said_above_information_of_a_healthy_path(name):
     assert (int(diagnosis.exit_code), diagnosis.unknown) == (0, None)
 
 
-# What was measured in guests of Debian 12, with virtual time (the facts, appendix B); small receive buffers: between namespaces.
+# What was measured in guests of Debian 12, with virtual time; small receive buffers: between namespaces.
 SIGNATURES = {
     "a policer of 100 Mbit/s, 20 ms": (
         tcp(
