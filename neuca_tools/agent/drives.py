@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.backends import hostid, udev
-from neuca_tools.backends.blockdev import read_device, read_number
+from neuca_tools.backends.blockdev import read_device, read_device_by_number
 from neuca_tools.documents.platform import combined
 from neuca_tools.errors import DocumentError, NeucaError, ObserveError, SourceError
 from neuca_tools.files import locked, write_files
@@ -236,7 +236,7 @@ def lines_of(numbers: Sequence[str], run_directory: Path) -> list[str]:
     lines = []
     for number in numbers:
         with suppress(SourceError):  # it has disappeared meanwhile
-            device = read_number(number)
+            device = read_device_by_number(number)
             why = device_refusal(device) or log.refused.get(device.name, "")
             if why:
                 lines.append(f'volume "{device.name}" is not used: {why}')

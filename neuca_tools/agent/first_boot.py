@@ -59,8 +59,9 @@ def record_machine(config: Config, intake: Intake) -> None:
     """Record which machine the state belongs to; set it aside if a source says that it is another.
 
     A record that cannot be used stays as it is, because it says which metadata service may be
-    asked. What a trial that was killed did is disowned, because a pass follows, which returns to
-    the active document. To be called with the lock of a pass held. Raises ApplyError.
+    asked. A trial that was killed is ended (`trial_file.recover_from_trial`), so that the pass that
+    follows returns to the active document. To be called with the lock of a pass held. Raises
+    ApplyError.
     """
     trial_file.recover_from_trial(config)
     trial_file.remove_trial(config)
@@ -75,6 +76,7 @@ def record_machine(config: Config, intake: Intake) -> None:
 
 
 def _updated_machine(before: Machine, now: Machine, intake: Intake, config: Config) -> Machine:
+    """The machine with its instance ID, and the digest of the volume that the document is from."""
     source = intake.stored.source if intake.stored and not intake.stale else ""
     updated = machine.updated_machine(before, now, intake.instance)
     if source not in VOLUME_SOURCES:

@@ -1,4 +1,9 @@
-"""Reads and writes device settings, each through its backend: qdisc, ethtool, files, resolved."""
+"""Reads and writes device settings, each through its backend.
+
+The backends of the rows in `link_settings` are modules of `backends`: `qdisc`, `ethtool`,
+`resolved`, `queues` for "files"; for "attribute", a look (`outlook`) has what `kinds` reads, and
+`netlink` sets it.
+"""
 
 # SPDX-License-Identifier: MIT
 

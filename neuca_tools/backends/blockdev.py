@@ -1,8 +1,7 @@
 """Reads from sysfs how a block device is attached.
 
 pyudev lists neither the classes below a device nor the controllers of an NVMe namespace with
-multipath, and reads no other tree than /sys, so that no test could have
-disks of all kinds.
+multipath. It reads no other tree than /sys, and no test host has disks of all kinds.
 """
 
 # SPDX-License-Identifier: MIT
@@ -32,10 +31,10 @@ def read_device(node: Path, sysfs: Path = _SYSFS) -> BlockDevice:
     if not stat.S_ISBLK(status.st_mode):
         raise SourceError("it is not a block device")
     number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
-    return read_number(number, sysfs)
+    return read_device_by_number(number, sysfs)
 
 
-def read_number(number: str, sysfs: Path = _SYSFS) -> BlockDevice:
+def read_device_by_number(number: str, sysfs: Path = _SYSFS) -> BlockDevice:
     """The block device with this number, `major:minor`. Raises SourceError."""
     try:
         place = (sysfs / "dev/block" / number).resolve(strict=True)

@@ -19,12 +19,17 @@ from neuca_tools.files import applying
 from neuca_tools.model.device_settings import DeviceSettings, joined_settings, missing_groups
 
 SYS = Path("/sys")
+# The side of a device's queues, and the file of each that has a mask of CPUs.
 FILES = {"rps": ("rx", "rps_cpus"), "xps": ("tx", "xps_cpus")}
 WORDS = {"rps": "receive", "xps": "transmit"}
 
 
 class Queues:
-    """The queues of one device."""
+    """The settings of one device that `link_settings` sets through "files", called groups here.
+
+    They are `rps`, `xps`, and numbers that have the name of their file. The value of `rps` or `xps`
+    is a list of CPUs for all queues (`0-3,8`, `none`), or one for each queue, with " / " between.
+    """
 
     def __init__(self, index: int, name: str, sys: Path = SYS) -> None:
         self._node, self._sys = sys / "class" / "net" / name, sys
@@ -73,6 +78,7 @@ class Queues:
         return [queue / file for queue in queues]
 
     def _read_masks(self, group: str) -> DeviceSettings:
+        """The lists of CPUs; in `most` what `all` stands for, and the number of queues."""
         masks = [_read_text(file) for file in self._mask_files(group)]
         lists = [_cpu_list(mask) for mask in masks if mask is not None]
         # The kernel refuses to read the XPS mask of a device with a single queue.

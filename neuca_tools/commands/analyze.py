@@ -59,9 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def timeline_of_boot(entries: Iterable[Entry]) -> list[Event]:
-    """The starts of units, and the passes with the time that the sources took.
+    """The starts of units, and the agent's passes, each after the wait for its sources.
 
-    Raises ObserveError if there is nothing on it.
+    Raises ObserveError if the journal has none of these.
     """
     began: dict[str, float] = {}
     events: list[Event] = []
@@ -84,7 +84,7 @@ def timeline_of_boot(entries: Iterable[Entry]) -> list[Event]:
 
 
 def _events_of_pass(entry: Entry) -> list[Event]:
-    """The wait for the sources, if they were asked, and the pass."""
+    """The wait for the sources, if they were asked, which ends as the pass begins; the pass."""
     waited, took = (
         _field_number(entry, name) for name in ("NEUCA_SOURCE_SECONDS", "NEUCA_SECONDS")
     )

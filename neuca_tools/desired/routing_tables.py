@@ -101,6 +101,7 @@ def _place_route(
     if route.state != "present":
         return route
     route = _through_member(route, requests, routed)
+    # The link of any other next hop is the one that has it in one of its networks.
     is_tied = route.via is None or route.traits.onlink
     link = route.link if is_tied else networks.link(route.via, route.link) or route.link
     table = routed.get(link, 0) if link else 0
@@ -229,13 +230,14 @@ def table_hop(
 
 # --- Policy routing -------------------------------------------------------------------------------
 
+# Numbers of our own choice, like the priorities of our rules, and documented in neucad(8).
 TABLES = range(31001, 32000)
 
 
 def closed_tables(scene: Scene) -> dict[int, str]:
     """The tables that no document may give a default route, with the reasons.
 
-    Whoever marks packets for a table means this table.
+    A rule that selects marked packets only is none: who marks them wants the routes of its table.
     """
     rules = (
         seen

@@ -39,7 +39,7 @@ from neuca_tools.model.rows import Origin as Origin
 LinkState = Literal["up", "down", "user"]
 Role = Literal["dataplane", "management", "ignored", "unlisted"]
 Router = Literal["true", "false", "user"]
-ProblemCode = Literal[
+ProblemCode = Literal[  # neuca-status(7) explains them
     "absent",
     "ignored",
     "contested",
@@ -346,7 +346,8 @@ class NicRecord(NamedTuple):
     `applied` is the digest of the applied request, `incarnation` the appearance of the NIC and its
     VLANs that it was applied to. `leaving` is the manager that managed a new dataplane NIC, until
     all that it configured is removed. `unheard`: a manager gave no response and has to be told
-    about the NIC. `doubtful`: see `desired.management`.
+    about the NIC. `doubtful` are the families (4, 6) whose automatic default route alone makes it a
+    management NIC.
     """
 
     name: str = ""

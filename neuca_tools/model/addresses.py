@@ -23,7 +23,7 @@ Address = Union[IPv4Interface, IPv6Interface]
 Network = Union[IPv4Network, IPv6Network]
 Host = Union[IPv4Address, IPv6Address]
 
-MOST_KEPT = 16384  # objects
+MOST_KEPT = 16384  # objects: as many as a document may have routes (MAX_ROUTES)
 
 
 @lru_cache(MOST_KEPT)  # the document, the record and the kernel each name every address
@@ -62,11 +62,13 @@ class NetworkTable:
 
 
 class DeviceNetworks(NamedTuple):
-    """`own` are those of addresses that were not autoconfigured, and of peers; `leased` and
-    `manual` are of IPv4.
+    """The networks of a device's addresses.
+
+    `configured` are those of addresses that were not autoconfigured, and of peers; `leased` and
+    `manual` those of IPv4 addresses that were leased, and that were not.
     """
 
-    own: set[Network]
+    configured: set[Network]
     leased: set[Network]
     manual: set[Network]
 
@@ -86,10 +88,12 @@ def device_networks(
         networks = networks_by_index[index] = DeviceNetworks(set(), set(), set())
         for address in of_device:
             if (index, address) not in autoconf:
-                networks.own.add(address.network)
+                networks.configured.add(address.network)
             if address.version == 4:
                 is_leased = (index, address) in leased
                 (networks.leased if is_leased else networks.manual).add(address.network)
     for index, network in peers:
-        networks_by_index.setdefault(index, DeviceNetworks(set(), set(), set())).own.add(network)
+        networks_by_index.setdefault(index, DeviceNetworks(set(), set(), set())).configured.add(
+            network
+        )
     return networks_by_index

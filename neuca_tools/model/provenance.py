@@ -59,8 +59,8 @@ def is_advertised(route: Route, world: World) -> bool:
         return True
     if route.protocol != RTPROT_KERNEL:
         return False
-    own = _networks_of(route, world).own
-    return not (route.to.is_link_local or route.to.is_multicast or route.to in own)
+    configured = _networks_of(route, world).configured
+    return not (route.to.is_link_local or route.to.is_multicast or route.to in configured)
 
 
 def _is_of_lease(route: Route, world: World) -> bool:

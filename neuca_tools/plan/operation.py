@@ -22,9 +22,11 @@ Value = Union[str, int, None]
 class Phase(IntEnum):
     """The order of a pass.
 
-    Files come first, for other managers; then settings that reset a NIC, before it is set up. Rules
-    follow the tables that they lead to. Old addresses are deleted last: with the last IPv4 address
-    of a link, the kernel deletes every IPv4 route through it. DHCP begins on a link that is up.
+    Files come first, then what network managers do because of them (MARK, as does our alias). What
+    is removed or lowered (SHRINK) makes room for what is created or raised (NIC, and VLAN for all
+    virtual links); settings that reset a NIC come before it is set up. Rules follow the tables that
+    they lead to. Old addresses are deleted last (RETIRE): with the last IPv4 address of a link, the
+    kernel deletes every IPv4 route through it. DHCP begins on a link that is up (CLIENT).
     """
 
     FILES = 1

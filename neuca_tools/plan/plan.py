@@ -232,7 +232,7 @@ def _added_members(sides: Sides, master: LinkKey) -> Iterator[Operation]:
         if sides.master_joined(key) == master:
             if master.kind == "bond" and current.state == "up":
                 yield SetState(sides.target(key), False, Phase.VLAN)
-            mtu = current.mtu if master.kind == "bond" and not key.rank else None
+            mtu = current.mtu if master.kind == "bond" and not key.rank else None  # its original
             yield SetMaster(sides.target(key), None, sides.target(master), mtu=mtu)
 
 
@@ -362,7 +362,7 @@ def _add_addresses(sides: Sides) -> Iterator[Operation]:
     for key, current, wanted in sides.both:
         lost = sides.goes_down(key)
         kept = {address for address in current.addresses if not (lost and address.version == 6)}
-        kept -= wanted.theirs.keys() - current.theirs.keys()
+        kept -= wanted.theirs.keys() - current.theirs.keys()  # rolled back: marked as ours since
         kept.difference_update(unrouted_addresses(current, wanted))
         requested, theirs = set(wanted.addresses), _lost_addresses(sides, key, wanted)
         for address in dict.fromkeys((*wanted.addresses, *theirs)):

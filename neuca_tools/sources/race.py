@@ -56,7 +56,10 @@ _Outcome = tuple[_Entry, int, Union[Answer, BaseException]]
 
 
 class Race:
-    """One look at these sources. `stop` cancels pending requests and waits for them to end."""
+    """One look at these sources. `stop` cancels pending requests and waits for them to end.
+
+    `is_incomplete`: a source has responded, but not with all that it has (IncompleteError).
+    """
 
     def __init__(
         self, sources: Iterable[Source], ask: Ask, budget: float, session: Session
@@ -124,7 +127,7 @@ class Race:
         return any(entry.answer is None for entry in self._relevant_entries())
 
     @property
-    def none(self) -> Optional[Answer]:
+    def empty_answer(self) -> Optional[Answer]:
         """The answer of a service that knows this instance but has no document for it."""
         answers = (entry.answer for entry in self._relevant_entries())
         return next((answer for answer in answers if answer and answer.instance), None)
@@ -148,7 +151,7 @@ class Race:
         return None
 
     def _next_entry(self) -> Optional[_Entry]:
-        """The source to ask next; None behind a source that has a document."""
+        """The source to ask next; none after one that is known to have a document is needed."""
         for entry in self._relevant_entries():
             if entry.answer is not None and not entry.answer.empty:
                 return None
@@ -209,6 +212,6 @@ def first_answer(
         kind = IncompleteError if race.is_incomplete else SourceError
         results = "; ".join(race.results()) or "there is no source"
         raise kind(f"no {what} from any source: {results}{race.asked_through}")
-    if race.none is not None:
-        return replace(race.none, session=race.session)
+    if race.empty_answer is not None:
+        return replace(race.empty_answer, session=race.session)
     return Answer(sources[-1].name, None, race.session)

@@ -60,7 +60,7 @@ SHARED = {
     "/usr/share/neuca-guest-tools/schema/tuning-2.json",
     "/usr/share/neuca-guest-tools/schema/user-data-1.json",
 }
-# ../shared/spec/commands.md, "Names".
+# Behind `neuca-`; those of version 1.7 among them keep their names.
 ALIASES = (
     "all-user-scripts distro get get-public-ip interfaces netconf routes run-scripts selftest storage user-data"
     " user-script users version"

@@ -1,7 +1,7 @@
 """A model of the kernel for property tests: it carries operations out on a World, by the rules that were measured.
 
 `Kernel` is a fake behind the product's own `Writer` protocol (operation.py); it takes the place of no module of ours. What it
-obeys was measured on kernels 6.1 and 6.12 (appliers.md, section 2): where it is stricter than a kernel, a plan that it
+obeys was measured on kernels 6.1 and 6.12: where it is stricter than a kernel, a plan that it
 refuses is a plan that some kernel refuses. `delete_address` is the contract of the real writer, which deletes that one alone.
 """
 

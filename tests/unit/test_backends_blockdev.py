@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from neuca_tools.backends.blockdev import read_device, read_number
+from neuca_tools.backends.blockdev import read_device, read_device_by_number
 from neuca_tools.errors import SourceError
 from neuca_tools.model.volumes import device_refusal
 
@@ -37,7 +37,7 @@ class Sysfs:
     def disk(self, path, number="8:0"):
         self.device(path, "block", removable="1")
         (self.root / "dev/block" / number).symlink_to(self.devices / path)
-        return read_number(number, self.root)
+        return read_device_by_number(number, self.root)
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_an_nvme_namespace_with_multipath_is_where_its_controllers_are(sysfs, co
 
 def test_a_device_that_is_not_there_or_no_block_device_is_an_error(sysfs):
     with pytest.raises(SourceError) as caught:
-        read_number("9:9", sysfs.root)
+        read_device_by_number("9:9", sysfs.root)
     assert caught.value.text == (
         f"find block device 9:9 in sysfs: [Errno 2] No such file or directory: "
         f"'{sysfs.root}/dev/block/9:9'"
@@ -118,5 +118,5 @@ def test_a_device_that_is_not_there_or_no_block_device_is_an_error(sysfs):
 
 def test_the_disks_of_this_host_can_all_be_looked_at():
     for path in Path("/sys/dev/block").iterdir():
-        found = read_number(path.name)
+        found = read_device_by_number(path.name)
         assert found.path[-1] == found.name

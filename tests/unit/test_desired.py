@@ -275,7 +275,7 @@ def test_a_vlan_cannot_be_up_on_a_nic_that_is_asked_to_be_down(state, up, refuse
 
 @pytest.mark.parametrize("text", [NIC2, VLAN7])
 def test_ipv6_on_a_link_whose_mtu_is_too_small_for_it_is_refused(text):
-    """The kernel answers EINVAL, which would cost the NIC all its other settings (appliers.md, 2.1)."""
+    """The kernel answers EINVAL, which would cost the NIC all its other settings."""
     resolution = asked(text + "addresses = fd00::1/64, 10.0.0.1/24\n", nic(2, mtu=1000))
     assert [one.text for one in resolution.problems] == [
         "address fd00::1/64: IPv6 needs an MTU of at least 1280"

@@ -102,7 +102,7 @@ def test_the_name_of_any_other_device_is_never_taken():
 
 
 def test_an_alternative_name_of_another_device_is_a_name_too():
-    """They share one space: a rename to it is EEXIST (appliers.md, 2.3)."""
+    """They share one space: a rename to it is EEXIST."""
     seen = world(nic(2), nic(3, kind="bridge", hardware=False, altnames=("enp3s0",)))
     names, problems = settle(asks(nic2="enp3s0"), seen)
     assert names[2] == "eth2"

@@ -14,7 +14,7 @@ import neuca_tools
 
 ROOT = Path(__file__).parents[2]
 
-# ../shared/spec/commands.md, "Names".
+# The commands of version 1.7 among them keep their names.
 COMMANDS = (
     "neuca neucad neuca-netconf neuca-user-script neuca-all-user-scripts neuca-run-scripts neuca-user-data neuca-get"
     " neuca-routes neuca-users neuca-interfaces neuca-storage neuca-get-public-ip neuca-distro neuca-version neuca-selftest"

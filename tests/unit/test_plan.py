@@ -188,7 +188,7 @@ def test_the_operations_of_a_plan_are_in_the_order_of_the_phases():
 
 
 def test_a_link_on_its_way_down_gets_its_ipv6_addresses_again():
-    """The kernel drops them on the way down (appliers.md, 2.2)."""
+    """The kernel drops them on the way down."""
     have = state(there(2, state="up", addresses=(TEN, SIX)))
     assert words(have, state(link(2, state="down", addresses=(TEN, SIX)))) == [
         "bring eth2 down",
@@ -531,7 +531,7 @@ def test_a_failed_sysctl_costs_no_nic_anything():
 
 
 def test_a_vlan_that_should_be_down_keeps_its_ipv6_address_when_its_nic_comes_up():
-    """The NIC takes it up, and on its way down again the kernel drops the address (appliers.md, 2.2)."""
+    """The NIC takes it up, and on its way down again the kernel drops the address."""
     agent = small(
         f"[interfaces]\n{mac(2)} = up\n[vlan {mac(2)}.7]\nstate = down\naddresses = fd00::1/64\n"
     )

@@ -216,7 +216,7 @@ def test_a_route_that_is_no_longer_asked_for_goes_and_a_foreign_one_stays():
 
 
 def test_a_foreign_route_with_our_metric_is_not_replaced():
-    """The kernel replaces by prefix and metric, whoever's route it is (appliers.md, 2.2)."""
+    """The kernel replaces by prefix and metric, whoever's route it is."""
     one = agent(TWO + ROUTE)
     one.kernel.set_up(3, True)
     one.kernel.addresses[3] = list(one.survey().want.links[key(2)].addresses)[:1]

@@ -176,7 +176,7 @@ def test_an_overlay_without_offload_is_told_with_the_rate_below_it():
 
 
 def test_the_article_s_overlay():
-    """FOSDEM's figures (facts, appendix A): 0.97 of 6.37 Gbit/s."""
+    """FOSDEM's figures: 0.97 of 6.37 Gbit/s."""
     found = compare_paths(
         [measured(6.37e9), measured(0.969e9, label="docker overlay", local=VXLAN)]
     )

@@ -22,9 +22,9 @@ BELOW_BLOCKS = "-b below what iperf3 can send"  # the other title of the conditi
 # iperf3 -b sends at least one block (-l) for each tick of 100 ms (esnet/iperf issues 439, 1052).
 TICKS, MANY = 10, 4  # in a second; seconds
 RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
-# Of the busy time: 0.54 to 0.81 was measured on flows limited by their window (facts, D01).
+# Of the busy time: 0.54 to 0.81 was measured on flows limited by their window.
 RECEIVER_LIMITED = 0.4
-# The same for a paced sender with a larger congestion window (facts, appendix B); BBR had 0.28.
+# The same for a paced sender with a larger congestion window; 0.28 was measured with BBR.
 SOMEWHAT, LARGER = 0.15, 1.2
 SENDER_LIMITED = 0.2  # of the busy time: 0.26 to 0.32 was measured (D03)
 AT_WINDOW = 0.9  # of snd_wnd in flight

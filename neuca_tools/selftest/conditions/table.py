@@ -1,4 +1,4 @@
-"""One row for each condition of D01 to D46: the rule of the cause, and where it comes from.
+"""One row for each condition: the rule of the cause, and where it comes from.
 
 To add one, write a rule in the module where it belongs, a row here with its source, a line in the
 manual page, and a test. A rule asks for what it needs, and is silent where that is not known; for
@@ -35,7 +35,6 @@ from neuca_tools.selftest.evidence.look import Look
 
 __all__ = ["CAUSES", "SOURCES", "hits_of_phase", "hits_of_session"]
 
-# "facts" is the survey of the literature and of measurements that this project began with.
 SOURCES = {
     "D01": "rwnd_limited of tcp(7); RFC 7323; tcp_rmem",
     "D02": "TCPToZeroWindowAdv; RFC 9293, section 3.8.6",
@@ -57,10 +56,10 @@ SOURCES = {
     "D20": "iperf3(1), -b",
     "D21": "RFC 2923; RFC 4821; RFC 6298",
     "D23": "RFC 7348, section 4.3; RFC 4821; RFC 1191",
-    "D24": "segmentation-offloads of the kernel; facts, appendix A",
+    "D24": "segmentation-offloads of the kernel; measured, VXLAN with and without offloads",
     "D25": "tuntap of the kernel",
-    "D26": "facts, section 6",
-    "D27": "facts, section 6",
+    "D26": "measured, 1, 2 and 4 streams at 100 ms",
+    "D27": "measured, 48 of 1090 Mbit/s back through the management NIC",
     "D28": "Zhang, Shenker and Clark, SIGCOMM 1991",
     "D29": "ip-route(8)",
     "D30": "rp_filter of ip-sysctl; IPReversePathFilter",

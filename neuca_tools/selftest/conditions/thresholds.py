@@ -10,7 +10,7 @@ from typing import Optional
 from neuca_tools.selftest.evidence.look import Look
 
 TOGETHER = "tcp-bidir"  # the phase in which both directions send at once
-# Of what is expected: TCP, UDP (facts, section 6). Not 0.95 for many streams: on a link of
+# Of what is expected: TCP, UDP; bounds of our own. Not 0.95 for many streams: on a link of
 # 10 Gbit/s they get 9.41 at most, with packets of 1500 bytes.
 THROUGHPUT, DATAGRAMS = 0.90, 0.80
 # Of each direction where both send at once, and of the sum of what each gets alone (D28):

@@ -23,7 +23,7 @@ from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, growth_of_fact
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
 
-LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss (facts, thresholds)
+LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss; our own bound
 SLIGHT, LASTING = 0.01, 5  # of the datagrams: a host was busy for a moment; intervals
 AS_MANY = 0.02  # of the datagrams
 HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)

@@ -16,11 +16,11 @@ from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.route import route_changes
 from neuca_tools.selftest.evidence.run import Run
 
-DROP = 0.10  # of the median of the earlier rates (facts, section 6)
+DROP = 0.10  # of the median of the earlier rates; a bound of our own
 # With fewer earlier tests it is not known how much the rate varies, and it must fall by more.
 FEW, UNSURE = 3, 0.20
 MORE_LOST = 0.01  # of the packets
-DEVIATIONS = 3  # median absolute deviations (facts, section 6)
+DEVIATIONS = 3  # median absolute deviations; a bound of our own
 # A phase's name, its direction, and the UDP rate or its place among phases that share both.
 Key = tuple[str, str, float]
 # What a reboot must not change, and what may change if the agent applied another request.

@@ -17,12 +17,13 @@ from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.look import Look
 
-# Shares of the packets. A host that is busy for a moment loses up to LOST; of what is sent slowly
-# and evenly, to see each direction by itself, hardly any.
+# Shares of the packets, bounds of our own. A host that is busy for a moment loses up to LOST; of
+# what is sent slowly and evenly, to see each direction by itself, hardly any is lost.
 LOST, GENTLY_LOST = 0.02, 0.01
 # Of the bytes: what arrives beyond what was sent was duplicated on the path.
 DUPLICATED = 0.02
-# The findings that say the same as a failed step. Throughput tests are judged by their rates.
+# The findings, by their IDs in `conditions.table`, that say the same as a failed step. Other steps
+# are throughput tests, which are judged by their rates.
 SAID_BY = {
     "reach": {"D16", "D29", "D30", "D31", "D32", "D33", "D34", "D35", "D43"},
     "as-planned": {"D37", "D38", "D46"},
@@ -56,7 +57,7 @@ def _loss_failures(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterat
     worst: dict[tuple[str, str], float] = {}
     for look in looks:
         key = look.protocol, look.phase.direction
-        if _is_unexplained(look, findings) and _is_lost(look, looks):
+        if _is_unexplained(look, findings) and _loses_too_much(look, looks):
             worst[key] = max(worst.get(key, 0.0), look.known_loss)
     for (protocol, direction), loss in worst.items():
         what = "datagrams" if protocol == "udp" else "segments"
@@ -68,21 +69,28 @@ def _loss_failures(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterat
 
 
 def _is_unexplained(look: Look, findings: Sequence[Finding]) -> bool:
-    """Whether a loss says something: TCP loses packets on any full path, and a search has to."""
+    """Whether a loss is worth a sentence of its own.
+
+    Every search for what the path can carry (`Phase.search`) loses packets in the end, and so does
+    TCP on a full path; a finding about this direction says why the path is full.
+    """
     if look.phase.search:
         return False
-    return look.protocol == "udp" or not _has_limit(findings, look.phase.direction)
+    return look.protocol == "udp" or not _has_finding(findings, look.phase.direction)
 
 
-def _has_limit(findings: Sequence[Finding], direction: str) -> bool:
+def _has_finding(findings: Sequence[Finding], direction: str) -> bool:
     return any(
         finding.severity != INFO and finding.direction in (None, "both", direction)
         for finding in findings
     )
 
 
-def _is_lost(look: Look, looks: Sequence[Look]) -> bool:
-    """Of UDP, unless a faster test lost nothing: a host was busy for a moment then."""
+def _loses_too_much(look: Look, looks: Sequence[Look]) -> bool:
+    """Whether a test lost as much as LOST, and UDP did so at every higher rate too.
+
+    If a faster test lost nothing, it is not the path: a host was busy for a moment.
+    """
     if look.known_loss < LOST or look.protocol == "tcp":
         return look.known_loss >= LOST
     faster = (

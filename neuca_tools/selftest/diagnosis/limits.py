@@ -21,7 +21,7 @@ from neuca_tools.selftest.conditions.udp import is_losing
 from neuca_tools.selftest.evidence import Phase, derive
 from neuca_tools.selftest.evidence.look import Look
 
-IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB allowed 3.8 MB in flight (facts, 3.1)
+IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB allowed 3.8 MB in flight at 100 ms
 NOTICEABLE = 0.05  # of a CPU's time: below it, the rate that would fill the CPU is a guess
 NOTICED = 1.05  # times the present rate
 # Conditions whose `fixed` was measured on this path: by datagrams, several streams, the underlay.

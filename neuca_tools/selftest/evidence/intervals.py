@@ -13,7 +13,7 @@ from typing import Optional
 
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, known_rates
 
-# Slow start, which is left out: seconds, or round trips if that is longer (facts, appendix B).
+# Slow start, which is left out: seconds, or round trips if that is longer; bounds of our own.
 START = 2.0
 ROUND_TRIPS = 20
 FOLLOWS, NEARLY_EVEN = 0.95, 0.05  # of the rate before the window fell; its variation

@@ -26,9 +26,9 @@ from neuca_tools.selftest.measure.wait import wait_readable
 
 # Seconds between requests.
 REQUEST_SECONDS = 0.01
-# Seconds after which an answer counts as lost.
-LOST_SECONDS = 2.0
-# Seconds assumed for a round trip while none is known. The last answers get four round trips.
+# Seconds for the last answers: four times the longest round trip, within bounds of our own.
+SHORTEST_WAIT, LONGEST_WAIT = 0.2, 2.0
+# Seconds assumed for a round trip while none is known.
 UNKNOWN_ROUND_TRIP = 0.25
 # Round trips that are not counted: they resolve addresses and wake CPUs.
 UNCOUNTED = 3
@@ -93,7 +93,7 @@ class RoundTrips:
     def end(self) -> Latency:
         """Wait for the last answers and close. Without any, only the counts are set."""
         deadline = time.monotonic() + min(
-            LOST_SECONDS, max(0.2, 4 * max(self._times, default=UNKNOWN_ROUND_TRIP))
+            LONGEST_WAIT, max(SHORTEST_WAIT, 4 * max(self._times, default=UNKNOWN_ROUND_TRIP))
         )
         while self._sent and time.monotonic() < deadline:
             if wait_readable([self._socket], deadline):
