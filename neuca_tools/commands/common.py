@@ -71,15 +71,18 @@ def uses_color(arguments: argparse.Namespace) -> bool:
     return sys.stdout.isatty()
 
 
-def terminal_width() -> int:
-    """The width of the terminal in characters, as shutil.get_terminal_size() finds it."""
+def terminal_width(otherwise: int = 80) -> int:
+    """The width of the terminal in characters, as shutil.get_terminal_size() finds it.
+
+    `otherwise`: the width of output to a file or pipe.
+    """
     with suppress(KeyError, ValueError):
         given = int(os.environ["COLUMNS"])
         if given > 0:
             return given
     with suppress(OSError):
         return os.get_terminal_size(1).columns or 80
-    return 80
+    return otherwise
 
 
 def log_level(arguments: argparse.Namespace) -> str:
