@@ -29,13 +29,13 @@ demo: ## the main job for real, in private network namespaces, in under a minute
 
 # One pytest run, so that its closing line speaks for all of it. What takes longest comes first, and what shares a guest or a
 # package stays with one worker (tests/conftest.py).
-test: ## every tier, without what takes long: a quarter of an hour on two processors
+test: ## every tier, without what takes long: 20 minutes on two processors
 	@tests/setup.sh $(notdir $(TIERS)) parallel
 	@tiers=$$(tests/able $(TIERS)) && NEUCA_EXAMPLES=25 $(ALL) -m "not long" $$tiers
 
 test-all: ## everything: hours
 	@echo "make test-all takes about six hours on two processors without KVM, 4 GiB of memory, 15 GiB of disk in"
-	@echo "~/.cache and /tmp, and the network (Debian's mirrors and PyPI). \`make test\` takes a quarter of an hour."
+	@echo "~/.cache and /tmp, and the network (Debian's mirrors and PyPI). \`make test\` takes 20 minutes."
 	@tests/setup.sh $(notdir $(TIERS)) parallel browser
 	@tiers=$$(tests/able $(TIERS)) && $(ALL) --hypothesis-profile random $$tiers
 

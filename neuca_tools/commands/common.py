@@ -71,12 +71,12 @@ def uses_color(arguments: argparse.Namespace) -> bool:
     return sys.stdout.isatty()
 
 
-def terminal_width() -> int:
-    """The width of the terminal in characters."""
+def terminal_width(otherwise: int = 80) -> int:
+    """The width of the terminal in characters; `otherwise`: that of output to a file or pipe."""
     # The daemon loads this module, and prints nothing.
     from shutil import get_terminal_size
 
-    return get_terminal_size().columns
+    return get_terminal_size((otherwise, 24)).columns
 
 
 def log_level(arguments: argparse.Namespace) -> str:

@@ -29,8 +29,10 @@ def capture_image(config: Config, root: Path, destination: Path, dry_run: bool =
     """Copy the file system at `root`, print what the copy does not have; return the exit code."""
     image_capture.check_destination(destination)
     findings = image_clean.find_traces(config, root, with_identity=True)
+    left_out = tuple(f'"{root / name}/' for name in image_capture.EMPTIED)
     for item in findings.traces:
-        print(f"in the copy: {item.text}")
+        if not any(directory in item.text for directory in left_out):
+            print(f"in the copy: {item.text}")
     for place in image_capture.other_mounts():
         print(f'not captured: "{place}", another file system')
     changed = not dry_run and _write_archive(config, root, findings, destination)

@@ -38,6 +38,7 @@ from neuca_tools.status import render
 from neuca_tools.status.judge import Status
 from neuca_tools.status.report import read_report
 
+DEFAULT_WAIT_SECONDS = 300.0
 EMPTY: tuple[object, ...] = (None, [], {}, "")  # values that are not shown
 # Imports inside functions: neither `neuca status` nor a pass needs them; that saves 1 ms.
 
@@ -56,7 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _show_status(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.json and arguments.prometheus:
         raise ArgumentsError("status: --json and --prometheus cannot be combined")
-    status = _settled_status(config, arguments.timeout if arguments.wait else 0.0)
+    if arguments.timeout is not None and not arguments.wait:
+        raise ArgumentsError("status: --timeout requires --wait")
+    longest = DEFAULT_WAIT_SECONDS if arguments.timeout is None else arguments.timeout
+    status = _settled_status(config, longest if arguments.wait else 0.0)
     if arguments.prometheus:
         from neuca_tools.status.prometheus import status_metrics
 

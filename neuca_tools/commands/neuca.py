@@ -171,8 +171,7 @@ _OPTIONS: dict[str, Keywords] = {
     "wait": flag("wait while the state is pending"),
     "timeout": value(
         "SECONDS",
-        "wait no longer than this (default: %(default)g)",
-        default=300.0,
+        "with --wait: wait no longer than this (default: 300)",
         type=seconds_up_to(LONGEST_WAIT, low=0),
     ),
     "prometheus": value(

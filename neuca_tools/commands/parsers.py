@@ -12,6 +12,8 @@ from typing import Any, NoReturn, Optional
 from neuca_tools.errors import EXIT_USAGE
 from neuca_tools.model.printable import plain_lines
 
+SHORTEST_PART = 3  # letters of a part of a command's name
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose messages look like all others of the program."""
@@ -60,8 +62,12 @@ class Parser(argparse.ArgumentParser):
 
 
 def no_command(word: str, known: Collection[str]) -> str:
-    """The message about a word that is not a command, with the nearest spelling."""
-    return f'there is no command "{word}"{spelling_suggestion(word, known)}'
+    """The message about a word that is not a command, with the command that is probably meant."""
+    suggestion = spelling_suggestion(word, known)
+    longer = [name for name in known if len(word) >= SHORTEST_PART and word in name]
+    if not suggestion and longer:
+        suggestion = f'; did you mean "{longer[0]}"?'
+    return f'there is no command "{word}"{suggestion}'
 
 
 def spelling_suggestion(word: str, known: Collection[str]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from neuca_tools.commands.common import uses_color
+from neuca_tools.commands.common import terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.selftest_explain import read_content, write_series
 from neuca_tools.errors import ArgumentsError, SelftestError
@@ -23,7 +23,7 @@ from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.measure.archive import EarlierTest, kept_tests
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.series import Runs, comparison_page
-from neuca_tools.selftest.report.text import colored_report, comparison_text
+from neuca_tools.selftest.report.text import comparison_text, shown_report
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,7 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     changes = compare(runs[:-1], runs[-1])
     _write_files(arguments, list(zip(_run_names(arguments, runs), runs)), changes)
     if not arguments.json:
-        print(colored_report(comparison_text(changes), changes.exit_code, uses_color(arguments)))
+        text = comparison_text(changes)
+        print(shown_report(text, changes.exit_code, terminal_width(0), uses_color(arguments)))
         return changes.exit_code
     verdict = {
         "version": 1,

@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
-from neuca_tools.commands.common import read_input, uses_color
+from neuca_tools.commands.common import read_input, terminal_width, uses_color
 from neuca_tools.errors import SelftestError
 from neuca_tools.model.printable import json_document
 from neuca_tools.selftest.codes import NAGIOS
@@ -23,7 +23,7 @@ from neuca_tools.selftest.report.record import (
     subject_of,
 )
 from neuca_tools.selftest.report.record import report_data as report
-from neuca_tools.selftest.report.text import colored_report, report_text
+from neuca_tools.selftest.report.text import report_text, shown_report
 
 # Imports inside functions: most runs write no report of this kind.
 
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json_document({"subject": about, **report(evidence, diagnosis)}))
     else:
         shown = report_text(diagnosis, arguments.verbose)
-        shown = colored_report(shown, diagnosis.exit_code, uses_color(arguments))
+        shown = shown_report(shown, diagnosis.exit_code, terminal_width(0), uses_color(arguments))
         print(f"{subject_line(about)}\n{shown}")
     return diagnosis.exit_code
 

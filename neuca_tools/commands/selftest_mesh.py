@@ -23,7 +23,7 @@ from neuca_tools.commands.arguments import (
     seconds_up_to,
     value,
 )
-from neuca_tools.commands.common import read_input, uses_color
+from neuca_tools.commands.common import read_input, terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.parsers import Parser
 from neuca_tools.commands.selftest_agent import Outlook, outlook
@@ -52,7 +52,7 @@ from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, tes
 from neuca_tools.selftest.mesh.page import mesh_page
 from neuca_tools.selftest.mesh.schedule import duration_words, make_plan, plan_budget, read_hosts
 from neuca_tools.selftest.mesh.verdict import judge_mesh
-from neuca_tools.selftest.report.text import colored_report
+from neuca_tools.selftest.report.text import shown_report
 
 ENGINE = "clush"
 REMOTE = "neuca-selftest mesh join -"
@@ -339,11 +339,8 @@ def _show_result(arguments: argparse.Namespace, result: report.MeshResult) -> in
     if arguments.json:
         print(report.report_json(result))
     else:
-        print(
-            colored_report(
-                report.report_text(result), result.verdict.exit_code, uses_color(arguments)
-            )
-        )
+        text, code = report.report_text(result), result.verdict.exit_code
+        print(shown_report(text, code, terminal_width(0), uses_color(arguments)))
     return result.verdict.exit_code
 
 

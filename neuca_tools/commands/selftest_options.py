@@ -195,7 +195,8 @@ def read_secret(arguments: argparse.Namespace, config: Config) -> Optional[bytes
             status = os.fstat(descriptor)
             key = stream.read(LONGEST_SECRET).strip()
     except OSError as error:
-        raise UsageError(f'read the secret "{name}": {error.strerror}') from error
+        hint = MAKE_SECRET.format(name=name) if isinstance(error, FileNotFoundError) else ""
+        raise UsageError(f'read the secret "{name}": {error.strerror}', hint=hint) from error
     # The owner and mode of a pipe, such as bash's <(...), are meaningless.
     if stat.S_ISREG(status.st_mode):
         _check_private(name, status)

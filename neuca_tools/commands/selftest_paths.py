@@ -14,7 +14,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.backends.namespace import namespaces_restored
 from neuca_tools.commands.arguments import JSON, value
-from neuca_tools.commands.common import uses_color
+from neuca_tools.commands.common import terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.selftest_agent import Outlook, enter_namespace, outlook
 from neuca_tools.commands.selftest_options import (
@@ -45,7 +45,7 @@ from neuca_tools.selftest.measure.live import (
 )
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.paths import path_record, path_table
-from neuca_tools.selftest.report.text import colored_report, phase_words
+from neuca_tools.selftest.report.text import phase_words, shown_report
 
 WORDS = ("netns", "container", "interface", "port")
 MOST_ROUNDS, ROUNDS, MOST_PATHS = 20, 3, 16
@@ -193,7 +193,7 @@ def _print_comparison(tests: Sequence[Tests], arguments: argparse.Namespace) -> 
     text = path_record(comparison, tests, code)
     if not arguments.json:
         text = path_table(comparison, arguments.verbose)
-        text = colored_report(text, code, uses_color(arguments))
+        text = shown_report(text, code, terminal_width(0), uses_color(arguments))
     print(text)
     return code
 

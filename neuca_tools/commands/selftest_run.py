@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from typing import NamedTuple, Optional
 
 from neuca_tools.backends.hostid import boot_id
-from neuca_tools.commands.common import is_root, uses_color
+from neuca_tools.commands.common import is_root, terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.selftest_agent import Outlook, outlook_of
 from neuca_tools.commands.selftest_explain import write_reports
@@ -42,9 +42,9 @@ from neuca_tools.selftest.report.entry import entry_of
 from neuca_tools.selftest.report.record import nagios_line, report_json
 from neuca_tools.selftest.report.record import report_data as report
 from neuca_tools.selftest.report.text import (
-    colored_report,
     conclusion_text,
     differences_text,
+    shown_report,
     step_line,
 )
 
@@ -96,7 +96,7 @@ class _Setup(NamedTuple):
         return self.colored(step_line(step), ExitCode.PASS)
 
     def colored(self, text: str, code: ExitCode) -> str:
-        return colored_report(text, code, uses_color(self.arguments))
+        return shown_report(text, code, terminal_width(0), uses_color(self.arguments))
 
     def show(self, step: Step) -> None:
         if self.line(step):

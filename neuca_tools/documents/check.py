@@ -18,6 +18,7 @@ from neuca_tools.documents import check_network, check_platform
 from neuca_tools.documents.envelope import MAX_UNZIPPED_BYTES, find_document, is_foreign
 from neuca_tools.documents.neuca import filesystems, link_kinds, links
 from neuca_tools.documents.neuca.ini_document import GLOBALS, parse
+from neuca_tools.documents.neuca.tables import INITIATOR
 from neuca_tools.documents.neuca.values import UnusableError, clip
 from neuca_tools.documents.platform import openstack
 from neuca_tools.documents.platform.tree import from_json
@@ -126,6 +127,7 @@ def _neuca_findings(data: bytes) -> Iterator[Finding]:
         yield _of_line(fault, number < MOST_SPELLINGS)
     yield from _misspelt_globals(document)
     yield from _file_systems(document)
+    yield from _unnamed_initiator(document)
     yield from _incomplete_links(document, text)
     yield from _clash_findings(document, text)
 
@@ -167,6 +169,14 @@ def _file_systems(document: Document) -> Iterator[Finding]:
         except UnusableError as reason:
             text = f'[storage] "{device.device}": {reason}'
             yield Finding(lines.get(device.device, 0), "error", text)
+
+
+def _unnamed_initiator(document: Document) -> Iterator[Finding]:
+    """Disks that are not attached, because the host has no name for the server."""
+    lines = [item.line for item in document.items if item.section == "storage"]
+    keys = {item.key for item in document.items if item.section == "global"}
+    if document.storage and INITIATOR not in keys:
+        yield Finding(lines[0], "error", f'[storage] requires "{INITIATOR}" in [global]')
 
 
 def _clash_findings(document: Document, text: str) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.config import Config
 from neuca_tools.documents import find_value
+from neuca_tools.documents.neuca.tables import INITIATOR
 from neuca_tools.errors import ApplyError, RecordError
 from neuca_tools.guest import blockdev, iscsi, programs
 from neuca_tools.guest.base import Finding, Guest
@@ -25,7 +26,6 @@ from neuca_tools.model.shapes import Shapes
 from neuca_tools.state.store import read_state, remove_state, save_state
 
 RECORD = "guest-storage.json"  # in the state directory; outcome.RECORDS has its pattern
-INITIATOR = "iscsi_initiator_iqn"
 
 
 class AttachedDisk(NamedTuple):

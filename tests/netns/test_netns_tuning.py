@@ -181,6 +181,13 @@ def test_a_profile_of_ones_own_comes_before_the_shipped_one(host):
             "wan",
             'profile "wan": there is no such profile in "{folder}/profiles" or among the profiles of the package',
         ),
+        (
+            "exogenni",
+            (
+                'profile "exogenni": there is no such profile in "{folder}/profiles" or among the profiles of the package;'
+                ' did you mean "exogeni"?'
+            ),
+        ),
         ("bdp", 'profile "bdp": it requires rate and rtt'),
         ("bad", 'profile "bad", line 2: "net.core.rmem_max" is not known here, ignoring it'),
     ],

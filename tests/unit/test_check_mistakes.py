@@ -97,6 +97,7 @@ INI = [  # what is replaced, by what, the line, a part of what is said
         "in bridge br0",
     ),
     ("[users]", "[storage]\nd = iscsi:10.1.0.9:3260:1:u:s:yes:ext5::yes:/d\n[users]", 25, "ext5"),
+    ("[users]", "[storage]\nd = iscsi:10.1.0.9:3260:1:u:s:yes\n[users]", 25, "iscsi_initiator_iqn"),
     ("= 10.1.0.254", "= 10.1.0.254 metrc 5", 20, "metric"),
     ("10.20.0.0/16", "0.0.0.0/0", 20, "allow-default-route"),
     ("table = 200", "tabel = 200", 23, "table"),

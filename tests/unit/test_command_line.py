@@ -74,6 +74,7 @@ def test_the_daemon_uses_the_same_prefix(capsys):
             ["status", "--prometheus", "--json"],
             "status: --json and --prometheus cannot be combined",
         ),
+        (["status", "--timeout", "3"], "status: --timeout requires --wait"),
     ],
 )
 def test_arguments_that_do_not_fit_each_other_get_the_usage_too(capsys, tmp_path, words, message):
@@ -107,6 +108,7 @@ def test_arguments_that_do_not_fit_each_other_get_the_usage_too(capsys, tmp_path
             ),
         ),
         (["help", "stats"], 'there is no command "stats"; did you mean "status"?'),
+        (["logs"], 'there is no command "logs"; did you mean "collect-logs"?'),
         (
             ["status", "--timeout", "nan"],
             'argument --timeout: "nan" is not a number of seconds from 0 to 86400',

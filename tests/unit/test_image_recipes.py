@@ -82,6 +82,9 @@ def test_packer_logs_in_as_its_user_data_says_and_locks_that_at_the_end():
     document = yaml.safe_load((PACKER / "user-data").read_text())
     assert document["chpasswd"] == {"expire": False, "list": [f"{user}:{password}"]}
     assert f"sudo passwd --lock {user}" in recipe
+    # cloud-init writes ssh_pwauth to this file, which "cloud-init clean" keeps.
+    assert document["ssh_pwauth"] is True
+    assert "sudo rm /etc/ssh/sshd_config.d/50-cloud-init.conf" in recipe
 
 
 def test_the_recipe_of_packer_is_valid(tmp_path):

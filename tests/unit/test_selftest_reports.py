@@ -30,7 +30,7 @@ from neuca_tools.selftest.report.page import report_page
 from neuca_tools.selftest.report.panels import round_ticks
 from neuca_tools.selftest.report.record import nagios_line, prometheus_text, report_json
 from neuca_tools.selftest.report.style import STYLE
-from neuca_tools.selftest.report.text import fact_line, report_text
+from neuca_tools.selftest.report.text import fact_line, report_text, shown_report
 
 DATA = Path(__file__).parent / "data" / "iperf"
 SMALL = tcp(
@@ -64,22 +64,25 @@ FULL = replace(
 
 
 def test_the_text_says_limit_fix_and_next_limit():
+    text = report_text(diagnose(SMALL), verbose=True)
     assert (
-        report_text(diagnose(SMALL), verbose=True)
+        shown_report(text, ExitCode.BELOW, width=80, color=False)
         == """\
 tcp         250 Mbit/s  FAIL
-LIMIT       receive window too small: the receiver's window of 3.00 MiB allows 252 Mbit/s at a round trip of 100 ms
-            (D01, explains 80%)
+LIMIT       receive window too small: the receiver's window of 3.00 MiB allows
+            252 Mbit/s at a round trip of 100 ms (D01, explains 80%)
             time limited by the receive window: 80%
             window that the receiver advertises: 3.00 MiB
             congestion window: 5.52 MiB
             in flight: 3.00 MiB
             round trip: 100 ms
-FIX         on the receiver: sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824"; keep values that are already larger ⇒
-            604 Mbit/s predicted
+FIX         on the receiver: sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824";
+            keep values that are already larger ⇒ 604 Mbit/s predicted
 NEXT LIMIT  the send buffer, 604 Mbit/s
 VERDICT     below threshold, expected 1.00 Gbit/s: D01, receive window too small"""
     )
+    assert max(map(len, text.splitlines())) > 80
+    assert shown_report(text, ExitCode.BELOW, width=0, color=False) == text
 
 
 def test_the_text_says_why_it_does_not_know():

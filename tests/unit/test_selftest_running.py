@@ -432,9 +432,12 @@ def test_a_congestion_control_that_this_kernel_has_not_is_wanted_all_the_same(ef
 
 def test_a_secret_of_another_user_is_none(tmp_path, monkeypatch):
     path = tmp_path / "secret"
+    arguments = run_parser().parse_args(["--secret-file", str(path)])
+    with pytest.raises(UsageError, match="No such file") as raised:
+        read_secret(arguments, Config())
+    assert raised.value.hint.endswith(f"base64 > {path}); copy it to the peer")
     path.write_text("a secret that both sides share")
     path.chmod(0o600)
-    arguments = run_parser().parse_args(["--secret-file", str(path)])
     assert read_secret(arguments, Config()) == b"a secret that both sides share"
     if os.geteuid() == 0:
         os.chown(path, 12345, 0)

@@ -19,6 +19,7 @@ _Row = TypeVar("_Row")
 _LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,30}[a-z0-9_$-]?")
 _FILE_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,63}")
 _PUBLIC_KEY = re.compile(r"(?:^|\s)(?:ssh|ecdsa|sk)-\S+\s+[A-Za-z0-9+/]+=*(?:\s|$)")
+INITIATOR = "iscsi_initiator_iqn"  # in [global]: the name of this host for iSCSI servers
 # Suffix of the name of a device.
 _MUTUAL = ".mutual-chap"
 # RFC 7143, 12.1.3 does not limit names and secrets. open-iscsi stores each on one line of at most

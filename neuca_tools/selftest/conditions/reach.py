@@ -183,7 +183,7 @@ def closed_port(session: Session) -> Optional[Hit]:
             "the peer responds, but nothing listens on that port",
             (single_fact("connect", "ECONNREFUSED"),),
             _start_server(session.evidence.reach.port),
-            "receiver",
+            "peer",
         )
     if is_rejected(session):
         return _rejected_by_firewall(session)
@@ -197,7 +197,7 @@ def _start_server(port: Optional[int]) -> str:
     if port is None:
         return "start the server: iperf3 -s, with the -p of the client"
     ours = f"neuca-selftest serve --port {port} --secret-file FILE"
-    return f"on the peer: {ours}, or iperf3 -s -p {port}"
+    return f"{ours}, or iperf3 -s -p {port}"
 
 
 def _rejected_by_firewall(session: Session) -> Hit:
@@ -253,7 +253,7 @@ def _no_way_back(session: Session) -> Hit:
             single_fact("ping", "no response"),
             single_fact("connect", "timeout"),
         ),
-        f"on the peer: ip route get {other_end(session, 'peer')}; ip address; nft list ruleset",
+        f"ip route get {other_end(session, 'peer')}; ip address; nft list ruleset",
         "peer",
         confidence=MEDIUM,
     )

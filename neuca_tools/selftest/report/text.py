@@ -22,7 +22,7 @@ from neuca_tools.selftest.evidence.look import Fact
 from neuca_tools.selftest.evidence.responsiveness import Responsiveness
 from neuca_tools.selftest.evidence.route import OneWay, Route
 
-WIDTH = 120
+LONGEST = 120 - 12  # characters of what is shortened unless the report is verbose
 # The rate after slow start is shown as well if it differs by more than this share.
 SHOWS = 0.05
 # Columns.
@@ -55,8 +55,15 @@ def conclusion_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
     return printable_lines(_conclusion_lines(diagnosis, verbose))
 
 
-def colored_report(report: str, code: ExitCode, color: bool) -> str:
-    """The report with the verdict and each FAIL in color, if output is colored at all."""
+def shown_report(report: str, code: ExitCode, width: int, color: bool) -> str:
+    """The report in lines of `width` characters, 0 for any, with verdict and each FAIL in color.
+
+    A word that is longer stays whole. There are no colors unless output is colored at all.
+    """
+    lines = report.split("\n")
+    report = "\n".join(
+        _wrapped_line(line, width) if 0 < width < len(line) else line for line in lines
+    )
     if not color:
         return report
     ink = GREEN if code is ExitCode.PASS else RED
@@ -79,13 +86,13 @@ def step_line(step: Step) -> str:
 def _conclusion_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
     yield from _limit_lines(diagnosis, verbose)
     if diagnosis.unknown:
-        yield from _labelled_lines("UNKNOWN", diagnosis.unknown)
-    yield from _labelled_lines("VERDICT", verdict_text(diagnosis))
+        yield _labelled_line("UNKNOWN", diagnosis.unknown)
+    yield _labelled_line("VERDICT", verdict_text(diagnosis))
     for finding in diagnosis.possible:
         words = f"{finding.title} ({finding.id}): {finding.text}"
         if not verbose:
-            words = shorten(words, WIDTH - LABEL, placeholder=" …")
-        yield from _labelled_lines("possible:", words)
+            words = shorten(words, LONGEST, placeholder=" …")
+        yield _labelled_line("possible:", words)
 
 
 def _limit_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
@@ -98,10 +105,10 @@ def _limit_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
             yield from _finding_lines(finding, LABELS_OF_OTHERS, verbose)
         for finding in diagnosis.findings:
             if finding not in limits:
-                yield from _labelled_lines("info", f"{finding.text} ({finding.id})")
+                yield _labelled_line("info", f"{finding.text} ({finding.id})")
     elif limits[1:]:
         others = ", ".join(f"{finding.id} {finding.title}" for finding in limits[1:])
-        yield from _labelled_lines("also", shorten(others, WIDTH - LABEL, placeholder=" …"))
+        yield _labelled_line("also", shorten(others, LONGEST, placeholder=" …"))
 
 
 def phase_words(phase: PhaseResult) -> str:
@@ -192,21 +199,21 @@ def _finding_lines(
 ) -> Iterator[str]:
     limit, fix, following, apart = labels
     explains = f"{finding.id}, explains {share_words(finding)}{way_words(finding)}"
-    yield from _labelled_lines(limit, f"{finding.title}: {finding.text} ({explains})")
+    yield _labelled_line(limit, f"{finding.title}: {finding.text} ({explains})")
     if verbose:
         for fact in finding.evidence:
-            yield from _labelled_lines("", fact_line(fact))
+            yield _labelled_line("", fact_line(fact))
     if finding.advice:
         words = f"{WHERE.get(finding.end, '')}{finding.advice}"
         if finding.predicted:
             words += f" ⇒ {amounts.rate(finding.predicted)} predicted"
-        yield from _labelled_lines(fix, words)
+        yield _labelled_line(fix, words)
     if not verbose:
         return
     if finding.next_limit:
-        yield from _labelled_lines(following, finding.next_limit)
+        yield _labelled_line(following, finding.next_limit)
     if finding.tell:
-        yield from _labelled_lines(apart, finding.tell)
+        yield _labelled_line(apart, finding.tell)
 
 
 def verdict_text(diagnosis: Diagnosis) -> str:
@@ -222,16 +229,22 @@ def verdict_text(diagnosis: Diagnosis) -> str:
     return f"{words}: {causes}" if causes else words
 
 
-def _labelled_lines(label: str, words: str) -> Iterator[str]:
-    wrapped = wrap(words, WIDTH - LABEL, break_long_words=False, break_on_hyphens=False) or [""]
-    for line in wrapped:
-        yield f"{label:<{LABEL}}{line}"
-        label = ""
+def _labelled_line(label: str, words: str) -> str:
+    return f"{label:<{LABEL}}{words}"
+
+
+def _wrapped_line(line: str, width: int) -> str:
+    """The line, continued behind the column of labels."""
+    indent = " " * LABEL
+    lines = wrap(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(lines)
 
 
 def comparison_text(comparison: Comparison) -> str:
     """A line for each rate and for each value that changed, and the verdict."""
-    verdict_line = printable_lines(_labelled_lines("VERDICT", WORDS[comparison.exit_code]))
+    verdict_line = printable_line(_labelled_line("VERDICT", WORDS[comparison.exit_code]))
     return "\n".join(filter(None, (differences_text(comparison), verdict_line)))
 
 
@@ -239,11 +252,9 @@ def differences_text(comparison: Comparison) -> str:
     """The same without a verdict."""
     rows = [_rate_line(change) for change in comparison.rates]
     for change in comparison.changes:
-        rows += _labelled_lines(
-            "CHANGED" if change.identity else "changed",
-            f"{change.where} {change.field}:"
-            f" {change.before or 'absent'} → {change.after or 'absent'}",
-        )
+        label = "CHANGED" if change.identity else "changed"
+        values = f"{change.before or 'absent'} → {change.after or 'absent'}"
+        rows.append(_labelled_line(label, f"{change.where} {change.field}: {values}"))
     return printable_lines(rows)
 
 

@@ -52,6 +52,7 @@ build {
       "sudo DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install udev /tmp/neuca-guest-tools.deb",
       "rm /tmp/neuca-guest-tools.deb",
       "sudo passwd --lock debian",
+      "sudo rm /etc/ssh/sshd_config.d/50-cloud-init.conf",
       "sudo cloud-init clean --logs",
       "sudo neuca clean",
     ]
