@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Optional
 
@@ -38,17 +37,13 @@ class Entry(NamedTuple):
     fields: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """A step that ended `at` seconds after the kernel started; `took` is None if not known."""
 
     at: float
     unit: str
     text: str
     took: Optional[float] = None
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -105,7 +100,7 @@ def _field_number(entry: Entry, name: str) -> Optional[float]:
 
 def to_json(events: Sequence[Event]) -> dict[str, Any]:
     """`neuca analyze --json`."""
-    return {"version": 1, "events": [event.to_json() for event in events]}
+    return {"version": 1, "events": [event._asdict() for event in events]}
 
 
 def timeline_text(data: Mapping[str, Any], width: int = WIDTH) -> str:

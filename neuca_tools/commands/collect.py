@@ -64,8 +64,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "networkd.txt": ("networkctl", "list", "--no-pager"),
     "services.txt": ("systemctl", "--no-pager", "--full", "status", *UNITS),
 }
-# Exit codes of success: 3 means that one of the units is not running, systemctl(1).
-SUCCESS_CODES = {"services.txt": (0, 3)}
+SUCCESS_CODES = (0, 3)  # 3: one of the units is not running, systemctl(1)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -89,9 +88,8 @@ def _archive_parts(config: Config, file: Path) -> Iterator[tuple[str, bytes]]:
         yield name, _content_or_error(name, view)
     for name, command in PROGRAMS.items():
         if programs.find_program(command[0]):
-            codes = SUCCESS_CODES.get(name, (0,))
             execute = partial(
-                programs.run_program, f"collect {name}", command, LONGEST, accepted=codes
+                programs.run_program, f"collect {name}", command, LONGEST, accepted=SUCCESS_CODES
             )
             yield name, _content_or_error(name, execute)
     log = config.log_directory / image_clean.AGENT_OUTPUT

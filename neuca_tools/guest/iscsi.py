@@ -186,16 +186,6 @@ def log_in(target: Target) -> None:
         programs.run_program("start open-iscsi", start, ISCSIADM_SECONDS, accepted=range(256))
 
 
-def find_new_disks(target: Target) -> None:
-    """Have the kernel look for disks that the target has got since the login. Raises ApplyError."""
-    target.run(f"look for new disks of {target.name}", "--rescan")
-
-
-def log_out(target: Target) -> None:
-    """Raises ApplyError."""
-    target.run(f"log out of {target.name} at {target.portal}", "--logout")
-
-
 def delete_record(target: Target) -> None:
     """Delete the record of a target, with its secret. Raises ApplyError."""
     if record_paths(target):

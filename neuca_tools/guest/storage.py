@@ -158,7 +158,7 @@ def _log_in(storage: Storage, record: _Record, target: Target, tag: str, *, was_
     if not begun:
         iscsi.log_in(target)
     elif storage.lun not in iscsi.disks_by_lun(target):
-        iscsi.find_new_disks(target)
+        target.run(f"look for new disks of {target.name}", "--rescan")
 
 
 def _discover_target(storage: Storage, before: Optional[AttachedDisk]) -> tuple[Target, str]:
@@ -263,7 +263,7 @@ def _log_out(target: Target) -> None:
         if user:
             raise ApplyError(f"log out of {target.name}: /dev/{name} is in use: {user}")
     if iscsi.find_session(target) is not None:
-        iscsi.log_out(target)
+        target.run(f"log out of {target.name} at {target.portal}", "--logout")
     iscsi.delete_record(target)
 
 
