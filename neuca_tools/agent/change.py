@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.agent import mtu_probe
 from neuca_tools.agent.pass_report import log_change
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import Host, open_host
@@ -240,11 +239,7 @@ def apply_tuning(
         if choice is not None:
             records.save_choice(config.run_directory, choice)
         with open_host(config, intake) as handles:
-            outcome = run_transaction(handles, Tuning(link))
-            result = outcome.result
-            if not result.failures and mtu_probe.probe_paths(handles, outcome.decision, start=True):
-                result += run_transaction(handles, Tuning(link)).result
-        return result
+            return run_transaction(handles, Tuning(link)).result
 
 
 def drop_tuning(config: Config, intake: Intake) -> Result:

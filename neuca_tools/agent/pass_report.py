@@ -109,14 +109,12 @@ def report_pass(
     outcome: Outcome,
     seconds: float,
     *,
-    earlier: tuple[str, ...] = (),
     waiting: Collection[str] = (),
 ) -> Report:
     """Log a pass that took `seconds`, and store its report in the run directory.
 
-    `before` is the decision at its begin. `earlier`: the texts of the operations that were done
-    before the path was probed. `waiting`: the parts of the scope that were left out because they
-    failed before; their problems stay.
+    `before` is the decision at its begin. `waiting`: the parts of the scope that were left out
+    because they failed before; their problems stay.
     """
     left, kept = (
         set(leftovers.describe_leftovers(decision.record, decision.have, decision.world))
@@ -125,7 +123,7 @@ def report_pass(
     gone = [f"{text}: removed" for text in sorted(left - kept)]
     _log_outcome(outcome, gone)
     problems, stuck = tuple(map(_problem_of, outcome.result.reasons)), _stuck_problems(outcome)
-    texts = (*earlier, *(operation.text for operation in outcome.result.done))
+    texts = tuple(operation.text for operation in outcome.result.done)
     last = read_report(config.run_directory)
     if last and waiting:
         still = (problem for problem in last.problems if _is_of(problem, waiting))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from neuca_tools.agent import first_boot, mtu_probe
+from neuca_tools.agent import first_boot
 from neuca_tools.agent.pass_report import (
     Pass,
     indexes_of,
@@ -31,7 +31,6 @@ from neuca_tools.state.active_document import Intake, keep_document
 from neuca_tools.state.store import NO_ROOM, catch_up, tell_unsaved
 from neuca_tools.status.judge import Report, Status
 
-PATH_WAS_PROBED = "the path was probed"
 NOTHING: Mapping[str, int] = {}
 
 
@@ -54,7 +53,8 @@ def run_pass(
         config.demand_protection()
         with open_host(config, intake) as handles:
             handles.detection_seconds *= waits
-            return _pass_and_probe(handles, start, left_out)
+            report, decision = _one_pass(handles, start, left_out)
+            return report, status_of(config, intake, decision, report)
     except ApplyError as error:
         if error.errno in NO_ROOM:
             with suppress(ApplyError):  # the run directory may be full too
@@ -64,21 +64,7 @@ def run_pass(
         guest.request_run(config, intake)
 
 
-def _pass_and_probe(
-    handles: Host, start: bool, left_out: Mapping[str, int]
-) -> tuple[Report, Status]:
-    """Make a pass, and another one if the probe of a path shows that a larger MTU is possible."""
-    config, intake = handles.config, handles.intake
-    report, decision = _one_pass(handles, start, (), left_out)
-    if not report.problems and mtu_probe.probe_paths(handles, decision, start=start):
-        report, decision = _one_pass(handles, start, (*report.changed, PATH_WAS_PROBED), left_out)
-    return report, status_of(config, intake, decision, report)
-
-
-def _one_pass(
-    handles: Host, start: bool, earlier: tuple[str, ...], left_out: Mapping[str, int]
-) -> tuple[Report, Decision]:
-    """`earlier` are the texts of the operations that were done before the path was probed."""
+def _one_pass(handles: Host, start: bool, left_out: Mapping[str, int]) -> tuple[Report, Decision]:
     began, config = time.monotonic(), handles.config
     catch_up(config.state)
     first_boot.record_machine(config, handles.intake)
@@ -92,7 +78,7 @@ def _one_pass(
     outcome = Transaction(handles, Pass(scope), decision).run()
     catch_up(config.state)
     seconds = time.monotonic() - began
-    report = report_pass(config, decision, outcome, seconds, earlier=earlier, waiting=waiting)
+    report = report_pass(config, decision, outcome, seconds, waiting=waiting)
     tried = tried_parts(outcome) - waiting - outcome.result.early_nics
     indexes = indexes_of(outcome.decision)
     failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied_scope() & tried}

@@ -315,7 +315,5 @@ def _duplicate_problems(have: NetworkState, want: NetworkState, world: World) ->
 def _tuned_settings(observation: Observation, policies: Policies, record: Record) -> Settings:
     """The settings, with what the profiles mean on this host."""
     inputs = observation.tuning
-    probed = {mac: mtu for mac, mtu in record.probed.items() if mtu > 0}
-    facts = inputs.facts._replace(probed=probed)
-    tuning = judge_profiles(policies.choice, inputs.profiles, facts, record, inputs.missing)
+    tuning = judge_profiles(policies.choice, inputs.profiles, inputs.facts, record, inputs.missing)
     return policies.settings._replace(tuning=tuning)

@@ -69,7 +69,6 @@ class Config(NamedTuple):
     rate: Optional[int] = None
     rtt: Optional[float] = None
     profile_directory: Path = Path("/etc/neuca/profiles")
-    mtu_probe: bool = True
     guest_hostname: bool = True
     guest_router: bool = True
     guest_users: bool = True
@@ -252,7 +251,6 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("tuning", "profile"): ("profiles", profile_names),
     ("tuning", "rate"): ("rate", arithmetic.parse_rate),
     ("tuning", "rtt"): ("rtt", arithmetic.parse_rtt),
-    ("tuning", "mtu-probe"): ("mtu_probe", _read_truth),
     ("tuning", "profile-directory"): ("profile_directory", _read_path),
     ("guest", "hostname"): ("guest_hostname", _read_truth),
     ("guest", "router"): ("guest_router", _read_truth),

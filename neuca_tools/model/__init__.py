@@ -368,11 +368,9 @@ class Record(NamedTuple):
 
     `boot_id` is the boot that `owned` and all originals belong to. `ground` are the networks of the
     management NICs and their gateways, for a boot on which they have no address yet. `written` has
-    what the agent last set. `probed` maps the MAC of a NIC to the MTU that a peer acknowledged, 0
-    if none above the present one, -1 if there was no response. `retry` are the sysctls that failed.
-    `tables` maps a link to the number of its routing table, `routers` to its IPv6 router. `made`
-    are our links and their members as they were requested, for a roll-back that has to create them
-    again.
+    what the agent last set. `retry` are the sysctls that failed. `tables` maps a link to the number
+    of its routing table, `routers` to its IPv6 router. `made` are our links and their members as
+    they were requested, for a roll-back that has to create them again.
     """
 
     boot_id: str = ""
@@ -384,7 +382,6 @@ class Record(NamedTuple):
     ground: tuple[str, ...] = ()
     declined: Mapping[LinkKey, Mapping[str, Declined]] = {}
     written: Mapping[Written, str] = {}
-    probed: Mapping[str, int] = {}
     retry: tuple[str, ...] = ()
     tables: Mapping[str, int] = {}
     routers: Mapping[str, str] = {}

@@ -127,7 +127,6 @@ def after_boot(record: Record, boot_id: str) -> Record:
         declined={},
         original_sysctls={},
         written={},
-        probed={},
         made={},
     )
 
@@ -165,7 +164,6 @@ def forget_stale(record: Record, world: World) -> Record:
     return kept._replace(
         nics={**record.nics, **nics},
         originals={**kept.originals, **_sysctls_only(record, replugged)},
-        probed={mac: mtu for mac, mtu in record.probed.items() if mac not in replugged},
     )
 
 

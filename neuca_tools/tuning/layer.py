@@ -40,9 +40,9 @@ class Facts(NamedTuple):
     """What is observed on the host.
 
     `sysctls` are values by path, `obstacles` those that cannot be set. `words` are the settings of
-    sysctl.d files. `memory` is in bytes, 0 if unknown. `modules`
-    are the congestion control algorithms that can be loaded, None if unknown. `own_namespace`: the
-    network namespace is not the initial one. `probed` has the acknowledged MTUs in bytes, by MAC.
+    sysctl.d files. `memory` is in bytes, 0 if unknown. `modules` are the congestion control
+    algorithms that can be loaded, None if unknown. `own_namespace`: the network namespace is not
+    the initial one.
     """
 
     environment: Environment = Environment()
@@ -52,7 +52,6 @@ class Facts(NamedTuple):
     memory: int = 0
     modules: Optional[frozenset[str]] = None
     own_namespace: bool = False
-    probed: Mapping[str, int] = {}
 
 
 class TuningInputs(NamedTuple):
@@ -99,7 +98,6 @@ class Layer(NamedTuple):
     values: tuple[Value, ...] = ()
     mtu: Optional[Asked] = None
     txqueuelen: Optional[Asked] = None
-    probed: Mapping[str, int] = {}
     before: Mapping[str, str] = {}
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -137,7 +135,6 @@ def judge_profiles(
         values=tuple(_judge_value(path, wish, facts, record) for path, wish in asked.items()),
         mtu=_highest_value("mtu", usable),
         txqueuelen=_highest_value("txqueuelen", usable),
-        probed=facts.probed,
         before=_to_restore(facts, record),
         faults=tuple(faults),
         notes=tuple(_layer_notes(choice, usable, facts)),

@@ -144,10 +144,8 @@ def _highest_mtu(
     device = _Limit(nic.max_mtu or 65535, f'"{nic.name}" supports at most {nic.max_mtu}')
     if layer.environment.kind == "bare metal":
         return device
-    where, probed = layer.environment.text, layer.probed.get(key.mac)
-    if probed is None:
-        return _Limit(0, f"in {where} only an acknowledged probe of the path may raise it")
-    return min(device, _Limit(probed, f"the path carries {probed} (acknowledged probe)"))
+    where = layer.environment.text
+    return _Limit(0, f"in {where} its maximum says nothing about the path; request an MTU by name")
 
 
 def _with_value(request: LinkRequest, value: Value) -> LinkRequest:

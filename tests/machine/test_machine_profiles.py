@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from guest import MANAGEMENT, mac
-from qemu import Nic, link
-from steps import DOCUMENT, in_force, links, names, serve
+from guest import mac
+from steps import DOCUMENT, in_force, links, serve
 
 # What `auto` sets, and what it leaves as the kernel of Debian 12 has it.
 WANTED = {
@@ -71,7 +70,7 @@ def test_auto_tunes_a_virtual_machine_at_each_boot_and_gives_it_back(guests):
 
 
 @pytest.mark.long
-def test_a_profile_by_name_raises_the_mtu_of_no_virtual_machine_without_a_probe(guests):
+def test_a_profile_by_name_raises_the_mtu_of_no_virtual_machine(guests):
     guest = guests("A")
     guest.serve(DOCUMENT)
     guest.boot()
@@ -89,31 +88,3 @@ def test_a_profile_by_name_raises_the_mtu_of_no_virtual_machine_without_a_probe(
     assert links(guest)[nic]["mtu"] == 9000
     guest.check("neuca tune revert")
     assert (links(guest)[nic]["mtu"], links(guest)[nic]["txqlen"]) == (9000, 1000)
-
-
-@pytest.mark.long
-def test_an_acknowledged_probe_raises_the_mtu_over_ipv4_and_over_ipv6(
-    guests,
-):
-    made = []
-    for host, (image, end) in enumerate(zip("AC", link()), 1):
-        document = f"[interface {mac(1)}]\naddresses = 172.16.0.{host}/24, fd00:16::{host}/64\n"
-        guest = guests(image, [Nic(MANAGEMENT, 0x10, management=True), Nic(mac(1), 0x11, link=end)])
-        guest.serve(document)
-        guest.power_on()
-        made.append((guest, document))
-    for guest, document in made:
-        guest.wait_for_boot()
-        in_force(guest, document)
-    for (guest, document), peer in zip(made, ("172.16.0.2", "b@fd00:16::1")):
-        guest.put(
-            "/etc/neuca/config.d/probe.conf",
-            f"[tuning]\nprofile = exogeni\n[selftest]\npeers = {peer}\n",
-        )
-        guest.check("systemctl restart neuca-guest-tools", 300)
-        in_force(guest, document)
-        nic = names(guest)[mac(1)]
-        guest.eventually("neuca plan", lambda done: "nothing to do" in done.output, 120)
-        assert links(guest)[nic]["mtu"] == 9000
-        assert effects(guest)[nic, "mtu"] == ("effective", "")
-    assert "3 received" in made[0][0].check("ping -M do -s 8972 -c 3 -i 0.2 -W 5 172.16.0.2")

@@ -132,7 +132,6 @@ GOOD = [
     ("tuning", "rate", "2.5 Gbit/s", 2500000000),
     ("tuning", "rtt", "50 ms", 0.05),
     ("tuning", "profile-directory", "/t", Path("/t")),
-    ("tuning", "mtu-probe", "off", False),
     ("guest", "hostname", "no", False),
     ("guest", "router", "off", False),
     ("guest", "users", "false", False),

@@ -502,7 +502,6 @@ records = st.builds(
     ground=st.just(()),
     tables=st.just({}),
     routers=st.dictionaries(names, st.ip_addresses(v=6).map(str), max_size=2),
-    probed=st.just({}),
     retry=st.just(()),
     made=made,
 )

@@ -100,7 +100,6 @@ WRONG = [
     {"originals": {"02:00:00:00:00:01": {"sysctls": {"net/../../etc/shadow": "1"}}}},
     {"original_sysctls": {"/etc/shadow": "1"}},
     {"declined": {"02:00:00:00:00:01": {"mtu": ["1", "never", "it is so"]}}},
-    {"probed": {"02:00:00:00:00:01": "9000"}},
     {"retry": [1]},
     {"ground": ["10.0.0.1/24"]},
 ]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_tuning_profile import shipped
-from worlds import LAWS, PLACES, Agent, bare, key, machine, nic, texts, vlan
+from worlds import LAWS, PLACES, Agent, bare, machine, nic, texts, vlan
 
 from neuca_tools.agent.change import Restore
 from neuca_tools.apply.decide import Observation
@@ -359,15 +359,12 @@ def test_a_larger_mtu_stays_also_if_it_was_set_by_hand_after_ours():
     assert texts(agent.plan()) == []
 
 
-def test_the_mtu_of_a_virtual_machine_is_raised_only_to_what_a_probe_found():
+def test_the_mtu_of_a_virtual_machine_is_not_raised():
     agent = Tuned(host(), TWO, [own(mtu=9000)], facts=Facts(VM))
     assert tuning_texts(agent.run()[0]) == []
     assert agent.rows()["eth2", "mtu"].reason == (
-        "in a virtual machine (kvm) only an acknowledged probe of the path may raise it")  # fmt: skip
-    agent.record = agent.record._replace(probed={key(2).mac: 8000})
-    agent.run()
-    assert agent.rows()["eth2", "mtu"].reason == "the path carries 8000 (acknowledged probe)"
-    assert agent.kernel.devices[2].mtu == 8000
+        "in a virtual machine (kvm) its maximum says nothing about the path; request an MTU by name")  # fmt: skip
+    assert agent.kernel.devices[2].mtu == 1500
 
 
 def test_auto_is_the_same_on_every_host_and_changes_no_link():

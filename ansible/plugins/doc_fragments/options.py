@@ -458,8 +458,6 @@ options:
               - >-
                 The peers that are tested if the command line names none, each as address or
                 name@address.
-              - >-
-                They are also used to probe the MTU; see mtu-probe above.
             type: "list"
             elements: "str"
           plan:
@@ -515,24 +513,6 @@ options:
             The section C([tuning]).
         type: dict
         suboptions:
-          mtu_probe:
-            description:
-              - >-
-                Whether to probe the path before a profile raises the MTU of a NIC in a virtual
-                machine or container.
-              - >-
-                Packets of the new size are sent to a peer on a network of the NIC (UDP, ports
-                33434 to 33436, acknowledged by ICMP), and the MTU is raised to the largest size
-                that the peer acknowledges.
-              - >-
-                During the probe, the NIC has the larger MTU.
-              - >-
-                The peers are those in peers of [selftest] that are specified as addresses.
-              - >-
-                Without a probe or a peer, the MTU is not raised there.
-              - >-
-                Default: true.
-            type: "bool"
           profile:
             description:
               - >-

@@ -226,9 +226,6 @@ OPTIONS = {
     "tuning": {
         "type": "dict",
         "options": {
-            "mtu_probe": {
-                "type": "bool"
-            },
             "profile": {
                 "type": "list",
                 "elements": "str"

@@ -10,10 +10,13 @@ import struct
 import time
 from contextlib import suppress
 
-from neuca_tools.backends.pathprobe import MTU_DISCOVER, PROBE
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 
+HEADERS = {4: 28, 6: 48}  # bytes of IP and UDP
+# IP_MTU_DISCOVER and IPV6_MTU_DISCOVER (linux/in.h, in6.h), for which Python has no names.
+MTU_DISCOVER = {4: (socket.IPPROTO_IP, 10), 6: (socket.IPPROTO_IPV6, 23)}
+PROBE = 3  # IP_PMTUDISC_PROBE: don't fragment, and use the MTU of the device alone
 # Bytes of the token, without which nothing is answered.
 TOKEN = 16
 # Token, number, bytes of the answer's payload.

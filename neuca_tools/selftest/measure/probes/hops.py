@@ -25,16 +25,16 @@ from contextlib import ExitStack, suppress
 from ipaddress import ip_address
 from typing import NamedTuple, Optional
 
-from neuca_tools.backends.pathprobe import FIRST_PORT, HEADERS, MTU_DISCOVER, PROBE
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.route import Hop, Narrowing, Route
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
-from neuca_tools.selftest.measure.probes.echo import HEADER, TOKEN
+from neuca_tools.selftest.measure.probes.echo import HEADER, HEADERS, MTU_DISCOVER, PROBE, TOKEN
 from neuca_tools.selftest.measure.probes.path_mtu import ERROR, LOCAL, RECEIVE_ERRORS, SMALLEST
 from neuca_tools.selftest.measure.wait import wait_readable
 
 # The most hops; those that may be silent one after the other; flows; and seconds for everything.
 MOST_HOPS, MOST_SILENT, FLOWS, TRACE_SECONDS = 30, 4, 6, 30.0
+FIRST_PORT = 33434  # the first one of traceroute(8), which firewalls expect
 # A hop limit that no route needs.
 LARGEST_HOP_LIMIT = 64
 # Seconds to wait for an answer beyond two round trips, at most, and before silence is believed.

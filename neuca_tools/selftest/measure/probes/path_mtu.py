@@ -18,11 +18,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Optional
 
-from neuca_tools.backends.pathprobe import HEADERS, MTU_DISCOVER, PROBE
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import PathMtu
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
-from neuca_tools.selftest.measure.probes.echo import HEADER
+from neuca_tools.selftest.measure.probes.echo import HEADER, HEADERS, MTU_DISCOVER, PROBE
 from neuca_tools.selftest.measure.probes.roundtrip import answered_number, echo_request, ping_socket
 from neuca_tools.selftest.measure.wait import wait_readable
 
