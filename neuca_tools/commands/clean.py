@@ -1,4 +1,4 @@
-"""`neuca clean`: removes what clones must not inherit, before an image is captured."""
+"""`neuca clean` and `neuca image capture`: without what clones of an image must not inherit."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from pathlib import Path
-from typing import Callable, Union
+from typing import Callable, NoReturn, Union
 
-from neuca_tools.agent import image_clean
+from neuca_tools.agent import image_capture, image_clean
 from neuca_tools.agent.image_clean import Findings, Trace
 from neuca_tools.commands.common import require_root
 from neuca_tools.commands.context import load_configuration
@@ -28,6 +29,9 @@ KEPT = (
 
 def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments)
+    if arguments.command == "image":
+        require_root("image capture")
+        return capture_image(config, Path("/"), Path(arguments.destination), arguments.dry_run)
     require_root("clean")
     identity = not arguments.keep_identity
     return clean_root(config, Path("/"), identity, arguments.dry_run, arguments.json)
@@ -92,3 +96,38 @@ def _is_removed(trace: Item) -> bool:
         print(f"neuca: {error.text}", file=sys.stderr)
         return False
     return True
+
+
+def capture_image(config: Config, root: Path, destination: Path, dry_run: bool = False) -> int:
+    """Copy the file system at `root`, print what the copy does not have; return the exit code."""
+    image_capture.check_destination(destination)
+    findings = image_clean.find_traces(config, root, with_identity=True)
+    left_out = tuple(f'"{root / name}/' for name in image_capture.EMPTIED)
+    for item in findings.traces:
+        if not any(directory in item.text for directory in left_out):
+            print(f"in the copy: {item.text}")
+    for place in image_capture.other_mounts():
+        print(f'not captured: "{place}", another file system')
+    changed = not dry_run and _write_archive(config, root, findings, destination)
+    if findings.kept:
+        print(KEPT.format(findings.kept[0].path.parent), file=sys.stderr)
+    if not config.complete:
+        return EXIT_INVALID
+    return EXIT_DEGRADED if changed or findings.kept else EXIT_OK
+
+
+def _write_archive(config: Config, root: Path, findings: Findings, destination: Path) -> bool:
+    """Write the archive; returns whether files changed while they were read."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _exit_on_signal)  # the partial archive, which has secrets, is removed
+    captured = image_capture.capture_image(config, root, findings, destination)
+    for name in captured.flagged:
+        print(f'not captured: the attributes of "{name}" that chattr sets')
+    print(f'wrote "{destination}": {captured.files} files, {captured.size} bytes')
+    if captured.changed:
+        print("neuca: some files changed while they were read, see above", file=sys.stderr)
+    return captured.changed
+
+
+def _exit_on_signal(number: int, _: object) -> NoReturn:
+    raise SystemExit(128 + number)

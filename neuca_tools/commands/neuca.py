@@ -87,7 +87,7 @@ _ROWS = (
         "json dry-run",
     ),
     (
-        *("image", "image", "write a clean copy of this guest to a tar file"),
+        *("image", "clean", "write a clean copy of this guest to a tar file"),
         *("dry-run", "verb destination"),
     ),
     (

@@ -24,14 +24,14 @@ CAPABILITY = bytes.fromhex("0100000200040000000000000000000000000000")  # cap_ne
 CAPTURE = """
 import signal, subprocess, sys
 from pathlib import Path
-from neuca_tools.commands import common, image
+from neuca_tools.commands import clean, common
 from neuca_tools.config import load_config
 
 root, destination = Path(sys.argv[1]), Path(sys.argv[2])
 subprocess.run(["mount", "-t", "tmpfs", "none", root / "mnt"], check=True)
 (root / "mnt" / "foreign").write_text("of another file system")
 config = load_config(root / "etc/neuca/config")
-sys.exit(common.run_guarded(lambda _: image.capture_image(config, root, destination), None))
+sys.exit(common.run_guarded(lambda _: clean.capture_image(config, root, destination), None))
 """
 MOVED = """[runtime]
 state-directory = {0}/var/lib/neuca

@@ -17,8 +17,7 @@ from command_schemas import validated
 
 from neuca_tools.agent import image_clean
 from neuca_tools.commands import neuca
-from neuca_tools.commands.clean import clean_root
-from neuca_tools.commands.image import capture_image
+from neuca_tools.commands.clean import capture_image, clean_root
 from neuca_tools.config import Config, load_config
 from neuca_tools.errors import ApplyError, NeucaError, ObserveError
 from neuca_tools.files import locked
