@@ -111,8 +111,8 @@ def load_outcome(directory: Path, feature: str) -> Optional[Outcome]:
     with suppress(RecordError, ValueError, TypeError, KeyError):
         data = read_state(directory, file_name(feature))
         if data is not None:
-            findings = _SHAPES.fit(data["findings"], tuple[Finding, ...], "findings")
-            return Outcome(feature, findings, _SHAPES.fit(data["finished"] or "", str, "finished"))
+            findings = _SHAPES.reader(tuple[Finding, ...])(data["findings"])
+            return Outcome(feature, findings, _SHAPES.read(str, data["finished"] or ""))
     return None
 
 

@@ -97,7 +97,7 @@ class _Record:
         try:
             data = read_state(path.parent, path.name)
             disks = {} if data is None else data["disks"]
-            self.known: Known = Shapes({}).fit(disks, Known, "disks")
+            self.known: Known = Shapes({}).reader(Known)(disks)
         except (RecordError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ApplyError(f'read "{path}": it is not what neucad wrote: {error!r}') from error
 

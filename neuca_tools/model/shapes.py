@@ -57,13 +57,6 @@ class Shapes:
         """The value as an instance of this dataclass or named tuple. Raises ValueError."""
         return cast(T, self.reader(kind)(value))
 
-    def fit(self, value: object, hint: object, name: str) -> Any:  # noqa: ANN401 - as the hint says
-        """The value called `name` as this annotation has it. Raises ValueError."""
-        try:
-            return self.reader(hint)(value)
-        except ShapeError as error:
-            raise _error_below(name, error) from None
-
     def reader(self, hint: object) -> Reader:
         """What reads values with this annotation, made once."""
         if hint not in self._readers:
