@@ -28,6 +28,7 @@ from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError
 from neuca_tools.files import locked
 from neuca_tools.model import NicRecord
+from neuca_tools.model.printable import counted
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state import records
@@ -82,7 +83,11 @@ def _revert_settings(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.dry_run:
         return show_planned(arguments, what_revert_does(config, last_good(config.state)))
     result = revert_settings(config, last_good(config.state))
-    return show_changed(arguments, result, restored_text(result))
+    count = sum(not isinstance(operation, WriteFile) for operation in result.done)
+    text = f"{counted(count, 'setting')} restored"
+    if not count:
+        text = "nothing was changed, so there is nothing to restore"
+    return show_changed(arguments, result, text)
 
 
 def _trust_nic(arguments: argparse.Namespace, config: Config) -> int:
@@ -135,16 +140,3 @@ def changed_json(result: Result) -> dict[str, Any]:
             {**failure.operation.to_json(), "reason": failure.reason} for failure in result.failures
         ],
     }
-
-
-def restored_text(result: Result, more: str = "") -> str:
-    """How many settings were restored, followed by `more`."""
-    count = sum(not isinstance(operation, WriteFile) for operation in result.done)
-    if count:
-        return f"{count_settings(count)} restored{more}"
-    return "nothing was changed, so there is nothing to restore"
-
-
-def count_settings(count: int) -> str:
-    """A number of settings in words."""
-    return "1 setting" if count == 1 else f"{count} settings"

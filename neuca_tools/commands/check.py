@@ -16,7 +16,7 @@ from neuca_tools.config import check as check_configuration
 from neuca_tools.documents.check import MAX_BYTES, CheckResult, Kind, check, in_order
 from neuca_tools.documents.spelling import Finding
 from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ConfigError, NeucaError
-from neuca_tools.model.printable import GREEN, RED, YELLOW, painted_text, printable_line
+from neuca_tools.model.printable import GREEN, RED, YELLOW, counted, painted_text, printable_line
 
 STANDARD_INPUT = "-"
 INKS = {"error": RED, "warning": YELLOW}
@@ -78,12 +78,8 @@ def _print_faults(name: str, document: CheckResult, color: bool, *, only_errors:
     warnings = len(document.findings) - errors
     summary = painted_text("no faults", GREEN, color)
     if document.findings:
-        summary = f"{_count_text(errors, 'error')}, {_count_text(warnings, 'warning')}"
+        summary = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
     print(f"{printable_line(name)}: {summary}; read as {TITLES[document.kind]}")
-
-
-def _count_text(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _faults_json(checked_files: Sequence[tuple[str, CheckResult]], strict: bool) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import argparse
 import sys
 
 from neuca_tools.commands.context import load_configuration
-from neuca_tools.model.printable import json_document
+from neuca_tools.model.printable import counted, json_document
 from neuca_tools.selftest.measure.archive import read_entries
 from neuca_tools.selftest.report.entry import history_line, without_evidence
 
@@ -18,8 +18,7 @@ def run(arguments: argparse.Namespace) -> int:
     state = load_configuration(arguments).state_directory
     tests, damaged = read_entries(state)
     if damaged:
-        lines = "1 line" if damaged == 1 else f"{damaged} lines"
-        text = f"neuca-selftest: {lines} of the archive cannot be read, ignoring"
+        text = f"neuca-selftest: {counted(damaged, 'line')} of the archive cannot be read, ignoring"
         print(text, file=sys.stderr)
     if arguments.peer:
         tests = [test for test in tests if test.get("peer") == arguments.peer]

@@ -12,7 +12,7 @@ from neuca_tools.agent.change import Tuning, apply_tuning, drop_tuning, what_unt
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import open_host
 from neuca_tools.apply.result import Result
-from neuca_tools.commands.change import count_settings, show_changed, show_planned
+from neuca_tools.commands.change import show_changed, show_planned
 from neuca_tools.commands.common import (
     LISTED,
     log_level,
@@ -29,6 +29,7 @@ from neuca_tools.config.options import profile_names
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ArgumentsError, UsageError
 from neuca_tools.model import LinkKey
+from neuca_tools.model.printable import counted
 from neuca_tools.state.active_document import Intake, last_good
 from neuca_tools.state.records import load_choice
 from neuca_tools.status import audit, render, render_json
@@ -126,9 +127,9 @@ def _apply_tuning(
     result = apply_tuning(config, intake, choice, link)
     lines = ["everything is as requested"]
     if result.failures:
-        lines = [f"{count_settings(len(result.failures))} could not be changed"]
+        lines = [f"{counted(len(result.failures), 'setting')} could not be changed"]
     elif result.done:
-        lines = [f"{count_settings(len(result.done))} changed"]
+        lines = [f"{counted(len(result.done), 'setting')} changed"]
     if choice is not None:
         profiles = ", ".join(choice.profiles)
         more = "is in effect until the next boot; set [tuning] to keep it"

@@ -22,6 +22,7 @@ from neuca_tools.errors import ApplyError, RecordError
 from neuca_tools.guest import accounts, authorized_keys
 from neuca_tools.guest.base import Finding, Guest
 from neuca_tools.model import Document
+from neuca_tools.model.printable import counted
 from neuca_tools.model.rows import User
 from neuca_tools.state.store import read_state, remove_state, save_state
 
@@ -82,7 +83,7 @@ def _set_up_user(user: User, seconds: float) -> Iterator[Finding]:
         return
     odd = sum(not is_public_key(key) for key in user.keys)
     if odd:
-        text = f'"{login}": {_counted(odd, "text")} instead of a public key'
+        text = f'"{login}": {counted(odd, "text")} instead of a public key'
         yield Finding("refused", text, f"{login} keys")
     try:
         existing = accounts.find_account(login)
@@ -104,7 +105,7 @@ def _write_keys(user: User, account: pwd.struct_passwd, made: str) -> Finding:
         return Finding("failed", f'"{login}": {made}keys: {error.text}', login, again=True)
     if ignored:
         return Finding("failed", f'"{login}": {made}{ignored}', login)
-    return Finding("ok", f'"{login}": {made}{_counted(len(keys), "key")}', login)
+    return Finding("ok", f'"{login}": {made}{counted(len(keys), "key")}', login)
 
 
 def _set_sudo(user: User, seconds: float) -> Iterator[Finding]:
@@ -182,7 +183,3 @@ def _record_logins(config: Config, logins: Iterable[str]) -> None:
         save_state(config.state_directory, RECORD, {"logins": logins}, 0o600)
     else:
         remove_state(config.state_directory, RECORD)
-
-
-def _counted(number: int, word: str) -> str:
-    return f"1 {word}" if number == 1 else f"{number} {word}s"

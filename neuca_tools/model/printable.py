@@ -10,10 +10,8 @@ look like another one, and a line end in a field starts a new line: all of them 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 
-UNSAFE = re.compile(r"[^\n -~]")
 # ECMA-48, SGR
 GREEN, RED, YELLOW, PLAIN = "\033[32m", "\033[31m", "\033[33m", "\033[0m"
 
@@ -50,9 +48,8 @@ def escape_markup(text: str) -> str:
 
 
 def json_document(value: object) -> str:
-    """Indented JSON in which unprintable characters other than line ends are escaped."""
-    text = json.dumps(value, indent=1, ensure_ascii=False)
-    return UNSAFE.sub(lambda match: _json(match[0]), text)
+    """Indented JSON of printable ASCII characters and line ends."""
+    return json.dumps(value, indent=1).replace("\x7f", r"\u007f")  # DEL is the only other one
 
 
 def _escape(code: int) -> str:
@@ -63,13 +60,13 @@ def _escape(code: int) -> str:
     return f"\\U{code:08x}"
 
 
-def _json(character: str) -> str:
-    """A character of a JSON text, escaped if it is not printable."""
-    if character.isprintable():
-        return character
-    if ord(character) > 0x7F:
-        return json.dumps(character)[1:-1]
-    return f"\\u{ord(character):04x}"
+def counted(number: int, noun: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "key"), counted(0, "key")
+    ('1 key', '0 keys')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def painted_text(text: str, ink: str, color: bool) -> str:
