@@ -105,7 +105,8 @@ def find_traces(config: Config, root: Path, with_identity: bool) -> Findings:
     if not with_identity:
         return Findings(tuple(ours))
     keys, host = host_keys(root), identity_files(root)
-    if makes_host_keys(root):
+    # Only if the next boot makes new ones.
+    if any(_matching_files(root / directory, pattern) for directory, pattern in KEY_MAKERS):
         return Findings((*ours, *host, *keys))
     return Findings((*ours, *host), tuple(keys))
 
@@ -195,11 +196,6 @@ def host_keys(root: Path) -> list[Trace]:
         for name in names_in(root / directory)
         if pattern.fullmatch(name)
     ]
-
-
-def makes_host_keys(root: Path) -> bool:
-    """Whether the next boot makes new ones. Raises ObserveError."""
-    return any(_matching_files(root / directory, pattern) for directory, pattern in KEY_MAKERS)
 
 
 @contextmanager

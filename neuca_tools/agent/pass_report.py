@@ -48,7 +48,7 @@ class Pass(Purpose):
         untold = self._unanswered_nics(decision)
         if any(isinstance(failure.operation, Tell) for failure in result.failures):
             untold |= {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
-        record = leftovers.mark_unheard(record, untold)
+        record = leftovers.change_nics(record, untold, unheard=True)
         undone = result.lost_nics.union(*(operation.domains for operation in held))
         undone |= result.early_nics | {key.mac for key in result.missing}
         return updates.record_applied(

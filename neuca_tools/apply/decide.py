@@ -284,7 +284,7 @@ def decide_pass(
     managed = resolution.roles.dhcp.links_of(MANAGERS)
     leased = {key.mac for key in managed if not key.rank}
     record = leftovers.record_leaving(
-        leftovers.record_staying(record, leased),
+        leftovers.change_nics(record, leased, leaving=""),
         resolution.roles.nics,
         manager_files.marked_macs(resolution, record) - leased,
         world.managers,

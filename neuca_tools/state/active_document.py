@@ -202,11 +202,8 @@ def _ask_sources(
         is_silent = not isinstance(error, IncompleteError)
         return last_good(directory, error.text)._replace(session=session, unanswered=is_silent)
     if (again.sha256, again.other) != (intake.sha256, intake.other):
-        return last_good(
-            directory, f"{answer.source} gave two different documents in a row"
-        )._replace(
-            session=again.session,
-        )
+        reason = f"{answer.source} gave two different documents in a row"
+        return last_good(directory, reason)._replace(session=again.session)
     if is_file:
         return again
     return _unless_empty(again, directory, str(answers.get("doubted", "")))

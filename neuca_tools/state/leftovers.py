@@ -54,11 +54,6 @@ def record_leaving(
     return record._replace(nics=known)
 
 
-def record_staying(record: Record, leased: Collection[str]) -> Record:
-    """The record, in which no manager has to release these NICs, as one does DHCP there."""
-    return _with_changes(record, leased, leaving="")
-
-
 def removable_things(
     owned: Owned, record: Record, have: NetworkState, world: World, roles: Roles
 ) -> Owned:
@@ -76,12 +71,7 @@ def removable_things(
     return owned._replace(addresses=owned.addresses | leased)
 
 
-def mark_unheard(record: Record, macs: Collection[str]) -> Record:
-    """The record in which a manager has to be told about these NICs again in the next pass."""
-    return _with_changes(record, macs, unheard=True)
-
-
-def _with_changes(record: Record, macs: Collection[str], **changes: Any) -> Record:  # noqa: ANN401 - fields
+def change_nics(record: Record, macs: Collection[str], **changes: Any) -> Record:  # noqa: ANN401 - fields
     """The record with these changes of the recorded NICs among these."""
     nics = {mac: record.nics[mac]._replace(**changes) for mac in record.nics.keys() & macs}
     return record._replace(nics={**record.nics, **nics}) if nics else record
