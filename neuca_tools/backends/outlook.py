@@ -167,7 +167,7 @@ def parse_device(message: bytes) -> Device:
     if kind == "ipoib" and LOWER not in link:
         # The interface of a port: older kernels send no kind for it.
         kind = ""
-    is_hardware = not kind and _is_attached(link, arp_type)
+    is_hardware = not kind and _is_attached(link, arp_type, name, index)
     return Device(
         index=index,
         name=name,
@@ -216,9 +216,21 @@ def _address_text(arp_type: int, address: bytes) -> str:
     return address.hex(":")
 
 
-def _is_attached(link: wire.Attributes, arp_type: int) -> bool:
-    """Whether it is hardware: it has a parent device (Linux 5.14), and is no IPoIB child."""
-    return PARENT in link and not (arp_type == INFINIBAND and LOWER in link)
+def _is_attached(link: wire.Attributes, arp_type: int, name: str, index: int) -> bool:
+    """Whether it is hardware: it has a parent device, and is no IPoIB child."""
+    if arp_type == INFINIBAND and LOWER in link:
+        return False
+    return PARENT in link or _has_parent_device(name, index)
+
+
+def _has_parent_device(name: str, index: int) -> bool:
+    """Whether sysfs shows a parent device; the kernel reports it since 5.14."""
+    node = Path(SYSFS) / name
+    with suppress(OSError, ValueError):
+        # Sysfs may show another network namespace.
+        is_same = int((node / "ifindex").read_text(encoding="ascii")) == index
+        return is_same and (node / "device").exists()
+    return False
 
 
 def _slave_mac(info: wire.Attributes) -> bytes:
