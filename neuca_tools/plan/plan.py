@@ -215,7 +215,7 @@ def _deleted_links(sides: Sides) -> Iterator[Operation]:
         link = sides.have.links[key]
         phase = Phase.RENAME if link.name in new else Phase.SHRINK
         lower = link.virtual.lower if link.virtual else ()
-        yield DeleteLink(Target(key, sides.names.get(key, ""), link.index), lower, phase)
+        yield DeleteLink(Target(key, link.name or "", link.index), lower, phase)
 
 
 def _removed_members(sides: Sides) -> Iterator[Operation]:

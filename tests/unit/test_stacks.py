@@ -39,6 +39,15 @@ def run(one, text=None):
     return texts(operations)
 
 
+def test_a_vlan_that_is_created_again_with_another_name_is_deleted_by_the_name_that_it_has():
+    host = agent(BOND + "[vlan bond bond0.5]\n")
+    run(host)
+    other = BOND.replace("802.3ad", "balance-rr") + "[vlan bond bond0.5]\nname = data5\n"
+    operations = run(host, other)
+    assert "delete the VLAN bond0.5" in operations
+    assert "create VLAN 5 on bond0 as data5 with MTU 1500" in operations
+
+
 def test_members_go_down_into_a_bond_that_is_there_and_a_vlan_comes_after_both():
     one = agent(OWN)
     run(one)
