@@ -193,7 +193,8 @@ _OPTIONS: dict[str, Keywords] = {
     "strict": flag("count warnings as errors"),
     "format": {
         "choices": ("neuca", "network_data.json", "network-config", "configuration"),
-        "help": "the format of the files (default: detected)",
+        "metavar": "FORMAT",
+        "help": "neuca, network_data.json, network-config or configuration (default: detected)",
     },
     "undo": flag("manage a released NIC again"),
 }

@@ -7,10 +7,13 @@ from __future__ import annotations
 import argparse
 import sys
 
+from neuca_tools.commands.common import terminal_width
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.model.printable import counted, json_document
+from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.measure.archive import read_entries
 from neuca_tools.selftest.report.entry import history_line, without_evidence
+from neuca_tools.selftest.report.text import shown_report
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -27,7 +30,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json_document(list(map(without_evidence, tests))))
     elif tests:
-        print("\n".join(map(history_line, tests)))
+        lines = "\n".join(map(history_line, tests))
+        print(shown_report(lines, ExitCode.PASS, terminal_width(0), color=False))
     else:
         print(f'neuca-selftest: no test is archived in "{state}"', file=sys.stderr)
     return 0

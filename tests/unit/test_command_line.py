@@ -204,6 +204,14 @@ def test_help_has_every_command_in_a_group_an_example_and_the_manual(capsys):
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_the_help_of_every_command_fits_in_80_columns(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in COMMANDS:
+        assert main(["help", command.name]) == 0
+        text = capsys.readouterr().out
+        assert max(map(len, text.splitlines())) <= 80, text
+
+
 def test_quiet_prints_errors_only(tmp_path, capsys):
     path = tmp_path / "doc"
     path.write_text("[interface 02:00:00:00:00:01]\nmut = 1\n[what]\n")

@@ -309,6 +309,14 @@ def test_history_lists_the_tests(tmp_path, keep, said):
     assert (code, found["peer"], "evidence" in found) == (0, "fd00::2", False)
 
 
+def test_history_fits_the_terminal(tmp_path, keep, said, monkeypatch):
+    keep(a_test(1, label="a label"))
+    monkeypatch.setenv("COLUMNS", "60")
+    _, out, _ = said(history(tmp_path)[0])
+    assert max(map(len, out.splitlines())) <= 60
+    assert " ".join(out.split()).endswith('D01 receive window too small; "a label"')
+
+
 def test_history_says_what_it_skips_and_that_there_is_nothing(tmp_path, said):
     assert said(history(tmp_path)[0]) == (
         *(0, ""),
