@@ -191,7 +191,6 @@ def _tree(nics, leaves, instance_id):
 def ec2(nics):
     leaves = {
         "device-number": "{n}",
-        "interface-id": "eni-0{n}",
         "local-ipv4s": "10.1.{n}.4",
         "subnet-ipv4-cidr-block": "10.1.{n}.0/24",
     }

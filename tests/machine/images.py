@@ -161,11 +161,6 @@ RECIPES = {recipe.name: recipe for recipe in (
     Recipe("N", "sid", ("systemd-sysv", "systemd-imds", "dmsetup"),
            (*_SYSTEMD, ("etc/systemd/network/90-dhcp.network", NETWORKD_MANAGEMENT)),
            f"{ENABLE}; systemctl enable systemd-networkd.service", "net.ifnames=0"),
-    # The helpers of three clouds; Amazon's takes the guest's NICs for Elastic Network Adapters.
-    Recipe("M", "sid", ("systemd-sysv", "amazon-ec2-net-utils", "azure-vm-utils", "google-guest-agent", "curl", "dmsetup"),
-           (*_SYSTEMD, ("etc/systemd/network/90-dhcp.network", NETWORKD_MANAGEMENT)),
-           f"{ENABLE}; systemctl enable systemd-networkd.service; sed -i /vif/s/ena/virtio_net/ /usr/lib/udev/rules.d/99-vpc-*;"
-           " sed -i 's/^Driver=ena/& virtio_net/' /usr/lib/systemd/network/80-ec2.network", "net.ifnames=0"),
     # The root of A, of which it starts nothing: one root less to build for `make test`.
     Recipe("T", "bookworm", *_A_ROOT,
            "net.ifnames=0 init=/usr/local/lib/lab/init mitigations=off tsc=reliable"),
