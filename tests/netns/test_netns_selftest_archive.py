@@ -37,6 +37,5 @@ def test_a_full_disk_costs_the_archive_and_not_the_test(ends):
         "No space left on device, ignoring"
     ] * 2, done.err
     assert f'neuca-selftest: write "{state}/selftests.jsonl": No space' in done.err
-    assert ends.lab.run("ls", state).out == "full\nselftests.jsonl\nselftests.lock\n"
-    assert ends.lab.run("cat", f"{state}/selftests.jsonl").out == ""
+    assert ends.lab.run("ls", state).out == "full\nselftests.lock\n"
     ends.lab.run("umount", state)
