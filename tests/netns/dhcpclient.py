@@ -7,11 +7,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import sys
 from pathlib import Path
 
-from lab import ROOT
+from lab import PATIENCE, ROOT
 from unpacked import program
 
 PLACE = "usr/sbin/dhcpcd"
@@ -76,11 +77,12 @@ class Clients:
         return (self.folder / f"{label}.lease").stat().st_mtime_ns
 
     def end(self, label: str, number: int = signal.SIGKILL) -> None:
-        """What a crash does to one."""
+        """What a crash does to one. The agent may have started the next one when this returns."""
         handle = os.pidfd_open(self.pid(label))
-        os.kill(self.pid(label), number)
-        self.lab.wait("the end of the client", lambda: not self.alive(label))
+        signal.pidfd_send_signal(handle, number)
+        ended, _, _ = select.select([handle], [], [], PATIENCE)
         os.close(handle)
+        assert ended, "the client has not ended"
 
     def stop(self) -> None:
         if not self.folder.exists():
