@@ -18,7 +18,17 @@ from typing import NamedTuple, Optional
 from neuca_tools.desired.device_settings import restorable_values
 from neuca_tools.desired.router_advertisements import lasting_addresses
 from neuca_tools.documents.neuca.link_settings import PRIMARY, is_of_place
-from neuca_tools.model import ACCEPT_RA, OWN, Link, LinkKey, NetworkState, Virtual, World
+from neuca_tools.model import (
+    ACCEPT_RA,
+    OWN,
+    Link,
+    LinkKey,
+    NetworkState,
+    Record,
+    Virtual,
+    World,
+    Written,
+)
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetDevice, SetMaster
 from neuca_tools.plan.operation import Operation, joined_domains, of_kind
 from neuca_tools.plan.operations import (
@@ -209,12 +219,14 @@ def operation_identity(operation: Operation) -> tuple[object, ...]:
     return kind, operation.target, before if after is None else after
 
 
-def as_it_was(link: Link, made: Optional[Link], world: World) -> Link:
+def as_it_was(link: Link, made: Optional[Link], world: World, record: Record) -> Link:
     """The link as a roll-back can restore it; `made` is its request if we created it.
 
     Automatic addresses, write-only values and the profile of a network manager are left out, and
     so are values that an advertisement may have set: the kernel may refuse them.
     """
+    if _follows_ports(link, world, record):
+        link = replace(link, mtu=None)
     changed = {
         template: world.unadvertised.get(template.replace(OWN, link.name or ""), value)
         for template, value in link.sysctls.items()
@@ -228,6 +240,17 @@ def as_it_was(link: Link, made: Optional[Link], world: World) -> Link:
         return link
     device = restorable_values({**place, **link.device})
     return replace(link, device=device, addresses=addresses, profile="")
+
+
+def _follows_ports(link: Link, world: World, record: Record) -> bool:
+    """Whether the kernel sets the MTU of the bridge to the lowest of its ports'.
+
+    It no longer does once the MTU has been written (br_mtu_auto_adjust).
+    """
+    if link.key.kind != "bridge" or Written("mtu", link.key) in record.written:
+        return False
+    ports = (device.mtu for device in world.devices.values() if device.master == link.index)
+    return link.mtu == min(ports, default=0)
 
 
 def _place_settings(link: Link, world: World) -> dict[str, str]:

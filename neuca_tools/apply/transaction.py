@@ -156,11 +156,13 @@ class Transaction:
     def _save_journal(self, operations: Sequence[Operation]) -> None:
         """Before the first change, save the current links and what will be ours."""
         world, have = self.decision.world, self.decision.have
-        died, made = self.host.load_journal(world.boot_id), self.decision.record.made
+        died, record = self.host.load_journal(world.boot_id), self.decision.record
         links = {**have.links, **(died.links if died else {})}
-        self.made_links = made
+        self.made_links = made = record.made
         self.before = have._replace(
-            links={key: as_it_was(link, made.get(key), world) for key, link in links.items()},
+            links={
+                key: as_it_was(link, made.get(key), world, record) for key, link in links.items()
+            },
             files={},
             sysctls={},
             hops=tuple(hop for hop in have.hops if hop.ours),

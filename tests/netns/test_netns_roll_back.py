@@ -210,6 +210,22 @@ def test_the_members_of_a_bond_that_fails_get_everything_again(lab, mode):
 
 # --- what somebody has changed by hand ---
 
+def test_the_mtu_of_a_bridge_follows_its_ports_after_a_roll_back(lab):
+    """The kernel sets it to the lowest of its ports' only as long as nobody else has set it."""
+    lab.veth("dp1", 1)
+    lab.veth("dp2", 2)
+    lab.foreign.may_make("br0")
+    nic = f"[interface {mac(1)}]\nmtu = 1400\n"
+    bridge = "[bridge br0]\nmembers = {}\n"
+    assert lab.once(nic + bridge.format(mac(1))).code == 0
+    later = lab.folder / "later"
+    later.write_text(nic + bridge.format(mac(2)))
+    assert lab.neuca("apply", "--try", "1", "--source", f"file:{later}").code == 1
+    assert lab.link("br0")["mtu"] == 1400
+    assert lab.once(nic + bridge.format(mac(2))).code == 0
+    assert lab.link("br0")["mtu"] == 1500
+
+
 # To the members dp1 and dp2 of br0, a bond or a bridge; the last line is for a bridge only.
 BY_HAND = {
     "settings": (

@@ -29,6 +29,7 @@ SYSCTLS = (
 QUESTIONS = ((4, "address\nroute show table all\nrule\n"), (6, "route show table all\nrule\n"))
 # Rules of VRFs are the kernel's too: it makes one with the first VRF and keeps it.
 BY_KERNEL = ("local", "broadcast", "multicast", "anycast")
+BOND_COSTS = (1, 100)  # of 20 Gbit/s and of an unknown speed
 OWN_TABLES = range(31000, 32000)  # of policy routing: any of them is as good
 PROTECTED = (MANAGEMENT, IGNORED)
 BY_HAND = ("10.200.", "10.201.")  # networks that only changes by hand use
@@ -125,7 +126,9 @@ def _link(link):
     for option in OPTIONS.get(kind, ()):
         yield f"{start} {option} {data.get(option)}"
     if link.get("linkinfo", {}).get("info_slave_kind") == "bridge":
-        yield f"{start} port {port.get('cost')} {port.get('priority')}"
+        # The default of a bond follows its speed, which Linux 7.2 does not know before the up delay of a member is over.
+        is_default = kind in ("bond", "vlan") and port.get("cost") in BOND_COSTS
+        yield f"{start} port {'default' if is_default else port.get('cost')} {port.get('priority')}"
     for each in link.get("addr_info", ()):
         if not each["local"].startswith(("fe80:", *BY_HAND)):
             bare = " noprefixroute" if each.get("noprefixroute") else ""
