@@ -10,7 +10,7 @@ kernel. Nothing is removed: the old state on the disk would bring it back at the
 from __future__ import annotations
 
 import errno
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Optional
@@ -219,14 +219,12 @@ def operation_identity(operation: Operation) -> tuple[object, ...]:
     return kind, operation.target, before if after is None else after
 
 
-def as_it_was(link: Link, made: Optional[Link], world: World, record: Record) -> Link:
+def as_it_was(link: Link, made: Optional[Link], world: World) -> Link:
     """The link as a roll-back can restore it; `made` is its request if we created it.
 
     Automatic addresses, write-only values and the profile of a network manager are left out, and
     so are values that an advertisement may have set: the kernel may refuse them.
     """
-    if _follows_ports(link, world, record):
-        link = replace(link, mtu=None)
     changed = {
         template: world.unadvertised.get(template.replace(OWN, link.name or ""), value)
         for template, value in link.sysctls.items()
@@ -242,17 +240,6 @@ def as_it_was(link: Link, made: Optional[Link], world: World, record: Record) ->
     return replace(link, device=device, addresses=addresses, profile="")
 
 
-def _follows_ports(link: Link, world: World, record: Record) -> bool:
-    """Whether the kernel sets the MTU of the bridge to the lowest of its ports'.
-
-    It no longer does once the MTU has been written (br_mtu_auto_adjust).
-    """
-    if link.key.kind != "bridge" or Written("mtu", link.key) in record.written:
-        return False
-    ports = (device.mtu for device in world.devices.values() if device.master == link.index)
-    return link.mtu == min(ports, default=0)
-
-
 def _place_settings(link: Link, world: World) -> dict[str, str]:
     """The settings of the link's place in a bridge or bond, which end with it."""
     device = world.devices.get(link.index)
@@ -264,13 +251,20 @@ def _place_settings(link: Link, world: World) -> dict[str, str]:
     return place
 
 
-def restorable_now(want: NetworkState, have: NetworkState) -> NetworkState:
+def restorable_now(want: NetworkState, have: NetworkState, record: Record) -> NetworkState:
     """What a roll-back can restore now: each link once it is in its bond or bridge.
 
-    The settings of its place begin with that, and a bond sets the MTU of its members.
+    The settings of its place begin with that, and a bond sets the MTU of its members. The kernel
+    gives a bridge the lowest MTU of its ports until somebody sets it (br_mtu_auto_adjust).
     """
+    port_mtus = defaultdict(list)
+    for link in want.links.values():
+        port_mtus[link.master].append(link.mtu or 0)
 
     def restored(link: Link) -> Link:
+        follows = link.key.kind == "bridge" and Written("mtu", link.key) not in record.written
+        if follows and link.mtu == min(port_mtus[link.key], default=0):
+            link = replace(link, mtu=None)
         if link.master is None:
             return link
         has_place = link.key in have.links and have.links[link.key].master == link.master

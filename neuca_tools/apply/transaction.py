@@ -156,13 +156,11 @@ class Transaction:
     def _save_journal(self, operations: Sequence[Operation]) -> None:
         """Before the first change, save the current links and what will be ours."""
         world, have = self.decision.world, self.decision.have
-        died, record = self.host.load_journal(world.boot_id), self.decision.record
+        died, made = self.host.load_journal(world.boot_id), self.decision.record.made
         links = {**have.links, **(died.links if died else {})}
-        self.made_links = made = record.made
+        self.made_links = made
         self.before = have._replace(
-            links={
-                key: as_it_was(link, made.get(key), world, record) for key, link in links.items()
-            },
+            links={key: as_it_was(link, made.get(key), world) for key, link in links.items()},
             files={},
             sysctls={},
             hops=tuple(hop for hop in have.hops if hop.ours),
@@ -242,7 +240,7 @@ class Transaction:
         everything = now.record.owned._replace(routes=True)
         live = now.world.rename_while_up
         have = now.have._replace(hops=tuple(hop for hop in now.have.hops if hop.ours))
-        now_wanted = restorable_now(want, have)
+        now_wanted = restorable_now(want, have, now.record)
         steps = plan_operations(have, now_wanted, everything, scope=scope, rename_while_up=live)
         declined = {operation_identity(failure.operation) for failure in self.undone.declined}
         return tuple(

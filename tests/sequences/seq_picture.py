@@ -29,7 +29,7 @@ SYSCTLS = (
 QUESTIONS = ((4, "address\nroute show table all\nrule\n"), (6, "route show table all\nrule\n"))
 # Rules of VRFs are the kernel's too: it makes one with the first VRF and keeps it.
 BY_KERNEL = ("local", "broadcast", "multicast", "anycast")
-BOND_COSTS = (1, 100)  # of 20 Gbit/s and of an unknown speed
+BOND_COSTS = (1, 2, 100)  # of 20 Gbit/s, 10 Gbit/s and of an unknown speed
 OWN_TABLES = range(31000, 32000)  # of policy routing: any of them is as good
 PROTECTED = (MANAGEMENT, IGNORED)
 BY_HAND = ("10.200.", "10.201.")  # networks that only changes by hand use
