@@ -87,16 +87,13 @@ class MarkLink(Operation):
     """Mark a link that an earlier version created. Its failure does not affect the link."""
 
     kind = "mark-link"
+    form = "mark {0.on.name} as created by neucad"
     phase = Phase.VLAN
     on: Target
 
     @property
     def value(self) -> Value:
         return self.on.name
-
-    @property
-    def text(self) -> str:
-        return f"mark {self.on.name} as created by neucad"
 
     def run(self, writer: Writer) -> None:
         writer.links.mark_link(writer.index(self.on))

@@ -127,11 +127,13 @@ class Writer(Protocol):
 class Operation:
     """One change.
 
-    If `link` is None, it concerns no single link, and its failure does not affect any NIC.
+    If `link` is None, it concerns no single link, and its failure does not affect any NIC. `form`
+    is the format of its text, with the operation as argument 0.
     """
 
     kind: ClassVar[str]
     phase: ClassVar[Phase]
+    form: ClassVar[str]
     is_removal: ClassVar[bool] = False
 
     @property
@@ -198,7 +200,7 @@ class Operation:
 
     @property
     def text(self) -> str:
-        raise NotImplementedError
+        return self.form.format(self)
 
     @property
     def order(self) -> Phase:

@@ -109,6 +109,7 @@ class RestoreRoute(_RouteOperation):
     """
 
     kind = "restore-route"
+    form = "restore the route to {0.hop.to} {0.value}"
     message: bytes = field(default=b"", repr=False)
     indexes: tuple[int, ...] = ()
     seen: float = 0.0
@@ -118,10 +119,6 @@ class RestoreRoute(_RouteOperation):
     def handles(self) -> frozenset[str]:
         return self.domains | {str(target.key) for target in self.on}
 
-    @property
-    def text(self) -> str:
-        return f"restore the route to {self.hop.to} {self.value}"
-
     def run(self, writer: Writer) -> None:
         present = map(writer.index, self.on)
         writer.restore_route(self.message, dict(zip(self.indexes, present)), self.seen)
@@ -130,12 +127,9 @@ class RestoreRoute(_RouteOperation):
 @dataclass(frozen=True)
 class DeleteRoute(_RouteOperation):
     kind = "delete-route"
+    form = "delete the route to {0.hop.to} {0.value}"
     is_removal = True
     phase_of: Phase = Phase.SHRINK
-
-    @property
-    def text(self) -> str:
-        return f"delete the route to {self.hop.to} {self.value}"
 
     def run(self, writer: Writer) -> None:
         writer.links.delete_route(self.route(writer))
@@ -175,11 +169,8 @@ class _RuleOperation(Operation):
 @dataclass(frozen=True)
 class AddRule(_RuleOperation):
     kind = "add-rule"
+    form = "add the rule {0.rule.text}"
     phase = Phase.RULE
-
-    @property
-    def text(self) -> str:
-        return f"add the rule {self.rule.text}"
 
     def run(self, writer: Writer) -> None:
         if self.on:
@@ -190,12 +181,9 @@ class AddRule(_RuleOperation):
 @dataclass(frozen=True)
 class DeleteRule(_RuleOperation):
     kind = "delete-rule"
+    form = "delete the rule {0.rule.text}"
     is_removal = True
     phase_of: Phase = Phase.SHRINK
-
-    @property
-    def text(self) -> str:
-        return f"delete the rule {self.rule.text}"
 
     def run(self, writer: Writer) -> None:
         writer.links.delete_rule(self.rule)
