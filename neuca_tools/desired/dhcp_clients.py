@@ -9,7 +9,7 @@ served by dhcpcd, with one process for each link.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from neuca_tools.desired import dhcp_files, platform_roles
@@ -18,7 +18,7 @@ from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 from neuca_tools.desired.roles import Dhcp, Roles, find_links
 from neuca_tools.desired.router_advertisements import ipv6_clients
 from neuca_tools.documents.neuca.link_kinds import is_ipoib
-from neuca_tools.model import ACCEPT_RA, Automatic, LinkKey, LinkRequest, Problem, World
+from neuca_tools.model import ACCEPT_RA, Automatic, LinkKey, LinkRequest, Problem, Requests, World
 from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import identity, is_nic
 
@@ -93,9 +93,7 @@ def serves_virtual(world: World) -> bool:
     return not own.forced and "networkd" in {*world.managers, *known}
 
 
-def assign_clients(
-    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World, complete: bool
-) -> Roles:
+def assign_clients(requests: Requests, roles: Roles, world: World, complete: bool) -> Roles:
     """The roles, with the DHCP client of each link that has one.
 
     Without a complete document, unlisted NICs keep their client. NICs with DHCP for which there is
@@ -114,16 +112,14 @@ def assign_clients(
     return replace(roles, dhcp=Dhcp(clients, frozenset(dataplane)))
 
 
-def _macs_without_client(
-    requests: Mapping[LinkKey, LinkRequest], clients: Iterable[LinkKey]
-) -> set[str]:
+def _macs_without_client(requests: Requests, clients: Iterable[LinkKey]) -> set[str]:
     """The NICs with DHCP, on the NIC or on a VLAN on it, for which there is no client."""
     leased = (key for key, request in requests.items() if platform_roles.is_leased(request))
     return {key.mac for key in leased} - {key.mac for key in clients}
 
 
 def _client_by_link(
-    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World, manager: str
+    requests: Requests, roles: Roles, world: World, manager: str
 ) -> dict[LinkKey, str]:
     """The client of each requested dataplane link that has one."""
     ports = set(_member_keys(requests, roles, world))
@@ -169,9 +165,7 @@ def _has_other_lease(asked: Automatic, index: int, world: World) -> bool:
     return any((index, address) not in world.autoconf for address in leases)
 
 
-def _member_keys(
-    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
-) -> Iterator[LinkKey]:
+def _member_keys(requests: Requests, roles: Roles, world: World) -> Iterator[LinkKey]:
     """The present and requested members of bonds and ports of bridges.
 
     On Azure the lower one of two devices with one MAC has the other, which is the NIC, as master.
@@ -185,9 +179,7 @@ def _member_keys(
             yield from request.virtual.members
 
 
-def unserved_links(
-    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
-) -> Iterator[Problem]:
+def unserved_links(requests: Requests, roles: Roles, world: World) -> Iterator[Problem]:
     """A problem for each link with DHCP that has neither a client nor a lease."""
     is_late, reason = world.age >= MANAGEMENT_DHCP_SECONDS, ""
     if world.own_clients.forced and not world.own_clients.program:
@@ -215,9 +207,7 @@ def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World)
     return not is_served and platform_roles.is_leased(request) and wants_dhcp(request)
 
 
-def without_kernel(
-    requests: Mapping[LinkKey, LinkRequest], roles: Roles
-) -> dict[LinkKey, LinkRequest]:
+def without_kernel(requests: Requests, roles: Roles) -> dict[LinkKey, LinkRequest]:
     """The requests without `accept_ra` on links whose advertisements a client handles."""
     changed = dict(requests)
     for key in ipv6_clients(requests, roles) & requests.keys():

@@ -15,12 +15,7 @@ from neuca_tools.desired.names import reserved_names, vlan_name
 from neuca_tools.desired.policy_routing import Gateways
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import RequestLimits
-from neuca_tools.desired.virtual_links import (
-    Stacks,
-    message_subject,
-    remaining_scene,
-    vlan_reason,
-)
+from neuca_tools.desired.virtual_links import Stacks, message_subject, remaining_scene, vlan_reason
 from neuca_tools.model import (
     UNCHANGED,
     UNRECORDED,

@@ -14,14 +14,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.desired import dhcp_files, dhcp_profiles, marks
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.model import (
-    ACCEPT_RA,
-    OWN,
-    UNCHANGED,
-    UNRECORDED,
-    LinkKey,
-    Record,
-)
+from neuca_tools.model import ACCEPT_RA, OWN, UNCHANGED, UNRECORDED, LinkKey, Record
 from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import VIRTUAL_NICS
 

@@ -11,7 +11,7 @@ from neuca_tools.desired.policy import PlatformClaims
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.virtual_links import message_subject
 from neuca_tools.documents.stacking import all_lower_devices
-from neuca_tools.model import LinkKey, LinkRequest, PlatformDocument, Problem, World
+from neuca_tools.model import LinkKey, LinkRequest, PlatformDocument, Problem, Requests, World
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.topology import identity, is_nic, with_upper_devices
 
@@ -143,9 +143,7 @@ def _chosen_sentence(roles: Roles) -> str:
     return "no NIC on this host is for management"
 
 
-def unused_notes(
-    platform: PlatformDocument, roles: Roles, requests: Mapping[LinkKey, LinkRequest]
-) -> Iterator[Note]:
+def unused_notes(platform: PlatformDocument, roles: Roles, requests: Requests) -> Iterator[Note]:
     """Notes on the gateways and DHCP of dataplane links in the document that are not used."""
     gateways = {LinkKey(hint.mac): hint.reason for hint in platform.management}
     sharing = _sharing_a_hint(platform)
@@ -202,7 +200,7 @@ def _barred_members(
                     yield member, request.key
 
 
-def _is_there(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], world: World) -> bool:
+def _is_there(key: LinkKey, requests: Requests, world: World) -> bool:
     """Whether such a link is on its NICs, whatever its name."""
     macs = {key.mac} | all_lower_devices((key.mac,), requests)
     nics = [

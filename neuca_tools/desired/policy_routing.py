@@ -36,13 +36,7 @@ from neuca_tools.model import Address, Device, Hop, Host, Link, LinkKey, LinkReq
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.provenance import RTPROT_RA
-from neuca_tools.model.routing import (
-    MAIN_TABLE,
-    ROUTE_PROTOCOL,
-    Choice,
-    NicRouting,
-    Rule,
-)
+from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Choice, NicRouting, Rule
 from neuca_tools.model.topology import addresses_of, foreign_routes, hosts_of
 
 SETTING = "policy-routing"

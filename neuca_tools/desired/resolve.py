@@ -41,6 +41,7 @@ from neuca_tools.model import (
     Owned,
     Problem,
     Record,
+    Requests,
     Router,
     World,
 )
@@ -77,7 +78,7 @@ class Resolution(NamedTuple):
     want: NetworkState
     removable: Owned
     roles: Roles
-    requests: Mapping[LinkKey, LinkRequest]
+    requests: Requests
     names: Mapping[LinkKey, str]
     shown: tuple[Link, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -201,7 +202,7 @@ def _wanted_state(
 
 
 def _trusted_parts(
-    document: Optional[Document], requests: Mapping[LinkKey, LinkRequest], owned: Owned
+    document: Optional[Document], requests: Requests, owned: Owned
 ) -> tuple[bool, Owned, Optional[frozenset[LinkKey]]]:
     """Whether the document is complete, what may be removed, and the links that it is sure of.
 

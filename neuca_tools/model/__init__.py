@@ -112,6 +112,9 @@ class LinkRequest:
         return " ".join([f"{it.name}={own[it.name]!r}" for it in given if it.name != "origins"])
 
 
+Requests = Mapping[LinkKey, LinkRequest]
+
+
 class ManagementHint(NamedTuple):
     """Why a NIC may be a management NIC by a platform's document, or with `firm` is one."""
 

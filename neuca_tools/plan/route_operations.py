@@ -8,13 +8,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from neuca_tools.model import Hop, LinkKey, Route
-from neuca_tools.model.routing import (
-    MAIN_TABLE,
-    POLICY_ROUTING,
-    ROUTE_PROTOCOL,
-    ROUTES_OF,
-    Rule,
-)
+from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTE_PROTOCOL, ROUTES_OF, Rule
 from neuca_tools.plan.operation import Operation, Phase, Target, Value, Writer
 
 # Deletes the route whatever its rtm_protocol is.
