@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Optional
 
 from neuca_tools.desired.device_settings import to_do
-from neuca_tools.desired.dhcp_files import link_of_label
-from neuca_tools.desired.dhcp_profiles import is_our_uuid
+from neuca_tools.desired.dhcp_files import is_our_uuid, link_of_label
 from neuca_tools.documents.neuca.link_kinds import MEMBERS
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS
 from neuca_tools.documents.neuca.values import ACCEPT_DAD
