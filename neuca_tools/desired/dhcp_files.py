@@ -199,7 +199,7 @@ def first_line(key: LinkKey) -> str:
 
 
 def _match_lines(key: LinkKey, name: str) -> Iterator[str]:
-    """The lines of [Match]. Before systemd 251, `Kind=` is not known, and the name decides."""
+    """The lines of [Match]."""
     if not key.rank:
         yield f"PermanentMACAddress={key.mac}"
         return
