@@ -134,12 +134,8 @@ class SetMaster(LinkOperation):
     mtu: Optional[int] = None
 
     @property
-    def needed(self) -> frozenset[LinkKey]:
-        return super().needed | {target.key for target in (self.before, self.master) if target}
-
-    @property
-    def fate(self) -> frozenset[str]:
-        return super().fate | {target.key.mac for target in (self.before, self.master) if target}
+    def targets(self) -> tuple[Target, ...]:
+        return (self.on, *filter(None, (self.before, self.master)))
 
     @property
     def handles(self) -> frozenset[str]:

@@ -167,8 +167,8 @@ class WriteSysctl(Operation):
     on: Optional[Target] = None
 
     @property
-    def link(self) -> Optional[Target]:
-        return self.on
+    def targets(self) -> tuple[Target, ...]:
+        return (self.on,) if self.on else ()
 
     @property
     def target(self) -> str:

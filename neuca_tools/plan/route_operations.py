@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.model import Hop, LinkKey, Route
+from neuca_tools.model import Hop, Route
 from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTE_PROTOCOL, ROUTES_OF, Rule
 from neuca_tools.plan.operation import Operation, Phase, Target, Value, Writer
 
@@ -23,8 +23,8 @@ class _RouteOperation(Operation):
     hop: Hop
 
     @property
-    def link(self) -> Optional[Target]:
-        return self.on[0] if self.on else None
+    def targets(self) -> tuple[Target, ...]:
+        return self.on
 
     @property
     def target(self) -> str:
@@ -33,14 +33,6 @@ class _RouteOperation(Operation):
     @property
     def value(self) -> Value:
         return _route_text(self.hop, self.on)
-
-    @property
-    def needed(self) -> frozenset[LinkKey]:
-        return frozenset(target.key for target in self.on)
-
-    @property
-    def fate(self) -> frozenset[str]:
-        return frozenset(target.key.mac for target in self.on)
 
     @property
     def handles(self) -> frozenset[str]:
@@ -148,8 +140,8 @@ class _RuleOperation(Operation):
     rule: Rule
 
     @property
-    def link(self) -> Optional[Target]:
-        return self.on
+    def targets(self) -> tuple[Target, ...]:
+        return (self.on,) if self.on else ()
 
     @property
     def value(self) -> Value:
