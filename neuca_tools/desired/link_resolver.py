@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.desired.common_settings import CommonSettings, Places
+from neuca_tools.desired.common_settings import CommonSettings
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.mtu import Sizes
 from neuca_tools.desired.names import reserved_names, vlan_name
@@ -32,7 +32,7 @@ from neuca_tools.tuning import allowed_sysctls
 UNMANAGED = {"networkmanager": "unmanaged"}  # networkd has no such call, only its files
 
 
-class LinkResolver:
+class LinkResolver(CommonSettings):
     """One resolution in progress; problems are collected on the way."""
 
     def __init__(
@@ -44,15 +44,12 @@ class LinkResolver:
         rules: allowed_sysctls.Judge,
         routed: Gateways,
     ) -> None:
-        self.requests, self.world, self.roles, self.record, self.device_by_link = scene
-        self.scene, self.names, self.limits, self.routed = scene, names, limits, routed
         taken = {**reserved_names(scene.roles, scene.record), **names}
         # An incomplete document removes nothing.
         self.after = scene if sure is not None else remaining_scene(scene)
         self.stacks = Stacks(self.after, taken)
-        places = Places(scene, self.stacks.masters)
-        self.common = CommonSettings(places, limits, sure, rules, routed)
-        self.problems = self.common.problems
+        super().__init__(scene, limits, self.stacks.masters, rules, routed, sure=sure)
+        self.names = names
         self.vlan_names: dict[LinkKey, str] = {}
         made = {key.given_name: key for key in self.stacks.links}
         self.link_settings = {**{name: key for key, name in taken.items()}, **made}
@@ -60,17 +57,14 @@ class LinkResolver:
         self.sizes = Sizes(scene, self.wanted, self.problems)
         self.problems += self.stacks.problems
 
-    def refuse(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None:
-        self.problems.append(Problem(code, text, key))
-
     def links(self) -> dict[LinkKey, Link]:
         """Every wanted link, lower devices first."""
         for key in sorted(self.requests, key=lambda key: key.order):
             link = self._link(key)
             if link is None:
                 continue
-            if key in self.stacks.masters:
-                link = self._put_into(self.stacks.masters[key], link)
+            if key in self.masters:
+                link = self._put_into(self.masters[key], link)
             elif key in self.stacks.barred:
                 link = self._bar_link(self.stacks.barred[key], link)
             self.wanted[key] = link
@@ -189,9 +183,9 @@ class LinkResolver:
         link = Link(request.key, "physical", "dataplane", name, device.index, managers=managers)
         if request.state == "user":
             return self._hands_off(link, device)
-        asked = request.mtu or self.common.before(request.key).mtu
+        asked = request.mtu or self.before(request.key).mtu
         mtu = self.sizes.nic(request.key, asked, device)
-        return self.common.add(request, link, mtu, mtu or device.mtu)
+        return self.add(request, link, mtu, mtu or device.mtu)
 
     def _hands_off(self, link: Link, device: Optional[Device]) -> Optional[Link]:
         """A link with `state = user`: our own earlier changes are reverted, nothing else is
@@ -201,13 +195,13 @@ class LinkResolver:
 
     def _revert_link(self, link: Link, device: Device) -> Link:
         """The link with the original values of what we changed."""
-        before = self.common.before(link.key)
+        before = self.before(link.key)
         return replace(
             link,
             mtu=self.sizes.nic(link.key, before.mtu, device),
             txqueuelen=before.txqueuelen,
             sysctls=before.sysctls,
-            device=self.common.places.restorable(link.key, before.device),
+            device=self.restorable(link.key, before.device),
         )
 
     def _resolve_virtual(self, request: LinkRequest) -> Optional[Link]:
@@ -225,7 +219,7 @@ class LinkResolver:
             return None
         link = self.wanted[key] = replace(link, virtual=virtual)
         size = self.sizes.made(key, virtual)
-        return self.common.add(request, link, size, size or self.sizes.of(key))
+        return self.add(request, link, size, size or self.sizes.of(key))
 
     def _resolve_vlan(self, request: LinkRequest) -> Optional[Link]:
         """A VLAN; None if it is refused, or if it is left to the user and absent."""
@@ -261,14 +255,14 @@ class LinkResolver:
         """The VLAN with its MTU, which is at most that of its parent, and its other settings."""
         key, device = request.key, self.device_by_link.get(request.key)
         most = self.sizes.of(key.nic)
-        mtu = request.mtu or self.common.before(key).mtu
+        mtu = request.mtu or self.before(key).mtu
         if device and key in self.record.owned.vlans:
             mtu = request.mtu or most
         mtu = self.sizes.vlan(key, mtu, parent, most)
         room = mtu or most
         if device and not mtu:
             room = min(device.mtu, most)
-        return self.common.add(request, replace(link, virtual=request.virtual), mtu, room)
+        return self.add(request, replace(link, virtual=request.virtual), mtu, room)
 
     def _check_vlan_mac(self, request: LinkRequest, device: Optional[Device]) -> None:
         """Refuse a MAC for a VLAN that another program created: the MAC is set at creation only."""
@@ -318,7 +312,7 @@ class LinkResolver:
                 continue
             if key in self.requests or key in self.record.owned.vlans:
                 continue
-            if self.common.before(key) != UNCHANGED:
+            if self.before(key) != UNCHANGED:
                 link = Link(key, key.kind, "unlisted", device.name, device.index)
                 left[key] = self._revert_link(link, device)
         return left
