@@ -197,9 +197,7 @@ class Wish:
 
 def _without_default(qdisc: str) -> str:
     """The qdisc without the word "default"."""
-    if qdisc.startswith(DEFAULT_QDISC):
-        return qdisc[len(DEFAULT_QDISC) :].strip()
-    return qdisc
+    return qdisc.removeprefix(DEFAULT_QDISC).strip()
 
 
 def _cpu_numbers(lists: Iterable[str]) -> set[int]:

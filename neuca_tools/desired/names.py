@@ -62,8 +62,11 @@ def nic_names(
     wishes = _wished_names(movable, requests, record, roles)
     fallback = {key: current[key] for key in movable}
     names = _grant_wishes({**fallback, **wishes}, fallback, fixed, requests)
-    left = [mac for mac in sorted({*roles.nics, *roles.twins}) if LinkKey(mac) not in movable]
-    astray = {mac: record.nics[mac].name for mac in left if _is_astray(mac, roles, record)}
+    fixed_macs = {*roles.nics, *roles.twins} - {key.mac for key in movable}
+    left = [mac for mac in sorted(fixed_macs) if roles.role(mac) != "ignored"]
+    pinned = {mac: record.nics.get(mac, UNRECORDED).name for mac in left}
+    # NICs that may not be renamed now, and have another name than before.
+    astray = {mac: name for mac, name in pinned.items() if name not in ("", roles.name(mac))}
     coming = boot_names(world, roles, requests, record) if astray else {}
     problems = [*_refusals(wishes, names, current), *_astray_problems(astray, roles, coming)]
     return {**current, **names}, problems
@@ -102,12 +105,6 @@ def names_in_use(devices: Iterable[Device]) -> Iterator[str]:
     """The names of these devices and their alternative names, which share one name space."""
     for device in devices:
         yield from (device.name, *device.altnames)
-
-
-def _is_astray(mac: str, roles: Roles, record: Record) -> bool:
-    """Whether a NIC that may not be renamed now has another name than before."""
-    pinned = record.nics.get(mac, UNRECORDED).name
-    return roles.role(mac) != "ignored" and pinned not in ("", roles.name(mac))
 
 
 def _astray_problems(

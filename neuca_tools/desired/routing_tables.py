@@ -181,13 +181,11 @@ def default_routes(
     """
     hops: dict[object, Hop] = {}
     notes: list[Note] = []
-    members = _members_with_addresses(links)
-    if not members:
-        return (), ()
-    present = local_hosts(scene.world)
-    for link in members:
+    members = [link for link in links.values() if link.master and link.master.kind == VRF]
+    present = local_hosts(scene.world) if members else ()
+    for link in sorted(members, key=lambda link: link.key.order):
         table = vrf_table(scene.requests[link.master].virtual) if link.master else 0
-        for gateway in scene.requests[link.key].routing.gateways:
+        for gateway in scene.requests[link.key].routing.gateways if link.addresses else ():
             hop = table_hop(EVERYTHING[gateway.version], link.key, table, gateway)
             reason = ""
             if on_link(link.index, gateway) in present:
@@ -200,12 +198,6 @@ def default_routes(
             for part in (*route_to_gateway(link.key, link.addresses, gateway, table), hop):
                 hops[part.identity] = part
     return tuple(hops.values()), tuple(notes)
-
-
-def _members_with_addresses(links: Mapping[LinkKey, Link]) -> list[Link]:
-    """The members of VRFs that have addresses, in the order of their keys."""
-    members = [link for link in links.values() if link.master and link.master.kind == VRF]
-    return sorted((link for link in members if link.addresses), key=lambda link: link.key.order)
 
 
 def route_to_gateway(
