@@ -17,14 +17,14 @@ from typing import Optional
 from neuca_tools.model import Automatic, LinkKey
 
 _MARK = "neuca-dhcp-"  # in the name of each
-PREFIX = f"04-{_MARK}"  # before marks.NETWORKD_NICS_FILE: the first file that matches wins
-# By the manager that reads them; see nm-settings-keyfile(5) for the second.
+# What is before and after the label of the link in the names of the files for each manager.
 _NAMES = {
-    "networkd": re.compile(rf"{PREFIX}(.+)\.network"),
-    "networkmanager": re.compile(rf"{_MARK}(.+)\.nmconnection"),
+    # Before marks.NETWORKD_NICS_FILE: the first file that matches wins.
+    "networkd": (f"04-{_MARK}", ".network"),
+    "networkmanager": (_MARK, ".nmconnection"),  # nm-settings-keyfile(5)
 }
 # The managers that can be the client, the preferred one first; and a program that we start.
-MANAGERS = ("networkd", "networkmanager")
+MANAGERS = tuple(_NAMES)
 OWN = "neucad"
 # What is only done on request: netplan's key of `dhcp4-overrides`, and that of systemd.network(5).
 _ASKED = {
@@ -71,15 +71,13 @@ def link_label(key: LinkKey) -> str:
     """
     base = key.mac.replace(":", "")
     if key.made:
-        base = f"{key.made}-{''.join(map(_quote_byte, key.given_name.encode()))}"
+        name = re.sub("[^A-Za-z0-9-]", _quote_character, key.given_name)
+        base = f"{key.made}-{name}"
     return base if key.vlan_id is None else f"{base}.{key.vlan_id}"
 
 
-def _quote_byte(byte: int) -> str:
-    character = chr(byte)
-    if character == "-" or (character.isascii() and character.isalnum()):
-        return character
-    return f"_{byte:02x}"
+def _quote_character(match: re.Match[str]) -> str:
+    return "".join(f"_{byte:02x}" for byte in match[0].encode())
 
 
 def link_of_label(text: str) -> Optional[LinkKey]:
@@ -116,30 +114,20 @@ def client_labels(key: LinkKey, asked: Automatic) -> dict[str, str]:
     }
 
 
-def networkd_name(key: LinkKey) -> str:
-    """The name of the file for a link.
+def file_name(manager: str, key: LinkKey) -> str:
+    """The name of the manager's file for a link.
 
-    >>> networkd_name(LinkKey("02:00:00:00:00:02"))
+    >>> file_name("networkd", LinkKey("02:00:00:00:00:02"))
     '04-neuca-dhcp-020000000002.network'
     """
-    return f"{PREFIX}{link_label(key)}.network"
-
-
-def profile_name(key: LinkKey) -> str:
-    """The name of the NetworkManager profile for a link.
-
-    >>> profile_name(LinkKey("02:00:00:00:00:02"))
-    'neuca-dhcp-020000000002.nmconnection'
-    """
-    return f"{_MARK}{link_label(key)}.nmconnection"
+    return link_label(key).join(_NAMES[manager])
 
 
 def owner_of_file(name: str) -> Optional[tuple[str, LinkKey]]:
     """The manager and the link that a file of this name is for; None if it is not ours."""
-    for manager, form in _NAMES.items():
-        match = form.fullmatch(name)
-        key = link_of_label(match.group(1)) if match else None
-        if key is not None:
+    for manager, (before, after) in _NAMES.items():
+        key = link_of_label(name[len(before) : -len(after)])
+        if key is not None and name == file_name(manager, key):
             return manager, key
     return None
 
@@ -167,10 +155,13 @@ def networkd_file(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> b
     """
     number = table_of(key)
     link_local = ("ipv6",) if asked.link_local is None else asked.link_local
+    match = [f"Name={name}", f"Kind={key.kind}"]
+    if not key.rank:
+        match = [f"PermanentMACAddress={key.mac}"]
     lines = [
         first_line(key),
         "[Match]",
-        *_match_lines(key, name),
+        *match,
         "",
         "[Link]",
         "RequiredForOnline=no",
@@ -196,15 +187,6 @@ def first_line(key: LinkKey) -> str:
     vlan = f"VLAN {key.vlan_id} of " if key.vlan_id is not None else ""
     link = f"{vlan}the {key.made or 'NIC'} {key.given_name or key.mac}"
     return f"# Written by neucad, which overwrites it. For DHCP on {link}; see neucad(8)."
-
-
-def _match_lines(key: LinkKey, name: str) -> Iterator[str]:
-    """The lines of [Match]."""
-    if not key.rank:
-        yield f"PermanentMACAddress={key.mac}"
-        return
-    yield f"Name={name}"
-    yield f"Kind={key.kind}"
 
 
 def takes_advertisements(asked: Automatic) -> bool:
@@ -303,7 +285,7 @@ def networkmanager_profile(key: LinkKey, asked: Automatic, mtu: Optional[int]) -
     head = [
         first_line(key),
         "[connection]",
-        f"id={profile_name(key).partition('.')[0]}",
+        f"id={_MARK}{link_label(key)}",
         f"uuid={_uuid_of_digest(digest)}",
     ]
     return ("\n".join([*head, *lines]) + "\n").encode()

@@ -284,9 +284,9 @@ class _Files:
         asked = request.automatic if request is not None else None
         mtu = asked_mtu(key, self.resolution, self.record)
         if self.roles.dhcp.clients[key] == "networkmanager":
-            path = str(self.places.profiles / dhcp_files.profile_name(key))
+            path = str(self.places.profiles / dhcp_files.file_name("networkmanager", key))
             return path, dhcp_files.networkmanager_profile(key, asked, mtu) if asked else b""
-        path = str(self.places.networkd / dhcp_files.networkd_name(key))
+        path = str(self.places.networkd / dhcp_files.file_name("networkd", key))
         name = self.names.get(key, "")
         if asked is None or (key.rank and not marks.is_plain(name)):
             return path, b""
