@@ -9,7 +9,7 @@ only its requests for dataplane NICs are used.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -40,7 +40,6 @@ from neuca_tools.model import (
     Host,
     LinkKey,
     LinkRequest,
-    Network,
     PlatformDocument,
     Problem,
     Record,
@@ -188,7 +187,12 @@ def _merge_layers(document: Document, inputs: _MergeInputs) -> Layers:
     requests = merge_layers(
         combine_requests(platform_roles.requests_for(platform, roles, named, world), links), local
     )
-    more = _platform_routes(platform, roles, {route.to for route in routes})
+    taken = {route.to for route in routes}
+    more = (
+        route
+        for route in platform.routes
+        if route.link and route.to not in taken and roles.role_of(route.link) == "dataplane"
+    )
     return Layers(
         requests,
         roles,
@@ -214,15 +218,6 @@ def _assign_roles(platform: PlatformDocument, own: Requests, inputs: _MergeInput
         roles,
         reasons={**platform_roles.role_reasons(platform, roles, named, left), **roles.reasons},
     )
-
-
-def _platform_routes(
-    platform: PlatformDocument, roles: Roles, taken: Collection[Network]
-) -> Iterator[RouteRequest]:
-    """The platform's routes through dataplane NICs to prefixes that no other document routes."""
-    for route in platform.routes:
-        if route.link and route.to not in taken and roles.role_of(route.link) == "dataplane":
-            yield route
 
 
 def with_virtual_roles(roles: Roles, requests: Requests, left: Collection[str] = ()) -> Roles:

@@ -68,17 +68,16 @@ def nic_names(
     # NICs that may not be renamed now, and have another name than before.
     astray = {mac: name for mac, name in pinned.items() if name not in ("", roles.name(mac))}
     coming = boot_names(world, roles, requests, record) if astray else {}
-    problems = [*_refusals(wishes, names, current), *_astray_problems(astray, roles, coming)]
-    return {**current, **names}, problems
-
-
-def _refusals(
-    wishes: Mapping[LinkKey, str], names: Mapping[LinkKey, str], current: Mapping[LinkKey, str]
-) -> Iterator[Problem]:
-    for key, wish in sorted(wishes.items()):
-        if names[key] != wish:
-            text = f'"{current[key]}" should be "{wish}", but another interface has that name'
-            yield Problem("name", text, key)
+    refused = [key for key, wish in sorted(wishes.items()) if names[key] != wish]
+    problems = [
+        Problem(
+            "name",
+            f'"{current[key]}" should be "{wishes[key]}", but another interface has that name',
+            key,
+        )
+        for key in refused
+    ]
+    return {**current, **names}, [*problems, *_astray_problems(astray, roles, coming)]
 
 
 def _movable(roles: Roles) -> set[LinkKey]:
