@@ -29,6 +29,7 @@ from neuca_tools.model import (
     OWN,
     UNCHANGED,
     Address,
+    Device,
     Host,
     Link,
     LinkKey,
@@ -169,18 +170,15 @@ class CommonSettings:
         """The device settings that are requested and possible, and the original values of all
         others.
         """
-        device, declined = self.world.devices.get(index), self.record.declined.get(request.key, {})
-        observed, qdisc, txqueuelen = None, "noqueue", 0
-        if device:
-            observed = self.world.settings.get(index)
-            qdisc, txqueuelen = device.qdisc, device.txqueuelen
+        device = self.world.devices.get(index, Device(0, "", qdisc="noqueue"))
+        observed, declined = self.world.settings.get(index), self.record.declined.get(request.key)
         asked = flat_settings(request.device)
         for setting, reason in self.refused(request.key, asked) if asked else ():
             self.refuse(request.key, f"{setting} {asked.pop(setting)}: {reason}")
         master, joined = self.master(request.key), self.is_joined(request.key)
-        wish = Wish(request.key, asked, observed, declined, master, joined)
+        wish = Wish(request.key, asked, observed, declined or {}, master, joined)
         wish.resolve()
-        wish.queue(queue, request.txqueuelen is not None, qdisc, txqueuelen)
+        wish.queue(queue, request.txqueuelen is not None, device.qdisc, device.txqueuelen)
         self.notes += wish.notes
         original = self.restorable(request.key, self.before(request.key).device)
         kept = {name: original[name] for name in original if name not in asked}

@@ -121,16 +121,8 @@ class LinkResolver(CommonSettings):
                 kind = {"vrf": "VRF"}.get(master.kind, master.kind)
                 text = f'it belongs to the {kind} "{master.given_name}"'
                 self.refuse(link.key, f"address {address}: {text}, which cannot be created")
-        return replace(
-            link,
-            state=None,
-            mtu=None,
-            txqueuelen=None,
-            addresses=kept,
-            sysctls={},
-            device={},
-            master=holder,
-        )
+        barred = self._new_link(link.key, str(link.name), device)
+        return replace(barred, addresses=kept, virtual=link.virtual, master=holder, bare=link.bare)
 
     def _may_write(self, key: LinkKey) -> bool:
         """Whether this is a present, free, unprotected dataplane NIC, or a VLAN on one."""
@@ -167,6 +159,10 @@ class LinkResolver(CommonSettings):
             return False
         return True
 
+    def _new_link(self, key: LinkKey, name: str, device: Optional[Device]) -> Link:
+        index = device.index if device else 0
+        return Link(key, key.kind, "dataplane", name, index, managers=self._managers(key))
+
     def _managers(self, key: LinkKey) -> Mapping[str, str]:
         """What network managers should say of the link; nothing if DHCP is left to others."""
         if key.mac in self.roles.dhcp.left_to_others:
@@ -178,9 +174,7 @@ class LinkResolver(CommonSettings):
 
     def _resolve_nic(self, request: LinkRequest) -> Optional[Link]:
         device = self.roles.nics[request.key.mac]
-        name = self.names[request.key]
-        managers = self._managers(request.key)
-        link = Link(request.key, "physical", "dataplane", name, device.index, managers=managers)
+        link = self._new_link(request.key, self.names[request.key], device)
         if request.state == "user":
             return self._hands_off(link, device)
         asked = request.mtu or self.before(request.key).mtu
@@ -209,9 +203,7 @@ class LinkResolver(CommonSettings):
         key, virtual = request.key, self.stacks.links.get(request.key)
         device = self.device_by_link.get(key)
         self.vlan_names[key] = key.given_name
-        index = device.index if device else 0
-        managers = self._managers(key)
-        link = Link(key, key.kind, "dataplane", key.given_name, index, managers=managers)
+        link = self._new_link(key, key.given_name, device)
         if virtual is None:
             return self._hands_off(link, device)
         if virtual.parent and virtual.parent not in self.wanted:
@@ -236,9 +228,7 @@ class LinkResolver(CommonSettings):
         if name is None:
             return None
         self.vlan_names[key] = name
-        link = Link(key, "vlan", "dataplane", name, managers=self._managers(key))
-        if device is not None:
-            link = replace(link, index=device.index)
+        link = self._new_link(key, name, device)
         if request.state == "user":
             return self._hands_off(link, device)
         link = self._configured_vlan(request, link, parent)

@@ -31,7 +31,10 @@ def platform_claims(
     platform: PlatformDocument, configured: Collection[str], world: World
 ) -> PlatformClaims:
     """What the document says about management NICs, except those that the configuration names."""
-    own = _own_macs(world)
+    # A document may name a NIC by its present MAC.
+    nics = [device for device in world.devices.values() if is_nic(device)]
+    own = {device.mac: identity(device) for device in nics}
+    own.update((mac, mac) for mac in map(identity, nics))
     firm: dict[str, str] = {}
     weak: dict[str, str] = {}
     for hint in platform.management:
@@ -58,13 +61,6 @@ def _dataplane_vlans(platform: PlatformDocument, world: World) -> frozenset[Link
         for request in vlans
         if has_default or not (is_leased(request) or request.routing.gateways)
     )
-
-
-def _own_macs(world: World) -> dict[str, str]:
-    """The MAC that identifies each NIC, by its present one: a document may name a NIC by that."""
-    nics = [device for device in world.devices.values() if is_nic(device)]
-    own = {device.mac: identity(device) for device in nics}
-    return {**own, **{mac: mac for mac in map(identity, nics)}}
 
 
 def _management_groups(
