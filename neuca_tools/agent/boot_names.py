@@ -35,7 +35,7 @@ from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles, assign_roles
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import locked, names_in
-from neuca_tools.model import Document, LinkKey, LinkRequest, Record, World
+from neuca_tools.model import Document, LinkKey, LinkRequest, Record, Requests, World
 from neuca_tools.model.ports import identity_forms
 from neuca_tools.model.topology import identity
 from neuca_tools.sources import Session, parse_source, without_network
@@ -76,7 +76,7 @@ def pin_names(config: Config) -> bool:
 class _Names(NamedTuple):
     """The name that each NIC should have, by index; devices `in_use` are left as they are."""
 
-    requests: Mapping[LinkKey, LinkRequest]
+    requests: Requests
     roles: Roles
     in_use: frozenset[int]
     wanted: Mapping[int, str]
@@ -85,9 +85,7 @@ class _Names(NamedTuple):
         return all(world.devices[index].name == name for index, name in self.wanted.items())
 
 
-def _requested_names(
-    config: Config, world: World, requests: Mapping[LinkKey, LinkRequest], record: Record
-) -> _Names:
+def _requested_names(config: Config, world: World, requests: Requests, record: Record) -> _Names:
     # Of the GUIDs of InfiniBand ports, documents may give six bytes.
     bound = bindings.bound_links(requests.values(), bindings.guid_by_short_form(world, record))
     requests = {request.key: request for request in bound}

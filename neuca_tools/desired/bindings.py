@@ -25,7 +25,6 @@ from neuca_tools.model import (
     Problem,
     Record,
     RouteRequest,
-    Virtual,
     World,
 )
 from neuca_tools.model.ports import identity_forms, is_guid
@@ -115,17 +114,16 @@ def bound_links(
         return tuple(requests)
     links: dict[LinkKey, LinkRequest] = {}
     for request in requests:
-        virtual = request.virtual and _bound_virtual(request.virtual, identities)
+        virtual = request.virtual
+        if virtual:
+            every = (key for member in virtual.members for key in _bound_keys(member, identities))
+            parents = _bound_keys(virtual.parent, identities) if virtual.parent else []
+            parent = next(iter(parents), virtual.parent)
+            virtual = virtual._replace(members=tuple(every), parent=parent)
         for key in _bound_keys(request.key, identities):
             moved = replace(request, key=key, virtual=virtual)
             links[key] = merge_requests(moved, links[key]) if key in links else moved
     return tuple(links.values())
-
-
-def _bound_virtual(virtual: Virtual, identities: Mapping[str, Collection[str]]) -> Virtual:
-    members = tuple(key for member in virtual.members for key in _bound_keys(member, identities))
-    parent = virtual.parent and [*_bound_keys(virtual.parent, identities), virtual.parent][0]
-    return virtual._replace(members=members, parent=parent)
 
 
 def _nics_called(pattern: str, world: World, record: Record) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ Some of the last depend on other links: the MAC of a NIC, and its place in a bon
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.desired.device_settings import Wish, flat_settings
@@ -29,18 +29,21 @@ from neuca_tools.model import (
     OWN,
     UNCHANGED,
     Address,
+    Device,
     Host,
     Link,
     LinkKey,
     LinkRequest,
     Original,
     Problem,
+    ProblemCode,
 )
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.topology import is_nic
 from neuca_tools.tuning import allowed_sysctls
 
 IPV6 = "net/ipv6/"
+MAC = "mac"
 OF_EACH_LINK = (ACCEPT_RA, DISABLE_IPV6)  # what every decision about a link depends on
 
 
@@ -49,27 +52,32 @@ class CommonSettings:
     `without_ipv6` the reasons why links have no IPv6, `lacking` the addresses that wait for it.
 
     `sure` are the links that an incomplete document is sure of, None if it is complete. `routed`
-    are the gateways of links with policy routing. `places` decides about settings that depend on
-    other links.
+    are the gateways of links with policy routing. `masters` has the requested bond or bridge of
+    each link.
     """
 
     def __init__(
         self,
-        places: Places,
+        scene: Scene,
         limits: RequestLimits,
-        sure: Optional[Collection[LinkKey]],
+        masters: Mapping[LinkKey, LinkKey],
         rules: allowed_sysctls.Judge,
         routed: Gateways,
+        *,
+        sure: Optional[Collection[LinkKey]],
     ) -> None:
-        self.requests, self.world, roles, self.record, _ = places.scene
-        self.places, self.limits, self.sure = places, limits, sure
+        self.scene, self.limits, self.masters, self.sure = scene, limits, masters, sure
+        self.requests, self.world, self.roles, self.record, self.device_by_link = scene
         self.rules, self.routed = rules, routed
-        self.quiet = links_without_advertisements(self.requests, roles, self.world)
+        self.quiet = links_without_advertisements(self.requests, self.roles, self.world)
         self.problems: list[Problem] = []
         self.notes: list[Note] = []
         self.sysctls: dict[str, str] = {}
         self.without_ipv6: dict[LinkKey, str] = {}
         self.lacking: set[Host] = set()
+
+    def refuse(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None:
+        self.problems.append(Problem(code, text, key))
 
     def before(self, key: LinkKey) -> Original:
         """The link's original values; none if the document is too incomplete to restore them."""
@@ -139,9 +147,6 @@ class CommonSettings:
                 reason = f'it stays "{now}", because /proc/sys is read-only here'
                 self.notes.append(Note(template, "not applicable", reason, key))
 
-    def _refuse(self, key: LinkKey, text: str) -> None:
-        self.problems.append(Problem("refused", text, key))
-
     def _addresses(
         self, request: LinkRequest, near: Collection[Address], without_ipv6: Optional[str]
     ) -> list[Address]:
@@ -158,27 +163,24 @@ class CommonSettings:
             if reason is None:
                 granted.append(address)
             else:
-                self._refuse(request.key, f"address {address}: {reason}")
+                self.refuse(request.key, f"address {address}: {reason}")
         return granted
 
     def _device(self, request: LinkRequest, index: int, queue: Optional[int]) -> dict[str, str]:
         """The device settings that are requested and possible, and the original values of all
         others.
         """
-        device, declined = self.world.devices.get(index), self.record.declined.get(request.key, {})
-        observed, qdisc, txqueuelen = None, "noqueue", 0
-        if device:
-            observed = self.world.settings.get(index)
-            qdisc, txqueuelen = device.qdisc, device.txqueuelen
+        device = self.world.devices.get(index, Device(0, "", qdisc="noqueue"))
+        observed, declined = self.world.settings.get(index), self.record.declined.get(request.key)
         asked = flat_settings(request.device)
-        for setting, reason in self.places.refused(request.key, asked) if asked else ():
-            self._refuse(request.key, f"{setting} {asked.pop(setting)}: {reason}")
-        master, joined = self.places.master(request.key), self.places.is_joined(request.key)
-        wish = Wish(request.key, asked, observed, declined, master, joined)
+        for setting, reason in self.refused(request.key, asked) if asked else ():
+            self.refuse(request.key, f"{setting} {asked.pop(setting)}: {reason}")
+        master, joined = self.master(request.key), self.is_joined(request.key)
+        wish = Wish(request.key, asked, observed, declined or {}, master, joined)
         wish.resolve()
-        wish.queue(queue, request.txqueuelen is not None, qdisc, txqueuelen)
+        wish.queue(queue, request.txqueuelen is not None, device.qdisc, device.txqueuelen)
         self.notes += wish.notes
-        original = self.places.restorable(request.key, self.before(request.key).device)
+        original = self.restorable(request.key, self.before(request.key).device)
         kept = {name: original[name] for name in original if name not in asked}
         return {**kept, **wish.wanted}
 
@@ -188,7 +190,7 @@ class CommonSettings:
         for template, value in request.sysctls:
             reason = self._sysctl_reason(template, value, small)
             if reason is not None:
-                self._refuse(request.key, f"sysctl {dotted_name(template)}: {reason}")
+                self.refuse(request.key, f"sysctl {dotted_name(template)}: {reason}")
             elif OWN in template:
                 own[template] = value
             else:
@@ -207,19 +209,7 @@ class CommonSettings:
             return None
         return f'another link requests "{other}"'
 
-
-MAC = "mac"
-
-
-# --- Settings that depend on other links ----------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Places:
-    """The places of all links: `masters` has the requested bond or bridge of each."""
-
-    scene: Scene
-    masters: Mapping[LinkKey, LinkKey]
+    # --- settings that depend on other links ---
 
     def master(self, key: LinkKey) -> str:
         """The kind of the requested bond, bridge or VRF of the link; empty for none."""
@@ -231,7 +221,7 @@ class Places:
         """Whether the link is in its requested bond or bridge already."""
         if key not in self.masters:
             return False
-        devices = self.scene.device_by_link
+        devices = self.device_by_link
         device, master = devices.get(key), devices.get(self.masters[key])
         return device is not None and master is not None and device.master == master.index
 
@@ -251,7 +241,7 @@ class Places:
 
         The bond sets the MAC of its members, and a port has its settings as long as it is one.
         """
-        device = self.scene.device_by_link.get(key)
+        device = self.device_by_link.get(key)
         in_bond = device is not None and device.slave
         places = {"", self.master(key)} if self.is_joined(key) else {""}
         return {
@@ -262,25 +252,24 @@ class Places:
 
     def _mac_reason(self, key: LinkKey, mac: str) -> Optional[str]:
         """Why a NIC may not have this MAC."""
-        device = self.scene.device_by_link.get(key)
+        device = self.device_by_link.get(key)
         if self.master(key) == "bond" or (device is not None and device.slave):
             return "it is in a bond, which sets the MAC address of its members"
         if mac == key.mac:
             return None
-        nics = (nic for nic in self.scene.requests if not nic.rank)
+        nics = (nic for nic in self.requests if not nic.rank)
         other = self._also_requested(key, nics, MAC, mac)
         if other:
             return f"it is requested for {other} too, so it is set on none of them"
-        reason = mac_reason(mac, (key.mac,), self.scene.world, self.scene.roles)
+        reason = mac_reason(mac, (key.mac,), self.world, self.roles)
         return reason or self._owner_reason(key, mac)
 
     def _owner_reason(self, key: LinkKey, mac: str) -> Optional[str]:
         """Whether it is that of a NIC that is absent, or the present one of another NIC."""
-        requests, world, _, record, devices = self.scene
-        if mac in record.nics or LinkKey(mac) in requests:
+        if mac in self.record.nics or LinkKey(mac) in self.requests:
             return f"the MAC address {mac} is that of another NIC"
-        for device in world.devices.values():
-            if is_nic(device) and device.mac == mac and device != devices.get(key):
+        for device in self.world.devices.values():
+            if is_nic(device) and device.mac == mac and device != self.device_by_link.get(key):
                 return f'the MAC address {mac} is that of "{device.name}"'
         return None
 
@@ -296,6 +285,6 @@ class Places:
         self, key: LinkKey, links: Iterable[LinkKey], setting: str, value: str
     ) -> Optional[LinkKey]:
         """Another one of these links for which the same value is requested."""
-        requests = self.scene.requests
+        requests = self.requests
         others = (link for link in links if dict(requests[link].device).get(setting) == value)
         return next((link for link in others if link != key), None)

@@ -19,11 +19,11 @@ from neuca_tools.model import (
     Address,
     Device,
     LinkKey,
-    LinkRequest,
     Network,
     NetworkState,
     Owned,
     Problem,
+    Requests,
     Route,
     RouteRequest,
     World,
@@ -91,10 +91,7 @@ def shared_tables(world: World) -> frozenset[int]:
 
 
 def requested_networks(
-    requests: Mapping[LinkKey, LinkRequest],
-    routes: Iterable[RouteRequest],
-    roles: Roles,
-    tables: Collection[int],
+    requests: Requests, routes: Iterable[RouteRequest], roles: Roles, tables: Collection[int]
 ) -> frozenset[Network]:
     """Every network that the requests would add to one of these tables, refused or not.
 

@@ -81,12 +81,9 @@ def to_do(
 
 def restorable_values(observed: Mapping[str, str]) -> dict[str, str]:
     """The values to restore these."""
-    values = dict(observed)
-    for name in observed:
-        row = row_of(name)
-        if row:
-            values[name] = row.restored(observed[name])
-    return values
+    rows = {name: row_of(name) for name in observed}
+    restored = {name: row.restored(observed[name]) for name, row in rows.items() if row}
+    return {**observed, **restored}
 
 
 @dataclass
@@ -197,9 +194,7 @@ class Wish:
 
 def _without_default(qdisc: str) -> str:
     """The qdisc without the word "default"."""
-    if qdisc.startswith(DEFAULT_QDISC):
-        return qdisc[len(DEFAULT_QDISC) :].strip()
-    return qdisc
+    return qdisc.removeprefix(DEFAULT_QDISC).strip()
 
 
 def _cpu_numbers(lists: Iterable[str]) -> set[int]:

@@ -137,7 +137,9 @@ class Learned:
                 text = f"the route to {route.to} that was offered on it is not used: {reason}"
                 self.notes.append(Note(SETTING, "not applicable", text, key))
                 continue
-            source = _preferred_source(route, present)
+            source = route.traits.source
+            if source not in {address.ip for address in present}:
+                source = None  # the kernel refuses it
             hop = Hop(route.to, key, route.via, route.metric, traits=Traits(source=source))
             self.taken.add(hop.identity)
             self.hops.append(hop)
@@ -179,9 +181,3 @@ class Learned:
 def _is_everywhere(network: Network) -> bool:
     """Whether it is a link-local IPv6 network, which the kernel gives every link."""
     return network.version == 6 and network.is_link_local
-
-
-def _preferred_source(route: Route, present: Collection[Address]) -> Optional[Host]:
-    """The preferred source of the route, if its link has this address."""
-    source = route.traits.source
-    return source if source in {address.ip for address in present} else None

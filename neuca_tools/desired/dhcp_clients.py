@@ -9,7 +9,7 @@ served by dhcpcd, with one process for each link.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from neuca_tools.desired import dhcp_files, platform_roles
@@ -18,7 +18,7 @@ from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 from neuca_tools.desired.roles import Dhcp, Roles, find_links
 from neuca_tools.desired.router_advertisements import ipv6_clients
 from neuca_tools.documents.neuca.link_kinds import is_ipoib
-from neuca_tools.model import ACCEPT_RA, Automatic, LinkKey, LinkRequest, Problem, World
+from neuca_tools.model import ACCEPT_RA, LinkKey, LinkRequest, Problem, Requests, World
 from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import identity, is_nic
 
@@ -84,18 +84,25 @@ def _is_plain(world: World) -> bool:
     return bool(own.program) and world.unmanaged and not is_early
 
 
+def _has_own_client(world: World, is_virtual: bool) -> bool:
+    """Whether the program that we start may do DHCP on NICs, or on virtual links.
+
+    NetworkManager serves NICs alone; it may run although it gives no answer.
+    """
+    own, running = world.own_clients, {*world.managers, *world.silent_managers}
+    is_beside = is_virtual and "networkmanager" in running
+    return bool(own.program) and (own.forced or is_beside or _is_plain(world))
+
+
 def serves_virtual(world: World) -> bool:
     """Whether this host has a client for DHCP on virtual links."""
-    own, running = world.own_clients, {*world.managers, *world.silent_managers}
-    if own.program and (own.forced or _is_plain(world) or "networkmanager" in running):
+    if _has_own_client(world, is_virtual=True):
         return True
     known = {manager for manager, _ in dhcp_files.known_files(world.files).values()}
-    return not own.forced and "networkd" in {*world.managers, *known}
+    return not world.own_clients.forced and "networkd" in {*world.managers, *known}
 
 
-def assign_clients(
-    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World, complete: bool
-) -> Roles:
+def assign_clients(requests: Requests, roles: Roles, world: World, complete: bool) -> Roles:
     """The roles, with the DHCP client of each link that has one.
 
     Without a complete document, unlisted NICs keep their client. NICs with DHCP for which there is
@@ -107,23 +114,16 @@ def assign_clients(
         for known, key in dhcp_files.known_files(world.files).values():
             if known == manager and roles.role(key.mac) == "unlisted":
                 clients[key] = manager
-    left = _macs_without_client(requests, clients)
+    leased = {key.mac for key, request in requests.items() if platform_roles.is_leased(request)}
+    left = leased - {key.mac for key in clients}
     if manager:
         left = set(filter(is_guid, left))
     dataplane = {mac for mac in left if roles.role(mac) == "dataplane"}
     return replace(roles, dhcp=Dhcp(clients, frozenset(dataplane)))
 
 
-def _macs_without_client(
-    requests: Mapping[LinkKey, LinkRequest], clients: Iterable[LinkKey]
-) -> set[str]:
-    """The NICs with DHCP, on the NIC or on a VLAN on it, for which there is no client."""
-    leased = (key for key, request in requests.items() if platform_roles.is_leased(request))
-    return {key.mac for key in leased} - {key.mac for key in clients}
-
-
 def _client_by_link(
-    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World, manager: str
+    requests: Requests, roles: Roles, world: World, manager: str
 ) -> dict[LinkKey, str]:
     """The client of each requested dataplane link that has one."""
     ports = set(_member_keys(requests, roles, world))
@@ -146,32 +146,17 @@ def _client_by_link(
 
 def _is_for_own(request: LinkRequest, index: int, world: World) -> bool:
     """Whether the program that we start does DHCP on the link: on none that has another's lease."""
-    own, asked = world.own_clients, request.automatic
-    if not own.program or asked is None:
+    asked = request.automatic
+    if asked is None or not _has_own_client(world, bool(request.key.rank)):
         return False
-    # NetworkManager serves NICs alone; it may run although it gives no answer.
-    running = {*world.managers, *world.silent_managers}
-    is_virtual_beside = bool(request.key.rank) and "networkmanager" in running
-    if not (own.forced or _is_plain(world) or is_virtual_beside):
-        return False
-    is_ours = not own.requests.keys().isdisjoint(client_labels(request.key, asked))
-    return is_ours or not _has_other_lease(asked, index, world)
+    if not world.own_clients.requests.keys().isdisjoint(client_labels(request.key, asked)):
+        return True
+    version = 4 if asked.dhcp4 else 6  # the first family that is requested
+    leases = (pair for pair in world.leased if pair[0] == index and pair[1].version == version)
+    return all(pair in world.autoconf for pair in leases)
 
 
-def _has_other_lease(asked: Automatic, index: int, world: World) -> bool:
-    """Whether there is an address from another program of the first family that is requested."""
-    version = 4 if asked.dhcp4 else 6
-    leases = (
-        address
-        for leased, address in world.leased
-        if leased == index and address.version == version
-    )
-    return any((index, address) not in world.autoconf for address in leases)
-
-
-def _member_keys(
-    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
-) -> Iterator[LinkKey]:
+def _member_keys(requests: Requests, roles: Roles, world: World) -> Iterator[LinkKey]:
     """The present and requested members of bonds and ports of bridges.
 
     On Azure the lower one of two devices with one MAC has the other, which is the NIC, as master.
@@ -185,9 +170,7 @@ def _member_keys(
             yield from request.virtual.members
 
 
-def unserved_links(
-    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
-) -> Iterator[Problem]:
+def unserved_links(requests: Requests, roles: Roles, world: World) -> Iterator[Problem]:
     """A problem for each link with DHCP that has neither a client nor a lease."""
     is_late, reason = world.age >= MANAGEMENT_DHCP_SECONDS, ""
     if world.own_clients.forced and not world.own_clients.program:
@@ -215,9 +198,7 @@ def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World)
     return not is_served and platform_roles.is_leased(request) and wants_dhcp(request)
 
 
-def without_kernel(
-    requests: Mapping[LinkKey, LinkRequest], roles: Roles
-) -> dict[LinkKey, LinkRequest]:
+def without_kernel(requests: Requests, roles: Roles) -> dict[LinkKey, LinkRequest]:
     """The requests without `accept_ra` on links whose advertisements a client handles."""
     changed = dict(requests)
     for key in ipv6_clients(requests, roles) & requests.keys():

@@ -1,7 +1,8 @@
 """The files that make a network manager the DHCP client of a dataplane NIC, and nothing else there.
 
-The manager sets the addresses and the MTU. Routes go into the NIC's own table (see `dhcp`). DNS
-servers, NTP servers and host names of the dataplane are only used if the document requests them.
+The manager sets the addresses and the MTU. Routes go into the NIC's own table (see `dhcp`), and
+with them the default route, so that the main table never has it. DNS servers, NTP servers and host
+names of the dataplane are only used if the document requests them.
 """
 
 # SPDX-License-Identifier: MIT
@@ -16,14 +17,14 @@ from typing import Optional
 from neuca_tools.model import Automatic, LinkKey
 
 _MARK = "neuca-dhcp-"  # in the name of each
-PREFIX = f"04-{_MARK}"  # before marks.NETWORKD_NICS_FILE: the first file that matches wins
-# By the manager that reads them; see nm-settings-keyfile(5) for the second.
+# What is before and after the label of the link in the names of the files for each manager.
 _NAMES = {
-    "networkd": re.compile(rf"{PREFIX}(.+)\.network"),
-    "networkmanager": re.compile(rf"{_MARK}(.+)\.nmconnection"),
+    # Before marks.NETWORKD_NICS_FILE: the first file that matches wins.
+    "networkd": (f"04-{_MARK}", ".network"),
+    "networkmanager": (_MARK, ".nmconnection"),  # nm-settings-keyfile(5)
 }
 # The managers that can be the client, the preferred one first; and a program that we start.
-MANAGERS = ("networkd", "networkmanager")
+MANAGERS = tuple(_NAMES)
 OWN = "neucad"
 # What is only done on request: netplan's key of `dhcp4-overrides`, and that of systemd.network(5).
 _ASKED = {
@@ -70,15 +71,13 @@ def link_label(key: LinkKey) -> str:
     """
     base = key.mac.replace(":", "")
     if key.made:
-        base = f"{key.made}-{''.join(map(_quote_byte, key.given_name.encode()))}"
+        name = re.sub("[^A-Za-z0-9-]", _quote_character, key.given_name)
+        base = f"{key.made}-{name}"
     return base if key.vlan_id is None else f"{base}.{key.vlan_id}"
 
 
-def _quote_byte(byte: int) -> str:
-    character = chr(byte)
-    if character == "-" or (character.isascii() and character.isalnum()):
-        return character
-    return f"_{byte:02x}"
+def _quote_character(match: re.Match[str]) -> str:
+    return "".join(f"_{byte:02x}" for byte in match[0].encode())
 
 
 def link_of_label(text: str) -> Optional[LinkKey]:
@@ -115,30 +114,20 @@ def client_labels(key: LinkKey, asked: Automatic) -> dict[str, str]:
     }
 
 
-def networkd_name(key: LinkKey) -> str:
-    """The name of the file for a link.
+def file_name(manager: str, key: LinkKey) -> str:
+    """The name of the manager's file for a link.
 
-    >>> networkd_name(LinkKey("02:00:00:00:00:02"))
+    >>> file_name("networkd", LinkKey("02:00:00:00:00:02"))
     '04-neuca-dhcp-020000000002.network'
     """
-    return f"{PREFIX}{link_label(key)}.network"
-
-
-def profile_name(key: LinkKey) -> str:
-    """The name of the NetworkManager profile for a link.
-
-    >>> profile_name(LinkKey("02:00:00:00:00:02"))
-    'neuca-dhcp-020000000002.nmconnection'
-    """
-    return f"{_MARK}{link_label(key)}.nmconnection"
+    return link_label(key).join(_NAMES[manager])
 
 
 def owner_of_file(name: str) -> Optional[tuple[str, LinkKey]]:
     """The manager and the link that a file of this name is for; None if it is not ours."""
-    for manager, form in _NAMES.items():
-        match = form.fullmatch(name)
-        key = link_of_label(match.group(1)) if match else None
-        if key is not None:
+    for manager, (before, after) in _NAMES.items():
+        key = link_of_label(name[len(before) : -len(after)])
+        if key is not None and name == file_name(manager, key):
             return manager, key
     return None
 
@@ -166,10 +155,13 @@ def networkd_file(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> b
     """
     number = table_of(key)
     link_local = ("ipv6",) if asked.link_local is None else asked.link_local
+    match = [f"Name={name}", f"Kind={key.kind}"]
+    if not key.rank:
+        match = [f"PermanentMACAddress={key.mac}"]
     lines = [
         first_line(key),
         "[Match]",
-        *_match_lines(key, name),
+        *match,
         "",
         "[Link]",
         "RequiredForOnline=no",
@@ -195,15 +187,6 @@ def first_line(key: LinkKey) -> str:
     vlan = f"VLAN {key.vlan_id} of " if key.vlan_id is not None else ""
     link = f"{vlan}the {key.made or 'NIC'} {key.given_name or key.mac}"
     return f"# Written by neucad, which overwrites it. For DHCP on {link}; see neucad(8)."
-
-
-def _match_lines(key: LinkKey, name: str) -> Iterator[str]:
-    """The lines of [Match]. Before systemd 251, `Kind=` is not known, and the name decides."""
-    if not key.rank:
-        yield f"PermanentMACAddress={key.mac}"
-        return
-    yield f"Name={name}"
-    yield f"Kind={key.kind}"
 
 
 def takes_advertisements(asked: Automatic) -> bool:
@@ -245,3 +228,116 @@ def wants_ipv6(asked: Automatic) -> bool:
 
 def _yes_or_no(yes: bool) -> str:
     return "yes" if yes else "no"
+
+
+# --- Profiles of NetworkManager -------------------------------------------------------------------
+
+# Our UUIDs begin with these bytes, so that a profile that is in use is recognised as ours.
+_UUID_MARK = b"neuc"
+_UUID = re.compile(r"uuid=([0-9a-f-]{36})")
+# "infinity" (nm-settings-keyfile(5)): a server may appear at any time.
+_FOR_EVER = (1 << 31) - 1
+# Above the priority that an administrator may give another profile (nm-settings-keyfile(5)).
+_HIGHEST_PRIORITY = 999
+
+
+def is_our_uuid(uuid: str) -> bool:
+    """Whether it is the UUID of a profile that we wrote, for any NIC and content."""
+    return uuid.replace("-", "").startswith(_UUID_MARK.hex())
+
+
+def uuid_of(content: Optional[bytes]) -> str:
+    """The UUID in a profile; empty if there is none."""
+    match = _UUID.search((content or b"").decode("utf-8", "replace"))
+    return match.group(1) if match else ""
+
+
+def networkmanager_profile(key: LinkKey, asked: Automatic, mtu: Optional[int]) -> bytes:
+    """The profile of a NIC. `mtu`: that of the document in bytes, None for that of the lease.
+
+    The UUID depends on the content: NetworkManager takes a changed profile for a new one, and
+    the old one out of use.
+    """
+    ipv4, ipv6 = dict(asked.dhcp4_overrides), dict(asked.dhcp6_overrides)
+    lines = [
+        "type=ethernet",
+        f"autoconnect-priority={_HIGHEST_PRIORITY}",
+        "autoconnect-retries=0",
+        "lldp=0",
+        "llmnr=0",
+        "mdns=0",
+        "",
+        "[ethernet]",
+        f"mac-address={key.mac}",
+        *([f"mtu={mtu}"] if mtu is not None else []),
+        "",
+        "[ipv4]",
+        *_ipv4_lines(table_of(key), asked, ipv4),
+        "",
+        "[ipv6]",
+        *_ipv6_lines(table_of(key), asked, ipv6),
+        "",
+        "[hostname]",
+        f"from-dhcp={int({**ipv6, **ipv4}.get('use-hostname') == 'true')}",
+        "from-dns-lookup=0",
+    ]
+    digest = sha256("\n".join((key.mac, *lines)).encode()).digest()
+    head = [
+        first_line(key),
+        "[connection]",
+        f"id={_MARK}{link_label(key)}",
+        f"uuid={_uuid_of_digest(digest)}",
+    ]
+    return ("\n".join([*head, *lines]) + "\n").encode()
+
+
+def _ipv4_lines(number: int, asked: Automatic, overrides: Mapping[str, str]) -> Iterator[str]:
+    if not asked.dhcp4:
+        yield "method=disabled"
+        return
+    yield "method=auto"
+    yield "may-fail=true"
+    yield f"dhcp-timeout={_FOR_EVER}"
+    yield "dhcp-client-id=mac"
+    # Versions before 1.48 do not know it, and never release a lease.
+    yield "dhcp-send-release=1"
+    yield f"link-local={3 if 'ipv4' in (asked.link_local or ()) else 2}"
+    yield f"dhcp-send-hostname={overrides.get('send-hostname', 'true')}"
+    if "hostname" in overrides:
+        yield f"dhcp-hostname={overrides['hostname']}"
+    yield from _common_lines(number, overrides)
+
+
+def _ipv6_lines(number: int, asked: Automatic, overrides: Mapping[str, str]) -> Iterator[str]:
+    """Without DHCPv6 and advertisements a link-local address: with one, NetworkManager takes the
+    NIC for connected, and a boot does not wait for a server that does not respond.
+    """
+    if takes_advertisements(asked):
+        yield "method=auto"
+    else:
+        yield "method=dhcp" if asked.dhcp6 else "method=link-local"
+    yield "may-fail=true"
+    yield "addr-gen-mode=0"  # eui64, which clouds that filter addresses expect
+    yield "ip6-privacy=0"
+    if wants_ipv6(asked):
+        yield f"dhcp-timeout={_FOR_EVER}"
+        yield f"ra-timeout={_FOR_EVER}"
+        yield from _common_lines(number, overrides)
+
+
+def _common_lines(number: int, overrides: Mapping[str, str]) -> Iterator[str]:
+    yield f"ignore-auto-dns={_true_or_false(overrides.get('use-dns') != 'true')}"
+    yield f"ignore-auto-routes={_true_or_false(overrides.get('use-routes') == 'false')}"
+    yield f"route-table={number}"
+    if "route-metric" in overrides:
+        yield f"route-metric={overrides['route-metric']}"
+
+
+def _uuid_of_digest(digest: bytes) -> str:
+    """A UUID of version 5 (RFC 4122, 4.1) with our mark and a part of the digest."""
+    text = (_UUID_MARK + digest[:12]).hex()
+    return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-8{text[17:20]}-{text[20:]}"
+
+
+def _true_or_false(yes: bool) -> str:
+    return "true" if yes else "false"

@@ -7,12 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from neuca_tools.desired.dhcp_files import (
-    OWN,
-    client_labels,
-    link_of_label,
-    table_of,
-)
+from neuca_tools.desired.dhcp_files import OWN, client_labels, link_of_label, table_of
 from neuca_tools.desired.manager_files import asked_mtu
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links

@@ -8,19 +8,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.desired.common_settings import CommonSettings, Places
+from neuca_tools.desired.common_settings import CommonSettings
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.mtu import Sizes
 from neuca_tools.desired.names import reserved_names, vlan_name
 from neuca_tools.desired.policy_routing import Gateways
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import RequestLimits
-from neuca_tools.desired.virtual_links import (
-    Stacks,
-    message_subject,
-    remaining_scene,
-    vlan_reason,
-)
+from neuca_tools.desired.virtual_links import Stacks, message_subject, remaining_scene, vlan_reason
 from neuca_tools.model import (
     UNCHANGED,
     UNRECORDED,
@@ -37,7 +32,7 @@ from neuca_tools.tuning import allowed_sysctls
 UNMANAGED = {"networkmanager": "unmanaged"}  # networkd has no such call, only its files
 
 
-class LinkResolver:
+class LinkResolver(CommonSettings):
     """One resolution in progress; problems are collected on the way."""
 
     def __init__(
@@ -49,15 +44,12 @@ class LinkResolver:
         rules: allowed_sysctls.Judge,
         routed: Gateways,
     ) -> None:
-        self.requests, self.world, self.roles, self.record, self.device_by_link = scene
-        self.scene, self.names, self.limits, self.routed = scene, names, limits, routed
         taken = {**reserved_names(scene.roles, scene.record), **names}
         # An incomplete document removes nothing.
         self.after = scene if sure is not None else remaining_scene(scene)
         self.stacks = Stacks(self.after, taken)
-        places = Places(scene, self.stacks.masters)
-        self.common = CommonSettings(places, limits, sure, rules, routed)
-        self.problems = self.common.problems
+        super().__init__(scene, limits, self.stacks.masters, rules, routed, sure=sure)
+        self.names = names
         self.vlan_names: dict[LinkKey, str] = {}
         made = {key.given_name: key for key in self.stacks.links}
         self.link_settings = {**{name: key for key, name in taken.items()}, **made}
@@ -65,17 +57,14 @@ class LinkResolver:
         self.sizes = Sizes(scene, self.wanted, self.problems)
         self.problems += self.stacks.problems
 
-    def refuse(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None:
-        self.problems.append(Problem(code, text, key))
-
     def links(self) -> dict[LinkKey, Link]:
         """Every wanted link, lower devices first."""
         for key in sorted(self.requests, key=lambda key: key.order):
             link = self._link(key)
             if link is None:
                 continue
-            if key in self.stacks.masters:
-                link = self._put_into(self.stacks.masters[key], link)
+            if key in self.masters:
+                link = self._put_into(self.masters[key], link)
             elif key in self.stacks.barred:
                 link = self._bar_link(self.stacks.barred[key], link)
             self.wanted[key] = link
@@ -132,16 +121,8 @@ class LinkResolver:
                 kind = {"vrf": "VRF"}.get(master.kind, master.kind)
                 text = f'it belongs to the {kind} "{master.given_name}"'
                 self.refuse(link.key, f"address {address}: {text}, which cannot be created")
-        return replace(
-            link,
-            state=None,
-            mtu=None,
-            txqueuelen=None,
-            addresses=kept,
-            sysctls={},
-            device={},
-            master=holder,
-        )
+        barred = self._new_link(link.key, str(link.name), device)
+        return replace(barred, addresses=kept, virtual=link.virtual, master=holder, bare=link.bare)
 
     def _may_write(self, key: LinkKey) -> bool:
         """Whether this is a present, free, unprotected dataplane NIC, or a VLAN on one."""
@@ -178,6 +159,10 @@ class LinkResolver:
             return False
         return True
 
+    def _new_link(self, key: LinkKey, name: str, device: Optional[Device]) -> Link:
+        index = device.index if device else 0
+        return Link(key, key.kind, "dataplane", name, index, managers=self._managers(key))
+
     def _managers(self, key: LinkKey) -> Mapping[str, str]:
         """What network managers should say of the link; nothing if DHCP is left to others."""
         if key.mac in self.roles.dhcp.left_to_others:
@@ -189,14 +174,12 @@ class LinkResolver:
 
     def _resolve_nic(self, request: LinkRequest) -> Optional[Link]:
         device = self.roles.nics[request.key.mac]
-        name = self.names[request.key]
-        managers = self._managers(request.key)
-        link = Link(request.key, "physical", "dataplane", name, device.index, managers=managers)
+        link = self._new_link(request.key, self.names[request.key], device)
         if request.state == "user":
             return self._hands_off(link, device)
-        asked = request.mtu or self.common.before(request.key).mtu
+        asked = request.mtu or self.before(request.key).mtu
         mtu = self.sizes.nic(request.key, asked, device)
-        return self.common.add(request, link, mtu, mtu or device.mtu)
+        return self.add(request, link, mtu, mtu or device.mtu)
 
     def _hands_off(self, link: Link, device: Optional[Device]) -> Optional[Link]:
         """A link with `state = user`: our own earlier changes are reverted, nothing else is
@@ -206,13 +189,13 @@ class LinkResolver:
 
     def _revert_link(self, link: Link, device: Device) -> Link:
         """The link with the original values of what we changed."""
-        before = self.common.before(link.key)
+        before = self.before(link.key)
         return replace(
             link,
             mtu=self.sizes.nic(link.key, before.mtu, device),
             txqueuelen=before.txqueuelen,
             sysctls=before.sysctls,
-            device=self.common.places.restorable(link.key, before.device),
+            device=self.restorable(link.key, before.device),
         )
 
     def _resolve_virtual(self, request: LinkRequest) -> Optional[Link]:
@@ -220,9 +203,7 @@ class LinkResolver:
         key, virtual = request.key, self.stacks.links.get(request.key)
         device = self.device_by_link.get(key)
         self.vlan_names[key] = key.given_name
-        index = device.index if device else 0
-        managers = self._managers(key)
-        link = Link(key, key.kind, "dataplane", key.given_name, index, managers=managers)
+        link = self._new_link(key, key.given_name, device)
         if virtual is None:
             return self._hands_off(link, device)
         if virtual.parent and virtual.parent not in self.wanted:
@@ -230,7 +211,7 @@ class LinkResolver:
             return None
         link = self.wanted[key] = replace(link, virtual=virtual)
         size = self.sizes.made(key, virtual)
-        return self.common.add(request, link, size, size or self.sizes.of(key))
+        return self.add(request, link, size, size or self.sizes.of(key))
 
     def _resolve_vlan(self, request: LinkRequest) -> Optional[Link]:
         """A VLAN; None if it is refused, or if it is left to the user and absent."""
@@ -247,9 +228,7 @@ class LinkResolver:
         if name is None:
             return None
         self.vlan_names[key] = name
-        link = Link(key, "vlan", "dataplane", name, managers=self._managers(key))
-        if device is not None:
-            link = replace(link, index=device.index)
+        link = self._new_link(key, name, device)
         if request.state == "user":
             return self._hands_off(link, device)
         link = self._configured_vlan(request, link, parent)
@@ -266,14 +245,14 @@ class LinkResolver:
         """The VLAN with its MTU, which is at most that of its parent, and its other settings."""
         key, device = request.key, self.device_by_link.get(request.key)
         most = self.sizes.of(key.nic)
-        mtu = request.mtu or self.common.before(key).mtu
+        mtu = request.mtu or self.before(key).mtu
         if device and key in self.record.owned.vlans:
             mtu = request.mtu or most
         mtu = self.sizes.vlan(key, mtu, parent, most)
         room = mtu or most
         if device and not mtu:
             room = min(device.mtu, most)
-        return self.common.add(request, replace(link, virtual=request.virtual), mtu, room)
+        return self.add(request, replace(link, virtual=request.virtual), mtu, room)
 
     def _check_vlan_mac(self, request: LinkRequest, device: Optional[Device]) -> None:
         """Refuse a MAC for a VLAN that another program created: the MAC is set at creation only."""
@@ -323,7 +302,7 @@ class LinkResolver:
                 continue
             if key in self.requests or key in self.record.owned.vlans:
                 continue
-            if self.common.before(key) != UNCHANGED:
+            if self.before(key) != UNCHANGED:
                 link = Link(key, key.kind, "unlisted", device.name, device.index)
                 left[key] = self._revert_link(link, device)
         return left

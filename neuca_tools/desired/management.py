@@ -389,12 +389,7 @@ class _Chooser:
         families: set[int] = {
             route.to.version for route in self.default_routes if self._nics(route.index) & {*macs}
         }
-        if macs or self._has_other_signs():
-            families.add(6)
-        return families
-
-    def _has_other_signs(self) -> bool:
-        """Whether anything but a router advertisement shows a management NIC that is present."""
         signs = filter(self._is_sign, self.default_routes)
         counted = (route for route in signs if not self._is_advertised(route))
-        return bool(self.certain & self.present or self._macs_on(counted) - self.dataplane)
+        is_shown = bool(self.certain & self.present or self._macs_on(counted) - self.dataplane)
+        return families | ({6} if macs or is_shown else set())

@@ -64,10 +64,7 @@ def _is_plain(nic: Device, world: World) -> bool:
 
 
 def ids_beside(
-    world: World,
-    management: Collection[int],
-    ours: Collection[int],
-    vlans: Iterable[LinkKey],
+    world: World, management: Collection[int], ours: Collection[int], vlans: Iterable[LinkKey]
 ) -> dict[str, frozenset[int]]:
     """The management links that these VLANs are on, with the IDs that are for management too: all
     others, and 0, the link itself.

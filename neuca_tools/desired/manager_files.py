@@ -12,16 +12,9 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from neuca_tools.desired import dhcp_files, dhcp_profiles, marks
+from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.model import (
-    ACCEPT_RA,
-    OWN,
-    UNCHANGED,
-    UNRECORDED,
-    LinkKey,
-    Record,
-)
+from neuca_tools.model import ACCEPT_RA, OWN, UNCHANGED, UNRECORDED, LinkKey, Record
 from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import VIRTUAL_NICS
 
@@ -282,7 +275,7 @@ class _Files:
             contents.pop(path, None)
             if content:
                 contents[path], told[path] = content, self.roles.dhcp.clients[key]
-                profiles[key] = dhcp_profiles.uuid_of(content)
+                profiles[key] = dhcp_files.uuid_of(content)
         return Marks(contents, {path: told[path] for path in contents}, profiles)
 
     def _client_file(self, key: LinkKey) -> tuple[str, bytes]:
@@ -291,9 +284,9 @@ class _Files:
         asked = request.automatic if request is not None else None
         mtu = asked_mtu(key, self.resolution, self.record)
         if self.roles.dhcp.clients[key] == "networkmanager":
-            path = str(self.places.profiles / dhcp_files.profile_name(key))
-            return path, dhcp_profiles.networkmanager_profile(key, asked, mtu) if asked else b""
-        path = str(self.places.networkd / dhcp_files.networkd_name(key))
+            path = str(self.places.profiles / dhcp_files.file_name("networkmanager", key))
+            return path, dhcp_files.networkmanager_profile(key, asked, mtu) if asked else b""
+        path = str(self.places.networkd / dhcp_files.file_name("networkd", key))
         name = self.names.get(key, "")
         if asked is None or (key.rank and not marks.is_plain(name)):
             return path, b""

@@ -38,9 +38,6 @@ _NAMES = re.compile(
     r'.*\bNAME:?="(?P<name>[^"]+)"'
 )
 _PLAIN = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
-# The kinds whose devices have the type of a NIC.
-_UNTYPED = ("macvlan", "vrf")
-_TYPES = {"ipoib": "infiniband"}  # where Type= of networkd is another word than the kind
 _PATTERN = re.compile(rf"{_PLAIN.pattern}\*?")
 
 
@@ -160,32 +157,21 @@ def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> by
     )
 
 
-def _type_conditions(kinds: Iterable[str]) -> list[str]:
-    """The conditions for VLANs and these kinds."""
-    known = ["vlan", *sorted({*kinds} - {"vlan"})]
-    words = [_TYPES.get(kind, kind) for kind in known if kind not in _UNTYPED]
-    if len(words) == len(known):
-        return [f"Type={' '.join(words)}"]
-    return [f"Type={' '.join([*words, 'ether'])}", f"Kind={' '.join(known)}"]
-
-
 def networkd_files(
     macs: Iterable[str], vlan_patterns: Iterable[str], kinds: Iterable[str] = ()
 ) -> dict[str, bytes]:
     """The .network files, by name, that keep systemd-networkd away from NICs, VLANs and kinds.
 
     There is none for an empty list: a [Match] section without a condition matches every interface
-    (systemd.network(5)). A VLAN has no permanent MAC. `Type=` lists DEVTYPEs, which every networkd
-    knows; `Kind=` is newer (version 251). A macvlan or VRF has no DEVTYPE (drivers/net/macvlan.c,
-    vrf.c) and the type of a NIC; an older networkd matches it by its name only. An InfiniBand port
-    is matched by name too, because networkd compares the whole address, of which a part changes.
+    (systemd.network(5)). A VLAN has no permanent MAC. An InfiniBand port is matched by name and
+    kind too, because networkd compares the whole address, of which a part changes.
     """
     ethernet = sorted({mac for mac in macs if not is_guid(mac)})
     nics = [f"PermanentMACAddress={_checked_mac(mac)}" for mac in ethernet]
     vlans = [f"Name={pattern}" for pattern in _plain_patterns(vlan_patterns)]
     files = {NETWORKD_NICS_FILE: nics}
     if vlans:
-        files[NETWORKD_VLANS_FILE] = [*_type_conditions(kinds), *vlans]
+        files[NETWORKD_VLANS_FILE] = [f"Kind={' '.join(sorted({'vlan', *kinds}))}", *vlans]
     head = [f"{_HEADER}See systemd.network(5), Unmanaged=.", "[Match]"]
     tail = ["", "[Link]", "Unmanaged=yes"]
     return {name: _file_content([*head, *match, *tail]) for name, match in files.items() if match}

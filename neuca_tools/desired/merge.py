@@ -9,7 +9,7 @@ only its requests for dataplane NICs are used.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -40,10 +40,10 @@ from neuca_tools.model import (
     Host,
     LinkKey,
     LinkRequest,
-    Network,
     PlatformDocument,
     Problem,
     Record,
+    Requests,
     Role,
     RouteRequest,
     World,
@@ -67,7 +67,7 @@ NO_DEFAULT_ROUTE = f"no NIC carries the default route of this host yet: {_UNTIL.
 class Layers(NamedTuple):
     """The merged requests, the role of each NIC, and problems with requests that match no NIC."""
 
-    requests: Mapping[LinkKey, LinkRequest]
+    requests: Requests
     roles: Roles
     routes: tuple[RouteRequest, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -187,7 +187,12 @@ def _merge_layers(document: Document, inputs: _MergeInputs) -> Layers:
     requests = merge_layers(
         combine_requests(platform_roles.requests_for(platform, roles, named, world), links), local
     )
-    more = _platform_routes(platform, roles, {route.to for route in routes})
+    taken = {route.to for route in routes}
+    more = (
+        route
+        for route in platform.routes
+        if route.link and route.to not in taken and roles.role_of(route.link) == "dataplane"
+    )
     return Layers(
         requests,
         roles,
@@ -198,9 +203,7 @@ def _merge_layers(document: Document, inputs: _MergeInputs) -> Layers:
     )
 
 
-def _assign_roles(
-    platform: PlatformDocument, own: Mapping[LinkKey, LinkRequest], inputs: _MergeInputs
-) -> Roles:
+def _assign_roles(platform: PlatformDocument, own: Requests, inputs: _MergeInputs) -> Roles:
     """The roles, with the platform's requests for NICs that neither `own` nor `inputs` names."""
     named = {key.mac for key in own}
     claims = platform_roles.platform_claims(platform, inputs.configured, inputs.world)
@@ -217,18 +220,7 @@ def _assign_roles(
     )
 
 
-def _platform_routes(
-    platform: PlatformDocument, roles: Roles, taken: Collection[Network]
-) -> Iterator[RouteRequest]:
-    """The platform's routes through dataplane NICs to prefixes that no other document routes."""
-    for route in platform.routes:
-        if route.link and route.to not in taken and roles.role_of(route.link) == "dataplane":
-            yield route
-
-
-def with_virtual_roles(
-    roles: Roles, requests: Mapping[LinkKey, LinkRequest], left: Collection[str] = ()
-) -> Roles:
+def with_virtual_roles(roles: Roles, requests: Requests, left: Collection[str] = ()) -> Roles:
     """The roles with those of virtual links, which are those of their lower devices.
 
     `left` are left alone.
@@ -274,7 +266,7 @@ def _with_dns(request: LinkRequest) -> LinkRequest:
     return replace(request, device=tuple(device.items()))
 
 
-def requested_twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, str]:
+def requested_twice(requests: Requests, roles: Roles) -> dict[Host, str]:
     """The addresses requested on several dataplane links, with these links; none of them gets it.
 
     This depends on the documents, not on which NICs are present. Link-local IPv6 addresses are
@@ -289,9 +281,7 @@ def requested_twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> di
     return {ip: " and ".join(map(str, keys)) for ip, keys in asked.items() if len(keys) > 1}
 
 
-def trusted_links(
-    document: Document, requests: Mapping[LinkKey, LinkRequest]
-) -> frozenset[LinkKey]:
+def trusted_links(document: Document, requests: Requests) -> frozenset[LinkKey]:
     """The links of an incomplete document without faulty lines: what they no longer request may be
     removed.
     """

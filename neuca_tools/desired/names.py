@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.roles import Roles
-from neuca_tools.model import UNRECORDED, Device, LinkKey, LinkRequest, Problem, Record, World
+from neuca_tools.model import UNRECORDED, Device, LinkKey, Problem, Record, Requests, World
 from neuca_tools.model.topology import identity
 
 LONGEST_NAME = 15  # bytes: IFNAMSIZ less the closing zero, linux/if.h
@@ -47,7 +47,7 @@ def vlan_name(parent: str, key: LinkKey) -> str:
 
 
 def nic_names(
-    requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, record: Record
+    requests: Requests, world: World, roles: Roles, record: Record
 ) -> tuple[dict[LinkKey, str], list[Problem]]:
     """The name that each present NIC should have.
 
@@ -62,20 +62,22 @@ def nic_names(
     wishes = _wished_names(movable, requests, record, roles)
     fallback = {key: current[key] for key in movable}
     names = _grant_wishes({**fallback, **wishes}, fallback, fixed, requests)
-    left = [mac for mac in sorted({*roles.nics, *roles.twins}) if LinkKey(mac) not in movable]
-    astray = {mac: record.nics[mac].name for mac in left if _is_astray(mac, roles, record)}
+    fixed_macs = {*roles.nics, *roles.twins} - {key.mac for key in movable}
+    left = [mac for mac in sorted(fixed_macs) if roles.role(mac) != "ignored"]
+    pinned = {mac: record.nics.get(mac, UNRECORDED).name for mac in left}
+    # NICs that may not be renamed now, and have another name than before.
+    astray = {mac: name for mac, name in pinned.items() if name not in ("", roles.name(mac))}
     coming = boot_names(world, roles, requests, record) if astray else {}
-    problems = [*_refusals(wishes, names, current), *_astray_problems(astray, roles, coming)]
-    return {**current, **names}, problems
-
-
-def _refusals(
-    wishes: Mapping[LinkKey, str], names: Mapping[LinkKey, str], current: Mapping[LinkKey, str]
-) -> Iterator[Problem]:
-    for key, wish in sorted(wishes.items()):
-        if names[key] != wish:
-            text = f'"{current[key]}" should be "{wish}", but another interface has that name'
-            yield Problem("name", text, key)
+    refused = [key for key, wish in sorted(wishes.items()) if names[key] != wish]
+    problems = [
+        Problem(
+            "name",
+            f'"{current[key]}" should be "{wishes[key]}", but another interface has that name',
+            key,
+        )
+        for key in refused
+    ]
+    return {**current, **names}, [*problems, *_astray_problems(astray, roles, coming)]
 
 
 def _movable(roles: Roles) -> set[LinkKey]:
@@ -104,12 +106,6 @@ def names_in_use(devices: Iterable[Device]) -> Iterator[str]:
         yield from (device.name, *device.altnames)
 
 
-def _is_astray(mac: str, roles: Roles, record: Record) -> bool:
-    """Whether a NIC that may not be renamed now has another name than before."""
-    pinned = record.nics.get(mac, UNRECORDED).name
-    return roles.role(mac) != "ignored" and pinned not in ("", roles.name(mac))
-
-
 def _astray_problems(
     pinned: Mapping[str, str], roles: Roles, coming: Mapping[int, str]
 ) -> Iterator[Problem]:
@@ -122,7 +118,7 @@ def _astray_problems(
 
 
 def _wished_names(
-    keys: Iterable[LinkKey], requests: Mapping[LinkKey, LinkRequest], record: Record, roles: Roles
+    keys: Iterable[LinkKey], requests: Requests, record: Record, roles: Roles
 ) -> dict[LinkKey, str]:
     """The requested name of each of these NICs, or else the recorded one, if it has one.
 
@@ -139,7 +135,7 @@ def _grant_wishes(
     wishes: Mapping[LinkKey, str],
     fallback: Mapping[LinkKey, str],
     fixed: Container[str],
-    requests: Mapping[LinkKey, LinkRequest],
+    requests: Requests,
 ) -> dict[LinkKey, str]:
     """Grant wishes until nothing changes; a NIC that is refused its wish gets its fallback.
 
@@ -164,11 +160,7 @@ def _grant_wishes(
 
 
 def boot_names(
-    world: World,
-    roles: Roles,
-    requests: Mapping[LinkKey, LinkRequest],
-    record: Record,
-    in_use: Collection[int] = (),
+    world: World, roles: Roles, requests: Requests, record: Record, in_use: Collection[int] = ()
 ) -> dict[int, str]:
     """The name that every NIC should have before the network starts, by index.
 
@@ -211,7 +203,7 @@ def _free_to_rename(roles: Roles, in_use: Collection[int]) -> dict[int, Device]:
 
 
 def _boot_wishes(
-    fixed: Container[str], roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record
+    fixed: Container[str], roles: Roles, requests: Requests, record: Record
 ) -> dict[LinkKey, str]:
     """The name of each NIC, present or not. Recorded names take precedence over requested ones."""
     keys = {LinkKey(mac) for mac in (*roles.nics, *record.nics) if roles.role(mac) != "ignored"}
@@ -220,9 +212,7 @@ def _boot_wishes(
     return _grant_wishes(wishes, fallback, fixed, requests)
 
 
-def own_names(
-    roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record
-) -> dict[LinkKey, str]:
+def own_names(roles: Roles, requests: Requests, record: Record) -> dict[LinkKey, str]:
     """The name that each NIC should have, even if not possible now, without ignored NICs."""
     keys = [LinkKey(mac) for mac, role in roles.by_mac.items() if role != "ignored"]
     wishes = _wished_names(keys, requests, record, roles)
@@ -230,7 +220,7 @@ def own_names(
     return {key: name for key, name in names.items() if name}
 
 
-def _is_asked(key: LinkKey, requests: Mapping[LinkKey, LinkRequest]) -> bool:
+def _is_asked(key: LinkKey, requests: Requests) -> bool:
     return key in requests and bool(requests[key].name)
 
 

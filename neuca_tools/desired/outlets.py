@@ -164,15 +164,11 @@ def _candidate_of(
     rank, metric = _rank_by_routes(
         [route for route in routes if route_provenance(route, world) == ADMINISTRATOR]
     )
-    if rank == ROUTED:
-        rank = _rank_by_bus(nics, known.belief)
+    if rank == ROUTED and known.belief.mac in nics:
+        rank = FIRST
+    elif rank == ROUTED and not nics.isdisjoint(known.belief.unvouched):
+        rank = UNVOUCHED
     return _Candidate(device, nics, rank, metric)
-
-
-def _rank_by_bus(nics: frozenset[str], belief: Belief) -> int:
-    if belief.mac in nics:
-        return FIRST
-    return ROUTED if nics.isdisjoint(belief.unvouched) else UNVOUCHED
 
 
 def _rank_by_routes(routes: Collection[Route]) -> tuple[int, int]:

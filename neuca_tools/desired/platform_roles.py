@@ -11,7 +11,7 @@ from neuca_tools.desired.policy import PlatformClaims
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.virtual_links import message_subject
 from neuca_tools.documents.stacking import all_lower_devices
-from neuca_tools.model import LinkKey, LinkRequest, PlatformDocument, Problem, World
+from neuca_tools.model import LinkKey, LinkRequest, PlatformDocument, Problem, Requests, World
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.topology import identity, is_nic, with_upper_devices
 
@@ -31,7 +31,10 @@ def platform_claims(
     platform: PlatformDocument, configured: Collection[str], world: World
 ) -> PlatformClaims:
     """What the document says about management NICs, except those that the configuration names."""
-    own = _own_macs(world)
+    # A document may name a NIC by its present MAC.
+    nics = [device for device in world.devices.values() if is_nic(device)]
+    own = {device.mac: identity(device) for device in nics}
+    own.update((mac, mac) for mac in map(identity, nics))
     firm: dict[str, str] = {}
     weak: dict[str, str] = {}
     for hint in platform.management:
@@ -58,13 +61,6 @@ def _dataplane_vlans(platform: PlatformDocument, world: World) -> frozenset[Link
         for request in vlans
         if has_default or not (is_leased(request) or request.routing.gateways)
     )
-
-
-def _own_macs(world: World) -> dict[str, str]:
-    """The MAC that identifies each NIC, by its present one: a document may name a NIC by that."""
-    nics = [device for device in world.devices.values() if is_nic(device)]
-    own = {device.mac: identity(device) for device in nics}
-    return {**own, **{mac: mac for mac in map(identity, nics)}}
 
 
 def _management_groups(
@@ -143,9 +139,7 @@ def _chosen_sentence(roles: Roles) -> str:
     return "no NIC on this host is for management"
 
 
-def unused_notes(
-    platform: PlatformDocument, roles: Roles, requests: Mapping[LinkKey, LinkRequest]
-) -> Iterator[Note]:
+def unused_notes(platform: PlatformDocument, roles: Roles, requests: Requests) -> Iterator[Note]:
     """Notes on the gateways and DHCP of dataplane links in the document that are not used."""
     gateways = {LinkKey(hint.mac): hint.reason for hint in platform.management}
     sharing = _sharing_a_hint(platform)
@@ -202,7 +196,7 @@ def _barred_members(
                     yield member, request.key
 
 
-def _is_there(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], world: World) -> bool:
+def _is_there(key: LinkKey, requests: Requests, world: World) -> bool:
     """Whether such a link is on its NICs, whatever its name."""
     macs = {key.mac} | all_lower_devices((key.mac,), requests)
     nics = [

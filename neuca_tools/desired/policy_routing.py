@@ -36,13 +36,7 @@ from neuca_tools.model import Address, Device, Hop, Host, Link, LinkKey, LinkReq
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.provenance import RTPROT_RA
-from neuca_tools.model.routing import (
-    MAIN_TABLE,
-    ROUTE_PROTOCOL,
-    Choice,
-    NicRouting,
-    Rule,
-)
+from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Choice, NicRouting, Rule
 from neuca_tools.model.topology import addresses_of, foreign_routes, hosts_of
 
 SETTING = "policy-routing"
@@ -177,20 +171,14 @@ def _no_rules_reason(
     return f"there are only {len(TABLES)} tables"
 
 
-class _Sources:
-    """The sources of other programs' rules, of which there may be thousands."""
-
-    def __init__(self, world: World) -> None:
-        self._priorities: dict[Network, int] = {}
-        for seen in world.rules:
-            if seen.protocol != ROUTE_PROTOCOL and seen.rule.source and not seen.inverted:
-                network, priority = ip_network(seen.rule.source), seen.rule.priority
-                self._priorities[network] = min(priority, self._priorities.get(network, priority))
-        self._table = NetworkTable(self._priorities)
-
-    def priority(self, host: Host) -> Optional[int]:
-        """The priority of the first rule about this address, None if there is none."""
-        return min(map(self._priorities.__getitem__, self._table.covering(host)), default=None)
+def _foreign_sources(world: World) -> dict[Network, int]:
+    """The sources of other programs' rules, each with the priority of its first rule."""
+    priorities: dict[Network, int] = {}
+    for seen in world.rules:
+        if seen.protocol != ROUTE_PROTOCOL and seen.rule.source and not seen.inverted:
+            network, priority = ip_network(seen.rule.source), seen.rule.priority
+            priorities[network] = min(priority, priorities.get(network, priority))
+    return priorities
 
 
 class Siblings:
@@ -240,7 +228,8 @@ class _Work:
         self.rules: dict[Rule, LinkKey] = {}
         self.notes: list[Note] = []
         self.used: set[LinkKey] = set()
-        self.foreign = _Sources(world)
+        self.foreign = _foreign_sources(world)
+        self.foreign_table = NetworkTable(self.foreign)  # there may be thousands
         self.foreign_routes = foreign_routes(world)
         self.ignored = hosts_of(world, roles.guard.devices - roles.guard.management)
         self.led = {route.to for route in world.routes}
@@ -306,7 +295,8 @@ class _Work:
         if address.ip in self.ignored:
             self.note(key, f"{address.ip} is an address of an ignored NIC too")
             return True
-        priority = self.foreign.priority(address.ip)
+        sources = self.foreign_table.covering(address.ip)
+        priority = min(map(self.foreign.__getitem__, sources), default=None)
         if priority is not None:
             text = f"rule {priority} of another program selects {address.ip}"
             self.notes.append(Note(SETTING, "overridden", text, key))

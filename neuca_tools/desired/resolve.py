@@ -41,6 +41,7 @@ from neuca_tools.model import (
     Owned,
     Problem,
     Record,
+    Requests,
     Router,
     World,
 )
@@ -77,7 +78,7 @@ class Resolution(NamedTuple):
     want: NetworkState
     removable: Owned
     roles: Roles
-    requests: Mapping[LinkKey, LinkRequest]
+    requests: Requests
     names: Mapping[LinkKey, str]
     shown: tuple[Link, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -122,7 +123,7 @@ def resolve_state(
     host = {**_host_sysctls(settings, record, sure, world), **forwards}
     routing = resolve_routing(layers, links, work)
     problems = (*settings.tuning.problems, *layers.roles.problems, *layers.problems, *name_problems)
-    refused = limits.requested_twice.keys() | work.common.lacking
+    refused = limits.requested_twice.keys() | work.lacking
     return Resolution(
         _wanted_state(work, links, routing, host),
         _left_as_they_are(removable, work, complete),
@@ -132,16 +133,16 @@ def resolve_state(
         shown=tuple(work.shown()),
         problems=(*problems, *work.problems, *routing.problems, *contested),
         digests=request_digests(layers, forwards, refused),
-        lacks_ipv6=bool(work.common.lacking),
+        lacks_ipv6=bool(work.lacking),
         hostname=document.hostname if document else None,
         router=router,
         complete=complete,
         left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
         loose=routing.loose,
         management_networks=management_networks(world, layers.roles),
-        notes=(*_open_notes(layers, routing), *work.common.notes, *tuned.notes, *routing.notes),
+        notes=(*_open_notes(layers, routing), *work.notes, *tuned.notes, *routing.notes),
         tuning=settings.tuning._replace(values=(*settings.tuning.values, *tuned.values)),
-        without_advertisements=frozenset() if world.fixed_sysctls else work.common.quiet,
+        without_advertisements=frozenset() if world.fixed_sysctls else work.quiet,
         tables=routing.tables,
     )
 
@@ -196,12 +197,12 @@ def _wanted_state(
     work: LinkResolver, links: Mapping[LinkKey, Link], routing: Routing, sysctls: Mapping[str, str]
 ) -> NetworkState:
     every = {**links, **work.leftovers()}
-    sysctls = {**sysctls, **work.common.sysctls}
+    sysctls = {**sysctls, **work.sysctls}
     return NetworkState(every, routing.hops, routing.banned, sysctls, rules=routing.rules)
 
 
 def _trusted_parts(
-    document: Optional[Document], requests: Mapping[LinkKey, LinkRequest], owned: Owned
+    document: Optional[Document], requests: Requests, owned: Owned
 ) -> tuple[bool, Owned, Optional[frozenset[LinkKey]]]:
     """Whether the document is complete, what may be removed, and the links that it is sure of.
 
@@ -244,7 +245,7 @@ def _request_limits(
 def resolve_routing(layers: Layers, links: Mapping[LinkKey, Link], work: LinkResolver) -> Routing:
     """The routing for these links, which `work` has resolved."""
     scene, world, roles, limits = work.scene, work.world, work.roles, work.limits
-    without_ipv6 = work.common.without_ipv6
+    without_ipv6 = work.without_ipv6
     routing = resolve_routes(
         layers.routes, links, layers.requests, work.after, limits, without_ipv6=without_ipv6
     )

@@ -18,7 +18,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.desired.management import NO_CHOICE, ManagementChoice, choose_management
 from neuca_tools.desired.management_vlans import management_ids
 from neuca_tools.desired.policy import NOTHING, PlatformClaims, Policy
-from neuca_tools.model import Device, LinkKey, LinkRequest, Problem, Record, Role, World
+from neuca_tools.model import Device, LinkKey, Problem, Record, Requests, Role, World
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import short_guid
 from neuca_tools.model.topology import identity, is_nic, key_of, mac_of_key, with_upper_devices
@@ -133,7 +133,7 @@ class Roles:
 class Scene(NamedTuple):
     """What links are resolved from. `device_by_link` has each link that is present."""
 
-    requests: Mapping[LinkKey, LinkRequest]
+    requests: Requests
     world: World
     roles: Roles
     record: Record

@@ -25,6 +25,7 @@ from neuca_tools.model import (
     NetworkState,
     Owned,
     Problem,
+    Requests,
     Router,
     World,
 )
@@ -42,7 +43,7 @@ def removable_addresses(
 
 
 def links_without_advertisements(
-    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
+    requests: Requests, roles: Roles, world: World
 ) -> frozenset[LinkKey]:
     """The dataplane links on which the kernel must not accept router advertisements.
 
@@ -59,7 +60,7 @@ def links_without_advertisements(
     )
 
 
-def ipv6_clients(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> frozenset[LinkKey]:
+def ipv6_clients(requests: Requests, roles: Roles) -> frozenset[LinkKey]:
     """The links on which a client handles router advertisements instead of the kernel.
 
     A network manager always does; we do so where advertisements or DHCPv6 are requested.

@@ -21,6 +21,7 @@ from neuca_tools.model import (
     LinkRequest,
     Network,
     Problem,
+    Requests,
     RouteRequest,
     World,
 )
@@ -54,7 +55,7 @@ class Routing(NamedTuple):
 def resolve_routes(
     routes: Collection[RouteRequest],
     links: Mapping[LinkKey, Link],
-    requests: Mapping[LinkKey, LinkRequest],
+    requests: Requests,
     scene: Scene,
     limits: RequestLimits,
     without_ipv6: Mapping[LinkKey, str],
@@ -77,9 +78,7 @@ def resolve_routes(
     )
 
 
-def _on_link(
-    routes: Collection[RouteRequest], requests: Mapping[LinkKey, LinkRequest]
-) -> Iterator[RouteRequest]:
+def _on_link(routes: Collection[RouteRequest], requests: Requests) -> Iterator[RouteRequest]:
     """The routes; one whose next hop only another requested route covers, without a next hop of its
     own, is on the link of that one.
     """
@@ -107,7 +106,7 @@ class _Finder:
     def __init__(
         self,
         links: Mapping[LinkKey, Link],
-        requests: Mapping[LinkKey, LinkRequest],
+        requests: Requests,
         scene: Scene,
         limits: RequestLimits,
         without_ipv6: Mapping[LinkKey, str],

@@ -24,6 +24,7 @@ from neuca_tools.model import (
     LinkKey,
     LinkRequest,
     Network,
+    Requests,
     Route,
     RouteRequest,
     Virtual,
@@ -50,7 +51,7 @@ def vrf_table(virtual: Optional[Virtual]) -> int:
     return int((virtual or Virtual()).option("table") or 0)
 
 
-def of_vrfs(requests: Mapping[LinkKey, LinkRequest]) -> dict[LinkKey, int]:
+def of_vrfs(requests: Requests) -> dict[LinkKey, int]:
     """The table of each requested VRF and of each of its members.
 
     This depends on the requests only: whether the VRF can be created makes no difference.
@@ -64,9 +65,7 @@ def of_vrfs(requests: Mapping[LinkKey, LinkRequest]) -> dict[LinkKey, int]:
     return table_by_link
 
 
-def without_dhcp(
-    requests: Mapping[LinkKey, LinkRequest],
-) -> tuple[dict[LinkKey, LinkRequest], list[Note]]:
+def without_dhcp(requests: Requests) -> tuple[dict[LinkKey, LinkRequest], list[Note]]:
     """The requests without DHCP and router advertisements for members, and notes about these.
 
     networkd takes a link out of a VRF that is not in its own files (systemd.network(5), VRF=).
@@ -80,9 +79,7 @@ def without_dhcp(
     return changed, notes
 
 
-def place_routes(
-    routes: Iterable[RouteRequest], requests: Mapping[LinkKey, LinkRequest]
-) -> tuple[RouteRequest, ...]:
+def place_routes(routes: Iterable[RouteRequest], requests: Requests) -> tuple[RouteRequest, ...]:
     """The routes, with those through a VRF or one of its members in the table of the VRF.
 
     A route that names another table than `main` stays there. Of a VRF's own route, the link is the
@@ -96,7 +93,7 @@ def place_routes(
 
 
 def _place_route(
-    route: RouteRequest, requests: Mapping[LinkKey, LinkRequest], routed: Tables, networks: Networks
+    route: RouteRequest, requests: Requests, routed: Tables, networks: Networks
 ) -> RouteRequest:
     if route.state != "present":
         return route
@@ -110,9 +107,7 @@ def _place_route(
     return route._replace(traits=route.traits._replace(table=table))
 
 
-def _through_member(
-    route: RouteRequest, requests: Mapping[LinkKey, LinkRequest], routed: Tables
-) -> RouteRequest:
+def _through_member(route: RouteRequest, requests: Requests, routed: Tables) -> RouteRequest:
     """A route through a VRF leaves through the member that has the next hop in its network."""
     key = route.link
     if key is None or key.kind != VRF or route.via is None or key not in routed:
@@ -186,13 +181,11 @@ def default_routes(
     """
     hops: dict[object, Hop] = {}
     notes: list[Note] = []
-    members = _members_with_addresses(links)
-    if not members:
-        return (), ()
-    present = local_hosts(scene.world)
-    for link in members:
+    members = [link for link in links.values() if link.master and link.master.kind == VRF]
+    present = local_hosts(scene.world) if members else ()
+    for link in sorted(members, key=lambda link: link.key.order):
         table = vrf_table(scene.requests[link.master].virtual) if link.master else 0
-        for gateway in scene.requests[link.key].routing.gateways:
+        for gateway in scene.requests[link.key].routing.gateways if link.addresses else ():
             hop = table_hop(EVERYTHING[gateway.version], link.key, table, gateway)
             reason = ""
             if on_link(link.index, gateway) in present:
@@ -205,12 +198,6 @@ def default_routes(
             for part in (*route_to_gateway(link.key, link.addresses, gateway, table), hop):
                 hops[part.identity] = part
     return tuple(hops.values()), tuple(notes)
-
-
-def _members_with_addresses(links: Mapping[LinkKey, Link]) -> list[Link]:
-    """The members of VRFs that have addresses, in the order of their keys."""
-    members = [link for link in links.values() if link.master and link.master.kind == VRF]
-    return sorted((link for link in members if link.addresses), key=lambda link: link.key.order)
 
 
 def route_to_gateway(

@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
 from neuca_tools.documents.neuca import routing_keys
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES
 from neuca_tools.documents.neuca.values import IPV6_MINIMUM_MTU
-from neuca_tools.model import LinkRequest, Origin
+from neuca_tools.model import LinkRequest, Origin, Requests
 from neuca_tools.model.links import LinkKey, Virtual
 
 
@@ -50,9 +50,7 @@ def lower_of(request: LinkRequest) -> tuple[LinkKey, ...]:
     return request.virtual.lower
 
 
-def all_lower_devices(
-    macs: Iterable[str], requests: Mapping[LinkKey, LinkRequest]
-) -> frozenset[str]:
+def all_lower_devices(macs: Iterable[str], requests: Requests) -> frozenset[str]:
     """All lower devices of these links, direct and indirect, by the MAC of their keys."""
 
     def below(mac: str) -> set[str]:
@@ -64,7 +62,7 @@ def all_lower_devices(
     return _all_reachable(macs, below)
 
 
-def all_upper_links(macs: Iterable[str], requests: Mapping[LinkKey, LinkRequest]) -> frozenset[str]:
+def all_upper_links(macs: Iterable[str], requests: Requests) -> frozenset[str]:
     """All virtual links on top of these links, direct and indirect, by the MAC of their keys."""
     above: dict[str, set[str]] = {}
     for key, request in requests.items():

@@ -16,13 +16,16 @@ from functools import cached_property
 from typing import Literal, NamedTuple, Optional
 
 from neuca_tools.model.addresses import Address as Address
-from neuca_tools.model.addresses import DeviceNetworks, device_networks
 from neuca_tools.model.addresses import Host as Host
 from neuca_tools.model.addresses import Network as Network
 from neuca_tools.model.device_settings import Declined, DeviceSettings
+from neuca_tools.model.links import UNCHANGED as UNCHANGED
+from neuca_tools.model.links import UNRECORDED as UNRECORDED
 from neuca_tools.model.links import Automatic as Automatic
 from neuca_tools.model.links import Incarnation as Incarnation
 from neuca_tools.model.links import LinkKey as LinkKey
+from neuca_tools.model.links import NicRecord as NicRecord
+from neuca_tools.model.links import Original as Original
 from neuca_tools.model.links import OwnClients as OwnClients
 from neuca_tools.model.links import Owned as Owned
 from neuca_tools.model.links import Virtual as Virtual
@@ -110,6 +113,9 @@ class LinkRequest:
         own = {**self.__dict__, **{name: sorted(self.__dict__[name], key=repr) for name in lists}}
         given = [it for it in fields(self) if it.repr and own[it.name] not in (it.default, [])]
         return " ".join([f"{it.name}={own[it.name]!r}" for it in given if it.name != "origins"])
+
+
+Requests = Mapping[LinkKey, LinkRequest]
 
 
 class ManagementHint(NamedTuple):
@@ -264,10 +270,23 @@ class World:
     has_ipv6: bool = True
 
     @cached_property
-    def networks(self) -> Mapping[int, DeviceNetworks]:
-        """The networks of the addresses of each device, by who has set the addresses."""
-        leased = self.leased | self.endless
-        return device_networks(self.addresses, leased, self.autoconf, self.peers)
+    def configured(self) -> frozenset[tuple[int, Network]]:
+        """Device and network of each address that was not autoconfigured, and of each peer."""
+        every = {(index, address) for index, own in self.addresses.items() for address in own}
+        return self.peers | {(index, address.network) for index, address in every - self.autoconf}
+
+    @cached_property
+    def manual(self) -> Mapping[int, frozenset[Network]]:
+        """The networks of other IPv4 addresses of each device that has leased ones."""
+        leased = {pair for pair in self.leased | self.endless if pair[1].version == 4}
+        return {
+            index: frozenset(
+                address.network
+                for address in self.addresses.get(index, ())
+                if address.version == 4 and (index, address) not in leased
+            )
+            for index in {index for index, _ in leased}
+        }
 
 
 # --- The two states that plan compares ------------------------------------------------------------
@@ -329,38 +348,6 @@ class NetworkState(NamedTuple):
 
 
 # --- Records --------------------------------------------------------------------------------------
-
-
-class Original(NamedTuple):
-    """The values of a link before the agent first changed them; None for those not changed."""
-
-    mtu: Optional[int] = None
-    txqueuelen: Optional[int] = None
-    sysctls: Mapping[str, str] = {}
-    device: Mapping[str, str] = {}
-
-
-class NicRecord(NamedTuple):
-    """What is recorded of one NIC.
-
-    `applied` is the digest of the applied request, `incarnation` the appearance of the NIC and its
-    VLANs that it was applied to. `leaving` is the manager that managed a new dataplane NIC, until
-    all that it configured is removed. `unheard`: a manager gave no response and has to be told
-    about the NIC. `doubtful` are the families (4, 6) whose automatic default route alone makes it a
-    management NIC.
-    """
-
-    name: str = ""
-    role: Literal["", "dataplane", "management"] = ""
-    released: bool = False
-    applied: str = ""
-    incarnation: Optional[Incarnation] = None
-    leaving: str = ""
-    doubtful: tuple[int, ...] = ()
-    unheard: bool = False
-
-
-UNCHANGED, UNRECORDED = Original(), NicRecord()
 
 
 class Record(NamedTuple):

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from ipaddress import (
     IPv4Address,
@@ -17,7 +17,7 @@ from ipaddress import (
     ip_interface,
     ip_network,
 )
-from typing import NamedTuple, Union
+from typing import Union
 
 Address = Union[IPv4Interface, IPv6Interface]
 Network = Union[IPv4Network, IPv6Network]
@@ -59,41 +59,3 @@ class NetworkTable:
                 network = ip_network((host, length), strict=False)
                 if network in self._all_networks:
                     yield network
-
-
-class DeviceNetworks(NamedTuple):
-    """The networks of a device's addresses.
-
-    `configured` are those of addresses that were not autoconfigured, and of peers; `leased` and
-    `manual` those of IPv4 addresses that were leased, and that were not.
-    """
-
-    configured: set[Network]
-    leased: set[Network]
-    manual: set[Network]
-
-
-NO_NETWORKS = DeviceNetworks(set(), set(), set())
-
-
-def device_networks(
-    addresses: Mapping[int, tuple[Address, ...]],
-    leased: Collection[tuple[int, Address]],
-    autoconf: Collection[tuple[int, Address]],
-    peers: Collection[tuple[int, Network]],
-) -> dict[int, DeviceNetworks]:
-    """The networks by the index of the device, as in the fields of `World`."""
-    networks_by_index: dict[int, DeviceNetworks] = {}
-    for index, of_device in addresses.items():
-        networks = networks_by_index[index] = DeviceNetworks(set(), set(), set())
-        for address in of_device:
-            if (index, address) not in autoconf:
-                networks.configured.add(address.network)
-            if address.version == 4:
-                is_leased = (index, address) in leased
-                (networks.leased if is_leased else networks.manual).add(address.network)
-    for index, network in peers:
-        networks_by_index.setdefault(index, DeviceNetworks(set(), set(), set())).configured.add(
-            network
-        )
-    return networks_by_index

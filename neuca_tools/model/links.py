@@ -1,4 +1,4 @@
-"""The identity of a link, independent of its name, and the composition of virtual links.
+"""The identity of a link, what is recorded of it, and the composition of virtual links.
 
 Lower devices always have a lower rank, so sorting by rank puts them before their upper devices.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, Optional
+from typing import Any, Literal, NamedTuple, Optional
 
 from neuca_tools.model.addresses import MOST_KEPT, Address
 
@@ -134,6 +134,38 @@ class Owned(NamedTuple):
     addresses: frozenset[tuple[LinkKey, Address]] = frozenset()
     vlans: frozenset[LinkKey] = frozenset()
     routes: bool = False
+
+
+class Original(NamedTuple):
+    """The values of a link before the agent first changed them; None for those not changed."""
+
+    mtu: Optional[int] = None
+    txqueuelen: Optional[int] = None
+    sysctls: Mapping[str, str] = {}
+    device: Mapping[str, str] = {}
+
+
+class NicRecord(NamedTuple):
+    """What is recorded of one NIC.
+
+    `applied` is the digest of the applied request, `incarnation` the appearance of the NIC and its
+    VLANs that it was applied to. `leaving` is the manager that managed a new dataplane NIC, until
+    all that it configured is removed. `unheard`: a manager gave no response and has to be told
+    about the NIC. `doubtful` are the families (4, 6) whose automatic default route alone makes it a
+    management NIC.
+    """
+
+    name: str = ""
+    role: Literal["", "dataplane", "management"] = ""
+    released: bool = False
+    applied: str = ""
+    incarnation: Optional[Incarnation] = None
+    leaving: str = ""
+    doubtful: tuple[int, ...] = ()
+    unheard: bool = False
+
+
+UNCHANGED, UNRECORDED = Original(), NicRecord()
 
 
 class Virtual(NamedTuple):

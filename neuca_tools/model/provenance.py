@@ -10,7 +10,6 @@ itself that a NIC is for management, whatever its prefix, metric, protocol numbe
 from __future__ import annotations
 
 from neuca_tools.model import Route, World
-from neuca_tools.model.addresses import NO_NETWORKS, DeviceNetworks
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 
 AGENT = "agent"
@@ -59,8 +58,8 @@ def is_advertised(route: Route, world: World) -> bool:
         return True
     if route.protocol != RTPROT_KERNEL:
         return False
-    configured = _networks_of(route, world).configured
-    return not (route.to.is_link_local or route.to.is_multicast or route.to in configured)
+    is_configured = (route.index, route.to) in world.configured
+    return not (route.to.is_link_local or route.to.is_multicast or is_configured)
 
 
 def _is_of_lease(route: Route, world: World) -> bool:
@@ -70,15 +69,11 @@ def _is_of_lease(route: Route, world: World) -> bool:
     address: its route goes through a device with a leased address, and its gateway is in no network
     of an address that was set by hand.
     """
-    networks = _networks_of(route, world)
-    if not networks.leased:
+    manual = world.manual.get(route.index)
+    if manual is None:
         return False
     if route.protocol == RTPROT_KERNEL and route.via is None:
-        return route.to not in networks.manual
-    if not networks.manual:
+        return route.to not in manual
+    if not manual:
         return True
-    return route.via is not None and not any(route.via in network for network in networks.manual)
-
-
-def _networks_of(route: Route, world: World) -> DeviceNetworks:
-    return world.networks.get(route.index, NO_NETWORKS)
+    return route.via is not None and not any(route.via in network for network in manual)

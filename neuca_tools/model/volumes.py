@@ -117,20 +117,15 @@ def refusal_reason(instance: str, digest: str, known: Known) -> str:
     first_boot = not (known.instances or known.volumes or known.booted)
     if why or first_boot or instance in known.instances or digest in known.volumes:
         return why
-    carried = (
-        f'its instance id is "{_instance_name(instance)}"' if instance else "it has no instance id"
-    )
-    return f"{carried}, and {_recorded_text(known)}"
-
-
-def _recorded_text(known: Known) -> str:
-    names = sorted({_instance_name(instance) for instance in known.instances})
-    if names:
-        quoted = " or ".join(f'"{name}"' for name in names)
-        return f"that of this instance is {quoted}"
+    carried = "it has no instance id"
+    if instance:
+        carried = f'its instance id is "{_instance_name(instance)}"'
+    if known.instances:
+        names = " or ".join(f'"{name}"' for name in sorted(map(_instance_name, known.instances)))
+        return f"{carried}, and that of this instance is {names}"
     if known.booted:
-        return "this is not the first boot of the instance"
-    return "another volume has been read before it"
+        return f"{carried}, and this is not the first boot of the instance"
+    return f"{carried}, and another volume has been read before it"
 
 
 def _instance_name(instance: str) -> str:

@@ -87,16 +87,13 @@ class MarkLink(Operation):
     """Mark a link that an earlier version created. Its failure does not affect the link."""
 
     kind = "mark-link"
+    form = "mark {0.on.name} as created by neucad"
     phase = Phase.VLAN
     on: Target
 
     @property
     def value(self) -> Value:
         return self.on.name
-
-    @property
-    def text(self) -> str:
-        return f"mark {self.on.name} as created by neucad"
 
     def run(self, writer: Writer) -> None:
         writer.links.mark_link(writer.index(self.on))
@@ -137,12 +134,8 @@ class SetMaster(LinkOperation):
     mtu: Optional[int] = None
 
     @property
-    def needed(self) -> frozenset[LinkKey]:
-        return super().needed | {target.key for target in (self.before, self.master) if target}
-
-    @property
-    def fate(self) -> frozenset[str]:
-        return super().fate | {target.key.mac for target in (self.before, self.master) if target}
+    def targets(self) -> tuple[Target, ...]:
+        return (self.on, *filter(None, (self.before, self.master)))
 
     @property
     def handles(self) -> frozenset[str]:

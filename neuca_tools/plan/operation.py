@@ -127,29 +127,32 @@ class Writer(Protocol):
 class Operation:
     """One change.
 
-    If `link` is None, it concerns no single link, and its failure does not affect any NIC.
+    If `link` is None, it concerns no single link, and its failure does not affect any NIC. `form`
+    is the format of its text, with the operation as argument 0.
     """
 
     kind: ClassVar[str]
     phase: ClassVar[Phase]
+    form: ClassVar[str]
     is_removal: ClassVar[bool] = False
 
     @property
+    def targets(self) -> tuple[Target, ...]:
+        """The links that it changes or joins; the first one is its own."""
+        return ()
+
+    @property
     def link(self) -> Optional[Target]:
-        return None
+        return next(iter(self.targets), None)
 
     @property
     def target(self) -> str:
-        if self.link is None:
-            return "host"
-        return self.link.name
+        return self.link.name if self.link else "host"
 
     @property
     def domain(self) -> Optional[str]:
         """The MAC of the NIC whose failure domain this is in."""
-        if self.link is None:
-            return None
-        return self.link.key.mac
+        return self.link.key.mac if self.link else None
 
     @property
     def domains(self) -> frozenset[str]:
@@ -169,12 +172,12 @@ class Operation:
     @property
     def fate(self) -> frozenset[str]:
         """The failure domains that fail if this does: several if it joins links."""
-        return frozenset(filter(None, (self.domain,)))
+        return frozenset(target.key.mac for target in self.targets)
 
     @property
     def needed(self) -> frozenset[LinkKey]:
         """The links that have to exist for it."""
-        return frozenset({self.link.key} if self.link else ())
+        return frozenset(target.key for target in self.targets)
 
     @property
     def batch(self) -> object:
@@ -198,7 +201,7 @@ class Operation:
 
     @property
     def text(self) -> str:
-        raise NotImplementedError
+        return self.form.format(self)
 
     @property
     def order(self) -> Phase:
@@ -235,8 +238,8 @@ class LinkOperation(Operation):
     on: Target
 
     @property
-    def link(self) -> Target:
-        return self.on
+    def targets(self) -> tuple[Target, ...]:
+        return (self.on,)
 
     @property
     def value(self) -> Value:

@@ -80,6 +80,7 @@ class SetTxQueueLen(SetAttribute):
 @dataclass(frozen=True)
 class SetState(LinkOperation):
     kind = "set-state"
+    form = "bring {0.target} {0.change[1]}"
     up: bool
     phase_of: Phase = Phase.UP
 
@@ -89,10 +90,6 @@ class SetState(LinkOperation):
             return "down", "up"
         return "up", "down"
 
-    @property
-    def text(self) -> str:
-        return f"bring {self.target} {self.change[1]}"
-
     def run(self, writer: Writer) -> None:
         writer.links.set_up(writer.index(self.on), self.up)
 
@@ -100,16 +97,13 @@ class SetState(LinkOperation):
 @dataclass(frozen=True)
 class Rename(LinkOperation):
     kind = "rename"
+    form = "rename {0.on.name} to {0.new}"
     phase = Phase.RENAME
     new: str
 
     @property
     def change(self) -> tuple[Value, Value]:
         return self.on.name, self.new
-
-    @property
-    def text(self) -> str:
-        return f"rename {self.on.name} to {self.new}"
 
     def run(self, writer: Writer) -> None:
         writer.links.rename(writer.index(self.on), self.new)
@@ -134,16 +128,13 @@ class AddAddress(_AddressOperation):
     """
 
     kind = "add-address"
+    form = "add the address {0.address} to {0.target}"
     phase = Phase.ADDRESS
     ours: bool = True
     bare: bool = False
     checked: bool = True
     message: bytes = field(default=b"", repr=False)
     seen: float = 0.0
-
-    @property
-    def text(self) -> str:
-        return f"add the address {self.address} to {self.target}"
 
     def run(self, writer: Writer) -> None:
         index = writer.index(self.on)
@@ -156,12 +147,9 @@ class AddAddress(_AddressOperation):
 @dataclass(frozen=True)
 class DeleteAddress(_AddressOperation):
     kind = "delete-address"
+    form = "delete the address {0.address} from {0.target}"
     is_removal = True
     phase_of: Phase = Phase.RETIRE
-
-    @property
-    def text(self) -> str:
-        return f"delete the address {self.address} from {self.target}"
 
     def run(self, writer: Writer) -> None:
         writer.delete_address(writer.index(self.on), self.address)
@@ -179,8 +167,8 @@ class WriteSysctl(Operation):
     on: Optional[Target] = None
 
     @property
-    def link(self) -> Optional[Target]:
-        return self.on
+    def targets(self) -> tuple[Target, ...]:
+        return (self.on,) if self.on else ()
 
     @property
     def target(self) -> str:
@@ -254,6 +242,7 @@ class WriteFile(Operation):
 @dataclass(frozen=True)
 class Unmanage(LinkOperation):
     kind = "unmanage"
+    form = "make {0.manager} release {0.target}"
     phase = Phase.MARK
     manager: str
 
@@ -265,10 +254,6 @@ class Unmanage(LinkOperation):
     def change(self) -> tuple[Value, Value]:
         return "managed", "unmanaged"
 
-    @property
-    def text(self) -> str:
-        return f"make {self.manager} release {self.target}"
-
     def run(self, writer: Writer) -> None:
         writer.managers.unmanage(self.manager, [self.on.name])
 
@@ -276,16 +261,13 @@ class Unmanage(LinkOperation):
 @dataclass(frozen=True)
 class Tell(Operation):
     kind = "tell-manager"
+    form = "make {0.manager} reload its configuration"
     phase = Phase.MARK
     manager: str
 
     @property
     def target(self) -> str:
         return self.manager
-
-    @property
-    def text(self) -> str:
-        return f"make {self.manager} reload its configuration"
 
     def run(self, writer: Writer) -> None:
         writer.managers.tell(self.manager)
@@ -296,6 +278,7 @@ class Activate(LinkOperation):
     """Have a manager do DHCP on the link with this profile; NetworkManager only."""
 
     kind = "activate"
+    form = "make {0.manager} do DHCP on {0.target}"
     phase = Phase.MARK
     manager: str
     profile: str
@@ -303,10 +286,6 @@ class Activate(LinkOperation):
     @property
     def value(self) -> Value:
         return self.profile
-
-    @property
-    def text(self) -> str:
-        return f"make {self.manager} do DHCP on {self.target}"
 
     def run(self, writer: Writer) -> None:
         writer.index(self.on)
@@ -343,6 +322,10 @@ class ClientOperation(Operation):
         return self.label.partition(BESIDE)[2]
 
     @property
+    def title(self) -> str:
+        return _TITLES.get(self.protocol, "")
+
+    @property
     def handles(self) -> frozenset[str]:
         return frozenset({self.key.mac, str(self.key), self.label})
 
@@ -352,6 +335,7 @@ class StartClient(ClientOperation):
     """Start the client, or start it again with another request."""
 
     kind = "start-dhcp"
+    form = "start the {0.title} of {0.name}"
     phase = Phase.CLIENT
     name: str
 
@@ -362,10 +346,6 @@ class StartClient(ClientOperation):
     @property
     def fate(self) -> frozenset[str]:
         return frozenset({self.key.mac})
-
-    @property
-    def text(self) -> str:
-        return f"start the {_TITLES.get(self.protocol, '')} of {self.name}"
 
     def run(self, writer: Writer) -> None:
         writer.start_client(self.label, self.request)
@@ -382,7 +362,7 @@ class StopClient(ClientOperation):
     @property
     def text(self) -> str:
         given = "remove its addresses" if self.protocol == "ra" else "release its lease"
-        return f"stop the {_TITLES.get(self.protocol, '')} of {self.key}, and {given}"
+        return f"stop the {self.title} of {self.key}, and {given}"
 
     def run(self, writer: Writer) -> None:
         writer.stop_client(self.label)

@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Optional
 
 from neuca_tools.desired.device_settings import to_do
-from neuca_tools.desired.dhcp_files import link_of_label
-from neuca_tools.desired.dhcp_profiles import is_our_uuid
+from neuca_tools.desired.dhcp_files import is_our_uuid, link_of_label
 from neuca_tools.documents.neuca.link_kinds import MEMBERS
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS
 from neuca_tools.documents.neuca.values import ACCEPT_DAD
@@ -249,17 +248,13 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
             if address.version == 4:
                 yield DeleteAddress(sides.target(key), address, Phase.ADDRESS)
         ips = {address.ip for address in want.addresses if address.version == 6}
-        for address in _removable_addresses(sides, key):
+        kept = {*want.addresses}
+        for address in have.addresses:
+            if address in kept or (key, address) not in sides.owned.addresses:
+                continue
             is_early = address.ip in ips or (address.version == 4 and key in sides.without_ipv4)
             phase = Phase.ADDRESS if is_early else Phase.RETIRE
             yield DeleteAddress(sides.target(key), address, phase)
-
-
-def _removable_addresses(sides: Sides, key: LinkKey) -> list[Address]:
-    """Our addresses on the link that are not wanted, in their order."""
-    owned, wanted = sides.owned.addresses, {*sides.wanted(key).addresses}
-    present = sides.current(key).addresses
-    return [address for address in present if (key, address) in owned and address not in wanted]
 
 
 def _create_and_raise(sides: Sides) -> Iterator[Operation]:

@@ -7,14 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.model import Hop, LinkKey, Route
-from neuca_tools.model.routing import (
-    MAIN_TABLE,
-    POLICY_ROUTING,
-    ROUTE_PROTOCOL,
-    ROUTES_OF,
-    Rule,
-)
+from neuca_tools.model import Hop, Route
+from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTE_PROTOCOL, ROUTES_OF, Rule
 from neuca_tools.plan.operation import Operation, Phase, Target, Value, Writer
 
 # Deletes the route whatever its rtm_protocol is.
@@ -29,8 +23,8 @@ class _RouteOperation(Operation):
     hop: Hop
 
     @property
-    def link(self) -> Optional[Target]:
-        return self.on[0] if self.on else None
+    def targets(self) -> tuple[Target, ...]:
+        return self.on
 
     @property
     def target(self) -> str:
@@ -39,14 +33,6 @@ class _RouteOperation(Operation):
     @property
     def value(self) -> Value:
         return _route_text(self.hop, self.on)
-
-    @property
-    def needed(self) -> frozenset[LinkKey]:
-        return frozenset(target.key for target in self.on)
-
-    @property
-    def fate(self) -> frozenset[str]:
-        return frozenset(target.key.mac for target in self.on)
 
     @property
     def handles(self) -> frozenset[str]:
@@ -109,6 +95,7 @@ class RestoreRoute(_RouteOperation):
     """
 
     kind = "restore-route"
+    form = "restore the route to {0.hop.to} {0.value}"
     message: bytes = field(default=b"", repr=False)
     indexes: tuple[int, ...] = ()
     seen: float = 0.0
@@ -118,10 +105,6 @@ class RestoreRoute(_RouteOperation):
     def handles(self) -> frozenset[str]:
         return self.domains | {str(target.key) for target in self.on}
 
-    @property
-    def text(self) -> str:
-        return f"restore the route to {self.hop.to} {self.value}"
-
     def run(self, writer: Writer) -> None:
         present = map(writer.index, self.on)
         writer.restore_route(self.message, dict(zip(self.indexes, present)), self.seen)
@@ -130,12 +113,9 @@ class RestoreRoute(_RouteOperation):
 @dataclass(frozen=True)
 class DeleteRoute(_RouteOperation):
     kind = "delete-route"
+    form = "delete the route to {0.hop.to} {0.value}"
     is_removal = True
     phase_of: Phase = Phase.SHRINK
-
-    @property
-    def text(self) -> str:
-        return f"delete the route to {self.hop.to} {self.value}"
 
     def run(self, writer: Writer) -> None:
         writer.links.delete_route(self.route(writer))
@@ -160,8 +140,8 @@ class _RuleOperation(Operation):
     rule: Rule
 
     @property
-    def link(self) -> Optional[Target]:
-        return self.on
+    def targets(self) -> tuple[Target, ...]:
+        return (self.on,) if self.on else ()
 
     @property
     def value(self) -> Value:
@@ -175,11 +155,8 @@ class _RuleOperation(Operation):
 @dataclass(frozen=True)
 class AddRule(_RuleOperation):
     kind = "add-rule"
+    form = "add the rule {0.rule.text}"
     phase = Phase.RULE
-
-    @property
-    def text(self) -> str:
-        return f"add the rule {self.rule.text}"
 
     def run(self, writer: Writer) -> None:
         if self.on:
@@ -190,12 +167,9 @@ class AddRule(_RuleOperation):
 @dataclass(frozen=True)
 class DeleteRule(_RuleOperation):
     kind = "delete-rule"
+    form = "delete the rule {0.rule.text}"
     is_removal = True
     phase_of: Phase = Phase.SHRINK
-
-    @property
-    def text(self) -> str:
-        return f"delete the rule {self.rule.text}"
 
     def run(self, writer: Writer) -> None:
         writer.links.delete_rule(self.rule)

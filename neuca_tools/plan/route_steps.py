@@ -94,13 +94,9 @@ def restore_routes(sides: Sides) -> Iterator[Operation]:
     lost = {hop: (routes, sides.want) for hop, routes in _missing_routes(sides, present)}
     lost.update((hop, (present[hop], sides.have)) for hop in _dropped_routes(sides, present, cut))
     for hop in sorted(lost, key=lambda hop: hop.via is not None):
-        if _is_usable(sides, hop):
+        keys = _links_of(hop)
+        if all(_is_there(sides, key) and sides.is_up_at_the_end(key) for key in keys):
             yield _restore_route(sides, hop, *lost[hop])
-
-
-def _is_usable(sides: Sides, hop: Hop) -> bool:
-    """Whether all of its links are present and up at the end."""
-    return all(_is_there(sides, key) and sides.is_up_at_the_end(key) for key in _links_of(hop))
 
 
 def _missing_routes(

@@ -15,6 +15,7 @@ from neuca_tools.model import (
     LinkRequest,
     Origin,
     Record,
+    Requests,
     Written,
 )
 from neuca_tools.model.device_settings import Note
@@ -38,10 +39,7 @@ class Tuned(NamedTuple):
 
 
 def tune_links(
-    requests: Mapping[LinkKey, LinkRequest],
-    layer: Layer,
-    devices: Mapping[LinkKey, Device],
-    record: Record,
+    requests: Requests, layer: Layer, devices: Mapping[LinkKey, Device], record: Record
 ) -> Tuned:
     """Add the profiles' values to each NIC and VLAN with state `up`, where no value is requested.
 
@@ -126,10 +124,7 @@ def _judge_link_value(value: Value, present: _Present, limit: _Limit) -> tuple[V
 
 
 def _highest_mtu(
-    key: LinkKey,
-    layer: Layer,
-    tuned: Mapping[LinkKey, LinkRequest],
-    devices: Mapping[LinkKey, Device],
+    key: LinkKey, layer: Layer, tuned: Requests, devices: Mapping[LinkKey, Device]
 ) -> _Limit:
     """The highest MTU in bytes.
 

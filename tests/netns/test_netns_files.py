@@ -90,7 +90,7 @@ def test_other_managers_are_kept_off_dataplane_nics_alone(lab):
     ]
     assert lines(lab, "networkd/05-neuca-vlans.network") == [
         "[Match]",
-        "Type=vlan",
+        "Kind=vlan",
         "Name=dp1.*",
         "Name=dp2.*",
         "[Link]",

@@ -66,7 +66,7 @@ def test_what_is_no_label_is_no_link(text):
 
 def test_links_with_one_mac_address_have_tables_and_files_of_their_own():
     assert len({dhcp_files.table_of(link) for link in LINKS}) == len(LINKS)
-    assert len({dhcp_files.networkd_name(link) for link in LINKS}) == len(LINKS)
+    assert len({dhcp_files.file_name("networkd", link) for link in LINKS}) == len(LINKS)
     assert {number >> 30 for number in map(dhcp_files.table_of, LINKS)} == {1}
 
 
@@ -109,7 +109,7 @@ def test_networkd_serves_vlans_bonds_and_bridges():
     found = decided(replace(look, devices={**look.devices, 3: nic(3)}), parse(STACKED))
     assert clients(found) == dict.fromkeys(VIRTUAL, "networkd")
     names = {path for path, content in found.want.files.items() if content}
-    assert {f"/networkd/{dhcp_files.networkd_name(link)}" for link in VIRTUAL} <= names
+    assert {f"/networkd/{dhcp_files.file_name('networkd', link)}" for link in VIRTUAL} <= names
 
 
 def test_networkmanager_serves_nics_and_our_own_client_what_is_on_top_of_them():

@@ -10,7 +10,7 @@ import pytest
 from test_dhcp import TABLE, decided, netplan, seen
 from worlds import key, mac
 
-from neuca_tools.desired import dhcp_files, dhcp_profiles
+from neuca_tools.desired import dhcp_files
 from neuca_tools.model import Automatic, NicRecord, Original, Record
 from neuca_tools.plan.operations import Activate, Tell, Unmanage
 
@@ -35,18 +35,16 @@ def calls(decision):
 
 
 def lines(mtu=None, **asked):
-    return (
-        dhcp_profiles.networkmanager_profile(key(2), Automatic(**asked), mtu).decode().splitlines()
-    )
+    return dhcp_files.networkmanager_profile(key(2), Automatic(**asked), mtu).decode().splitlines()
 
 
 def test_the_profile():
-    text = dhcp_profiles.networkmanager_profile(key(2), Automatic(dhcp4=True), None)
+    text = dhcp_files.networkmanager_profile(key(2), Automatic(dhcp4=True), None)
     assert text.decode() == (
         f"""# Written by neucad, which overwrites it. For DHCP on the NIC {mac(2)}; see neucad(8).
 [connection]
 id=neuca-dhcp-020000000002
-uuid={dhcp_profiles.uuid_of(text)}
+uuid={dhcp_files.uuid_of(text)}
 type=ethernet
 autoconnect-priority=999
 autoconnect-retries=0
@@ -84,18 +82,18 @@ from-dns-lookup=0
 
 def test_the_uuid_is_valid_ours_and_another_one_for_each_nic_and_content():
     texts = [
-        dhcp_profiles.networkmanager_profile(key(2), Automatic(dhcp4=True), None),
-        dhcp_profiles.networkmanager_profile(key(3), Automatic(dhcp4=True), None),
-        dhcp_profiles.networkmanager_profile(key(2), Automatic(dhcp4=True), 1400),
-        dhcp_profiles.networkmanager_profile(key(2), Automatic(dhcp6=True), None),
+        dhcp_files.networkmanager_profile(key(2), Automatic(dhcp4=True), None),
+        dhcp_files.networkmanager_profile(key(3), Automatic(dhcp4=True), None),
+        dhcp_files.networkmanager_profile(key(2), Automatic(dhcp4=True), 1400),
+        dhcp_files.networkmanager_profile(key(2), Automatic(dhcp6=True), None),
     ]
-    found = [dhcp_profiles.uuid_of(text) for text in texts]
+    found = [dhcp_files.uuid_of(text) for text in texts]
     assert len(set(found)) == len(texts)
     assert {(uuid.UUID(one).version, uuid.UUID(one).variant) for one in found} == {
         (5, uuid.RFC_4122)
     }
-    assert all(map(dhcp_profiles.is_our_uuid, found))
-    assert not dhcp_profiles.is_our_uuid("588e6120-1a2b-3229-b53c-c6b87511a501")
+    assert all(map(dhcp_files.is_our_uuid, found))
+    assert not dhcp_files.is_our_uuid("588e6120-1a2b-3229-b53c-c6b87511a501")
 
 
 @pytest.mark.parametrize(
@@ -130,7 +128,7 @@ def test_overrides_of_netplan_keep_their_meaning(overrides, line):
 
 def test_a_nic_with_dhcp_is_the_only_one_that_networkmanager_may_take():
     files = files_of(decided(look(), netplan(dhcp4=True)))
-    assert files[FILE] == dhcp_profiles.networkmanager_profile(key(2), Automatic(dhcp4=True), None)
+    assert files[FILE] == dhcp_files.networkmanager_profile(key(2), Automatic(dhcp4=True), None)
     assert f"mac:{mac(2)}".encode() not in files[CONF]
     assert f"PermanentMACAddress={mac(2)}".encode() in files["/networkd/05-neuca-nics.network"]
     rule = files["/udev/10-neuca-persistent-020000000002.rules"].decode()
@@ -147,7 +145,7 @@ def test_the_nic_is_taken_once_and_a_second_pass_does_nothing():
         "make networkmanager do DHCP on eth2",
     ]
     files = files_of(first)
-    for profile in (dhcp_profiles.uuid_of(files[FILE]), ""):  # in use, or waiting for a carrier
+    for profile in (dhcp_files.uuid_of(files[FILE]), ""):  # in use, or waiting for a carrier
         later = decided(
             look(OURS, files=files, profiles={"eth2": profile}), netplan(dhcp4=True), KNOWN
         )
@@ -167,7 +165,7 @@ def test_another_profile_and_an_older_one_of_ours_give_way(other):
 
 def test_a_withdrawn_request_removes_the_profile_and_networkmanager_releases_the_nic():
     files = files_of(decided(look(), netplan(dhcp4=True), KNOWN))
-    profile = dhcp_profiles.uuid_of(files[FILE])
+    profile = dhcp_files.uuid_of(files[FILE])
     gone = decided(
         look(OURS, files=files, profiles={"eth2": profile}),
         netplan(addresses=["172.16.0.1/24"]),

@@ -117,7 +117,7 @@ def test_managers_are_kept_off_ports_and_children():
     assert GUID not in files["/networkd/05-neuca-nics.network"].decode()
     assert files["/networkd/05-neuca-vlans.network"].decode().splitlines()[1:] == [
         "[Match]",
-        "Type=vlan infiniband",
+        "Kind=ipoib vlan",
         "Name=eth3.*",
         "Name=fabric0",
         "Name=fabric0.*",

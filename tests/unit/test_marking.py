@@ -218,7 +218,7 @@ def test_the_lists_hold_nics_by_mac_and_their_vlans_by_name():
     )
     assert b"PermanentMACAddress=02:00:00:00:00:02\n" in files[NICS]
     assert files[VLANS].decode().split("\n")[2:6] == [
-        "Type=vlan",
+        "Kind=vlan",
         "Name=blue",
         "Name=eth2.*",
         "Name=eth2.7",

@@ -103,20 +103,11 @@ managed=0
     )
 
 
-def test_a_macvlan_which_has_no_type_of_its_own_is_known_by_its_kind():
+def test_virtual_links_are_known_by_their_kinds():
     text = marks.networkd_files([], ["mv0", "br0"], ["macvlan", "bridge"])[
         "05-neuca-vlans.network"
     ].decode()
-    assert text.splitlines()[2:6] == [
-        "Type=vlan bridge ether",
-        "Kind=vlan bridge macvlan",
-        "Name=br0",
-        "Name=mv0",
-    ]
-    assert (
-        "Kind="
-        not in marks.networkd_files([], ["br0"], ["bridge"])["05-neuca-vlans.network"].decode()
-    )
+    assert text.splitlines()[2:5] == ["Kind=bridge macvlan vlan", "Name=br0", "Name=mv0"]
 
 
 def test_networkd_is_told_of_nics_and_vlans_in_two_files():
@@ -134,7 +125,7 @@ Unmanaged=yes
         "05-neuca-vlans.network": """\
 # Written by neucad, which overwrites it. See systemd.network(5), Unmanaged=.
 [Match]
-Type=vlan
+Kind=vlan
 Name=data
 Name=eth1.*
 

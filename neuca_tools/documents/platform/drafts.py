@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -14,12 +14,7 @@ from neuca_tools.documents.neuca import link_kinds, route_lines, values
 from neuca_tools.documents.neuca.link_settings import MOST_DNS, SETTINGS
 from neuca_tools.documents.platform import BY_NAME, dns
 from neuca_tools.documents.platform.parts import Part, cidr_text, is_assumed, read_destination
-from neuca_tools.documents.stacking import (
-    hands_off,
-    lower_of,
-    with_parents,
-    without_small_mtu,
-)
+from neuca_tools.documents.stacking import hands_off, lower_of, with_parents, without_small_mtu
 from neuca_tools.model import (
     OWN,
     Address,
@@ -32,6 +27,7 @@ from neuca_tools.model import (
     Network,
     Origin,
     PlatformDocument,
+    Requests,
     RouteRequest,
     Virtual,
 )
@@ -384,9 +380,7 @@ def _name_unused(drafts: list[Draft]) -> None:
             draft.name_unused()
 
 
-def _hints_below(
-    hints: Iterable[ManagementHint], links: Mapping[LinkKey, LinkRequest]
-) -> list[ManagementHint]:
+def _hints_below(hints: Iterable[ManagementHint], links: Requests) -> list[ManagementHint]:
     """Hints for all lower devices of these links, with the reason of the first upper device."""
     hint_by_mac: dict[str, ManagementHint] = {hint.mac: hint for hint in hints}
     waiting = list(hint_by_mac.values())
