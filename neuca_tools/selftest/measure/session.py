@@ -35,8 +35,7 @@ from neuca_tools.selftest.measure.host.facts import Messages
 from neuca_tools.selftest.measure.host.planned import AgentPlan, PeerRoute, permitted_route
 from neuca_tools.selftest.measure.iperf.phases import NO_HELPER, UDP_BLOCKED, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.probes import hops, path_mtu, reach, roundtrip
-from neuca_tools.selftest.report.text import route_words
+from neuca_tools.selftest.measure.probes import path_mtu, reach, roundtrip
 
 # Seconds for all round trips of the latency step.
 LATENCY_SECONDS = 5.0
@@ -94,7 +93,6 @@ class PeerTest(ThroughputSteps):
         self._evidence = replace(self._evidence, local=local)
         self._run_step("latency", self._measure_latency)
         self._run_step("path-mtu", lambda: self._path_mtu(route))
-        self._run_step("path", lambda: self._path(route))
         self._devices = [device.name for device in chain]
         self._run_throughput()
         self._run_step("connections", self._connections)
@@ -254,19 +252,6 @@ class PeerTest(ThroughputSteps):
             mtu=mtu,
             rtt=rtt,
         )
-
-    def _path(self, route: PeerRoute) -> Result:
-        device = route.device
-        target = hops.Target(self._address, self._source, device.name)
-        if self._helper is not None:
-            target = target._replace(port=self._options.port + 1, token=self._helper.token)
-        target = target._replace(rtt=self._evidence.idle.p50 or 0.0)
-        try:
-            traced = hops.trace_route(target, device.mtu, self._evidence.path_mtu.forward)
-        except OSError as error:
-            return "unknown", f"cannot be measured: {error.strerror}"
-        self._evidence = replace(self._evidence, route=traced)
-        return "pass" if traced.reached else "unknown", route_words(traced)
 
     def _connections(self) -> Result:
         if not self._helper or self._helper.failure:
