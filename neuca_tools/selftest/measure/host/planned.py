@@ -106,6 +106,7 @@ def planned_device(plan: AgentPlan, peer: Address) -> Optional[str]:
 
 NAMED = Path("/run/netns")  # ip-netns(8)
 ENGINES = ("docker", "podman")
+INSPECT_SECONDS = 10.0  # for one of these to answer
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
@@ -130,7 +131,7 @@ def container_namespace(name: str) -> Path:
         except OSError as error:
             reasons.append(f"{engine}: {error.strerror}")
             continue
-        said = program.finish()
+        said = program.end(INSPECT_SECONDS)
         process = said.out.strip().decode("ascii", "replace")
         if said.code == 0 and process.isdecimal() and process != "0":
             return Path("/proc") / process / "ns" / "net"
