@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Optional, Protocol
+from typing import NamedTuple, Optional
 
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.model import Address as Interface
@@ -18,27 +18,20 @@ from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.program import Program
 
 
-class AgentPlan(Protocol):
+class AgentPlan(NamedTuple):
     """What the agent intends for this host: all that the self-test knows about the agent.
 
-    `commands` implements it, so that this package does not depend on how the agent decides.
+    `reserved` is the role of each device outside the dataplane by its index: "the management NIC" …
+    `networks` are the name and the planned addresses, with their networks, of each dataplane
+    device. `sysctls` are the desired ones by their dotted names. `drift` says how the host differs
+    from the plan; None where the agent has not made a pass yet. The defaults are those of a host or
+    a network namespace without an agent.
     """
 
-    @property
-    def reserved(self) -> Mapping[int, str]:
-        """The role of each device outside the dataplane by its index: "the management NIC" …"""
-
-    @property
-    def networks(self) -> tuple[tuple[str, tuple[Interface, ...]], ...]:
-        """The name and the planned addresses, with their networks, of each dataplane device."""
-
-    @property
-    def sysctls(self) -> Mapping[str, str]:
-        """The desired sysctls by their dotted names."""
-
-    @property
-    def drift(self) -> Optional[tuple[str, ...]]:
-        """How the host differs from the plan; None where the agent has not made a pass yet."""
+    reserved: Mapping[int, str] = {}
+    networks: tuple[tuple[str, tuple[Interface, ...]], ...] = ()
+    sysctls: Mapping[str, str] = {}
+    drift: Optional[tuple[str, ...]] = None
 
 
 def permitted_device(
