@@ -206,12 +206,10 @@ class PeerTest(ThroughputSteps):
         Raises OSError if this host cannot send the requests.
         """
         count, port = self._options.round_trips, self._options.port
+        trips = roundtrip.RoundTrips(self._new_requests())
+        idle, over_tcp = roundtrip.measure_latency(trips, count, LATENCY_SECONDS), Latency()
         if self._helper is None:
-            pings = roundtrip.icmp_round_trips(self._address, self._source)
-            return "ping", roundtrip.measure_latency(pings, count, LATENCY_SECONDS), Latency()
-        probe = roundtrip.udp_round_trips(self._address, port + 1, self._helper.token, self._source)
-        idle = roundtrip.measure_latency(probe, count, LATENCY_SECONDS)
-        over_tcp = Latency()
+            return "ping", idle, over_tcp
         with suppress(OSError):
             over_tcp = roundtrip.over_tcp(
                 self._address, port + 2, self._source, count, LATENCY_SECONDS
@@ -225,7 +223,8 @@ class PeerTest(ThroughputSteps):
         if is_udp_blocked(self._evidence):
             return "unknown", UDP_BLOCKED
         try:
-            path = self._probe_path(mtu)
+            rtt = self._evidence.idle.p50 or 0.0
+            path = path_mtu.measure_path_mtu(self._new_requests(), mtu, rtt)
         except OSError as error:
             return "unknown", f"cannot be probed: {error.strerror}"
         self._evidence = replace(self._evidence, path_mtu=path)
@@ -239,19 +238,6 @@ class PeerTest(ThroughputSteps):
         far = self._helper.host
         mtus = [link.mtu for link in far.links if link.mtu and link.name == far.planned]
         return min([device.mtu, *mtus])
-
-    def _probe_path(self, mtu: int) -> PathMtu:
-        rtt, port = self._evidence.idle.p50 or 0.0, self._options.port
-        if self._helper is None:
-            return path_mtu.without_helper(self._address, self._source, mtu, rtt)
-        return path_mtu.with_helper(
-            peer=self._address,
-            port=port + 1,
-            token=self._helper.token,
-            source=self._source,
-            mtu=mtu,
-            rtt=rtt,
-        )
 
     def _connections(self) -> Result:
         if not self._helper or self._helper.failure:

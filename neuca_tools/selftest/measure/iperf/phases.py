@@ -29,8 +29,13 @@ from neuca_tools.selftest.measure.iperf.plans import (
     loss_free,
     next_rate,
 )
-from neuca_tools.selftest.measure.probes import roundtrip
-from neuca_tools.selftest.measure.probes.roundtrip import ForeignProbes, Times, probe_interval
+from neuca_tools.selftest.measure.probes.requests import Requests, echo_requests, ping_requests
+from neuca_tools.selftest.measure.probes.roundtrip import (
+    ForeignProbes,
+    RoundTrips,
+    Times,
+    probe_interval,
+)
 from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_words
 
 # The part of the slowest rate at which one-way loss is measured, or LOWEST_RATE if that is more,
@@ -144,16 +149,18 @@ class ThroughputSteps:
             cpus=self._options.numa,
         )
 
-    def _beside(self) -> Optional[roundtrip.RoundTrips]:
+    def _beside(self) -> Optional[RoundTrips]:
         """Round trips to measure during a test; None if this host cannot send pings."""
         with suppress(OSError):
-            if self._helper is None:
-                return roundtrip.icmp_round_trips(self._address, self._source, PROBE_SECONDS)
-            port, token = self._options.port + 1, self._helper.token
-            return roundtrip.udp_round_trips(
-                self._address, port, token, self._source, PROBE_SECONDS
-            )
+            return RoundTrips(self._new_requests(), PROBE_SECONDS)
         return None
+
+    def _new_requests(self) -> Requests:
+        """Requests to the echo of the helper or, without one, pings. Raises OSError."""
+        if self._helper is None:
+            return ping_requests(self._address, self._source)
+        port, token = self._options.port + 1, self._helper.token
+        return echo_requests(self._address, port, token, self._source)
 
     def _add(self, name: str, phases: Sequence[Phase], more: str = "") -> None:
         """Add the phases of one run, with a step for each direction."""
