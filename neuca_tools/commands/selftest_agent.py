@@ -1,12 +1,11 @@
-"""The agent's plan for this host, as the self-test's `AgentPlan`."""
+"""The agent's plan for this host, as the self-test needs it."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import open_host
@@ -18,7 +17,11 @@ from neuca_tools.model import Address
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteSysctl
 from neuca_tools.selftest.measure.host.facts import SWAP_SEPARATORS
-from neuca_tools.selftest.measure.host.planned import container_namespace, named_namespace
+from neuca_tools.selftest.measure.host.planned import (
+    AgentPlan,
+    container_namespace,
+    named_namespace,
+)
 from neuca_tools.state.active_document import last_confirmed
 from neuca_tools.status.report import read_report
 from neuca_tools.tuning.layer import CONGESTION
@@ -28,16 +31,7 @@ MOST = 50  # differences in a report
 REPORTED_PROBLEMS = ("absent", "contested", "name", "mtu")
 
 
-class Outlook(NamedTuple):
-    """An `AgentPlan`; by default that of a host or network namespace without an agent."""
-
-    reserved: Mapping[int, str] = {}
-    networks: tuple[tuple[str, tuple[Address, ...]], ...] = ()
-    sysctls: Mapping[str, str] = {}
-    drift: Optional[tuple[str, ...]] = None
-
-
-def outlook(config: Config) -> Outlook:
+def outlook(config: Config) -> AgentPlan:
     """Observe the host once, without changing it. Raises ObserveError, RecordError.
 
     Before the agent's first pass only the reserved devices and the networks are known.
@@ -47,8 +41,10 @@ def outlook(config: Config) -> Outlook:
         decision = handles.survey()
     reserved, networks = _reserved_devices(decision), _planned_networks(decision)
     if read_report(config.run_directory) is None:
-        return Outlook(reserved, networks)
-    return Outlook(reserved, networks, desired_sysctls(decision.resolution), _drift_texts(decision))
+        return AgentPlan(reserved, networks)
+    return AgentPlan(
+        reserved, networks, desired_sysctls(decision.resolution), _drift_texts(decision)
+    )
 
 
 def desired_sysctls(resolution: Resolution) -> dict[str, str]:
@@ -94,7 +90,7 @@ def _planned_networks(decision: Decision) -> tuple[tuple[str, tuple[Address, ...
     return tuple(zip((present[key].name or "" for key in keys), wanted))
 
 
-def enter_namespace(netns: Optional[str], container: Optional[str]) -> Optional[Outlook]:
+def enter_namespace(netns: Optional[str], container: Optional[str]) -> Optional[AgentPlan]:
     """Enter a network namespace, or that of a container, where the agent has no plan.
 
     None if neither is named. Raises UsageError, SelftestError.
@@ -105,10 +101,10 @@ def enter_namespace(netns: Optional[str], container: Optional[str]) -> Optional[
         enter_network(container_namespace(container))
     else:
         return None
-    return Outlook()
+    return AgentPlan()
 
 
-def outlook_of(arguments: argparse.Namespace, config: Config) -> Outlook:
+def outlook_of(arguments: argparse.Namespace, config: Config) -> AgentPlan:
     """The agent's plan for this host; enters --netns or --container, where the plan is empty.
 
     Raises UsageError, SelftestError, ObserveError, RecordError.

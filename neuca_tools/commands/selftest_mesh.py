@@ -26,7 +26,7 @@ from neuca_tools.commands.arguments import (
 from neuca_tools.commands.common import read_input, terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.parsers import Parser
-from neuca_tools.commands.selftest_agent import Outlook, outlook
+from neuca_tools.commands.selftest_agent import outlook
 from neuca_tools.commands.selftest_options import port_number, read_secret
 from neuca_tools.commands.selftest_parsers import parser_of
 from neuca_tools.commands.selftest_serve import check_servable, devices_by_address
@@ -37,6 +37,7 @@ from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
+from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.mesh import results
 from neuca_tools.selftest.measure.mesh.coordinate import (
     START_SECONDS,
@@ -301,7 +302,7 @@ def own_host(plan: MeshPlan, names: Sequence[str], held: Collection[Address]) ->
     raise UsageError(f'join a mesh: "{names[0]}" is not in the plan', hint="--name NAME")
 
 
-def _check_servable(address: str, planned: Outlook) -> None:
+def _check_servable(address: str, planned: AgentPlan) -> None:
     """Raises UsageError if tests must not use the NIC with this address."""
     own = ip_address(address)
     try:

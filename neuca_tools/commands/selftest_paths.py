@@ -16,7 +16,7 @@ from neuca_tools.backends.namespace import namespaces_restored
 from neuca_tools.commands.arguments import JSON, value
 from neuca_tools.commands.common import terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
-from neuca_tools.commands.selftest_agent import Outlook, enter_namespace, outlook
+from neuca_tools.commands.selftest_agent import enter_namespace, outlook
 from neuca_tools.commands.selftest_options import (
     MEASURING_OPTIONS,
     address_of,
@@ -34,6 +34,7 @@ from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest.diagnosis.diagnose import phase_results
 from neuca_tools.selftest.diagnosis.paths import Tests, compare_paths
 from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.live import (
     ReportStage,
@@ -121,7 +122,7 @@ def _test_paths_live(
     plan: str,
     turns: Sequence[_Turn],
     wanted: Options,
-    planned: Outlook,
+    planned: AgentPlan,
 ) -> dict[str, list[Evidence]]:
     """The tests of each path; on a terminal, with a header and a live line."""
     if arguments.json or not can_draw():
@@ -134,7 +135,7 @@ def _test_paths_live(
 
 
 def _test_in_turn(
-    turns: Sequence[_Turn], wanted: Options, planned: Outlook, tell: ReportStage
+    turns: Sequence[_Turn], wanted: Options, planned: AgentPlan, tell: ReportStage
 ) -> dict[str, list[Evidence]]:
     """The tests of each path, by its label."""
     tests_by_label: dict[str, list[Evidence]] = {}
@@ -161,7 +162,7 @@ def _path_options(arguments: argparse.Namespace, config: Config) -> Options:
     return replace(wanted, steps=steps)
 
 
-def _test_path(path: Path, peer: Address, wanted: Options, planned: Outlook) -> Evidence:
+def _test_path(path: Path, peer: Address, wanted: Options, planned: AgentPlan) -> Evidence:
     """Raises UsageError, SelftestError, ObserveError."""
     port, interface = path.port or wanted.port, path.interface or wanted.interface
     wanted = replace(wanted, port=port, interface=interface, label=path.label)

@@ -15,7 +15,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.commands.common import is_root, terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
-from neuca_tools.commands.selftest_agent import Outlook, outlook_of
+from neuca_tools.commands.selftest_agent import outlook_of
 from neuca_tools.commands.selftest_explain import write_reports
 from neuca_tools.commands.selftest_options import (
     SETTINGS,
@@ -34,6 +34,7 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Step
 from neuca_tools.selftest.measure import archive, program
 from neuca_tools.selftest.measure.host import kernel
+from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.live import can_draw, draw_progress, header, planned_stages
@@ -77,7 +78,7 @@ class _Setup(NamedTuple):
     config: Config
     options: Options
     plan: str
-    planned: Outlook
+    planned: AgentPlan
 
     @property
     def for_programs(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from neuca_tools.commands.context import load_configuration
-from neuca_tools.commands.selftest_agent import Outlook, outlook_of
+from neuca_tools.commands.selftest_agent import outlook_of
 from neuca_tools.commands.selftest_options import (
     MAKE_SECRET,
     SECRET_FILE,
@@ -24,6 +24,7 @@ from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.measure.helper.serve import Server, serve_pipes
 from neuca_tools.selftest.measure.host import kernel
+from neuca_tools.selftest.measure.host.planned import AgentPlan
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,7 +66,7 @@ def devices_by_address() -> dict[Address, Device]:
 
 
 def _addresses_to_serve(
-    requested: Sequence[Address], interface: Optional[str], planned: Outlook
+    requested: Sequence[Address], interface: Optional[str], planned: AgentPlan
 ) -> list[Address]:
     """The addresses to listen on: those requested, else all of the dataplane or of `interface`."""
     device_by_address = devices_by_address()
@@ -81,7 +82,7 @@ def _addresses_to_serve(
     return served
 
 
-def _may_serve(device: Device, interface: Optional[str], planned: Outlook) -> bool:
+def _may_serve(device: Device, interface: Optional[str], planned: AgentPlan) -> bool:
     """Whether a device is the named interface or, if none is named, may be of the dataplane."""
     if interface is not None:
         return device.name == interface
@@ -89,7 +90,7 @@ def _may_serve(device: Device, interface: Optional[str], planned: Outlook) -> bo
 
 
 def _is_served_by_default(
-    address: Address, device: Device, interface: Optional[str], planned: Outlook
+    address: Address, device: Device, interface: Optional[str], planned: AgentPlan
 ) -> bool:
     """If the agent manages any interface here, only managed ones or the named one are served."""
     if address.is_link_local or not device.up or not _may_serve(device, interface, planned):
@@ -102,7 +103,7 @@ def check_servable(
     address: Address,
     device: Optional[Device],
     interface: Optional[str],
-    planned: Outlook,
+    planned: AgentPlan,
 ) -> None:
     """Raise UsageError unless a requested address may be served."""
     if device is None:

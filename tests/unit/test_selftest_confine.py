@@ -15,7 +15,7 @@ LOOK = "cat /proc/self/status; ulimit -c; ulimit -n; echo x > /tmp/confined; ls 
 
 
 def said(confine):
-    ended = Program(["sh", "-c", LOOK], confine).finish()
+    ended = Program(["sh", "-c", LOOK], confine).end(10)
     assert ended.code == 0, ended
     return ended.out.decode()
 

@@ -13,13 +13,8 @@ from neuca_tools.backends import wire
 from neuca_tools.model import Device
 from neuca_tools.selftest.evidence import Cpu, Sample
 from neuca_tools.selftest.measure.host import counters, facts, tcp_info
-from neuca_tools.selftest.measure.probes.roundtrip import (
-    MOST_REQUESTS,
-    answered_number,
-    echo_request,
-    internet_checksum,
-    latency_of,
-)
+from neuca_tools.selftest.measure.probes.requests import answered_number, echo_request
+from neuca_tools.selftest.measure.probes.roundtrip import MOST_REQUESTS, latency_of
 
 NETSTAT = """TcpExt: SyncookiesSent ListenDrops TCPTimeouts
 TcpExt: 0 4 17
@@ -214,13 +209,24 @@ def test_latency_by_the_nearest_rank():
 
 def test_the_answer_to_an_echo_request():
     request = echo_request(4, 77, 5, 64)
-    assert (len(request), internet_checksum(request), request[0]) == (64, 0, 8)
+    assert (len(request), request[0]) == (64, 8)
     answer = b"\0" + request[1:]
     header = b"\x45" + bytes(19)
     assert answered_number(4, 77, header + answer) == 5
     assert answered_number(4, 78, header + answer) == answered_number(4, 77, header + request) == 0
     assert answered_number(4, 77, b"") == answered_number(6, 77, b"x") == 0
     assert answered_number(6, 77, b"\x81" + echo_request(6, 77, 5, 64)[1:]) == 5
+
+
+@pytest.mark.parametrize("identity", [0, 1, 0x7FFF, 0xF7FE, 0xF7FF, 0xF800, 0xFFFF])
+@pytest.mark.parametrize("number", [1, 0x800, MOST_REQUESTS])
+def test_the_words_of_an_echo_request_add_up_to_ones(identity, number):
+    """The complement of their sum is zero (RFC 1071)."""
+    request = echo_request(4, identity, number, 64)
+    total = sum(struct.unpack("!32H", request))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    assert total == 0xFFFF
 
 
 def test_the_last_request_of_a_probe_has_a_number_of_its_own():

@@ -9,7 +9,7 @@ from ipaddress import ip_address, ip_interface
 
 import pytest
 
-from neuca_tools.commands.selftest_agent import Outlook, desired_sysctls
+from neuca_tools.commands.selftest_agent import desired_sysctls
 from neuca_tools.commands.selftest_options import (
     configured_peers,
     literal_address,
@@ -25,7 +25,7 @@ from neuca_tools.model import Device, NetworkState, Owned
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.measure import archive
 from neuca_tools.selftest.measure.host.kernel import Way
-from neuca_tools.selftest.measure.host.planned import permitted_device
+from neuca_tools.selftest.measure.host.planned import AgentPlan, permitted_device
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.iperf.command import Test as Asked
 from neuca_tools.selftest.measure.iperf.phases import datagram_size
@@ -224,7 +224,7 @@ def device(index: int, name: str) -> Device:
     return Device(index, name)
 
 
-OUTLOOK = Outlook(
+OUTLOOK = AgentPlan(
     {2: "the management NIC", 9: "an ignored NIC"},
     (("eth1", (ip_interface("172.16.0.1/24"),)), ("eth2", (ip_interface("172.16.0.129/25"),))),
 )

@@ -7,19 +7,16 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.libc import end_with
-from neuca_tools.selftest.measure.wait import PIECE, wait_readable
 
 # Never the current directory, whatever the environment says.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Bytes of each output: 128 streams for an hour.
 MOST_OUTPUT = 32 * 1024 * 1024
-# Seconds that a program gets to end once its outputs are closed, or it was killed.
-END_SECONDS = 2.0
 
 
 class Ended(NamedTuple):
@@ -34,8 +31,8 @@ class Ended(NamedTuple):
 class Program:
     """A running program. `confine` is called in the new process first.
 
-    Wait until one of the descriptors in `waiting` is readable and `take` from it, until `waiting`
-    is empty; then call `end`. The constructor raises OSError if the program cannot be started.
+    Call `end` once: its outputs are files in memory, which nobody has to read meanwhile. The
+    constructor raises OSError if the program cannot be started.
     """
 
     def __init__(
@@ -50,63 +47,49 @@ class Program:
             if not end_with(parent):
                 os._exit(1)
 
-        self._process = _start_program(command, begin)
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self._streams = {
-            stream.fileno(): stream for stream in (self._process.stdout, self._process.stderr)
-        }
-        self._out, self._error = self._streams
-        self._kept = {descriptor: bytearray() for descriptor in self._streams}
-
-    @property
-    def waiting(self) -> tuple[int, ...]:
-        """The descriptors of the outputs that are still open."""
-        return tuple(self._streams)
-
-    def take(self, descriptor: int) -> None:
-        """Read what has arrived, and discard what exceeds MOST."""
-        piece = os.read(descriptor, PIECE)
-        kept = self._kept[descriptor]
-        kept += piece[: MOST_OUTPUT - len(kept)]
-        if not piece:
-            self._streams.pop(descriptor).close()
-
-    def finish(self, seconds: float = 10.0) -> Ended:
-        """Wait up to `seconds` for its end, then kill it."""
-        deadline = time.monotonic() + seconds
-        while self.waiting and time.monotonic() < deadline:
-            for descriptor in wait_readable(self.waiting, deadline):
-                self.take(descriptor)
-        return self.end()
-
-    def signal(self, number: int) -> None:
-        self._process.send_signal(number)
-
-    def end(self) -> Ended:
-        """The result. Kills the program if it still has an output open."""
-        was_killed = bool(self._streams)
-        if was_killed:
-            self._process.kill()
-            for descriptor in self.waiting:
-                while descriptor in self._streams:
-                    self.take(descriptor)
+        self._outputs = [os.memfd_create("out"), os.memfd_create("error")]
+        self._ending = -1
         try:
-            code = self._process.wait(END_SECONDS)
+            self._process = _start_program(command, begin, self._outputs)
+            self._ending = os.pidfd_open(self._process.pid)
+        except OSError:
+            self._close()
+            raise
+
+    def fileno(self) -> int:
+        """The descriptor that is readable once the program has ended."""
+        return self._ending
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def end(self, seconds: float = 0.0) -> Ended:
+        """The result. Kills the program if it has not ended within `seconds`."""
+        was_killed = False
+        try:
+            code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            # It closed its outputs without ending.
             self._process.kill()
             code, was_killed = self._process.wait(), True
-        return Ended(code, bytes(self._kept[self._out]), bytes(self._kept[self._error]), was_killed)
+        out, error = (os.pread(output, MOST_OUTPUT, 0) for output in self._outputs)
+        self._close()
+        return Ended(code, out, error, was_killed)
+
+    def _close(self) -> None:
+        for descriptor in (*self._outputs, self._ending):
+            with suppress(OSError):
+                os.close(descriptor)
 
 
-def _start_program(command: Sequence[str], begin: Callable[[], None]) -> subprocess.Popen[bytes]:
+def _start_program(
+    command: Sequence[str], begin: Callable[[], None], outputs: Sequence[int]
+) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=outputs[0],
+            stderr=outputs[1],
             env={**os.environ, "LC_ALL": "C", "PATH": PATH, "TMPDIR": "/tmp"},
             cwd="/",
             preexec_fn=begin,  # noqa: PLW1509 - this process has no threads

@@ -8,7 +8,7 @@ Nothing is sent before `permit` has confirmed that a test may use the route to t
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Optional
@@ -18,7 +18,6 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.reach import is_udp_blocked
 from neuca_tools.selftest.evidence import (
-    NOT_ASKED,
     Evidence,
     Host,
     Latency,
@@ -33,10 +32,9 @@ from neuca_tools.selftest.measure.helper.peer import AbsentError
 from neuca_tools.selftest.measure.host import facts, kernel
 from neuca_tools.selftest.measure.host.facts import Messages
 from neuca_tools.selftest.measure.host.planned import AgentPlan, PeerRoute, permitted_route
-from neuca_tools.selftest.measure.iperf.phases import NO_HELPER, UDP_BLOCKED, ThroughputSteps
+from neuca_tools.selftest.measure.iperf.phases import Result, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.probes import hops, path_mtu, reach, roundtrip
-from neuca_tools.selftest.report.text import route_words
+from neuca_tools.selftest.measure.probes import path_mtu, reach, roundtrip
 
 # Seconds for all round trips of the latency step.
 LATENCY_SECONDS = 5.0
@@ -45,8 +43,6 @@ CONNECTION_TEST_SECONDS = 1.0
 # Results of the connection attempt after which nothing else can be measured.
 FATAL_REASONS = ("busy", "no-route", "unreachable")
 Tell = Callable[[Step], None]
-# The verdict and the text of a step.
-Result = tuple[str, str]
 
 
 class PeerTest(ThroughputSteps):
@@ -93,18 +89,10 @@ class PeerTest(ThroughputSteps):
         self._options = replace(self._options, numa=numa)
         self._evidence = replace(self._evidence, local=local)
         self._run_step("latency", self._measure_latency)
-        self._run_step("path-mtu", lambda: self._path_mtu(route))
-        self._run_step("path", lambda: self._path(route))
+        self._run_step("path-mtu", lambda: self._path_mtu(route.device))
         self._devices = [device.name for device in chain]
         self._run_throughput()
         self._run_step("connections", self._connections)
-
-    def _run_step(self, name: str, step: Callable[[], Result]) -> None:
-        """Run a step if it was requested, else report it as skipped."""
-        if name in self._options.steps:
-            self._done(name, *step())
-        else:
-            self._done(name, "skipped", NOT_ASKED)
 
     def _without_a_route(self, error: OSError) -> Evidence:
         known = {errno.ENETUNREACH: "unreachable", errno.EHOSTUNREACH: "no-route"}
@@ -117,16 +105,18 @@ class PeerTest(ThroughputSteps):
 
     # --- Before anything is measured ------------------------------------------------------------
 
-    def _compare_with_plan(self) -> Result:
+    def _compare_with_plan(self) -> Iterator[Result]:
         drift = self._plan.drift
         if drift is None:
-            return "skipped", "the agent has made no pass on this host: nothing is planned"
+            yield "skipped", "the agent has made no pass on this host: nothing is planned"
+            return
         texts = [*drift, *self._wrong_sysctls()]
         if not texts:
-            return "pass", "names, addresses, routes, marks, MTUs and tuning"
-        if len(texts) == 1:
-            return "fail", texts[0]
-        return "fail", f"{texts[0]}, and {len(texts) - 1} more"
+            yield "pass", "names, addresses, routes, marks, MTUs and tuning"
+        elif len(texts) == 1:
+            yield "fail", texts[0]
+        else:
+            yield "fail", f"{texts[0]}, and {len(texts) - 1} more"
 
     def _wrong_sysctls(self) -> list[str]:
         """Each sysctl that exists and has another value than the planned one, as a text."""
@@ -185,22 +175,16 @@ class PeerTest(ThroughputSteps):
         self._evidence = replace(self._evidence, peer=self._helper.host)
         return replace(reached, tcp="connected"), "helper found"
 
-    # --- The steps: each stores what it measured and returns its verdict --------------------------
+    # --- The steps: each stores what it measured, yields its verdict, and may raise OSError ------
 
-    def _measure_latency(self) -> Result:
-        try:
-            how, idle, over_tcp = self._round_trips()
-        except OSError as error:
-            return "unknown", f"cannot be measured: {error.strerror}"
+    def _measure_latency(self) -> Iterator[Result]:
+        how, idle, over_tcp = self._round_trips()
         self._evidence = replace(self._evidence, idle=idle, idle_tcp=over_tcp)
         words = [f"{how} {words_of(idle)}"]
         if over_tcp.p50 is not None:
             words.append(f"TCP {words_of(over_tcp)}")
-        if is_udp_blocked(self._evidence):
-            return "fail", "; ".join(words)
-        if idle.p50 is None:
-            return "unknown", "; ".join(words)
-        return "pass", "; ".join(words)
+        verdict = "unknown" if idle.p50 is None else "pass"
+        yield "fail" if is_udp_blocked(self._evidence) else verdict, "; ".join(words)
 
     def _round_trips(self) -> tuple[str, Latency, Latency]:
         """The protocol used, its round trips, and those over TCP if there is a helper.
@@ -208,31 +192,23 @@ class PeerTest(ThroughputSteps):
         Raises OSError if this host cannot send the requests.
         """
         count, port = self._options.round_trips, self._options.port
+        trips = roundtrip.RoundTrips(self._new_requests())
+        idle, over_tcp = roundtrip.measure_latency(trips, count, LATENCY_SECONDS), Latency()
         if self._helper is None:
-            pings = roundtrip.icmp_round_trips(self._address, self._source)
-            return "ping", roundtrip.measure_latency(pings, count, LATENCY_SECONDS), Latency()
-        probe = roundtrip.udp_round_trips(self._address, port + 1, self._helper.token, self._source)
-        idle = roundtrip.measure_latency(probe, count, LATENCY_SECONDS)
-        over_tcp = Latency()
+            return "ping", idle, over_tcp
         with suppress(OSError):
             over_tcp = roundtrip.over_tcp(
                 self._address, port + 2, self._source, count, LATENCY_SECONDS
             )
         return "UDP", idle, over_tcp
 
-    def _path_mtu(self, route: PeerRoute) -> Result:
+    def _path_mtu(self, device: Device) -> Iterator[Result]:
         """Compare the path MTU with what both ends' devices take."""
-        device = route.device
-        mtu = self._common_mtu(device)
-        if is_udp_blocked(self._evidence):
-            return "unknown", UDP_BLOCKED
-        try:
-            path = self._probe_path(mtu)
-        except OSError as error:
-            return "unknown", f"cannot be probed: {error.strerror}"
+        mtu, rtt = self._common_mtu(device), self._evidence.idle.p50 or 0.0
+        path = path_mtu.measure_path_mtu(self._new_requests(), mtu, rtt)
         self._evidence = replace(self._evidence, path_mtu=path)
         here = f" ({device.mtu} here)" if device.mtu != mtu else ""
-        return judge_path_mtu(path, mtu, here)
+        yield judge_path_mtu(path, mtu, here)
 
     def _common_mtu(self, device: Device) -> int:
         """The smaller MTU in bytes of this end's device and of the helper's, if that is known."""
@@ -242,43 +218,13 @@ class PeerTest(ThroughputSteps):
         mtus = [link.mtu for link in far.links if link.mtu and link.name == far.planned]
         return min([device.mtu, *mtus])
 
-    def _probe_path(self, mtu: int) -> PathMtu:
-        rtt, port = self._evidence.idle.p50 or 0.0, self._options.port
-        if self._helper is None:
-            return path_mtu.without_helper(self._address, self._source, mtu, rtt)
-        return path_mtu.with_helper(
-            peer=self._address,
-            port=port + 1,
-            token=self._helper.token,
-            source=self._source,
-            mtu=mtu,
-            rtt=rtt,
-        )
-
-    def _path(self, route: PeerRoute) -> Result:
-        device = route.device
-        target = hops.Target(self._address, self._source, device.name)
-        if self._helper is not None:
-            target = target._replace(port=self._options.port + 1, token=self._helper.token)
-        target = target._replace(rtt=self._evidence.idle.p50 or 0.0)
-        try:
-            traced = hops.trace_route(target, device.mtu, self._evidence.path_mtu.forward)
-        except OSError as error:
-            return "unknown", f"cannot be measured: {error.strerror}"
-        self._evidence = replace(self._evidence, route=traced)
-        return "pass" if traced.reached else "unknown", route_words(traced)
-
-    def _connections(self) -> Result:
-        if not self._helper or self._helper.failure:
-            return "skipped", NO_HELPER
+    def _connections(self) -> Iterator[Result]:
         connections = reach.connection_rate(
             self._address, self._options.port + 2, self._source, CONNECTION_TEST_SECONDS
         )
         self._evidence = replace(self._evidence, connections=connections)
         text = f"{connections.rate:.0f} connections/s, {connections.failed} failed"
-        if connections.failed:
-            return "fail", text
-        return "pass", text
+        yield "fail" if connections.failed else "pass", text
 
 
 # --- Texts and judgements -------------------------------------------------------------------------

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import socket
 import time
 from contextlib import suppress
@@ -77,11 +76,7 @@ class ServerSession:
     @property
     def waiting(self) -> tuple[int, ...]:
         """The descriptors to wait for."""
-        descriptors = [self._channel.fileno()]
-        for part in (self._echo, self._program):
-            if part is not None:
-                descriptors += part.waiting
-        return tuple(descriptors)
+        return (self._channel.fileno(), *(self._echo.waiting if self._echo else ()))
 
     def due(self) -> float:
         """When the next `turn` is needed in any case, by the monotonic clock in seconds."""
@@ -97,9 +92,6 @@ class ServerSession:
             self.end_reason = str(error)
         if self.end_reason:
             return False
-        if self._program:
-            for descriptor in ready.intersection(self._program.waiting):
-                self._program.take(descriptor)
         if self._echo:
             self._echo.turn(ready)
         if self._series:
@@ -217,13 +209,11 @@ class ServerSession:
     def _is_listening(self, program: Program) -> bool:
         """Wait until the program listens; False if it ended, or does not in time."""
         deadline = time.monotonic() + READY_SECONDS
-        while program.waiting and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
             if tcp_info.is_listening(self._address.version, self._port):
                 return True
-            for descriptor in wait_readable(
-                program.waiting, time.monotonic() + LISTEN_CHECK_SECONDS
-            ):
-                program.take(descriptor)
+            if wait_readable([program], time.monotonic() + LISTEN_CHECK_SECONDS):
+                break
         return False
 
     def _finish_test(self, _: Message) -> Message:
@@ -236,9 +226,8 @@ class ServerSession:
         """End what is left of a test: with SIGTERM, then with SIGKILL."""
         program, self._program, self._series = self._program, None, None
         if program is not None:
-            with suppress(ProcessLookupError):
-                program.signal(signal.SIGTERM)
-            program.finish(TERMINATION_SECONDS)
+            program.terminate()
+            program.end(TERMINATION_SECONDS)
         if self._filter is not None:
             self._filter.close()
             self._filter = None

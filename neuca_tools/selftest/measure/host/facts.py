@@ -37,6 +37,8 @@ SYSCTLS = (
     " ipv4/neigh/default/gc_thresh1 ipv4/neigh/default/gc_thresh2 ipv4/neigh/default/gc_thresh3"
     " ipv6/neigh/default/gc_thresh3 ipv4/conf/all/rp_filter netfilter/nf_conntrack_max"
 ).split()
+# Seconds that iperf3 may take to print its version.
+PROGRAM_SECONDS = 10.0
 # Our names of offloads, and those that `ethtool -k` prints.
 OFFLOADS = {
     "offloads.tso": "tcp-segmentation-offload",
@@ -161,7 +163,7 @@ def iperf3_version() -> Optional[str]:
         program = Program([command.PROGRAM, "--version"])
     except OSError:
         return None
-    return command.parse_version(program.finish().out)
+    return command.parse_version(program.end(PROGRAM_SECONDS).out)
 
 
 def _describe_link(device: Device, devices: Mapping[int, Device], addresses: Sequence[str]) -> Link:

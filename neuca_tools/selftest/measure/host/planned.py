@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Optional, Protocol
+from typing import NamedTuple, Optional
 
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.model import Address as Interface
@@ -18,27 +18,20 @@ from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.program import Program
 
 
-class AgentPlan(Protocol):
+class AgentPlan(NamedTuple):
     """What the agent intends for this host: all that the self-test knows about the agent.
 
-    `commands` implements it, so that this package does not depend on how the agent decides.
+    `reserved` is the role of each device outside the dataplane by its index: "the management NIC" …
+    `networks` are the name and the planned addresses, with their networks, of each dataplane
+    device. `sysctls` are the desired ones by their dotted names. `drift` says how the host differs
+    from the plan; None where the agent has not made a pass yet. The defaults are those of a host or
+    a network namespace without an agent.
     """
 
-    @property
-    def reserved(self) -> Mapping[int, str]:
-        """The role of each device outside the dataplane by its index: "the management NIC" …"""
-
-    @property
-    def networks(self) -> tuple[tuple[str, tuple[Interface, ...]], ...]:
-        """The name and the planned addresses, with their networks, of each dataplane device."""
-
-    @property
-    def sysctls(self) -> Mapping[str, str]:
-        """The desired sysctls by their dotted names."""
-
-    @property
-    def drift(self) -> Optional[tuple[str, ...]]:
-        """How the host differs from the plan; None where the agent has not made a pass yet."""
+    reserved: Mapping[int, str] = {}
+    networks: tuple[tuple[str, tuple[Interface, ...]], ...] = ()
+    sysctls: Mapping[str, str] = {}
+    drift: Optional[tuple[str, ...]] = None
 
 
 def permitted_device(
@@ -106,6 +99,7 @@ def planned_device(plan: AgentPlan, peer: Address) -> Optional[str]:
 
 NAMED = Path("/run/netns")  # ip-netns(8)
 ENGINES = ("docker", "podman")
+INSPECT_SECONDS = 10.0  # for one of these to answer
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
@@ -130,7 +124,7 @@ def container_namespace(name: str) -> Path:
         except OSError as error:
             reasons.append(f"{engine}: {error.strerror}")
             continue
-        said = program.finish()
+        said = program.end(INSPECT_SECONDS)
         process = said.out.strip().decode("ascii", "replace")
         if said.code == 0 and process.isdecimal() and process != "0":
             return Path("/proc") / process / "ns" / "net"

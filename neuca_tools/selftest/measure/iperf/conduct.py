@@ -104,16 +104,13 @@ def watch_program(
     port = 0 if test.udp else test.port
     series = SampleSeries(test.peer.version, test.seconds, remote_port=port, devices=devices)
     program = Program(command, confine_process())
+    sources = [program, probe] if probe else [program]
     try:
         deadline = time.monotonic() + seconds
-        while program.waiting and time.monotonic() < deadline:
-            wake = min(deadline, series.due())
-            sources = list(program.waiting)
-            if probe:
-                wake = min(wake, probe.due())
-                sources.append(probe.fileno())
-            for descriptor in set(wait_readable(sources, wake)).intersection(program.waiting):
-                program.take(descriptor)
+        while time.monotonic() < deadline:
+            wake = min([deadline, series.due(), *([probe.due()] if probe else [])])
+            if program in wait_readable(sources, wake):
+                break
             if probe:
                 probe.turn()
             series.turn()

@@ -4,18 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Optional
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.reach import is_udp_blocked
 from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, phase_results
-from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Latency, Phase, Step
+from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Latency, OneWay, Phase, Step
 from neuca_tools.selftest.evidence.responsiveness import Probes, responsiveness
-from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.iperf.command import MOST_STREAMS, Test
 from neuca_tools.selftest.measure.iperf.conduct import GRACE_SECONDS, run_test
@@ -30,8 +30,13 @@ from neuca_tools.selftest.measure.iperf.plans import (
     loss_free,
     next_rate,
 )
-from neuca_tools.selftest.measure.probes import roundtrip
-from neuca_tools.selftest.measure.probes.roundtrip import ForeignProbes, Times, probe_interval
+from neuca_tools.selftest.measure.probes.requests import Requests, echo_requests, ping_requests
+from neuca_tools.selftest.measure.probes.roundtrip import (
+    ForeignProbes,
+    RoundTrips,
+    Times,
+    probe_interval,
+)
 from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_words
 
 # The part of the slowest rate at which one-way loss is measured, or LOWEST_RATE if that is more,
@@ -51,6 +56,11 @@ PROBE_SECONDS = 0.05
 WAYS = {"forward": "out", "reverse": "back"}
 NO_HELPER = "this needs a helper on the peer"
 UDP_BLOCKED = "no datagram gets through"
+STEPS_WITH_HELPER, STEPS_WITH_UDP = ("rpm", "connections"), ("path-mtu", "udp", "one-way")
+# These run even if a test before them got nothing through.
+STEPS_IN_ANY_CASE = ("as-planned", "latency", "path-mtu", "connections")
+# The verdict and the text of a step.
+Result = tuple[str, str]
 
 
 class ThroughputSteps:
@@ -72,48 +82,52 @@ class ThroughputSteps:
 
     def _run_throughput(self) -> None:
         """Run every step in order."""
-        self._run_tcp("tcp", probe=True)
-        self._run_tcp("tcp-reverse", direction="reverse")
+        self._run_step("tcp", partial(self._measure_tcp, "tcp"))
+        self._run_step("tcp-reverse", partial(self._measure_tcp, "tcp-reverse", "reverse"))
         for streams in self._options.parallel:
             if streams > 1:
-                self._run_tcp("tcp-parallel", streams=min(streams, MOST_STREAMS))
-        self._run_tcp("tcp-bidir", direction="both")
-        self._run_udp()
-        self._run_rpm()
-        self._one_way()
+                measure = partial(self._measure_tcp, streams=min(streams, MOST_STREAMS))
+                self._run_step("tcp-parallel", partial(measure, "tcp-parallel"))
+        self._run_step("tcp-bidir", partial(self._measure_tcp, "tcp-bidir", "both"))
+        self._run_step("udp", self._search_udp_rate)
+        self._run_step("rpm", self._measure_responsiveness)
+        self._run_step("one-way", self._measure_one_way)
+
+    def _run_step(self, name: str, measure: Callable[[], Iterable[Result]]) -> None:
+        """Run a step and report its results, or why it is skipped."""
+        reason = self._reason_to_skip(name)
+        if reason:
+            self._done(name, "skipped", reason)
+            return
+        try:
+            for verdict, text in measure():
+                self._done(name, verdict, text)
+        except OSError as error:
+            self._done(name, "unknown", f"cannot be measured: {error.strerror}")
+
+    def _reason_to_skip(self, name: str) -> str:
+        """Why a step is not to run; empty if it is."""
+        if name not in self._options.steps:
+            return NOT_ASKED
+        if name in STEPS_WITH_HELPER and (self._helper is None or self._helper.failure):
+            return NO_HELPER
+        if name in STEPS_WITH_UDP and is_udp_blocked(self._evidence):
+            return UDP_BLOCKED
+        return "" if name in STEPS_IN_ANY_CASE else self._skip_reason
 
     def _done(self, name: str, verdict: str, text: str) -> None:
         step = Step(name, verdict, text)
         self._evidence = replace(self._evidence, steps=(*self._evidence.steps, step))
         self._tell(step)
 
-    def _is_left_out(self, name: str) -> bool:
-        """Report the step as skipped if it is not to run."""
-        if name not in self._options.steps:
-            self._done(name, "skipped", NOT_ASKED)
-            return True
-        if self._skip_reason:
-            self._done(name, "skipped", self._skip_reason)
-            return True
-        return False
-
-    def _is_blocked(self, name: str) -> bool:
-        """Report the step as skipped if no datagram gets through: iperf3 would wait for them."""
-        if is_udp_blocked(self._evidence):
-            self._done(name, "skipped", UDP_BLOCKED)
-            return True
-        return False
-
-    def _run_tcp(
-        self, name: str, direction: str = "forward", streams: int = 1, probe: bool = False
-    ) -> None:
-        if self._is_left_out(name):
-            return
+    def _measure_tcp(
+        self, name: str, direction: str = "forward", streams: int = 1
+    ) -> Iterator[Result]:
         options = self._options
         test = self._new_test(options.seconds, options.rate)._replace(
             streams=streams, direction=direction
         )
-        beside = self._beside() if probe and "loaded" in options.steps else None
+        beside = self._beside() if name == "tcp" and "loaded" in options.steps else None
         phase = "tcp" if name == "tcp-reverse" else name
         grace = GRACE_SECONDS + streams * ROUND_TRIPS_TO_OPEN * (self._evidence.idle.p50 or 0.0)
         phases = run_test(
@@ -122,7 +136,7 @@ class ThroughputSteps:
         more = ""
         if streams > 1:
             more = f" of {streams} streams"
-        self._add(name, phases, more)
+        yield from self._add(name, phases, more)
         if beside is not None:
             self._add_loaded(beside.end())
 
@@ -145,65 +159,65 @@ class ThroughputSteps:
             cpus=self._options.numa,
         )
 
-    def _beside(self) -> Optional[roundtrip.RoundTrips]:
+    def _beside(self) -> Optional[RoundTrips]:
         """Round trips to measure during a test; None if this host cannot send pings."""
         with suppress(OSError):
-            if self._helper is None:
-                return roundtrip.icmp_round_trips(self._address, self._source, PROBE_SECONDS)
-            port, token = self._options.port + 1, self._helper.token
-            return roundtrip.udp_round_trips(
-                self._address, port, token, self._source, PROBE_SECONDS
-            )
+            return RoundTrips(self._new_requests(), PROBE_SECONDS)
         return None
 
-    def _add(self, name: str, phases: Sequence[Phase], more: str = "") -> None:
-        """Add the phases of one run, with a step for each direction."""
+    def _new_requests(self) -> Requests:
+        """Requests to the echo of the helper or, without one, pings. Raises OSError."""
+        if self._helper is None:
+            return ping_requests(self._address, self._source)
+        port, token = self._options.port + 1, self._helper.token
+        return echo_requests(self._address, port, token, self._source)
+
+    def _add(self, name: str, phases: Sequence[Phase], more: str = "") -> Iterator[Result]:
+        """Add the phases of one run, with a result for each direction."""
         self._evidence = replace(self._evidence, phases=(*self._evidence.phases, *phases))
         results = phase_results(replace(self._evidence, phases=tuple(phases)))
         for phase, result in zip(phases, results):
             back = " back" if len(results) > 1 and result.direction == "reverse" else ""
-            self._done(name, _phase_verdict(phase, result), f"{phase_words(result)}{more}{back}")
+            yield _phase_verdict(phase, result), f"{phase_words(result)}{more}{back}"
         error = next((result.error for result in results if result.error), None)
         if error and name != MAY_FAIL and not any(result.rate for result in results):
             self._skip_reason = f"the previous test got nothing through: {error}"
 
-    def _run_udp(self) -> None:
+    def _search_udp_rate(self) -> Iterator[Result]:
         """Offer rates up to the expected one, or to what TCP reached, for the loss-free rate."""
-        if self._is_left_out("udp") or self._is_blocked("udp"):
-            return
         requested = self._options.rate or self._options.expect
         rates = self._measured_rates()
         top = requested or max(rates, default=None)
         if not top:
-            self._done("udp", "skipped", "no target rate is known: use --rate or --expect")
+            yield "skipped", "no target rate is known: use --rate or --expect"
             return
-        best = loss_free(self._climb_ladder(top, searching=not requested))
+        rungs: list[Rung] = []
+        yield from self._climb_ladder(rungs, top, searching=not requested)
+        best = loss_free(rungs)
         if best is None:
-            self._done("udp", "unknown", "no rate was found at which nothing is lost")
+            yield "unknown", "no rate was found at which nothing is lost"
         else:
-            self._done("udp", "pass", f"loss-free up to {amounts.rate(best)}")
+            yield "pass", f"loss-free up to {amounts.rate(best)}"
 
-    def _climb_ladder(self, top: float, searching: bool) -> list[Rung]:
-        """Run the tests up to the rate `top`, in bit/s.
+    def _climb_ladder(self, rungs: list[Rung], top: float, searching: bool) -> Iterator[Result]:
+        """Fill in the rungs: run the tests up to the rate `top`, in bit/s.
 
         `searching`: a loss is no failure, because the path is not known to have this rate. After
         the first loss that applies in any case.
         """
         seconds = min(STEP_SECONDS, self._options.seconds)
-        rungs: list[Rung] = []
         rate = next_rate(rungs, top)
         while rate is not None and not self._skip_reason:
             search = searching or not all(rung.clean for rung in rungs)
             test = self._new_test(seconds, rate)._replace(udp=True)
             phases = self._datagrams("udp", test)
             marked = [replace(phase, search=search) for phase in phases]
-            self._add("udp", marked, f" of {amounts.rate(rate)}")
+            yield from self._add("udp", marked, f" of {amounts.rate(rate)}")
             rung = _rung_of(phases[0], rate)
             if rung is None:
                 break
             rungs.append(rung)
             rate = next_rate(rungs, top)
-        return rungs
 
     def _datagrams(self, name: str, test: Test) -> list[Phase]:
         """A UDP test, repeated once if nothing arrived.
@@ -216,34 +230,25 @@ class ThroughputSteps:
             return phases
         return run_test(name, test, self._helper, self._devices)
 
-    def _run_rpm(self) -> None:
-        """Responsiveness under load, in one direction after the other."""
-        if self._is_left_out("rpm"):
-            return
-        if self._helper is None or self._helper.failure:
-            self._done("rpm", "skipped", NO_HELPER)
-            return
+    def _measure_responsiveness(self) -> Iterator[Result]:
+        """Responsiveness under load, in one direction after the other. Raises OSError."""
         for direction in WAYS:
-            try:
-                phase, probes = self._probe_under_load(self._helper, direction)
-            except OSError as error:
-                self._done("rpm", "unknown", f"cannot be measured: {error.strerror}")
-                return
+            phase, probes = self._probe_under_load(direction)
             self._evidence = replace(
                 self._evidence,
                 loads=(*self._evidence.loads, phase),
                 responsiveness=(*self._evidence.responsiveness, probes),
             )
-            self._done("rpm", *_rpm_result(phase, probes))
+            yield _rpm_result(phase, probes)
 
-    def _probe_under_load(self, helper: Helper, direction: str) -> tuple[Phase, Probes]:
+    def _probe_under_load(self, direction: str) -> tuple[Phase, Probes]:
         """Probe while there is load in one direction. Raises OSError."""
         rates = self._measured_rates()
         seconds, rate = load_of(self._options.seconds, self._options.rate, max(rates, default=None))
         test = self._new_test(seconds, rate)._replace(streams=LOAD_STREAMS, direction=direction)
         port, every = self._options.port + 2, probe_interval(min(rates, default=None))
         foreign = ForeignProbes(self._address, port, self._source, every)
-        (phase,) = run_test("rpm", test, helper, self._devices, foreign)
+        (phase,) = run_test("rpm", test, self._helper, self._devices, foreign)
         (result,) = phase_results(replace(self._evidence, phases=(phase,)))
         probes = probes_of(phase, foreign.end(), self._evidence.idle_tcp.p50)
         return replace(phase, raw=None), replace(probes, rate=result.rate)
@@ -252,10 +257,8 @@ class ThroughputSteps:
         """The rates of all throughput tests so far, in bit/s."""
         return [result.rate for result in phase_results(self._evidence) if result.rate]
 
-    def _one_way(self) -> None:
+    def _measure_one_way(self) -> Iterator[Result]:
         """The loss of each direction on its own, at a rate that the path carries without queues."""
-        if self._is_left_out("one-way") or self._is_blocked("one-way"):
-            return
         rates = self._measured_rates()
         slowest = min(rates, default=LOWEST_RATE / RETRY_SHARE)
         rate = min(max(LOWEST_RATE, GENTLE_SHARE * slowest), RETRY_SHARE * slowest)
@@ -269,7 +272,7 @@ class ThroughputSteps:
             one_way = one_way_of(phase)
             self._evidence = replace(self._evidence, one_way=(*self._evidence.one_way, one_way))
             error = phase.run.error if phase.run else None
-            self._done("one-way", *_one_way_result(one_way, error))
+            yield _one_way_result(one_way, error)
 
 
 def datagram_size(rate: float, seconds: float) -> int:
@@ -298,7 +301,7 @@ def one_way_of(phase: Phase) -> OneWay:
     )
 
 
-def _one_way_result(one_way: OneWay, error: Optional[str]) -> tuple[str, str]:
+def _one_way_result(one_way: OneWay, error: Optional[str]) -> Result:
     """The verdict and the text of the step: a loss is shown here, and judged by the step udp."""
     way = WAYS[one_way.direction]
     if error:
@@ -331,7 +334,7 @@ def _seconds_since(began: float, times: Sequence[float]) -> tuple[float, ...]:
     return tuple(round(time - began, 6) for time in times)
 
 
-def _rpm_result(phase: Phase, probes: Probes) -> tuple[str, str]:
+def _rpm_result(phase: Phase, probes: Probes) -> Result:
     """The verdict and the text of the step."""
     known = responsiveness(probes)
     way = WAYS[probes.direction]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_address
 from statistics import mean
 from typing import Any, NamedTuple, Optional
@@ -28,6 +29,7 @@ from neuca_tools.selftest.measure.iperf.command import Test
 from neuca_tools.selftest.measure.iperf.conduct import run_test
 from neuca_tools.selftest.measure.iperf.plans import PLANS, Options
 from neuca_tools.selftest.measure.probes import path_mtu, reach, roundtrip
+from neuca_tools.selftest.measure.probes.requests import echo_requests
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.measure.wait import wait_readable
 from neuca_tools.selftest.mesh.model import MOST_DIAGNOSIS, MOST_MACS, MOST_TEXT, MeshPlan, Row
@@ -115,11 +117,11 @@ def _connect_to_server(route: PeerRoute, plan: MeshPlan, secret: bytes) -> Helpe
 
 
 def _with_measurements(row: Row, plan: MeshPlan, route: PeerRoute, helper: Helper) -> Row:
-    peer, source, port = route.peer, route.source, plan.port + 1
-    trips = roundtrip.udp_round_trips(peer, port, helper.token, source)
-    times = roundtrip.measure_latency(trips, ROUND_TRIPS, TRIPS_WITHIN)
+    peer, source = route.peer, route.source
+    ask = partial(echo_requests, peer, plan.port + 1, helper.token, source)
+    times = roundtrip.measure_latency(roundtrip.RoundTrips(ask()), ROUND_TRIPS, TRIPS_WITHIN)
     rtt = times.p50 or 0.0
-    mtu = path_mtu.with_helper(peer, port, helper.token, source, route.device.mtu, rtt)
+    mtu = path_mtu.measure_path_mtu(ask(), route.device.mtu, rtt)
     row = replace(row, rtt=times.p50, mtu_out=mtu.forward, mtu_back=mtu.backward)
     if times.p99 is not None:
         row = replace(row, jitter=times.p99 - rtt)

@@ -10,7 +10,6 @@ there was an ICMP message.
 from __future__ import annotations
 
 import errno
-import os
 import socket
 import struct
 import time
@@ -18,17 +17,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Optional
 
-from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import PathMtu
-from neuca_tools.selftest.measure.host.kernel import FAMILIES
-from neuca_tools.selftest.measure.probes.echo import HEADER, HEADERS, MTU_DISCOVER, PROBE
-from neuca_tools.selftest.measure.probes.roundtrip import answered_number, echo_request, ping_socket
+from neuca_tools.selftest.measure.probes.echo import MTU_DISCOVER, PROBE
+from neuca_tools.selftest.measure.probes.requests import Requests
 from neuca_tools.selftest.measure.wait import wait_readable
 
 # Bytes that every path carries (RFC 791, RFC 8200).
 SMALLEST = {4: 576, 6: 1280}
-# Bytes of the header without options (RFC 791, RFC 8200).
-IP_HEADER = {4: 20, 6: 40}
 # Probes of one size.
 TRIES = 3
 # Seconds to wait for an answer, in addition to two round trips.
@@ -41,45 +36,39 @@ LOCAL = 1
 
 
 class Probe:
-    """Packets to the peer that must not be fragmented; `reported`: one was too large, by ICMP.
+    """Requests that must not be fragmented; `reported`: one was too large, by ICMP.
 
     `rtt` is the round trip in seconds. The constructor raises OSError.
     """
 
-    def __init__(
-        self, sender: socket.socket, source: Address, peer: Address, port: int, rtt: float
-    ) -> None:
-        self._socket, self._number = sender, 0
+    def __init__(self, requests: Requests, rtt: float) -> None:
+        self._requests, self._socket, self._number = requests, requests.socket, 0
         self._patience, self.reported = ANSWER_SECONDS + 2 * rtt, False
-        sender.setsockopt(*MTU_DISCOVER[peer.version], PROBE)
-        sender.setsockopt(*RECEIVE_ERRORS[peer.version], 1)
-        sender.bind((str(source), 0))
-        sender.connect((str(peer), port))
-        sender.setblocking(False)
+        self._socket.setsockopt(*MTU_DISCOVER[requests.version], PROBE)
+        self._socket.setsockopt(*RECEIVE_ERRORS[requests.version], 1)
+        self._socket.setblocking(False)
 
-    def acknowledged(
-        self, request: Callable[[int], bytes], is_answer: Callable[[int, bytes], bool]
-    ) -> bool:
-        """Send a request with up to TRIES numbers; whether an answer to one of them arrives."""
+    def acknowledged(self, size: int, back: int) -> bool:
+        """Send up to TRIES requests of these sizes; whether an answer to one of them arrives."""
         for _ in range(TRIES):
             self._number += 1
             try:
-                self._socket.send(request(self._number))
+                self._socket.send(self._requests.make(self._number, size, back))
             except OSError as error:
                 if error.errno == errno.EMSGSIZE:
                     # Larger than our own device takes.
                     return False
-            if self._is_answered(is_answer):
+            if self._is_answered():
                 return True
         return False
 
-    def _is_answered(self, is_answer: Callable[[int, bytes], bool]) -> bool:
+    def _is_answered(self) -> bool:
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
             if wait_readable([self._socket], deadline):
                 self.reported = is_too_large_reported(self._socket) or self.reported
                 with suppress(OSError):
-                    if is_answer(self._number, self._socket.recv(65536)):
+                    if self._requests.number_of(self._socket.recv(65536)) == self._number:
                         return True
         return False
 
@@ -117,50 +106,17 @@ def largest_carried(carried: Callable[[int], bool], low: int, high: int) -> Opti
     return low
 
 
-def with_helper(
-    peer: Address, port: int, token: bytes, source: Address, mtu: int, rtt: float
-) -> PathMtu:
-    """The path MTU in both directions, by UDP to the helper's echo.
+def measure_path_mtu(requests: Requests, mtu: int, rtt: float) -> PathMtu:
+    """The path MTU in both directions; by pings in one, unknown if none is answered.
 
-    `mtu` is the largest size to try, `rtt` the round trip in seconds. Raises OSError.
+    `mtu` is the largest size to try, `rtt` the round trip in seconds. Many hosts ignore pings, and
+    an answer to one has the size of its request. Raises OSError.
     """
-    headers, low = HEADERS[peer.version], SMALLEST[peer.version]
-    high = max(mtu, low)
-    with socket.socket(FAMILIES[peer.version], socket.SOCK_DGRAM) as sender:
-        probe = Probe(sender, source, peer, port, rtt)
-
-        def echoed(size: int, answer: int) -> bool:
-            """Whether a request with a payload of `size` bytes gets an answer of `answer` bytes."""
-            return probe.acknowledged(
-                lambda number: HEADER.pack(token, number, answer).ljust(size, b"\0"),
-                lambda number, packet: (
-                    len(packet) == answer and HEADER.unpack_from(packet)[1] == number
-                ),
-            )
-
-        forward = largest_carried(lambda size: echoed(size - headers, HEADER.size), low, high)
-        backward = largest_carried(lambda size: echoed(HEADER.size, size - headers), low, high)
+    with requests.socket:
+        probe, low = Probe(requests, rtt), SMALLEST[requests.version]
+        high = max(mtu, low)
+        forward = largest_carried(lambda size: probe.acknowledged(size, 0), low, high)
+        if requests.is_ping:
+            return PathMtu(forward, None, probe.reported) if forward else PathMtu()
+        backward = largest_carried(lambda size: probe.acknowledged(0, size), low, high)
         return PathMtu(forward, backward, probe.reported)
-
-
-def without_helper(peer: Address, source: Address, mtu: int, rtt: float) -> PathMtu:
-    """The largest ping that is answered; unknown if none is, because many hosts ignore pings.
-
-    An answer has the size of its request. Raises OSError.
-    """
-    version, low, identity = peer.version, SMALLEST[peer.version], os.getpid() & 0xFFFF
-    with ping_socket(version) as sender:
-        probe = Probe(sender, source, peer, 0, rtt)
-
-        def answers(size: int) -> bool:
-            return probe.acknowledged(
-                lambda number: echo_request(version, identity, number, size - IP_HEADER[version]),
-                lambda number, packet: (
-                    answered_number(version, identity, packet) == number & 0xFFFF
-                ),
-            )
-
-        answered_size = largest_carried(answers, low, max(mtu, low))
-        if answered_size is None:
-            return PathMtu()
-        return PathMtu(forward=answered_size, told=probe.reported)

@@ -16,7 +16,8 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Connections, Reach
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.kernel import Way
-from neuca_tools.selftest.measure.probes.roundtrip import icmp_round_trips, measure_latency
+from neuca_tools.selftest.measure.probes.requests import ping_requests
+from neuca_tools.selftest.measure.probes.roundtrip import RoundTrips, measure_latency
 from neuca_tools.selftest.measure.wait import wait_readable
 
 # Ethertype and operations of RFC 826.
@@ -51,10 +52,11 @@ def check_reach(peer: Address, way: Way, device: Device) -> Reach:
 
 def _answers_ping(peer: Address, source: Optional[Address]) -> Optional[bool]:
     try:
-        answers = measure_latency(icmp_round_trips(peer, source, PING_EVERY), PINGS, PING_SECONDS)
+        pings = RoundTrips(ping_requests(peer, source), PING_EVERY)
     except OSError:
         # Only root may open a raw socket.
         return None
+    answers = measure_latency(pings, PINGS, PING_SECONDS)
     return bool(answers.count and answers.count > (answers.lost or 0))
 
 

@@ -1,8 +1,4 @@
-"""Round trips, while idle or during a test: by UDP or TCP to the helper's echo, or by ping.
-
-ping(8) is not used: at an interval of 10 ms (-i 0.01), its 200 requests take 3.3 s instead of 2 s,
-it reports no percentiles, and each of the sizes that path_mtu tries would be a process.
-"""
+"""Round trips, while idle or during a test: by UDP or TCP to the helper's echo, or by ping."""
 
 # SPDX-License-Identifier: MIT
 
@@ -12,16 +8,15 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from secrets import randbits
 from typing import NamedTuple, Optional
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Latency
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
-from neuca_tools.selftest.measure.probes.echo import HEADER
+from neuca_tools.selftest.measure.probes.requests import Requests
 from neuca_tools.selftest.measure.wait import wait_readable
 
 # Seconds between requests.
@@ -32,32 +27,16 @@ SHORTEST_WAIT, LONGEST_WAIT = 0.2, 2.0
 UNKNOWN_ROUND_TRIP = 0.25
 # Round trips that are not counted: they resolve addresses and wake CPUs.
 UNCOUNTED = 3
-# Bytes of a ping, with its ICMP header.
-PING = 24
 # The most requests of one probe: the number of a ping has 16 bits.
 MOST_REQUESTS = 0xFFFF
-# ICMP types (RFC 792, RFC 4443).
-PROTOCOLS = {4: socket.IPPROTO_ICMP, 6: socket.IPPROTO_ICMPV6}
-ECHO, ANSWER = {4: 8, 6: 128}, {4: 0, 6: 129}
 
 
 class RoundTrips:
-    """Requests at a fixed rate, independent of the answers.
+    """Small requests, one every `every` seconds, independent of the answers."""
 
-    `request` makes the packet with a number. `number_of` reads the number from an answer: 0 for
-    anything else. `every` is in seconds.
-    """
-
-    def __init__(
-        self,
-        sender: socket.socket,
-        request: Callable[[int], bytes],
-        number_of: Callable[[bytes], int],
-        every: float = REQUEST_SECONDS,
-    ) -> None:
-        sender.setblocking(False)
-        self._socket, self._every = sender, every
-        self._request, self._number_of = request, number_of
+    def __init__(self, requests: Requests, every: float = REQUEST_SECONDS) -> None:
+        self._requests, self._socket, self._every = requests, requests.socket, every
+        self._socket.setblocking(False)
         self._sent: dict[int, float] = {}
         self._times: list[float] = []
         self._next_due, self._number = time.monotonic(), 0
@@ -79,13 +58,13 @@ class RoundTrips:
             self._sent[self._number] = time.monotonic()
             # A full queue or a missing route loses the request like any other.
             with suppress(OSError):
-                self._socket.send(self._request(self._number))
+                self._socket.send(self._requests.make(self._number, 0, 0))
 
     def _take(self) -> None:
         # No more answers for now, or an ICMP error for an earlier request.
         with suppress(OSError):
             while True:
-                number = self._number_of(self._socket.recv(65536))
+                number = self._requests.number_of(self._socket.recv(65536))
                 sent = self._sent.pop(number, None)
                 if sent is not None and number > UNCOUNTED:
                     self._times.append(time.monotonic() - sent)
@@ -101,79 +80,6 @@ class RoundTrips:
         self._socket.close()
         lost = sum(number > UNCOUNTED for number in self._sent)
         return latency_of(self._times, lost)
-
-
-def udp_round_trips(
-    peer: Address, port: int, token: bytes, source: Address, every: float = REQUEST_SECONDS
-) -> RoundTrips:
-    """Round trips by UDP, to the echo of a helper. Raises OSError."""
-    sender = socket.socket(FAMILIES[peer.version], socket.SOCK_DGRAM)
-    sender.bind((str(source), 0))
-    sender.connect((str(peer), port))
-
-    def number_of(answer: bytes) -> int:
-        if len(answer) < HEADER.size:
-            return 0
-        return int(HEADER.unpack_from(answer)[1])
-
-    return RoundTrips(
-        sender, lambda number: HEADER.pack(token, number, HEADER.size), number_of, every
-    )
-
-
-def icmp_round_trips(
-    peer: Address, source: Optional[Address], every: float = REQUEST_SECONDS
-) -> RoundTrips:
-    """Round trips by ICMP, which needs root. Raises OSError."""
-    sender, version, identity = ping_socket(peer.version), peer.version, randbits(16)
-    if source:
-        sender.bind((str(source), 0))
-    sender.connect((str(peer), 0))
-    return RoundTrips(
-        sender,
-        lambda number: echo_request(version, identity, number, PING),
-        lambda packet: answered_number(version, identity, packet),
-        every,
-    )
-
-
-def ping_socket(version: int) -> socket.socket:
-    """A raw ICMP socket, which needs root. Raises OSError."""
-    return socket.socket(FAMILIES[version], socket.SOCK_RAW, PROTOCOLS[version])
-
-
-def echo_request(version: int, identity: int, number: int, size: int) -> bytes:
-    """An ICMP echo request of `size` bytes with its header. The kernel adds IPv6's checksum."""
-    body = bytes(max(0, size - 8))
-    header = struct.pack("!BBHHH", ECHO[version], 0, 0, identity, number & 0xFFFF)
-    total = 0
-    if version == 4:
-        total = internet_checksum(header + body)
-    return struct.pack("!BBHHH", ECHO[version], 0, total, identity, number & 0xFFFF) + body
-
-
-def answered_number(version: int, identity: int, packet: bytes) -> int:
-    """The number of the request that this answers; 0 for anything else.
-
-    An IPv4 raw socket receives the IP header too.
-    """
-    if version == 4 and packet:
-        packet = packet[(packet[0] & 0xF) * 4 :]
-    if len(packet) < 8:
-        return 0
-    kind, _, _, whose, number = struct.unpack_from("!BBHHH", packet)
-    if kind != ANSWER[version] or whose != identity:
-        return 0
-    return int(number)
-
-
-def internet_checksum(data: bytes) -> int:
-    """The Internet checksum (RFC 1071)."""
-    data += b"\0" * (len(data) % 2)
-    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
 
 
 def measure_latency(probe: RoundTrips, count: int, seconds: float) -> Latency:
