@@ -16,7 +16,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
@@ -49,15 +48,13 @@ class Plans:
     """Times on the monotonic clock in seconds; None: not planned.
 
     `poll`: ask the sources. `events`: make a pass for events; never before `earliest`.
-    `retry`: make a pass after a failure. `watchdog`: notify systemd. `retire`: end the child that
-    waits.
+    `retry`: make a pass after a failure. `watchdog`: notify systemd.
     """
 
     poll: float = 0.0
     events: Optional[float] = None
     retry: Optional[float] = None
     watchdog: Optional[float] = None
-    retire: Optional[float] = None
     earliest: float = 0.0
 
     def next(self) -> float:
@@ -127,22 +124,17 @@ class Daemon:
             key.data()
         now = time.monotonic()
         self._feed_watchdog(now)
-        if not self._busy() and not self._is_stopping:
+        if self._worker is None and not self._is_stopping:
             self._start_what_is_due(now)
-        elif ends is not None and now >= ends and self._busy():
+        elif ends is not None and now >= ends and self._worker:
             log.error(
                 "a pass took longer than %g s (command-timeout), killing it",
                 self.config.command_timeout,
             )
             self._end()
 
-    def _busy(self) -> bool:
-        return self._worker is not None and self._worker.deadline is not None
-
     def _start_what_is_due(self, now: float) -> None:
         due = self._plans.due(now)
-        if "retire" in due:
-            self._end_child()
         if "events" in due:
             self._plans.events = self._event_pass_deadline = None
             self._plans.earliest = now + SECONDS_BETWEEN_PASSES
@@ -164,69 +156,37 @@ class Daemon:
     def _begin(self, job: Job) -> None:
         self._links.has_seen_change = False
         try:
-            try:
-                self._idle_worker().begin(job)
-            except ConnectionError:
-                # The child has just been killed while it waited; it has read nothing of the job.
-                self._end_child()
-                self._idle_worker().begin(job)
+            self._worker = Worker(job)
         except OSError as error:  # EAGAIN, ENOMEM, EMFILE: the host is short of a resource
             log.error("start a pass: %s", error.strerror)
-            self._end_child()
             self._plan_retry(Outcome(failed={WHOLE_PASS: 0}))
-
-    def _preload_child(self) -> None:
-        """Let a child load the modules of a pass while the events settle."""
-        if not self._busy() and not self._is_stopping:
-            with suppress(OSError):  # which is reported when the pass starts
-                self._idle_worker(ahead=True)
-
-    def _idle_worker(self, ahead: bool = False) -> Worker:
-        """The waiting child, or a new one with the current configuration. Raises OSError."""
-        self._plans.retire = None
-        if self._worker and self._worker.config is not self.config:
-            self._end_child()
-        if self._worker is None:
-            self._worker = Worker(self.config, ahead)
-            self._selector.register(self._worker.fileno(), selectors.EVENT_READ, self._read_worker)
-        return self._worker
+        else:
+            self._watch_descriptor(self._worker.fileno(), self._read_worker)
 
     def _read_worker(self) -> None:
-        worker, busy = self._worker, self._busy()
-        if worker is None or not worker.read():
-            return
-        if busy and not worker.is_silent:
+        if self._worker and self._worker.read():
             self._end()
-            return
-        # It was killed while it waited; a job that it was given meanwhile goes to a new child.
-        self._end_child()
-        if busy:
-            self._begin(worker.job)
 
     def _end_child(self) -> None:
-        worker, self._worker, self._plans.retire = self._worker, None, None
+        worker, self._worker = self._worker, None
         if worker:
             self._selector.unregister(worker.fileno())
             worker.end()
 
     def _end(self) -> None:
-        """Process the report of the child's job. After a pass, it may wait for another job."""
+        """Process the report of the child's job, and reap the child."""
         worker = self._worker
         if worker is None:
             return
-        outcome = worker.outcome()
-        if outcome is None or not worker.passed:
-            self._end_child()
-        else:
-            self._plans.retire = worker.retires
-        outcome = outcome or self._outcome_without_report()
+        self._end_child()
+        outcome = worker.outcome() or self._outcome_without_report()
         self._remember(outcome)
         self._plan_poll(outcome)
         self._plan_retry(outcome)
         if WHOLE_PASS in outcome.failed and not outcome.ran:
             # A job that asks the sources may end so again.
             self._plans.poll = self._backoff.due() or self._plans.poll
-        if worker.started or outcome.ran or not self._is_ready:
+        if worker.is_start or outcome.ran or not self._is_ready:
             self._say_ready(outcome.text)
         if outcome.text:
             systemd.notify(f"STATUS={outcome.text}")
@@ -352,13 +312,11 @@ class Daemon:
         if self._event_pass_deadline is None:
             self._event_pass_deadline = now + DEBOUNCE_SECONDS
         self._plans.events = max(min(now + quiet, self._event_pass_deadline), self._plans.earliest)
-        self._preload_child()
 
     def _await_udev(self) -> None:
         """Plan a pass in case udev does not report what it has done with a new NIC."""
         if self._plans.events is None:
             self._plans.events = max(time.monotonic() + UDEV_NAMING_SECONDS, self._plans.earliest)
-        self._preload_child()
 
     def _handle_signals(self, receive: socket.socket) -> None:
         numbers = set(receive.recv(4096))
@@ -389,7 +347,7 @@ class Daemon:
 
     def _close(self, *ends: socket.socket) -> None:
         """Let a pass finish, for at most `worker.PASS_GRACE_SECONDS`, and close everything."""
-        if self._worker and self._busy() and self._worker.wait():
+        if self._worker and self._worker.wait():
             self._end()
         self._end_child()
         self._links.close()

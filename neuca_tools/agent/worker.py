@@ -2,8 +2,7 @@
 
 Unlike a thread, a child can be killed at its deadline, a crash of it costs a single job, and its
 memory is freed when it exits. The daemon loads only the modules of a poll without news; the child
-that makes a pass loads the others. After a pass it waits for further jobs for a while: a boot or a
-new NIC causes several in a row, and most of the time of a job is the loading of modules.
+that makes a pass loads the others.
 """
 
 # SPDX-License-Identifier: MIT
@@ -20,7 +19,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Optional
 
 from neuca_tools.agent import drives, trial_file
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
     from neuca_tools.status.judge import Report, Status
 
 LARGEST_REPORT = 1 << 20  # bytes
-CHILD_LIFETIME_SECONDS = 30.0  # after which a child is not given another job
 COLDPLUG_SECONDS = 5.0  # that a first pass waits for udev
 PASS_GRACE_SECONDS = 10.0  # for a pass to finish when the daemon is told to stop
 REPORT_END = b"}\n"  # of a report
@@ -97,53 +94,31 @@ class Outcome(NamedTuple):
 
 
 class Worker:
-    """A child that does one job at a time; its socket is readable when it has sent or exited.
+    """A child that does one job; its socket is readable when it has sent or exited.
 
-    `ahead`: it loads the modules of a pass before it gets a job.
+    `deadline` is that of the job, on the monotonic clock. Raises OSError.
     """
 
-    def __init__(self, config: Config, ahead: bool = False) -> None:
-        self.config = config
-        self.retires = time.monotonic() + CHILD_LIFETIME_SECONDS
-        self.deadline: Optional[float] = None  # of its current job; None: it waits for one
-        self.started = False  # whether its job is that of a start
-        self.passed = False  # whether it has made a pass
-        self.job = Job(config)
+    def __init__(self, job: Job) -> None:
+        self.is_start = job.start
+        fetching = 2 * job.config.timeout  # a changed document is read twice
+        self.deadline = time.monotonic() + fetching + job.config.command_timeout
         self._said = b""
-        self._socket, jobs = socket.socketpair()
+        self._socket, report = socket.socketpair()
         self._child = os.fork()
         if self._child == 0:
             self._socket.close()
-            _run_child(config, jobs, ahead)
-        jobs.close()
+            _run_child(job, report)
+        report.close()
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def begin(self, job: Job) -> None:
-        """Give the child a job. Raises OSError if the child has just died."""
-        self._said, self.started, self.job = b"", job.start, job
-        fetching = 2 * job.config.timeout  # a changed document is read twice
-        self.deadline = time.monotonic() + fetching + job.config.command_timeout
-        data = {name: value for name, value in vars(job).items() if name != "config"}
-        self._socket.sendall(_json_line({**data, "session": job.session.to_json()}))
-
     def read(self) -> bool:
         """Read what the child has sent. Returns True once the job, or the child, has ended."""
-        try:
-            part = self._socket.recv(65536)
-        except ConnectionResetError:  # it died before it read its job
-            part = b""
+        part = self._socket.recv(65536)
         self._said += part
         return not part or self._said.endswith(REPORT_END) or len(self._said) > LARGEST_REPORT
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether it has done a job before but has sent nothing about this one.
-
-        A child that ends like this was killed while it waited, and has not begun the job.
-        """
-        return self.passed and not self._said
 
     def wait(self) -> bool:
         """Wait at most PASS_GRACE_SECONDS for a pass, but not for a job that only fetches.
@@ -164,9 +139,7 @@ class Worker:
         return False
 
     def outcome(self) -> Optional[Outcome]:
-        """The report of the ended job, None if there is none; the child then waits for a job."""
-        self.deadline = None
-        self.passed = self.passed or self._said.startswith(PASS_BEGUN)
+        """The report of the ended job; None if there is none."""
         with suppress(ValueError, TypeError):
             data = json.loads(self._said.removeprefix(PASS_BEGUN))
             data["session"] = Session.from_json(data["session"])
@@ -181,25 +154,17 @@ class Worker:
         os.waitpid(self._child, 0)
 
 
-def _json_line(data: object) -> bytes:
-    return json.dumps(data).encode() + b"\n"
-
-
-def _run_child(config: Config, jobs: socket.socket, ahead: bool) -> NoReturn:
-    """The main loop of the child, which never returns. A job that raises ends the child."""
+def _run_child(job: Job, report: socket.socket) -> NoReturn:
+    """Do the job and send its outcome; never returns."""
     status = 1
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             # systemd signals the whole control group; the daemon decides when a child stops.
             signal.signal(number, signal.SIG_IGN)
-        if ahead:
-            import_module("neuca_tools.agent.reconcile")
-        for line in jobs.makefile("rb"):
-            data = json.loads(line)
-            data["session"] = Session.from_json(data["session"])
-            outcome = do_job(Job(config, **data), lambda: jobs.sendall(PASS_BEGUN))
-            jobs.sendall(_json_line({**outcome._asdict(), "session": outcome.session.to_json()}))
+        outcome = do_job(job, lambda: report.sendall(PASS_BEGUN))
+        data = {**outcome._asdict(), "session": outcome.session.to_json()}
+        report.sendall(json.dumps(data).encode() + b"\n")
         status = 0
     except NeucaError as error:
         log.error("%s", error.text)

@@ -27,7 +27,6 @@ WINDOW = 10  # seconds to count wake-ups in
 MOMENT = 0.5  # seconds
 EARLY = 20  # passes after which memory is taken for settled
 PATIENCE = 30.0  # seconds for one pass
-LIFETIME = 30.0  # seconds that a child stays (neuca_tools/agent/worker.py)
 
 
 @dataclass
@@ -74,11 +73,7 @@ class Daemon:
         self.wait_for_pass()
 
     def wakeups(self) -> int:
-        """Within the next seconds, in which it has nothing to report. It gets a moment to fall asleep first.
-
-        A child that has made a pass stays for half a minute, for what may follow, and its end is a wake-up of its own.
-        """
-        self.wait_for_child()
+        """Within the next seconds, in which it has nothing to report. It gets a moment to fall asleep first."""
         while select.select([self._news], [], [], MOMENT)[0]:
             self._news.recv(
                 4096
@@ -86,13 +81,6 @@ class Daemon:
         before = self._switches()
         self._silence(WINDOW)
         return self._switches() - before
-
-    def wait_for_child(self) -> None:
-        children = (self._proc / "task" / str(self._process.pid) / "children").read_text().split()
-        for child in map(os.pidfd_open, map(int, children)):
-            if not select.select([child], [], [], PATIENCE + LIFETIME)[0]:
-                raise Unmeasured("a child that stays")
-            os.close(child)
 
     def _silence(self, seconds: float) -> None:
         if select.select([self._news], [], [], seconds)[0]:

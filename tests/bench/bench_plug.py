@@ -1,7 +1,6 @@
 """How soon a NIC that appears is configured: from the kernel's first word of it to its address, by the kernel's own messages.
 
-Beside it, what the same costs without an agent: an interpreter that imports pyroute2 and sets an address. The daemon's child
-for passes has ended before each round, as on a host where nothing has happened for half a minute.
+Beside it, what the same costs without an agent: an interpreter that imports pyroute2 and sets an address.
 """
 
 # SPDX-License-Identifier: MIT
@@ -58,7 +57,6 @@ def measure(rounds: int, directory: Path) -> Plug:
 
 def _appear(daemon: bench_idle.Daemon, directory: Path, numbers: Sequence[int]) -> float:
     """Seconds until the last of these has its address; they are gone again in the end."""
-    daemon.wait_for_child()
     words = "".join(
         f"link add nic{one} address {host.mac(one)} type veth peer name peer{one}\n"
         for one in numbers

@@ -1,4 +1,4 @@
-"""Which child does a job, also if one has just died, and when the job for events begins."""
+"""The child that does a job, and when the job for events begins."""
 
 # SPDX-License-Identifier: MIT
 
@@ -42,74 +42,16 @@ def daemon(tmp_path):
     )
     made = Daemon(config, tmp_path / "config", lambda _: None)
     yield made
-    made._end_child()
     made._close()
 
 
-def waiting(daemon):
-    """The child that has made a pass and waits for its next job: stopped, so that it reads none."""
-    worker = daemon._idle_worker()
-    worker.passed = True
-    os.kill(worker._child, signal.SIGSTOP)
-    return worker
-
-
-def kill(worker):
-    os.kill(worker._child, signal.SIGKILL)
-    os.waitid(os.P_PID, worker._child, os.WEXITED | os.WNOWAIT)
-
-
-def assert_under_way(daemon, job, instead_of):
-    assert isinstance(daemon._worker, Worker)
-    assert daemon._worker is not instead_of
-    assert (daemon._busy(), daemon._worker.job, daemon._plans.retry, bool(daemon._backoff)) == (
-        True,
-        job,
-        None,
-        False,
-    )
-
-
-def test_a_job_for_a_child_that_is_dead_goes_to_a_new_one(daemon):
-    dead, job = waiting(daemon), Job(daemon.config)
-    kill(dead)
-    daemon._begin(job)
-    assert_under_way(daemon, job, dead)
-
-
-def test_a_job_that_a_child_took_with_it_unread_goes_to_a_new_one(daemon):
-    dead, job = waiting(daemon), Job(daemon.config)
-    daemon._begin(job)
-    kill(dead)
-    daemon._read_worker()
-    assert_under_way(daemon, job, dead)
-
-
-def test_a_child_that_dies_of_its_first_job_is_a_failure_that_waits(daemon):
-    worker = waiting(daemon)
-    worker.passed = False
+def test_a_child_that_dies_of_its_job_is_a_failure_that_waits(daemon):
     daemon._begin(Job(daemon.config))
-    kill(worker)
-    daemon._read_worker()
-    assert (daemon._worker, bool(daemon._backoff)) == (None, True)
+    os.kill(daemon._worker._child, signal.SIGKILL)
+    while daemon._worker:
+        daemon._read_worker()
+    assert bool(daemon._backoff)
     assert daemon._plans.retry is not None
-
-
-def test_a_child_loads_the_modules_of_a_pass_while_the_events_settle(daemon, monkeypatch):
-    made = []
-
-    class Recorded(Worker):
-        def __init__(self, config, ahead=False):
-            made.append(ahead)
-            super().__init__(config, ahead)
-
-    monkeypatch.setattr("neuca_tools.agent.daemon.Worker", Recorded)
-    daemon._plan_event_pass(0.1)
-    daemon._plan_event_pass(0.1)
-    prepared = daemon._worker
-    assert (made, daemon._busy(), daemon._plans.retire) == ([True], False, None)
-    daemon._begin(Job(daemon.config))
-    assert (daemon._worker, daemon._busy(), made) == (prepared, True, [True])
 
 
 @pytest.mark.parametrize(
@@ -163,7 +105,6 @@ class Clock:
         monkeypatch.setattr(
             "neuca_tools.agent.daemon.time", SimpleNamespace(monotonic=lambda: self.now)
         )
-        monkeypatch.setattr(daemon, "_preload_child", lambda: None)
         monkeypatch.setattr(daemon, "_begin", lambda _: self.passes.append(round(self.now, 3)))
         daemon._plans = Plans(poll=1000.0)
 
