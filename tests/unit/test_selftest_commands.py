@@ -40,7 +40,7 @@ name@172.16.0.1 fd00::2
 --plan standard PEER
 --plan full --time 30 --port 5201 --parallel 1,8,128 PEER
 --bidir --udp --rate 500M PEER
-PEER --skip udp,rpm
+PEER --skip udp,path
 --only tcp,udp PEER
 --numa auto PEER
 --ssh HOST PEER

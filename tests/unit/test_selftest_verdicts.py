@@ -17,12 +17,12 @@ from neuca_tools.selftest.evidence import (
     Host,
     Latency,
     Link,
-    OneWay,
     PathMtu,
     Phase,
     Reach,
     Step,
 )
+from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.record import prometheus_text
@@ -497,7 +497,7 @@ def test_a_port_that_iperf3_cannot_connect_to_is_closed():
     assert [one.id for one in diagnose(evidence_of(said)).findings] == ["D33"]
 
 
-@pytest.mark.parametrize("name", ["latency", "path-mtu", "connections", "rpm", "one-way"])
+@pytest.mark.parametrize("name", ["latency", "path-mtu", "connections", "rpm", "one-way", "path"])
 def test_a_step_alone_is_a_result(name):
     steps = (
         Step("as-planned", "skipped"),

@@ -10,7 +10,8 @@ import pytest
 from selftest_runs import flow_of, receiver, tcp, udp_phase
 
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
-from neuca_tools.selftest.evidence import Cpu, Evidence, Latency, OneWay
+from neuca_tools.selftest.evidence import Cpu, Evidence, Latency
+from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.readers.documents import evidence_of

@@ -13,6 +13,7 @@ from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, phase_results
 from neuca_tools.selftest.evidence import Evidence, Host, Link, Phase
 from neuca_tools.selftest.evidence.derive import look_at_phase
+from neuca_tools.selftest.evidence.route import route_changes
 from neuca_tools.selftest.evidence.run import Run
 
 DROP = 0.10  # of the median of the earlier rates; a bound of our own
@@ -30,7 +31,7 @@ ON_OFF = {True: "on", False: "off"}
 
 @dataclass(frozen=True)
 class Change:
-    """One value that changed; None if it is absent. `where` is "local" or "peer"."""
+    """One value that changed; None if it is absent. `where` is "local", "peer" or "path"."""
 
     where: str
     field: str
@@ -119,6 +120,7 @@ def compare(before: Sequence[Evidence], after: Evidence, least: int = 1) -> Comp
     changes = (
         *_host_changes("local", last.local, after.local, strict=not as_planned),
         *_host_changes("peer", last.peer, after.peer, strict=True),
+        *(Change("path", *change) for change in route_changes(last.route, after.route)),
     )
     same = [test for test in before if _is_same_peer(test, after)]
     rates = _rate_changes(map(_comparable_phases, same), dict(_comparable_phases(after)), least)

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from neuca_tools.selftest.evidence.responsiveness import Probes
+from neuca_tools.selftest.evidence.route import NO_ROUTE, OneWay, Route
 from neuca_tools.selftest.evidence.run import Flow, Run
 from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace
 
@@ -255,30 +256,6 @@ class Step:
 
 
 @dataclass(frozen=True)
-class OneWay:
-    """Datagrams of one direction, by the sequence numbers of iperf3's sender and receiver.
-
-    `sent` is the sender's count and `seen` the highest number that the receiver has seen; `lost`
-    are the gaps among these, and `losses` those of each interval. `rate` is in bit/s.
-    """
-
-    direction: str = "forward"
-    rate: Optional[float] = None
-    sent: Optional[int] = None
-    seen: Optional[int] = None
-    lost: Optional[int] = None
-    out_of_order: Optional[int] = None
-    losses: tuple[int, ...] = ()
-
-    @property
-    def loss(self) -> Optional[float]:
-        """The share that was lost; None if it is not known."""
-        if self.lost is None or not self.seen:
-            return None
-        return min(1.0, max(0, self.lost) / self.seen)
-
-
-@dataclass(frozen=True)
 class Evidence:
     """A whole self-test, or what is known about a foreign iperf run.
 
@@ -306,5 +283,6 @@ class Evidence:
     taken: Optional[str] = None
     responsiveness: tuple[Probes, ...] = ()
     loads: tuple[Phase, ...] = ()
+    route: Route = NO_ROUTE
     one_way: tuple[OneWay, ...] = ()
     version: int = VERSION

@@ -34,6 +34,7 @@ SECONDS = {
     "reach": 2.0,
     "latency": 3.0,
     "path-mtu": 3.0,
+    "path": 4.0,
 }
 # Steps with a test in each direction, and its longest duration.
 BOTH_WAYS = {"rpm": LOAD_SECONDS, "one-way": STEP_SECONDS}

@@ -34,7 +34,8 @@ from neuca_tools.selftest.measure.host.facts import Messages
 from neuca_tools.selftest.measure.host.planned import AgentPlan, PeerRoute, permitted_route
 from neuca_tools.selftest.measure.iperf.phases import Result, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.probes import path_mtu, reach, roundtrip
+from neuca_tools.selftest.measure.probes import hops, path_mtu, reach, roundtrip
+from neuca_tools.selftest.report.text import route_words
 
 # Seconds for all round trips of the latency step.
 LATENCY_SECONDS = 5.0
@@ -90,6 +91,7 @@ class PeerTest(ThroughputSteps):
         self._evidence = replace(self._evidence, local=local)
         self._run_step("latency", self._measure_latency)
         self._run_step("path-mtu", lambda: self._path_mtu(route.device))
+        self._run_step("path", lambda: self._path(route.device))
         self._devices = [device.name for device in chain]
         self._run_throughput()
         self._run_step("connections", self._connections)
@@ -217,6 +219,15 @@ class PeerTest(ThroughputSteps):
         far = self._helper.host
         mtus = [link.mtu for link in far.links if link.mtu and link.name == far.planned]
         return min([device.mtu, *mtus])
+
+    def _path(self, device: Device) -> Iterator[Result]:
+        target = hops.Target(self._address, self._source, device.name)
+        if self._helper is not None:
+            target = target._replace(port=self._options.port + 1, token=self._helper.token)
+        target = target._replace(rtt=self._evidence.idle.p50 or 0.0)
+        traced = hops.trace_route(target, device.mtu, self._evidence.path_mtu.forward)
+        self._evidence = replace(self._evidence, route=traced)
+        yield "pass" if traced.reached else "unknown", route_words(traced)
 
     def _connections(self) -> Iterator[Result]:
         connections = reach.connection_rate(

@@ -17,6 +17,7 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency
 from neuca_tools.selftest.evidence.derive import look_at_phase
+from neuca_tools.selftest.evidence.route import Hop
 from neuca_tools.selftest.evidence.run import Flow
 from neuca_tools.selftest.report.panels import numbered_band_names, svg_figure
 from neuca_tools.selftest.report.style import STYLE
@@ -38,6 +39,7 @@ MARKS = {"pass": "good", "fail": "bad", "unknown": "unknown"}
 BEFORE = ("test", "before", "after")
 LATENCY = ("path", "median", "99 of 100", "longest")
 UDP = ("offered", "lost")
+PATH = ("hop", "routers", "round trip", "MTU")
 # The CSS classes of the verdicts.
 STATES = {
     ExitCode.PASS: "good",
@@ -172,6 +174,7 @@ def _report_tables(
     yield from _html_table(
         "UDP: datagrams lost, against the rate offered", UDP, _udp_rows(evidence)
     )
+    yield from _html_table("Path", PATH, list(map(_hop_row, evidence.route.hops)))
 
 
 def _before_and_after(diagnosis: Diagnosis, before: Optional[Diagnosis]) -> Iterator[Sequence[str]]:
@@ -187,6 +190,12 @@ def _latency_row(name: str, times: Latency) -> Sequence[str]:
     """In the order of LATENCY."""
     values = (times.p50, times.p99, times.maximum)
     return (name, *("" if value is None else amounts.time(value) for value in values))
+
+
+def _hop_row(hop: Hop) -> Sequence[str]:
+    """In the order of PATH."""
+    rtt = "" if hop.rtt is None else amounts.time(hop.rtt)
+    return (str(hop.number), ", ".join(hop.addresses) or "no response", rtt, str(hop.mtu or ""))
 
 
 def _udp_rows(evidence: Evidence) -> list[Sequence[str]]:

@@ -17,9 +17,10 @@ from neuca_tools.selftest.conditions.causes import ALONE
 from neuca_tools.selftest.diagnosis.compare import Comparison, RateChange
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult
 from neuca_tools.selftest.diagnosis.findings import Finding
-from neuca_tools.selftest.evidence import OneWay, Step
+from neuca_tools.selftest.evidence import Step
 from neuca_tools.selftest.evidence.look import Fact
 from neuca_tools.selftest.evidence.responsiveness import Responsiveness
+from neuca_tools.selftest.evidence.route import OneWay, Route
 
 LONGEST = 120 - 12  # characters of what is shortened unless the report is verbose
 # The rate after slow start is shown as well if it differs by more than this share.
@@ -152,6 +153,26 @@ def one_way_words(way: OneWay) -> str:
     if way.rate:
         words += f", at {amounts.rate(way.rate)}"
     return words
+
+
+def route_words(route: Route) -> str:
+    """ "3 hops, 2 ways at hop 2, MTU 1400 before hop 3 (no router reports it), peer reached"."""
+    words = [f"{len(route.hops)} hops" if len(route.hops) != 1 else "1 hop"]
+    silent = sum(not hop.addresses for hop in route.hops)
+    if silent:
+        words.append(f"{silent} of them silent")
+    words += [
+        f"{len(hop.addresses)} ways at hop {hop.number}"
+        for hop in route.hops
+        if len(hop.addresses) > 1
+    ]
+    for narrowing in route.narrowings:
+        how = f"reported by {narrowing.reporter}" if narrowing.reporter else "no router reports it"
+        words.append(f"MTU {narrowing.mtu} before hop {narrowing.number} ({how})")
+    if route.refused:
+        words.append(f"refused by {route.refused}")
+    words.append("peer reached" if route.reached else "the peer does not respond")
+    return ", ".join(words)
 
 
 def phase_line(phase: PhaseResult) -> str:

@@ -14,8 +14,9 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.reach import is_udp_blocked
 from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, phase_results
-from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Latency, OneWay, Phase, Step
+from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Latency, Phase, Step
 from neuca_tools.selftest.evidence.responsiveness import Probes, responsiveness
+from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.iperf.command import MOST_STREAMS, Test
 from neuca_tools.selftest.measure.iperf.conduct import GRACE_SECONDS, run_test
@@ -58,7 +59,7 @@ NO_HELPER = "this needs a helper on the peer"
 UDP_BLOCKED = "no datagram gets through"
 STEPS_WITH_HELPER, STEPS_WITH_UDP = ("rpm", "connections"), ("path-mtu", "udp", "one-way")
 # These run even if a test before them got nothing through.
-STEPS_IN_ANY_CASE = ("as-planned", "latency", "path-mtu", "connections")
+STEPS_IN_ANY_CASE = ("as-planned", "latency", "path-mtu", "path", "connections")
 # The verdict and the text of a step.
 Result = tuple[str, str]
 

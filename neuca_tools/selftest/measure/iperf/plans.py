@@ -12,11 +12,11 @@ from typing import NamedTuple, Optional
 from neuca_tools.selftest.conditions.udp import LOSSY
 
 STEPS = tuple(
-    "as-planned reach latency path-mtu tcp tcp-reverse loaded tcp-parallel tcp-bidir udp rpm"
+    "as-planned reach latency path-mtu path tcp tcp-reverse loaded tcp-parallel tcp-bidir udp rpm"
     " one-way connections".split()
 )
 # Not in the plan "quick".
-SLOW = frozenset({"tcp-parallel", "tcp-bidir", "udp", "rpm", "one-way", "connections"})
+SLOW = frozenset({"tcp-parallel", "tcp-bidir", "path", "udp", "rpm", "one-way", "connections"})
 # As in test_bandwidth.sh of the Deep Learning Benchmarking Suite.
 PORT = 45678
 # Rates of the ladder, as parts of the expected rate; the lowest that is offered, in bit/s.

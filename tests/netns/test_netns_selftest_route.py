@@ -1,0 +1,219 @@
+"""The way to a peer behind real routers: hops, two equal ways, an MTU that a router reports, and one that nobody reports.
+
+guest 172.16.0.1 – 172.16.0.2 outside – left or right – last – 10.9.0.2 target
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from ends import FAR, FAR6, NEAR
+
+TARGET, TARGET6 = "10.9.0.2", "fd00:9::2"
+# A link: the device at its near and at its far end, with their addresses.
+LINKS = (
+    ("outside", "left", 1),
+    ("outside", "right", 2),
+    ("left", "last", 3),
+    ("right", "last", 4),
+    ("last", "target", 9),
+)
+TRACE = """import json, sys
+from ipaddress import ip_address
+from neuca_tools.selftest.evidence.codec import encode
+from neuca_tools.selftest.measure.probes import hops
+peer, source, device, mtu, known = sys.argv[1:]
+target = hops.Target(ip_address(peer), ip_address(source), device)
+print(json.dumps(encode(hops.trace_route(target, int(mtu), int(known) or None))))
+"""
+
+
+class Routed:
+    """The guest's laboratory with routers behind its NIC."""
+
+    def __init__(self, ends):
+        self.ends, self.lab = ends, ends.lab
+        self.places = {"outside": self.lab.outside}
+        for name in ("left", "right", "last", "target"):
+            self.places[name] = self.lab.host()
+        for near, far, number in LINKS:
+            self._link(near, far, number)
+        self._routes()
+
+    def sh(self, where, *lines):
+        self.lab.run("sh", "-ec", "\n".join(lines), where=self.places[where])
+
+    def _link(self, near, far, number):
+        """veth "to-FAR" and "to-NEAR", with .1 and .2 of a network each."""
+        self.sh(
+            near,
+            f"ip link add to-{far} type veth peer name to-{near} netns {self.places[far].pid}",
+            f"ip address add 10.{number}.0.1/24 dev to-{far}",
+            f"ip address add fd00:{number}::1/64 dev to-{far} nodad",
+            f"ip link set to-{far} up",
+        )
+        self.sh(
+            far,
+            f"ip address add 10.{number}.0.2/24 dev to-{near}",
+            f"ip address add fd00:{number}::2/64 dev to-{near} nodad",
+            f"ip link set to-{near} up",
+        )
+
+    def _routes(self):
+        for name in self.places:
+            self.sh(name, *(f"echo 1 > /proc/sys/net/ipv{way}" for way in FORWARD))
+            # A second trace within seconds would find routers that report no more (icmp(7), icmp_ratelimit).
+            self.sh(name, *(f"echo 0 > /proc/sys/net/ipv{limit}" for limit in LIMITS))
+        self.sh(
+            "outside",
+            "ip route add 10.9.0.0/24 via 10.1.0.2",
+            "ip -6 route add fd00:9::/64 via fd00:1::2",
+        )
+        for name, number in (("left", 1), ("right", 2)):
+            self.sh(
+                name,
+                f"ip route add 10.9.0.0/24 via 10.{number + 2}.0.2",
+                f"ip -6 route add fd00:9::/64 via fd00:{number + 2}::2",
+                f"ip route add 172.16.0.0/24 via 10.{number}.0.1",
+                f"ip -6 route add fd00:16::/64 via fd00:{number}::1",
+            )
+        self.sh(
+            "last", "ip route add default via 10.3.0.1", "ip -6 route add default via fd00:3::1"
+        )
+        self.sh(
+            "target", "ip route add default via 10.9.0.1", "ip -6 route add default via fd00:9::1"
+        )
+        self.lab.ip(f"route add 10.9.0.0/24 via {FAR} dev dp1")
+        self.lab.ip(f"-6 route add fd00:9::/64 via {FAR6} dev dp1")
+
+    def two_ways(self):
+        hops = "nexthop via 10.1.0.2 nexthop via 10.2.0.2"
+        self.sh(
+            "outside",
+            "echo 1 > /proc/sys/net/ipv4/fib_multipath_hash_policy",
+            f"ip route replace 10.9.0.0/24 {hops}",
+        )
+
+    def trace(self, peer=TARGET, source=NEAR, mtu=1500, known=0, device="dp1"):
+        words = (sys.executable, "-c", TRACE, peer, source, device, mtu, known)
+        return json.loads(self.lab.run(*map(str, words)).out)
+
+
+FORWARD = ("4/ip_forward", "6/conf/all/forwarding")
+LIMITS = ("4/icmp_ratelimit", "6/icmp/ratelimit")
+
+
+@pytest.fixture
+def routed(ends):
+    made = Routed(ends)
+    # For a second or two after its links are up, a router cannot send ICMPv6 errors.
+    made.lab.wait("all routers", lambda: None not in mtus(made.trace(TARGET6, "fd00:16::1")))
+    return made
+
+
+def addresses(route):
+    return [one.get("addresses", []) for one in route["hops"]]
+
+
+def mtus(route):
+    return [one.get("mtu") for one in route["hops"]]
+
+
+@pytest.mark.parametrize(
+    ("peer", "source", "hops"),
+    [
+        (TARGET, NEAR, [[FAR], ["10.1.0.2"], ["10.3.0.2"], [TARGET]]),
+        (TARGET6, "fd00:16::1", [[FAR6], ["fd00:1::2"], ["fd00:3::2"], [TARGET6]]),
+    ],
+)
+def test_each_router_is_a_hop(routed, peer, source, hops):
+    found = routed.trace(peer, source)
+    assert addresses(found) == hops
+    assert (found["reached"], found["device"], mtus(found)) == (True, "dp1", [1500] * 4)
+    assert min(one["rtt"] for one in found["hops"]) > 0
+    assert "narrowings" not in found
+
+
+def test_two_equal_ways_are_seen_by_their_ports(routed):
+    """With six flows the chance to see one way only is one in 32: then more ports are tried here."""
+    routed.two_ways()
+    tries = (addresses(routed.trace()) for _ in range(20))
+    found = next(one for one in tries if len(one[1]) == 2)
+    assert found[1] == ["10.1.0.2", "10.2.0.2"]
+    assert (found[0], found[3]) == ([FAR], [TARGET])
+
+
+@pytest.mark.parametrize(
+    ("peer", "source", "reporter"),
+    [(TARGET, NEAR, "10.1.0.2"), (TARGET6, "fd00:16::1", "fd00:1::2")],
+)
+def test_a_router_that_reports_a_smaller_mtu(routed, peer, source, reporter):
+    routed.sh("left", "ip link set to-last mtu 1400")
+    routed.sh("last", "ip link set to-left mtu 1400")
+    found = routed.trace(peer, source)
+    assert mtus(found) == [1500, 1500, 1400, 1400]
+    assert found["narrowings"] == [{"number": 3, "mtu": 1400, "reporter": reporter}]
+
+
+@pytest.mark.parametrize(("known", "mtu"), [(1400, 1400), (0, 576)])
+def test_an_mtu_hole_that_nobody_reports(routed, known, mtu):
+    """Only the receiving end of the link has the smaller MTU: larger packets are dropped there."""
+    routed.sh("last", "ip link set to-left mtu 1400", "ip link set to-right mtu 1400")
+    found = routed.trace(known=known)
+    assert mtus(found) == [1500, 1500, mtu, mtu]
+    assert found["narrowings"] == [{"number": 3, "mtu": mtu}]
+    assert found["reached"]
+
+
+def test_routers_that_do_not_respond_are_silent_hops(routed):
+    """This one has no way back to the guest; what passes through it comes back by the other."""
+    routed.sh("last", "ip route replace default via 10.4.0.1")
+    routed.sh("left", "ip route replace blackhole 172.16.0.0/24")
+    found = routed.trace()
+    assert addresses(found) == [[FAR], [], ["10.4.0.2"], [TARGET]]
+    assert (found["reached"], mtus(found)) == (True, [1500, None, 1500, 1500])
+
+
+def test_a_router_that_refuses(routed):
+    routed.sh("left", "ip route replace prohibit 10.9.0.0/24")
+    found = routed.trace()
+    assert (found["reached"], found["refused"]) == (False, "10.1.0.2")
+
+
+def test_nothing_leaves_through_another_device_than_the_tests(routed):
+    """The route through the management NIC is better, and is not used."""
+    routed.lab.ip(f"route add {TARGET}/32 dev mgmt0")
+    found = routed.trace()
+    assert TARGET not in neighbors(routed.lab)
+    assert found["device"] == "dp1"
+    datagram = f"import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'', ('{TARGET}', 9))"
+    routed.lab.run(sys.executable, "-c", datagram)
+    assert TARGET in neighbors(routed.lab)  # so this shows what leaves there
+    routed.lab.ip(f"route del {TARGET}/32 dev mgmt0")
+
+
+def neighbors(lab):
+    """The hosts that the management NIC was to send something to, reachable or not."""
+    return {one["dst"] for one in lab.look("neigh show dev mgmt0 nud all")}
+
+
+def test_a_change_of_the_route_is_reported_by_the_next_test(routed):
+    """The peer is behind the routers, with a helper; the way changes between two tests."""
+    ends = routed.ends
+    ends.serve("--for", "240", "--interface", "to-last", where=routed.places["target"])
+    words = ("--only", "latency,path-mtu,path,one-way", "--time", "1")
+    _, report = ends.helped(*words, peer=TARGET)
+    route = report["evidence"]["route"]
+    assert addresses(route) == [[FAR], ["10.1.0.2"], ["10.3.0.2"], [TARGET]]
+    losses = report["evidence"]["one_way"]
+    assert [one.get("direction", "forward") for one in losses] == ["forward", "reverse"]
+    assert all(one["seen"] >= one["lost"] >= 0 for one in losses)
+    assert all(one["sent"] >= one["seen"] > 10 for one in losses)
+    routed.sh("outside", "ip route replace 10.9.0.0/24 via 10.2.0.2")
+    out = ends.test("--secret-file", ends.secret, *words, peer=TARGET).out
+    assert "changed     path hop 2: 10.1.0.2 → 10.2.0.2\n" in out
+    assert "path         pass     4 hops, peer reached\n" in out
