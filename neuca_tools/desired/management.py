@@ -156,10 +156,12 @@ class _Chooser:
         The document's only candidate is declared; of several, it is waited for one to show.
         """
         groups = self._candidate_groups()
-        if len(groups) == 1:
+        if len(groups) == 1 and groups[0]:
             return {*groups[0]}, dict(groups[0]), frozenset()
-        if groups and self.world.age < MANAGEMENT_DHCP_SECONDS:
-            return set(), {}, frozenset().union(*groups)
+        is_early = self.world.age < MANAGEMENT_DHCP_SECONDS
+        undecided = frozenset().union(*groups if is_early else ())
+        if undecided:
+            return set(), {}, undecided
         chosen = self._first(filter(self._is_advertised, self.counted_routes))
         declared = {mac: FIRST for group in groups[:1] for mac in group if not chosen}
         return chosen or {*declared}, declared, frozenset()
@@ -334,7 +336,7 @@ class _Chooser:
     def _candidate_groups(self) -> list[Mapping[str, str]]:
         """The links with a gateway or DHCP that may be management; only present ones if any are."""
         listed = self.claims.gateway_candidates
-        groups = [group for group in listed if group and self.dataplane.isdisjoint(group)]
+        groups = [group for group in listed if self.dataplane.isdisjoint(group)]
         return [group for group in groups if group.keys() & self.present] or groups
 
     # --- results ---
