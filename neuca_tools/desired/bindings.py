@@ -48,10 +48,8 @@ def bind_names(
     macs_by_name = {mac: _nics_called(mac[len(BY_NAME) :], world, record) for mac in known}
     unknown = [mac[len(BY_NAME) :] for mac in sorted(known) if not macs_by_name[mac]]
     problems = [Problem("absent", f'no NIC is named "{name}"') for name in unknown]
-    return _bound_platform(platform, macs_by_name), [
-        *problems,
-        *_described_twice(platform, macs_by_name),
-    ]
+    problems += _described_twice(platform, macs_by_name)
+    return _bound_platform(platform, macs_by_name), problems
 
 
 def _described_twice(

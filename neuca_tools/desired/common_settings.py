@@ -7,7 +7,7 @@ Some of the last depend on other links: the MAC of a NIC, and its place in a bon
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Optional
 
@@ -173,8 +173,10 @@ class CommonSettings:
         device = self.world.devices.get(index, Device(0, "", qdisc="noqueue"))
         observed, declined = self.world.settings.get(index), self.record.declined.get(request.key)
         asked = flat_settings(request.device)
-        for setting, reason in self.refused(request.key, asked) if asked else ():
-            self.refuse(request.key, f"{setting} {asked.pop(setting)}: {reason}")
+        for setting, reason_of in ((MAC, self._mac_reason), (PRIMARY, self._primary_reason)):
+            reason = reason_of(request.key, asked[setting]) if setting in asked else None
+            if reason:
+                self.refuse(request.key, f"{setting} {asked.pop(setting)}: {reason}")
         master, joined = self.master(request.key), self.is_joined(request.key)
         wish = Wish(request.key, asked, observed, declined or {}, master, joined)
         wish.resolve()
@@ -225,17 +227,6 @@ class CommonSettings:
         device, master = devices.get(key), devices.get(self.masters[key])
         return device is not None and master is not None and device.master == master.index
 
-    def refused(self, key: LinkKey, asked: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """Each of these settings that is refused, with the reason."""
-        reasons = {}
-        if MAC in asked:
-            reasons[MAC] = self._mac_reason(key, asked[MAC])
-        if asked.get(PRIMARY) == "yes":
-            reasons[PRIMARY] = self._primary_reason(key)
-        for setting, reason in reasons.items():
-            if reason:
-                yield setting, reason
-
     def restorable(self, key: LinkKey, original: Mapping[str, str]) -> dict[str, str]:
         """Those of the original values that can be restored where the link is now.
 
@@ -273,8 +264,10 @@ class CommonSettings:
                 return f'the MAC address {mac} is that of "{device.name}"'
         return None
 
-    def _primary_reason(self, key: LinkKey) -> Optional[str]:
+    def _primary_reason(self, key: LinkKey, wanted: str) -> Optional[str]:
         """Why a member may not be the primary one: another one is requested to be that."""
+        if wanted != "yes":
+            return None
         members = (link for link in self.masters if self.masters[link] == self.masters.get(key))
         other = self._also_requested(key, members, PRIMARY, "yes")
         return (

@@ -41,18 +41,13 @@ MOST: Mapping[int, int] = {4: 4, 6: 13}
 LONGEST: Mapping[int, int] = {4: 32, 6: 128}
 # Not counted: what is not public (IANA IPv4 and IPv6 Special-Purpose Address Registries; multicast,
 # RFC 5771; reserved, RFC 1112; and all of IPv6 outside 2000::/3, RFC 4291, 2.4).
+_SPECIAL = {
+    4: "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24"
+    " 192.0.2.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/3",
+    6: "::/3 4000::/2 8000::/1 2001:db8::/32 3fff::/20",
+}
 NOT_PUBLIC: Mapping[int, tuple[Network, ...]] = {
-    4: tuple(
-        map(
-            ip_network,
-            (
-                *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16"),
-                *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.168.0.0/16"),
-                *("198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3"),
-            ),
-        )
-    ),
-    6: tuple(map(ip_network, ("::/3", "4000::/2", "8000::/1", "2001:db8::/32", "3fff::/20"))),
+    version: tuple(map(ip_network, text.split())) for version, text in _SPECIAL.items()
 }
 # Whole blocks for private use: RFC 1918 and RFC 6598. That of IPv6, fc00::/7, is over the limit.
 PRIVATE = tuple(map(ip_network, ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")))

@@ -151,14 +151,20 @@ class _Chooser:
         return not self.belief.mac or (is_late and not self._has_default({self.belief.mac}))
 
     def _without_routes(self) -> tuple[set[str], dict[str, str], frozenset[str]]:
-        """The NICs if no route tells them apart, those that are declared, and those in doubt."""
-        declared, undecided = self._by_document()
-        chosen = set[str]()
-        if not declared and not undecided:
-            chosen = self._first(filter(self._is_advertised, self.counted_routes))
-            if not chosen:
-                declared = {mac: FIRST for group in self._candidate_groups()[:1] for mac in group}
-        return chosen or {*declared}, declared, undecided
+        """The NICs if no route tells them apart, those that are declared, and those in doubt.
+
+        The document's only candidate is declared; of several, it is waited for one to show.
+        """
+        groups = self._candidate_groups()
+        if len(groups) == 1 and groups[0]:
+            return {*groups[0]}, dict(groups[0]), frozenset()
+        is_early = self.world.age < MANAGEMENT_DHCP_SECONDS
+        undecided = frozenset().union(*groups if is_early else ())
+        if undecided:
+            return set(), {}, undecided
+        chosen = self._first(filter(self._is_advertised, self.counted_routes))
+        declared = {mac: FIRST for group in groups[:1] for mac in group if not chosen}
+        return chosen or {*declared}, declared, frozenset()
 
     def _is_advertised(self, route: Route) -> bool:
         return route_provenance(route, self.world) == ADVERTISEMENT
@@ -326,13 +332,6 @@ class _Chooser:
         lowers = (self._nics(route.index) for route in self.best_routes)
         links = [{*nics[:1]}, *self.claims.gateway_candidates, *lowers]
         return {mac for mac in nics if any({mac, nics[0]} <= {*link} for link in links)}
-
-    def _by_document(self) -> tuple[dict[str, str], frozenset[str]]:
-        """The NICs of the document's only candidate; of several, those to wait for."""
-        groups = self._candidate_groups()
-        if len(groups) == 1:
-            return dict(groups[0]), frozenset()
-        return {}, frozenset().union(*groups if self.world.age < MANAGEMENT_DHCP_SECONDS else ())
 
     def _candidate_groups(self) -> list[Mapping[str, str]]:
         """The links with a gateway or DHCP that may be management; only present ones if any are."""

@@ -21,6 +21,7 @@ from itertools import chain
 from typing import Any, Optional
 
 from neuca_tools.desired.coverage import is_inside
+from neuca_tools.desired.dhcp import learned_gateways
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import Routing, local_hosts, on_link
 from neuca_tools.desired.routing_tables import (
@@ -28,11 +29,12 @@ from neuca_tools.desired.routing_tables import (
     TABLES,
     assign_tables,
     closed_tables,
+    of_vrfs,
     route_to_gateway,
     table_hop,
 )
 from neuca_tools.desired.safety import RequestLimits
-from neuca_tools.model import Address, Device, Hop, Host, Link, LinkKey, LinkRequest, Network, World
+from neuca_tools.model import Address, Hop, Host, Link, LinkKey, LinkRequest, Network, World
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.provenance import RTPROT_RA
@@ -54,28 +56,23 @@ Gateways = Mapping[LinkKey, Mapping[int, Host]]
 
 
 def gateways_of_links(
-    scene: Scene,
-    local: Iterable[LinkRequest],
-    choice: Choice,
-    learned: Gateways,
-    routers: Mapping[LinkKey, Host],
+    scene: Scene, local: Iterable[LinkRequest], choice: Choice
 ) -> dict[LinkKey, dict[int, Host]]:
     """The gateways, by family, of links whose addresses get rules; none for a link without one.
 
-    `choice` is that of the configuration, which also has the `local` requests. `learned` are the
-    gateways from DHCP, which count unless a document names one, as `routers` do for IPv6.
+    `choice` is that of the configuration, which also has the `local` requests. A gateway from DHCP
+    or of an IPv6 router counts unless a document names one. In a VRF, there are no such rules.
     """
     configured = {request.key: request for request in local}
+    learned, routers = learned_gateways(scene.roles, scene.world), _advertised_routers(scene)
     routed: dict[LinkKey, dict[int, Host]] = {}
-    for key, request in scene.requests.items():
+    for key in scene.requests.keys() - of_vrfs(scene.requests).keys():
+        request, own = scene.requests[key], configured.get(key)
         implied = request.routing.implied or key in learned
-        own = configured.get(key)
         if request.state in ("up", None) and _is_routed(request, own, choice, implied):
-            asked: dict[int, Host] = {
-                gateway.version: gateway for gateway in request.routing.gateways
-            }
             known = {6: routers[key]} if key in routers else {}
-            routed[key] = {**learned.get(key, {}), **known, **asked}
+            routed[key] = {**learned.get(key, {}), **known}
+            routed[key].update((gateway.version, gateway) for gateway in request.routing.gateways)
     return routed
 
 
@@ -91,18 +88,16 @@ def _is_routed(
     return said == "yes" or (said == "auto" and implied)
 
 
-def advertised_routers(
-    world: World, devices: Mapping[LinkKey, Device], recorded: Mapping[str, str]
-) -> dict[LinkKey, Host]:
-    """The IPv6 router that has advertised itself on each of these devices.
+def _advertised_routers(scene: Scene) -> dict[LinkKey, Host]:
+    """The IPv6 router that has advertised itself on each link.
 
     Its route goes when the kernel no longer accepts advertisements; its entry among the neighbours
     lasts longer, and the record lasts.
     """
-    announced = _announced_routers(world)
+    announced, recorded = _announced_routers(scene.world), scene.record.routers
     router_by_link: dict[LinkKey, Host] = {}
-    for key, device in devices.items():
-        neighbours = world.routers.get(device.index, ())
+    for key, device in scene.device_by_link.items():
+        neighbours = scene.world.routers.get(device.index, ())
         before = ip_address(recorded[str(key)]) if str(key) in recorded else None
         likely = before if before in neighbours else next(iter(neighbours), before)
         router = announced.get(device.index, likely)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple, Optional
 
-from neuca_tools.desired import bindings, coverage, dhcp, policy_routing, routing_tables
+from neuca_tools.desired import bindings, coverage, dhcp, routing_tables
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.merge import (
     Layers,
@@ -23,6 +23,7 @@ from neuca_tools.desired.merge import (
 )
 from neuca_tools.desired.names import nic_names
 from neuca_tools.desired.policy import Policy
+from neuca_tools.desired.policy_routing import build_routing, gateways_of_links
 from neuca_tools.desired.roles import Roles, Scene, find_links
 from neuca_tools.desired.router_advertisements import allowed_forwarding
 from neuca_tools.desired.routes import Routing, resolve_routes
@@ -116,14 +117,14 @@ def resolve_state(
     limits = _request_limits(layers, settings, world, record, removable)
     tuned, scene = _tune_requests(layers, settings.tuning, world, record)
     rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
-    work = LinkResolver(scene, limits, names, sure, rules, _learned_gateways(scene, settings))
+    routed = gateways_of_links(scene, settings.links, settings.policy_routing)
+    work = LinkResolver(scene, limits, names, sure, rules, routed)
     links = work.links()
     router: Router = document.router if document and settings.router else "user"
     forwards, contested = allowed_forwarding(router, layers.roles, world)
     host = {**_host_sysctls(settings, record, sure, world), **forwards}
     routing = resolve_routing(layers, links, work)
     problems = (*settings.tuning.problems, *layers.roles.problems, *layers.problems, *name_problems)
-    refused = limits.requested_twice.keys() | work.lacking
     return Resolution(
         _wanted_state(work, links, routing, host),
         _left_as_they_are(removable, work, complete),
@@ -132,7 +133,7 @@ def resolve_state(
         names={**names, **work.vlan_names},
         shown=tuple(work.shown()),
         problems=(*problems, *work.problems, *routing.problems, *contested),
-        digests=request_digests(layers, forwards, refused),
+        digests=request_digests(layers, forwards, limits.requested_twice.keys() | work.lacking),
         lacks_ipv6=bool(work.lacking),
         hostname=document.hostname if document else None,
         router=router,
@@ -182,15 +183,6 @@ def _open_notes(layers: Layers, routing: Routing) -> Iterator[Note]:
         hop.link for hop in routing.hops if hop.to.prefixlen == 0 and hop.traits.table != MAIN_TABLE
     }
     return (note for note in layers.notes if note.setting != "gateway" or note.link not in used)
-
-
-def _learned_gateways(scene: Scene, settings: Settings) -> dict[LinkKey, dict[int, Host]]:
-    routers = policy_routing.advertised_routers(
-        scene.world, scene.device_by_link, scene.record.routers
-    )
-    learned, choice = dhcp.learned_gateways(scene.roles, scene.world), settings.policy_routing
-    routed = policy_routing.gateways_of_links(scene, settings.links, choice, learned, routers)
-    return {key: routed[key] for key in routed.keys() - of_vrfs(scene.requests).keys()}
 
 
 def _wanted_state(
@@ -253,7 +245,7 @@ def resolve_routing(layers: Layers, links: Mapping[LinkKey, Link], work: LinkRes
     learned = dhcp.Learned(roles, world, limits, taken)
     isolated = of_vrfs(work.requests)
     leased = learned.added_to({key: links[key] for key in links if key not in isolated})
-    policy = policy_routing.build_routing(work.routed, leased, scene)
+    policy = build_routing(work.routed, leased, scene)
     inside, vrf_notes = routing_tables.default_routes(links, work.after, taken)
     asked = (*routing.hops, *inside)
     tables = {hop.traits.table for hop in asked} - {MAIN_TABLE} | {*policy.tables.values()}

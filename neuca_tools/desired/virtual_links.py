@@ -244,11 +244,17 @@ def deletable_links(
     """The links that we created and may delete.
 
     A link that is requested but refused may not, nor one that somebody added something to.
-    `stacks` is None if the document is incomplete. Then only links with a refused MAC address may
-    be deleted.
+    `stacks` is None if the document is incomplete. Then only `copies` may be deleted: links with
+    the MAC address of a management or ignored NIC.
     """
     owned, requests = scene.record.owned.vlans, scene.requests
-    copies = _links_with_copied_mac(scene)
+    devices = {key: scene.device_by_link[key] for key in owned & scene.device_by_link.keys()}
+    copies = frozenset(
+        key
+        for key, device in devices.items()
+        if device.index not in scene.roles.guard.devices
+        and protected_mac(device.mac, scene.world, scene.roles)
+    )
     kept = links_with_additions(scene, owned)
     if stacks is None:
         return copies - kept.keys(), []
@@ -301,18 +307,6 @@ def _foreign_addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:
         if route.index == device.index and route_provenance(route, world) == ADMINISTRATOR:
             return f"somebody added the route to {route.to} to it"
     return ""
-
-
-def _links_with_copied_mac(scene: Scene) -> frozenset[LinkKey]:
-    """The links that we created that have the MAC address of a management or ignored NIC."""
-    present = scene.record.owned.vlans & scene.device_by_link.keys()
-    devices = {key: scene.device_by_link[key] for key in present}
-    return frozenset(
-        key
-        for key, device in devices.items()
-        if device.index not in scene.roles.guard.devices
-        and protected_mac(device.mac, scene.world, scene.roles)
-    )
 
 
 # --- Removal --------------------------------------------------------------------------------------

@@ -279,13 +279,14 @@ class World:
     def manual(self) -> Mapping[int, frozenset[Network]]:
         """The networks of other IPv4 addresses of each device that has leased ones."""
         leased = {pair for pair in self.leased | self.endless if pair[1].version == 4}
+        indexes = {index for index, address in leased if address in self.addresses.get(index, ())}
         return {
             index: frozenset(
                 address.network
                 for address in self.addresses.get(index, ())
                 if address.version == 4 and (index, address) not in leased
             )
-            for index in {index for index, _ in leased}
+            for index in indexes
         }
 
 

@@ -206,10 +206,6 @@ class NicRouting(NamedTuple):
             self.implied or below.implied,
         )
 
-    def gateway(self, version: int) -> Optional[Host]:
-        """The gateway of this family (4, 6)."""
-        return next((gateway for gateway in self.gateways if gateway.version == version), None)
-
 
 UNROUTED = NicRouting()
 

@@ -27,12 +27,8 @@ def is_nic(device: Device) -> bool:
 
     Hardware with addresses of another length, such as IEEE 802.15.4, is no NIC.
     """
-    is_candidate = device.hardware
-    if device.kind:
-        is_candidate = device.kind in VIRTUAL_NICS
-    length = MAC_LENGTH
-    if device.infiniband:
-        length = GUID_LENGTH
+    is_candidate = device.kind in VIRTUAL_NICS if device.kind else device.hardware
+    length = GUID_LENGTH if device.infiniband else MAC_LENGTH
     return is_candidate and len(identity(device)) == length
 
 

@@ -121,8 +121,9 @@ def refusal_reason(instance: str, digest: str, known: Known) -> str:
     if instance:
         carried = f'its instance id is "{_instance_name(instance)}"'
     if known.instances:
-        names = " or ".join(f'"{name}"' for name in sorted(map(_instance_name, known.instances)))
-        return f"{carried}, and that of this instance is {names}"
+        names = sorted({_instance_name(name) for name in known.instances})
+        quoted = " or ".join(f'"{name}"' for name in names)
+        return f"{carried}, and that of this instance is {quoted}"
     if known.booted:
         return f"{carried}, and this is not the first boot of the instance"
     return f"{carried}, and another volume has been read before it"
