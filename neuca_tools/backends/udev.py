@@ -12,7 +12,7 @@ import contextlib
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from neuca_tools.backends.linkwatch import index_by_interface
 from neuca_tools.errors import ObserveError
@@ -140,34 +140,18 @@ def announce_interfaces(interfaces: Mapping[int, str], seconds: float) -> frozen
     return frozenset(index for index in announced if not is_initialised(index))
 
 
-def serves_this_namespace(ours: Optional[Mapping[str, int]] = None) -> bool:
+def serves_this_namespace() -> bool:
     """Whether udevd runs and serves the network namespace of this process.
 
-    `ours` are the interfaces of the namespace that were seen before, by name. A process in another
-    network namespace sees the host's /run and often the host's /sys, which shows the namespace in
-    which it was mounted. The same applies to NetworkManager and networkd and the host's bus.
+    A process in another network namespace sees the host's /run and often the host's /sys, which
+    shows the namespace in which it was mounted. The same applies to NetworkManager and networkd and
+    the host's bus.
     """
-    control, own, first = _CONTROL.exists(), _network_namespace("self"), _network_namespace("1")
-    ours = index_by_interface() if ours is None else ours
-    if serves(control, own, first, ours, ours):
-        # Again with the current interfaces: one may have appeared or gone since `ours` was read.
-        return serves(control, own, first, _interfaces_in_sysfs(), ours) or serves(
-            control, own, first, _interfaces_in_sysfs(), index_by_interface()
-        )
-    return False
-
-
-def serves(
-    control: bool, own: str, first: str, sysfs: Mapping[str, int], ours: Mapping[str, int]
-) -> bool:
-    """Whether udevd serves this namespace.
-
-    control: its socket exists
-    own, first: the network namespaces of this process and of process 1, empty if unreadable
-    sysfs, ours: the interfaces (name and index) that sysfs shows, and those of this namespace
-    """
-    elsewhere = bool(own and first and own != first)
-    return control and not elsewhere and dict(sysfs) == dict(ours)
+    own, first = _network_namespace("self"), _network_namespace("1")
+    if not _CONTROL.exists() or (own and first and own != first):
+        return False
+    # Twice: an interface may appear or disappear between the two readings.
+    return any(_interfaces_in_sysfs() == index_by_interface() for _ in range(2))
 
 
 def read_rules() -> Iterator[tuple[Path, str]]:

@@ -160,26 +160,9 @@ def _combine_profiles(profiles: Sequence[Profile], buffer: str) -> dict[str, Ask
 
 def _merge_values(old: Asked, new: Asked) -> Asked:
     """Two values combined number by number; the source names the profiles they are from."""
-    both = _higher_numbers(old.value, new.value)
+    both = raised_value(old.value, new.value)
     sources = {new.value: new.source, old.value: old.source}
     return Asked(both, sources.get(both, f"{old.source}, {new.source[len(PROFILE) :]}"))
-
-
-def _higher_numbers(old: str, new: str) -> str:
-    """The higher of each pair of numbers; KEEP is lower than every number."""
-    if KEEP not in (*old.split(), *new.split()):
-        return raised_value(old, new)
-    if len(old.split()) != len(new.split()):
-        return new
-    return " ".join(_higher_word(*pair) for pair in zip(old.split(), new.split()))
-
-
-def _higher_word(old: str, new: str) -> str:
-    if new == KEEP:
-        return old
-    if old == KEEP:
-        return new
-    return raised_value(old, new)
 
 
 def _judge_value(path: str, asked: Asked, facts: Facts, record: Record) -> Value:

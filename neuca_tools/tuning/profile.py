@@ -88,7 +88,7 @@ def _host_sysctl(key: str) -> str:
 def raised_value(base: Optional[str], asked: str) -> str:
     """The value to set: `asked`, with no number lower than in `base`.
 
-    KEEP is the number in `base`. Words, and a different count of numbers, are used as requested.
+    KEEP is the other number. Words, and a different count of numbers, are used as requested.
 
     >>> raised_value("4096 131072 6291456", "4096 87380 16777216")
     '4096 131072 16777216'
@@ -97,10 +97,14 @@ def raised_value(base: Optional[str], asked: str) -> str:
     >>> raised_value("cubic", "htcp")
     'htcp'
     """
-    before, words = (base or "").split(), asked.split()
-    if len(before) != len(words):
+    pairs = list(zip((base or "").split(), asked.split()))
+    if not len(pairs) == len((base or "").split()) == len(asked.split()):
         return asked
-    wanted = [old if new == KEEP else new for old, new in zip(before, words)]
-    if not all(word.isdecimal() for word in (*before, *wanted)):
-        return " ".join(wanted)
-    return " ".join(str(max(int(old), int(new))) for old, new in zip(before, wanted))
+    have_numbers = all(word.isdecimal() or word == KEEP for pair in pairs for word in pair)
+    return " ".join(_raised_word(*pair, have_numbers) for pair in pairs)
+
+
+def _raised_word(old: str, new: str, have_numbers: bool) -> str:
+    if KEEP in (old, new):
+        return old if new == KEEP else new
+    return str(max(int(old), int(new))) if have_numbers else new

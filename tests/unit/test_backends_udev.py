@@ -43,12 +43,16 @@ UNSHARE = ["unshare", "--user", "--map-root-user", "--net"]
         "no sysfs",
     ],
 )
-def test_a_udevd_serves_this_namespace(control, own, first, sysfs, ours, expected):
-    assert udev.serves(control, own, first, sysfs, ours) is expected
+def test_a_udevd_serves_this_namespace(
+    monkeypatch, tmp_path, control, own, first, sysfs, ours, expected
+):
+    show(monkeypatch, tmp_path, sysfs, control, ours)
+    monkeypatch.setattr(udev, "_network_namespace", {"self": own, "1": first}.get)
+    assert udev.serves_this_namespace() is expected
 
 
-def show(monkeypatch, tmp_path, interfaces, control=True):
-    """A sysfs and a /run as they would be."""
+def show(monkeypatch, tmp_path, interfaces, control=True, ours=HERE):
+    """A sysfs, a /run and the interfaces of this namespace as they would be."""
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "bonding_masters").write_text("")
     for name, index in interfaces.items():
@@ -58,31 +62,33 @@ def show(monkeypatch, tmp_path, interfaces, control=True):
         (tmp_path / "control").touch()
     monkeypatch.setattr(udev, "_SYSFS", tmp_path / "net")
     monkeypatch.setattr(udev, "_CONTROL", tmp_path / "control")
+    monkeypatch.setattr(udev, "index_by_interface", lambda: ours)
 
 
 def test_here_reads_sysfs_and_passes_over_what_is_no_interface(monkeypatch, tmp_path):
     show(monkeypatch, tmp_path, HERE)
-    assert udev.serves_this_namespace(HERE)
-    assert not udev.serves_this_namespace({"lo": 1, "eth0": 3})
+    assert udev.serves_this_namespace()
 
 
 def test_an_interface_that_came_since_does_not_make_it_another_namespace(monkeypatch, tmp_path):
-    show(monkeypatch, tmp_path, {name: index for index, name in socket.if_nameindex()})
-    assert udev.serves_this_namespace({"lo": 1})
+    show(monkeypatch, tmp_path, HERE)
+    readings = iter([{"lo": 1}, HERE])
+    monkeypatch.setattr(udev, "index_by_interface", lambda: next(readings))
+    assert udev.serves_this_namespace()
 
 
 def test_without_udevd_nothing_else_is_looked_at(monkeypatch, tmp_path):
     show(monkeypatch, tmp_path, HERE, control=False)
     monkeypatch.setattr(udev, "_interfaces_in_sysfs", lambda: pytest.fail("sysfs was read"))
-    assert not udev.serves_this_namespace(HERE)
+    assert not udev.serves_this_namespace()
 
 
 def test_in_a_new_namespace_the_hosts_udevd_is_not_ours(tmp_path):
     (tmp_path / "control").touch()
     script = (
-        "import pathlib, socket; from neuca_tools.backends import udev; "
+        "import pathlib; from neuca_tools.backends import udev; "
         f"udev._CONTROL = pathlib.Path({str(tmp_path / 'control')!r}); "
-        "print(udev.serves_this_namespace({n: i for i, n in socket.if_nameindex()}))"
+        "print(udev.serves_this_namespace())"
     )
     # With the host's sysfs. Where the host has no interface but lo either, process 1 must be seen to tell them apart.
     if len(socket.if_nameindex()) == 1 and not udev._network_namespace("1"):
