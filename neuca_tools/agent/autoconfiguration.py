@@ -151,7 +151,10 @@ def _follow_routers(listener: Listener, state: State, change: Callable[[], None]
             listener.solicit()
             ask, pause = now + pause, min(2 * pause, LONGEST_SOLICITATION_SECONDS)
         if now >= due:
-            _set_or_report(change)
+            try:
+                change()
+            except (ApplyError, ObserveError) as error:  # of one router; the others still count
+                print(f"dhcp-helper: {error.text}, ignoring", file=sys.stderr)
             calm = now + SECONDS_BETWEEN_CHANGES
             due = max(state.next_end(), calm)
         listener.wait(min(ask, due) - now)
@@ -161,21 +164,10 @@ def _follow_routers(listener: Listener, state: State, change: Callable[[], None]
             ask, due = math.inf, min(due, max(calm, now))
 
 
-def _set_or_report(change: Callable[[], None]) -> None:
-    """Report what the kernel refuses of one router; the others still count."""
-    try:
-        change()
-    except ApplyError as error:
-        print(f"dhcp-helper: {error.text}, ignoring", file=sys.stderr)
-
-
 def _set_on_link(state: State, path: Path, request: Mapping[str, Any]) -> None:
-    """Set what was advertised, unless the request is withdrawn."""
-    try:
-        with Netlink() as netlink:
-            device = netlink.look(()).devices.get(int(request["index"]))
-        if device is not None and path.exists():
-            given = state.link_settings(device.mac, request, time.monotonic())
-            dhcplease.accept_lease(given, request, path.with_suffix(dhcplease.LEASE))
-    except ObserveError as error:
-        raise ApplyError(error.text) from error
+    """Set what was advertised, unless the request is withdrawn. Raises ApplyError, ObserveError."""
+    with Netlink() as netlink:
+        device = netlink.look(()).devices.get(int(request["index"]))
+    if device is not None and path.exists():
+        given = state.link_settings(device.mac, request, time.monotonic())
+        dhcplease.accept_lease(given, request, path.with_suffix(dhcplease.LEASE))

@@ -1,11 +1,14 @@
-"""Changes that are no pass: `neuca release`, `neuca revert` and `neuca tune`."""
+"""Changes that are no pass: `neuca release`, `neuca revert` and `neuca tune`.
+
+With `dry_run`, a change is only planned: its operations count as done.
+"""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
@@ -78,9 +81,7 @@ class Restore(Purpose):
 
     def shape(self, decision: Decision) -> Decision:
         """The original values as the desired state."""
-        want = _original_state(decision, self.sysctl_file)
-        difference = replace(decision.difference, want=want, owned=Owned())
-        return decision._replace(difference=difference)
+        return decision._replace(want=_original_state(decision, self.sysctl_file), owned=Owned())
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The settings that differ from their original values."""
@@ -108,27 +109,36 @@ class Tuning(Purpose):
         return tuple(operation for operation in planned if operation not in self.others)
 
 
-def release_nic(config: Config, intake: Intake, mac: str) -> Result:
+def release_nic(config: Config, intake: Intake, mac: str, *, dry_run: bool) -> Result:
     """Remove what is ours on one NIC, its VLANs and what is made of it, then its rule and marks.
 
     The plan is that of a complete document without the NIC, which is ignored from then on. Other
     members of a bond that is removed get their own settings again. Raises NeucaError.
     """
-    with _locked_host(config, intake) as handles:
+    with _locked(config, dry_run), open_host(config, intake) as handles:
         without, purpose, decision = _plan_release(handles, mac)
+        if dry_run:
+            operations = purpose.operations(decision)
+            after = handles.decide(updates.forget_nics(decision.record, purpose.macs))
+            return Result(tuple(dict.fromkeys((*operations, *Files().operations(after)))))
         result = run_transaction(without, purpose, decision).result
         if not result.failures:
-            result += run_transaction(handles, Files()).result
+            result += _run_or_plan(handles, Files(), dry_run=False)
         return result
 
 
 @contextmanager
-def _locked_host(config: Config, intake: Intake) -> Iterator[Host]:
-    """The host, with the lock of passes held, and with room for the state. Raises NeucaError."""
+def _locked(config: Config, dry_run: bool) -> Iterator[None]:
+    """The lock of passes, with room for the state; without it if nothing is changed.
+
+    Raises NeucaError.
+    """
+    if dry_run:
+        yield
+        return
     with locked(config.run_directory / "lock", config.command_timeout):
         demand_room(config.state)
-        with open_host(config, intake) as handles:
-            yield handles
+        yield
 
 
 def _plan_release(handles: Host, mac: str) -> tuple[Host, Release, Decision]:
@@ -150,23 +160,6 @@ def _plan_release(handles: Host, mac: str) -> tuple[Host, Release, Decision]:
     return without, Release(gone, touched), decision
 
 
-def what_release_does(config: Config, intake: Intake, mac: str) -> tuple[Operation, ...]:
-    """The operations of `release`, without doing them. Raises NeucaError."""
-    with open_host(config, intake) as handles:
-        _, purpose, decision = _plan_release(handles, mac)
-        operations = purpose.operations(decision)
-        after = handles.decide(updates.forget_nics(decision.record, purpose.macs))
-    files = (operation for operation in Files().operations(after) if operation not in operations)
-    return (*operations, *files)
-
-
-def what_revert_does(config: Config, intake: Intake) -> tuple[Operation, ...]:
-    """The operations of `revert_settings`, without doing them. Raises NeucaError."""
-    with open_host(config, intake) as handles:
-        purpose = Restore(config.sysctl_directory / SYSCTL_FILE)
-        return purpose.operations(purpose.shape(handles.survey()))
-
-
 def _document_without(document: Document, macs: Collection[str]) -> Document:
     """The document without these NICs, and without faults: what it no longer has is removed."""
     links = tuple(link for link in document.links if link.key.mac not in macs)
@@ -180,8 +173,7 @@ def _document_without(document: Document, macs: Collection[str]) -> Document:
 
 def undo_release(config: Config, mac: str) -> None:
     """Undo a release: the NIC is no longer ignored. Raises NeucaError if it was not released."""
-    with locked(config.run_directory / "lock", config.command_timeout):
-        demand_room(config.state)
+    with _locked(config, dry_run=False):
         record = records.load_record(config.state)
         if not record.nics.get(mac, NicRecord()).released:
             raise NeucaError(f'release --undo "{mac}": it was not released')
@@ -189,20 +181,24 @@ def undo_release(config: Config, mac: str) -> None:
         records.save_record(config.state, record._replace(nics=nics))
 
 
-def revert_settings(config: Config, intake: Intake) -> Result:
+def revert_settings(config: Config, intake: Intake, *, dry_run: bool) -> Result:
     """Restore every MTU, txqueuelen, device setting and sysctl to its original value.
 
     The next pass at start sets them again. Raises NeucaError.
     """
-    with _locked_host(config, intake) as handles:
-        return run_transaction(handles, Restore(config.sysctl_directory / SYSCTL_FILE)).result
+    with _locked(config, dry_run), open_host(config, intake) as handles:
+        return _run_or_plan(handles, Restore(config.sysctl_directory / SYSCTL_FILE), dry_run)
 
 
-def run_transaction(
-    handles: Host, purpose: Purpose, decision: Optional[Decision] = None
-) -> Outcome:
-    """Run one transaction for this decision, and log it; None: for a new one."""
-    decision = decision or purpose.shape(handles.survey())
+def _run_or_plan(handles: Host, purpose: Purpose, dry_run: bool) -> Result:
+    decision = purpose.shape(handles.survey())
+    if dry_run:
+        return Result(purpose.operations(decision))
+    return run_transaction(handles, purpose, decision).result
+
+
+def run_transaction(handles: Host, purpose: Purpose, decision: Decision) -> Outcome:
+    """Run one transaction for this decision, and log it."""
     outcome = Transaction(handles, purpose, decision).run()
     return outcome._replace(result=log_change(handles.config, outcome))
 
@@ -239,25 +235,20 @@ def apply_tuning(
         if choice is not None:
             records.save_choice(config.run_directory, choice)
         with open_host(config, intake) as handles:
-            return run_transaction(handles, Tuning(link)).result
+            return _run_or_plan(handles, Tuning(link), dry_run=False)
 
 
-def drop_tuning(config: Config, intake: Intake) -> Result:
+def drop_tuning(config: Config, intake: Intake, *, dry_run: bool) -> Result:
     """Drop the choice of profiles, and set what is requested without it. Raises NeucaError.
 
     What a pass would change with the choice as well, such as manual changes, is left alone.
     """
-    with locked(config.run_directory / "lock", config.command_timeout):
+    with (
+        nullcontext() if dry_run else locked(config.run_directory / "lock", config.command_timeout)
+    ):
         with open_host(config, intake) as handles:
             others = Tuning().operations(handles.survey())
-        records.save_choice(config.run_directory, None)
-        with open_host(config, intake) as handles:
-            return run_transaction(handles, Tuning(others=others)).result
-
-
-def what_untune_does(config: Config, intake: Intake) -> tuple[Operation, ...]:
-    """The operations of `drop_tuning`, without doing them. Raises NeucaError."""
-    with open_host(config, intake) as handles:
-        others = Tuning().operations(handles.survey())
-    with open_host(config, intake, config.choice) as handles:
-        return Tuning(others=others).operations(handles.survey())
+        if not dry_run:
+            records.save_choice(config.run_directory, None)
+        with open_host(config, intake, config.choice) as handles:
+            return _run_or_plan(handles, Tuning(others=others), dry_run)

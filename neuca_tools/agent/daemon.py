@@ -186,8 +186,7 @@ class Daemon:
         if WHOLE_PASS in outcome.failed and not outcome.ran:
             # A job that asks the sources may end so again.
             self._plans.poll = self._backoff.due() or self._plans.poll
-        if worker.is_start or outcome.ran or not self._is_ready:
-            self._say_ready(outcome.text)
+        self._say_ready(outcome.text)
         if outcome.text:
             systemd.notify(f"STATUS={outcome.text}")
 

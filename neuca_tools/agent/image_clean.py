@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import NamedTuple, Union
 
 from neuca_tools.agent import first_boot, trial
+from neuca_tools.apply.look import file_places, own_paths
 from neuca_tools.backends.dhcpclients import PLACE as CLIENTS
 from neuca_tools.config import Config
-from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.errors import ApplyError, NeucaError
 from neuca_tools.files import NEW, lock_holder, locked, names_in, observed_content, write_files
 from neuca_tools.guest import iscsi, outcome, storage, users, version1
@@ -119,11 +119,13 @@ def own_files(config: Config) -> list[Path]:
     be repeated. Raises ApplyError, ObserveError.
     """
     listed = [*storage.own_files(config), *users.own_files(config)]
-    files = [*listed, *_mark_files(config), *_state_files(config), *_run_files(config)]
+    marks = map(Path, own_paths(file_places(config)))
+    files = [*listed, *marks, *_state_files(config), *_run_files(config)]
     outputs = [config.log_directory / name for name in (AGENT_OUTPUT, GUEST_OUTPUT)]
     begun = [path.with_name(path.name + NEW) for path in files]
     installed = config.state_directory / GENERATED_FILES_LIST
-    return [*first_boot.rules(config), *_log_files(config), *outputs, *files, *begun, installed]
+    first = [*first_boot.rules(config), *_log_files(config), *outputs]
+    return list(dict.fromkeys([*first, *files, *begun, installed]))
 
 
 def _log_files(config: Config) -> list[Path]:
@@ -132,21 +134,6 @@ def _log_files(config: Config) -> list[Path]:
     log = re.compile(rf"{re.escape(config.log_path.name)}(\.\d+(\.gz)?)?")
     own = [directory / name for name in names_in(directory) if log.fullmatch(name)]
     return _matching_files(config.log_directory, "script-*.log") + own
-
-
-def _mark_files(config: Config) -> list[Path]:
-    """The files that mark NICs as ours, make a manager the DHCP client, or set sysctls."""
-    directory = config.networkd_directory
-    clients = set()
-    for place in (directory, config.networkmanager_profiles):
-        clients |= {place / name for name in names_in(place) if dhcp_files.is_ours(name)}
-    return [
-        *sorted(clients),
-        config.networkmanager_directory / marks.NETWORKMANAGER_FILE,
-        config.sysctl_directory / marks.SYSCTL_FILE,
-        directory / marks.NETWORKD_NICS_FILE,
-        directory / marks.NETWORKD_VLANS_FILE,
-    ]
 
 
 def _state_files(config: Config) -> list[Path]:

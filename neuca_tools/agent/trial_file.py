@@ -33,7 +33,7 @@ def save_trial(
         "pid": os.getpid(),
         "until": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds)),
         "source": intake.stored.source if intake.stored else "",
-        "record": _plain_fields(record),
+        "record": record,
         "names": {mac: device.name for mac, device in decision.resolution.roles.nics.items()},
         "changed": sorted(decision.unapplied_scope()),
     }
@@ -45,15 +45,10 @@ def remove_trial(config: Config) -> None:
     store.remove_state(config.state, TRIAL)
 
 
-def _plain_fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A state file without what `store.save_state` adds to it."""
-    return {key: value for key, value in data.items() if key not in ("version", store.CHECKSUM)}
-
-
 def restore_record(config: Config, record: Mapping[str, Any]) -> None:
     """Save this record, empty if there was none, as the agent's. Raises ApplyError."""
     if record:
-        store.save_state(config.state, RECORD, _plain_fields(record), 0o644)
+        store.save_state(config.state, RECORD, record, 0o644)
     else:
         store.remove_state(config.state, RECORD)
 

@@ -100,7 +100,6 @@ class Worker:
     """
 
     def __init__(self, job: Job) -> None:
-        self.is_start = job.start
         fetching = 2 * job.config.timeout  # a changed document is read twice
         self.deadline = time.monotonic() + fetching + job.config.command_timeout
         self._said = b""

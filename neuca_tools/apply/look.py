@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Optional
 
 from neuca_tools.apply.decide import Interest, Observation
 from neuca_tools.apply.managers import Managers
@@ -53,7 +52,7 @@ def observe_host(
         advertised=hostfacts.devices_with_advertised_routes(world)
         if interest.advertised
         else frozenset(),
-        files=read_files(file_places(config)),
+        files={path: observed_content(path) for path in own_paths(file_places(config))},
         managers=words,
         silent_managers=dict(managers.reasons),
         profiles=managers.profiles,
@@ -97,8 +96,8 @@ def _read_sysctls(paths: Collection[str]) -> dict[str, str]:
     return {path: value for path, value in values.items() if value is not None}
 
 
-def read_files(where: Places) -> dict[str, Optional[bytes]]:
-    """The agent's own files by path: the rule and DHCP files that exist, and each list or None.
+def own_paths(where: Places) -> list[str]:
+    """The paths of the agent's own files: the rule and DHCP files that exist, and each list.
 
     Raises ObserveError.
     """
@@ -110,4 +109,4 @@ def read_files(where: Places) -> dict[str, Optional[bytes]]:
         paths.append(f"{where.networkd}/{name}")
     paths.append(f"{where.networkmanager}/{marks.NETWORKMANAGER_FILE}")
     paths.append(f"{where.sysctl}/{marks.SYSCTL_FILE}")
-    return {path: observed_content(path) for path in paths}
+    return paths

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -13,8 +12,6 @@ from neuca_tools.agent.change import (
     release_nic,
     revert_settings,
     undo_release,
-    what_release_does,
-    what_revert_does,
 )
 from neuca_tools.agent.in_force import document_in_force
 from neuca_tools.agent.reconcile import run_pass
@@ -29,7 +26,6 @@ from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError
 from neuca_tools.files import locked
 from neuca_tools.model import NicRecord
 from neuca_tools.model.printable import counted
-from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state import records
 from neuca_tools.state.active_document import last_confirmed, last_good
@@ -53,9 +49,7 @@ def _release_nic(arguments: argparse.Namespace, config: Config) -> int:
     name = survey.resolution.roles.name(mac) or mac
     if arguments.undo:
         return _undo_release(arguments, config, mac, name)
-    if arguments.dry_run:
-        return show_planned(arguments, what_release_does(config, intake, mac))
-    result = release_nic(config, intake, mac)
+    result = release_nic(config, intake, mac, dry_run=arguments.dry_run)
     lines = [f"{name} is released and ignored; neuca release --undo {name} reverses this"]
     if result.failures:
         lines = [f"{name} is not released, because an operation failed"]
@@ -80,9 +74,7 @@ def _undo_release(arguments: argparse.Namespace, config: Config, mac: str, name:
 
 
 def _revert_settings(arguments: argparse.Namespace, config: Config) -> int:
-    if arguments.dry_run:
-        return show_planned(arguments, what_revert_does(config, last_good(config.state)))
-    result = revert_settings(config, last_good(config.state))
+    result = revert_settings(config, last_good(config.state), dry_run=arguments.dry_run)
     count = sum(not isinstance(operation, WriteFile) for operation in result.done)
     text = f"{counted(count, 'setting')} restored"
     if not count:
@@ -117,17 +109,13 @@ def _record_as_management(config: Config, mac: str) -> None:
         records.save_record(config.state, record._replace(nics={**record.nics, mac: nic}))
 
 
-def show_planned(arguments: argparse.Namespace, operations: Iterable[Operation]) -> int:
-    """Print what a command other than `apply` would do."""
-    planned = tuple(operations)
-    text = render.plan_text(planned, (), {})
-    show(render_json.plan_json(planned), arguments.json, lambda _: text)
-    return EXIT_OK
-
-
 def show_changed(arguments: argparse.Namespace, result: Result, text: str) -> int:
-    """Print what was done, as JSON or as `text`, and return the exit code."""
-    show(changed_json(result), arguments.json, lambda _: text)
+    """Print what was done, as JSON or as `text`, or would be done; return the exit code."""
+    data = changed_json(result)
+    if arguments.dry_run:
+        text = render.plan_text(result.done, (), {})
+        data = render_json.plan_json(result.done)
+    show(data, arguments.json, lambda _: text)
     return EXIT_FAILED if result.failures else EXIT_OK
 
 

@@ -8,8 +8,9 @@ import argparse
 import json
 import signal
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Callable, NoReturn, Union
+from typing import NoReturn, Union
 
 from neuca_tools.agent import image_capture, image_clean
 from neuca_tools.agent.image_clean import Findings, Trace
@@ -19,8 +20,6 @@ from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, ApplyError
 from neuca_tools.guest.users import UserWithdrawal
 
-Item = Union[Trace, UserWithdrawal]
-Say = Callable[[str], object]
 KEPT = (
     'neuca: keep the SSH host keys in "{}": nothing generates new ones at the next boot\n'
     "       enable neuca-host-keys.service; if something else generates them, remove them by hand"
@@ -48,7 +47,20 @@ def clean_root(
         if not as_json:
             print(text)
 
-    code = _found_and_removed(config, root, with_identity, dry_run, say)
+    has_failed = False
+    held = nullcontext(image_clean.running_daemon(config))
+    with held if dry_run else image_clean.hold_all_locks(config) as daemon:
+        findings = image_clean.find_traces(config, root, with_identity)
+        if daemon:
+            say(f"stop neucad, process {daemon}: it starts again at the next boot")
+        for trace in findings.traces:
+            if dry_run or _is_removed(trace):
+                say(trace.text)
+            else:
+                has_failed = True
+    code = _report_kept(config, findings)
+    if has_failed and config.complete:
+        code = EXIT_FAILED
     if as_json:
         print(json.dumps({"version": 1, "dry_run": dry_run, "items": items}, indent=1))
     elif not items and code in (EXIT_OK, EXIT_DEGRADED):
@@ -56,40 +68,16 @@ def clean_root(
     return code
 
 
-def _found_and_removed(
-    config: Config, root: Path, with_identity: bool, dry_run: bool, say: Say
-) -> int:
-    if dry_run:
-        findings = image_clean.find_traces(config, root, with_identity)
-        return _remove_traces(
-            config, findings, image_clean.running_daemon(config), lambda _: True, say
-        )
-    with image_clean.hold_all_locks(config) as daemon:
-        return _remove_traces(
-            config, image_clean.find_traces(config, root, with_identity), daemon, _is_removed, say
-        )
-
-
-def _remove_traces(
-    config: Config, findings: Findings, daemon: int, each: Callable[[Item], bool], say: Say
-) -> int:
-    if daemon:
-        say(f"stop neucad, process {daemon}: it starts again at the next boot")
-    done = []
-    for trace in findings.traces:
-        done.append(each(trace))
-        if done[-1]:
-            say(trace.text)
+def _report_kept(config: Config, findings: Findings) -> int:
+    """Print that SSH host keys are kept; the exit code if there is nothing else to report."""
     if findings.kept:
         print(KEPT.format(findings.kept[0].path.parent), file=sys.stderr)
     if not config.complete:
         return EXIT_INVALID
-    if not all(done):
-        return EXIT_FAILED
     return EXIT_DEGRADED if findings.kept else EXIT_OK
 
 
-def _is_removed(trace: Item) -> bool:
+def _is_removed(trace: Union[Trace, UserWithdrawal]) -> bool:
     try:
         trace.run()
     except ApplyError as error:
@@ -109,11 +97,8 @@ def capture_image(config: Config, root: Path, destination: Path, dry_run: bool =
     for place in image_capture.other_mounts():
         print(f'not captured: "{place}", another file system')
     changed = not dry_run and _write_archive(config, root, findings, destination)
-    if findings.kept:
-        print(KEPT.format(findings.kept[0].path.parent), file=sys.stderr)
-    if not config.complete:
-        return EXIT_INVALID
-    return EXIT_DEGRADED if changed or findings.kept else EXIT_OK
+    code = _report_kept(config, findings)
+    return EXIT_DEGRADED if changed and config.complete else code
 
 
 def _write_archive(config: Config, root: Path, findings: Findings, destination: Path) -> bool:

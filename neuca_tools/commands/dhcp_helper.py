@@ -9,22 +9,51 @@ Without arguments it is the script of the client, with the lease in its environm
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
-from neuca_tools.agent import dhcp_helper
+from neuca_tools.agent import autoconfiguration
+from neuca_tools.backends import dhcplease, linkwatch, sysctl
+from neuca_tools.backends.dhcpclients import GONE, MAX_REQUEST_BYTES, PATH, forget_client
+from neuca_tools.backends.netlink import Netlink
+from neuca_tools.backends.processes import (
+    PROCESS,
+    end_process,
+    mark_process,
+    noted_process,
+    process_note,
+)
 from neuca_tools.commands import collect_rarely
-from neuca_tools.errors import NeucaError
+from neuca_tools.errors import ApplyError, NeucaError, ObserveError
+from neuca_tools.files import applying, read_bytes, text_of, write_files
 
-ACTIONS: dict[str, Callable[[Path], object]] = {
-    "run": partial(dhcp_helper.become_client, is_plain=False),
-    "start": partial(dhcp_helper.become_client, is_plain=True),
-    "stop": dhcp_helper.give_up,
-}
+REQUEST_VARIABLE = "NEUCA_DHCP"  # the variable with the path of the request
+LEASE_REASONS = ("BOUND", "RENEW", "REBIND", "REBOOT")
+LOSS_REASONS = ("EXPIRE", "FAIL", "NAK", "RELEASE")
+RELEASE_SECONDS = 8.0  # for a client to release its lease
+# Nothing is asked of the server that is not used: neither DNS servers nor a host name.
+COMMON = """nohook resolv.conf, hostname, timezone, ntp.conf, yp.conf
+nogateway
+persistent
+"""
+DHCP4 = """option subnet_mask, routers, classless_static_routes, interface_mtu
+ipv4only
+noipv4ll
+"""
+# The identifier is of the link itself: the servers of clouds know the MAC address, and it is the
+# same after a boot.
+DHCP6 = """ipv6only
+noipv6rs
+duid ll
+ia_na
+"""
+MODE, NO_ADDRESS = ".mode", "1"  # IN6_ADDR_GEN_MODE_NONE (linux/if_link.h)
+LINK_LOCAL_SECONDS = 10.0  # for a link to have a link-local address
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -36,10 +65,12 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     if arguments is None:
         collect_rarely()
     try:
-        if len(given) == 2 and given[0] in ACTIONS:
-            ACTIONS[given[0]](Path(given[1]))
-        elif not given and dhcp_helper.REQUEST_VARIABLE in os.environ:
-            dhcp_helper.process_report(os.environ)
+        if len(given) == 2 and given[0] in ("run", "start"):
+            become_client(Path(given[1]), is_plain=given[0] == "start")
+        elif len(given) == 2 and given[0] == "stop":
+            give_up(Path(given[1]))
+        elif not given and REQUEST_VARIABLE in os.environ:
+            process_report(os.environ)
         else:
             print("dhcp-helper: it is run by neucad and by DHCP clients", file=sys.stderr)
             return 2
@@ -47,6 +78,133 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         print(f"dhcp-helper: {error.text}", file=sys.stderr)
         return 1 if given else 0
     return 0
+
+
+def become_client(path: Path, is_plain: bool) -> None:
+    """Run the client in place of this process. Raises ApplyError.
+
+    `is_plain`: it is no unit of systemd, and is known by its process.
+    """
+    if is_plain:
+        mark_process(path, os.getpid())
+    request = _read_request(path)
+    write_files({path.with_suffix(".pid"): process_note(os.getpid())})
+    if _protocol(request):
+        linkwatch.await_link_local(int(request["index"]), LINK_LOCAL_SECONDS)
+    if _protocol(request) == dhcplease.ADVERTISEMENTS:
+        autoconfiguration.run_listener(path, request)
+    words = _client_command(path, request)
+    _keep_mode(path, request)
+    with applying(f'run "{words[0]}"'):
+        os.execve(words[0], words, {"PATH": PATH, REQUEST_VARIABLE: str(path)})
+
+
+def give_up(path: Path) -> None:
+    """Have the client tell its server, if the request was withdrawn, and remove what it has set.
+
+    A client that is only started again keeps its lease. Raises ApplyError.
+    """
+    gone = path.with_suffix(GONE)
+    if not gone.exists():
+        return
+    request = _read_request(gone)
+    _signal_client(gone, signal.SIGALRM)  # dhcpcd(8), --release
+    # Without its note, a client that is no unit and has not ended would run for ever.
+    _signal_client(gone, signal.SIGKILL, PROCESS)
+    _restore_mode(gone, request)
+    forget_client(gone)
+
+
+def process_report(environment: Mapping[str, str]) -> None:
+    """What the client reports: a lease, or that it has lost it. Raises ApplyError."""
+    path = Path(environment[REQUEST_VARIABLE])
+    reason = environment.get("reason", "").removesuffix("6")
+    place = path.with_suffix(dhcplease.LEASE)
+    if not path.exists():
+        return
+    request = _read_request(path)
+    _restore_mode(path, request)
+    try:
+        if reason in LEASE_REASONS:
+            if _protocol(request):
+                given = dhcplease.read_dhcp6_lease(environment)
+            else:
+                given = dhcplease.read_dhcp4_lease(environment, request)
+            if given is not None:
+                dhcplease.accept_lease(given, request, place)
+        elif reason in LOSS_REASONS and not _is_other(environment, place):
+            dhcplease.drop_lease(place)
+    except ObserveError as error:
+        raise ApplyError(error.text) from error
+
+
+def _is_other(environment: Mapping[str, str], place: Path) -> bool:
+    """Whether the report is about an IPv6 address that is not the one of the lease."""
+    host = dhcplease.lost_address(environment)
+    return host is not None and f"{host}/128" not in dhcplease.addresses_of_lease(
+        dhcplease.read_lease(place)
+    )
+
+
+def _read_request(path: Path) -> dict[str, Any]:
+    try:
+        request = json.loads(read_bytes(path, MAX_REQUEST_BYTES) or b"")
+    except (OSError, ValueError) as error:
+        raise ApplyError(f'read "{path}": {error}') from error
+    if not isinstance(request, dict):
+        raise ApplyError(f'read "{path}": it has no request')
+    return request
+
+
+def _address_mode(request: Mapping[str, Any]) -> str:
+    return sysctl.read_value(f"net/ipv6/conf/{request['interface']}/addr_gen_mode") or ""
+
+
+def _keep_mode(path: Path, request: Mapping[str, Any]) -> None:
+    """Save addr_gen_mode, which dhcpcd sets to "none". Raises ApplyError.
+
+    Otherwise the link would have no link-local address after it has been down.
+    """
+    mode = _address_mode(request)
+    if _protocol(request) and mode not in ("", NO_ADDRESS):
+        write_files({path.with_suffix(MODE): mode.encode()})
+
+
+def _restore_mode(path: Path, request: Mapping[str, Any]) -> None:
+    """Undo what dhcpcd has set. Raises ApplyError."""
+    before = text_of(path.with_suffix(MODE))
+    if before.isdecimal() and _address_mode(request) == NO_ADDRESS:
+        with Netlink() as netlink:
+            netlink.set_address_generation(int(request["index"]), int(before))
+
+
+def _protocol(request: Mapping[str, Any]) -> str:
+    """Empty for DHCPv4."""
+    return str(request.get("protocol", ""))
+
+
+def _client_command(path: Path, request: Mapping[str, Any]) -> list[str]:
+    """The command line of the client, whose configuration is written. Raises ApplyError."""
+    conf = path.with_suffix(".conf")
+    write_files({conf: _client_configuration(request).encode()})
+    words = [str(request["program"]), "-6" if _protocol(request) else "-4", "-B", "-q"]
+    words += ["--noconfigure", "-f", str(conf), "-c", str(request["helper"])]
+    return [*words, "-e", f"{REQUEST_VARIABLE}={path}", str(request["interface"])]
+
+
+def _client_configuration(request: Mapping[str, Any]) -> str:
+    """The configuration of the client. A host name of `-` is not sent, and none over IPv6."""
+    if _protocol(request):
+        return COMMON + DHCP6
+    name = str(request["hostname"])
+    return COMMON + DHCP4 + ("" if name == "-" else f"hostname {name}\n")
+
+
+def _signal_client(gone: Path, number: int, note: str = ".pid") -> None:
+    """Send the client a signal that ends it."""
+    pid = noted_process(gone.with_suffix(note))
+    if pid:
+        end_process(pid, number, RELEASE_SECONDS)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ import argparse
 from functools import partial
 from typing import Callable, Optional, TypeVar
 
-from neuca_tools.agent.change import Tuning, apply_tuning, drop_tuning, what_untune_does
+from neuca_tools.agent.change import Tuning, apply_tuning, drop_tuning
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import open_host
 from neuca_tools.apply.result import Result
-from neuca_tools.commands.change import show_changed, show_planned
+from neuca_tools.commands.change import show_changed
 from neuca_tools.commands.common import (
     LISTED,
     log_level,
@@ -143,12 +143,10 @@ def _revert_tuning(arguments: argparse.Namespace, config: Config) -> int:
         raise ArgumentsError(
             f"tune revert: it undoes `tune apply`, and cannot be combined with {options}"
         )
-    intake, is_tuned = last_good(config.state), load_choice(config.run_directory) is not None
-    if arguments.dry_run:
-        return show_planned(arguments, what_untune_does(config, intake) if is_tuned else ())
-    if not is_tuned:
+    if load_choice(config.run_directory) is None:
         text = "`neuca tune apply` selected no profiles since boot, so there is nothing to undo"
         return show_changed(arguments, Result(), text)
     to_stderr(log_level(arguments))
     text = "the settings are those that the configuration and the document request"
-    return show_changed(arguments, drop_tuning(config, intake), text)
+    result = drop_tuning(config, last_good(config.state), dry_run=arguments.dry_run)
+    return show_changed(arguments, result, text)

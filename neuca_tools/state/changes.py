@@ -70,7 +70,7 @@ def changed_scope(record: Record, resolution: Resolution, world: World) -> froze
             scope.add(mac)
         elif nic.applied != digest:
             scope.add(f"{ROUTES_OF}{mac}")
-    return frozenset(scope | _new_vlans(record, resolution, present))
+    return frozenset(scope | _new_vlans(record, present))
 
 
 def has_same_links(applied: str, digest: str) -> bool:
@@ -91,25 +91,17 @@ def _requested_macs(record: Record, resolution: Resolution) -> set[str]:
     return macs
 
 
-def _new_vlans(
-    record: Record, resolution: Resolution, present: Mapping[str, Incarnation]
-) -> set[str]:
+def _new_vlans(record: Record, present: Mapping[str, Incarnation]) -> set[str]:
     """The keys of VLANs that are present and were not there when the request was carried out."""
     new = set()
-    for key in resolution.requests:
-        if key.vlan_id is None or key.mac not in record.nics:
-            continue
-        index = _vlan_index(present.get(key.mac), key)
-        if index not in (None, _vlan_index(record.nics[key.mac].incarnation, key)):
-            new.add(str(key))
+    for mac in present.keys() & record.nics.keys():
+        before = record.nics[mac].incarnation
+        new |= {
+            str(LinkKey(mac, vlan_id))
+            for vlan_id, index in present[mac].vlans
+            if before is None or (vlan_id, index) not in before.vlans
+        }
     return new
-
-
-def _vlan_index(incarnation: Optional[Incarnation], key: LinkKey) -> Optional[int]:
-    """The interface index of this VLAN in an incarnation; None if the VLAN was not there."""
-    if incarnation is None or key.vlan_id is None:
-        return None
-    return dict(incarnation.vlans).get(key.vlan_id)
 
 
 def after_boot(record: Record, boot_id: str) -> Record:

@@ -23,11 +23,11 @@ from neuca_tools.model import (
 from neuca_tools.model.links import Virtual
 from neuca_tools.plan.operation import Operation, joined_domains
 from neuca_tools.plan.operations import Tell, WriteFile
+from neuca_tools.state.leftovers import TITLES
 
 MOST_FILES = 3  # so many are listed one by one
 NO_NAMES: Mapping[LinkKey, str] = {}
 NO_WORLD = World()
-MANAGERS = {"networkmanager": "NetworkManager", "networkd": "systemd-networkd"}
 EXIT_CODES = {
     "ok": EXIT_OK,
     "pending": EXIT_PENDING,
@@ -285,7 +285,7 @@ def _contested_problems(resolution: Resolution, have: NetworkState) -> list[Prob
             for manager, state in link.managers.items()
             if state == "managed" != desired.managers.get(manager)
         ]
-        texts = [f"{MANAGERS.get(manager, manager)} manages it" for manager in managing]
+        texts = [f"{TITLES.get(manager, manager)} manages it" for manager in managing]
         problems += [Problem("contested", text, key) for text in texts]
     return problems
 
@@ -327,7 +327,7 @@ def _interfaces_json(
             **network_json(device, world),
             "ok": all(problem.code in INFORMATION for problem in on_link),
             "managers": {
-                manager: _manager_state(world.managers.get(manager), name) for manager in MANAGERS
+                manager: _manager_state(world.managers.get(manager), name) for manager in TITLES
             },
             "problems": [problem_json(problem) for problem in on_link],
             "notes": notes.get(link.key, []),

@@ -20,7 +20,7 @@ from neuca_tools.status.judge import INFORMATION
 INKS = {"ok": GREEN, "pending": YELLOW, "degraded": YELLOW, "failed": RED}  # by state
 INTERFACE_HEAD = (
     *("", "NAME", "ROLE", "MODE", "LINK", "MTU", "ID"),
-    *("NM", "NETWORKD"),  # the managers in the order of `judge.MANAGERS`
+    *("NM", "NETWORKD"),  # the managers in the order of `leftovers.TITLES`
 )
 NOT_OURS = "--"  # the mark of a NIC of which nothing is requested
 NO_NAME = {"current": None, "desired": None}

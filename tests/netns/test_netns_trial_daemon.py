@@ -81,9 +81,17 @@ def filed(lab):
     return lab
 
 
+def is_at_work(process):
+    """Whether a child of the process runs; one that is not reaped does not."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    states = [Path(f"/proc/{child}/stat").read_text().rpartition(")")[2] for child in children]
+    return any(state.split()[0] != "Z" for state in states)
+
+
 def own_trial(lab, seconds):
     """A trial of document B, which the daemon does not read before."""
     lab.daemon.signal(signal.SIGSTOP)
+    lab.wait("its child has ended", lambda: not is_at_work(lab.daemon.pid))
     lab.document(B)
     trial = Trial(lab, seconds, source=None)
     assert has(lab, "10.9.0.1/24")()

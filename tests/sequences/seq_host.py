@@ -32,7 +32,7 @@ PATIENCE = 120.0  # seconds, for what never takes so long
 CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000  # linux/sched.h
 MANAGEMENT, IGNORED = "mgmt0", "other0"
 MANAGEMENT_MAC, IGNORED_MAC = "02:00:00:00:00:99", "02:00:00:00:00:98"
-COMMANDS = ("neuca", "neucad", "agent", "change", "look", "data", "logs", "context", "trial")
+COMMANDS = ("neuca", "neucad", "change", "look", "data", "logs", "context", "trial")
 LIBC = ctypes.CDLL(None, use_errno=True)
 SETTINGS = (
     "rp_filter",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from neuca_tools.commands import agent, selftest
+from neuca_tools.commands import neucad, selftest
 from neuca_tools.commands.common import show, uses_color
 from neuca_tools.commands.neuca import _BY_NAME, COMMANDS, _command_parser, main
 from neuca_tools.sources import _KINDS
@@ -62,7 +62,7 @@ def test_a_wrong_word_cannot_control_the_terminal(capsys):
 
 
 def test_the_daemon_uses_the_same_prefix(capsys):
-    first, *_, last = refused(capsys, "--no-such", program=agent.main)
+    first, *_, last = refused(capsys, "--no-such", program=neucad.main)
     assert (first[:18], last) == ("usage: neucad [-h]", "neuca: unrecognized arguments: --no-such")
 
 
@@ -137,7 +137,7 @@ def test_a_file_for_a_source_is_a_file_source(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        (agent.main, ["--vers"]),
+        (neucad.main, ["--vers"]),
         (selftest.main, ["run", "--fam", "4", "peer"]),
         (selftest.main, ["mesh", "report", "--js", "results"]),
     ],
@@ -148,12 +148,12 @@ def test_no_program_accepts_an_abbreviated_option(capsys, program, words):
 
 @pytest.mark.parametrize("words", [["--once", "--names"], ["--guest", "--once"]])
 def test_the_daemon_takes_one_step_at_a_time(capsys, words):
-    last = refused(capsys, *words, program=agent.main)[-1]
+    last = refused(capsys, *words, program=neucad.main)[-1]
     assert last == f"neuca: argument {words[1]}: not allowed with argument {words[0]}"
 
 
 def test_stay_alone_gets_the_usage_of_the_daemon(capsys):
-    assert agent.main(["--stay"]) == 2
+    assert neucad.main(["--stay"]) == 2
     first, *_, last = capsys.readouterr().err.splitlines()
     assert (first[:13], last) == ("usage: neucad", "neuca: --stay: it requires --guest")
 
@@ -322,7 +322,7 @@ def test_completion_offers_values():
 
 def test_completion_offers_the_options_of_the_daemon(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        agent.main(["--help"])
+        neucad.main(["--help"])
     options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"}
     assert completed("--", program="neucad") == {*options, "--help"}
     (tmp_path / "config").touch()
@@ -361,9 +361,9 @@ def test_both_shells_offer_the_same_words():
 @pytest.mark.parametrize("config", ["", "--config /a/file"])
 def test_what_the_units_run_means_the_same_without_argparse(step, config):
     given = [*step.split(), *config.split()]
-    expected = vars(agent._parser().parse_args(given))
+    expected = vars(neucad._parser().parse_args(given))
     del expected["usage"]
-    assert vars(agent.arguments_of_units(given)) == expected
+    assert vars(neucad.arguments_of_units(given)) == expected
 
 
 @pytest.mark.parametrize(
@@ -384,4 +384,4 @@ def test_what_the_units_run_means_the_same_without_argparse(step, config):
     ],
 )
 def test_all_other_arguments_of_neucad_are_read_by_argparse(words):
-    assert agent.arguments_of_units(words.split()) is None
+    assert neucad.arguments_of_units(words.split()) is None

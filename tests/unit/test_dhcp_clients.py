@@ -15,9 +15,9 @@ from test_dhcp import RUNS, decided, netplan, seen
 from test_dhcp_requests import document
 from worlds import key, mac, nic, route
 
-from neuca_tools.agent import dhcp_helper
 from neuca_tools.backends import dhcpclients, dhcplease, processes
 from neuca_tools.backends.dhcplease import FOR_EVER, LeaseContent, TimedAddress
+from neuca_tools.commands import dhcp_helper
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import NOT_INSTALLED, UNSERVED
 from neuca_tools.documents import parse

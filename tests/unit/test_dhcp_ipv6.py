@@ -16,11 +16,12 @@ from test_dhcp_clients import OWN, plain
 from test_dhcp_requests import document
 from worlds import key, mac
 
-from neuca_tools.agent import autoconfiguration, dhcp_helper
+from neuca_tools.agent import autoconfiguration
 from neuca_tools.agent.autoconfiguration import State
 from neuca_tools.backends import advertisements, dhcplease, linkwatch
 from neuca_tools.backends.advertisements import Advertisement, Prefix, parse_advertisement
 from neuca_tools.backends.dhcplease import FOR_EVER, TimedAddress
+from neuca_tools.commands import dhcp_helper
 from neuca_tools.desired import dhcp_files
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import ACCEPT_RA

@@ -19,8 +19,8 @@ import sysctls_manual
 from neuca_tools import errors
 from neuca_tools.apply.observe import observed_state
 from neuca_tools.commands import (
-    agent,
     neuca,
+    neucad,
     selftest,
     selftest_mesh,
     selftest_options,
@@ -227,7 +227,7 @@ def test_every_former_name_is_a_command_and_the_page_has_no_other_name():
 
 def test_every_option_of_neucad_is_documented():
     options = {
-        option[1:] for action in agent._parser()._actions for option in action.option_strings
+        option[1:] for action in neucad._parser()._actions for option in action.option_strings
     }
     lines = re.findall(r"^\.It Fl (.*)", MAN["neucad.8"], re.MULTILINE)
     documented = {word for line in lines for word in re.split(r"[ ,]+", line)}

@@ -23,9 +23,9 @@ log = logging.getLogger("neuca")
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
     "neuca status, plan, explain": "neuca_tools.commands.look",
-    "neucad --once": "neuca_tools.commands.agent, neuca_tools.commands.apply",
+    "neucad --once": "neuca_tools.commands.neucad, neuca_tools.commands.apply",
     "neucad": "neuca_tools.agent.daemon",
-    "neucad --names": "neuca_tools.commands.agent, neuca_tools.agent.boot_names",
+    "neucad --names": "neuca_tools.commands.neucad, neuca_tools.agent.boot_names",
     "dhcp-helper": "neuca_tools.commands.dhcp_helper",
 }
 # None is needed where nothing changes; each takes as long as starting Python, or half of it.
@@ -133,7 +133,7 @@ from neuca_tools.commands import collect_rarely
 found = []
 gc.callbacks.append(lambda phase, _: found.append(phase))
 collect_rarely()
-import neuca_tools.commands.agent, neuca_tools.commands.apply
+import neuca_tools.commands.neucad, neuca_tools.commands.apply
 print(f"searches={len(found)}")"""
     assert printed_by(code) == {"searches=0"}
 
