@@ -112,7 +112,7 @@ def test_make_install_puts_the_paths_of_the_prefix_into_every_file(checkout, tmp
     run("make", "-s", "-C", checkout, "install", f"DESTDIR={root}", f"PREFIX={prefix}")
     # Where systemd, udev, modprobe and networkd look.
     library = root / "usr/local/lib"
-    units = list((library / "systemd/system").iterdir())
+    units = list((library / "systemd/system").glob("neuca-*"))
     programs = {
         found
         for unit in units
@@ -132,6 +132,8 @@ def test_make_install_puts_the_paths_of_the_prefix_into_every_file(checkout, tmp
         "udev/rules.d/90-neuca-drives.rules",
         "modprobe.d/neuca.conf",
         "systemd/networkd.conf.d/50-neuca.conf",
+        "systemd/system/policy-routes@.service.d/50-neuca.conf",
+        "systemd/system/refresh-policy-routes@.service.d/50-neuca.conf",
         "systemd/system-preset/80-neuca-guest-tools.preset",
     ):
         assert (library / place).is_file()

@@ -116,6 +116,10 @@ def test_the_files_in_an_empty_root(own_root, checkout, rpm):
         "/usr/lib/systemd/system/neuca-names.service",
         "/usr/lib/systemd/system/neuca-selftest.service",
         "/usr/lib/systemd/system/neuca-selftest.timer",
+        "/usr/lib/systemd/system/policy-routes@.service.d",
+        "/usr/lib/systemd/system/policy-routes@.service.d/50-neuca.conf",
+        "/usr/lib/systemd/system/refresh-policy-routes@.service.d",
+        "/usr/lib/systemd/system/refresh-policy-routes@.service.d/50-neuca.conf",
         "/usr/lib/systemd/system-preset",
         "/usr/lib/systemd/system-preset/80-neuca-guest-tools.preset",
     }

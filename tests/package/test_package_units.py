@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from packages import INSTALL, ROOT, run
@@ -20,6 +21,7 @@ from neuca_tools.backends import namespace, udev
 from neuca_tools.backends.dhcpclients import PLACE
 from neuca_tools.commands.drive import NOT_USED
 from neuca_tools.config import Config
+from neuca_tools.desired import marks
 from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_PENDING
 from neuca_tools.guest import outcome
 from neuca_tools.guest.run import RETRY_SECONDS
@@ -56,6 +58,7 @@ OPEN = {
 DRIVE = "neuca-drive@.service"
 DHCP = "neuca-dhcp@.service"
 SELFTEST, TIMER = "neuca-selftest.service", "neuca-selftest.timer"
+MACS = [f"fe:16:3e:00:00:0{number}" for number in (1, 2, 3)]
 METRICS, MINUTELY = "neuca-metrics.service", "neuca-metrics.timer"
 FIGURES = {
     AGENT: 2.2,
@@ -74,6 +77,15 @@ def _unit(name: str) -> Mapping[str, list[str]]:
         if equals and not line.startswith("#"):
             found.setdefault(key, []).extend(value.split())
     return found
+
+
+def _condition(name: str, places: Mapping[str, Path]) -> int:
+    """The exit code of ExecCondition=, with other places in the place of these."""
+    (command,) = re.findall("^ExecCondition=(.*)", (ROOT / "systemd" / name).read_text(), re.M)
+    for place, other in places.items():
+        assert place in command
+        command = command.replace(place, str(other))
+    return subprocess.run(shlex.split(command), timeout=60, check=False).returncode
 
 
 def _security(name: str, *options: str) -> str:
@@ -279,13 +291,31 @@ def test_the_self_test_sees_the_sysctls_as_the_agent_does():
 )
 def test_the_condition_of_the_self_test_is_a_line_with_peers(tmp_path, text, code):
     (tmp_path / "config").write_text(f"[selftest]\n{text}\n")
-    line = next(
-        line
-        for line in (ROOT / "systemd" / SELFTEST).read_text().splitlines()
-        if line.startswith("ExecCondition=")
-    )
-    words = shlex.split(line.partition("=")[2].replace("/etc/neuca", str(tmp_path)))
-    assert subprocess.run(words, timeout=60, check=False).returncode == code
+    assert _condition(SELFTEST, {"/etc/neuca": tmp_path}) == code
+
+
+# --- the services of Amazon ---
+
+
+@pytest.mark.parametrize(
+    ("nics", "address", "code"),
+    [
+        (MACS[:2], MACS[1], 1),
+        (MACS[:2], MACS[2], 0),
+        ([], MACS[0], 0),
+        (MACS[:1], None, 0),
+    ],
+    ids=["dataplane", "management", "no document", "no NIC"],
+)
+def test_the_services_of_amazon_skip_nics_that_networkd_is_kept_away_from(
+    tmp_path, nics, address, code
+):
+    for name, content in marks.networkd_files(nics, []).items():
+        (tmp_path / name).write_bytes(content)
+    if address:
+        (tmp_path / "address").write_text(f"{address}\n")
+    places = {"/sys/class/net/%i": tmp_path, "/etc/systemd/network": tmp_path}
+    assert _condition("neuca-policy-routes.conf", places) == code
 
 
 # --- the metrics ---
