@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr 2 '*' $$(nproc))
 ALL = $(PYTEST) $(ARGS) --reruns 1 -r R -n $(WORKERS) --maxprocesses 4 --dist loadgroup
 
 .PHONY: help demo test test-all test-unit test-wild test-dbus test-netns test-sequences test-attack test-world test-package test-machine test-machine-all test-lanes test-fleet image bench bench-boot \
-        bench-count bench-peers bench-tuning bench-diagnosis fuzz install uninstall docs lint clean
+        bench-count bench-peers bench-tuning bench-diagnosis fuzz mutate install uninstall docs lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -127,6 +127,10 @@ PROCESSES ?= 1
 fuzz: ## a fuzz campaign over every reader of untrusted input; not part of `make test` (DOCUMENTS, SEED, PROCESSES)
 	@tests/setup.sh unit
 	@nice -n 19 $(PYTHON) tests/fuzz/campaign.py --documents $(DOCUMENTS) --seed $(SEED) --processes $(PROCESSES) $(ARGS)
+
+mutate: ## mutations of the product that no unit or namespace test notices (ARGS='--changed origin/main')
+	@tests/setup.sh unit netns parallel
+	@nice -n 8 $(PYTHON) tests/mutate.py $(ARGS)
 
 # The Python package is installed where Python looks for packages below PREFIX, or in PREFIX/lib/neuca-guest-tools.
 PREFIX    ?= /usr/local

@@ -102,7 +102,8 @@ def test_a_profile_by_hand_holds_over_restarts_and_goes_with_revert(host):
     planned = host.neuca("tune", "revert", "--dry-run").out
     assert "transmit queue length of eth1" in planned
     assert "MTU" not in planned
-    assert host.neuca("tune", "revert").code == 0
+    done = host.neuca("tune", "revert")
+    assert (done.code, "transmit queue length of eth1" in done.err) == (0, True), done
     assert (host.sysctl(RMEM), host.sysctl(WMEM)) == ("4096 131072 6291456", "4096 16384 4194304")
     link = host.look("link show eth1")[0]
     assert (link["txqlen"], link["mtu"]) == (1000, 1400)

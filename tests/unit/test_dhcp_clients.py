@@ -134,6 +134,14 @@ def test_while_networkmanager_gives_no_answer_each_link_keeps_its_client():
     ] == []
 
 
+@pytest.mark.parametrize("manager", ["", "networkd"])
+def test_without_networkmanager_the_agent_starts_no_client_on_top_of_a_nic(manager):
+    """Early in the boot of a host with a manager, and beside one that serves every kind of link."""
+    managers = {manager: RUNS[manager]} if manager else {}
+    world = plain(OWN._replace(expected=True), managers=managers, unmanaged=not manager)
+    assert "neucad" not in clients(decided(world, parse(STACKED))).values()
+
+
 # --- the choice of the client -------------------------------------------------------------------------
 
 

@@ -144,6 +144,14 @@ def test_a_run_ends_with_the_diagnosis_of_what_the_retests_confirm(tmp_path):
     assert (recorded.plan, recorded.rows, recorded.complete) == (run.plan, run.rows, True)
 
 
+def test_retests_are_announced_with_the_number_of_their_slots(tmp_path):
+    _, told = coordinated(tmp_path, mesh_of(12))
+    (line,) = [line for line in told if line.startswith("retests in ")]
+    slots = line.split()[2]
+    first, *_ = told[told.index(line) + 1 :]
+    assert first.startswith(f"slot 1 of {slots}: ")
+
+
 def test_a_healthy_run_is_complete(tmp_path):
     coordinated(tmp_path, mesh_of(4))
     assert results.read_results([tmp_path / "run.jsonl"]).complete

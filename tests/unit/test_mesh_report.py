@@ -140,6 +140,14 @@ def test_a_diagnosis_cannot_control_the_terminal(faulty):
     assert "\nMESH pass" not in report_text(result)
 
 
+def test_the_colours_of_a_page_are_colours_and_its_legend_has_them(faulty):
+    page = mesh_page(faulty)
+    legend = re.findall(r'<i style="background:(.*?)">', page)
+    assert [colour for colour in legend if not re.fullmatch("#[0-9a-f]{6}", colour)] == []
+    assert len(set(legend)) == len(legend)
+    assert set(re.findall(r'bgcolor="(.*?)"', page)) <= set(legend)
+
+
 def test_a_disturbed_run_says_so():
     plan = mesh_of(12)
     rows = [
@@ -270,6 +278,14 @@ def test_of_many_hosts_the_groups_have_cells(large):
     assert {ways[f"{slow} &gt; {one}"] for one in names[1:]} <= {"#e58a2e", "#efc04a"}
     assert {ways[f"{one} &gt; {slow}"] for one in names[1:]} <= {"#e58a2e", "#efc04a"}
     assert ways[f"{slow} &gt; {slow}"] not in {"#e58a2e", "#efc04a"}
+
+
+def test_a_cell_of_groups_says_of_how_many_pairs_it_is_the_median(large):
+    plan = mesh_of(64, groups=2, rounds=1)
+    rack = {host.name: host.labels["rack"] for host in plan.hosts}
+    row = next(row for row in rows_of(plan) if rack[row.client] != rack[row.server])
+    assert ": 1 pair, median 1.00 Gbit/s" in heat_map(result_of(plan, [row]))
+    assert not re.search(r"\b1 pairs|\d\d pair\b", heat_map(large))
 
 
 def test_many_hosts_of_one_group_have_no_picture():

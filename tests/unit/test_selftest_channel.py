@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -12,6 +13,7 @@ import select
 import socket
 import threading
 import time
+from ipaddress import ip_address
 
 import pytest
 from hypothesis import example, given
@@ -32,6 +34,8 @@ from neuca_tools.selftest.measure.helper.greeting import (
     ImpostorError,
     greet_server,
 )
+from neuca_tools.selftest.measure.helper.peer import Helper
+from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.wait import wait_readable
 
 SECRET = b"a secret that both ends share"
@@ -298,3 +302,23 @@ def test_descriptors_beyond_those_of_select_are_waited_for():
         for descriptor in (reading, writing, high):
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+
+
+@pytest.mark.parametrize(("seconds", "is_accepted"), [(10, False), (60, True)])
+def test_a_longer_test_may_have_a_longer_answer(pair, seconds, is_accepted):
+    client, server = ends(pair)
+
+    def answer_twice():
+        with contextlib.suppress(ChannelError):
+            for answer in ({"clock": 1}, {"samples": [], "padding": "x" * 8 * 2**20}):
+                server.receive(10)
+                server.send(answer)
+
+    beside = threading.Thread(target=answer_twice)
+    beside.start()
+    helper = Helper(client, ip_address("192.0.2.1"), pair[0].close)
+    assert helper.begin(command.Test(ip_address("192.0.2.2"), 5201, seconds)) is None
+    helper.finish()
+    helper.close()
+    beside.join()
+    assert (helper.failure == "") == is_accepted

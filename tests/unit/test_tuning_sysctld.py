@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from neuca_tools.backends import hostfacts
 from neuca_tools.backends.hostfacts import _sysctl_files, read_tuning_inputs
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.tuning.choice import Choice
@@ -91,3 +93,18 @@ def test_the_files_are_read_only_where_a_sysctl_may_be_set(tmp_path, profiles, c
         RMEM
     )
     assert (found and found.value) == wanted
+
+
+@pytest.mark.parametrize(
+    ("sysctl", "modules"),
+    [("net.ipv4.tcp_congestion_control = bbr", {"bbr"}), ("net.core.rmem_max = 9", None)],
+)
+def test_the_modules_of_the_kernel_are_read_for_a_congestion_control(
+    tmp_path, monkeypatch, sysctl, modules
+):
+    monkeypatch.setattr(hostfacts, "MODULES", tmp_path)
+    dependencies = tmp_path / os.uname().release / "modules.dep"
+    dependencies.parent.mkdir()
+    dependencies.write_text("kernel/net/ipv4/tcp_bbr.ko.xz:\nkernel/net/sched/sch_fq.ko:\n")
+    (tmp_path / "own.conf").write_text(f"[sysctl]\n{sysctl}\n")
+    assert read_tuning_inputs(Choice(("own",)), tmp_path, tmp_path).facts.modules == modules
