@@ -20,7 +20,8 @@ PATIENCE = 900.0  # seconds, for what never comes
 SSH = """#!/bin/sh
 while case $1 in -*) true ;; *) false ;; esac; do shift; done
 export MESH_NAME=$1; shift
-read -r enter < {folder}/hosts/$MESH_NAME || exit 255
+[ -e {folder}/hosts/$MESH_NAME ] || exit 255
+read -r enter < {folder}/hosts/$MESH_NAME
 exec $enter sh -c "$*"
 """
 

@@ -61,7 +61,7 @@ def test_the_report_without_anything_is_described():
 
 
 def test_the_report_of_a_whole_test_is_described():
-    """With traces of both hosts, loads, responsiveness, a route and one-way loss."""
+    """With traces of both hosts, loads, responsiveness and one-way loss."""
     evidence = large()
     report = validated(report_of(replace(evidence, loads=evidence.phases[:1])))
     assert len(report["responsiveness"]) == len(report["evidence"]["one_way"]) == 2

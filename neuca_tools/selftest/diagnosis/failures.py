@@ -32,7 +32,6 @@ SAID_BY = {
     "connections": {"D42"},
     "one-way": set(),
     "rpm": set(),
-    "path": set(),
 }
 WAYS = {"forward": "to the peer", "reverse": "from the peer"}
 

@@ -6,10 +6,10 @@ probes/     reachability, round trips, path MTU
 host/       the state of this host, and what the agent has planned for it
 helper/     the server that a peer runs, its client, and the signed channel between them
 program     a program started for a test; confine: what iperf3 may do; wait: until a deadline
-store       the reports of earlier tests
+archive     the reports of earlier tests
 
 It knows the agent only as the `AgentPlan` of `host.planned`. Of `backends` it uses what reads the
-kernel (netlink, ethtool, sysctl), the options of path probes, and the packet filter for iperf3.
+kernel (netlink, ethtool, sysctl), and the packet filter for iperf3.
 """
 
 # SPDX-License-Identifier: MIT

@@ -39,32 +39,20 @@ KINDS = (
     *(MTU_HOLE, SMALL_MTU, DUPLICATE, DUPLICATE_MAC, BAD_PAIR, UNREACHABLE),
     *(FLAPPING, NO_ROUTE, SLOW_EVERYWHERE, BUSY_HOST, LOSS, DELAY, JITTER),
 )
-_OF_RATE = {
-    kinds.HOST_OUT: SLOW_EGRESS,
-    kinds.HOST_IN: SLOW_INGRESS,
-    kinds.HOST: WRONG_NIC,
-    kinds.GROUP_OUT: GROUP_BOUNDARY,
-    kinds.GROUP_IN: GROUP_BOUNDARY,
-    kinds.UPLINK: GROUP_BOUNDARY,
-    kinds.BETWEEN: GROUP_BOUNDARY,
-    kinds.GROUP: SLOW_GROUP,
-    kinds.INSIDE: SLOW_GROUP,
-    kinds.ONE_WAY: ASYMMETRIC,
-    kinds.PAIR: BAD_PAIR,
-}
-# What an entity is called in a sentence, and which direction of it is affected.
-_SUBJECTS = {
-    kinds.HOST_OUT: ("{0}", "out"),
-    kinds.HOST_IN: ("{0}", "in"),
-    kinds.HOST: ("{0}", "both"),
-    kinds.GROUP_OUT: ("group {0}", "out"),
-    kinds.GROUP_IN: ("group {0}", "in"),
-    kinds.UPLINK: ("group {0}", "both"),
-    kinds.GROUP: ("group {0}, inside and out", "both"),
-    kinds.INSIDE: ("inside group {0}", "both"),
-    kinds.ONE_WAY: ("group {0} to group {1}", "out"),
-    kinds.BETWEEN: ("group {0} and group {1}", "both"),
-    kinds.PAIR: ("{0} and {1}", "both"),
+# What an entity is called in a sentence, which direction of it is affected, and what it is if it is
+# slow.
+_ENTITIES = {
+    kinds.HOST_OUT: ("{0}", "out", SLOW_EGRESS),
+    kinds.HOST_IN: ("{0}", "in", SLOW_INGRESS),
+    kinds.HOST: ("{0}", "both", WRONG_NIC),
+    kinds.GROUP_OUT: ("group {0}", "out", GROUP_BOUNDARY),
+    kinds.GROUP_IN: ("group {0}", "in", GROUP_BOUNDARY),
+    kinds.UPLINK: ("group {0}", "both", GROUP_BOUNDARY),
+    kinds.GROUP: ("group {0}, inside and out", "both", SLOW_GROUP),
+    kinds.INSIDE: ("inside group {0}", "both", SLOW_GROUP),
+    kinds.ONE_WAY: ("group {0} to group {1}", "out", ASYMMETRIC),
+    kinds.BETWEEN: ("group {0} and group {1}", "both", GROUP_BOUNDARY),
+    kinds.PAIR: ("{0} and {1}", "both", BAD_PAIR),
 }
 TEXTS = {
     SLOW_EGRESS: "what it sends is slow, what it receives is not",
@@ -97,7 +85,7 @@ Cause = tuple[str, str]
 
 def subject_of(entity: Entity) -> tuple[str, str]:
     """What an entity is called, and which direction of it is affected."""
-    subject, direction = _SUBJECTS[entity.kind]
+    subject, direction, _ = _ENTITIES[entity.kind]
     return subject.format(*entity.names), direction
 
 
@@ -147,7 +135,7 @@ def _carrier_changes(rows: Sequence[Row], suspect: Suspect) -> int:
 def _of_numbers(suspect: Suspect, tests: Sequence[Row]) -> Cause:
     kind = suspect.symptom
     if kind == RATE:
-        kind = _OF_RATE[suspect.entity.kind]
+        kind = _ENTITIES[suspect.entity.kind][2]
         elsewhere = next((row for row in tests if row.error in WRONG_NIC_ERRORS), None)
         if suspect.entity.kind in kinds.HOSTS and elsewhere is not None:
             return WRONG_NIC, elsewhere.text or TEXTS[WRONG_NIC]

@@ -41,10 +41,13 @@ Slot = tuple[int, tuple[tuple[int, ...], ...]]
 
 
 class _Child(NamedTuple):
-    """The process of a slot; `row` is what a client of it has to fill in, None for a server."""
+    """The process of a slot, and a pidfd of it.
+
+    A client reports its `row` itself, filled in; None for a server.
+    """
 
     process: int
-    reading: int
+    ending: int
     row: Optional[Row]
 
 
@@ -86,7 +89,6 @@ class Member:
         self._tell, self._lines = tell, lines
         self._schedule = _Schedule()
         self._child: Optional[_Child] = None
-        self._output = b""
         # When the slot of the child ends, by the monotonic clock.
         self._end = 0.0
         self._heard = time.monotonic()
@@ -115,8 +117,8 @@ class Member:
         if not self._is_busy() and self._lines is None:
             return False
         ready = wait_readable(self._open_inputs(), self._due())
-        if self._child and self._child.reading in ready:
-            self._take(self._child)
+        if self._child and self._child.ending in ready:
+            self._end_slot()
         if (
             self._lines is not None
             and self._lines in ready
@@ -134,7 +136,7 @@ class Member:
 
     def _open_inputs(self) -> list[Union[Lines, int]]:
         """What may have something to read."""
-        return [source for source in (self._lines, self._child and self._child.reading) if source]
+        return [source for source in (self._lines, self._child and self._child.ending) if source]
 
     def _read_messages(self, lines: Lines) -> bool:
         """Obey the coordinator; False if it says that this is the end, or is gone."""
@@ -196,24 +198,22 @@ class Member:
         left = longest - (time.time() - start) - self._plan.guard / 2
         self._end = time.monotonic() + max(1.0, left)
         row = Row(number, *names) if names[0] == self._name else None
-        self._output = b""
         self._child = self._start_child(row, names[0], max(1.0, left))
 
     def _start_child(self, row: Optional[Row], client: str, seconds: float) -> _Child:
-        reading, writing = os.pipe2(os.O_CLOEXEC)
         parent, process = os.getpid(), os.fork()
         if process:
-            os.close(writing)
-            return _Child(process, reading, row)
+            return _Child(process, os.pidfd_open(process), row)
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             if end_with(parent):
-                self._run_slot(row, client, seconds, writing)
+                self._run_slot(row, client, seconds)
+                os._exit(0)
         finally:
             # Without the parent's exit handlers.
-            os._exit(0)
+            os._exit(1)
 
-    def _run_slot(self, row: Optional[Row], client: str, seconds: float, writing: int) -> None:
+    def _run_slot(self, row: Optional[Row], client: str, seconds: float) -> None:
         """What the process of a slot does."""
         addresses = {host.name: ip_address(host.address) for host in self._plan.hosts}
         if row is None:
@@ -231,32 +231,19 @@ class Member:
             row = work(self._plan, row, self._agent, self._secret)
         except Exception as error:  # noqa: BLE001 - one test that fails is not the end of a mesh
             row = replace(row, error="local", text=repr(error)[:200])
-        os.write(writing, json.dumps(row_record(row), separators=(",", ":")).encode())
-
-    def _take(self, child: _Child) -> None:
-        """Read what the process of a slot wrote; at its end, report it."""
-        piece = os.read(child.reading, 65536)
-        self._output += piece
-        if not piece:
-            self._end_slot()
+        self._send_message(row_record(row))
 
     def _end_slot(self, report: bool = True) -> None:
-        """End the process of a slot, and report its row; one without a result was too late."""
+        """End the process of a slot; one that has not reported its row was too late."""
         child, self._child = self._child, None
         if child is None:
             return
-        os.close(child.reading)
-        late = not self._output
-        if late or child.row is None:
-            with suppress(ProcessLookupError):
-                os.kill(child.process, signal.SIGKILL)
-        os.waitpid(child.process, 0)
-        if not report or child.row is None:
-            return
-        if late:
+        with suppress(ProcessLookupError):
+            os.kill(child.process, signal.SIGKILL)
+        os.close(child.ending)
+        has_reported = os.waitpid(child.process, 0)[1] == 0
+        if report and child.row is not None and not has_reported:
             self._send_message(row_record(replace(child.row, error="late")))
-        else:
-            self._tell(self._output.decode())
 
 
 def read_slots(data: object, hosts: int) -> tuple[Slot, ...]:

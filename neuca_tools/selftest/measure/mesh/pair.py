@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from statistics import mean
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from neuca_tools.errors import NeucaError, UsageError
 from neuca_tools.selftest.conditions.base import INFO
@@ -128,43 +128,27 @@ def _with_measurements(row: Row, plan: MeshPlan, route: PeerRoute, helper: Helpe
     test = Test(peer, plan.port, plan.seconds, source=source, rate=plan.rate)
     for way, direction in (("out", "forward"), ("back", "reverse")):
         (phase,) = run_test("tcp", test._replace(direction=direction), helper)
-        transfer = _judge_transfer(phase)
-        values: dict[str, Any] = {f"rate_{way}": transfer.rate, f"loss_{way}": transfer.loss}
-        sender, receiver = ("client", "server") if way == "out" else ("server", "client")
-        values[f"busy_{sender}"] = busiest_load(phase.sender).full
-        values[f"busy_{receiver}"] = busiest_load(phase.receiver).full
-        # Busy hosts sometimes respond late: the shortest time counts.
-        known = [time for time in (row.rtt, transfer.rtt) if time is not None]
-        is_disturbed = bool(row.disturbed) or transfer.disturbed
-        row = replace(row, **values, rtt=min(known, default=None), disturbed=is_disturbed)
-        if transfer.error is not None:
-            return replace(row, error="failed", text=transfer.error[:MOST_TEXT])
+        row = _with_transfer(row, way, phase)
+        if phase.run is not None and phase.run.error is not None:
+            return replace(row, error="failed", text=phase.run.error[:MOST_TEXT])
     return row
 
 
-class _Transfer(NamedTuple):
-    """The rate of one transfer, at which data arrived, in bit/s, or why there is none.
-
-    `loss` is the share of bytes that were sent again, `rtt` the shortest round trip in seconds.
-    `disturbed`: a host was busy.
-    """
-
-    rate: Optional[float]
-    loss: Optional[float]
-    rtt: Optional[float]
-    error: Optional[str]
-    disturbed: bool
-
-
-def _judge_transfer(phase: Phase) -> _Transfer:
-    evidence = replace(Evidence(), phases=(phase,))
-    looked = look_at_phase(evidence, phase)
-    # What the sender's TCP was told of: iperf3's intervals of a client are what it has sent.
-    acked = looked.acked
-    rate = mean(acked) if acked else looked.rate
-    error = phase.run.error if phase.run else None
-    shortest = looked.shortest_rtt
-    return _Transfer(rate, looked.loss, shortest, error, looked.is_disturbed)
+def _with_transfer(row: Row, way: str, phase: Phase) -> Row:
+    """With the rate at which data arrived, in bit/s, and what else a transfer shows."""
+    looked = look_at_phase(replace(Evidence(), phases=(phase,)), phase)
+    sender, receiver = ("client", "server") if way == "out" else ("server", "client")
+    values: dict[str, Any] = {
+        # What the sender's TCP was told of: iperf3's intervals of a client are what it has sent.
+        f"rate_{way}": mean(looked.acked) if looked.acked else looked.rate,
+        f"loss_{way}": looked.loss,
+        f"busy_{sender}": busiest_load(phase.sender).full,
+        f"busy_{receiver}": busiest_load(phase.receiver).full,
+    }
+    # Busy hosts sometimes respond late: the shortest time counts.
+    known = [time for time in (row.rtt, looked.shortest_rtt) if time is not None]
+    is_disturbed = bool(row.disturbed) or looked.is_disturbed
+    return replace(row, **values, rtt=min(known, default=None), disturbed=is_disturbed)
 
 
 def pair_of(plan: MeshPlan, pairs: Sequence[Sequence[int]], name: str) -> Optional[tuple[str, str]]:
