@@ -9,12 +9,15 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import INFO, LIMIT, MEDIUM, Hit, single_fact
-from neuca_tools.selftest.conditions.figures import BLOCK
-from neuca_tools.selftest.conditions.predict import buffer_for, mathis_rate, target_rate
-from neuca_tools.selftest.conditions.session import sysctl_max
-from neuca_tools.selftest.conditions.streams import is_crowded, is_read_late, upper_median
-from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
+from neuca_tools.selftest.conditions.base import INFO, LIMIT, MEDIUM, Hit, single_fact, sysctl_max
+from neuca_tools.selftest.conditions.figures import BLOCK, buffer_for, mathis_rate, target_rate
+from neuca_tools.selftest.conditions.thresholds import (
+    EXCEEDED,
+    TOGETHER,
+    is_crowded,
+    is_read_late,
+    upper_median,
+)
 from neuca_tools.selftest.evidence import Phase, Sample, Socket
 from neuca_tools.selftest.evidence.look import Look, Windows, data_sockets, steady_sockets
 

@@ -10,31 +10,43 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import is_unbounded
-from neuca_tools.selftest.conditions.arrivals import limited_arrival
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, ORDERED, Hit, single_fact
+from neuca_tools.selftest.conditions.base import (
+    HIGH,
+    INFO,
+    LOW,
+    MEDIUM,
+    ORDERED,
+    Hit,
+    first_hit,
+    links_of,
+    single_fact,
+    smallest_mtu,
+)
 from neuca_tools.selftest.conditions.cpu import LAN_RTT, is_of_a_host
+from neuca_tools.selftest.conditions.datagrams import limited_arrival
 from neuca_tools.selftest.conditions.figures import (
     ARRIVED,
     FAST_LINE,
     HEAVY,
     LOSSY,
     OF_LINE,
+    SPEEDS,
     UNEVEN,
     VERY_STEADY,
     as_asked,
     buffered_bytes,
     cap_of,
+    goodput,
     highest_of,
     is_constant,
     is_limited,
     is_paced,
     late_share,
+    line_of,
     link_filled,
 )
 from neuca_tools.selftest.conditions.overflow import measured_by_bbr, overflowing_queue
-from neuca_tools.selftest.conditions.predict import SPEEDS, goodput, line_of
-from neuca_tools.selftest.conditions.session import first_hit, links_of, smallest_mtu
-from neuca_tools.selftest.conditions.streams import has_standing_queue, is_noisy, is_queued
+from neuca_tools.selftest.conditions.thresholds import has_standing_queue, is_noisy, is_queued
 from neuca_tools.selftest.conditions.window import is_window, stated_window
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.run import known_rates

@@ -8,7 +8,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import is_unbounded
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, ends_of, single_fact
 from neuca_tools.selftest.conditions.figures import (
     FAST,
     PACED,
@@ -19,9 +19,7 @@ from neuca_tools.selftest.conditions.figures import (
     link_filled,
     loss_explains,
 )
-from neuca_tools.selftest.conditions.session import ends_of
-from neuca_tools.selftest.conditions.streams import is_mostly_idle
-from neuca_tools.selftest.conditions.thresholds import TOGETHER, has_passed
+from neuca_tools.selftest.conditions.thresholds import TOGETHER, has_passed, is_mostly_idle
 from neuca_tools.selftest.conditions.udp import receiver_too_slow
 from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import STEAL, Fact, Look

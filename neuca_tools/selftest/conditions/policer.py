@@ -9,7 +9,15 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import is_lossy
-from neuca_tools.selftest.conditions.base import HIGH, LOW, MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import (
+    HIGH,
+    LOW,
+    MEDIUM,
+    Hit,
+    Session,
+    first_hit,
+    single_fact,
+)
 from neuca_tools.selftest.conditions.capacity import STEADY, path_capacity
 from neuca_tools.selftest.conditions.datagrams import (
     CLEARLY,
@@ -27,19 +35,20 @@ from neuca_tools.selftest.conditions.figures import (
     by_chance,
     late_share,
     loss_explains,
+    round_rate,
 )
 from neuca_tools.selftest.conditions.overflow import overflows, policed_by_bbr
-from neuca_tools.selftest.conditions.predict import round_rate
-from neuca_tools.selftest.conditions.session import Session, first_hit
-from neuca_tools.selftest.conditions.streams import (
+from neuca_tools.selftest.conditions.thresholds import (
     FLAT_RTT,
+    TOGETHER,
+    carries_expected,
     delays_only_itself,
     has_grown,
+    has_passed,
     has_standing_queue,
     is_noisy,
     is_only_a_pair,
 )
-from neuca_tools.selftest.conditions.thresholds import TOGETHER, carries_expected, has_passed
 from neuca_tools.selftest.conditions.udp import (
     counted_losses,
     is_losing,

@@ -12,9 +12,8 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import LOSSY, loss_ceiling
-from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, ends_of, single_fact
 from neuca_tools.selftest.conditions.causes import BLOAT
-from neuca_tools.selftest.conditions.session import ends_of
 from neuca_tools.selftest.conditions.thresholds import has_passed
 from neuca_tools.selftest.conditions.udp import is_losing, lost_datagrams
 from neuca_tools.selftest.evidence import Sample

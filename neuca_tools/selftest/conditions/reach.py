@@ -11,17 +11,15 @@ from neuca_tools.selftest.conditions.base import (
     HIGH,
     MEDIUM,
     Hit,
-    known_facts,
-    single_fact,
-)
-from neuca_tools.selftest.conditions.errors import error_text, is_refused
-from neuca_tools.selftest.conditions.session import (
     Session,
     ends_of,
     first_hit,
+    known_facts,
     other_end,
+    single_fact,
     sysctl_max,
 )
+from neuca_tools.selftest.conditions.host import error_text, is_refused
 from neuca_tools.selftest.evidence import Evidence, Host, Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 

@@ -26,16 +26,15 @@ from neuca_tools.selftest.conditions.cpu import (
     ROOM,
     is_flat_for_another_reason,
 )
-from neuca_tools.selftest.conditions.figures import as_asked, is_inside, link_filled
-from neuca_tools.selftest.conditions.predict import line_of
+from neuca_tools.selftest.conditions.figures import as_asked, is_inside, line_of, link_filled
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
-from neuca_tools.selftest.evidence.intervals import (
+from neuca_tools.selftest.evidence.look import Fact, Look, Windows
+from neuca_tools.selftest.evidence.run import (
     in_flight,
     is_flat,
     known_round_trips,
     known_windows,
 )
-from neuca_tools.selftest.evidence.look import Fact, Look, Windows
 
 BUFFERS = "receive or send buffer too small"  # the other title of the condition
 # Seconds of a path between networks: a geostationary satellite takes 0.6. If the window is known

@@ -17,7 +17,9 @@ from neuca_tools.selftest.conditions.base import (
     LIMIT,
     LOW,
     MEDIUM,
+    Cause,
     Hit,
+    Session,
     known_facts,
 )
 from neuca_tools.selftest.conditions.causes import (
@@ -29,14 +31,11 @@ from neuca_tools.selftest.conditions.causes import (
     Outcome,
 )
 from neuca_tools.selftest.conditions.compare import worse_direction
-from neuca_tools.selftest.conditions.session import Cause, Session
 from neuca_tools.selftest.conditions.table import hits_of_phase, hits_of_session
 from neuca_tools.selftest.conditions.thresholds import has_passed
 from neuca_tools.selftest.conditions.udp import SLIGHT
-from neuca_tools.selftest.diagnosis.advice import hosts_of, never_lower
-from neuca_tools.selftest.diagnosis.failures import failures
-from neuca_tools.selftest.diagnosis.findings import TRIFLE, Finding, rank_findings
-from neuca_tools.selftest.diagnosis.limits import next_after
+from neuca_tools.selftest.diagnosis.findings import TRIFLE, Finding, failures, rank_findings
+from neuca_tools.selftest.diagnosis.limits import hosts_of, never_lower, next_after
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.look import Look

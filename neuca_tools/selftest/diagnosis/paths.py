@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple, Optional
 
-from neuca_tools.selftest.conditions.path import TUNNELS
-from neuca_tools.selftest.conditions.session import links_of
+from neuca_tools.selftest.conditions.base import TUNNELS, links_of
 from neuca_tools.selftest.diagnosis.compare import DEVIATIONS, Key, median_and_deviation, with_keys
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose, phase_results
 from neuca_tools.selftest.evidence import Evidence, Phase

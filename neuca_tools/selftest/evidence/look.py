@@ -12,9 +12,8 @@ from statistics import mean, pstdev
 from typing import Optional, Union
 
 from neuca_tools.selftest.evidence import Evidence, Host, Phase, Sample, Socket
-from neuca_tools.selftest.evidence.intervals import slow_start, whole_intervals
 from neuca_tools.selftest.evidence.load import Load, busiest_load
-from neuca_tools.selftest.evidence.run import MSS, Flow, Interval, Run
+from neuca_tools.selftest.evidence.run import MSS, Flow, Interval, Run, slow_start, whole_intervals
 
 STEAL = 0.05  # of a CPU's time: what the hypervisor takes otherwise is noise (D10)
 # Seconds that a thread may wait for a CPU which others fill too (base_slice_ns of the scheduler).
