@@ -7,13 +7,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, Optional
 
+from neuca_tools.selftest.evidence import run
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.run import (
-    follows_loss,
-    is_recovering,
-    known_windows,
-    send_buffer,
-)
 
 # Of the speed of Ethernet at MTU 1500: 0.901 through WireGuard (1368 of 1518 bytes), 0.909 through
 # VXLAN, 0.928 with IPv6 and timestamps, 0.949 with IPv4 and none; as printed, with three digits of
@@ -68,7 +63,7 @@ def link_filled(look: Look) -> Optional[float]:
 def _queued_rate(look: Look) -> float:
     """Of the rate, what the growing window holds back: it was sent, and did not arrive yet."""
     seconds = sum(interval.seconds for interval in look.steady[1:])
-    windows = known_windows(look.steady)
+    windows = run.known_windows(look.steady)
     if len(windows) < 3 or seconds <= 0:
         return 0.0
     return max(0.0, windows[-1] - windows[0]) * 8 * look.streams / seconds
@@ -106,7 +101,7 @@ def _may_be_jumbo(look: Look) -> bool:
 
 def buffered_bytes(look: Look) -> float:
     """Bytes that the hosts and a relay between them hold: no path carried these yet."""
-    return 2 * (send_buffer(look.run) + look.streams * RECEIVE_BUFFER)
+    return 2 * (run.send_buffer(look.run) + look.streams * RECEIVE_BUFFER)
 
 
 def cap_of(rate: float) -> Optional[float]:
@@ -184,11 +179,11 @@ def is_paced(look: Look) -> bool:
 
 def _is_answered(look: Look) -> bool:
     """Whether window and rate are what this loss leaves of them."""
-    if is_recovering(look.every):
+    if run.is_recovering(look.every):
         return True
     if look.spread is None or is_constant(look):
         return False
-    return follows_loss(look.every, look.rates, look.spread or 1.0)
+    return run.follows_loss(look.every, look.rates, look.spread or 1.0)
 
 
 def as_asked(look: Look) -> bool:

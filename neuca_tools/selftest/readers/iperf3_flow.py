@@ -9,16 +9,8 @@ from dataclasses import replace
 from typing import Any, Optional
 
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
+from neuca_tools.selftest.readers import values
 from neuca_tools.selftest.readers.gather import received_total, without_zeros
-from neuca_tools.selftest.readers.values import (
-    known_mean,
-    known_sum,
-    mapping,
-    mappings,
-    parse_number,
-    parse_whole,
-    scaled,
-)
 
 Json = Mapping[str, Any]
 MOST_INTERVALS = 200_000
@@ -36,11 +28,13 @@ def read_flow(
 
     `sender` selects the streams whose own end sends (True) or receives (False); None selects all.
     """
-    every = mappings(document.get("intervals"))[:MOST_INTERVALS]
+    every = values.mappings(document.get("intervals"))[:MOST_INTERVALS]
     intervals = tuple(
         filter(None, (_read_interval(interval, suffix, sender) for interval in every))
     )
-    totals = _read_totals(mapping(document.get("end")), suffix, sender, _is_of_server(document))
+    totals = _read_totals(
+        values.mapping(document.get("end")), suffix, sender, _is_of_server(document)
+    )
     sent, received = (without_zeros(end_total, intervals) for end_total in totals)
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
 
@@ -56,11 +50,11 @@ def with_counts(flow: Flow, server: Flow, names: Sequence[str]) -> Flow:
 
 
 def _read_interval(document: Json, suffix: str, sender: Optional[bool]) -> Optional[Interval]:
-    streams = _select_streams(mappings(document.get("streams")), sender)
-    summed = mapping(document.get(f"sum{suffix}"))
+    streams = _select_streams(values.mappings(document.get("streams")), sender)
+    summed = values.mapping(document.get(f"sum{suffix}"))
     if not summed and len(streams) == 1:
         summed = streams[0]
-    start, end = parse_number(summed.get("start")), parse_number(summed.get("end"))
+    start, end = values.parse_number(summed.get("start")), values.parse_number(summed.get("end"))
     if start is None or end is None:
         return None
     amounts = _read_total(summed)
@@ -73,10 +67,12 @@ def _read_interval(document: Json, suffix: str, sender: Optional[bool]) -> Optio
         bytes=amounts.bytes,
         rate=amounts.rate,
         retransmits=amounts.retransmits,
-        cwnd=known_sum(positive_number(stream, "snd_cwnd") for stream in streams),
-        snd_wnd=known_sum(positive_number(stream, "snd_wnd") for stream in streams),
-        rtt=scaled(known_mean(positive_number(stream, "rtt") for stream in streams), 1e-6),
-        pmtu=parse_whole(pmtu),
+        cwnd=values.known_sum(positive_number(stream, "snd_cwnd") for stream in streams),
+        snd_wnd=values.known_sum(positive_number(stream, "snd_wnd") for stream in streams),
+        rtt=values.scaled(
+            values.known_mean(positive_number(stream, "rtt") for stream in streams), 1e-6
+        ),
+        pmtu=values.parse_whole(pmtu),
         datagrams=amounts.datagrams,
         lost=amounts.lost,
         jitter=amounts.jitter,
@@ -93,12 +89,12 @@ def _select_streams(streams: list[Json], sender: Optional[bool]) -> list[Json]:
 
 def positive_number(document: Json, key: str) -> Optional[float]:
     """iperf3 writes zero where the kernel or its own end has no value."""
-    return parse_number(document.get(key)) or None
+    return values.parse_number(document.get(key)) or None
 
 
 def _is_of_server(document: Json) -> bool:
     """Whether a server wrote this, which does not know what its client received."""
-    return bool(mapping(mapping(document.get("start")).get("accepted_connection")))
+    return bool(values.mapping(values.mapping(document.get("start")).get("accepted_connection")))
 
 
 def _read_totals(
@@ -108,13 +104,15 @@ def _read_totals(
 
     For UDP, 3.7 and 3.9 write only `sum`: what was sent, with the receiver's count of losses.
     """
-    both = mapping(end.get(f"sum{suffix}"))
-    sent = _read_total(mapping(end.get(f"sum_sent{suffix}")) or both)
-    summed = mapping(end.get(f"sum_received{suffix}"))
-    if is_of_server and summed and not parse_number(summed.get("bytes")):
+    both = values.mapping(end.get(f"sum{suffix}"))
+    sent = _read_total(values.mapping(end.get(f"sum_sent{suffix}")) or both)
+    summed = values.mapping(end.get(f"sum_received{suffix}"))
+    if is_of_server and summed and not values.parse_number(summed.get("bytes")):
         return sent, Total()
-    if not summed and parse_number(both.get("lost_percent")) is not None:
-        received = received_total(sent, parse_whole(both.get("lost_packets")), sent.datagrams)
+    if not summed and values.parse_number(both.get("lost_percent")) is not None:
+        received = received_total(
+            sent, values.parse_whole(both.get("lost_packets")), sent.datagrams
+        )
     else:
         # Where the receiver's sum lacks a number, `sum` may have it.
         received = _with_missing_tail(_read_total({**both, **summed}), sent.datagrams)
@@ -132,21 +130,22 @@ def _with_missing_tail(received: Total, sent: Optional[int]) -> Total:
 
 
 def _out_of_order(end: Json, sender: Optional[bool]) -> Optional[int]:
-    streams = [mapping(stream.get("udp")) for stream in mappings(end.get("streams"))]
-    return parse_whole(
-        known_sum(
-            parse_number(stream.get("out_of_order")) for stream in _select_streams(streams, sender)
+    streams = [values.mapping(stream.get("udp")) for stream in values.mappings(end.get("streams"))]
+    return values.parse_whole(
+        values.known_sum(
+            values.parse_number(stream.get("out_of_order"))
+            for stream in _select_streams(streams, sender)
         )
     )
 
 
 def _read_total(summed: Json) -> Total:
     return Total(
-        seconds=parse_number(summed.get("seconds")),
-        bytes=parse_number(summed.get("bytes")),
-        rate=parse_number(summed.get("bits_per_second")),
-        retransmits=parse_whole(summed.get("retransmits")),
-        datagrams=parse_whole(summed.get("packets")),
-        lost=parse_whole(summed.get("lost_packets")),
-        jitter=scaled(parse_number(summed.get("jitter_ms")), 1e-3),
+        seconds=values.parse_number(summed.get("seconds")),
+        bytes=values.parse_number(summed.get("bytes")),
+        rate=values.parse_number(summed.get("bits_per_second")),
+        retransmits=values.parse_whole(summed.get("retransmits")),
+        datagrams=values.parse_whole(summed.get("packets")),
+        lost=values.parse_whole(summed.get("lost_packets")),
+        jitter=values.scaled(values.parse_number(summed.get("jitter_ms")), 1e-3),
     )

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from neuca_tools.selftest.evidence.run import Connection, Flow, Run
+from neuca_tools.selftest.readers import values
 from neuca_tools.selftest.readers.iperf3_flow import (
     WINDOWS,
     Json,
@@ -24,14 +25,6 @@ from neuca_tools.selftest.readers.iperf3_flow import (
     with_counts,
 )
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
-from neuca_tools.selftest.readers.values import (
-    mapping,
-    mappings,
-    parse_number,
-    parse_whole,
-    scaled,
-    text,
-)
 
 MOST_EVENTS = 200_000  # two days of events, one each second
 MOST_DIGITS = 25
@@ -134,10 +127,10 @@ def _from_events(document: str, decoder: json.JSONDecoder) -> Json:
     parts: dict[str, Any] = {"intervals": intervals}
     for line in document.split("\n")[:MOST_EVENTS]:
         try:
-            event = mapping(decoder.decode(line))
+            event = values.mapping(decoder.decode(line))
         except (RecursionError, json.JSONDecodeError):
             continue
-        name = text(event.get("event"))
+        name = values.text(event.get("event"))
         if name == "interval":
             intervals.append(event.get("data"))
         elif name:
@@ -146,32 +139,32 @@ def _from_events(document: str, decoder: json.JSONDecoder) -> Json:
 
 
 def _read_run(document: Json) -> Run:
-    start, end = mapping(document.get("start")), mapping(document.get("end"))
-    requested = mapping(start.get("test_start"))
-    cpu = mapping(end.get("cpu_utilization_percent"))
-    streams = parse_whole(requested.get("num_streams"))
+    start, end = values.mapping(document.get("start")), values.mapping(document.get("end"))
+    requested = values.mapping(start.get("test_start"))
+    cpu = values.mapping(end.get("cpu_utilization_percent"))
+    streams = values.parse_whole(requested.get("num_streams"))
     return Run(
         tool="iperf3",
-        version=text(start.get("version")).replace("iperf ", "") or None,
-        protocol=text(requested.get("protocol")).lower() or None,
+        version=values.text(start.get("version")).replace("iperf ", "") or None,
+        protocol=values.text(requested.get("protocol")).lower() or None,
         flows=_read_flows(document, requested),
         connections=tuple(_read_connections(start)),
         streams=streams,
-        duration=parse_number(requested.get("duration")),
-        target=scaled(parse_number(requested.get("target_bitrate")), streams or 1),
-        datagram=parse_whole(requested.get("blksize")),
+        duration=values.parse_number(requested.get("duration")),
+        target=values.scaled(values.parse_number(requested.get("target_bitrate")), streams or 1),
+        datagram=values.parse_whole(requested.get("blksize")),
         buffer=positive_number(start, "sock_bufsize"),
         sndbuf=positive_number(start, "sndbuf_actual"),
         rcvbuf=positive_number(start, "rcvbuf_actual"),
-        mss=parse_whole(
+        mss=values.parse_whole(
             positive_number(start, "tcp_mss") or positive_number(start, "tcp_mss_default")
         ),
-        congestion=text(end.get("sender_tcp_congestion")) or None,
-        cpu_local=parse_number(cpu.get("host_total")),
-        cpu_remote=parse_number(cpu.get("remote_total")),
+        congestion=values.text(end.get("sender_tcp_congestion")) or None,
+        cpu_local=values.parse_number(cpu.get("host_total")),
+        cpu_remote=values.parse_number(cpu.get("remote_total")),
         peer=_find_peer(start) or None,
-        taken=text(mapping(start.get("timestamp")).get("time")) or None,
-        system=text(start.get("system_info")) or None,
+        taken=values.text(values.mapping(start.get("timestamp")).get("time")) or None,
+        system=values.text(start.get("system_info")) or None,
         options=_describe_options(requested) or None,
         error=_find_error(document, end),
         notes=() if start else ('no "start": the document is incomplete',),
@@ -180,7 +173,7 @@ def _read_run(document: Json) -> Run:
 
 def _find_peer(start: Json) -> str:
     for key in ("connecting_to", "accepted_connection"):
-        host = text(mapping(start.get(key)).get("host"))
+        host = values.text(values.mapping(start.get(key)).get("host"))
         if host:
             return host
     return ""
@@ -197,7 +190,7 @@ def _describe_options(requested: Json) -> str:
     words = [
         f"{option} {value:.0f}"
         for option, key, usual in named
-        if (value := parse_number(requested.get(key)) or 0) > usual
+        if (value := values.parse_number(requested.get(key)) or 0) > usual
     ]
     flags = (("-R", "reverse"), ("--bidir", "bidir"))
     words += [option for option, key in flags if requested.get(key)]
@@ -205,7 +198,7 @@ def _describe_options(requested: Json) -> str:
 
 
 def _read_flows(document: Json, requested: Json) -> tuple[Flow, ...]:
-    end = mapping(document.get("end"))
+    end = values.mapping(document.get("end"))
     if not document.get("intervals") and not document.get("end"):
         return ()
     sums = ("sum", "sum_sent", "sum_received")
@@ -215,7 +208,7 @@ def _read_flows(document: Json, requested: Json) -> tuple[Flow, ...]:
             read_flow(document, "reverse", REVERSE, False),
         )
     if not requested.get("reverse"):
-        return (_read_forward(document, text(requested.get("protocol")).lower()),)
+        return (_read_forward(document, values.text(requested.get("protocol")).lower()),)
     received, sent = read_flow(document, "reverse"), _flow_of_server(document, "reverse")
     return (with_counts(received, sent, WINDOWS) if sent else received,)
 
@@ -230,18 +223,21 @@ def _flow_of_server(document: Json, direction: str) -> Optional[Flow]:
     """What the server reported (--get-server-output)."""
     as_json = document.get("server_output_json")
     if as_json:
-        return read_flow(mapping(as_json), direction)
-    flows = read_iperf3_text(text(document.get("server_output_text"))).flows
+        return read_flow(values.mapping(as_json), direction)
+    flows = read_iperf3_text(values.text(document.get("server_output_text"))).flows
     return next(iter(flows), None)
 
 
 def _read_connections(start: Json) -> list[Connection]:
     connections = []
-    for socket in mappings(start.get("connected")):
-        local, remote = text(socket.get("local_host")), text(socket.get("remote_host"))
+    for socket in values.mappings(start.get("connected")):
+        local, remote = (
+            values.text(socket.get("local_host")),
+            values.text(socket.get("remote_host")),
+        )
         local_port, remote_port = (
-            parse_whole(socket.get("local_port")),
-            parse_whole(socket.get("remote_port")),
+            values.parse_whole(socket.get("local_port")),
+            values.parse_whole(socket.get("remote_port")),
         )
         if local and remote and local_port is not None and remote_port is not None:
             connections.append(Connection(local, local_port, remote, remote_port))
@@ -249,7 +245,7 @@ def _read_connections(start: Json) -> list[Connection]:
 
 
 def _find_error(document: Json, end: Json) -> Optional[str]:
-    reason = text(document.get("error"))
+    reason = values.text(document.get("error"))
     if reason:
         return reason.removeprefix("error - ")
     if not end:
