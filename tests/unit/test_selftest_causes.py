@@ -8,7 +8,7 @@ from graphlib import TopologicalSorter
 
 import pytest
 
-from neuca_tools.selftest.conditions.causes import (
+from neuca_tools.selftest.conditions.table import (
     BLOAT,
     DOUBTS,
     DROPS,

@@ -288,7 +288,7 @@ FIND = (
 
 
 def loss_limited(look: Look) -> Optional[Hit]:
-    """A symptom: the conditions that say where packets are lost take precedence (see `causes`)."""
+    """A symptom: the conditions that say where packets are lost take precedence (EXPLANATIONS)."""
     if look.protocol != "tcp" or not look.rate:
         return None
     if look.is_unsampled:

@@ -10,9 +10,8 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW
-from neuca_tools.selftest.conditions.causes import ACROSS, ALONE, is_explained, tell_apart
 from neuca_tools.selftest.conditions.datagrams import is_same_way
-from neuca_tools.selftest.conditions.table import CAUSES
+from neuca_tools.selftest.conditions.table import ACROSS, ALONE, CAUSES, is_explained, tell_apart
 from neuca_tools.selftest.conditions.udp import is_losing, offered_rate
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import INTERNAL
@@ -97,7 +96,7 @@ def _weight_in_phase(finding: Finding) -> tuple[bool, bool, float]:
 
 
 def rank_findings(findings: Sequence[Finding], worse: Optional[str]) -> tuple[Finding, ...]:
-    """The most important first; what another one explains (see `causes`) is information.
+    """The most important first; what another one explains (EXPLANATIONS) is information.
 
     Each direction is judged by itself, and what is left of a condition is then put together.
     """

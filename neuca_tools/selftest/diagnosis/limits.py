@@ -13,9 +13,9 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import LOSSY, RMEM, WMEM
 from neuca_tools.selftest.conditions.base import Hit, ends_of, links_of, sysctl_max
 from neuca_tools.selftest.conditions.capacity import path_capacity
-from neuca_tools.selftest.conditions.causes import explains_loss
 from neuca_tools.selftest.conditions.datagrams import CLEARLY
 from neuca_tools.selftest.conditions.figures import Limit, goodput, mathis_rate
+from neuca_tools.selftest.conditions.table import explains_loss
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import is_losing
 from neuca_tools.selftest.evidence import Evidence, Host, Phase, derive

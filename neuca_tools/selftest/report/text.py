@@ -13,7 +13,7 @@ from neuca_tools.model.printable import GREEN, RED, painted_text, printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.conditions.base import HIGH, INFO
-from neuca_tools.selftest.conditions.causes import ALONE
+from neuca_tools.selftest.conditions.table import ALONE
 from neuca_tools.selftest.diagnosis.compare import Comparison, RateChange
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult
 from neuca_tools.selftest.diagnosis.findings import Finding
