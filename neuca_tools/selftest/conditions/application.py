@@ -10,7 +10,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import thresholds
-from neuca_tools.selftest.conditions.base import INFO, LIMIT, MEDIUM, Hit, single_fact, sysctl_max
+from neuca_tools.selftest.conditions.base import INFO, LIMIT, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.figures import BLOCK, buffer_for, mathis_rate, target_rate
 from neuca_tools.selftest.evidence import Phase, Sample, Socket
 from neuca_tools.selftest.evidence.look import Look, Windows, data_sockets, steady_sockets
@@ -172,7 +172,7 @@ def sender_buffer(look: Look) -> Optional[Hit]:
     if look.protocol != "tcp" or limited is None or not look.rate:
         return None
     share = limited if limited >= SENDER_LIMITED else _queued_full(look)
-    limit, size = sysctl_max(look.sender, WMEM), _send_buffer_size(look)
+    limit, size = look.sender.sysctl_max(WMEM), _send_buffer_size(look)
     if not share or _may_grow(size, limit):
         return None
     hit = _full_buffer(share, limited, size, limit)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Optional
 
-from neuca_tools.selftest.evidence import Evidence, Host, Link, Sample
-from neuca_tools.selftest.evidence.load import Load
+from neuca_tools.selftest.evidence import Evidence, Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look
 
 FAULT, LIMIT, INFO = "fault", "limit", "info"
@@ -102,12 +101,21 @@ class Session(NamedTuple):
     @property
     def links(self) -> tuple[Link, ...]:
         """The devices of both hosts on the path."""
-        return (*links_of(self.evidence.local), *links_of(self.evidence.peer))
+        return (*self.evidence.local.on_path, *self.evidence.peer.on_path)
 
     @property
     def tcp(self) -> tuple[Look, ...]:
         """The TCP phases in which a rate was measured."""
         return tuple(look for look in self.looks if look.protocol == "tcp" and look.rate)
+
+    def other_end(self, end: str) -> str:
+        """The address of the other host as `end` ("local" or "peer") sees it, if it is known."""
+        address = self.evidence.address
+        if end == "peer":
+            runs = (phase.run for phase in self.evidence.phases if phase.run)
+            known = (connection.local for run in runs for connection in run.connections)
+            address = next(known, None)
+        return address or "the peer's address"
 
 
 class Cause(NamedTuple):
@@ -124,22 +132,6 @@ class Cause(NamedTuple):
     of_session: Optional[Callable[[Session], Optional[Hit]]] = None
 
 
-class End(NamedTuple):
-    """The sender or the receiver of a phase."""
-
-    name: str
-    samples: tuple[Sample, ...]
-    load: Load
-
-
-def ends_of(look: Look) -> tuple[End, End]:
-    """The receiver and the sender."""
-    return (
-        End("receiver", look.phase.receiver, look.receiver_load),
-        End("sender", look.phase.sender, look.sender_load),
-    )
-
-
 def first_hit(hits: Iterable[Optional[Hit]]) -> Optional[Hit]:
     return next(filter(None, hits), None)
 
@@ -151,28 +143,6 @@ def for_each_host(
     return lambda session: first_hit(rule(end, host) for end, host in session.hosts)
 
 
-def other_end(session: Session, end: str) -> str:
-    """The address of the other host as `end` ("local" or "peer") sees it; "the peer" if unknown."""
-    address = session.evidence.address
-    if end == "peer":
-        runs = (phase.run for phase in session.evidence.phases if phase.run)
-        known = (connection.local for run in runs for connection in run.connections)
-        address = next(known, None)
-    return address or "the peer's address"
-
-
-def links_of(host: Host) -> tuple[Link, ...]:
-    """The devices on the path to the peer; all of them if the path is not known."""
-    on_path = tuple(link for link in host.links if link.name in host.path)
-    return on_path or host.links
-
-
 def smallest_mtu(links: Iterable[Link]) -> Optional[int]:
     """Bytes; None if no MTU is known."""
     return min((link.mtu for link in links if link.mtu), default=None)
-
-
-def sysctl_max(host: Host, name: str) -> Optional[int]:
-    """The last number of a sysctl: of tcp_rmem and tcp_wmem, the maximum in bytes."""
-    last = ["", *host.sysctls.get(name, "").split()][-1]
-    return int(last) if last.isdecimal() and len(last) < 20 else None

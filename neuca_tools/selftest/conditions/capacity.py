@@ -19,7 +19,6 @@ from neuca_tools.selftest.conditions.base import (
     ORDERED,
     Hit,
     first_hit,
-    links_of,
     single_fact,
     smallest_mtu,
 )
@@ -301,8 +300,8 @@ def _steady_spread(look: Look) -> Optional[float]:
 
 def _filled_line(look: Look, rate: float) -> Optional[float]:
     """The speed in bit/s of the link that this rate fills; guessed if no link's speed is known."""
-    links = (*links_of(look.sender), *links_of(look.receiver))
-    mtu = smallest_mtu(links_of(look.sender))
+    links = (*look.sender.on_path, *look.receiver.on_path)
+    mtu = smallest_mtu(look.sender.on_path)
     slowest = min((link.speed for link in links if link.speed), default=None)
     if slowest is not None:
         return slowest if rate >= 0.98 * figures.goodput(slowest, mtu or 1500) else None

@@ -9,7 +9,7 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import figures
 from neuca_tools.selftest.conditions.application import is_unbounded
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, ends_of, single_fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, has_passed, is_mostly_idle
 from neuca_tools.selftest.conditions.udp import receiver_too_slow
 from neuca_tools.selftest.evidence.load import Load
@@ -226,7 +226,7 @@ def _is_fast_and_uneven(look: Look) -> bool:
 
 def _full_cpu(look: Look) -> Optional[Hit]:
     """A CPU of either host is full, and nothing else limits the flow."""
-    receiver, sender = ends_of(look)
+    receiver, sender = look.ends
     end, _, load = max(sender, receiver, key=lambda end: _fullness(end.load))
     if look.run.error and load.own is None:
         return None  # it is not known how much of the CPU was its own
@@ -299,7 +299,7 @@ def _note_on_load(end: str, load: Load, what: str, fact: Fact) -> Hit:
 
 
 def stolen_time(look: Look) -> Optional[Hit]:
-    for end, _, load in reversed(ends_of(look)):
+    for end, _, load in reversed(look.ends):
         stolen = load.steal or 0
         if stolen <= STEAL:
             continue

@@ -14,11 +14,8 @@ from neuca_tools.selftest.conditions.base import (
     TUNNELS,
     Hit,
     Session,
-    ends_of,
     first_hit,
     for_each_host,
-    links_of,
-    other_end,
     single_fact,
 )
 from neuca_tools.selftest.evidence import Host, Link
@@ -88,7 +85,7 @@ def missing_congestion_control(end: str, host: Host) -> Optional[Hit]:
 def degraded_link(session: Session) -> Optional[Hit]:
     """A link is slower than it could be, half duplex, or has errors."""
     for end, host in session.hosts:
-        for link in links_of(host):
+        for link in host.on_path:
             facts = [*_below_maximum(link), *_line_errors(session, link.name)]
             if not facts:
                 continue
@@ -117,7 +114,7 @@ def _below_maximum(link: Link) -> Iterator[Fact]:
 def _line_errors(session: Session, device: str) -> Iterator[Fact]:
     """The first counter of line errors that grew."""
     for look in session.looks:
-        for end in reversed(ends_of(look)):
+        for end in reversed(look.ends):
             grown = (counter_growth(end.samples, f"{device}.{name}") for name in LINE_ERRORS)
             counter = next(filter(None, grown), None)
             if counter is not None:
@@ -128,7 +125,7 @@ def _line_errors(session: Session, device: str) -> Iterator[Fact]:
 @for_each_host
 def wrong_numa_node(end: str, host: Host) -> Optional[Hit]:
     """iperf3 ran on another NUMA node than that of a fast NIC."""
-    links = links_of(host)
+    links = host.on_path
     # sysfs has -1 for a device without a node.
     nodes = {-1 if link.numa_node is None else link.numa_node for link in links} - {-1}
     if host.numa_node is None or not nodes or host.numa_node in nodes:
@@ -157,7 +154,7 @@ def wrong_way(session: Session) -> Optional[Hit]:
             f"the route to the peer leaves through {route}, not through {planned}: nothing was "
             "sent",
             (Fact("route", planned, route),),
-            _route_through(planned, other_end(session, "local")),
+            _route_through(planned, session.other_end("local")),
             "local",
         )
     tried = ((look, sends) for look in session.looks for sends in (True, False))
@@ -193,7 +190,7 @@ def _wrong_device(session: Session, look: Look, sends: bool) -> Optional[Hit]:
         (elsewhere, planned),
         _route_through(
             host.planned or "the planned device",
-            other_end(session, "local" if host is look.evidence.local else "peer"),
+            session.other_end("local" if host is look.evidence.local else "peer"),
         ),
         end,
     )

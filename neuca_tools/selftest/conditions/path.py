@@ -17,7 +17,6 @@ from neuca_tools.selftest.conditions.base import (
     Session,
     first_hit,
     for_each_host,
-    links_of,
     single_fact,
     smallest_mtu,
 )
@@ -53,11 +52,11 @@ def differing_mtus(session: Session) -> Optional[Hit]:
 def _smaller_path(session: Session) -> Optional[Hit]:
     """The path MTU is smaller than the interface's, and ICMP reports it."""
     for end, host in session.hosts:
-        mtu = smallest_mtu(links_of(host))
+        mtu = smallest_mtu(host.on_path)
         if host.route_mtu and mtu and host.route_mtu < mtu:
             return _reported_mtu(end, f"the interface of the {end} host", mtu, host.route_mtu)
     path = session.evidence.path_mtu
-    mtu = smallest_mtu(links_of(session.evidence.local))
+    mtu = smallest_mtu(session.evidence.local.on_path)
     if path.told and path.forward and mtu and path.forward < mtu:
         return _reported_mtu("path", "the interface", mtu, path.forward)
     return None
@@ -102,7 +101,7 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
     """A link's MTU is smaller than its lower device allows, while a CPU is full."""
     if not any(look.is_full for look in session.looks):
         return None
-    for end, link, mtu, lower, possible in _stacked_links(session, links_of):
+    for end, link, mtu, lower, possible in _stacked_links(session, lambda host: host.on_path):
         if possible - mtu <= WASTED:
             continue
         return Hit(
@@ -136,7 +135,7 @@ def _too_large_for_the_tunnel(session: Session) -> Optional[Hit]:
     for end, host in session.hosts:
         known = filter(None, (host.route_mtu, probed_mtu(session)))
         possible = min(known, default=None)
-        for link in links_of(host):
+        for link in host.on_path:
             if link.kind in TUNNELS and link.mtu and possible and possible < link.mtu:
                 return Hit(
                     0.6,
@@ -210,7 +209,7 @@ def _first_rate(session: Session, path: str) -> Optional[float]:
 @for_each_host
 def userspace_overlay(end: str, host: Host) -> Optional[Hit]:
     """A process forwards the packets of a tun or tap device."""
-    link = next(filter(_is_userspace, links_of(host)), None)
+    link = next(filter(_is_userspace, host.on_path), None)
     if link is None:
         return None
     share, busy = 0.3, ""

@@ -12,7 +12,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import LOSSY, loss_ceiling
-from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, ends_of, single_fact
+from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.thresholds import has_passed
 from neuca_tools.selftest.conditions.udp import is_losing, lost_datagrams
 from neuca_tools.selftest.evidence import Sample
@@ -101,7 +101,7 @@ def _larger_ring(look: Look, device: str) -> str:
 
 
 def backlog_drops(look: Look) -> Optional[Hit]:
-    for end, samples, _ in ends_of(look):
+    for end, samples, _ in look.ends:
         dropped = counter_growth(samples, "softnet.dropped")
         if dropped is None:
             continue

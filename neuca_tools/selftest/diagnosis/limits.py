@@ -11,7 +11,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import LOSSY, RMEM, WMEM
-from neuca_tools.selftest.conditions.base import Hit, ends_of, links_of, sysctl_max
+from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.datagrams import CLEARLY
 from neuca_tools.selftest.conditions.figures import Limit, goodput, mathis_rate
@@ -35,7 +35,7 @@ NOT_KNOWN = Limit("not known: measure again", "", math.inf)
 def limits(look: Look) -> list[Limit]:
     """Every limit that can be computed as a rate, the lowest first."""
     known = [*_of_links(look), *_of_path(look), *_of_buffers(look)]
-    for end, _, load in reversed(ends_of(look)):
+    for end, _, load in reversed(look.ends):
         if look.rate and load.used > NOTICEABLE:
             which = "CPU" if load.cpu is None else f"CPU {load.cpu}"
             known.append(Limit(f"the {end}'s {which}", "D09", look.rate / load.used))
@@ -43,7 +43,7 @@ def limits(look: Look) -> list[Limit]:
 
 
 def _of_links(look: Look) -> list[Limit]:
-    links = (*links_of(look.sender), *links_of(look.receiver))
+    links = (*look.sender.on_path, *look.receiver.on_path)
     real = [link for link in links if link.speed and link.kind not in WITHOUT_SPEED]
     rates = [goodput(link.speed or 0.0, link.mtu or 1500) for link in real]
     return [Limit("the link", "D18", rate) for rate in sorted(rates)[:1]]
@@ -71,7 +71,7 @@ def _of_buffers(look: Look) -> Iterator[Limit]:
     rtt = look.rtt or look.shortest_rtt
     if not rtt:
         return
-    rmem, wmem = sysctl_max(look.receiver, RMEM), sysctl_max(look.sender, WMEM)
+    rmem, wmem = look.receiver.sysctl_max(RMEM), look.sender.sysctl_max(WMEM)
     if rmem:
         yield Limit("the receive window", "D01", rmem / 2 * 8 / rtt)
     if wmem:
