@@ -154,13 +154,6 @@ class Explanation(NamedTuple):
     phase: Optional[str] = None
 
 
-class Doubt(NamedTuple):
-    """Two conditions that the same evidence may allow, and the test that tells which it is."""
-
-    conditions: frozenset[str]
-    test: str
-
-
 class Outcome(NamedTuple):
     """A fault of one of these conditions decides the exit code.
 
@@ -220,40 +213,33 @@ EXPLANATIONS = (
 )
 # What acknowledgements suffer from as well: it is a cause in both directions.
 ACROSS = frozenset({"D39"})
-DOUBTS = (
-    Doubt(
-        frozenset({"D09", "D18"}),
-        "several streams (--only tcp,tcp-parallel): more in total means the CPU, the same the path",
+# Two conditions that the same evidence may allow, and the test that tells which it is.
+DOUBTS = {
+    frozenset({"D09", "D18"}): (
+        "several streams (--only tcp,tcp-parallel): more in total means the CPU, the same the path"
     ),
-    Doubt(
-        frozenset({"D09", "D05"}),
-        "the same with --rate at half of this rate: loss that stays is that of the path",
+    frozenset({"D09", "D05"}): (
+        "the same with --rate at half of this rate: loss that stays is that of the path"
     ),
-    Doubt(
-        frozenset({"D05", "D17"}),
+    frozenset({"D05", "D17"}): (
         "UDP (--only udp --rate): nothing lost up to some rate means a policer, loss at a tenth of "
-        "it the path",
+        "it the path"
     ),
-    Doubt(
-        frozenset({"D17", "D19"}),
+    frozenset({"D17", "D19"}): (
         "UDP at a hundredth of this rate for a minute (--only udp --rate --time 60): loss that "
-        "stays is at random",
+        "stays is at random"
     ),
-    Doubt(
-        frozenset({"D01", "D18"}),
-        "larger buffers (--only tcp again): the same rate means the path, a higher one the window",
+    frozenset({"D01", "D18"}): (
+        "larger buffers (--only tcp again): the same rate means the path, a higher one the window"
     ),
-    Doubt(
-        frozenset({"D03", "D18"}),
-        "larger buffers (--only tcp again): the same rate means the path, a higher one the buffer",
+    frozenset({"D03", "D18"}): (
+        "larger buffers (--only tcp again): the same rate means the path, a higher one the buffer"
     ),
-    Doubt(
-        frozenset({"D17", "D26"}),
+    frozenset({"D17", "D26"}): (
         "several streams (--only tcp,tcp-parallel --parallel 1,8): a policer of all of them gives "
-        "the same in total",
+        "the same in total"
     ),
-)
-"""Each is named where both are found, see `tell_apart`."""
+}
 OUTCOMES = (
     Outcome(frozenset({"D34"}), ExitCode.BUSY),
     Outcome(frozenset({"D16", "D30", "D31", "D32", "D33"}), ExitCode.UNREACHABLE, unmeasured=True),
@@ -274,8 +260,7 @@ def causes_of(symptom: str) -> frozenset[str]:
 
 def tell_apart(condition: str, other: str) -> Optional[str]:
     """The test that tells one condition from the other; None if both may be true at once."""
-    rows = (row.test for row in DOUBTS if row.conditions == {condition, other})
-    test = next(rows, None)
+    test = DOUBTS.get(frozenset({condition, other}))
     return None if test is None else f"{condition} or {other}: {test}"
 
 
