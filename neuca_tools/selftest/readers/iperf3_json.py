@@ -48,13 +48,13 @@ def read(document: str) -> Run:
     return _read_run(data)
 
 
-def split_results(document: str) -> list[str]:
-    """The text of each result in a document that may have others: of `-d`, or of several runs.
+def read_results(document: str) -> list[Run]:
+    """Each result in a document that may have others: of `-d`, or of several runs.
 
     Empty if there is none, or only one that cannot be decoded or that consists of events.
     """
     decoder = json.JSONDecoder(object_pairs_hook=_merge_pairs, parse_int=_parse_integer)
-    results: list[str] = []
+    results: list[Run] = []
     position, seen = document.find("{"), None
     while position >= 0 and len(results) < MOST_RUNS:
         try:
@@ -65,10 +65,10 @@ def split_results(document: str) -> list[str]:
             return results
         # iperf3 3.16 and 3.17 may print the same object twice.
         if data.keys() & RESULT and data != seen:
-            results.append(document[position:end])
+            results.append(_read_run(data))
             seen = data
         elif not data.keys() & RESULT:
-            results += map(json.dumps, _nested_results(data, NESTED))
+            results += map(_read_run, _nested_results(data, NESTED))
         position = document.find("{", end)
     return results[:MOST_RUNS]
 
