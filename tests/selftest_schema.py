@@ -220,7 +220,7 @@ def comparison_schema() -> dict[str, object]:
 def history_schema() -> dict[str, object]:
     """What is published of `history`."""
     from neuca_tools.selftest.diagnosis.diagnose import Finding, PhaseResult
-    from neuca_tools.selftest.report.entry import FINDING
+    from neuca_tools.selftest.report.record import FINDING
 
     definitions: dict[str, dict] = {}
     _of(Finding, definitions)

@@ -22,7 +22,7 @@ from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.measure.archive import EarlierTest, kept_tests
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.series import Runs, comparison_page
+from neuca_tools.selftest.report.page import Runs, comparison_page
 from neuca_tools.selftest.report.text import comparison_text, shown_report
 
 

@@ -28,7 +28,7 @@ from neuca_tools.selftest.report.text import report_text, shown_report
 # Imports inside functions: most runs write no report of this kind.
 
 if TYPE_CHECKING:
-    from neuca_tools.selftest.report.series import Runs
+    from neuca_tools.selftest.report.page import Runs
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -74,7 +74,7 @@ def write_series(arguments: argparse.Namespace, runs: Runs) -> None:
     """Write the files of --csv and --svg, if requested. Raises ApplyError."""
     if arguments.csv or arguments.svg:
         from neuca_tools.files import write_files
-        from neuca_tools.selftest.report.series import csv_of, svg_of
+        from neuca_tools.selftest.report.page import csv_of, svg_of
 
         makers = {arguments.csv: csv_of, arguments.svg: svg_of}
         write_files({path: make(runs).encode() for path, make in makers.items() if path})

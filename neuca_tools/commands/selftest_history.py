@@ -12,7 +12,7 @@ from neuca_tools.commands.context import load_configuration
 from neuca_tools.model.printable import counted, json_document
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.measure.archive import read_entries
-from neuca_tools.selftest.report.entry import history_line, without_evidence
+from neuca_tools.selftest.report.record import history_line, without_evidence
 from neuca_tools.selftest.report.text import shown_report
 
 

@@ -39,8 +39,7 @@ from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.live import can_draw, draw_progress, header, planned_stages
 from neuca_tools.selftest.measure.session import PeerTest
-from neuca_tools.selftest.report.entry import entry_of
-from neuca_tools.selftest.report.record import nagios_line, report_json
+from neuca_tools.selftest.report.record import entry_of, nagios_line, report_json
 from neuca_tools.selftest.report.record import report_data as report
 from neuca_tools.selftest.report.text import (
     conclusion_text,

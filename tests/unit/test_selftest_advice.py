@@ -13,8 +13,8 @@ from test_selftest_conditions import CASES, SIGNATURES
 from test_selftest_faults import DATA
 
 from neuca_tools.selftest.conditions.base import Hit
-from neuca_tools.selftest.diagnosis.advice import never_lower
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
+from neuca_tools.selftest.diagnosis.limits import never_lower
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.readers.documents import evidence_of
 

@@ -26,8 +26,12 @@ from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.measure import archive
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.entry import comparable_evidence, entry_of, history_line
-from neuca_tools.selftest.report.record import report_json
+from neuca_tools.selftest.report.record import (
+    comparable_evidence,
+    entry_of,
+    history_line,
+    report_json,
+)
 
 ROOT = Path(__file__).parents[2]
 DATA = sorted((Path(__file__).parent / "data" / "iperf").iterdir())

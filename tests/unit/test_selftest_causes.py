@@ -8,7 +8,7 @@ from graphlib import TopologicalSorter
 
 import pytest
 
-from neuca_tools.selftest.conditions.causes import (
+from neuca_tools.selftest.conditions.table import (
     BLOAT,
     DOUBTS,
     DROPS,
@@ -71,10 +71,10 @@ def test_a_queue_that_drops_explains_loss_and_a_full_cpu_does_not():
 
 
 def test_a_doubt_names_conditions_that_exist_and_a_test():
-    for doubt in DOUBTS:
-        assert len(doubt.conditions) == 2
-        assert doubt.conditions <= NAMES
-        assert "(--" in doubt.test or "--rate" in doubt.test
+    for conditions, test in DOUBTS.items():
+        assert len(conditions) == 2
+        assert conditions <= NAMES
+        assert "(--" in test or "--rate" in test
 
 
 def test_what_two_conditions_have_in_common_is_told_apart_in_either_order():

@@ -16,7 +16,7 @@ from selftest_runs import PUBLISHED, flow_of, receiver, tcp, udp_phase
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.conditions import predict
+from neuca_tools.selftest.conditions import figures
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import (
     Evidence,
@@ -370,7 +370,7 @@ def test_a_report_of_ours_can_be_diagnosed_again():
 
 @pytest.mark.parametrize(("mtu", "share"), [(1500, 0.9415), (9000, 0.9900)])
 def test_the_share_of_a_line_that_tcp_can_carry(mtu, share):
-    assert predict.goodput(1.0, mtu) == pytest.approx(share, abs=1e-4)
+    assert figures.goodput(1.0, mtu) == pytest.approx(share, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -385,11 +385,11 @@ def test_the_share_of_a_line_that_tcp_can_carry(mtu, share):
     ],
 )
 def test_only_a_full_line_is_taken_for_one(rate, line):
-    assert predict.line_of(rate) == line
+    assert figures.line_of(rate) == line
 
 
 def test_a_buffer_is_twice_the_bandwidth_delay_product_in_whole_mebibytes():
-    assert predict.buffer_for(10e9, 0.0136) == 33 * 2**20
+    assert figures.buffer_for(10e9, 0.0136) == 33 * 2**20
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,9 @@ from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency, Li
 from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.measure import program
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.entry import entry_of
-from neuca_tools.selftest.report.page import report_page
+from neuca_tools.selftest.report.page import STYLE, report_page
 from neuca_tools.selftest.report.panels import round_ticks
-from neuca_tools.selftest.report.record import nagios_line, prometheus_text, report_json
-from neuca_tools.selftest.report.style import STYLE
+from neuca_tools.selftest.report.record import entry_of, nagios_line, prometheus_text, report_json
 from neuca_tools.selftest.report.text import fact_line, report_text, shown_report
 
 DATA = Path(__file__).parent / "data" / "iperf"

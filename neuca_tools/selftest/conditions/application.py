@@ -9,12 +9,9 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions import thresholds
 from neuca_tools.selftest.conditions.base import INFO, LIMIT, MEDIUM, Hit, single_fact
-from neuca_tools.selftest.conditions.figures import BLOCK
-from neuca_tools.selftest.conditions.predict import buffer_for, mathis_rate, target_rate
-from neuca_tools.selftest.conditions.session import sysctl_max
-from neuca_tools.selftest.conditions.streams import is_crowded, is_read_late, upper_median
-from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
+from neuca_tools.selftest.conditions.figures import BLOCK, buffer_for, mathis_rate, target_rate
 from neuca_tools.selftest.evidence import Phase, Sample, Socket
 from neuca_tools.selftest.evidence.look import Look, Windows, data_sockets, steady_sockets
 
@@ -47,10 +44,14 @@ FEED_THE_SENDER = "check what the sender reads from, and whether its rate was li
 
 def _whole_blocks(look: Look) -> Optional[Hit]:
     """iperf3 sends whole blocks: a lower rate than one block for each tick cannot be requested."""
-    is_alone = look.phase.name != TOGETHER
+    is_alone = look.phase.name != thresholds.TOGETHER
     if look.is_unsampled_tcp and is_alone and not look.asked and _is_one_block_a_tick(look):
         return _unstated_blocks(look)
-    if not look.is_unsampled_tcp or not look.asked or look.known_rate < EXCEEDED * look.asked:
+    if (
+        not look.is_unsampled_tcp
+        or not look.asked
+        or look.known_rate < thresholds.EXCEEDED * look.asked
+    ):
         return None
     return Hit(
         0.9,
@@ -95,7 +96,7 @@ def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Opt
 
 def is_lossy(look: Look) -> bool:
     """Whether TCP loses packets, not only in bursts of a full send buffer or among many streams."""
-    if look.left < NETWORK or look.known_loss <= LOSSY or is_crowded(look):
+    if look.left < NETWORK or look.known_loss <= LOSSY or thresholds.is_crowded(look):
         return False
     return sender_buffer(look) is None
 
@@ -119,7 +120,7 @@ def slow_reader(look: Look) -> Optional[Hit]:
     fill, waits = _receive_buffer_fill(sockets), _reading_delay(look, sockets)
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
     is_full = fill > SLOW_READER and waits >= WAITS and limited >= RECEIVER_LIMITED
-    is_hopeless = is_read_late(look, waits) or (waits >= HOARDS and limited >= SOMEWHAT)
+    is_hopeless = thresholds.is_read_late(look, waits) or (waits >= HOARDS and limited >= SOMEWHAT)
     if not is_hopeless and not is_full:
         return None
     hit = Hit(
@@ -139,14 +140,16 @@ def slow_reader(look: Look) -> Optional[Hit]:
 
 def _receive_buffer_fill(sockets: Sequence[Socket]) -> float:
     """How full the receive buffer is, as a share."""
-    return upper_median([(socket.recv_q or 0) / (socket.rcvbuf or 1) for socket in sockets])
+    return thresholds.upper_median(
+        [(socket.recv_q or 0) / (socket.rcvbuf or 1) for socket in sockets]
+    )
 
 
 def _reading_delay(look: Look, sockets: Sequence[Socket]) -> float:
     """Seconds that data waits in the receive buffer; 0 if nothing was received."""
     if not look.rate:
         return 0.0
-    return upper_median([socket.recv_q or 0 for socket in sockets]) * 8 / look.rate
+    return thresholds.upper_median([socket.recv_q or 0 for socket in sockets]) * 8 / look.rate
 
 
 def _data_sockets(samples: Sequence[Sample], phase: Phase) -> list[Socket]:
@@ -169,7 +172,7 @@ def sender_buffer(look: Look) -> Optional[Hit]:
     if look.protocol != "tcp" or limited is None or not look.rate:
         return None
     share = limited if limited >= SENDER_LIMITED else _queued_full(look)
-    limit, size = sysctl_max(look.sender, WMEM), _send_buffer_size(look)
+    limit, size = look.sender.sysctl_max(WMEM), _send_buffer_size(look)
     if not share or _may_grow(size, limit):
         return None
     hit = _full_buffer(share, limited, size, limit)

@@ -1,19 +1,22 @@
-"""What a rule returns: a Hit with its facts and its recommendation."""
+"""What a rule is about, a phase (Look) or all phases with both hosts (Session), and its Hit."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.selftest.evidence.look import Fact
+from neuca_tools.selftest.evidence import Evidence, Host, Link
+from neuca_tools.selftest.evidence.look import Fact, Look
 
 FAULT, LIMIT, INFO = "fault", "limit", "info"
 HIGH, MEDIUM, LOW = "high", "medium", "low"
 # The advice where the path is the limit.
 ORDERED = "compare it with the rate that was ordered; no setting of the hosts makes it faster"
+# The tunnels, and the bytes that each adds to a packet over IPv4.
+TUNNELS = {"vxlan": 50, "geneve": 50, "gre": 38}
 
 
 @dataclass(frozen=True)
@@ -72,3 +75,74 @@ def single_fact(name: str, value: object) -> Fact:
 def known_facts(facts: Iterable[Optional[Fact]]) -> tuple[Fact, ...]:
     """Those that have a value."""
     return tuple(each for each in facts if each is not None and each.after is not None)
+
+
+# --- Subjects of rules ----------------------------------------------------------------------------
+
+
+class Session(NamedTuple):
+    """All phases of a test, for the rules that compare phases or examine hosts and paths."""
+
+    evidence: Evidence
+    looks: tuple[Look, ...]
+
+    def named(self, name: str, direction: str = "forward") -> Optional[Look]:
+        """The first phase with this name and direction."""
+        for look in self.looks:
+            if (look.phase.name, look.phase.direction) == (name, direction):
+                return look
+        return None
+
+    @property
+    def hosts(self) -> tuple[tuple[str, Host], ...]:
+        """Both hosts, each with the name of its end."""
+        return (("local", self.evidence.local), ("peer", self.evidence.peer))
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The devices of both hosts on the path."""
+        return (*self.evidence.local.on_path, *self.evidence.peer.on_path)
+
+    @property
+    def tcp(self) -> tuple[Look, ...]:
+        """The TCP phases in which a rate was measured."""
+        return tuple(look for look in self.looks if look.protocol == "tcp" and look.rate)
+
+    def other_end(self, end: str) -> str:
+        """The address of the other host as `end` ("local" or "peer") sees it, if it is known."""
+        address = self.evidence.address
+        if end == "peer":
+            runs = (phase.run for phase in self.evidence.phases if phase.run)
+            known = (connection.local for run in runs for connection in run.connections)
+            address = next(known, None)
+        return address or "the peer's address"
+
+
+class Cause(NamedTuple):
+    """A condition with its id in neuca-selftest(1), and the rule by which it is recognized.
+
+    Most look at one phase, or at all phases and both hosts, and a few at either. The title is
+    used unless a hit has another one.
+    """
+
+    id: str
+    title: str
+    severity: str
+    of_phase: Optional[Callable[[Look], Optional[Hit]]] = None
+    of_session: Optional[Callable[[Session], Optional[Hit]]] = None
+
+
+def first_hit(hits: Iterable[Optional[Hit]]) -> Optional[Hit]:
+    return next(filter(None, hits), None)
+
+
+def for_each_host(
+    rule: Callable[[str, Host], Optional[Hit]],
+) -> Callable[[Session], Optional[Hit]]:
+    """Apply a rule about one host ("local" or "peer") to both, until it hits."""
+    return lambda session: first_hit(rule(end, host) for end, host in session.hosts)
+
+
+def smallest_mtu(links: Iterable[Link]) -> Optional[int]:
+    """Bytes; None if no MTU is known."""
+    return min((link.mtu for link in links if link.mtu), default=None)

@@ -9,32 +9,23 @@ from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions import figures
 from neuca_tools.selftest.conditions.application import is_unbounded
-from neuca_tools.selftest.conditions.arrivals import limited_arrival
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, ORDERED, Hit, single_fact
-from neuca_tools.selftest.conditions.cpu import LAN_RTT, is_of_a_host
-from neuca_tools.selftest.conditions.figures import (
-    ARRIVED,
-    FAST_LINE,
-    HEAVY,
-    LOSSY,
-    OF_LINE,
-    UNEVEN,
-    VERY_STEADY,
-    as_asked,
-    buffered_bytes,
-    cap_of,
-    highest_of,
-    is_constant,
-    is_limited,
-    is_paced,
-    late_share,
-    link_filled,
+from neuca_tools.selftest.conditions.base import (
+    HIGH,
+    INFO,
+    LOW,
+    MEDIUM,
+    ORDERED,
+    Hit,
+    first_hit,
+    single_fact,
+    smallest_mtu,
 )
+from neuca_tools.selftest.conditions.cpu import LAN_RTT, is_of_a_host
+from neuca_tools.selftest.conditions.datagrams import limited_arrival
 from neuca_tools.selftest.conditions.overflow import measured_by_bbr, overflowing_queue
-from neuca_tools.selftest.conditions.predict import SPEEDS, goodput, line_of
-from neuca_tools.selftest.conditions.session import first_hit, links_of, smallest_mtu
-from neuca_tools.selftest.conditions.streams import has_standing_queue, is_noisy, is_queued
+from neuca_tools.selftest.conditions.thresholds import has_standing_queue, is_noisy, is_queued
 from neuca_tools.selftest.conditions.window import is_window, stated_window
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.run import known_rates
@@ -64,9 +55,14 @@ def capacity_of_path(look: Look) -> Optional[Hit]:
 
 def given_rate(look: Look) -> Optional[Hit]:
     """The path gives this rate: a full link, a token bucket, or a rate that nothing varies."""
-    if not look.is_unsampled_tcp or as_asked(look) or look.run.is_loopback or is_paced(look):
+    if (
+        not look.is_unsampled_tcp
+        or figures.as_asked(look)
+        or look.run.is_loopback
+        or figures.is_paced(look)
+    ):
         return None
-    speed = link_filled(look)
+    speed = figures.link_filled(look)
     if speed is not None:
         return _full_link(look, speed)
     return first_hit(
@@ -81,7 +77,7 @@ def given_rate(look: Look) -> Optional[Hit]:
 def _full_link(look: Look, speed: float) -> Hit:
     rate, line = amounts.rate(look.known_rate), amounts.rate(speed)
     text = f"{rate} is all that TCP can carry over {line} Ethernet"
-    if look.known_rate < OF_LINE[0] * speed:
+    if look.known_rate < figures.OF_LINE[0] * speed:
         text = f"the best interval fills {line} Ethernet; the mean is {rate}"
     is_wanted = bool(look.evidence.expect or (look.asked and look.asked > speed))
     return Hit(
@@ -101,7 +97,10 @@ def _is_shaper(look: Look, speed: float) -> bool:
 def _token_bucket(look: Look) -> Optional[Hit]:
     """The rate of a bucket's tokens after all that it held went out."""
     # What a receiver counts did arrive; a sender also counts what waits in its buffer.
-    rates, times = known_rates(look.every), ARRIVED if look.is_counted_by_receiver else BURST
+    rates, times = (
+        known_rates(look.every),
+        figures.ARRIVED if look.is_counted_by_receiver else BURST,
+    )
     at = next((at for at, rate in enumerate(rates) if rate * times <= rates[0]), 0)
     early, rest = rates[:at], rates[at:]
     if not early or _is_left_by_loss(look, rest):
@@ -116,12 +115,12 @@ def _token_bucket(look: Look) -> Optional[Hit]:
 def _is_left_by_loss(look: Look, rates: Sequence[float]) -> bool:
     """Whether the rates vary as those that loss leaves, or are too few to tell."""
     return len(look.every) < 3 or (
-        look.known_loss >= LOSSY and pstdev(rates) > UNEVEN * mean(rates)
+        look.known_loss >= figures.LOSSY and pstdev(rates) > figures.UNEVEN * mean(rates)
     )
 
 
 def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional[Hit]:
-    if excess <= buffered_bytes(look) and not look.is_counted_by_receiver:
+    if excess <= figures.buffered_bytes(look) and not look.is_counted_by_receiver:
         return None
     return Hit(
         0.93,
@@ -140,7 +139,7 @@ def _constant_rate(look: Look) -> Optional[Hit]:
     if _is_left_by_late_loss(look) or stated_window(look) is not None or _is_unhindered(look):
         return None
     cap = _cap_kept(look)
-    share = 0.9 if is_limited(look) else _share_of_cap(look, cap)
+    share = 0.9 if figures.is_limited(look) else _share_of_cap(look, cap)
     if not share and not is_window(look) and _is_even(look):
         share = 0.75
     if not share:
@@ -158,20 +157,20 @@ def _constant_rate(look: Look) -> Optional[Hit]:
 
 
 def _is_left_by_late_loss(look: Look) -> bool:
-    return late_share(look) >= HEAVY and not is_limited(look)
+    return figures.late_share(look) >= figures.HEAVY and not figures.is_limited(look)
 
 
 def _cap_kept(look: Look) -> Optional[float]:
     """The rate that a provider sells, just above that of the run and of most of its intervals."""
-    cap, rates = cap_of(look.known_rate), sorted(look.rates)
+    cap, rates = figures.cap_of(look.known_rate), sorted(look.rates)
     if cap is None or look.retransmits or not rates:
         return cap  # what is dropped shows a bucket, which lets bursts pass
-    return cap if rates[-1 - len(rates) // 4] <= cap * highest_of(cap) else None
+    return cap if rates[-1 - len(rates) // 4] <= cap * figures.highest_of(cap) else None
 
 
 def _is_unhindered(look: Look) -> bool:
     """Whether the window stays so small that nothing queues: a limiter makes a queue, or drops."""
-    return look.windows.flat and not late_share(look) and look.implied_rtt < LAN_RTT
+    return look.windows.flat and not figures.late_share(look) and look.implied_rtt < LAN_RTT
 
 
 def _common_ceiling(look: Look) -> Optional[Hit]:
@@ -181,9 +180,9 @@ def _common_ceiling(look: Look) -> Optional[Hit]:
     """
     rates = sorted(look.rates, reverse=True)
     best = rates[: max(3, round(len(rates) * AT_CEILING))]
-    if len(rates) < 5 or look.known_loss < LOSSY / 2 or best[-1] < (1 - LEVEL) * best[0]:
+    if len(rates) < 5 or look.known_loss < figures.LOSSY / 2 or best[-1] < (1 - LEVEL) * best[0]:
         return None
-    cap = cap_of(best[0])
+    cap = figures.cap_of(best[0])
     if cap is None:
         return None
     return Hit(
@@ -204,8 +203,10 @@ def _share_of_cap(look: Look, cap: Optional[float]) -> float:
     if cap is None or (not look.retransmits and not look.cwnd and is_of_a_host(look)):
         return 0.0
     if look.spread is None:
-        return 0.8 if look.known_loss >= LOSSY and look.known_rate < FAST_LINE else 0.0
-    return 0.9 if is_constant(look) else 0.0
+        return (
+            0.8 if look.known_loss >= figures.LOSSY and look.known_rate < figures.FAST_LINE else 0.0
+        )
+    return 0.9 if figures.is_constant(look) else 0.0
 
 
 def _is_even(look: Look) -> bool:
@@ -214,18 +215,18 @@ def _is_even(look: Look) -> bool:
     if is_of_a_host(look) or look.known_rate >= SLOW or len(look.rates) < fewest:
         return False
     # What arrives varies less behind a limiter, and more over a radio.
-    if look.is_counted_by_receiver and look.known_spread >= VERY_STEADY:
+    if look.is_counted_by_receiver and look.known_spread >= figures.VERY_STEADY:
         return False
-    if is_constant(look, VERY_STEADY):
+    if figures.is_constant(look, figures.VERY_STEADY):
         return True
     if look.steady[0].seconds > USUAL or _is_near_line(look.known_rate):
         return False
-    return is_constant(look)
+    return figures.is_constant(look)
 
 
 def _is_near_line(rate: float) -> bool:
     """Whether encapsulation or a virtual NIC may be all that is missing to a full link."""
-    return any(NEAR_LINE * speed <= rate <= speed for speed in SPEEDS)
+    return any(NEAR_LINE * speed <= rate <= speed for speed in figures.SPEEDS)
 
 
 def path_capacity(look: Look) -> Optional[Hit]:
@@ -299,11 +300,11 @@ def _steady_spread(look: Look) -> Optional[float]:
 
 def _filled_line(look: Look, rate: float) -> Optional[float]:
     """The speed in bit/s of the link that this rate fills; guessed if no link's speed is known."""
-    links = (*links_of(look.sender), *links_of(look.receiver))
-    mtu = smallest_mtu(links_of(look.sender))
+    links = (*look.sender.on_path, *look.receiver.on_path)
+    mtu = smallest_mtu(look.sender.on_path)
     slowest = min((link.speed for link in links if link.speed), default=None)
     if slowest is not None:
-        return slowest if rate >= 0.98 * goodput(slowest, mtu or 1500) else None
+        return slowest if rate >= 0.98 * figures.goodput(slowest, mtu or 1500) else None
     # The rate of a full link does not vary.
     is_steady = look.spread is not None and look.spread < STEADY
-    return line_of(rate, mtu) if is_steady or not look.phase.sender else None
+    return figures.line_of(rate, mtu) if is_steady or not look.phase.sender else None

@@ -7,9 +7,8 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import INFO, MEDIUM, Hit
+from neuca_tools.selftest.conditions.base import INFO, MEDIUM, Hit, Session
 from neuca_tools.selftest.conditions.capacity import given_rate, path_capacity
-from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER, carries_expected
 from neuca_tools.selftest.evidence.look import Fact, Look
 

@@ -7,21 +7,10 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions import figures
 from neuca_tools.selftest.conditions.application import is_unbounded
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, single_fact
-from neuca_tools.selftest.conditions.figures import (
-    FAST,
-    PACED,
-    STEADY,
-    as_asked,
-    cap_of,
-    is_constant,
-    link_filled,
-    loss_explains,
-)
-from neuca_tools.selftest.conditions.session import ends_of
-from neuca_tools.selftest.conditions.streams import is_mostly_idle
-from neuca_tools.selftest.conditions.thresholds import TOGETHER, has_passed
+from neuca_tools.selftest.conditions.thresholds import TOGETHER, has_passed, is_mostly_idle
 from neuca_tools.selftest.conditions.udp import receiver_too_slow
 from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import STEAL, Fact, Look
@@ -65,10 +54,10 @@ def limited_by_cpu(look: Look) -> Optional[Hit]:
 
 def _busy_process(look: Look) -> Optional[Hit]:
     """An iperf process used all of a CPU, as far as softirqs left it some."""
-    if not look.is_unsampled or as_asked(look):
+    if not look.is_unsampled or figures.as_asked(look):
         return None
     share, end = _busiest_process(look)
-    if look.protocol == "tcp" and share < FULL and link_filled(look) is not None:
+    if look.protocol == "tcp" and share < FULL and figures.link_filled(look) is not None:
         return None
     # In a loopback, the softirqs are part of what the sender's process does.
     if share < (FULL if look.run.is_loopback else NEARLY_FULL):
@@ -98,7 +87,7 @@ def _busiest_process(look: Look) -> tuple[float, str]:
         return max((sender, "sender"), (receiver, "receiver"))
     if len(look.run.flows) < 2 and look.known_loss >= LOSSY:
         return receiver, "receiver"
-    is_varied = len(look.run.flows) < 2 and look.loss == 0 and look.known_spread > PACED
+    is_varied = len(look.run.flows) < 2 and look.loss == 0 and look.known_spread > figures.PACED
     return (sender if is_varied else 0.0), "sender"
 
 
@@ -135,14 +124,14 @@ def _is_of_host(look: Look) -> bool:
     """
     if look.known_rate < SLOWEST_HOST or not LAN_RTT < look.implied_rtt <= RADIO:
         return False
-    return is_constant(look, UNEVEN if look.known_rate >= FAST else STEADY)
+    return figures.is_constant(look, UNEVEN if look.known_rate >= figures.FAST else figures.STEADY)
 
 
 def is_given(look: Look) -> bool:
     """Whether the rate is a known one: of a link, of a cap, of -b, or shared by two directions."""
-    if look.phase.name == TOGETHER or look.run.is_loopback or as_asked(look):
+    if look.phase.name == TOGETHER or look.run.is_loopback or figures.as_asked(look):
         return True
-    return link_filled(look) is not None or cap_of(look.known_rate) is not None
+    return figures.link_filled(look) is not None or figures.cap_of(look.known_rate) is not None
 
 
 def is_flat_for_another_reason(look: Look) -> bool:
@@ -152,9 +141,11 @@ def is_flat_for_another_reason(look: Look) -> bool:
     # Two directions share what the hosts and the path can do.
     if look.phase.name == TOGETHER or _is_too_slow_for_its_window(look):
         return True
-    if link_filled(look) is not None or (cap_of(look.known_rate) is not None and is_constant(look)):
+    if figures.link_filled(look) is not None or (
+        figures.cap_of(look.known_rate) is not None and figures.is_constant(look)
+    ):
         return True
-    return look.run.is_loopback or as_asked(look) or limited_by_cpu(look) is not None
+    return look.run.is_loopback or figures.as_asked(look) or limited_by_cpu(look) is not None
 
 
 def _is_too_slow_for_its_window(look: Look) -> bool:
@@ -162,7 +153,7 @@ def _is_too_slow_for_its_window(look: Look) -> bool:
     if not look.rtt and look.known_rate >= CORE:
         return True
     # A switched network's round trip is constant, and so is what a window allows.
-    if not look.rtt and (look.run.is_local_network or look.known_rate >= FAST):
+    if not look.rtt and (look.run.is_local_network or look.known_rate >= figures.FAST):
         return look.known_spread > UNEVEN or (look.cwnd or 0.0) < ALLOWED * look.streams
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
     return look.known_spread > VARIED or _is_falling(look)
@@ -187,7 +178,11 @@ def _fast_core(look: Look) -> Optional[Hit]:
         return _one_thread_hit(look)
     if not look.is_unsampled_tcp or not _is_fast_and_uneven(look):
         return None
-    if is_given(look) or loss_explains(look) or (look.is_unused and look.implied_rtt >= LONG):
+    if (
+        is_given(look)
+        or figures.loss_explains(look)
+        or (look.is_unused and look.implied_rtt >= LONG)
+    ):
         return None
     return Hit(
         0.6,
@@ -231,7 +226,7 @@ def _is_fast_and_uneven(look: Look) -> bool:
 
 def _full_cpu(look: Look) -> Optional[Hit]:
     """A CPU of either host is full, and nothing else limits the flow."""
-    receiver, sender = ends_of(look)
+    receiver, sender = look.ends
     end, _, load = max(sender, receiver, key=lambda end: _fullness(end.load))
     if look.run.error and load.own is None:
         return None  # it is not known how much of the CPU was its own
@@ -304,7 +299,7 @@ def _note_on_load(end: str, load: Load, what: str, fact: Fact) -> Hit:
 
 
 def stolen_time(look: Look) -> Optional[Hit]:
-    for end, _, load in reversed(ends_of(look)):
+    for end, _, load in reversed(look.ends):
         stolen = load.steal or 0
         if stolen <= STEAL:
             continue

@@ -1,19 +1,13 @@
-"""What iperf's own figures prove when no host was sampled: full links, caps, losses."""
+"""Rates of links and windows, and what iperf's own figures prove when no host was sampled."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import math
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.selftest.conditions.predict import SPEEDS
-from neuca_tools.selftest.evidence.intervals import (
-    follows_loss,
-    is_recovering,
-    known_windows,
-    send_buffer,
-)
+from neuca_tools.selftest.evidence import run
 from neuca_tools.selftest.evidence.look import Look
 
 # Of the speed of Ethernet at MTU 1500: 0.901 through WireGuard (1368 of 1518 bytes), 0.909 through
@@ -69,7 +63,7 @@ def link_filled(look: Look) -> Optional[float]:
 def _queued_rate(look: Look) -> float:
     """Of the rate, what the growing window holds back: it was sent, and did not arrive yet."""
     seconds = sum(interval.seconds for interval in look.steady[1:])
-    windows = known_windows(look.steady)
+    windows = run.known_windows(look.steady)
     if len(windows) < 3 or seconds <= 0:
         return 0.0
     return max(0.0, windows[-1] - windows[0]) * 8 * look.streams / seconds
@@ -107,7 +101,7 @@ def _may_be_jumbo(look: Look) -> bool:
 
 def buffered_bytes(look: Look) -> float:
     """Bytes that the hosts and a relay between them hold: no path carried these yet."""
-    return 2 * (send_buffer(look.run) + look.streams * RECEIVE_BUFFER)
+    return 2 * (run.send_buffer(look.run) + look.streams * RECEIVE_BUFFER)
 
 
 def cap_of(rate: float) -> Optional[float]:
@@ -185,11 +179,11 @@ def is_paced(look: Look) -> bool:
 
 def _is_answered(look: Look) -> bool:
     """Whether window and rate are what this loss leaves of them."""
-    if is_recovering(look.every):
+    if run.is_recovering(look.every):
         return True
     if look.spread is None or is_constant(look):
         return False
-    return follows_loss(look.every, look.rates, look.spread or 1.0)
+    return run.follows_loss(look.every, look.rates, look.spread or 1.0)
 
 
 def as_asked(look: Look) -> bool:
@@ -202,3 +196,70 @@ def as_asked(look: Look) -> bool:
     seconds = sum(interval.seconds for interval in look.steady)
     missing = (look.asked - look.rate) * seconds / 8
     return look.rate >= NEARLY * look.asked or (seconds > 0 and missing <= BLOCK)
+
+
+# --- Arithmetic of paths: line rates, windows and losses ------------------------------------------
+
+
+# bit/s: the speeds of Ethernet, and those to aim for where no rate is expected.
+SPEEDS = tuple(gigabits * 1e9 for gigabits in (0.01, 0.1, 1, 2.5, 5, 10, 25, 40, 50, 100, 200, 400))
+STEPS = tuple(gigabits * 1e9 for gigabits in (1, 10, 25, 40, 100, 200, 400))
+# The leading digits of rates that are ordered.
+ROUND = (1, 2, 2.5, 4, 5, 6, 8, 10)
+# Bytes: IPv4 and TCP with timestamps; preamble, Ethernet header, checksum and gap between frames.
+HEADERS, FRAMING = 52, 38
+TOLERANCE = 0.005
+
+
+class Limit(NamedTuple):
+    """One thing that keeps the rate below `rate`, in bit/s."""
+
+    name: str
+    condition: str
+    rate: float
+
+
+def goodput(speed: float, mtu: int = 1500) -> float:
+    """bit/s that TCP can carry over Ethernet of this speed: 94.15 % at MTU 1500, 99 % at 9000."""
+    return speed * (mtu - HEADERS) / (mtu + FRAMING)
+
+
+def line_of(rate: float, mtu: Optional[int] = None) -> Optional[float]:
+    """The speed of the Ethernet that a TCP flow of this rate fills."""
+    for speed in SPEEDS:
+        if abs(rate / goodput(speed, mtu or 1500) - 1) <= TOLERANCE:
+            return speed
+    return None
+
+
+def round_rate(rate: float) -> Optional[float]:
+    """The round rate that this one is just below; policers count headers too."""
+    if rate <= 0:
+        return None
+    decade = 10.0 ** math.floor(math.log10(rate))
+    near = (step * decade for step in ROUND if 0.93 <= rate / (step * decade) <= 1.0)
+    return next(near, None)
+
+
+def target_rate(rate: float, expect: Optional[float]) -> float:
+    """The rate to make room for: what is expected, else the next usual speed well above `rate`."""
+    if expect:
+        return expect
+    return next((step for step in STEPS if step >= 1.2 * rate), 2 * rate)
+
+
+def buffer_for(rate: float, rtt: float) -> int:
+    """Bytes of tcp_rmem[2] and tcp_wmem[2], in whole MiB.
+
+    Twice the bandwidth-delay product, because Linux advertises half of the buffer as its window.
+    """
+    return max(1, math.ceil(2 * rate * rtt / 8 / 2**20)) * 2**20
+
+
+def mathis_rate(mss: float, rtt: float, loss: float) -> float:
+    """The rate in bit/s that loss leaves to a Reno-like sender.
+
+    Mathis, Semke, Mahdavi, Ott: The macroscopic behavior of the TCP congestion avoidance algorithm
+    (Computer Communication Review 27(3), 1997).
+    """
+    return mss * 8 / (rtt * math.sqrt(loss))

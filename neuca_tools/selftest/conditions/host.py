@@ -1,20 +1,30 @@
-"""D37, D38, D40, D41, D46: tuning, NICs and state of the two hosts."""
+"""D29, D34 to D38, D40, D41, D46: the two hosts, their devices, and what their iperf said."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import MEDIUM, Hit, single_fact
-from neuca_tools.selftest.conditions.session import Session, ends_of, for_each_host, links_of
+from neuca_tools.selftest.conditions.base import (
+    MEDIUM,
+    TUNNELS,
+    Hit,
+    Session,
+    first_hit,
+    for_each_host,
+    single_fact,
+)
 from neuca_tools.selftest.evidence import Host, Link
-from neuca_tools.selftest.evidence.look import Fact, counter_growth
+from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 
 FAST = 10e9  # bit/s, above which the NUMA node matters (D41)
 LINE_ERRORS = ("rx_crc_errors", "rx_frame_errors", "carrier_changes")
+# Bytes that a NIC carries beside a test, and the share of the test's bytes (D29).
+NOISE, ELSEWHERE = 1e6, 0.1
 CONGESTION = "net.ipv4.tcp_congestion_control"
 AVAILABLE = "net.ipv4.tcp_available_congestion_control"
 
@@ -75,7 +85,7 @@ def missing_congestion_control(end: str, host: Host) -> Optional[Hit]:
 def degraded_link(session: Session) -> Optional[Hit]:
     """A link is slower than it could be, half duplex, or has errors."""
     for end, host in session.hosts:
-        for link in links_of(host):
+        for link in host.on_path:
             facts = [*_below_maximum(link), *_line_errors(session, link.name)]
             if not facts:
                 continue
@@ -104,7 +114,7 @@ def _below_maximum(link: Link) -> Iterator[Fact]:
 def _line_errors(session: Session, device: str) -> Iterator[Fact]:
     """The first counter of line errors that grew."""
     for look in session.looks:
-        for end in reversed(ends_of(look)):
+        for end in reversed(look.ends):
             grown = (counter_growth(end.samples, f"{device}.{name}") for name in LINE_ERRORS)
             counter = next(filter(None, grown), None)
             if counter is not None:
@@ -115,7 +125,7 @@ def _line_errors(session: Session, device: str) -> Iterator[Fact]:
 @for_each_host
 def wrong_numa_node(end: str, host: Host) -> Optional[Hit]:
     """iperf3 ran on another NUMA node than that of a fast NIC."""
-    links = links_of(host)
+    links = host.on_path
     # sysfs has -1 for a device without a node.
     nodes = {-1 if link.numa_node is None else link.numa_node for link in links} - {-1}
     if host.numa_node is None or not nodes or host.numa_node in nodes:
@@ -132,4 +142,192 @@ def wrong_numa_node(end: str, host: Host) -> Optional[Hit]:
         f"--membind={node}",
         end,
         confidence=MEDIUM,
+    )
+
+
+def wrong_way(session: Session) -> Optional[Hit]:
+    """The traffic used another NIC than the planned one, or would have if there had been a test."""
+    route, planned = session.evidence.reach.route, session.evidence.local.planned
+    if route and planned and route != planned and not session.looks:
+        return Hit(
+            1.0,
+            f"the route to the peer leaves through {route}, not through {planned}: nothing was "
+            "sent",
+            (Fact("route", planned, route),),
+            _route_through(planned, session.other_end("local")),
+            "local",
+        )
+    tried = ((look, sends) for look in session.looks for sends in (True, False))
+    return first_hit(_wrong_device(session, look, sends) for look, sends in tried)
+
+
+def _route_through(device: str, address: str) -> str:
+    return (
+        f"check the route (ip route get {address}), and make it leave through {device}, with the "
+        "source address of that device"
+    )
+
+
+def _wrong_device(session: Session, look: Look, sends: bool) -> Optional[Hit]:
+    """The sender's or the receiver's bytes were counted by another device than the planned one."""
+    end, host, samples, counter = "receiver", look.receiver, look.phase.receiver, "rx_bytes"
+    if sends:
+        end, host, samples, counter = "sender", look.sender, look.phase.sender, "tx_bytes"
+    family = _related_devices(host)
+    if not family or any(_is_detached_tunnel(link, family) for link in host.links):
+        return None
+    counted = {link.name: counter_growth(samples, f"{link.name}.{counter}") for link in host.links}
+    others = sorted(counted.keys() - family - {"lo"})
+    worst = max(others, key=lambda name: growth_of_fact(counted[name]), default="")
+    elsewhere, planned = counted.get(worst), counted.get(host.planned or "")
+    total = growth_of_fact(elsewhere) + growth_of_fact(planned)
+    if growth_of_fact(elsewhere) <= max(NOISE, ELSEWHERE * total):
+        return None
+    share = growth_of_fact(elsewhere) / total
+    return Hit(
+        share,
+        f"{amounts.percent(share)} of the {end}'s bytes went over {worst}, not over {host.planned}",
+        (elsewhere, planned),
+        _route_through(
+            host.planned or "the planned device",
+            session.other_end("local" if host is look.evidence.local else "peer"),
+        ),
+        end,
+    )
+
+
+def _is_detached_tunnel(link: Link, family: set[str]) -> bool:
+    """Whether the lower device of a tunnel is not known: it counts the same bytes."""
+    return link.kind in TUNNELS and not link.parent and link.name in family
+
+
+def _related_devices(host: Host) -> set[str]:
+    """The planned device with its lower and upper devices, which count the same bytes."""
+    if host.planned is None or host.planned not in {link.name for link in host.links}:
+        return set()
+    family, size = {host.planned}, 0
+    pairs = [{link.name, link.parent} for link in host.links if link.parent is not None]
+    while len(family) > size:
+        size = len(family)
+        family = family.union(*filter(family.intersection, pairs))
+    return family
+
+
+# --- What iperf was asked for and said, when it could not test ------------------------------------
+
+
+# iperf3 goes on after a connect() that failed, and reports the next call.
+REFUSED = re.compile(r"connection refused|send control message: Bad file descriptor", re.IGNORECASE)
+BUSY = re.compile(r"server is busy", re.IGNORECASE)
+NO_CONGESTION = re.compile(r"set TCP_CONGESTION", re.IGNORECASE)
+NO_BUFFERS = re.compile(r"socket buffer size not set correctly", re.IGNORECASE)
+OTHER_PROGRAM = re.compile(
+    r"make sure other side|protocol(?! not )|unknown control message|is not iperf3"
+    r"|unable to receive (parameters|cookie)",
+    re.IGNORECASE,
+)
+
+
+def _buffers_not_applied(look: Look) -> Optional[Hit]:
+    """iperf3 asked for a socket buffer (-w), and the kernel gave less."""
+    run = look.phase.run
+    if run is None or not run.buffer:
+        return None
+    buffers = (
+        ("sndbuf_actual", run.sndbuf, "net.core.wmem_max", "sender"),
+        ("rcvbuf_actual", run.rcvbuf, "net.core.rmem_max", "receiver"),
+    )
+    for name, got, setting, end in buffers:
+        # The kernel doubles what is asked for (SO_SNDBUF in socket(7)).
+        if got is None or got >= 2 * run.buffer:
+            continue
+        return Hit(
+            0.5,
+            f"-w requested {amounts.size(run.buffer)}, the kernel granted {amounts.size(got / 2)}",
+            (single_fact("-w", run.buffer), single_fact(name, got)),
+            end=end,
+            sysctls={setting: str(int(run.buffer))},
+        )
+    return None
+
+
+def is_refused(session: Session) -> bool:
+    """Whether the peer has no server on the port."""
+    return session.evidence.reach.tcp == "refused" or bool(REFUSED.search(error_text(session)))
+
+
+def error_text(session: Session) -> str:
+    """What iperf said about all runs that failed.
+
+    In a text with others that did not, these were attempts before something was put right.
+    """
+    runs = [phase.run for phase in session.evidence.phases if phase.run]
+    if any(look.is_unsampled for look in session.looks) and not all(run.error for run in runs):
+        return ""
+    return " | ".join(run.error for run in runs if run.error)
+
+
+def server_busy(session: Session) -> Optional[Hit]:
+    said = error_text(session)
+    if session.evidence.reach.tcp != "busy" and not BUSY.search(said):
+        return None
+    return Hit(
+        1.0,
+        "the peer's iperf3 is busy with another test, or with one that never ended",
+        (single_fact("iperf3", said or "busy"),),
+        "try again later; a server for a single test: iperf3 -s -1 --idle-timeout 20",
+        "receiver",
+    )
+
+
+def other_program(session: Session) -> Optional[Hit]:
+    if session.evidence.reach.wrong_peer:
+        return Hit(
+            1.0,
+            "the peer has another secret: one of them is mistyped, or another host has this "
+            "address",
+            (single_fact("secret", "differs"),),
+            "compare the files of both hosts (sha256sum); else look for a second host that has the "
+            "address (arping -D)",
+        )
+    said = error_text(session)
+    if not OTHER_PROGRAM.search(said):
+        return None
+    return Hit(
+        0.9,
+        "client and server do not speak the same protocol: one of them is iperf 2, or their "
+        "versions are too far apart",
+        (single_fact("iperf3", said),),
+        "install the same iperf3 on both hosts",
+        "tool",
+    )
+
+
+def no_congestion_control(session: Session) -> Optional[Hit]:
+    """Of tuning, or the one that was requested (-C)."""
+    said = error_text(session)
+    if not NO_CONGESTION.search(said):
+        return missing_congestion_control(session)
+    return Hit(
+        0.9,
+        "a host does not have the requested congestion control (-C)",
+        (single_fact("iperf3", said),),
+        "sysctl net.ipv4.tcp_available_congestion_control lists them; modprobe tcp_NAME adds one, "
+        "if the kernel has it",
+        "both",
+    )
+
+
+def refused_buffers(session: Session) -> Optional[Hit]:
+    """The kernel gave less than the buffers that were requested, or iperf3 ended because of it."""
+    said = error_text(session)
+    if not NO_BUFFERS.search(said):
+        return first_hit(map(_buffers_not_applied, session.looks))
+    return Hit(
+        0.9,
+        "a host did not grant the requested socket buffers (-w)",
+        (single_fact("iperf3", said),),
+        "raise net.core.rmem_max and net.core.wmem_max on both hosts, or test without -w: Linux "
+        "then sizes the buffers itself",
+        "both",
     )

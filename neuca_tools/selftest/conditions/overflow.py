@@ -1,4 +1,4 @@
-"""D17, D18 by the trace of a test: what was in flight when packets were lost, or BBR's even rate.
+"""D05, D17, D18: loss, by what was in flight when packets were lost, or by BBR's even rate.
 
 BBR sends at the rate at which data arrives, and need not fill a queue.
 """
@@ -8,29 +8,13 @@ BBR sends at the rate at which data arrives, and need not fill a queue.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.application import (
-    SOMEWHAT,
-    idle_application,
-    is_lossy,
-    is_unbounded,
-    sender_buffer,
-    slow_reader,
-)
-from neuca_tools.selftest.conditions.base import LOW, MEDIUM, ORDERED, Hit, single_fact
-from neuca_tools.selftest.conditions.streams import (
-    PAIR,
-    is_bbr,
-    is_mostly_idle,
-    upper_median,
-)
-from neuca_tools.selftest.conditions.thresholds import (
-    THROUGHPUT,
-    carries_expected,
-    has_passed,
-)
+from neuca_tools.selftest.conditions import application, thresholds
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, ORDERED, Hit, single_fact
+from neuca_tools.selftest.conditions.figures import LOSSY, loss_explains, round_rate
 from neuca_tools.selftest.conditions.window import full_window
 from neuca_tools.selftest.evidence.derive import growth_over_samples
 from neuca_tools.selftest.evidence.look import Look, data_sockets
@@ -88,9 +72,9 @@ def overflowing_queue(look: Look) -> Optional[Hit]:
     round trip (RFC 5681, section 3.1), and on a long path most tests end before it fills the path
     again. There is neither a queue nor a loss then.
     """
-    if not is_unbounded(look) or not overflows(look):
+    if not application.is_unbounded(look) or not overflows(look):
         return None
-    is_early = not is_lossy(look)
+    is_early = not application.is_lossy(look)
     if is_early and not _is_held_by_its_window(look):
         return None
     return _overflow_below_expected(look, is_early)
@@ -101,7 +85,7 @@ def _overflow_below_expected(look: Look, is_early: bool) -> Optional[Hit]:
     rates = [loss.rate(look.mss) for loss in chosen]
     shortest = look.shortest_rtt or 0.0
     bursts = [loss.rate_of_burst(shortest) for loss in chosen if is_early]
-    if max(rates + bursts) >= THROUGHPUT * (look.evidence.expect or 0.0):
+    if max(rates + bursts) >= thresholds.THROUGHPUT * (look.evidence.expect or 0.0):
         return None
     # Later, the rate itself is known better than what is in flight in a single moment.
     rates = rates[:1] if is_early else []
@@ -109,7 +93,7 @@ def _overflow_below_expected(look: Look, is_early: bool) -> Optional[Hit]:
 
 
 def _overflow_hit(look: Look, chosen: Sequence[Loss], rate: float, is_early: bool) -> Hit:
-    rtt = upper_median([loss.rtt for loss in chosen])
+    rtt = thresholds.upper_median([loss.rtt for loss in chosen])
     waited = amounts.time(rtt - (look.shortest_rtt or 0.0))
     text, advice = f"packets are lost after they waited {waited} in a queue,", ORDERED
     if is_early:
@@ -120,7 +104,9 @@ def _overflow_hit(look: Look, chosen: Sequence[Loss], rate: float, is_early: boo
         f"{text} at about {amounts.rate(rate)}: this is about the capacity of the path",
         (
             single_fact("rtt when packets were lost", rtt),
-            single_fact("in flight, bytes", upper_median([loss.in_flight for loss in chosen])),
+            single_fact(
+                "in flight, bytes", thresholds.upper_median([loss.in_flight for loss in chosen])
+            ),
             single_fact("times at which packets were lost", len(chosen)),
         ),
         advice,
@@ -150,7 +136,7 @@ def overflows(look: Look) -> bool:
 
 def _of_a_pair(look: Look) -> float:
     """Seconds: so much later is an acknowledgement of two packets, with an empty queue."""
-    return PAIR * 8 / look.rate if look.rate else 0.0
+    return thresholds.PAIR * 8 / look.rate if look.rate else 0.0
 
 
 def observed_losses(look: Look) -> list[Loss]:
@@ -250,14 +236,14 @@ def _lost_shares(look: Look) -> Iterator[float]:
 
 
 def _is_steady_bbr(look: Look) -> bool:
-    if look.protocol != "tcp" or look.is_unsampled or not is_bbr(look):
+    if look.protocol != "tcp" or look.is_unsampled or not thresholds.is_bbr(look):
         return False
-    if has_passed(look) is not False or look.loss is None or look.loss > LOSSLESS:
+    if thresholds.has_passed(look) is not False or look.loss is None or look.loss > LOSSLESS:
         return False
     spread = _smaller_spread(look)
     if len(look.rates) < FEWEST or spread is None:
         return False
-    return spread < STEADY and not carries_expected(look)
+    return spread < STEADY and not thresholds.carries_expected(look)
 
 
 def _smaller_spread(look: Look) -> Optional[float]:
@@ -269,11 +255,16 @@ def _smaller_spread(look: Look) -> Optional[float]:
 def _is_held_back(look: Look) -> bool:
     """Whether something of the hosts may limit the flow."""
     receiver, sender = look.windows.rwnd_limited or 0.0, look.windows.sndbuf_limited or 0.0
-    if look.is_full or _competes_for_cpu(look) or is_mostly_idle(look):
+    if look.is_full or _competes_for_cpu(look) or thresholds.is_mostly_idle(look):
         return True
-    if max(receiver, sender) >= SOMEWHAT:
+    if max(receiver, sender) >= application.SOMEWHAT:
         return True
-    rules = (full_window, sender_buffer, slow_reader, idle_application)
+    rules = (
+        full_window,
+        application.sender_buffer,
+        application.slow_reader,
+        application.idle_application,
+    )
     return any(rule(look) is not None for rule in rules)
 
 
@@ -281,3 +272,97 @@ def _competes_for_cpu(look: Look) -> bool:
     """Whether iperf used much of a CPU that other programs kept full."""
     both = (look.sender_load, look.receiver_load)
     return look.is_disturbed and any((load.own or 0.0) >= COMPETING for load in both)
+
+
+# --- D05 ------------------------------------------------------------------------------------------
+
+
+# Of the bytes: "BBR v1 is agnostic to packet loss" below about 20%, and less where it is policed
+# (Cardwell et al., draft-cardwell-iccrg-bbr-congestion-control).
+IGNORED = 0.1
+BESIDE_CPU = 0.5  # of the lost time: where a CPU is full as well (D09)
+FIND = (
+    "find where it is lost: nstat, tc -s qdisc and ethtool -S on both hosts; send a little less "
+    "than the path carries (fq with maxrate, see tc-fq(8))"
+)
+
+
+def loss_limited(look: Look) -> Optional[Hit]:
+    """A symptom: the conditions that say where packets are lost take precedence (EXPLANATIONS)."""
+    if look.protocol != "tcp" or not look.rate:
+        return None
+    if look.is_unsampled:
+        return _loss_unsampled(look)
+    if not application.is_lossy(look) or _is_ignored(look):
+        return None
+    hit = _loss_sampled(look, look.rate)
+    return _weighed_hit(look, hit) if hit else None
+
+
+def _weighed_hit(look: Look, hit: Hit) -> Hit:
+    """What the loss is worth where the path carries enough, or a CPU is full as well."""
+    if _is_passing(look):
+        return replace(hit, confidence=LOW, severity=INFO)
+    if not look.is_full:
+        return hit
+    # A host that does not keep up loses packets too, and may not even end the test.
+    is_unfinished = bool(look.phase.run and look.phase.run.error)
+    severity = INFO if is_unfinished else None
+    return replace(hit, share=BESIDE_CPU * hit.share, confidence=LOW, severity=severity)
+
+
+def _is_passing(look: Look) -> bool:
+    """Whether the path carries what is expected: it loses only what a full queue has to drop."""
+    return (look.is_disturbed or overflows(look)) and thresholds.carries_expected(look)
+
+
+def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
+    """Where hosts were sampled: this loss has to allow no more than twice the rate."""
+    ceiling = application.loss_ceiling(look, look.rtt or look.implied_rtt, look.loss)
+    if ceiling is not None and rate < ceiling / 2:
+        # This little loss cannot hold the rate back so much.
+        return None
+    return Hit(
+        look.left,
+        f"{amounts.percent(look.known_loss)} of what was sent was lost and retransmitted, and the "
+        f"congestion window follows the loss{_best_interval(look)}",
+        (
+            single_fact("bytes_retrans / bytes_sent", look.loss),
+            single_fact("retransmits", look.retransmits),
+            single_fact("Mathis limit, bit/s", ceiling),
+        ),
+        FIND,
+        confidence=MEDIUM if look.network is None else HIGH,
+    )
+
+
+def _is_ignored(look: Look) -> bool:
+    """Whether the sender's algorithm does not slow down for so little loss: BBR does not."""
+    return thresholds.is_bbr(look) and look.known_loss < IGNORED
+
+
+def _loss_unsampled(look: Look) -> Optional[Hit]:
+    """Where only iperf counted: the window has to follow the loss, and allow no more than it."""
+    if not loss_explains(look) or (
+        look.phase.name == thresholds.TOGETHER and look.known_loss < LOSSY
+    ):
+        return None  # of both directions, each is slowed down by the other
+    known = bool(look.cwnd)
+    follows = ", and the congestion window follows the loss" if known else ""
+    return Hit(
+        0.87,
+        f"{look.retransmits} segments, {amounts.percent(look.known_loss)} of what was sent, were "
+        f"lost and retransmitted{follows}{_best_interval(look)}",
+        (
+            single_fact("retransmits", look.retransmits),
+            single_fact("intervals with loss", look.lossy_intervals or None),
+            single_fact("cwnd", look.cwnd),
+        ),
+        FIND,
+        confidence=MEDIUM,
+    )
+
+
+def _best_interval(look: Look) -> str:
+    near = round_rate(max(look.rates, default=0.0))
+    return f"; the best interval is just below {amounts.rate(near)}" if near else ""

@@ -1,4 +1,4 @@
-"""D06, D23 to D25, D29: MTUs, overlays, and the devices that packets use."""
+"""D06, D21, D23 to D25: MTUs and overlays."""
 
 # SPDX-License-Identifier: MIT
 
@@ -8,24 +8,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, MEDIUM, Hit, single_fact
-from neuca_tools.selftest.conditions.capacity import path_capacity
-from neuca_tools.selftest.conditions.errors import is_refused
-from neuca_tools.selftest.conditions.session import (
+from neuca_tools.selftest.conditions.base import (
+    HIGH,
+    INFO,
+    MEDIUM,
+    TUNNELS,
+    Hit,
     Session,
     first_hit,
     for_each_host,
-    links_of,
-    other_end,
+    single_fact,
     smallest_mtu,
 )
-from neuca_tools.selftest.conditions.stops import gets_through, is_unreported, probed_mtu
+from neuca_tools.selftest.conditions.capacity import path_capacity
+from neuca_tools.selftest.conditions.host import is_refused
 from neuca_tools.selftest.evidence import Host, Link
-from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
+from neuca_tools.selftest.evidence.look import Fact, Look
+from neuca_tools.selftest.evidence.run import JUMBO_FRAME, Flow, Interval
 
 WASTED = 400  # bytes of MTU (D06)
-# Bytes that a link adds to each packet, over IPv4.
-TUNNELS = {"vxlan": 50, "geneve": 50, "gre": 38}
 OVERHEADS = {**TUNNELS, "vlan": 0, "macvlan": 0, "ipvlan": 0, "bridge": 0}
 OFFLOAD = "tx-udp_tnl-segmentation"
 # What an overlay needs, with their names for ethtool -K.
@@ -35,8 +36,6 @@ OFFLOADS = {
     "generic-segmentation-offload": "gso",
 }
 SLOWER = 0.7  # of the rate of the underlay (D24)
-# Bytes that a NIC carries beside a test, and the share of the test's bytes (D29).
-NOISE, ELSEWHERE = 1e6, 0.1
 BUSY_OWNER = 0.5  # of a CPU (D25)
 
 
@@ -53,11 +52,11 @@ def differing_mtus(session: Session) -> Optional[Hit]:
 def _smaller_path(session: Session) -> Optional[Hit]:
     """The path MTU is smaller than the interface's, and ICMP reports it."""
     for end, host in session.hosts:
-        mtu = smallest_mtu(links_of(host))
+        mtu = smallest_mtu(host.on_path)
         if host.route_mtu and mtu and host.route_mtu < mtu:
             return _reported_mtu(end, f"the interface of the {end} host", mtu, host.route_mtu)
     path = session.evidence.path_mtu
-    mtu = smallest_mtu(links_of(session.evidence.local))
+    mtu = smallest_mtu(session.evidence.local.on_path)
     if path.told and path.forward and mtu and path.forward < mtu:
         return _reported_mtu("path", "the interface", mtu, path.forward)
     return None
@@ -102,7 +101,7 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
     """A link's MTU is smaller than its lower device allows, while a CPU is full."""
     if not any(look.is_full for look in session.looks):
         return None
-    for end, link, mtu, lower, possible in _stacked_links(session, links_of):
+    for end, link, mtu, lower, possible in _stacked_links(session, lambda host: host.on_path):
         if possible - mtu <= WASTED:
             continue
         return Hit(
@@ -136,7 +135,7 @@ def _too_large_for_the_tunnel(session: Session) -> Optional[Hit]:
     for end, host in session.hosts:
         known = filter(None, (host.route_mtu, probed_mtu(session)))
         possible = min(known, default=None)
-        for link in links_of(host):
+        for link in host.on_path:
             if link.kind in TUNNELS and link.mtu and possible and possible < link.mtu:
                 return Hit(
                     0.6,
@@ -210,7 +209,7 @@ def _first_rate(session: Session, path: str) -> Optional[float]:
 @for_each_host
 def userspace_overlay(end: str, host: Host) -> Optional[Hit]:
     """A process forwards the packets of a tun or tap device."""
-    link = next(filter(_is_userspace, links_of(host)), None)
+    link = next(filter(_is_userspace, host.on_path), None)
     if link is None:
         return None
     share, busy = 0.3, ""
@@ -232,69 +231,104 @@ def _is_userspace(link: Link) -> bool:
     return link.owner_cpu is None or link.owner_cpu >= BUSY_OWNER
 
 
-def wrong_way(session: Session) -> Optional[Hit]:
-    """The traffic used another NIC than the planned one, or would have if there had been a test."""
-    route, planned = session.evidence.reach.route, session.evidence.local.planned
-    if route and planned and route != planned and not session.looks:
-        return Hit(
-            1.0,
-            f"the route to the peer leaves through {route}, not through {planned}: nothing was "
-            "sent",
-            (Fact("route", planned, route),),
-            _route_through(planned, other_end(session, "local")),
-            "local",
-        )
-    tried = ((look, sends) for look in session.looks for sends in (True, False))
-    return first_hit(_wrong_device(session, look, sends) for look, sends in tried)
+# --- D21 ------------------------------------------------------------------------------------------
 
 
-def _route_through(device: str, address: str) -> str:
-    return (
-        f"check the route (ip route get {address}), and make it leave through {device}, with the "
-        "source address of that device"
-    )
+BACKED_OFF = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
+DEAD = 1e6  # bytes in a whole test: no more than what fits into small packets (D21)
+THROUGH = 8e6  # bit/s: a flow that hangs never carries so much (D21)
 
 
-def _wrong_device(session: Session, look: Look, sends: bool) -> Optional[Hit]:
-    """The sender's or the receiver's bytes were counted by another device than the planned one."""
-    end, host, samples, counter = "receiver", look.receiver, look.phase.receiver, "rx_bytes"
-    if sends:
-        end, host, samples, counter = "sender", look.sender, look.phase.sender, "tx_bytes"
-    family = _related_devices(host)
-    if not family or any(_is_detached_tunnel(link, family) for link in host.links):
+def _stalled_hit(look: Look) -> Optional[Hit]:
+    """By iperf's figures alone: the first window went out, and nothing after it."""
+    if look.protocol != "tcp" or look.is_sampled:
         return None
-    counted = {link.name: counter_growth(samples, f"{link.name}.{counter}") for link in host.links}
-    others = sorted(counted.keys() - family - {"lo"})
-    worst = max(others, key=lambda name: growth_of_fact(counted[name]), default="")
-    elsewhere, planned = counted.get(worst), counted.get(host.planned or "")
-    total = growth_of_fact(elsewhere) + growth_of_fact(planned)
-    if growth_of_fact(elsewhere) <= max(NOISE, ELSEWHERE * total):
+    first, last = _stalled_interval(look.flow)
+    if first is None or last is None:
         return None
-    share = growth_of_fact(elsewhere) / total
+    begin = f"after the first {amounts.size(first.bytes)} " if first.bytes else ""
     return Hit(
-        share,
-        f"{amounts.percent(share)} of the {end}'s bytes went over {worst}, not over {host.planned}",
-        (elsewhere, planned),
-        _route_through(
-            host.planned or "the planned device",
-            other_end(session, "local" if host is look.evidence.local else "peer"),
-        ),
-        end,
+        1.0,
+        f"{begin}nothing was delivered, however often retransmitted: the path drops full-size"
+        " packets (MTU), or all packets",
+        (single_fact("cwnd at the end", last.cwnd), single_fact("bytes", first.bytes)),
+        'set the MTU of the path, or let ICMP "fragmentation needed" through; ping -M do -s '
+        "1472 tells",
+        confidence=MEDIUM,
+        sysctls={"net.ipv4.tcp_mtu_probing": "1"},
     )
 
 
-def _is_detached_tunnel(link: Link, family: set[str]) -> bool:
-    """Whether the lower device of a tunnel is not known: it counts the same bytes."""
-    return link.kind in TUNNELS and not link.parent and link.name in family
+def _stalled_interval(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
+    """The only interval with data and the last one, if the sender kept trying in between.
+
+    Of a text that begins later, all intervals are without data.
+    """
+    known = [interval for interval in flow.intervals if interval.bytes is not None]
+    if len(known) < 2 or any(interval.bytes for interval in known[1:]):
+        return None, None
+    if known[0].start > 0 and (known[0].bytes or not flow.intervals[-1].cwnd):
+        return None, None
+    return (known[0], known[-1]) if _is_timed_out(known) else (None, None)
 
 
-def _related_devices(host: Host) -> set[str]:
-    """The planned device with its lower and upper devices, which count the same bytes."""
-    if host.planned is None or host.planned not in {link.name for link in host.links}:
-        return set()
-    family, size = {host.planned}, 0
-    pairs = [{link.name, link.parent} for link in host.links if link.parent is not None]
-    while len(family) > size:
-        size = len(family)
-        family = family.union(*filter(family.intersection, pairs))
-    return family
+def _is_timed_out(known: Sequence[Interval]) -> bool:
+    """Whether the sender's timer ran out; of two intervals, in each of them."""
+    tries = sum(1 for interval in known if interval.retransmits)
+    window = known[-1].cwnd
+    if not tries or tries < len(known) == 2:
+        return False
+    return window is None or window <= JUMBO_FRAME or tries >= BACKED_OFF
+
+
+def black_hole(session: Session) -> Optional[Hit]:
+    """Large packets are dropped on the path, and no ICMP message reports it."""
+    probed, mtu = probed_mtu(session), smallest_mtu(session.links)
+    unreported = is_unreported(session)
+    # If packets of full size were acknowledged, something else holds TCP up.
+    suspects = session.tcp if probed is None or is_less(session) else ()
+    stuck = next(filter(_is_stuck, suspects), None)
+    if stuck is None and (not unreported or gets_through(session) or is_refused(session)):
+        return first_hit(map(_stalled_hit, session.looks))
+    above = f" above {probed} bytes" if probed else ""
+    return Hit(
+        1.0,
+        f"packets{above} are dropped on the path without an ICMP message: connections open, then "
+        "hang",
+        (
+            single_fact("path MTU, acknowledged", probed),
+            single_fact("MTU of the interfaces", mtu),
+            stuck.sender_fact("TcpExt.TCPTimeouts") if stuck else None,
+        ),
+        'set the MTU of the path, or let ICMP "fragmentation needed" through',
+        confidence=HIGH if unreported else MEDIUM,
+        sysctls={"net.ipv4.tcp_mtu_probing": "1"},
+    )
+
+
+def is_less(session: Session) -> bool:
+    """Whether the path carries smaller packets than the interfaces do."""
+    probed, mtu = probed_mtu(session), smallest_mtu(session.links)
+    return probed is not None and mtu is not None and probed < mtu
+
+
+def is_unreported(session: Session) -> bool:
+    return is_less(session) and session.evidence.path_mtu.told is not True
+
+
+def gets_through(session: Session) -> bool:
+    """Whether TCP was fast all the same, by MTU probing, MSS clamping or the MTU of a route."""
+    return any((look.rate or 0) > THROUGH for look in session.tcp)
+
+
+def probed_mtu(session: Session) -> Optional[int]:
+    """Bytes: the largest packet that gets through in both directions, as far as it was measured."""
+    measured = session.evidence.path_mtu
+    return min(filter(None, (measured.forward, measured.backward)), default=None)
+
+
+def _is_stuck(look: Look) -> bool:
+    """Whether a TCP test backed off again and again after what fits into a few small packets."""
+    sockets = look.phase.sender[-1].sockets if look.phase.sender else ()
+    backoff = max((socket.backoff or 0 for socket in sockets), default=0)
+    return backoff >= 2 and sum(socket.bytes_acked or 0 for socket in sockets) < DEAD

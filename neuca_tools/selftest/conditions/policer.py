@@ -8,44 +8,19 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions import datagrams, figures, thresholds, udp
 from neuca_tools.selftest.conditions.application import is_lossy
-from neuca_tools.selftest.conditions.base import HIGH, LOW, MEDIUM, Hit, single_fact
+from neuca_tools.selftest.conditions.base import (
+    HIGH,
+    LOW,
+    MEDIUM,
+    Hit,
+    Session,
+    first_hit,
+    single_fact,
+)
 from neuca_tools.selftest.conditions.capacity import STEADY, path_capacity
-from neuca_tools.selftest.conditions.datagrams import (
-    CLEARLY,
-    evenly_sent,
-    fastest_tcp,
-    hits_bursts,
-    is_same_way,
-    lost_while_idle,
-    random_loss,
-    slowest_test,
-)
-from neuca_tools.selftest.conditions.figures import (
-    BURSTS,
-    UNEVEN,
-    by_chance,
-    late_share,
-    loss_explains,
-)
 from neuca_tools.selftest.conditions.overflow import overflows, policed_by_bbr
-from neuca_tools.selftest.conditions.predict import round_rate
-from neuca_tools.selftest.conditions.session import Session, first_hit
-from neuca_tools.selftest.conditions.streams import (
-    FLAT_RTT,
-    delays_only_itself,
-    has_grown,
-    has_standing_queue,
-    is_noisy,
-    is_only_a_pair,
-)
-from neuca_tools.selftest.conditions.thresholds import TOGETHER, carries_expected, has_passed
-from neuca_tools.selftest.conditions.udp import (
-    counted_losses,
-    is_losing,
-    lost_datagrams,
-    offered_rate,
-)
 from neuca_tools.selftest.evidence.look import Look
 
 LEVEL = 0.9  # of the plateau (D17)
@@ -87,12 +62,12 @@ def _is_in_bursts(look: Look) -> bool:
     if look.cwnd < INITIAL * look.mss * look.streams:
         return False  # smaller than at the very start: loss alone does that
     if (
-        late_share(look) < POLICED
-        or look.spread > UNEVEN
+        figures.late_share(look) < POLICED
+        or look.spread > figures.UNEVEN
         or not all(e.retransmits for e in look.steady)
     ):
         return False
-    return look.cwnd >= BURSTS * by_chance(look, late_share(look))
+    return look.cwnd >= figures.BURSTS * figures.by_chance(look, figures.late_share(look))
 
 
 def policed_path(session: Session) -> Optional[Hit]:
@@ -102,9 +77,9 @@ def policed_path(session: Session) -> Optional[Hit]:
     hit = _credible_plateau(session, ladder, over)
     if hit is not None:
         return replace(hit, direction="forward")
-    alone = [look for look in session.tcp if look.phase.name != TOGETHER]
-    random = random_loss(session)
-    if lost_while_idle(session):
+    alone = [look for look in session.tcp if look.phase.name != thresholds.TOGETHER]
+    random = datagrams.random_loss(session)
+    if datagrams.lost_while_idle(session):
         return None
     if random is not None:
         alone = [look for look in alone if look.phase.direction != random.direction]
@@ -126,8 +101,10 @@ def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:
 
     Or whether several streams in this direction fill a queue, which a policer does not have.
     """
-    slowest = slowest_test([look for look in session.looks if is_same_way(look, tcp)])
-    if slowest is not None and is_losing(slowest):
+    slowest = datagrams.slowest_test(
+        [look for look in session.looks if datagrams.is_same_way(look, tcp)]
+    )
+    if slowest is not None and udp.is_losing(slowest):
         return True
     way = tcp.phase.direction
     several = (
@@ -141,11 +118,11 @@ def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) ->
 
     A busy sender offers datagrams in bursts, which are dropped far below the rate of TCP.
     """
-    clean = [look for look in ladder if not is_losing(look)]
+    clean = [look for look in ladder if not udp.is_losing(look)]
     hit = _plateau_hit(clean, over, ladder) if clean and over else None
     if _is_queue_of_tcp(session):
         return None  # a shaper, which drops what its queue does not hold
-    if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * fastest_tcp(session):
+    if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * datagrams.fastest_tcp(session):
         return None
     return hit
 
@@ -153,37 +130,40 @@ def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) ->
 def _is_queue_of_tcp(session: Session) -> bool:
     """Whether TCP fills a queue in the direction of the datagrams: a policer has none."""
     there = (look for look in session.tcp if look.phase.direction == "forward")
-    return any(has_standing_queue(look) and path_capacity(look) is not None for look in there)
+    return any(
+        thresholds.has_standing_queue(look) and path_capacity(look) is not None for look in there
+    )
 
 
 def _tests_by_rate(session: Session) -> list[Look]:
     """The UDP tests of one direction, from the slowest to the fastest."""
     measured = [look for look in session.looks if look.protocol == "udp" and look.rate]
     return sorted(
-        (look for look in measured if is_same_way(look, measured[0])), key=_offered_or_received
+        (look for look in measured if datagrams.is_same_way(look, measured[0])),
+        key=_offered_or_received,
     )
 
 
 def _is_lost_on_the_path(look: Look) -> bool:
     """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
-    if not is_losing(look) or look.known_loss < CLEARLY:
+    if not udp.is_losing(look) or look.known_loss < datagrams.CLEARLY:
         return False
-    return counted_losses(look) < 0.5 * lost_datagrams(look)
+    return udp.counted_losses(look) < 0.5 * udp.lost_datagrams(look)
 
 
 def _looks_policed(look: Look) -> bool:
-    if has_passed(look) or (look.is_disturbed and carries_expected(look)):
+    if thresholds.has_passed(look) or (look.is_disturbed and thresholds.carries_expected(look)):
         return False
     return _loses_without_queue(look)
 
 
 def _policed_by_tcp_alone(tcp: Look) -> Hit:
     """Without a UDP ladder, random loss is not ruled out."""
-    near = round_rate(max(tcp.rates, default=0.0))
+    near = figures.round_rate(max(tcp.rates, default=0.0))
     where = f", near {amounts.rate(near)}" if near else ""
     # With samples, the kernel's round-trip times are known, not only iperf's retransmits.
     share, confidence = (0.95, MEDIUM) if tcp.phase.sender else (0.5, LOW)
-    if is_noisy(tcp) or (tcp.is_disturbed and tcp.low_rtt is None):
+    if thresholds.is_noisy(tcp) or (tcp.is_disturbed and tcp.low_rtt is None):
         confidence = LOW
     return Hit(
         share * tcp.left,
@@ -204,8 +184,8 @@ def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
 
     Loss at random would hit both alike.
     """
-    loss, part = tcp.known_loss, evenly_sent(session, tcp).share
-    if not hits_bursts(tcp, session) or has_passed(tcp):
+    loss, part = tcp.known_loss, datagrams.evenly_sent(session, tcp).share
+    if not datagrams.hits_bursts(tcp, session) or thresholds.has_passed(tcp):
         return None
     return Hit(
         0.95 * tcp.left,
@@ -247,13 +227,13 @@ def _plateau_hit(clean: list[Look], over: list[Look], ladder: list[Look]) -> Opt
 
 def _offered_or_received(look: Look) -> float:
     """bit/s that a UDP test sent, or at least the rate at which it arrived."""
-    return offered_rate(look) or look.rate or 0.0
+    return udp.offered_rate(look) or look.rate or 0.0
 
 
 def _loses_without_queue(look: Look) -> bool:
     """Whether TCP loses packets while the round trip stays at its minimum."""
     if not look.is_sampled:
-        return look.is_unsampled and loss_explains(look)
+        return look.is_unsampled and figures.loss_explains(look)
     return is_lossy(look) and not overflows(look) and _has_no_queue(look)
 
 
@@ -261,7 +241,7 @@ def _has_no_queue(look: Look) -> bool:
     """Whether the round trip stays at its minimum; where it is not known, by the window."""
     if not look.queueing or not look.phase.sender:
         return not look.windows.flat and bool(look.retransmits)
-    if not has_grown(look, FLAT_RTT) or is_only_a_pair(look):
+    if not thresholds.has_grown(look, thresholds.FLAT_RTT) or thresholds.is_only_a_pair(look):
         return True
     # The round trip grew, but only the test's own bursts waited, behind the policer's bucket.
-    return delays_only_itself(look) and look.known_spread >= STEADY
+    return thresholds.delays_only_itself(look) and look.known_spread >= STEADY

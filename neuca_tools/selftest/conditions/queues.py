@@ -13,13 +13,12 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import LOSSY, loss_ceiling
 from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
-from neuca_tools.selftest.conditions.causes import BLOAT
-from neuca_tools.selftest.conditions.session import ends_of
 from neuca_tools.selftest.conditions.thresholds import has_passed
 from neuca_tools.selftest.conditions.udp import is_losing, lost_datagrams
 from neuca_tools.selftest.evidence import Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 
+DROPS, BLOAT = "queue drops", "bufferbloat"  # both are D14
 NIC_DROPS = re.compile(
     r"\.(rx_missed_errors|ethtool\.(rx_no_buffer_count|rx_out_of_buffer|rx_missed_errors"
     r"|rx_\w*_drops|rx_\w*discards\w*))$"
@@ -102,7 +101,7 @@ def _larger_ring(look: Look, device: str) -> str:
 
 
 def backlog_drops(look: Look) -> Optional[Hit]:
-    for end, samples, _ in ends_of(look):
+    for end, samples, _ in look.ends:
         dropped = counter_growth(samples, "softnet.dropped")
         if dropped is None:
             continue

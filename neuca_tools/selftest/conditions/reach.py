@@ -11,17 +11,12 @@ from neuca_tools.selftest.conditions.base import (
     HIGH,
     MEDIUM,
     Hit,
+    Session,
+    first_hit,
     known_facts,
     single_fact,
 )
-from neuca_tools.selftest.conditions.errors import error_text, is_refused
-from neuca_tools.selftest.conditions.session import (
-    Session,
-    ends_of,
-    first_hit,
-    other_end,
-    sysctl_max,
-)
+from neuca_tools.selftest.conditions.host import error_text, is_refused
 from neuca_tools.selftest.evidence import Evidence, Host, Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 
@@ -54,7 +49,7 @@ def _neighbours_of(session: Session, end: str, host: Host) -> Optional[Hit]:
 
     Containers share these tables, so that an IPv6 network of other containers may fill one.
     """
-    limit, table = sysctl_max(host, "net.ipv4.neigh.default.gc_thresh3"), _other_table(session)
+    limit, table = host.sysctl_max("net.ipv4.neigh.default.gc_thresh3"), _other_table(session)
     hit = first_hit(
         _neighbours_counted(end, _samples_of(look, end), limit, table) for look in session.looks
     )
@@ -114,7 +109,7 @@ def _too_many(end: str, evidence: Fact, limit: Optional[int], overflowed: bool) 
 
 def reverse_path(session: Session) -> Optional[Hit]:
     for look in session.looks:
-        for end, samples, _ in reversed(ends_of(look)):
+        for end, samples, _ in reversed(look.ends):
             dropped = counter_growth(samples, "TcpExt.IPReversePathFilter")
             if dropped is None:
                 continue
@@ -136,7 +131,7 @@ def no_neighbour(session: Session) -> Optional[Hit]:
     is_unresolved = reach.neighbour in ("failed", "incomplete") or reach.tcp == "no-route"
     if not is_unresolved or is_rejected(session):
         return None
-    who, address = "the peer's address on this network", other_end(session, "local")
+    who, address = "the peer's address on this network", session.other_end("local")
     if reach.gateway:
         who, address = f"{reach.gateway}, the gateway of the route to the peer", reach.gateway
     return Hit(
@@ -169,7 +164,7 @@ def no_route(session: Session) -> Optional[Hit]:
         1.0,
         "this host has no route to the peer",
         (single_fact("connect", "ENETUNREACH"),),
-        f"check the routes (ip route get {other_end(session, 'local')}), and add the one that is "
+        f"check the routes (ip route get {session.other_end('local')}), and add the one that is "
         "missing",
         "sender",
     )
@@ -253,7 +248,7 @@ def _no_way_back(session: Session) -> Hit:
             single_fact("ping", "no response"),
             single_fact("connect", "timeout"),
         ),
-        f"ip route get {other_end(session, 'peer')}; ip address; nft list ruleset",
+        f"ip route get {session.other_end('peer')}; ip address; nft list ruleset",
         "peer",
         confidence=MEDIUM,
     )
@@ -302,7 +297,7 @@ def connection_rate(session: Session) -> Optional[Hit]:
             end="sender",
             sysctls={"net.ipv4.ip_local_port_range": "1024 65535"},
         )
-    return first_hit(_turned_away(*end[:2]) for look in session.looks for end in ends_of(look))
+    return first_hit(_turned_away(*end[:2]) for look in session.looks for end in look.ends)
 
 
 def _turned_away(end: str, samples: tuple[Sample, ...]) -> Optional[Hit]:
@@ -330,7 +325,7 @@ def duplicate_address(session: Session) -> Optional[Hit]:
         0.97,
         f"{len(macs)} MAC addresses respond for the peer's address",
         (single_fact("ARP answers", ", ".join(macs)),),
-        f"arping -D {_device_option(session)}{other_end(session, 'local')} shows both; give one "
+        f"arping -D {_device_option(session)}{session.other_end('local')} shows both; give one "
         "of the hosts another address, or, if one host has two NICs in a subnet, set arp_ignore=1 "
         "and arp_announce=2 of net.ipv4.conf.all on it",
         "receiver",

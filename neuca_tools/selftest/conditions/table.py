@@ -9,31 +9,29 @@ what iperf alone counted see `Look.is_unsampled`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import NamedTuple, Optional
 
+from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions import (
     application,
     capacity,
     compare,
     cpu,
     datagrams,
-    errors,
     host,
-    loss,
+    overflow,
     path,
     policer,
     queues,
     reach,
-    stops,
     udp,
     window,
 )
-from neuca_tools.selftest.conditions.base import FAULT, LIMIT, Hit
-from neuca_tools.selftest.conditions.causes import DROPS
-from neuca_tools.selftest.conditions.session import Cause, Session
+from neuca_tools.selftest.conditions.base import FAULT, LIMIT, Cause, Hit, Session
+from neuca_tools.selftest.conditions.queues import BLOAT, DROPS
+from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.look import Look
-
-__all__ = ["CAUSES", "SOURCES", "hits_of_phase", "hits_of_session"]
 
 SOURCES = {
     "D01": "rwnd_limited of tcp(7); RFC 7323; tcp_rmem",
@@ -84,7 +82,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("D02", "receiving application too slow", FAULT, application.slow_reader),
     Cause("D03", "send buffer too small", LIMIT, application.sender_buffer),
     Cause("D04", "sending application has nothing to send", LIMIT, application.idle_application),
-    Cause("D05", "limited by loss", LIMIT, loss.loss_limited),
+    Cause("D05", "limited by loss", LIMIT, overflow.loss_limited),
     Cause("D06", "smaller packets than the path allows", LIMIT, of_session=path.wasted_mtu),
     Cause("D07", "UDP receive buffer overflow", FAULT, udp.receive_buffer),
     Cause("D09", "CPU full", LIMIT, cpu.limited_by_cpu),
@@ -98,23 +96,23 @@ CAUSES: tuple[Cause, ...] = (
     Cause("D18", "path capacity reached", LIMIT, capacity.capacity_of_path),
     Cause("D19", "random loss", FAULT, of_session=datagrams.random_loss),
     Cause("D20", "sender cannot offer the UDP rate", LIMIT, udp.sender_too_slow),
-    Cause("D21", "path MTU black hole", FAULT, of_session=stops.black_hole),
+    Cause("D21", "path MTU black hole", FAULT, of_session=path.black_hole),
     Cause("D23", "inconsistent MTUs", FAULT, of_session=path.differing_mtus),
     Cause("D24", "overlay without offload", LIMIT, of_session=path.overlay_tax),
     Cause("D25", "userspace overlay", LIMIT, of_session=path.userspace_overlay),
     Cause("D26", "one stream slower than several", LIMIT, of_session=compare.per_flow),
     Cause("D27", "the two directions differ", LIMIT, of_session=compare.asymmetric_directions),
     Cause("D28", "slow in both directions at once", LIMIT, of_session=compare.slow_together),
-    Cause("D29", "wrong interface or route", FAULT, of_session=path.wrong_way),
+    Cause("D29", "wrong interface or route", FAULT, of_session=host.wrong_way),
     Cause("D30", "reverse-path filter", FAULT, of_session=reach.reverse_path),
     Cause("D31", "no response to ARP or ND", FAULT, of_session=reach.no_neighbour),
     Cause("D32", "no route", FAULT, of_session=reach.no_route),
     Cause("D33", "port filtered or closed", FAULT, of_session=reach.closed_port),
-    Cause("D34", "server busy", FAULT, of_session=errors.server_busy),
-    Cause("D35", "another secret or program", FAULT, of_session=errors.other_program),
-    Cause("D36", "buffers not applied", FAULT, of_session=errors.refused_buffers),
+    Cause("D34", "server busy", FAULT, of_session=host.server_busy),
+    Cause("D35", "another secret or program", FAULT, of_session=host.other_program),
+    Cause("D36", "buffers not applied", FAULT, of_session=host.refused_buffers),
     Cause("D37", "tuning not in effect", FAULT, of_session=host.tuning_not_in_effect),
-    Cause("D38", "congestion control missing", FAULT, of_session=errors.no_congestion_control),
+    Cause("D38", "congestion control missing", FAULT, of_session=host.no_congestion_control),
     Cause("D39", "reordering", FAULT, queues.reordered_packets),
     Cause("D40", "link degraded", FAULT, of_session=host.degraded_link),
     Cause("D41", "wrong NUMA node", LIMIT, of_session=host.wrong_numa_node),
@@ -138,3 +136,151 @@ def hits_of_session(session: Session) -> Iterator[tuple[Cause, Hit]]:
         hit = cause.of_session(session) if cause.of_session else None
         if hit is not None:
             yield cause, hit
+
+
+# --- What explains what, each with the reason -----------------------------------------------------
+
+
+ASYMMETRIC = "D27"
+ALONE = "tcp"  # the phase of one stream in one direction
+
+
+class Explanation(NamedTuple):
+    """Any of `causes` explains any of `symptoms`, for this reason; `phase`: in that phase alone."""
+
+    symptoms: tuple[str, ...]
+    causes: tuple[str, ...]
+    reason: str
+    phase: Optional[str] = None
+
+
+class Outcome(NamedTuple):
+    """A fault of one of these conditions decides the exit code.
+
+    `unmeasured`: only if no rate was measured; `untested`: only if no phase ran at all.
+    """
+
+    conditions: frozenset[str]
+    exit_code: ExitCode
+    unmeasured: bool = False
+    untested: bool = False
+
+
+EXPLANATIONS = (
+    Explanation(("D05",), ("D11", "D13", "D14"), "a queue dropped the packets that TCP lost"),
+    Explanation(("D05",), ("D17", "D18"), "a full or policed path drops what exceeds its rate"),
+    Explanation(("D05",), ("D19",), "the path loses at any rate"),
+    Explanation(("D05", "D17"), ("D40",), "a link that is down loses all, without a queue"),
+    Explanation(("D05",), ("D21",), "retransmitted segments larger than the path MTU are lost too"),
+    Explanation(
+        ("D05", "D17"), ("D39",), "packets that overtake others look like loss to the sender"
+    ),
+    Explanation(("D27",), ("D39",), "it slows down the direction that it is in"),
+    Explanation(
+        ("D18",), ("D39",), "round trips of packets that overtake others vary like a queue"
+    ),
+    Explanation(
+        ("D26", "D27", "D28"),
+        ("D01", "D02", "D03", "D09", "D11", "D13", DROPS, "D17", "D21", "D29"),
+        "what holds one stream back makes it slower than several, or than the other direction",
+    ),
+    Explanation(("D20",), ("D09",), "a CPU that is full offers no more datagrams"),
+    Explanation(("D09",), ("D06", "D24"), "small packets take more CPU time for each byte"),
+    Explanation(("D04",), ("D21",), "full-size segments vanish, and nothing else is in flight"),
+    Explanation(("D17",), ("D21",), "like a policer, a black hole loses packets without a queue"),
+    Explanation(("D42",), ("D21",), "a connection whose first large segment vanishes is rejected"),
+    Explanation(
+        ("D18",),
+        ("D21", "D27"),
+        "what the other direction exceeds is not the capacity of the path",
+    ),
+    Explanation(
+        ("D18",), ("D26",), "what several streams exceed is not the capacity of the path", ALONE
+    ),
+    Explanation((BLOAT,), ("D26",), "a queue that only one stream fills does not delay the others"),
+    Explanation(
+        ("D29", "D33", "D35"),
+        ("D43",),
+        "the other host with this address responds, refuses, or has another secret",
+    ),
+    Explanation(("D33",), ("D16", "D30"), "a response that is dropped looks like a filter"),
+    Explanation(
+        ("D04", "D05", "D14", "D18"),
+        ("D28",),
+        "in this phase both directions share what each had alone",
+        TOGETHER,
+    ),
+)
+# What acknowledgements suffer from as well: it is a cause in both directions.
+ACROSS = frozenset({"D39"})
+# Two conditions that the same evidence may allow, and the test that tells which it is.
+DOUBTS = {
+    frozenset({"D09", "D18"}): (
+        "several streams (--only tcp,tcp-parallel): more in total means the CPU, the same the path"
+    ),
+    frozenset({"D09", "D05"}): (
+        "the same with --rate at half of this rate: loss that stays is that of the path"
+    ),
+    frozenset({"D05", "D17"}): (
+        "UDP (--only udp --rate): nothing lost up to some rate means a policer, loss at a tenth of "
+        "it the path"
+    ),
+    frozenset({"D17", "D19"}): (
+        "UDP at a hundredth of this rate for a minute (--only udp --rate --time 60): loss that "
+        "stays is at random"
+    ),
+    frozenset({"D01", "D18"}): (
+        "larger buffers (--only tcp again): the same rate means the path, a higher one the window"
+    ),
+    frozenset({"D03", "D18"}): (
+        "larger buffers (--only tcp again): the same rate means the path, a higher one the buffer"
+    ),
+    frozenset({"D17", "D26"}): (
+        "several streams (--only tcp,tcp-parallel --parallel 1,8): a policer of all of them gives "
+        "the same in total"
+    ),
+}
+OUTCOMES = (
+    Outcome(frozenset({"D34"}), ExitCode.BUSY),
+    Outcome(frozenset({"D16", "D30", "D31", "D32", "D33"}), ExitCode.UNREACHABLE, unmeasured=True),
+    Outcome(frozenset({"D29"}), ExitCode.NOT_AS_PLANNED, untested=True),
+)
+"""In the order in which they are asked; before the verdict that a test is inconclusive."""
+NOT_AS_PLANNED = frozenset({"D37", "D38", "D46"})
+"""Faults of the host's own configuration: they come before a rate that is below the threshold."""
+UNFINISHED = frozenset({"D21", "D30", "D31", "D32", "D33", "D34", "D35", "D43"})
+"""Why a test did not end, or did not run with the host it was meant for."""
+
+
+def causes_of(symptom: str) -> frozenset[str]:
+    """Every condition that explains this one in any phase."""
+    rows = [row for row in EXPLANATIONS if symptom in row.symptoms and row.phase is None]
+    return frozenset(cause for row in rows for cause in row.causes)
+
+
+def tell_apart(condition: str, other: str) -> Optional[str]:
+    """The test that tells one condition from the other; None if both may be true at once."""
+    test = DOUBTS.get(frozenset({condition, other}))
+    return None if test is None else f"{condition} or {other}: {test}"
+
+
+def explains_loss(condition: str) -> bool:
+    """Whether fixing this condition removes the loss that limits TCP (D05)."""
+    return condition in causes_of("D05")
+
+
+def is_explained(names: Collection[str], phase: Optional[str], met: Collection[str]) -> bool:
+    """Whether a finding with these names (its id, its title) has its cause among those `met`."""
+    return any(_row_explains(row, names, phase, met) for row in EXPLANATIONS)
+
+
+def _row_explains(
+    row: Explanation, names: Collection[str], phase: Optional[str], met: Collection[str]
+) -> bool:
+    """A cause within one phase explains nothing there if it is a symptom itself."""
+    if row.phase not in (None, phase) or not set(row.symptoms) & set(names):
+        return False
+    causes = set(row.causes) & set(met)
+    if row.phase is not None:
+        causes = {cause for cause in causes if not causes_of(cause) & set(met)}
+    return bool(causes)

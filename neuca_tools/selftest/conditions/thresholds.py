@@ -1,4 +1,4 @@
-"""Whether a phase reached what was expected of it."""
+"""Whether a phase reached what was expected of it, and whether its packets wait in a queue."""
 
 # SPDX-License-Identifier: MIT
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Optional
 
-from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.look import SLICE, WAITS, Look, steady_sockets
 
 TOGETHER = "tcp-bidir"  # the phase in which both directions send at once
 # Of what is expected: TCP, UDP; bounds of our own. Not 0.95 for many streams: on a link of
@@ -86,3 +86,121 @@ def _mean_of_directions(look: Look) -> Optional[float]:
     if len(rates) < 2:
         return None
     return sum(rates) / len(rates)
+
+
+# --- Queues ---------------------------------------------------------------------------------------
+
+
+QUEUED = 1.5  # times the idle round trip (D18)
+NOISE = 0.001  # seconds: what a quiet host takes to respond at most
+# Seconds: so much is a queue on a long path too (MAX_RTT_THRESH of RFC 9406, section 4.2).
+NOTICED = 0.016
+ROOM, HALF = 0.25, 0.5  # of the windows; of what the path holds, see `is_mostly_idle`
+# Packets of 1500 bytes: an acknowledgement is for two (RFC 5681, section 4.2), of which the second
+# waits for the first, however empty the queue is.
+PAIR = 2 * 1514
+FEW = 4  # packets in flight, see `is_crowded`
+FLAT_RTT = 1.2  # times the shortest round trip: no queue forms before packets are dropped (D17)
+
+
+def is_noisy(look: Look) -> bool:
+    """Whether idle round trips vary by more than what tells a queue from none."""
+    shortest, usual = look.shortest_rtt, look.evidence.idle.p50
+    if not shortest or not usual or (look.rtt or 0.0) <= FLAT_RTT * shortest:
+        # The kernel's own round trips do not wait for the programs that measure the idle ones.
+        return False
+    return usual - shortest > max((FLAT_RTT - 1) * shortest, NOISE)
+
+
+def is_queued(look: Look) -> bool:
+    """Whether packets waited on the path, and not merely for a receiver that was late."""
+    if not has_grown(look, QUEUED) or is_only_a_pair(look):
+        return False
+    return not delays_only_itself(look) and not is_mostly_idle(look)
+
+
+def has_grown(look: Look, times: float) -> bool:
+    """Whether the round trip grew to so many times the shortest one, or by what is a queue."""
+    shortest = look.shortest_rtt or 0.0
+    return _queueing_delay(look) > min((times - 1) * shortest, NOTICED)
+
+
+def _queueing_delay(look: Look) -> float:
+    """Seconds that packets waited, see `queueing`."""
+    return ((look.queueing or 1.0) - 1) * (look.shortest_rtt or 0.0)
+
+
+def is_only_a_pair(look: Look) -> bool:
+    """Whether what waited is less than two packets: no queue, but a slow link."""
+    return _queueing_delay(look) * (look.rate or 0.0) / 8 <= PAIR
+
+
+def has_standing_queue(look: Look) -> bool:
+    """Whether every sample saw a queue.
+
+    The path was never idle then, and the rate varies only by the way iperf3 counts.
+    """
+    least, shortest = look.low_rtt, look.shortest_rtt
+    if least is None or shortest is None:
+        return False
+    # What a tenth does not exceed has waited for a CPU less often than the median.
+    noise = SLICE / 2 if look.is_disturbed else 0.0
+    return least > shortest + max(min((QUEUED - 1) * shortest, NOTICED), noise)
+
+
+def delays_only_itself(look: Look) -> bool:
+    """Whether requests took no longer during the test than before it: no queue delayed them."""
+    if (look.phase.name, look.phase.direction) != ("tcp", "forward"):
+        return False
+    idle, loaded = look.evidence.idle.p50, look.evidence.loaded.p50
+    if not idle or not loaded or is_noisy(look):
+        return False
+    return loaded - idle <= min((FLAT_RTT - 1) * idle, NOTICED)
+
+
+def is_bbr(look: Look) -> bool:
+    """Whether the sender uses BBR, as far as is known."""
+    return {socket.congestion for socket in steady_sockets(look)} - {None} == {"bbr"}
+
+
+def is_crowded(look: Look) -> bool:
+    """Whether the path holds only a few packets of each of several streams.
+
+    None of them can send less, and with fewer than four in flight a loss ends in a timeout
+    (RFC 5681, section 3.2, needs three acknowledgements after it).
+    """
+    streams = (look.phase.run and look.phase.run.streams) or 1
+    if streams < 2 or not look.rate or not look.shortest_rtt:
+        return False
+    share = look.rate * look.shortest_rtt / 8 / streams
+    return share < FEW * look.mss
+
+
+def is_mostly_idle(look: Look) -> bool:
+    """Whether much less was in flight than the windows had room for.
+
+    A sender fills its congestion window, except for BBR: of that, a full path has at least as much
+    in flight as an empty one holds in a round trip.
+    """
+    in_flight, rtt = look.windows.in_flight, look.shortest_rtt
+    room = min(look.windows.cwnd or 0.0, look.windows.snd_wnd or 0.0)
+    if in_flight is None or not rtt or not look.rate or in_flight >= ROOM * room:
+        return False
+    return not is_bbr(look) or in_flight < HALF * look.rate * rtt / 8
+
+
+def is_read_late(look: Look, waits: float) -> bool:
+    """Whether most of what is in flight waits to be read, longer than for a round trip or a CPU.
+
+    It is acknowledged late and in bursts, which overflow a short queue: the sender sees loss.
+    `waits` is in seconds.
+    """
+    in_flight, shortest = look.windows.in_flight, look.shortest_rtt
+    if not in_flight or not shortest or not look.rate or look.is_full or look.is_disturbed:
+        return False
+    return waits >= max(shortest, WAITS * SLICE) and waits * look.rate / 8 >= HALF * in_flight
+
+
+def upper_median(values: Sequence[float]) -> float:
+    """The upper median; 0 of no values."""
+    return sorted(values)[len(values) // 2] if values else 0.0

@@ -9,15 +9,7 @@ from dataclasses import replace
 from typing import Optional, Union
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import (
-    HIGH,
-    INFO,
-    LIMIT,
-    LOW,
-    MEDIUM,
-    Hit,
-    single_fact,
-)
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.thresholds import has_passed
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, growth_of_fact

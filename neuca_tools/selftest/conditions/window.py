@@ -8,39 +8,22 @@ from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.application import (
-    AT_WINDOW,
-    LARGER,
-    RECEIVER_LIMITED,
-    RMEM,
-    SOMEWHAT,
-    WMEM,
-    room_for,
-    slow_reader,
-)
+from neuca_tools.selftest.conditions import application, cpu
 from neuca_tools.selftest.conditions.base import MEDIUM, Hit, single_fact
-from neuca_tools.selftest.conditions.cpu import (
-    CORE,
-    LAN_RTT,
-    LONG,
-    ROOM,
-    is_flat_for_another_reason,
-)
-from neuca_tools.selftest.conditions.figures import as_asked, is_inside, link_filled
-from neuca_tools.selftest.conditions.predict import line_of
+from neuca_tools.selftest.conditions.figures import as_asked, is_inside, line_of, link_filled
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
-from neuca_tools.selftest.evidence.intervals import (
+from neuca_tools.selftest.evidence.look import Fact, Look, Windows
+from neuca_tools.selftest.evidence.run import (
     in_flight,
     is_flat,
     known_round_trips,
     known_windows,
 )
-from neuca_tools.selftest.evidence.look import Fact, Look, Windows
 
 BUFFERS = "receive or send buffer too small"  # the other title of the condition
 # Seconds of a path between networks: a geostationary satellite takes 0.6. If the window is known
 # not to grow, it may be much smaller than what -w asked for.
-OF_PATHS = {False: (LAN_RTT, 1.0), True: (LAN_RTT, 30.0)}
+OF_PATHS = {False: (cpu.LAN_RTT, 1.0), True: (cpu.LAN_RTT, 30.0)}
 # Bytes of -w that limit in a local network too, and seconds of its round trips.
 SMALL, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
 QUANTUM = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
@@ -101,7 +84,7 @@ def _is_stated(look: Look, asked: float) -> bool:
 
 def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
     """Whether a window that never grew may be `asked` bytes, at a round trip that paths have."""
-    if look.run.is_loopback or look.known_rate >= CORE:
+    if look.run.is_loopback or look.known_rate >= cpu.CORE:
         return False
     lowest, highest = OF_PATHS[bool(look.cwnd)]
     if look.run.is_local_network and look.known_rate >= SLOWEST_PATH:
@@ -118,7 +101,7 @@ def _window_by_round_trip(look: Look) -> Optional[Hit]:
     rtt, room = look.rtt or 0.0, look.windows.snd_wnd
     flight = look.known_rate * rtt / 8
     end, whose = "both", "limits, usually the receiver's"
-    if room is not None and flight < ROOM * room:
+    if room is not None and flight < cpu.ROOM * room:
         end, whose = "sender", "of the sender limits"
     lost = "whatever was lost" if look.retransmits else "without any loss"
     return Hit(
@@ -145,12 +128,12 @@ def _has_constant_flight(look: Look) -> bool:
     Or as much as that allows, if it stays the same: no loss made it so, whatever was lost.
     """
     flights = in_flight(look.steady)
-    if len(flights) < 3 or min(known_round_trips(look.steady)) < LONG:
+    if len(flights) < 3 or min(known_round_trips(look.steady)) < cpu.LONG:
         return False
     if link_filled(look) is not None or pstdev(flights) > QUANTUM * mean(flights):
         return False
     windows = known_windows(look.steady) or [0.0]
-    return is_flat(windows) or median(flights) <= ROOM * median(windows)
+    return is_flat(windows) or median(flights) <= cpu.ROOM * median(windows)
 
 
 def is_window(look: Look) -> bool:
@@ -160,7 +143,7 @@ def is_window(look: Look) -> bool:
 
 def _receiver_window(look: Look) -> Optional[Hit]:
     """The sender has as much in flight as the receiver's window allows."""
-    if look.protocol != "tcp" or not look.rate or slow_reader(look) is not None:
+    if look.protocol != "tcp" or not look.rate or application.slow_reader(look) is not None:
         return None
     share = _share_of_receiver(look.windows)
     if share is None:
@@ -174,7 +157,7 @@ def _share_of_receiver(windows: Windows) -> Optional[float]:
     limited = windows.rwnd_limited
     if limited is None:
         return None
-    if limited >= RECEIVER_LIMITED and _is_window_full(windows):
+    if limited >= application.RECEIVER_LIMITED and _is_window_full(windows):
         return limited
     return HELD if _holds_paced_flow(windows, limited) else None
 
@@ -183,7 +166,7 @@ def _is_window_full(windows: Windows) -> bool:
     """Whether what was in flight filled the receiver's window, as far as is known."""
     if windows.in_flight is None or windows.snd_wnd is None:
         return True
-    if windows.in_flight >= AT_WINDOW * windows.snd_wnd:
+    if windows.in_flight >= application.AT_WINDOW * windows.snd_wnd:
         return True
     # TCP sends whole segments: another one does not fit.
     return windows.in_flight + (windows.mss or 0.0) > windows.snd_wnd
@@ -195,9 +178,9 @@ def _holds_paced_flow(windows: Windows, limited: float) -> bool:
     The kernel's clock stands still while a paced sender (BBR, fq) waits for its next turn.
     """
     in_flight, room = windows.in_flight, windows.snd_wnd
-    if in_flight is None or not room or limited < SOMEWHAT:
+    if in_flight is None or not room or limited < application.SOMEWHAT:
         return False
-    return in_flight >= PACED * room and (windows.cwnd or 0.0) >= LARGER * room
+    return in_flight >= PACED * room and (windows.cwnd or 0.0) >= application.LARGER * room
 
 
 def _flat_window(look: Look) -> Optional[Hit]:
@@ -207,7 +190,7 @@ def _flat_window(look: Look) -> Optional[Hit]:
         return None
     if look.windows.rwnd_limited is not None or look.retransmits or len(look.rates) < 2:
         return None
-    if line_of(rate) or _is_larger_than_needed(look) or is_flat_for_another_reason(look):
+    if line_of(rate) or _is_larger_than_needed(look) or cpu.is_flat_for_another_reason(look):
         return None
     return _flat_window_hit(look, rate, window)
 
@@ -219,7 +202,7 @@ def _is_larger_than_needed(look: Look) -> bool:
 
 def _receiver_window_hit(look: Look, rate: float, window: float, share: float) -> Hit:
     rtt = look.rtt or window * 8 / rate
-    room = room_for(look, rate, rtt)
+    room = application.room_for(look, rate, rtt)
     return Hit(
         share,
         f"the receiver's window of {amounts.size(window)} allows {amounts.rate(window * 8 / rtt)} "
@@ -227,14 +210,14 @@ def _receiver_window_hit(look: Look, rate: float, window: float, share: float) -
         _window_facts(look),
         end="receiver",
         fixed=room * 4 / rtt,
-        sysctls={RMEM: f"4096 131072 {room}"},
+        sysctls={application.RMEM: f"4096 131072 {room}"},
     )
 
 
 def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
     """It is not known whose buffer limits the window."""
     rtt = look.rtt or window * 8 / rate
-    room, doubt = room_for(look, rate, rtt), ""
+    room, doubt = application.room_for(look, rate, rtt), ""
     if rate > UNPROVEN:
         doubt = (
             f"; the capacity of the path is not proven: run again with buffers of "
@@ -249,7 +232,7 @@ def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
         end="both",
         confidence=MEDIUM,
         fixed=room * 4 / rtt,
-        sysctls={RMEM: f"4096 131072 {room}", WMEM: f"4096 16384 {room}"},
+        sysctls={application.RMEM: f"4096 131072 {room}", application.WMEM: f"4096 16384 {room}"},
         title=BUFFERS,
     )
 

@@ -40,30 +40,16 @@ class Change:
     identity: bool = False
 
 
-class Manner(NamedTuple):
-    """How a phase was measured, as far as it is known: what has to be alike in a comparison.
-
-    `limit` is the rate in bit/s that was requested, 0 for none; `busy`: others filled a CPU;
-    `helped`: a helper ran on the peer.
-    """
-
-    seconds: Optional[float]
-    streams: Optional[int]
-    limit: float
-    busy: bool
-    helped: bool
-
-    def difference_to(self, other: Manner) -> Optional[str]:
-        """In what they differ, in words; None if they can be compared."""
-        if self.limit != other.limit:
-            return "with another limit (--rate)"
-        if None not in (self.seconds, other.seconds) and self.seconds != other.seconds:
-            return "of another duration"
-        if None not in (self.streams, other.streams) and self.streams != other.streams:
-            return "with other numbers of streams"
-        if self.helped != other.helped:
-            return "with a helper on the peer, or without"
-        return "under another load of the hosts" if self.busy != other.busy else None
+# How a phase was measured, as far as it is known, and what two are called that differ in it: the
+# limit in bit/s, the seconds, the streams, a helper on the peer, whether others filled a CPU.
+Manner = tuple[Optional[float], ...]
+DIFFERENCES = (
+    "with another limit (--rate)",
+    "of another duration",
+    "with other numbers of streams",
+    "with a helper on the peer, or without",
+    "under another load of the hosts",
+)
 
 
 class Measured(NamedTuple):
@@ -132,14 +118,18 @@ def _is_same_peer(test: Evidence, other: Evidence) -> bool:
 
 
 def _manner_of(evidence: Evidence, phase: Phase) -> Manner:
+    """In the order of DIFFERENCES."""
     measured, run = look_at_phase(evidence, phase), phase.run or Run("iperf3")
-    return Manner(
-        run.duration,
-        run.streams,
-        measured.asked or 0.0,
-        measured.is_disturbed,
-        bool(evidence.peer.kernel),
-    )
+    is_helped = bool(evidence.peer.kernel)
+    return measured.asked or 0.0, run.duration, run.streams, is_helped, measured.is_disturbed
+
+
+def _difference(manner: Manner, other: Manner) -> Optional[str]:
+    """In what they differ, in words; None if they can be compared."""
+    for words, value, other_value in zip(DIFFERENCES, manner, other):
+        if None not in (value, other_value) and value != other_value:
+            return words
+    return None
 
 
 def _comparable_phases(evidence: Evidence) -> Iterator[tuple[Key, Measured]]:
@@ -250,8 +240,9 @@ def _rate_changes(
 
 
 def _rate_change(key: Key, earlier: Sequence[Measured], now: Measured, least: int) -> RateChange:
-    unlike = tuple(filter(None, (test.manner.difference_to(now.manner) for test in earlier)))
-    alike = [test.result for test in earlier if not test.manner.difference_to(now.manner)]
+    differences = [_difference(test.manner, now.manner) for test in earlier]
+    unlike = tuple(filter(None, differences))
+    alike = [test.result for test, words in zip(earlier, differences) if not words]
     rates, rate = _known_values(result.rate for result in alike), now.result.rate
     if not rates:
         return RateChange(*key[:2], None, 0.0, 0, rate, worse=False, unlike=unlike)

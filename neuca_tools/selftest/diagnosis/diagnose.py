@@ -10,6 +10,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import FAULTY, WORDS, ExitCode
+from neuca_tools.selftest.conditions import table
 from neuca_tools.selftest.conditions.base import (
     FAULT,
     HIGH,
@@ -17,26 +18,17 @@ from neuca_tools.selftest.conditions.base import (
     LIMIT,
     LOW,
     MEDIUM,
+    Cause,
     Hit,
+    Session,
     known_facts,
 )
-from neuca_tools.selftest.conditions.causes import (
-    ALONE,
-    ASYMMETRIC,
-    NOT_AS_PLANNED,
-    OUTCOMES,
-    UNFINISHED,
-    Outcome,
-)
 from neuca_tools.selftest.conditions.compare import worse_direction
-from neuca_tools.selftest.conditions.session import Cause, Session
-from neuca_tools.selftest.conditions.table import hits_of_phase, hits_of_session
+from neuca_tools.selftest.conditions.table import Outcome, hits_of_phase, hits_of_session
 from neuca_tools.selftest.conditions.thresholds import has_passed
 from neuca_tools.selftest.conditions.udp import SLIGHT
-from neuca_tools.selftest.diagnosis.advice import hosts_of, never_lower
-from neuca_tools.selftest.diagnosis.failures import failures
-from neuca_tools.selftest.diagnosis.findings import TRIFLE, Finding, rank_findings
-from neuca_tools.selftest.diagnosis.limits import next_after
+from neuca_tools.selftest.diagnosis.findings import TRIFLE, Finding, failures, rank_findings
+from neuca_tools.selftest.diagnosis.limits import hosts_of, never_lower, next_after
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.look import Look
@@ -100,12 +92,12 @@ class Diagnosis:
     def exit_code(self) -> ExitCode:
         """Why the test did not run; if it did, whether all is as expected, and as before."""
         faults = self._faults
-        for outcome in OUTCOMES:
+        for outcome in table.OUTCOMES:
             if self._applies(outcome):
                 return outcome.exit_code
         if self.inconclusive:
             return ExitCode.INCONCLUSIVE
-        if faults & NOT_AS_PLANNED:
+        if faults & table.NOT_AS_PLANNED:
             return ExitCode.NOT_AS_PLANNED
         if faults or self.failures or self._is_below:
             return ExitCode.BELOW
@@ -170,11 +162,11 @@ def phase_results(evidence: Evidence) -> tuple[PhaseResult, ...]:
 
 def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Iterator[Finding]:
     """Each condition of each phase, with its direction if both were measured alone."""
-    ways = {result.direction for result in results if result.name == ALONE}
+    ways = {result.direction for result in results if result.name == table.ALONE}
     for measured, result in zip(looks, results):
         way = measured.phase.direction if len(ways) > 1 else None
         for cause, hit in hits_of_phase(measured):
-            if measured.is_too_short and cause.id not in UNFINISHED:
+            if measured.is_too_short and cause.id not in table.UNFINISHED:
                 continue
             severity = _severity_in_phase(hit, hit.severity or cause.severity, measured, result)
             if measured.is_disturbed:
@@ -210,7 +202,7 @@ def _of_the_session(session: Session, all_passed: bool, worse: Optional[str]) ->
         if is_disturbed and cause.id in MEASURED:
             hit = replace(hit, confidence=_confidence_if_disturbed(hit.confidence))
         hit = never_lower(hit, hosts_of(hit, session.evidence, reference))
-        way = worse if cause.id == ASYMMETRIC else hit.direction
+        way = worse if cause.id == table.ASYMMETRIC else hit.direction
         yield replace(_finding_of_hit(cause, severity, hit, reference), direction=way)
 
 
@@ -263,7 +255,7 @@ def _why_inconclusive(
     evidence: Evidence, looks: Sequence[Look], findings: Sequence[Finding]
 ) -> Optional[str]:
     """Why the test has no result; None if it has one, or if a finding says why it did not run."""
-    if any(finding.id in UNFINISHED for finding in findings):
+    if any(finding.id in table.UNFINISHED for finding in findings):
         return None
     cut = next(filter(None, map(_cut_short, looks)), None)
     if cut is not None:

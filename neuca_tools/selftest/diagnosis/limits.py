@@ -1,24 +1,24 @@
-"""The limits of a phase as rates, and which of them is next once one is lifted."""
+"""What a finding advises, beside what the hosts already have, and what limits after that."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import LOSSY, RMEM, WMEM
 from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.conditions.capacity import path_capacity
-from neuca_tools.selftest.conditions.causes import explains_loss
 from neuca_tools.selftest.conditions.datagrams import CLEARLY
-from neuca_tools.selftest.conditions.predict import Limit, goodput, mathis_rate
-from neuca_tools.selftest.conditions.session import ends_of, links_of, sysctl_max
+from neuca_tools.selftest.conditions.figures import Limit, goodput, mathis_rate
+from neuca_tools.selftest.conditions.table import explains_loss
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import is_losing
-from neuca_tools.selftest.evidence import Phase, derive
+from neuca_tools.selftest.evidence import Evidence, Host, Phase, derive
 from neuca_tools.selftest.evidence.look import Look
 
 IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB allowed 3.8 MB in flight at 100 ms
@@ -35,7 +35,7 @@ NOT_KNOWN = Limit("not known: measure again", "", math.inf)
 def limits(look: Look) -> list[Limit]:
     """Every limit that can be computed as a rate, the lowest first."""
     known = [*_of_links(look), *_of_path(look), *_of_buffers(look)]
-    for end, _, load in reversed(ends_of(look)):
+    for end, _, load in reversed(look.ends):
         if look.rate and load.used > NOTICEABLE:
             which = "CPU" if load.cpu is None else f"CPU {load.cpu}"
             known.append(Limit(f"the {end}'s {which}", "D09", look.rate / load.used))
@@ -43,7 +43,7 @@ def limits(look: Look) -> list[Limit]:
 
 
 def _of_links(look: Look) -> list[Limit]:
-    links = (*links_of(look.sender), *links_of(look.receiver))
+    links = (*look.sender.on_path, *look.receiver.on_path)
     real = [link for link in links if link.speed and link.kind not in WITHOUT_SPEED]
     rates = [goodput(link.speed or 0.0, link.mtu or 1500) for link in real]
     return [Limit("the link", "D18", rate) for rate in sorted(rates)[:1]]
@@ -71,7 +71,7 @@ def _of_buffers(look: Look) -> Iterator[Limit]:
     rtt = look.rtt or look.shortest_rtt
     if not rtt:
         return
-    rmem, wmem = sysctl_max(look.receiver, RMEM), sysctl_max(look.sender, WMEM)
+    rmem, wmem = look.receiver.sysctl_max(RMEM), look.sender.sysctl_max(WMEM)
     if rmem:
         yield Limit("the receive window", "D01", rmem / 2 * 8 / rtt)
     if wmem:
@@ -143,3 +143,69 @@ def _lifted_with(condition: str, hit: Hit) -> set[str]:
     if hit.end == "both":
         lifted |= {"D01", "D03"}
     return lifted
+
+
+# --- Advice ---------------------------------------------------------------------------------------
+
+
+# The first number of this sysctl is a lower bound (ip-sysctl.rst).
+RANGE = "net.ipv4.ip_local_port_range"
+KEEP = "keep values that are already larger"
+
+
+def hosts_of(hit: Hit, evidence: Evidence, of: Optional[Look]) -> tuple[Host, ...]:
+    """The hosts to which the advice applies; none if that is not known."""
+    ends = {
+        "local": (evidence.local,),
+        "peer": (evidence.peer,),
+        "both": (evidence.local, evidence.peer),
+        "path": (evidence.local, evidence.peer),
+    }
+    if of is not None:
+        ends["sender"], ends["receiver"] = (of.sender,), (of.receiver,)
+    return ends.get(hit.end, ())
+
+
+def never_lower(hit: Hit, hosts: Sequence[Host]) -> Hit:
+    """The same advice without a value that would be lower than that of any of `hosts`."""
+    if not hit.sysctls:
+        return hit
+    raised, is_known = {}, True
+    for name, wanted in hit.sysctls.items():
+        present = [host.sysctls[name] for host in hosts if name in host.sysctls]
+        is_known = is_known and len(present) == len(hosts) > 0
+        value = _largest_values(name, [wanted, *present])
+        if len(present) < max(1, len(hosts)) or any(
+            _differs_in_fields(value, other) for other in present
+        ):
+            raised[name] = value
+    if not raised:
+        return replace(hit, sysctls={}, advice=_nothing_to_raise(hit))
+    advice = hit.advice if is_known else "; ".join(filter(None, (KEEP, hit.advice)))
+    return replace(hit, sysctls=raised, advice=advice)
+
+
+def _nothing_to_raise(hit: Hit) -> str:
+    names = ", ".join(hit.sysctls)
+    text = (
+        f"{names}: already as large as this needs; look for a program that sets its own buffer "
+        "(SO_RCVBUF, SO_SNDBUF, -w), and for memory pressure (tcp_mem)"
+    )
+    return "; ".join(filter(None, (text, hit.advice)))
+
+
+def _differs_in_fields(value: str, other: str) -> bool:
+    return value.split() != other.split()
+
+
+def _largest_values(name: str, values: Iterable[str]) -> str:
+    """Number by number the largest; the first value if others have another form."""
+    rows = [value.split() for value in values]
+    wanted = rows[0]
+    known = [row for row in rows if len(row) == len(wanted) and all(map(str.isdecimal, row))]
+    if wanted not in known:
+        return " ".join(wanted)
+    largest = [max(map(int, column)) for column in zip(*known)]
+    if name == RANGE:
+        largest[0] = min(int(row[0]) for row in known)
+    return " ".join(map(str, largest))

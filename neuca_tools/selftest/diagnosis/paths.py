@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple, Optional
 
-from neuca_tools.selftest.conditions.path import TUNNELS
-from neuca_tools.selftest.conditions.session import links_of
+from neuca_tools.selftest.conditions.base import TUNNELS
 from neuca_tools.selftest.diagnosis.compare import DEVIATIONS, Key, median_and_deviation, with_keys
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose, phase_results
 from neuca_tools.selftest.evidence import Evidence, Phase
@@ -170,7 +169,7 @@ def _verdict_on_path(path: Tests, under: Optional[Evidence]) -> Verdict:
 
 def _with_underlay(over: Evidence, under: Optional[Evidence]) -> Evidence:
     """Add the rates of the path below to a test over a tunnel, for the rules that compare both."""
-    links = (*links_of(over.local), *links_of(over.peer))
+    links = (*over.local.on_path, *over.peer.on_path)
     if under is None or not any(link.kind in TUNNELS for link in links):
         return over
     overlay = [replace(phase, path="overlay") for phase in over.phases]

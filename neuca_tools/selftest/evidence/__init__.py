@@ -193,6 +193,16 @@ class Host:
     drift: tuple[str, ...] = ()
     agent: Optional[str] = None
 
+    @property
+    def on_path(self) -> tuple[Link, ...]:
+        """The devices on the path to the peer; all of them if the path is not known."""
+        return tuple(link for link in self.links if link.name in self.path) or self.links
+
+    def sysctl_max(self, name: str) -> Optional[int]:
+        """The last number of a sysctl: of tcp_rmem and tcp_wmem, the maximum in bytes."""
+        last = ["", *self.sysctls.get(name, "").split()][-1]
+        return int(last) if last.isdecimal() and len(last) < 20 else None
+
 
 @dataclass(frozen=True)
 class Latency:

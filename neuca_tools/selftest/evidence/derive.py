@@ -10,20 +10,24 @@ from statistics import mean, median
 from typing import Optional
 
 from neuca_tools.selftest.evidence import Evidence, Phase, Sample, Socket
-from neuca_tools.selftest.evidence.intervals import (
-    is_flat,
-    known_windows,
-    slow_start,
-    steady_intervals,
-    usual_intervals,
-)
 from neuca_tools.selftest.evidence.look import (
     Look,
     Windows,
     data_sockets,
     steady_samples,
 )
-from neuca_tools.selftest.evidence.run import MSS, Flow, Interval, Run, known_rates
+from neuca_tools.selftest.evidence.run import (
+    MSS,
+    Flow,
+    Interval,
+    Run,
+    is_flat,
+    known_rates,
+    known_windows,
+    slow_start,
+    steady_intervals,
+    usual_intervals,
+)
 from neuca_tools.selftest.evidence.trace import Trace
 
 # The data connections in each of several samples.

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import mean, pstdev
-from typing import Optional, Union
+from typing import NamedTuple, Optional, Union
 
 from neuca_tools.selftest.evidence import Evidence, Host, Phase, Sample, Socket
-from neuca_tools.selftest.evidence.intervals import slow_start, whole_intervals
 from neuca_tools.selftest.evidence.load import Load, busiest_load
-from neuca_tools.selftest.evidence.run import MSS, Flow, Interval, Run
+from neuca_tools.selftest.evidence.run import MSS, Flow, Interval, Run, slow_start, whole_intervals
 
 STEAL = 0.05  # of a CPU's time: what the hypervisor takes otherwise is noise (D10)
 # Seconds that a thread may wait for a CPU which others fill too (base_slice_ns of the scheduler).
@@ -50,6 +49,14 @@ class Windows:
     sndbuf_limited: Optional[float] = None
     idle_share: Optional[float] = None
     flat: bool = False
+
+
+class End(NamedTuple):
+    """The sender or the receiver of a phase."""
+
+    name: str
+    samples: tuple[Sample, ...]
+    load: Load
 
 
 @dataclass(frozen=True)
@@ -138,6 +145,14 @@ class Look:
         """How busy the receiver's CPUs were."""
         return replace(
             busiest_load(self.phase.receiver), own=self._own_cpu(self.phase.direction != "forward")
+        )
+
+    @property
+    def ends(self) -> tuple[End, End]:
+        """The receiver and the sender."""
+        return (
+            End("receiver", self.phase.receiver, self.receiver_load),
+            End("sender", self.phase.sender, self.sender_load),
         )
 
     def _own_cpu(self, is_local: bool) -> Optional[float]:

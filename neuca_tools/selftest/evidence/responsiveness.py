@@ -17,7 +17,7 @@ not implemented  HTTP/2 and TLS: a foreign probe is a TCP handshake and a reques
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, pstdev
 from typing import Optional
@@ -94,9 +94,10 @@ def grade(rpm: float) -> str:
 
 def responsiveness(measured: Probes) -> Optional[Responsiveness]:
     """The score of the last DISTANCE intervals; None if no foreign probe was answered in them."""
-    end = max(measured.begun, default=0.0)
+    first = max(measured.begun, default=0.0) - DISTANCE * INTERVAL
     late = [
-        _selector_after(measured, end)(values) for values in (measured.connected, measured.answered)
+        [value for begun, value in zip(measured.begun, values) if begun >= first]
+        for values in (measured.connected, measured.answered)
     ]
     handshake, answer = map(trimmed_mean, late)
     if not handshake or not answer or min(handshake, answer) < SHORTEST:
@@ -142,16 +143,6 @@ def confidence(measured: Probes) -> str:
     if len(last) == DISTANCE and pstdev(last) <= TOLERANCE * last[-1]:
         return "high"
     return "medium"
-
-
-def _selector_after(measured: Probes, end: float) -> Callable[[Sequence[float]], list[float]]:
-    """Selects the values of the foreign probes of the last DISTANCE intervals."""
-    first = end - DISTANCE * INTERVAL
-
-    def select(values: Sequence[float]) -> list[float]:
-        return [value for begun, value in zip(measured.begun, values) if begun >= first]
-
-    return select
 
 
 def _late_own(measured: Probes) -> list[float]:

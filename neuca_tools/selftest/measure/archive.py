@@ -25,7 +25,7 @@ from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.readers import MOST_DOCUMENT_BYTES
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.entry import VERSION, Entry
+from neuca_tools.selftest.report.record import ENTRY_VERSION, Entry
 
 # The most reports that are kept.
 MOST_REPORTS = 30
@@ -85,7 +85,7 @@ def _parse_entry(line: bytes) -> Entry:
         entry = json.loads(line)
     except (RecursionError, ValueError):
         return {}
-    if not isinstance(entry, dict) or entry.get("version") != VERSION:
+    if not isinstance(entry, dict) or entry.get("version") != ENTRY_VERSION:
         return {}
     return entry
 

@@ -13,7 +13,7 @@ from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.readers.iperf2_text import as_text
 from neuca_tools.selftest.readers.iperf2_text import read as read_iperf2_text
 from neuca_tools.selftest.readers.iperf3_json import read as read_iperf3_json
-from neuca_tools.selftest.readers.iperf3_json import split_results
+from neuca_tools.selftest.readers.iperf3_json import read_results
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 from neuca_tools.selftest.readers.lines import LONGEST_LINE, parse_row
 from neuca_tools.selftest.readers.split import join_ends, split_runs
@@ -66,9 +66,9 @@ def read_all(content: bytes) -> list[Run]:
         error = f"the document has more than {MOST_DOCUMENT_BYTES // 1024 // 1024} MiB"
         return [Run("iperf", error=error, unreadable=True)]
     if JSON.search(document):
-        documents = split_results(document)
-        if documents or not _has_rows(document):
-            return [read_iperf3_json(text) for text in documents] or [read_iperf3_json(document)]
+        runs = read_results(document)
+        if runs or not _has_rows(document):
+            return runs or [read_iperf3_json(document)]
         document = _unescape_rows(document)
     form = _reader_for(document)
     if form is None:

@@ -13,19 +13,9 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest.evidence.run import EMBEDDED, Flow, Run
+from neuca_tools.selftest.readers import lines
 from neuca_tools.selftest.readers.gather import Line, gather_intervals, total_of
-from neuca_tools.selftest.readers.lines import (
-    NO_RESULTS,
-    Rest,
-    Row,
-    Text,
-    Words,
-    first_group,
-    parse_amount,
-    parse_document,
-    parse_float,
-    parse_losses,
-)
+from neuca_tools.selftest.readers.lines import Rest, Row, Text, Words
 from neuca_tools.selftest.readers.values import parse_whole
 
 UDP_TARGET = 1_048_576.0  # bit/s of a UDP test without -b (iperf(1))
@@ -64,7 +54,7 @@ _CSV = re.compile(r"^(?:[+-]\d{4}:)?\d{14}(?:\.\d{1,6})?,", re.MULTILINE)
 
 def read(document: str) -> Run:
     """Parse a run. Never raises: if the text cannot be read, the run has an `error`."""
-    text = parse_document(document)
+    text = lines.parse_document(document)
     words = text.words
     udp = _is_udp(text, document)
     ids = {name for name, _ in text.connections}
@@ -86,14 +76,14 @@ def read(document: str) -> Run:
         system=EMBEDDED if _EMBEDDED.search(document) else None,
         options=words.options,
         error=error,
-        unreadable=error == NO_RESULTS,
+        unreadable=error == lines.NO_RESULTS,
     )
 
 
 def _is_udp(text: Text, document: str) -> bool:
     if text.words.udp or "UDP port" in document or "datagrams" in document:
         return True
-    return any(parse_losses(row.rest) for row in text.rows)
+    return any(lines.parse_losses(row.rest) for row in text.rows)
 
 
 def _requested_rate(words: Words) -> Optional[float]:
@@ -103,16 +93,16 @@ def _requested_rate(words: Words) -> Optional[float]:
 
 
 def _find_error(text: Text, document: str) -> Optional[str]:
-    reason = first_group(_FAILED, document) or first_group(_NOT_ACKNOWLEDGED, document)
+    reason = lines.first_group(_FAILED, document) or lines.first_group(_NOT_ACKNOWLEDGED, document)
     if reason or text.rows:
         return reason
-    return NO_RESULTS
+    return lines.NO_RESULTS
 
 
 def _window_size(document: str) -> Optional[float]:
     """Bytes: the size of the socket buffer, if it is not the default."""
     match = _WINDOW.search(document)
-    return parse_amount(match[1], match[2], 1024) if match else None
+    return lines.parse_amount(match[1], match[2], 1024) if match else None
 
 
 def _find_peer(document: str) -> Optional[str]:
@@ -123,7 +113,9 @@ def _find_peer(document: str) -> Optional[str]:
 def _first_round_trip(document: str) -> Optional[float]:
     """Seconds of the shortest first round trip of a connection."""
     first_trips = [int(match[2]) * 1e-6 for match in _FIRST.finditer(document)]
-    connects = [(parse_float(match[1]) or 0.0) * 1e-3 for match in _CONNECT.finditer(document)]
+    connects = [
+        (lines.parse_float(match[1]) or 0.0) * 1e-3 for match in _CONNECT.finditer(document)
+    ]
     return min(filter(None, first_trips or connects), default=None)
 
 
@@ -137,7 +129,7 @@ def _with_trip(flow: Flow, trip: Optional[float]) -> Flow:
 
 
 def _first_number(pattern: re.Pattern[str], document: str) -> Optional[int]:
-    return parse_whole(parse_float(first_group(pattern, document)))
+    return parse_whole(lines.parse_float(lines.first_group(pattern, document)))
 
 
 def _flows_of(text: Text, document: str, udp: bool) -> tuple[Flow, ...]:
@@ -164,16 +156,18 @@ def _two_flows(text: Text, document: str, incoming: set[str], udp: bool) -> tupl
 
 def _flow_of(direction: str, rows: list[Row], document: str, udp: bool) -> Flow:
     """Lines with losses are the receiver's, whichever end printed them."""
-    received = [row for row in rows if udp and parse_losses(row.rest)]
+    received = [row for row in rows if udp and lines.parse_losses(row.rest)]
     sent = _without_rows(rows, received)
     sums, sums_received = _whole_run(sent), _whole_run(received)
     parts = _without_rows(sent or received, [*sums, *sums_received]) or sums
     return Flow(
         direction,
         gather_intervals(_lines_of(parts, _parse_rest)),
-        replace(total_of(_lines_of(sums, parse_losses)), datagrams=_first_number(_SENT, document)),
         replace(
-            total_of(_lines_of(sums_received, parse_losses)),
+            total_of(_lines_of(sums, lines.parse_losses)), datagrams=_first_number(_SENT, document)
+        ),
+        replace(
+            total_of(_lines_of(sums_received, lines.parse_losses)),
             out_of_order=_first_number(_ORDER, document),
         ),
     )
@@ -195,7 +189,7 @@ def _lines_of(rows: list[Row], parse_rest: Callable[[str], Optional[Rest]]) -> l
 
 
 def _parse_rest(rest: str) -> Optional[Rest]:
-    return parse_losses(rest) or _parse_enhanced(rest)
+    return lines.parse_losses(rest) or _parse_enhanced(rest)
 
 
 def _parse_enhanced(rest: str) -> Optional[Rest]:
@@ -203,7 +197,7 @@ def _parse_enhanced(rest: str) -> Optional[Rest]:
     if match is None:
         return None
     rtt = int(match[4]) * 1e-6
-    window = parse_amount(match[2].lstrip("-"), match[3], 1024)
+    window = lines.parse_amount(match[2].lstrip("-"), match[3], 1024)
     if match[2].startswith("-"):  # "-1K": the kernel did not say
         window = None
     return Rest(int(match[1]), window or None, rtt or None)

@@ -12,26 +12,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Optional
 
-from neuca_tools.selftest.evidence.run import Connection, Flow, Run
-from neuca_tools.selftest.readers.iperf3_flow import (
-    WINDOWS,
-    Json,
-    positive_number,
-    read_flow,
-    with_counts,
-)
+from neuca_tools.selftest.evidence.run import Connection, Flow, Interval, Run, Total
+from neuca_tools.selftest.readers import values
+from neuca_tools.selftest.readers.gather import received_total, without_zeros
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
-from neuca_tools.selftest.readers.values import (
-    mapping,
-    mappings,
-    parse_number,
-    parse_whole,
-    scaled,
-    text,
-)
 
 MOST_EVENTS = 200_000  # two days of events, one each second
 MOST_DIGITS = 25
@@ -60,13 +48,13 @@ def read(document: str) -> Run:
     return _read_run(data)
 
 
-def split_results(document: str) -> list[str]:
-    """The text of each result in a document that may have others: of `-d`, or of several runs.
+def read_results(document: str) -> list[Run]:
+    """Each result in a document that may have others: of `-d`, or of several runs.
 
     Empty if there is none, or only one that cannot be decoded or that consists of events.
     """
     decoder = json.JSONDecoder(object_pairs_hook=_merge_pairs, parse_int=_parse_integer)
-    results: list[str] = []
+    results: list[Run] = []
     position, seen = document.find("{"), None
     while position >= 0 and len(results) < MOST_RUNS:
         try:
@@ -77,10 +65,10 @@ def split_results(document: str) -> list[str]:
             return results
         # iperf3 3.16 and 3.17 may print the same object twice.
         if data.keys() & RESULT and data != seen:
-            results.append(document[position:end])
+            results.append(_read_run(data))
             seen = data
         elif not data.keys() & RESULT:
-            results += map(json.dumps, _nested_results(data, NESTED))
+            results += map(_read_run, _nested_results(data, NESTED))
         position = document.find("{", end)
     return results[:MOST_RUNS]
 
@@ -134,10 +122,10 @@ def _from_events(document: str, decoder: json.JSONDecoder) -> Json:
     parts: dict[str, Any] = {"intervals": intervals}
     for line in document.split("\n")[:MOST_EVENTS]:
         try:
-            event = mapping(decoder.decode(line))
+            event = values.mapping(decoder.decode(line))
         except (RecursionError, json.JSONDecodeError):
             continue
-        name = text(event.get("event"))
+        name = values.text(event.get("event"))
         if name == "interval":
             intervals.append(event.get("data"))
         elif name:
@@ -146,32 +134,32 @@ def _from_events(document: str, decoder: json.JSONDecoder) -> Json:
 
 
 def _read_run(document: Json) -> Run:
-    start, end = mapping(document.get("start")), mapping(document.get("end"))
-    requested = mapping(start.get("test_start"))
-    cpu = mapping(end.get("cpu_utilization_percent"))
-    streams = parse_whole(requested.get("num_streams"))
+    start, end = values.mapping(document.get("start")), values.mapping(document.get("end"))
+    requested = values.mapping(start.get("test_start"))
+    cpu = values.mapping(end.get("cpu_utilization_percent"))
+    streams = values.parse_whole(requested.get("num_streams"))
     return Run(
         tool="iperf3",
-        version=text(start.get("version")).replace("iperf ", "") or None,
-        protocol=text(requested.get("protocol")).lower() or None,
+        version=values.text(start.get("version")).replace("iperf ", "") or None,
+        protocol=values.text(requested.get("protocol")).lower() or None,
         flows=_read_flows(document, requested),
         connections=tuple(_read_connections(start)),
         streams=streams,
-        duration=parse_number(requested.get("duration")),
-        target=scaled(parse_number(requested.get("target_bitrate")), streams or 1),
-        datagram=parse_whole(requested.get("blksize")),
+        duration=values.parse_number(requested.get("duration")),
+        target=values.scaled(values.parse_number(requested.get("target_bitrate")), streams or 1),
+        datagram=values.parse_whole(requested.get("blksize")),
         buffer=positive_number(start, "sock_bufsize"),
         sndbuf=positive_number(start, "sndbuf_actual"),
         rcvbuf=positive_number(start, "rcvbuf_actual"),
-        mss=parse_whole(
+        mss=values.parse_whole(
             positive_number(start, "tcp_mss") or positive_number(start, "tcp_mss_default")
         ),
-        congestion=text(end.get("sender_tcp_congestion")) or None,
-        cpu_local=parse_number(cpu.get("host_total")),
-        cpu_remote=parse_number(cpu.get("remote_total")),
+        congestion=values.text(end.get("sender_tcp_congestion")) or None,
+        cpu_local=values.parse_number(cpu.get("host_total")),
+        cpu_remote=values.parse_number(cpu.get("remote_total")),
         peer=_find_peer(start) or None,
-        taken=text(mapping(start.get("timestamp")).get("time")) or None,
-        system=text(start.get("system_info")) or None,
+        taken=values.text(values.mapping(start.get("timestamp")).get("time")) or None,
+        system=values.text(start.get("system_info")) or None,
         options=_describe_options(requested) or None,
         error=_find_error(document, end),
         notes=() if start else ('no "start": the document is incomplete',),
@@ -180,7 +168,7 @@ def _read_run(document: Json) -> Run:
 
 def _find_peer(start: Json) -> str:
     for key in ("connecting_to", "accepted_connection"):
-        host = text(mapping(start.get(key)).get("host"))
+        host = values.text(values.mapping(start.get(key)).get("host"))
         if host:
             return host
     return ""
@@ -197,7 +185,7 @@ def _describe_options(requested: Json) -> str:
     words = [
         f"{option} {value:.0f}"
         for option, key, usual in named
-        if (value := parse_number(requested.get(key)) or 0) > usual
+        if (value := values.parse_number(requested.get(key)) or 0) > usual
     ]
     flags = (("-R", "reverse"), ("--bidir", "bidir"))
     words += [option for option, key in flags if requested.get(key)]
@@ -205,7 +193,7 @@ def _describe_options(requested: Json) -> str:
 
 
 def _read_flows(document: Json, requested: Json) -> tuple[Flow, ...]:
-    end = mapping(document.get("end"))
+    end = values.mapping(document.get("end"))
     if not document.get("intervals") and not document.get("end"):
         return ()
     sums = ("sum", "sum_sent", "sum_received")
@@ -215,7 +203,7 @@ def _read_flows(document: Json, requested: Json) -> tuple[Flow, ...]:
             read_flow(document, "reverse", REVERSE, False),
         )
     if not requested.get("reverse"):
-        return (_read_forward(document, text(requested.get("protocol")).lower()),)
+        return (_read_forward(document, values.text(requested.get("protocol")).lower()),)
     received, sent = read_flow(document, "reverse"), _flow_of_server(document, "reverse")
     return (with_counts(received, sent, WINDOWS) if sent else received,)
 
@@ -230,18 +218,21 @@ def _flow_of_server(document: Json, direction: str) -> Optional[Flow]:
     """What the server reported (--get-server-output)."""
     as_json = document.get("server_output_json")
     if as_json:
-        return read_flow(mapping(as_json), direction)
-    flows = read_iperf3_text(text(document.get("server_output_text"))).flows
+        return read_flow(values.mapping(as_json), direction)
+    flows = read_iperf3_text(values.text(document.get("server_output_text"))).flows
     return next(iter(flows), None)
 
 
 def _read_connections(start: Json) -> list[Connection]:
     connections = []
-    for socket in mappings(start.get("connected")):
-        local, remote = text(socket.get("local_host")), text(socket.get("remote_host"))
+    for socket in values.mappings(start.get("connected")):
+        local, remote = (
+            values.text(socket.get("local_host")),
+            values.text(socket.get("remote_host")),
+        )
         local_port, remote_port = (
-            parse_whole(socket.get("local_port")),
-            parse_whole(socket.get("remote_port")),
+            values.parse_whole(socket.get("local_port")),
+            values.parse_whole(socket.get("remote_port")),
         )
         if local and remote and local_port is not None and remote_port is not None:
             connections.append(Connection(local, local_port, remote, remote_port))
@@ -249,9 +240,151 @@ def _read_connections(start: Json) -> list[Connection]:
 
 
 def _find_error(document: Json, end: Json) -> Optional[str]:
-    reason = text(document.get("error"))
+    reason = values.text(document.get("error"))
     if reason:
         return reason.removeprefix("error - ")
     if not end:
         return "iperf3 ended without a result or an error message"
     return None
+
+
+# --- One direction: its intervals, and what each end counted --------------------------------------
+
+
+Json = Mapping[str, Any]
+MOST_INTERVALS = 200_000
+# What only the sender knows of an interval of TCP.
+WINDOWS = ("retransmits", "cwnd", "snd_wnd", "rtt", "pmtu")
+# The receiver counts gaps between datagrams, and so misses those lost after the last one that it
+# received. This share of them may still be in flight when the test ends.
+MOST_IN_FLIGHT = 0.1
+
+
+def read_flow(
+    document: Json, direction: str, suffix: str = "", sender: Optional[bool] = None
+) -> Flow:
+    """One direction; `suffix` is that of its sums' keys.
+
+    `sender` selects the streams whose own end sends (True) or receives (False); None selects all.
+    """
+    every = values.mappings(document.get("intervals"))[:MOST_INTERVALS]
+    intervals = tuple(
+        filter(None, (_read_interval(interval, suffix, sender) for interval in every))
+    )
+    totals = _read_totals(
+        values.mapping(document.get("end")), suffix, sender, _is_of_server(document)
+    )
+    sent, received = (without_zeros(end_total, intervals) for end_total in totals)
+    return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
+
+
+def with_counts(flow: Flow, server: Flow, names: Sequence[str]) -> Flow:
+    """Take these fields of each interval from the server, because only it knows them."""
+    by_start = {round(interval.start): interval for interval in server.intervals}
+    merged = []
+    for interval in flow.intervals:
+        other = by_start.get(round(interval.start), interval)
+        merged.append(replace(interval, **{name: getattr(other, name) for name in names}))
+    return replace(flow, intervals=tuple(merged))
+
+
+def _read_interval(document: Json, suffix: str, sender: Optional[bool]) -> Optional[Interval]:
+    streams = _select_streams(values.mappings(document.get("streams")), sender)
+    summed = values.mapping(document.get(f"sum{suffix}"))
+    if not summed and len(streams) == 1:
+        summed = streams[0]
+    start, end = values.parse_number(summed.get("start")), values.parse_number(summed.get("end"))
+    if start is None or end is None:
+        return None
+    amounts = _read_total(summed)
+    pmtu = min(
+        (value for stream in streams if (value := positive_number(stream, "pmtu"))), default=None
+    )
+    return Interval(
+        start,
+        end,
+        bytes=amounts.bytes,
+        rate=amounts.rate,
+        retransmits=amounts.retransmits,
+        cwnd=values.known_sum(positive_number(stream, "snd_cwnd") for stream in streams),
+        snd_wnd=values.known_sum(positive_number(stream, "snd_wnd") for stream in streams),
+        rtt=values.scaled(
+            values.known_mean(positive_number(stream, "rtt") for stream in streams), 1e-6
+        ),
+        pmtu=values.parse_whole(pmtu),
+        datagrams=amounts.datagrams,
+        lost=amounts.lost,
+        jitter=amounts.jitter,
+        omitted=summed.get("omitted") is True,
+    )
+
+
+def _select_streams(streams: list[Json], sender: Optional[bool]) -> list[Json]:
+    """The streams whose end is `sender`; one that does not say so belongs to either."""
+    return [
+        stream for stream in streams if sender is None or stream.get("sender", sender) is sender
+    ]
+
+
+def positive_number(document: Json, key: str) -> Optional[float]:
+    """iperf3 writes zero where the kernel or its own end has no value."""
+    return values.parse_number(document.get(key)) or None
+
+
+def _is_of_server(document: Json) -> bool:
+    """Whether a server wrote this, which does not know what its client received."""
+    return bool(values.mapping(values.mapping(document.get("start")).get("accepted_connection")))
+
+
+def _read_totals(
+    end: Json, suffix: str, sender: Optional[bool], is_of_server: bool
+) -> tuple[Total, Total]:
+    """What was sent, and what was received.
+
+    For UDP, 3.7 and 3.9 write only `sum`: what was sent, with the receiver's count of losses.
+    """
+    both = values.mapping(end.get(f"sum{suffix}"))
+    sent = _read_total(values.mapping(end.get(f"sum_sent{suffix}")) or both)
+    summed = values.mapping(end.get(f"sum_received{suffix}"))
+    if is_of_server and summed and not values.parse_number(summed.get("bytes")):
+        return sent, Total()
+    if not summed and values.parse_number(both.get("lost_percent")) is not None:
+        received = received_total(
+            sent, values.parse_whole(both.get("lost_packets")), sent.datagrams
+        )
+    else:
+        # Where the receiver's sum lacks a number, `sum` may have it.
+        received = _with_missing_tail(_read_total({**both, **summed}), sent.datagrams)
+    return sent, replace(received, out_of_order=_out_of_order(end, sender))
+
+
+def _with_missing_tail(received: Total, sent: Optional[int]) -> Total:
+    """Count the datagrams that were lost after the last one that was received."""
+    if not sent or received.datagrams is None or received.lost is None:
+        return received
+    missing = sent - received.datagrams
+    if missing <= MOST_IN_FLIGHT * sent:
+        return received
+    return replace(received, datagrams=sent, lost=received.lost + missing)
+
+
+def _out_of_order(end: Json, sender: Optional[bool]) -> Optional[int]:
+    streams = [values.mapping(stream.get("udp")) for stream in values.mappings(end.get("streams"))]
+    return values.parse_whole(
+        values.known_sum(
+            values.parse_number(stream.get("out_of_order"))
+            for stream in _select_streams(streams, sender)
+        )
+    )
+
+
+def _read_total(summed: Json) -> Total:
+    return Total(
+        seconds=values.parse_number(summed.get("seconds")),
+        bytes=values.parse_number(summed.get("bytes")),
+        rate=values.parse_number(summed.get("bits_per_second")),
+        retransmits=values.parse_whole(summed.get("retransmits")),
+        datagrams=values.parse_whole(summed.get("packets")),
+        lost=values.parse_whole(summed.get("lost_packets")),
+        jitter=values.scaled(values.parse_number(summed.get("jitter_ms")), 1e-3),
+    )

@@ -11,14 +11,8 @@ from statistics import median
 from typing import Optional
 
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total, known_rates
-from neuca_tools.selftest.readers.gather import (
-    OMITTED,
-    Line,
-    gather_intervals,
-    received_total,
-    total_of,
-    without_zeros,
-)
+from neuca_tools.selftest.readers import gather
+from neuca_tools.selftest.readers.gather import Line
 from neuca_tools.selftest.readers.lines import (
     NO_RESULTS,
     Rest,
@@ -163,11 +157,11 @@ def _flow_of(direction: str, rows: list[Row], udp: bool) -> Flow:
     old = _old_udp_summary(rows) if udp and not any(map(_is_summary, rows)) else set()
     lines = [(row, _parse_rest(row, udp)) for row in (rows if old else _mark_totals(rows))]
     totals = [line for line in lines if _is_total(line[0], old)]
-    intervals = gather_intervals([line for line in lines if not _is_total(line[0], old)])
+    intervals = gather.gather_intervals([line for line in lines if not _is_total(line[0], old)])
     sent, received = _total_of_end(totals, SENDER), _total_of_end(totals, RECEIVER)
     if old:
-        sent, received = _old_totals(total_of(totals), intervals)
-    sent, received = (without_zeros(end_total, intervals) for end_total in (sent, received))
+        sent, received = _old_totals(gather.total_of(totals), intervals)
+    sent, received = (gather.without_zeros(end_total, intervals) for end_total in (sent, received))
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
 
 
@@ -181,7 +175,7 @@ def _old_totals(both: Total, intervals: Sequence[Interval]) -> tuple[Total, Tota
     rates = known_rates(interval for interval in intervals if interval.lost is not None)
     if rates and (both.rate or 0.0) <= SIZE_TOLERANCE * sum(rates) / len(rates):
         return Total(), both
-    return both, received_total(both, both.lost, both.datagrams)
+    return both, gather.received_total(both, both.lost, both.datagrams)
 
 
 def _is_summary(row: Row) -> bool:
@@ -189,7 +183,7 @@ def _is_summary(row: Row) -> bool:
 
 
 def _total_of_end(lines: list[Line], end: str) -> Total:
-    return total_of([line for line in lines if line[0].rest.endswith(end)])
+    return gather.total_of([line for line in lines if line[0].rest.endswith(end)])
 
 
 def _mark_totals(rows: list[Row]) -> list[Row]:
@@ -221,7 +215,7 @@ def _old_udp_summary(rows: list[Row]) -> set[Row]:
 
 
 def _parse_rest(row: Row, udp: bool) -> Rest:
-    rest = row.rest.replace(OMITTED, "").replace(SENDER, "").replace(RECEIVER, "").strip()
+    rest = row.rest.replace(gather.OMITTED, "").replace(SENDER, "").replace(RECEIVER, "").strip()
     losses = parse_losses(rest)
     if losses is not None:
         return losses

@@ -13,7 +13,7 @@ from neuca_tools.model.printable import GREEN, RED, painted_text, printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.conditions.base import HIGH, INFO
-from neuca_tools.selftest.conditions.causes import ALONE
+from neuca_tools.selftest.conditions.table import ALONE
 from neuca_tools.selftest.diagnosis.compare import Comparison, RateChange
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult
 from neuca_tools.selftest.diagnosis.findings import Finding
@@ -314,15 +314,11 @@ FACTS: Mapping[str, tuple[str, Form]] = {
     "bytes_retrans / bytes_sent, at first": ("sent again at first", amounts.percent),
     "variation": ("variation of the rate", amounts.percent),
     "steal": ("CPU time that the hypervisor took", amounts.percent),
-    "loss": ("lost", amounts.percent),
     "-b": ("requested (-b)", amounts.rate),
     "-w": ("requested (-w)", amounts.size),
-    "-l": ("block (-l)", amounts.size),
     "sndbuf_actual": ("send buffer granted", amounts.size),
     "rcvbuf_actual": ("receive buffer granted", amounts.size),
     "bytes": ("delivered", amounts.size),
-    "bytes received": ("received", amounts.size),
-    "sent": ("datagrams sent", _number_text),
     "path MTU": ("path MTU", _bytes_text),
     "path MTU, acknowledged": ("path MTU, acknowledged", _bytes_text),
     "MTU of the interfaces": ("MTU of the interfaces", _bytes_text),
