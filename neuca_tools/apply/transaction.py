@@ -33,6 +33,7 @@ from neuca_tools.plan.operations import (
     DeleteAddress,
     Rename,
     SetAttribute,
+    SetState,
     Tell,
     Unmanage,
     WriteFile,
@@ -317,7 +318,7 @@ class Transaction:
         done = {operation_identity(operation) for operation in self.result.done}
         again = [operation for operation in left if operation_identity(operation) not in done]
         if last:
-            flushed = self._activated_nics()
+            flushed = self._activated_nics() | _raised_nics(left)
             again += [
                 operation
                 for operation in left
@@ -343,6 +344,16 @@ class Transaction:
         self.result += Result((), _not_kept(failed), _not_kept(declined))
         if self.result.declined:
             self._look_again()
+
+
+def _raised_nics(left: Sequence[Operation]) -> frozenset[str]:
+    """The NICs with a link that was brought down and is up.
+
+    The kernel brings a VLAN up with the link below it, which Linux 7.2 may do later than it says.
+    Bringing the VLAN down again removes its IPv6 addresses.
+    """
+    states = of_kind(left, SetState)
+    return frozenset().union(*(state.fate for state in states if not state.up))
 
 
 def _not_kept(operations: Sequence[Operation]) -> tuple[Failure, ...]:

@@ -27,7 +27,11 @@ def report_now(
     undone: bool,
     removed: tuple[str, ...] = (),
 ) -> Report:
-    """The report of a pass that has just ended and took `seconds`."""
+    """The report of a pass that has just ended and took `seconds`.
+
+    An operation that had to be carried out again is reported once.
+    """
+    changed = tuple(dict.fromkeys(changed))
     finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return Report(finished, round(seconds, 3), changed, problems, undone, removed)
 

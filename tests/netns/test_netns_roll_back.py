@@ -210,6 +210,7 @@ def test_the_members_of_a_bond_that_fails_get_everything_again(lab, mode):
 
 # --- what somebody has changed by hand ---
 
+
 def test_the_mtu_of_a_bridge_follows_its_ports_after_a_roll_back(lab):
     """The kernel sets it to the lowest of its ports' only as long as nobody else has set it."""
     lab.veth("dp1", 1)
