@@ -57,7 +57,16 @@ def _is_script(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and stat.S_IMODE(status.st_mode) == stat.S_IXUSR
 
 
+def script_paths(directory: Path) -> list[Path]:
+    """The scripts that version 1.7 has run."""
+    return [directory / name for name in names_in(directory) if _is_script(directory / name)]
+
+
+def disk_paths(directory: Path) -> list[Path]:
+    """What version 1.7 recorded of iSCSI disks."""
+    return [directory / STORAGE / name for name in names_in(directory / STORAGE)]
+
+
 def own_files(directory: Path) -> list[Path]:
-    """Every state file of version 1.7: the scripts that it has run, and the records of disks."""
-    scripts = filter(_is_script, (directory / name for name in names_in(directory)))
-    return [*scripts, *(directory / STORAGE / name for name in names_in(directory / STORAGE))]
+    """Every state file of version 1.7."""
+    return [*script_paths(directory), *disk_paths(directory)]
