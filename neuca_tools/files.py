@@ -134,14 +134,20 @@ def make_directory(path: Path, mode: int = 0o755) -> None:
         path.chmod(mode)
 
 
-@contextmanager
-def applying(what: str = "") -> Iterator[None]:
+class applying:  # noqa: N801 - a context manager, which is used as a function
     """Turn an OSError into an ApplyError that says what was tried, and the cause."""
-    try:
-        yield
-    except OSError as error:
-        cause = error.strerror or str(error)
-        raise ApplyError(f"{what}: {cause}" if what else cause, error.errno or 0) from error
+
+    def __init__(self, what: str = "") -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: Optional[BaseException], __: object) -> None:
+        if isinstance(error, OSError):
+            cause = error.strerror or str(error)
+            text = f"{self._what}: {cause}" if self._what else cause
+            raise ApplyError(text, error.errno or 0) from error
 
 
 def text_of(path: Path, most: int = MAX_BYTES) -> str:
