@@ -18,7 +18,7 @@ from neuca_tools.model import LinkKey
 
 FAR = "203.0.113.1"
 LEASE, ROUTER = "10.9.0.51", "10.9.0.1"
-FILE = dhcp_files.networkd_name(LinkKey(mac(1)))
+FILE = dhcp_files.file_name("networkd", LinkKey(mac(1)))
 TABLE = dhcp_files.table_of(LinkKey(mac(1)))
 SERVER = f"""[Match]
 Name=dp1
@@ -233,7 +233,7 @@ def test_the_daemon_uses_a_lease_as_soon_as_there_is_one(cloud):
 def test_networkd_does_dhcp_on_a_bridge_that_has_the_mac_of_its_port(cloud):
     cloud.configure()
     cloud.foreign.may_make("br0")
-    file = dhcp_files.networkd_name(LinkKey("bridge br0"))
+    file = dhcp_files.file_name("networkd", LinkKey("bridge br0"))
     serve(cloud)
     assert cloud.once(f"[bridge br0]\nmembers = {mac(1)}\ndhcp4 = yes\n").code == 0
     cloud.client.write(file, (cloud.folder / "networkd" / file).read_text())

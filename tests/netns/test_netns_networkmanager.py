@@ -31,7 +31,7 @@ from test_netns_dhcp import (
 from neuca_tools.desired import dhcp_files
 from neuca_tools.model import LinkKey
 
-PROFILE = dhcp_files.profile_name(LinkKey(mac(1)))
+PROFILE = dhcp_files.file_name("networkmanager", LinkKey(mac(1)))
 CALLED = PROFILE.partition(".")[0]
 
 pytestmark = pytest.mark.skipif(
