@@ -81,7 +81,9 @@ class Restore(Purpose):
 
     def shape(self, decision: Decision) -> Decision:
         """The original values as the desired state."""
-        return decision._replace(want=_original_state(decision, self.sysctl_file), owned=Owned())
+        want = _original_state(decision, self.sysctl_file)
+        difference = replace(decision.difference, want=want, owned=Owned())
+        return decision._replace(difference=difference)
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The settings that differ from their original values."""

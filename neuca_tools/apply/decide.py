@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Optional
 
 from neuca_tools.apply.observe import observed_state
@@ -170,23 +171,47 @@ class Policies(NamedTuple):
     choice: Choice = Choice()
 
 
-class Decision(NamedTuple):
-    """What is observed (`have`), what is desired (`want`), and the record without stale parts.
+@dataclass(frozen=True)
+class Difference:
+    """The observed and the desired state, and the plan that leads from one to the other.
 
-    Only what is `owned` may be removed. The plan does not depend on the record.
+    Only what is `owned` may be removed. The plan does not depend on the record of the decision.
     """
+
+    have: NetworkState
+    want: NetworkState
+    owned: Owned
+    rename_while_up: bool
+
+    @cached_property
+    def whole_plan(self) -> tuple[Operation, ...]:
+        # A pass needs it twice: for what there is to do, and for what the status shows as left.
+        return self.plan_for(None)
+
+    def plan_for(self, scope: Optional[Collection[str]]) -> tuple[Operation, ...]:
+        live = self.rename_while_up
+        return plan_operations(self.have, self.want, self.owned, scope=scope, rename_while_up=live)
+
+
+class Decision(NamedTuple):
+    """What is observed (`have`), what is desired (`want`), and the record without stale parts."""
 
     world: World
     record: Record
     resolution: Resolution
-    have: NetworkState
-    want: NetworkState
-    owned: Owned
+    difference: Difference
+
+    @property
+    def have(self) -> NetworkState:
+        return self.difference.have
+
+    @property
+    def want(self) -> NetworkState:
+        return self.difference.want
 
     def plan(self, scope: Optional[Collection[str]] = None) -> tuple[Operation, ...]:
         """The operations that lead from `have` to `want`; with `scope` those on these NICs only."""
-        live = self.world.rename_while_up
-        return plan_operations(self.have, self.want, self.owned, scope=scope, rename_while_up=live)
+        return self.difference.whole_plan if scope is None else self.difference.plan_for(scope)
 
     def _has_tables(self) -> bool:
         """Whether there are rules, shadows or routes of other tables, present or desired."""
@@ -273,7 +298,8 @@ def decide_pass(
     quiet = {key for key in resolution.without_advertisements if key not in managed}
     made = router_advertisements.removable_addresses(resolution.removable, have, world, quiet)
     removable = leftovers.removable_things(made, record, have, world, resolution.roles)
-    return Decision(world, record, resolution, have, want, removable)
+    difference = Difference(have, want, removable, world.rename_while_up)
+    return Decision(world, record, resolution, difference)
 
 
 def _duplicate_problems(have: NetworkState, want: NetworkState, world: World) -> Iterator[Problem]:

@@ -55,6 +55,7 @@ class Host:
     ) -> None:
         self.config, self.intake, self._netlink, self._bus = config, intake, netlink, bus
         self.detection_seconds = DUPLICATE_DETECTION_SECONDS
+        self._saved: Optional[Record] = None  # the record in its file, if that is known
         self.choice = choice or records.load_choice(config.run_directory) or config.choice
 
     def for_document(self, config: Config, intake: Intake) -> Host:
@@ -63,11 +64,14 @@ class Host:
 
     def survey(self) -> Decision:
         """Look and decide, with the record as it was saved. Raises ObserveError, RecordError."""
-        return self.decide(records.load_record(self.config.state))
+        self._saved = records.load_record(self.config.state)
+        return self.decide(self._saved)
 
     def save_record(self, record: Record) -> None:
-        """Raises ApplyError."""
-        records.save_record(self.config.state, record)
+        """Save the record, unless the file has it. Raises ApplyError."""
+        if record != self._saved:
+            records.save_record(self.config.state, record)
+            self._saved = record
 
     def decide(self, record: Record) -> Decision:
         """Look at everything of interest and decide; change nothing. Raises ObserveError."""

@@ -51,17 +51,14 @@ def test_a_pass_that_changes_something_looks_once_more_to_verify_it(lab):
         lab.veth(f"dp{number}", number)
     lab.document(document(1400))
     lab.once()
-    record = (lab.folder / "state/record.json").stat()
     quiet = reads(lab)
-    assert quiet.pop(("plan", "None")) <= 2, "for what to do, and for the status"
-    assert set(quiet.values()) == {1}, "a pass with nothing to do looks once"
-    assert (lab.folder / "state/record.json").stat().st_mtime_ns == record.st_mtime_ns
-    assert "intentions" not in {what for what, _ in quiet}, "and saves nothing"
+    assert set(quiet.values()) == {1}, "a pass with nothing to do looks and plans once"
+    assert not {"record", "intentions"} & {what for what, _ in quiet}, "and saves nothing"
     lab.document(document(1300))
     after = reads(lab)
     assert lab.link(f"dp{NICS}")["mtu"] == 1300
-    assert after.pop(("plan", "None")) <= 4
     assert (after["kernel", "None"], max(after.values())) == (2, 2)
+    assert after["plan", "None"] == 2
     assert (after["intentions", "None"], after["record", "None"]) == (2, 2)
 
 

@@ -45,7 +45,7 @@ def survey(here, record, text=ASKED, words=MANAGED, silent=()):
     policies = Policies(Settings(), PLACES)
     decision = decide_pass(Observation(here), document(text), policies, record)
     resolution = decision.resolution
-    return resolution, decision.record, decision.have, decision.owned
+    return resolution, decision.record, decision.have, decision.difference.owned
 
 
 def test_leases_and_routes_of_dhcp_go_and_what_a_hand_set_stays():
