@@ -21,7 +21,6 @@ from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
 from neuca_tools.desired.marks import rule_mac
-from neuca_tools.desired.merge import merge_layers
 from neuca_tools.desired.names import (
     TEMPORARY,
     Step,
@@ -33,6 +32,7 @@ from neuca_tools.desired.names import (
 )
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles, assign_roles
+from neuca_tools.documents.stacking import merge_layers
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import locked, names_in
 from neuca_tools.model import Document, LinkKey, LinkRequest, Record, Requests, World

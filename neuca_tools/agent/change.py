@@ -64,7 +64,6 @@ class Release(Purpose):
         return record if result.failures else updates.forget_nics(record, self.macs)
 
 
-@dataclass(frozen=True)
 class Files(Purpose):
     """Write the files that differ, and change nothing else."""
 

@@ -29,8 +29,7 @@ from neuca_tools.documents.stacking import (
     all_upper_links,
     combine_requests,
     lower_of,
-    with_parents,
-    with_vrfs,
+    merge_layers,
 )
 from neuca_tools.model import (
     OWN,
@@ -236,34 +235,6 @@ def with_virtual_roles(roles: Roles, requests: Requests, left: Collection[str] =
 
 
 # --- Requests, before the host is looked at -------------------------------------------------------
-
-
-def merge_layers(
-    document: Iterable[LinkRequest], local: Iterable[LinkRequest]
-) -> dict[LinkKey, LinkRequest]:
-    """One request for each link; each setting of the local configuration takes precedence.
-
-    The lower devices of a link that is requested to be up are brought up too.
-    """
-    merged = {
-        request.key: request
-        for request in with_parents(with_vrfs(combine_requests(document, local)))
-    }
-    for key in sorted(merged, key=lambda key: key.order, reverse=True):
-        if merged[key].state != "up":
-            continue
-        for lower in (key.nic, *lower_of(merged[key])):
-            if lower in merged and merged[lower].state is None:
-                merged[lower] = replace(merged[lower], state="up")
-    return {key: _with_dns(request) for key, request in merged.items()}
-
-
-def _with_dns(request: LinkRequest) -> LinkRequest:
-    """The request, with the DNS settings that its platform offers if it requests them."""
-    if request.dns != "per-link" or not request.offers:
-        return request
-    device = {**dict(request.offers), **dict(request.device)}
-    return replace(request, device=tuple(device.items()))
 
 
 def requested_twice(requests: Requests, roles: Roles) -> dict[Host, str]:

@@ -123,7 +123,6 @@ class Writer(Protocol):
     def stop_client(self, label: str) -> None: ...
 
 
-@dataclass(frozen=True)
 class Operation:
     """One change.
 

@@ -351,7 +351,6 @@ class StartClient(ClientOperation):
         writer.start_client(self.label, self.request)
 
 
-@dataclass(frozen=True)
 class StopClient(ClientOperation):
     """End the client, and remove what its lease has set."""
 

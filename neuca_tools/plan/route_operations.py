@@ -152,7 +152,6 @@ class _RuleOperation(Operation):
         return super().handles | {POLICY_ROUTING}
 
 
-@dataclass(frozen=True)
 class AddRule(_RuleOperation):
     kind = "add-rule"
     form = "add the rule {0.rule.text}"

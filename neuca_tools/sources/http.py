@@ -344,9 +344,8 @@ def _endpoint(peer: Peer) -> tuple[socket.AddressFamily, Any]:
     if isinstance(peer, Path):
         return socket.AF_UNIX, os.fspath(peer)
     numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-    (first, *_) = socket.getaddrinfo(
-        peer.address, peer.port, type=socket.SOCK_STREAM, flags=numeric
-    )
+    address = peer.address.encode()  # a str would load the codec of international domain names
+    (first, *_) = socket.getaddrinfo(address, peer.port, type=socket.SOCK_STREAM, flags=numeric)
     return first[0], first[4]
 
 

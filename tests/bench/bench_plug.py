@@ -1,6 +1,7 @@
 """How soon a NIC that appears is configured: from the kernel's first word of it to its address, by the kernel's own messages.
 
-Beside it, what the same costs without an agent: an interpreter that imports pyroute2 and sets an address.
+Beside it, what the same costs without an agent: an interpreter that imports pyroute2 and sets an address. Each NIC appears on a
+host where nothing has happened for longer than the daemon keeps two passes apart.
 """
 
 # SPDX-License-Identifier: MIT
@@ -19,6 +20,9 @@ import bench_host as host
 import bench_idle
 import bench_speed
 
+QUIET = (
+    1.0  # seconds without a pass; more than SECONDS_BETWEEN_PASSES of neuca_tools/agent/daemon.py
+)
 BARE = 'from pyroute2 import IPRoute; IPRoute().addr("add", index=1, address="127.9.9.{}", prefixlen=32)'
 SETTLED = ("STATUS=ok", "STATUS=degraded")  # with the NICs, and without them
 
@@ -69,6 +73,7 @@ def _appear(daemon: bench_idle.Daemon, directory: Path, numbers: Sequence[int]) 
     ):
         try:
             _until(lambda: _listens(monitor.pid))
+            time.sleep(QUIET)
             host.run_ip("-batch", "-", stdin=words)
             daemon.wait_for_pass(SETTLED[len(numbers) == 1])
             _until(lambda: all(_set(file, one) for one in numbers))

@@ -9,9 +9,9 @@ from ipaddress import ip_interface, ip_network
 import pytest
 from worlds import document, key, mac, nic, route, vlan, world
 
-from neuca_tools.desired.merge import merge_layers
 from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.desired.roles import Policy
+from neuca_tools.documents.stacking import merge_layers
 from neuca_tools.model import (
     Device,
     Fault,

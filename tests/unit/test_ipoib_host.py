@@ -24,12 +24,12 @@ from neuca_tools.backends import kinds, udev
 from neuca_tools.commands.links import find_link
 from neuca_tools.desired import bindings, dhcp_clients, marks
 from neuca_tools.desired.management import Policy
-from neuca_tools.desired.merge import merge_layers
 from neuca_tools.desired.names import boot_names
 from neuca_tools.desired.outlets import is_void
 from neuca_tools.desired.roles import assign_roles
 from neuca_tools.documents import parse
 from neuca_tools.documents.neuca import values
+from neuca_tools.documents.stacking import merge_layers
 from neuca_tools.model import LinkKey, NicRecord, Record
 from neuca_tools.model.machine import Machine, Origin, foreign_reason
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 from worlds import document, key, mac, nic, route, world
 
-from neuca_tools.desired.merge import merge_layers
 from neuca_tools.desired.names import nic_names, rename_steps, vlan_name
 from neuca_tools.desired.roles import Policy, assign_roles
+from neuca_tools.documents.stacking import merge_layers
 from neuca_tools.model import NicRecord, Problem, Record
 
 NOBODY, ANYTHING = Record(), Policy()

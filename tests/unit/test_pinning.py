@@ -12,9 +12,9 @@ from kernel import Kernel
 from worlds import document, mac, nic, world
 
 from neuca_tools.agent.boot_names import devices_in_use, rename_devices
-from neuca_tools.desired.merge import merge_layers
 from neuca_tools.desired.names import boot_names, rename_steps
 from neuca_tools.desired.roles import Policy, assign_roles
+from neuca_tools.documents.stacking import merge_layers
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import NicRecord, Record
 
