@@ -20,9 +20,7 @@ import bench_host as host
 import bench_idle
 import bench_speed
 
-QUIET = (
-    1.0  # seconds without a pass; more than SECONDS_BETWEEN_PASSES of neuca_tools/agent/daemon.py
-)
+QUIET = 1.0  # seconds; more than SECONDS_BETWEEN_PASSES of neuca_tools/agent/daemon.py
 BARE = 'from pyroute2 import IPRoute; IPRoute().addr("add", index=1, address="127.9.9.{}", prefixlen=32)'
 SETTLED = ("STATUS=ok", "STATUS=degraded")  # with the NICs, and without them
 
