@@ -1,4 +1,4 @@
-"""What a pass is for, and its report: to the journal, and to the run directory for the status."""
+"""The purpose of a pass, and its report: in the journal, and in the run directory for status."""
 
 # SPDX-License-Identifier: MIT
 
@@ -67,7 +67,7 @@ class Pass(Purpose):
 
 
 def _log_outcome(outcome: Outcome, gone: Sequence[str]) -> None:
-    """To the journal: what was done, removed, declined and undone."""
+    """Log what was done, removed (`gone`), declined and rolled back."""
     log_result(outcome.result)
     for text in gone:
         log.info("%s", text)
@@ -82,9 +82,9 @@ def _log_outcome(outcome: Outcome, gone: Sequence[str]) -> None:
 
 
 def log_change(config: Config, outcome: Outcome) -> Result:
-    """To the journal: a change that is no pass; what cannot be rolled back is added to the report.
+    """Log a change other than a pass; add what cannot be rolled back to the report of the last one.
 
-    Returns what was done and what failed, in the roll-back too.
+    Returns what was done and what failed, including the roll-back.
     """
     _log_outcome(outcome, ())
     undone = outcome.undone
@@ -113,8 +113,8 @@ def report_pass(
 ) -> Report:
     """Log a pass that took `seconds`, and store its report in the run directory.
 
-    `before` is the decision at its begin. `waiting`: the parts of the scope that were left out
-    because they failed before; their problems stay.
+    `before` is the decision before the transaction. `waiting`: the parts of the scope that were
+    left out because they failed in earlier passes; their problems stay in the report.
     """
     left, kept = (
         set(leftovers.describe_leftovers(decision.record, decision.have, decision.world))
@@ -137,7 +137,7 @@ def report_pass(
 
 
 def tried_parts(outcome: Outcome) -> frozenset[str]:
-    """The parts of the scope that something was done on, unlike a NIC in another master."""
+    """The parts of the scope on which an operation was carried out or failed."""
     operations = outcome.result.tried_operations
     macs = {operation.link.key.mac for operation in operations if operation.link is not None}
     macs |= outcome.result.lost_nics
@@ -145,7 +145,7 @@ def tried_parts(outcome: Outcome) -> frozenset[str]:
 
 
 def restarted_clients(outcome: Outcome, before: Decision) -> list[str]:
-    """The DHCP clients that had ended, which they may do again."""
+    """The labels of the DHCP clients that had ended and were started again."""
     started = of_kind(outcome.result.done, StartClient)
     return [client.label for client in started if before.have.clients.get(client.label) == ""]
 

@@ -29,9 +29,9 @@ from neuca_tools.status.report import read_report
 
 def status_now(config: Config, intake: Intake) -> Status:
     """Observe the host once and judge it. Raises ObserveError, RecordError."""
-    with open_host(config, intake) as handles:
+    with open_host(config, intake) as host:
         report = read_report(config.run_directory)
-        return status_of(config, intake, handles.survey(), report, audited=True)
+        return status_of(config, intake, host.survey(), report, audited=True)
 
 
 def status_of(

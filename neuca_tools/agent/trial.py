@@ -49,20 +49,20 @@ def run_trial(config: Config, intake: Intake, seconds: float, tell: Tell, *, own
         intake = decide_document(config, intake, own=own, anew=True)
         note_seen(config, intake.seen)
         earlier = store.read_state(config.state, RECORD) or {}
-        with open_host(config, intake) as handles:
-            end = _pass_on_trial(handles, earlier, seconds, tell)
+        with open_host(config, intake) as host:
+            end = _pass_on_trial(host, earlier, seconds, tell)
         store.save_state(config.run_directory, RESULT, {"pid": os.getpid(), "end": end}, 0o644)
     if end == KEPT:
         guest.request_run(config, intake)
     return end
 
 
-def _pass_on_trial(handles: Host, earlier: Mapping[str, Any], seconds: float, tell: Tell) -> str:
+def _pass_on_trial(host: Host, earlier: Mapping[str, Any], seconds: float, tell: Tell) -> str:
     """Make the pass; unless it is confirmed, roll it back, whatever else happens."""
-    config, intake = handles.config, handles.intake
-    decision = handles.survey()
+    config, intake = host.config, host.intake
+    decision = host.survey()
     decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
-    transaction = Transaction(handles, Pass(None), decision)
+    transaction = Transaction(host, Pass(None), decision)
     trial_file.save_trial(config, intake, seconds, earlier, decision)
     began, end = time.monotonic(), STUCK
     try:

@@ -52,7 +52,7 @@ def apply_once(
     set_aside_foreign_state(config)
     read = partial(read_document, config, source)
     with document_in_force(config, read, own=source is None, anew=True) as intake:
-        report, status = run_pass(config, intake, start=True)
+        report, status = run_pass(config, intake, whole=True)
     code = report_faults(intake, config) or status.exit_code
     text = outcome_text(
         status, len(report.changed), problems_not_printed(status.problems, intake, config), color

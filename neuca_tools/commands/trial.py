@@ -61,8 +61,8 @@ def apply_on_trial(
     code = report_faults(intake, config)
     if intake.document is None:
         raise NeucaError("apply --try: there is no document to try")
-    with open_host(config, intake) as handles:
-        survey = handles.survey()
+    with open_host(config, intake) as host:
+        survey = host.survey()
     if intake.stored == stored_document(config.state) and not survey.plan():
         after = expected_status(config, intake, survey)
         print(outcome_text(after, 0, problems_not_printed(after.problems, intake, config), color))
