@@ -194,9 +194,12 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
         _await_coldplug(job.config)
     _report_volumes(job.config)
     config, read = job.config, _Reader(job)
-    own = job.fetch
     with document_in_force(
-        config, read, own=own, anew=not own, lock_seconds=lock_seconds
+        config,
+        read,
+        from_own_sources=job.fetch,
+        even_if_seen=not job.fetch,
+        lock_seconds=lock_seconds,
     ) as intake:
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
         is_saved = bool(unsaved_reason(config.state)) and save_unsaved_files(config.state)

@@ -66,7 +66,7 @@ def _undo_release(arguments: argparse.Namespace, config: Config, mac: str, name:
         return EXIT_OK
     undo_release(config, mac)
     read = partial(last_confirmed, config.state, config.run_directory)
-    with document_in_force(config, read, own=False, anew=True) as intake:
+    with document_in_force(config, read, from_own_sources=False, even_if_seen=True) as intake:
         report, status = run_pass(config, intake, whole=True)
     text = f"{name} is no longer ignored"
     show(render_json.apply_json(report, status), arguments.json, lambda _: text)
