@@ -58,7 +58,7 @@ class Release(Purpose):
             is_theirs = is_theirs or originals.get(operation.path) == operation.after
         return is_theirs
 
-    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
+    def remember(self, decision: Decision, result: Result, postponed: object) -> Record:  # noqa: ARG002
         """Nothing on the NICs is ours any more, unless the release failed."""
         record = updates.forget_restored(decision.record, decision.resolution, decision.have)
         return record if result.failures else updates.forget_nics(record, self.macs)
@@ -89,7 +89,7 @@ class Restore(Purpose):
         """The settings that differ from their original values."""
         return tuple(of_kind(decision.plan(), *SETTINGS, WriteFile))
 
-    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
+    def remember(self, decision: Decision, result: Result, postponed: object) -> Record:  # noqa: ARG002
         """No original value is kept, unless one could not be restored."""
         if result.failures:
             return decision.record

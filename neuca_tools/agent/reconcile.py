@@ -93,7 +93,7 @@ def _failed_parts(outcome: Outcome, before: Decision, waiting: Collection[str]) 
     A DHCP client that had to be restarted counts as failed, so that one that ends at once is not
     started again by every event.
     """
-    tried = tried_parts(outcome).difference(waiting, outcome.result.early_nics)
+    tried = tried_parts(outcome).difference(waiting, outcome.result.nics_waiting_for_address)
     indexes = indexes_of(outcome.decision)
     failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied_scope() & tried}
     return {**failed, **dict.fromkeys(restarted_clients(outcome, before), 0)}

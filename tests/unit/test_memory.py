@@ -300,8 +300,10 @@ def test_a_sysctl_that_failed_is_tried_again_and_nothing_else_of_its_nic_is():
 
 def test_a_sysctl_that_another_program_puts_back_is_not_fought_over():
     write = WriteSysctl("net/core/rmem_max", "0", "7")
-    assert Result((), (Failure(write, "done, but it is not so"),)).to_retry == ()
-    assert Result((), (Failure(write, "Invalid argument", 22),)).to_retry == ("net/core/rmem_max",)
+    assert Result((), (Failure(write, "done, but it is not so"),)).refused_sysctls == ()
+    assert Result((), (Failure(write, "Invalid argument", 22),)).refused_sysctls == (
+        "net/core/rmem_max",
+    )
 
 
 VLAN = f"[vlan {mac(2)}.7]\naddresses = 10.0.7.1/24\nmtu = 9000\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 2\n"

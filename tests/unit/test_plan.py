@@ -526,8 +526,12 @@ def test_a_failed_sysctl_costs_no_nic_anything():
     assert [failure.text for failure in result.failures] == [
         'set the sysctl net.ipv4.conf.eth2.rp_filter from "0" to "1": Operation not permitted'
     ]
-    assert (undone, result.lost_nics, TEN in agent.kernel.addresses[2]) == (None, frozenset(), True)
-    assert Result().lost_nics == frozenset()
+    assert (undone, result.nics_to_roll_back, TEN in agent.kernel.addresses[2]) == (
+        None,
+        frozenset(),
+        True,
+    )
+    assert Result().nics_to_roll_back == frozenset()
 
 
 def test_a_vlan_that_should_be_down_keeps_its_ipv6_address_when_its_nic_comes_up():
