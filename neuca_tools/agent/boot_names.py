@@ -115,7 +115,11 @@ def needs_no_wait(config: Config, world: World) -> bool:
     ObserveError.
     """
     requests, record = _recorded_requests(config)
-    kept = {mac for mac, nic in record.nics.items() if not nic.released and not LinkKey(mac).made}
+    kept = {
+        mac
+        for mac, nic in record.nics.items()
+        if not nic.released and not LinkKey(mac).virtual_kind
+    }
     named = kept - config.ignored_macs
     rules = {rule_mac(name, config.udev_substring) for name in names_in(config.udev_directory)}
     names = _requested_names(config, world, requests, record)

@@ -24,7 +24,7 @@ from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.documents.stacking import all_lower_devices, all_upper_links
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
-from neuca_tools.model import Document, LinkKey, NetworkState, NicRecord, Owned, Record
+from neuca_tools.model import Document, LinkKey, NetworkState, NicRecord, OwnedObjects, Record
 from neuca_tools.model.routing import POLICY_ROUTING
 from neuca_tools.plan.link_operations import SetDevice
 from neuca_tools.plan.operation import Operation, of_kind
@@ -82,7 +82,7 @@ class Restore(Purpose):
     def shape(self, decision: Decision) -> Decision:
         """The original values as the desired state."""
         want = _original_state(decision, self.sysctl_file)
-        difference = replace(decision.difference, want=want, owned=Owned())
+        difference = replace(decision.difference, want=want, owned=OwnedObjects())
         return decision._replace(difference=difference)
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:

@@ -134,7 +134,7 @@ def _lease_notes(decision: Decision) -> Iterator[str]:
     """A sentence for each address with a lifetime on a dataplane link, and each unused lease."""
     roles, world = decision.resolution.roles, decision.world
     for device in dhcp.devices_with_client(roles, world).values():
-        refused = (text for index, text in world.own_clients.refused if index == device.index)
+        refused = (text for index, text in world.own_clients.refusals if index == device.index)
         yield from (f"{device.name}: {text}, so it is not used" for text in refused)
         for address in world.addresses.get(device.index, ()):
             if (device.index, address) in world.leased and not address.is_link_local:

@@ -27,7 +27,7 @@ from neuca_tools.model import (
     Record,
     Virtual,
     World,
-    Written,
+    WrittenSetting,
 )
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetDevice, SetMaster
 from neuca_tools.plan.operation import Operation, joined_domains, of_kind
@@ -277,7 +277,9 @@ def restorable_now(want: NetworkState, have: NetworkState, record: Record) -> Ne
         mtus_by_master[link.master].append(link.mtu or 0)
 
     def restorable(link: Link) -> Link:
-        is_automatic = link.key.kind == "bridge" and Written("mtu", link.key) not in record.written
+        is_automatic = (
+            link.key.kind == "bridge" and WrittenSetting("mtu", link.key) not in record.written
+        )
         if is_automatic and link.mtu == min(mtus_by_master[link.key], default=0):
             link = replace(link, mtu=None)
         return _restorable_in_master(link, want, have)

@@ -52,7 +52,7 @@ def network_manager(world: World, roles: Roles) -> str:
     during boot, and while it gives no answer, it is the one for which the agent has written files
     before.
     """
-    if world.own_clients.forced or _is_plain(world):
+    if world.own_clients.replaces_managers or _is_plain(world):
         return ""
     known = {manager for manager, _ in dhcp_files.known_files(world.files).values()}
     before = next((name for name in MANAGERS if name in known), "")
@@ -80,7 +80,7 @@ def _is_plain(world: World) -> bool:
     Early in a boot, a manager that is enabled may not run yet.
     """
     own = world.own_clients
-    is_early = own.expected and world.age < MANAGEMENT_DHCP_SECONDS
+    is_early = own.manager_may_start and world.age < MANAGEMENT_DHCP_SECONDS
     return bool(own.program) and world.unmanaged and not is_early
 
 
@@ -91,7 +91,7 @@ def _has_own_client(world: World, is_virtual: bool) -> bool:
     """
     own, running = world.own_clients, {*world.managers, *world.silent_managers}
     is_beside = is_virtual and "networkmanager" in running
-    return bool(own.program) and (own.forced or is_beside or _is_plain(world))
+    return bool(own.program) and (own.replaces_managers or is_beside or _is_plain(world))
 
 
 def serves_virtual(world: World) -> bool:
@@ -99,7 +99,7 @@ def serves_virtual(world: World) -> bool:
     if _has_own_client(world, is_virtual=True):
         return True
     known = {manager for manager, _ in dhcp_files.known_files(world.files).values()}
-    return not world.own_clients.forced and "networkd" in {*world.managers, *known}
+    return not world.own_clients.replaces_managers and "networkd" in {*world.managers, *known}
 
 
 def assign_clients(requests: Requests, roles: Roles, world: World, complete: bool) -> Roles:
@@ -173,7 +173,7 @@ def _member_keys(requests: Requests, roles: Roles, world: World) -> Iterator[Lin
 def unserved_links(requests: Requests, roles: Roles, world: World) -> Iterator[Problem]:
     """A problem for each link with DHCP that has neither a client nor a lease."""
     is_late, reason = world.age >= MANAGEMENT_DHCP_SECONDS, ""
-    if world.own_clients.forced and not world.own_clients.program:
+    if world.own_clients.replaces_managers and not world.own_clients.program:
         reason = NOT_INSTALLED
     elif world.unmanaged and is_late:
         reason = UNSERVED

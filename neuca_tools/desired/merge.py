@@ -226,7 +226,7 @@ def with_virtual_roles(roles: Roles, requests: Requests, left: Collection[str] =
     `left` are left alone.
     """
     lowers = {lower.mac for lower in chain.from_iterable(map(lower_of, requests.values()))}
-    virtual_roles: dict[str, Role] = {key.mac: "dataplane" for key in requests if key.made}
+    virtual_roles: dict[str, Role] = {key.mac: "dataplane" for key in requests if key.virtual_kind}
     virtual_roles.update(dict.fromkeys(virtual_roles.keys() & left, "unlisted"))
     stricter: tuple[Role, ...] = ("ignored", "management")
     for role in stricter:

@@ -39,7 +39,7 @@ from neuca_tools.model import (
     LinkRequest,
     Network,
     NetworkState,
-    Owned,
+    OwnedObjects,
     Problem,
     Record,
     Requests,
@@ -77,7 +77,7 @@ class Resolution(NamedTuple):
     """
 
     want: NetworkState
-    removable: Owned
+    removable: OwnedObjects
     roles: Roles
     requests: Requests
     names: Mapping[LinkKey, str]
@@ -157,7 +157,7 @@ def _tune_requests(
     return tuned, Scene(tuned.requests, world, layers.roles, record, devices)
 
 
-def _left_as_they_are(removable: Owned, work: LinkResolver, complete: bool) -> Owned:
+def _left_as_they_are(removable: OwnedObjects, work: LinkResolver, complete: bool) -> OwnedObjects:
     """What may be removed: links that stay although they are not among the wanted ones keep their
     addresses.
     """
@@ -194,8 +194,8 @@ def _wanted_state(
 
 
 def _trusted_parts(
-    document: Optional[Document], requests: Requests, owned: Owned
-) -> tuple[bool, Owned, Optional[frozenset[LinkKey]]]:
+    document: Optional[Document], requests: Requests, owned: OwnedObjects
+) -> tuple[bool, OwnedObjects, Optional[frozenset[LinkKey]]]:
     """Whether the document is complete, what may be removed, and the links that it is sure of.
 
     None for these if it is complete.
@@ -203,7 +203,7 @@ def _trusted_parts(
     if document is not None and document.complete:
         return True, owned._replace(routes=True), None
     sure = trusted_links(document, requests) if document else frozenset[LinkKey]()
-    return False, Owned(frozenset(pair for pair in owned.addresses if pair[0] in sure)), sure
+    return False, OwnedObjects(frozenset(pair for pair in owned.addresses if pair[0] in sure)), sure
 
 
 def _host_sysctls(
@@ -216,7 +216,7 @@ def _host_sysctls(
 
 
 def _request_limits(
-    layers: Layers, settings: Settings, world: World, record: Record, removable: Owned
+    layers: Layers, settings: Settings, world: World, record: Record, removable: OwnedObjects
 ) -> RequestLimits:
     """What requests may not take over, and how many public addresses they may have together."""
     requests, roles = layers.requests, layers.roles

@@ -17,8 +17,8 @@ from neuca_tools.model import (
     Device,
     Incarnation,
     LinkKey,
-    Original,
-    Owned,
+    OriginalValues,
+    OwnedObjects,
     Record,
     World,
 )
@@ -114,7 +114,7 @@ def after_boot(record: Record, boot_id: str) -> Record:
         return record
     return record._replace(
         boot_id=boot_id,
-        owned=Owned(),
+        owned=OwnedObjects(),
         originals=_sysctls_only(record, {key.mac for key in record.originals}),
         declined={},
         original_sysctls={},
@@ -141,7 +141,7 @@ def forget_stale(record: Record, world: World) -> Record:
     devices = world.devices
     marked = {key_of(device, world) for device in devices.values() if _is_marked(device)}
     own = {(key_of(devices[at], world), address) for at, address in world.own if at in devices}
-    owned = Owned(record.owned.addresses | own, record.owned.vlans | marked)
+    owned = OwnedObjects(record.owned.addresses | own, record.owned.vlans | marked)
     if owned != record.owned:
         record = record._replace(owned=owned)
     record = without_indexes(record, lambda index: index not in devices)
@@ -210,7 +210,7 @@ def without_links(record: Record, macs: Collection[str]) -> Record:
     addresses = (pair for pair in record.owned.addresses if pair[0].mac not in macs)
     links = (key for key in record.owned.vlans if key.mac not in macs)
     return record._replace(
-        owned=Owned(frozenset(addresses), frozenset(links)),
+        owned=OwnedObjects(frozenset(addresses), frozenset(links)),
         originals=_of_others(record.originals, macs),
         declined=_of_others(record.declined, macs),
         made=_of_others(record.made, macs),
@@ -227,10 +227,10 @@ def _of_others(values: Mapping[LinkKey, Value], macs: Collection[str]) -> dict[L
     return {key: value for key, value in values.items() if key.mac not in macs}
 
 
-def _sysctls_only(record: Record, macs: Collection[str]) -> dict[LinkKey, Original]:
+def _sysctls_only(record: Record, macs: Collection[str]) -> dict[LinkKey, OriginalValues]:
     """The original sysctls of these NICs, without their other original values."""
     return {
-        key: Original(sysctls=original.sysctls)
+        key: OriginalValues(sysctls=original.sysctls)
         for key, original in record.originals.items()
         if key.mac in macs and original.sysctls
     }

@@ -420,7 +420,7 @@ def test_sections_say_what_it_is_made_of(text, virtual):
             link.virtual
             for link in parse(text).links
             if link.key.kind in ("bond", "bridge", "vxlan", "macvlan")
-            and link.key.given_name == "b"
+            and link.key.virtual_name == "b"
         )
         == virtual
     )
