@@ -21,7 +21,7 @@ from neuca_tools.desired.policy import NOTHING, PlatformClaims, Policy
 from neuca_tools.model import Device, LinkKey, Problem, Record, Requests, Role, World
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import short_guid
-from neuca_tools.model.topology import identity, is_nic, key_of, mac_of_key, with_upper_devices
+from neuca_tools.model.topology import identity, is_nic, key_of, mac_in_key, with_upper_devices
 
 EMPTY = Record()
 
@@ -284,7 +284,7 @@ def _foreign_carriers(
 ) -> dict[str, Device]:
     """The bonds and bridges of other programs that VLANs can be created on."""
     devices = (world.devices[index] for index in management)
-    carriers = {mac_of_key(device): device for device in devices if device.kind in KINDS}
+    carriers = {mac_in_key(device): device for device in devices if device.kind in KINDS}
     return {mac: carriers[mac] for mac in carriers.keys() & vlans}
 
 

@@ -24,7 +24,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.links import KINDS, LINK_ALIAS
 from neuca_tools.model.routing import ROUTES_OF
-from neuca_tools.model.topology import is_nic, key_of, mac_of_key
+from neuca_tools.model.topology import is_nic, key_of, mac_in_key
 
 Value = TypeVar("Value")
 
@@ -44,7 +44,7 @@ def present_incarnations(resolution: Resolution, world: World) -> dict[str, Inca
 def link_appearances(world: World) -> dict[str, Incarnation]:
     """The incarnation of each NIC and virtual link, without VLANs, by MAC or by "KIND NAME"."""
     return {
-        mac_of_key(device): Incarnation(world.boot_id, device.index)
+        mac_in_key(device): Incarnation(world.boot_id, device.index)
         for device in world.devices.values()
         if is_nic(device) or device.kind in KINDS
     }
@@ -199,7 +199,7 @@ def _is_there(mac: str, incarnation: Optional[Incarnation], world: World) -> boo
     if incarnation is None or incarnation.boot_id != world.boot_id:
         return False
     device = world.devices.get(incarnation.ifindex)
-    return device is not None and mac_of_key(device) == mac
+    return device is not None and mac_in_key(device) == mac
 
 
 def without_links(record: Record, macs: Collection[str]) -> Record:
