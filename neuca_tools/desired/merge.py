@@ -346,7 +346,7 @@ def _digest_of(texts: Iterable[str]) -> str:
 
 def _mac_of(route: RouteRequest, networks: Networks) -> str:
     """The MAC of the link that a route belongs to; empty if it belongs to none."""
-    link = networks.link(route.via, route.link)
+    link = networks.link_to(route.via, route.link)
     if link is None and route.traits.kind == "unicast":
         link = route.link if route.via is None or route.traits.onlink else None
     return link.mac if link else ""

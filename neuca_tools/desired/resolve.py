@@ -71,7 +71,7 @@ class Resolution(NamedTuple):
 
     `removable` is what may be removed. `digests` maps each NIC to the digests of its request; the
     key "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to
-    the user, `loose` those with routes through addresses that another program sets. On the links
+    the user, `dependent_prefixes` those whose next hop is in no requested network. On the links
     `without_advertisements`, router advertisements have no effect. `tables` are those of policy
     routing. `lacks_ipv6`: a link that is to have IPv6 addresses has no IPv6.
     """
@@ -88,7 +88,7 @@ class Resolution(NamedTuple):
     router: Router = "user"
     complete: bool = False
     left_alone: tuple[Network, ...] = ()
-    loose: frozenset[Network] = frozenset()
+    dependent_prefixes: frozenset[Network] = frozenset()
     management_networks: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
     tuning: Layer = Layer()
@@ -139,7 +139,7 @@ def resolve_state(
         router=router,
         complete=complete,
         left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
-        loose=routing.loose,
+        dependent_prefixes=routing.dependent_prefixes,
         management_networks=management_networks(world, layers.roles),
         notes=(*_open_notes(layers, routing), *work.notes, *tuned.notes, *routing.notes),
         tuning=settings.tuning._replace(values=(*settings.tuning.values, *tuned.values)),
@@ -242,9 +242,9 @@ def resolve_routing(layers: Layers, links: Mapping[LinkKey, Link], work: LinkRes
         layers.routes, links, layers.requests, work.after, limits, without_ipv6=without_ipv6
     )
     taken = {hop.identity for hop in routing.hops}
-    learned = dhcp.Learned(roles, world, limits, taken)
+    learned = dhcp.LearnedConfiguration(roles, world, limits, taken)
     isolated = of_vrfs(work.requests)
-    leased = learned.added_to({key: links[key] for key in links if key not in isolated})
+    leased = learned.extend_links({key: links[key] for key in links if key not in isolated})
     policy = build_routing(work.routed, leased, scene)
     inside, vrf_notes = routing_tables.default_routes(links, work.after, taken)
     asked = (*routing.hops, *inside)

@@ -84,7 +84,7 @@ class Stacks:
         parent = virtual.parent
         if key.kind == "vxlan" and parent is None:
             ends = (values.host(options[end]) for end in ("local", "remote") if end in options)
-            parent = next(filter(None, map(self.networks.link, ends)), None)
+            parent = next(filter(None, map(self.networks.link_to, ends)), None)
         return virtual._replace(parent=parent, options=tuple(sorted(options.items())))
 
     def _default_mac(self, key: LinkKey, virtual: Virtual) -> dict[str, str]:

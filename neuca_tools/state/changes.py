@@ -60,7 +60,7 @@ def changed_scope(record: Record, resolution: Resolution, world: World) -> froze
     """
     scope = set(record.retry)
     if record.applied != resolution.digests.get("", ""):
-        scope |= {"", *(f"{ROUTES_OF}{prefix}" for prefix in resolution.loose)}
+        scope |= {"", *(f"{ROUTES_OF}{prefix}" for prefix in resolution.dependent_prefixes)}
     present = present_incarnations(resolution, world)
     for mac in _requested_macs(record, resolution):
         nic, digest = record.nics.get(mac, UNRECORDED), resolution.digests.get(mac, "")
