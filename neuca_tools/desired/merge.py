@@ -89,7 +89,7 @@ def stack_layers(
     asked, notes = routing_tables.without_dhcp(layers.requests)
     roles = dhcp_clients.assign_clients(asked, layers.roles, world, complete)
     problems = (*layers.problems, *dhcp_clients.unserved_links(asked, roles, world))
-    requests = dhcp_clients.without_kernel(asked, roles)
+    requests = dhcp_clients.without_accept_ra(asked, roles)
     if document is not None and document.platform is not None:
         notes += platform_roles.unused_notes(document.platform, roles, requests)
     layers = layers._replace(roles=roles, requests=requests, problems=problems)
