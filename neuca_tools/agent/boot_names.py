@@ -115,7 +115,11 @@ def needs_no_wait(config: Config, world: World) -> bool:
     ObserveError.
     """
     requests, record = _recorded_requests(config)
-    kept = {mac for mac, nic in record.nics.items() if not nic.released and not LinkKey(mac).made}
+    kept = {
+        mac
+        for mac, nic in record.nics.items()
+        if not nic.released and not LinkKey(mac).virtual_kind
+    }
     named = kept - config.ignored_macs
     rules = {rule_mac(name, config.udev_substring) for name in names_in(config.udev_directory)}
     names = _requested_names(config, world, requests, record)
@@ -188,9 +192,9 @@ def _write_marks(config: Config, intake: Intake, record: Record, named: Collecti
 
     with (
         locked(config.run_directory / "lock", config.command_timeout),
-        open_host(config, intake) as handles,
+        open_host(config, intake) as host,
     ):
-        decision = handles.decide(record)
+        decision = host.decide(record)
         roles = decision.resolution.roles
         configured = {request.key.mac for request in config.links}
         kept = config.ignored_macs | configured
@@ -199,7 +203,7 @@ def _write_marks(config: Config, intake: Intake, record: Record, named: Collecti
         if others and is_every and "management" not in roles.by_mac.values():
             return
         files = of_kind(decision.plan(), WriteFile)
-        log_result(apply(files, handles.writer(decision)))
+        log_result(apply(files, host.writer(decision)))
 
 
 def devices_in_use(world: World) -> frozenset[int]:

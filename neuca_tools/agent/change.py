@@ -24,7 +24,7 @@ from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.documents.stacking import all_lower_devices, all_upper_links
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
-from neuca_tools.model import Document, LinkKey, NetworkState, NicRecord, Owned, Record
+from neuca_tools.model import Document, LinkKey, NetworkState, NicRecord, OwnedObjects, Record
 from neuca_tools.model.routing import POLICY_ROUTING
 from neuca_tools.plan.link_operations import SetDevice
 from neuca_tools.plan.operation import Operation, of_kind
@@ -58,7 +58,7 @@ class Release(Purpose):
             is_theirs = is_theirs or originals.get(operation.path) == operation.after
         return is_theirs
 
-    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
+    def remember(self, decision: Decision, result: Result, postponed: object) -> Record:  # noqa: ARG002
         """Nothing on the NICs is ours any more, unless the release failed."""
         record = updates.forget_restored(decision.record, decision.resolution, decision.have)
         return record if result.failures else updates.forget_nics(record, self.macs)
@@ -81,14 +81,14 @@ class Restore(Purpose):
     def shape(self, decision: Decision) -> Decision:
         """The original values as the desired state."""
         want = _original_state(decision, self.sysctl_file)
-        difference = replace(decision.difference, want=want, owned=Owned())
+        difference = replace(decision.difference, want=want, owned=OwnedObjects())
         return decision._replace(difference=difference)
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The settings that differ from their original values."""
         return tuple(of_kind(decision.plan(), *SETTINGS, WriteFile))
 
-    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
+    def remember(self, decision: Decision, result: Result, postponed: object) -> Record:  # noqa: ARG002
         """No original value is kept, unless one could not be restored."""
         if result.failures:
             return decision.record
@@ -116,15 +116,15 @@ def release_nic(config: Config, intake: Intake, mac: str, *, dry_run: bool) -> R
     The plan is that of a complete document without the NIC, which is ignored from then on. Other
     members of a bond that is removed get their own settings again. Raises NeucaError.
     """
-    with _locked(config, dry_run), open_host(config, intake) as handles:
-        without, purpose, decision = _plan_release(handles, mac)
+    with _locked(config, dry_run), open_host(config, intake) as host:
+        without, purpose, decision = _plan_release(host, mac)
         if dry_run:
             operations = purpose.operations(decision)
-            after = handles.decide(updates.forget_nics(decision.record, purpose.macs))
+            after = host.decide(updates.forget_nics(decision.record, purpose.macs))
             return Result(tuple(dict.fromkeys((*operations, *Files().operations(after)))))
         result = run_transaction(without, purpose, decision).result
         if not result.failures:
-            result += _run_or_plan(handles, Files(), dry_run=False)
+            result += _run_or_plan(host, Files(), dry_run=False)
         return result
 
 
@@ -142,10 +142,10 @@ def _locked(config: Config, dry_run: bool) -> Iterator[None]:
         yield
 
 
-def _plan_release(handles: Host, mac: str) -> tuple[Host, Release, Decision]:
+def _plan_release(host: Host, mac: str) -> tuple[Host, Release, Decision]:
     """The host without the NIC in its document, and the purpose. Raises NeucaError."""
-    config, intake = handles.config, handles.intake
-    survey = handles.survey()
+    config, intake = host.config, host.intake
+    survey = host.survey()
     requests = survey.resolution.requests
     gone = frozenset({mac, *all_upper_links((mac,), requests)})
     touched = gone | all_lower_devices(gone, requests)
@@ -154,7 +154,7 @@ def _plan_release(handles: Host, mac: str) -> tuple[Host, Release, Decision]:
     links = tuple(link for link in bound if link.key.mac not in gone)
     document = bindings.bound_document(intake.document or Document(), ports)
     document = _document_without(document, gone)
-    without = handles.for_document(config._replace(links=links), intake._replace(document=document))
+    without = host.for_document(config._replace(links=links), intake._replace(document=document))
     decision = without.survey()
     if decision.resolution.roles.role(mac) == "management":
         raise NeucaError(f'release "{mac}": it is the management NIC, and nothing of ours is on it')
@@ -187,21 +187,21 @@ def revert_settings(config: Config, intake: Intake, *, dry_run: bool) -> Result:
 
     The next pass at start sets them again. Raises NeucaError.
     """
-    with _locked(config, dry_run), open_host(config, intake) as handles:
-        return _run_or_plan(handles, Restore(config.sysctl_directory / SYSCTL_FILE), dry_run)
+    with _locked(config, dry_run), open_host(config, intake) as host:
+        return _run_or_plan(host, Restore(config.sysctl_directory / SYSCTL_FILE), dry_run)
 
 
-def _run_or_plan(handles: Host, purpose: Purpose, dry_run: bool) -> Result:
-    decision = purpose.shape(handles.survey())
+def _run_or_plan(host: Host, purpose: Purpose, dry_run: bool) -> Result:
+    decision = purpose.shape(host.survey())
     if dry_run:
         return Result(purpose.operations(decision))
-    return run_transaction(handles, purpose, decision).result
+    return run_transaction(host, purpose, decision).result
 
 
-def run_transaction(handles: Host, purpose: Purpose, decision: Decision) -> Outcome:
+def run_transaction(host: Host, purpose: Purpose, decision: Decision) -> Outcome:
     """Run one transaction for this decision, and log it."""
-    outcome = Transaction(handles, purpose, decision).run()
-    return outcome._replace(result=log_change(handles.config, outcome))
+    outcome = Transaction(host, purpose, decision).run()
+    return outcome._replace(result=log_change(host.config, outcome))
 
 
 def _original_state(decision: Decision, sysctl_file: Path) -> NetworkState:
@@ -235,8 +235,8 @@ def apply_tuning(
     with locked(config.run_directory / "lock", config.command_timeout):
         if choice is not None:
             records.save_choice(config.run_directory, choice)
-        with open_host(config, intake) as handles:
-            return _run_or_plan(handles, Tuning(link), dry_run=False)
+        with open_host(config, intake) as host:
+            return _run_or_plan(host, Tuning(link), dry_run=False)
 
 
 def drop_tuning(config: Config, intake: Intake, *, dry_run: bool) -> Result:
@@ -247,9 +247,9 @@ def drop_tuning(config: Config, intake: Intake, *, dry_run: bool) -> Result:
     with (
         nullcontext() if dry_run else locked(config.run_directory / "lock", config.command_timeout)
     ):
-        with open_host(config, intake) as handles:
-            others = Tuning().operations(handles.survey())
+        with open_host(config, intake) as host:
+            others = Tuning().operations(host.survey())
         if not dry_run:
             records.save_choice(config.run_directory, None)
-        with open_host(config, intake, config.choice) as handles:
-            return _run_or_plan(handles, Tuning(others=others), dry_run)
+        with open_host(config, intake, config.choice) as host:
+            return _run_or_plan(host, Tuning(others=others), dry_run)

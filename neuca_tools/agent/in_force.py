@@ -2,8 +2,8 @@
 
 It is read under the lock of passes, as what was read before may be out of date by then. A poll of
 the daemon replaces it only when the daemon's own sources have something else than when they were
-last considered. So what an administrator has applied from elsewhere, or has not confirmed, is not
-undone or applied by the next poll.
+last considered. So the next poll neither undoes what an administrator has applied from elsewhere,
+nor applies a document whose trial was not confirmed.
 """
 
 # SPDX-License-Identifier: MIT
@@ -25,16 +25,15 @@ def document_in_force(
     config: Config,
     read: Callable[[], Intake],
     *,
-    own: bool,
-    anew: bool,
+    from_own_sources: bool,
+    even_if_seen: bool,
     lock_seconds: Optional[float] = None,
 ) -> Iterator[Intake]:
     """Hold the lock of passes, and yield the document to be in force.
 
-    For `own` and `anew` see `decide_document`.
-    `read` may take long, and is called before; it is called again if the document in force has
-    changed meanwhile. The lock is waited for `lock_seconds`, by default `command-timeout`. Raises
-    NeucaError.
+    `read` is called without the lock, because it may take long, and again with it if the document
+    in force has changed meanwhile. The lock is waited for `lock_seconds`, by default
+    `command-timeout`. For the other arguments see `decide_document`. Raises NeucaError.
     """
     before = _active_digest(config), last_seen_digest(config)
     latest = read()
@@ -42,21 +41,26 @@ def document_in_force(
     with locked(config.run_directory / "lock", seconds):
         if (_active_digest(config), last_seen_digest(config)) != before:
             latest = read()
-        yield decide_document(config, latest, own=own, anew=anew)
+        yield decide_document(
+            config, latest, from_own_sources=from_own_sources, even_if_seen=even_if_seen
+        )
 
 
-def decide_document(config: Config, latest: Intake, *, own: bool, anew: bool) -> Intake:
-    """The document to be in force, now that this one was found; to be called under the lock.
+def decide_document(
+    config: Config, latest: Intake, *, from_own_sources: bool, even_if_seen: bool
+) -> Intake:
+    """The document to be in force, now that `latest` was read; to be called with the lock held.
 
-    `own`: it is that of the daemon's own sources. If these had it before, the active document
-    stays, unless it is applied `anew`.
+    The active document stays if `latest` is what the daemon's own sources had already when they
+    were last considered, unless it is to be applied `even_if_seen`. With `from_own_sources`,
+    `latest` is what these sources have now, and is noted as such in the result (`Intake.seen`).
     """
     before = last_seen_digest(config)
-    intake = latest._replace(seen=(own and latest.sha256) or before)
+    intake = latest._replace(seen=(from_own_sources and latest.sha256) or before)
     if (
         latest.stored is None
         or latest.other
-        or (latest.sha256 and (anew or latest.sha256 != before))
+        or (latest.sha256 and (even_if_seen or latest.sha256 != before))
     ):
         return intake
     active = last_good(config.state)

@@ -1,4 +1,4 @@
-"""What a pass is for, and its report: to the journal, and to the run directory for the status."""
+"""The purpose of a pass, and its report: in the journal, and in the run directory for status."""
 
 # SPDX-License-Identifier: MIT
 
@@ -37,10 +37,12 @@ class Pass(Purpose):
         """The plan."""
         return decision.plan(self.scope)
 
-    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:
+    def remember(
+        self, decision: Decision, result: Result, postponed: Sequence[Operation]
+    ) -> Record:
         """What is ours, which request is active for each NIC, and what managers left behind."""
         resolution, have, world = decision.resolution, decision.have, decision.world
-        record = updates.remember_nics(super().remember(decision, result, held), resolution)
+        record = updates.remember_nics(super().remember(decision, result, postponed), resolution)
         heard = {operation.manager for operation in of_kind(result.done, Tell)}
         record = leftovers.without_settled(
             record, have, world, decision.world.silent_managers, heard
@@ -49,10 +51,10 @@ class Pass(Purpose):
         if any(isinstance(failure.operation, Tell) for failure in result.failures):
             untold |= {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
         record = leftovers.change_nics(record, untold, unheard=True)
-        undone = result.lost_nics.union(*(operation.domains for operation in held))
-        undone |= result.early_nics | {key.mac for key in result.missing}
+        undone = result.nics_to_roll_back.union(*(operation.domains for operation in postponed))
+        undone |= result.nics_waiting_for_address | {key.mac for key in result.missing_vlans}
         return updates.record_applied(
-            record, resolution, world, scope=self.scope, failed=undone, retry=result.to_retry
+            record, resolution, world, scope=self.scope, failed=undone, retry=result.refused_sysctls
         )
 
     def _unanswered_nics(self, decision: Decision) -> set[str]:
@@ -67,7 +69,7 @@ class Pass(Purpose):
 
 
 def _log_outcome(outcome: Outcome, gone: Sequence[str]) -> None:
-    """To the journal: what was done, removed, declined and undone."""
+    """Log what was done, removed (`gone`), declined and rolled back."""
     log_result(outcome.result)
     for text in gone:
         log.info("%s", text)
@@ -77,14 +79,14 @@ def _log_outcome(outcome: Outcome, gone: Sequence[str]) -> None:
         log.warning(
             "rolled back: %s", operation.text, extra=journal_fields(messages.UNDONE, operation)
         )
-    for failure in outcome.undone.reasons:
+    for failure in outcome.undone.reported_failures:
         log.error("could not be rolled back: %s", failure.text)
 
 
 def log_change(config: Config, outcome: Outcome) -> Result:
-    """To the journal: a change that is no pass; what cannot be rolled back is added to the report.
+    """Log a change other than a pass; add what cannot be rolled back to the report of the last one.
 
-    Returns what was done and what failed, in the roll-back too.
+    Returns what was done and what failed, including the roll-back.
     """
     _log_outcome(outcome, ())
     undone = outcome.undone
@@ -96,7 +98,7 @@ def log_change(config: Config, outcome: Outcome) -> Result:
 
 def _stuck_problems(outcome: Outcome) -> tuple[Problem, ...]:
     """What could not be rolled back."""
-    problems = map(_problem_of, outcome.undone.reasons)
+    problems = map(_problem_of, outcome.undone.reported_failures)
     return tuple(
         Problem("failed", f"could not be rolled back: {problem.text}", problem.link)
         for problem in problems
@@ -113,8 +115,8 @@ def report_pass(
 ) -> Report:
     """Log a pass that took `seconds`, and store its report in the run directory.
 
-    `before` is the decision at its begin. `waiting`: the parts of the scope that were left out
-    because they failed before; their problems stay.
+    `before` is the decision before the transaction. `waiting`: the parts of the scope that were
+    left out because they failed in earlier passes; their problems stay in the report.
     """
     left, kept = (
         set(leftovers.describe_leftovers(decision.record, decision.have, decision.world))
@@ -122,7 +124,10 @@ def report_pass(
     )
     gone = [f"{text}: removed" for text in sorted(left - kept)]
     _log_outcome(outcome, gone)
-    problems, stuck = tuple(map(_problem_of, outcome.result.reasons)), _stuck_problems(outcome)
+    problems, stuck = (
+        tuple(map(_problem_of, outcome.result.reported_failures)),
+        _stuck_problems(outcome),
+    )
     texts = tuple(operation.text for operation in outcome.result.done)
     last = read_report(config.run_directory)
     if last and waiting:
@@ -137,15 +142,17 @@ def report_pass(
 
 
 def tried_parts(outcome: Outcome) -> frozenset[str]:
-    """The parts of the scope that something was done on, unlike a NIC in another master."""
+    """The parts of the scope on which an operation was carried out or failed."""
     operations = outcome.result.tried_operations
     macs = {operation.link.key.mac for operation in operations if operation.link is not None}
-    macs |= outcome.result.lost_nics
-    return frozenset({*macs, *(f"{ROUTES_OF}{mac}" for mac in macs), *outcome.result.to_retry})
+    macs |= outcome.result.nics_to_roll_back
+    return frozenset(
+        {*macs, *(f"{ROUTES_OF}{mac}" for mac in macs), *outcome.result.refused_sysctls}
+    )
 
 
 def restarted_clients(outcome: Outcome, before: Decision) -> list[str]:
-    """The DHCP clients that had ended, which they may do again."""
+    """The labels of the DHCP clients that had ended and were started again."""
     started = of_kind(outcome.result.done, StartClient)
     return [client.label for client in started if before.have.clients.get(client.label) == ""]
 
@@ -157,7 +164,7 @@ def _is_of(problem: Problem, parts: Collection[str]) -> bool:
 
 def _problem_of(failure: Failure) -> Problem:
     key = failure.operation.link.key if failure.operation.link else None
-    code: ProblemCode = "pending" if failure.is_early else "failed"
+    code: ProblemCode = "pending" if failure.waits_for_address else "failed"
     return Problem("unsaved" if failure.is_unsaved else code, failure.text, key)
 
 

@@ -1,15 +1,13 @@
-"""One pass: store the document, decide, apply the decision as a transaction, and report.
-
-Read `run_pass` first.
-"""
+"""One pass: save the document, decide, apply the decision as a transaction, and report."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from typing import Optional
 
 from neuca_tools.agent import first_boot
 from neuca_tools.agent.pass_report import (
@@ -22,65 +20,80 @@ from neuca_tools.agent.pass_report import (
 from neuca_tools.agent.status import status_of
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import Host, open_host
-from neuca_tools.apply.transaction import Transaction
+from neuca_tools.apply.transaction import Outcome, Transaction
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError
 from neuca_tools.guest import outcome as guest
 from neuca_tools.state import updates
 from neuca_tools.state.active_document import Intake, keep_document
-from neuca_tools.state.store import NO_ROOM, catch_up, tell_unsaved
+from neuca_tools.state.store import NO_ROOM, save_unsaved_files, save_unsaved_reason
 from neuca_tools.status.judge import Report, Status
-
-NOTHING: Mapping[str, int] = {}
 
 
 def run_pass(
     config: Config,
     intake: Intake,
-    start: bool,
-    left_out: Mapping[str, int] = NOTHING,
+    whole: bool,
+    left_out: Optional[Mapping[str, int]] = None,
     *,
     waits: bool = True,
 ) -> tuple[Report, Status]:
-    """Make one pass, with the lock held; then the features of the guest may run. Raises NeucaError.
+    """Make one pass, to be called with the lock held, and request a run for the guest's settings.
 
-    With `start`, all drift is corrected; otherwise, only the NICs change whose request has changed
-    or that have appeared. Parts that are `left_out`, as they failed before, are not tried unless
-    their interface has another index than this. Unless it `waits`, a route whose source address is
-    still being checked for duplicates is left to a later pass.
+    A `whole` pass corrects all drift. Otherwise, unless `drift = enforce`, only the NICs change
+    whose request has changed or that have appeared. `left_out` are parts of the scope that failed
+    in earlier passes, with the interface index that each had then (0: it has none): they are not
+    tried again, unless the interface has another index now. A pass that does not wait leaves a
+    route to a later pass if the kernel still checks its source address for duplicates. Raises
+    NeucaError.
     """
     try:
         config.demand_protection()
-        with open_host(config, intake) as handles:
-            handles.detection_seconds *= waits
-            report, decision = _one_pass(handles, start, left_out)
+        with open_host(config, intake) as host:
+            if not waits:
+                host.detection_seconds = 0.0
+            report, decision = _apply_document(host, whole, left_out or {})
             return report, status_of(config, intake, decision, report)
     except ApplyError as error:
         if error.errno in NO_ROOM:
             with suppress(ApplyError):  # the run directory may be full too
-                tell_unsaved(config.state, error.text)
+                save_unsaved_reason(config.state, error.text)
         raise
     finally:  # a login must not wait for a network that cannot be configured
         guest.request_run(config, intake)
 
 
-def _one_pass(handles: Host, start: bool, left_out: Mapping[str, int]) -> tuple[Report, Decision]:
-    began, config = time.monotonic(), handles.config
-    catch_up(config.state)
-    first_boot.record_machine(config, handles.intake)
-    keep_document(handles.intake, config.state, config.run_directory)
-    decision = handles.survey()
+def _apply_document(
+    host: Host, whole: bool, left_out: Mapping[str, int]
+) -> tuple[Report, Decision]:
+    """Save the document, decide and apply, and return the report with the last decision.
+
+    The document is saved first: it is the active one from then on, even if this pass fails.
+    """
+    began, config = time.monotonic(), host.config
+    save_unsaved_files(config.state)
+    first_boot.record_machine(config, host.intake)
+    keep_document(host.intake, config.state, config.run_directory)
+    decision = host.survey()
     decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
-    indexes = indexes_of(decision)  # what has appeared since is not left out
+    indexes = indexes_of(decision)
     waiting = {name for name, index in left_out.items() if index == indexes.get(name, 0)}
-    is_whole = start or (config.drift == "enforce" and not waiting)
-    scope = None if is_whole else decision.changed() - waiting
-    outcome = Transaction(handles, Pass(scope), decision).run()
-    catch_up(config.state)
+    corrects_drift = whole or (config.drift == "enforce" and not waiting)
+    scope = None if corrects_drift else decision.changed() - waiting
+    outcome = Transaction(host, Pass(scope), decision).run()
+    save_unsaved_files(config.state)
     seconds = time.monotonic() - began
     report = report_pass(config, decision, outcome, seconds, waiting=waiting)
-    tried = tried_parts(outcome) - waiting - outcome.result.early_nics
+    return report._replace(failed=_failed_parts(outcome, decision, waiting)), outcome.decision
+
+
+def _failed_parts(outcome: Outcome, before: Decision, waiting: Collection[str]) -> dict[str, int]:
+    """The parts of the scope that failed, with the index of each interface (0: it has none).
+
+    A DHCP client that had to be restarted counts as failed, so that one that ends at once is not
+    started again by every event.
+    """
+    tried = tried_parts(outcome).difference(waiting, outcome.result.nics_waiting_for_address)
     indexes = indexes_of(outcome.decision)
     failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied_scope() & tried}
-    failed.update(dict.fromkeys(restarted_clients(outcome, decision), 0))
-    return report._replace(failed=failed), outcome.decision
+    return {**failed, **dict.fromkeys(restarted_clients(outcome, before), 0)}

@@ -29,9 +29,9 @@ from neuca_tools.status.report import read_report
 
 def status_now(config: Config, intake: Intake) -> Status:
     """Observe the host once and judge it. Raises ObserveError, RecordError."""
-    with open_host(config, intake) as handles:
+    with open_host(config, intake) as host:
         report = read_report(config.run_directory)
-        return status_of(config, intake, handles.survey(), report, audited=True)
+        return status_of(config, intake, host.survey(), report, audited=True)
 
 
 def status_of(
@@ -47,7 +47,7 @@ def status_of(
     `audited`: with each setting that tuning covers, which a pass does not print.
     """
     resolution, have = decision.resolution, decision.have
-    left, held, reason = _split_plan(config, decision)
+    left, postponed, reason = _split_plan(config, decision)
     status = judge_host(
         __version__,
         _document_status(config, intake),
@@ -65,12 +65,12 @@ def status_of(
         data = {**data, "tuning": audit.to_json(resolution, have)}
     unheard = any(nic.unheard for nic in decision.record.nics.values())
     status = status._replace(data=data, has_silent_manager=unheard)
-    return with_unsaved(status, reason, held)
+    return with_unsaved(status, reason, postponed)
 
 
 def expected_status(config: Config, intake: Intake, decision: Decision) -> Status:
     """The status after a pass at start that carries out its whole plan."""
-    _, held, reason = _split_plan(config, decision)
+    _, postponed, reason = _split_plan(config, decision)
     wanted = decision.want.links
     links = {
         key: replace(link, managers=wanted.get(key, link).managers)
@@ -80,7 +80,7 @@ def expected_status(config: Config, intake: Intake, decision: Decision) -> Statu
     status = judge_host(
         __version__, _document_status(config, intake), decision.resolution, have, ()
     )
-    return with_unsaved(status, reason, held)
+    return with_unsaved(status, reason, postponed)
 
 
 def _document_status(config: Config, intake: Intake) -> DocumentStatus:
@@ -134,7 +134,7 @@ def _lease_notes(decision: Decision) -> Iterator[str]:
     """A sentence for each address with a lifetime on a dataplane link, and each unused lease."""
     roles, world = decision.resolution.roles, decision.world
     for device in dhcp.devices_with_client(roles, world).values():
-        refused = (text for index, text in world.own_clients.refused if index == device.index)
+        refused = (text for index, text in world.own_clients.refusals if index == device.index)
         yield from (f"{device.name}: {text}, so it is not used" for text in refused)
         for address in world.addresses.get(device.index, ()):
             if (device.index, address) in world.leased and not address.is_link_local:
@@ -149,6 +149,7 @@ def _split_plan(
     reason = unsaved_reason(config.state)
     if not reason:
         return list(operations), (), not_in_run(config.state)
-    held = waiting_operations(operations)
-    held_back = set(held)
-    return [operation for operation in operations if operation not in held_back], held, reason
+    postponed = waiting_operations(operations)
+    waiting = set(postponed)
+    left = [operation for operation in operations if operation not in waiting]
+    return left, postponed, reason

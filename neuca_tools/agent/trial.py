@@ -1,9 +1,9 @@
 """A trial: a pass that is rolled back unless it is confirmed in time (`neuca apply --try`).
 
-A process of its own makes the pass, holds the lock of passes while it waits, and then keeps the
-document or restores what was. It survives the terminal. If it is killed, fails, or the host dies,
-its file is left: the next poll of the daemon makes a pass that returns to the earlier document and
-names, and a boot begins with the earlier record.
+A process of its own makes the pass, waits with the lock of passes held, and then keeps the document
+or rolls the pass back. It does not end with the terminal. If it is killed or fails, or the host
+crashes, its file is left (`trial_file`): the next poll of the daemon makes a pass that returns to
+the earlier document and names, or the next boot begins with the earlier record.
 """
 
 # SPDX-License-Identifier: MIT
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -32,43 +32,59 @@ from neuca_tools.state.active_document import Intake, keep_document
 from neuca_tools.state.records import RECORD
 from neuca_tools.status.judge import Report, Status
 
-KEPT, RETURNED, STUCK = "kept", "returned", "stuck"  # how a trial ends
-RESULT = "last-trial.json"  # in the run directory
-_SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
-Tell = Callable[[Report, Status], None]
+# How a trial ends: confirmed, rolled back, or with something left that could not be rolled back.
+KEPT, ROLLED_BACK, STUCK = "kept", "returned", "stuck"
+RESULT = "last-trial.json"  # in the run directory, for `confirm_trial`: process and end of a trial
+_SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)  # each of them ends the wait
+ShowOutcome = Callable[[Report, Status], None]
 
 
-def run_trial(config: Config, intake: Intake, seconds: float, tell: Tell, *, own: bool) -> str:
-    """Make the pass, tell its outcome, wait, and return how the trial ended. Raises NeucaError.
+def run_trial(
+    config: Config,
+    intake: Intake,
+    seconds: float,
+    show_outcome: ShowOutcome,
+    *,
+    from_own_sources: bool,
+) -> str:
+    """Make the pass, show its outcome, wait for `seconds`, and return how the trial ended.
 
-    `own`: the document is that of the daemon's own sources, which then leaves it to the trial.
-    SIGUSR1 confirms it; SIGTERM and SIGINT end it at once. They have to be blocked.
+    SIGUSR1 confirms the trial; SIGTERM and SIGINT end it at once. The caller has blocked all three
+    (`block_signals`). For `from_own_sources` see `in_force.decide_document`. Raises NeucaError.
     """
     with locked(config.run_directory / "lock", config.command_timeout):
-        store.demand_room(config.state)
-        intake = decide_document(config, intake, own=own, anew=True)
-        note_seen(config, intake.seen)
-        earlier = store.read_state(config.state, RECORD) or {}
-        with open_host(config, intake) as handles:
-            end = _pass_on_trial(handles, earlier, seconds, tell)
+        store.demand_room(config.state)  # nothing is tried whose roll-back could not be recorded
+        intake = decide_document(
+            config, intake, from_own_sources=from_own_sources, even_if_seen=True
+        )
+        note_seen(config, intake.seen)  # so no poll applies a document that was not confirmed
+        earlier_record = store.read_state(config.state, RECORD) or {}
+        with open_host(config, intake) as host:
+            end = _pass_on_trial(host, earlier_record, seconds, show_outcome)
         store.save_state(config.run_directory, RESULT, {"pid": os.getpid(), "end": end}, 0o644)
     if end == KEPT:
         guest.request_run(config, intake)
     return end
 
 
-def _pass_on_trial(handles: Host, earlier: Mapping[str, Any], seconds: float, tell: Tell) -> str:
-    """Make the pass; unless it is confirmed, roll it back, whatever else happens."""
-    config, intake = handles.config, handles.intake
-    decision = handles.survey()
+def _pass_on_trial(
+    host: Host, earlier_record: Mapping[str, Any], seconds: float, show_outcome: ShowOutcome
+) -> str:
+    """Make the pass; unless it is confirmed, roll it back, whatever else happens.
+
+    The file of the trial is written before the first change, for a process that is killed. It is
+    removed once the document is saved or the roll-back is complete, and stays otherwise.
+    """
+    config, intake = host.config, host.intake
+    decision = host.survey()
     decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
-    transaction = Transaction(handles, Pass(None), decision)
-    trial_file.save_trial(config, intake, seconds, earlier, decision)
+    transaction = Transaction(host, Pass(None), decision)
+    trial_file.save_trial(config, intake, seconds, earlier_record, decision)
     began, end = time.monotonic(), STUCK
     try:
         outcome = transaction.run()
         report = report_pass(config, decision, outcome, time.monotonic() - began)
-        tell(report, status_of(config, intake, outcome.decision, report))
+        show_outcome(report, status_of(config, intake, outcome.decision, report))
         if _is_confirmed(began + seconds):
             keep_document(intake, config.state, config.run_directory)
             end = KEPT
@@ -77,14 +93,14 @@ def _pass_on_trial(handles: Host, earlier: Mapping[str, Any], seconds: float, te
         if end != KEPT:
             result = log_change(config, transaction.roll_back(decision.have))
             if not result.failures:
-                trial_file.restore_record(config, earlier)
-                end = RETURNED
+                trial_file.restore_record(config, earlier_record)
+                end = ROLLED_BACK
                 trial_file.remove_trial(config)
     return end
 
 
 def _is_confirmed(deadline: float) -> bool:
-    """Wait for a signal until the deadline (CLOCK_MONOTONIC, seconds)."""
+    """Wait for a signal until the deadline (CLOCK_MONOTONIC, seconds); whether it was SIGUSR1."""
     received = signal.sigtimedwait(_SIGNALS, max(0.0, deadline - time.monotonic()))
     return received is not None and received.si_signo == signal.SIGUSR1
 
@@ -103,7 +119,10 @@ def confirm_trial(config: Config) -> None:
         raise NeucaError("confirm: too late, the trial has ended")
 
 
-def block_signals(signals: Collection[signal.Signals] = _SIGNALS) -> None:
-    """Block the signals that end a trial, before its process id is published."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+def block_signals() -> None:
+    """Block the signals that `run_trial` waits for, before anybody can know the process id.
+
+    SIGHUP is ignored, because the trial must not end with the terminal.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -30,7 +30,7 @@ from neuca_tools.errors import LockedError, NeucaError
 from neuca_tools.sources import Session, parse_source
 from neuca_tools.state.active_document import Intake, fetch_document, keep_document, last_confirmed
 from neuca_tools.state.records import load_look
-from neuca_tools.state.store import catch_up, unsaved_reason
+from neuca_tools.state.store import save_unsaved_files, unsaved_reason
 
 # Imports inside functions: the idle daemon has no module of a pass, which takes 65 ms and 8 MiB.
 
@@ -194,12 +194,15 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
         _await_coldplug(job.config)
     _report_volumes(job.config)
     config, read = job.config, _Reader(job)
-    own = job.fetch
     with document_in_force(
-        config, read, own=own, anew=not own, lock_seconds=lock_seconds
+        config,
+        read,
+        from_own_sources=job.fetch,
+        even_if_seen=not job.fetch,
+        lock_seconds=lock_seconds,
     ) as intake:
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
-        is_saved = bool(unsaved_reason(config.state)) and catch_up(config.state)
+        is_saved = bool(unsaved_reason(config.state)) and save_unsaved_files(config.state)
         has_news = is_saved or _is_news(job, intake) or bool(trial_file.stored_trial(config))
         has_ended = processes.has_ended(config.run_directory / DHCP, job.left_out)
         if job.run or has_news or has_ended:

@@ -29,7 +29,7 @@ from neuca_tools.model import (
     LinkKey,
     LinkRequest,
     NetworkState,
-    Owned,
+    OwnedObjects,
     Problem,
     Record,
     World,
@@ -180,7 +180,7 @@ class Difference:
 
     have: NetworkState
     want: NetworkState
-    owned: Owned
+    owned: OwnedObjects
     rename_while_up: bool
 
     @cached_property

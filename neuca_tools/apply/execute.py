@@ -237,7 +237,7 @@ class _Progress:
             self.missing |= {link.on.key for link in of_kind(operations, CreateLink)}
         else:
             failed = Result(failures=failures)
-            self.missing |= failed.missing
+            self.missing |= failed.missing_vlans
             fates = map(attrgetter("fate"), failed.serious_failures)
             self.stopped |= joined_domains(frozenset().union(*fates), self._shared)
 

@@ -179,7 +179,7 @@ def log_result(result: Result) -> None:
     else:
         for operation in result.done:
             log.info("%s", operation.text, extra=journal_fields(messages.DONE, operation))
-    for failure in result.reasons:
+    for failure in result.reported_failures:
         fields = journal_fields(messages.FAILED, failure.operation, reason=failure.reason)
         log.error("%s", failure.text, extra=fields)
 

@@ -97,7 +97,7 @@ def _default_sysctls(resolution: Resolution, record: Record) -> Iterator[str]:
 def _client_requests(world: World) -> dict[str, str]:
     """The request of each DHCP client that we have started; empty if it has ended."""
     own = world.own_clients
-    return {text: request if text in own.alive else "" for text, request in own.requests.items()}
+    return {text: request if text in own.running else "" for text, request in own.requests.items()}
 
 
 def _accessible_links(world: World, resolution: Resolution) -> dict[LinkKey, Device]:
@@ -150,7 +150,7 @@ def _composition(
     """What a virtual link is made of, as far as that is known; the MAC of a VLAN."""
     if key.vlan_id is not None:
         return Virtual(options=(("mac", device.mac),))
-    if not key.made:
+    if not key.virtual_kind:
         return None
     members = sorted(
         keys[member.index]

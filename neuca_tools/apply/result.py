@@ -1,8 +1,8 @@
 """What was carried out of a plan, what failed, and what is still to do in a further round.
 
-Operations that failed are left out then, and so are those that wait for the disk. While the state
-cannot be saved, settings are added to NICs, as the next boot drops them like all state of the
-kernel. Nothing is removed: the old state on the disk would bring it back at the next boot.
+A further round leaves out what failed, and what is postponed because the state cannot be saved.
+Without a record on the disk, settings can still be added, because they end with this boot like all
+state of the kernel. Nothing is removed: the record on the disk would bring it back after a reboot.
 """
 
 # SPDX-License-Identifier: MIT
@@ -27,7 +27,7 @@ from neuca_tools.model import (
     Record,
     Virtual,
     World,
-    Written,
+    WrittenSetting,
 )
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetDevice, SetMaster
 from neuca_tools.plan.operation import Operation, joined_domains, of_kind
@@ -65,7 +65,10 @@ HARMLESS = (
 
 
 class Failure(NamedTuple):
-    """An operation that failed, and why; `files`: it stands for so many that failed alike."""
+    """An operation that failed, and why; `errno` is 0 if no system call failed.
+
+    `files`: the number of files that this failure stands for, all with the same reason.
+    """
 
     operation: Operation
     reason: str
@@ -80,13 +83,13 @@ class Failure(NamedTuple):
         return f"{self.operation.text}: {self.reason}"
 
     @property
-    def is_early(self) -> bool:
-        """Whether it is a route whose source address is not in use yet."""
+    def waits_for_address(self) -> bool:
+        """Whether it is a route whose source address the kernel still checks for duplicates."""
         return isinstance(self.operation, ReplaceRoute) and self.errno == errno.EAGAIN
 
     @property
     def is_unsaved(self) -> bool:
-        """Whether it is a file for which there is no room."""
+        """Whether it is a file that the file system does not take for now (`NO_ROOM`)."""
         return isinstance(self.operation, WriteFile) and self.errno in NO_ROOM
 
 
@@ -94,8 +97,8 @@ class Failure(NamedTuple):
 class Result:
     """What was done, and what failed; after a NIC's first failure nothing more is done to it.
 
-    `declined` are settings that a device does not support, which is no failure. `skipped` was not
-    tried, because one of its links had failed.
+    `declined` are settings that a device does not support, which do not count as failures.
+    `skipped` operations were not tried, because an operation on one of their links had failed.
     """
 
     done: tuple[Operation, ...] = ()
@@ -112,19 +115,16 @@ class Result:
         )
 
     @property
-    def lost_nics(self) -> frozenset[str]:
-        """The MACs of the NICs that have to be rolled back, with the NICs that they were joined to.
-
-        Sysctls, device settings and calls to NetworkManager fail alone.
-        """
-        lost = frozenset().union(
+    def nics_to_roll_back(self) -> frozenset[str]:
+        """The MACs of the NICs with a serious failure, and of those that were joined to them."""
+        failed = frozenset().union(
             *(operation.fate for operation in (*self.serious_failures, *self.skipped))
         )
-        return joined_domains(lost, {operation.fate for operation in self.done} if lost else ())
+        return joined_domains(failed, {operation.fate for operation in self.done} if failed else ())
 
     @property
-    def reasons(self) -> tuple[Failure, ...]:
-        """The failures to report: one for all files that could not be written for one reason."""
+    def reported_failures(self) -> tuple[Failure, ...]:
+        """The failures to report: a single one for all files that were not saved for one reason."""
         unsaved = Counter(failure.reason for failure in self.failures if failure.is_unsaved)
         return tuple(
             failure._replace(files=unsaved.pop(failure.reason)) if failure.is_unsaved else failure
@@ -141,27 +141,27 @@ class Result:
     @property
     def serious_failures(self) -> tuple[Operation, ...]:
         """The failed operations that count as a failure of their NICs."""
-        failed = (failure.operation for failure in self.failures if not failure.is_early)
+        failed = (failure.operation for failure in self.failures if not failure.waits_for_address)
         return tuple(operation for operation in failed if not _is_harmless(operation))
 
     @property
-    def early_nics(self) -> frozenset[str]:
-        """The MACs of the NICs with a route that could not be set yet."""
-        early = (failure.operation.domains for failure in self.failures if failure.is_early)
-        return frozenset().union(*early)
+    def nics_waiting_for_address(self) -> frozenset[str]:
+        """The MACs of the NICs with a route that waits for its source address."""
+        waiting = (failure for failure in self.failures if failure.waits_for_address)
+        return frozenset().union(*(failure.operation.domains for failure in waiting))
 
     @property
-    def missing(self) -> frozenset[LinkKey]:
-        """The VLANs that could not be created; what needs them is left out."""
+    def missing_vlans(self) -> frozenset[LinkKey]:
+        """The VLANs that could not be created; operations that need them are left out."""
         failed = (failure.operation for failure in self.failures)
         created = of_kind(failed, CreateLink)
         return frozenset(link.on.key for link in created if link.spares_others)
 
     @property
-    def to_retry(self) -> tuple[str, ...]:
-        """The paths of the sysctls that the kernel refused.
+    def refused_sysctls(self) -> tuple[str, ...]:
+        """The paths of the sysctls that the kernel refused, which later passes try again.
 
-        Values that another program changed again are not retried.
+        Those that another program has changed again (without an errno) are not among them.
         """
         refused = {
             failure.operation.path
@@ -181,34 +181,41 @@ def without_missing(
     operations: Iterable[Operation], missing: Collection[LinkKey]
 ) -> list[Operation]:
     """The operations that need none of the missing links, nor a link that needs one of them."""
-    gone, left = set(missing), []
+    absent, possible = set(missing), []
     for operation in operations:
-        if operation.needed.isdisjoint(gone):
-            left.append(operation)
+        if operation.needed.isdisjoint(absent):
+            possible.append(operation)
         elif isinstance(operation, CreateLink):
-            gone.add(operation.on.key)
-    return left
+            absent.add(operation.on.key)
+    return possible
 
 
-def unfinished_operations(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
-    """The operations still to do, without failed ones, files, and calls to network managers.
+def unfinished_operations(planned: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
+    """The operations of a new plan to carry out in a further round.
 
-    What needs a VLAN that could not be created is left out too.
+    Left out are what failed, also with another value, what belongs to a NIC to be rolled back or
+    needs a VLAN that could not be created, and files and calls to network managers, which no round
+    repeats.
     """
-    failed = {operation_identity(failure.operation)[:2] for failure in result.failures}
-    lost = result.lost_nics
+    failed = {_kind_and_target(failure.operation) for failure in result.failures}
+    rolled_back = result.nics_to_roll_back
     return tuple(
         operation
-        for operation in without_missing(left, result.missing)
-        if not operation.domains & lost
+        for operation in without_missing(planned, result.missing_vlans)
+        if not operation.domains & rolled_back
         and not isinstance(operation, (WriteFile, Unmanage, Tell))
-        and operation_identity(operation)[:2] not in failed
+        and _kind_and_target(operation) not in failed
     )
 
 
 def operation_identity(operation: Operation) -> tuple[object, ...]:
-    """A value that is equal for operations that do the same, whatever they change it from."""
+    """A value that is equal for operations that set the same to the same value, whatever it was."""
     before, after = operation.change
+    return *_kind_and_target(operation), before if after is None else after
+
+
+def _kind_and_target(operation: Operation) -> tuple[str, str]:
+    """What the operation changes: equal for operations that give it different values."""
     kind = operation.kind
     if isinstance(operation, SetDevice):
         kind = f"{kind} {operation.group}"
@@ -216,23 +223,17 @@ def operation_identity(operation: Operation) -> tuple[object, ...]:
         kind = f"{kind} {operation.hop.identity}"
     elif isinstance(operation, (AddRule, DeleteRule)):
         kind = f"{kind} {operation.rule}"
-    return kind, operation.target, before if after is None else after
+    return kind, operation.target
 
 
-def as_it_was(link: Link, made: Optional[Link], world: World) -> Link:
-    """The link as a roll-back can restore it; `made` is its request if we created it.
+def restorable_link(link: Link, made: Optional[Link], world: World) -> Link:
+    """The link as a roll-back can restore it; `made` is its recorded request if we created it.
 
-    Automatic addresses, write-only values and the profile of a network manager are left out, and
-    so are values that an advertisement may have set: the kernel may refuse them.
+    Automatic addresses, write-only values and the profile of a network manager are left out.
     """
-    changed = {
-        template: world.unadvertised.get(template.replace(OWN, link.name or ""), value)
-        for template, value in link.sysctls.items()
-    }
     if made is not None and not is_other(link, made):
         link = replace(link, virtual=_as_requested(link, made))
-    if link.sysctls.get(ACCEPT_RA, "0") != "0" and changed != link.sysctls:
-        link = replace(link, sysctls=changed)
+    link = _without_advertised_sysctls(link, world)
     addresses, place = lasting_addresses(link, world), _place_settings(link, world)
     if addresses == link.addresses and not (link.device or place or link.profile):
         return link
@@ -240,8 +241,22 @@ def as_it_was(link: Link, made: Optional[Link], world: World) -> Link:
     return replace(link, device=device, addresses=addresses, profile="")
 
 
+def _without_advertised_sysctls(link: Link, world: World) -> Link:
+    """The link without the values that a router advertisement may have set.
+
+    The kernel may refuse to have such a value written.
+    """
+    if link.sysctls.get(ACCEPT_RA, "0") == "0":
+        return link
+    sysctls = {
+        template: world.unadvertised.get(template.replace(OWN, link.name or ""), value)
+        for template, value in link.sysctls.items()
+    }
+    return replace(link, sysctls=sysctls)
+
+
 def _place_settings(link: Link, world: World) -> dict[str, str]:
-    """The settings of the link's place in a bridge or bond, which end with it."""
+    """The settings of the link as a port of its bridge or a member of its bond."""
     device = world.devices.get(link.index)
     if link.master is None or device is None:
         return {}
@@ -252,33 +267,43 @@ def _place_settings(link: Link, world: World) -> dict[str, str]:
 
 
 def restorable_now(want: NetworkState, have: NetworkState, record: Record) -> NetworkState:
-    """What a roll-back can restore now: each link once it is in its bond or bridge.
+    """What the next round of a roll-back can restore of `want`.
 
-    The settings of its place begin with that, and a bond sets the MTU of its members. The kernel
-    gives a bridge the lowest MTU of its ports until somebody sets it (br_mtu_auto_adjust).
+    The kernel gives a bridge the lowest MTU of its ports until somebody sets it
+    (br_mtu_auto_adjust), so an MTU that we did not set follows from the ports by itself.
     """
-    port_mtus = defaultdict(list)
+    mtus_by_master = defaultdict(list)
     for link in want.links.values():
-        port_mtus[link.master].append(link.mtu or 0)
+        mtus_by_master[link.master].append(link.mtu or 0)
 
-    def restored(link: Link) -> Link:
-        follows = link.key.kind == "bridge" and Written("mtu", link.key) not in record.written
-        if follows and link.mtu == min(port_mtus[link.key], default=0):
-            link = replace(link, mtu=None)
-        if link.master is None:
-            return link
-        has_place = link.key in have.links and have.links[link.key].master == link.master
-        has_mtu = has_place and _mtu_of(have, link.master) == _mtu_of(want, link.master)
-        if link.master.kind == "bond" and not has_mtu:
-            link = replace(link, mtu=None)
-        if has_place:
-            return link
-        return replace(
-            link,
-            device={name: link.device[name] for name in link.device if not is_of_place(name)},
+    def restorable(link: Link) -> Link:
+        is_automatic = (
+            link.key.kind == "bridge" and WrittenSetting("mtu", link.key) not in record.written
         )
+        if is_automatic and link.mtu == min(mtus_by_master[link.key], default=0):
+            link = replace(link, mtu=None)
+        return _restorable_in_master(link, want, have)
 
-    return want._replace(links={key: restored(link) for key, link in want.links.items()})
+    return want._replace(links={key: restorable(link) for key, link in want.links.items()})
+
+
+def _restorable_in_master(link: Link, want: NetworkState, have: NetworkState) -> Link:
+    """The link, without what has to wait until it is in its bond, bridge or VRF.
+
+    Its settings as a port or member exist only there. A bond sets the MTU of its members, so that
+    of a member has to wait until the bond has its own.
+    """
+    master = link.master
+    if master is None:
+        return link
+    is_in_master = link.key in have.links and have.links[link.key].master == master
+    is_settled = is_in_master and _mtu_of(have, master) == _mtu_of(want, master)
+    if master.kind == "bond" and not is_settled:
+        link = replace(link, mtu=None)
+    if is_in_master:
+        return link
+    device = {name: value for name, value in link.device.items() if not is_of_place(name)}
+    return replace(link, device=device)
 
 
 def _mtu_of(state: NetworkState, key: LinkKey) -> Optional[int]:
@@ -286,7 +311,7 @@ def _mtu_of(state: NetworkState, key: LinkKey) -> Optional[int]:
 
 
 def _as_requested(link: Link, made: Link) -> Optional[Virtual]:
-    """What the link is made of by its request, with its present members and MAC."""
+    """The composition that was requested for the link, with its present members and MAC."""
     if link.virtual is None or made.virtual is None:
         return link.virtual
     options = {**dict(made.virtual.options), "mac": link.virtual.option("mac")}
@@ -294,32 +319,33 @@ def _as_requested(link: Link, made: Link) -> Optional[Virtual]:
 
 
 def waiting_operations(operations: Sequence[Operation]) -> tuple[Operation, ...]:
-    """The operations that wait until the state can be saved: all that remove something.
+    """The operations to postpone until the state can be saved: all that remove something.
 
-    A NIC that would lose a VLAN, its place in a bond, or an address to another NIC waits as a
-    whole, with the NICs that share its fate: the rest of its plan relies on the removal.
+    If a NIC would lose a VLAN, its place in a bond, or an address to another NIC, its whole plan is
+    postponed, and so are those of the NICs joined to it: they rely on the removal.
     """
-    held = _waiting_nics(operations)
+    waiting = _waiting_nics(operations)
     return tuple(
         operation
         for operation in operations
-        if operation.fate & held
+        if operation.fate & waiting
         or isinstance(operation, (DeleteAddress, DeleteRoute, DeleteRule, DeleteLink))
     )
 
 
 def _waiting_nics(operations: Sequence[Operation]) -> frozenset[str]:
-    """The NICs for which nothing can be done now."""
-    leaving = of_kind(operations, DeleteAddress)
-    apart = [operation.fate for operation in operations if _takes_apart(operation, leaving)]
-    return joined_domains(frozenset().union(*apart), {operation.fate for operation in operations})
+    """The MACs of the NICs whose whole plan is postponed."""
+    deletions = of_kind(operations, DeleteAddress)
+    fates = [operation.fate for operation in operations if _takes_apart(operation, deletions)]
+    return joined_domains(frozenset().union(*fates), {operation.fate for operation in operations})
 
 
-def _takes_apart(operation: Operation, leaving: Sequence[DeleteAddress]) -> bool:
+def _takes_apart(operation: Operation, deletions: Sequence[DeleteAddress]) -> bool:
     """Whether it deletes a link, takes one out of a bond or bridge, or moves an address."""
     if isinstance(operation, SetMaster):
         return bool(operation.before)
     if isinstance(operation, AddAddress):
-        keys = {left.on.key for left in leaving if left.address.ip == operation.address.ip}
+        ip = operation.address.ip
+        keys = {deletion.on.key for deletion in deletions if deletion.address.ip == ip}
         return bool(keys - {operation.on.key})
     return isinstance(operation, DeleteLink)

@@ -18,8 +18,8 @@ from neuca_tools.apply.execute import apply
 from neuca_tools.apply.result import (
     Failure,
     Result,
-    as_it_was,
     operation_identity,
+    restorable_link,
     restorable_now,
     unfinished_operations,
     waiting_operations,
@@ -70,10 +70,15 @@ class Purpose(Protocol):
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The operations to carry out, in the order of the plan."""
 
-    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002
+    def remember(
+        self,
+        decision: Decision,
+        result: Result,  # noqa: ARG002
+        postponed: Sequence[Operation],  # noqa: ARG002
+    ) -> Record:
         """The record afterwards; that of the decision includes what was done.
 
-        The operations in `held` wait until the state can be saved.
+        Those in `postponed` wait until the state can be saved.
         """
         resolution, have, world = decision.resolution, decision.have, decision.world
         return updates.forget_restored(decision.record, resolution, have, world)
@@ -112,8 +117,8 @@ class Transaction:
         with self.host.watch() as watch:
             self._carry_out(self._due(planned))
             self._verify_result(watch)
-            if self.result.lost_nics:
-                self._return_to(self.before, self.result.lost_nics, watch)
+            if self.result.nics_to_roll_back:
+                self._return_to(self.before, self.result.nics_to_roll_back, watch)
             self._write_late_files()
         self._remember()
         return Outcome(self.result, self.undone, self.decision)
@@ -161,7 +166,7 @@ class Transaction:
         links = {**have.links, **(died.links if died else {})}
         self.made_links = made
         self.before = have._replace(
-            links={key: as_it_was(link, made.get(key), world) for key, link in links.items()},
+            links={key: restorable_link(link, made.get(key), world) for key, link in links.items()},
             files={},
             sysctls={},
             hops=tuple(hop for hop in have.hops if hop.ours),
@@ -266,13 +271,13 @@ class Transaction:
     def _remember(self) -> None:
         if self.result.failures:
             self._look_again()
-        held: Sequence[Operation] = ()
+        postponed: Sequence[Operation] = ()
         if self.host.unsaved():
-            held = waiting_operations(self.purpose.operations(self.decision))
+            postponed = waiting_operations(self.purpose.operations(self.decision))
         self.decision = self.decision._replace(
             record=self._with_done()._replace(made=self.made_links)
         )
-        record = self.purpose.remember(self.decision, self.result, held)
+        record = self.purpose.remember(self.decision, self.result, postponed)
         self.host.save_record(record)
         self.host.remove_journal()
         self.decision = self.decision._replace(record=record)
@@ -302,11 +307,17 @@ class Transaction:
         return intentions.record_intentions(self.decision.record, done)
 
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
-        """The planned operations, without those that wait for the disk or that `_mark` has done."""
-        held = set(waiting_operations(planned)) if self.host.unsaved() else set()
+        """The planned operations to carry out now.
+
+        Left out are those to postpone until the state can be saved, and what
+        `_release_from_managers` has told the network managers.
+        """
+        left_out = set(waiting_operations(planned)) if self.host.unsaved() else set()
         if self.managers_were_told:
-            held.update(of_kind(planned, Unmanage, Tell))
-        return [operation for operation in planned if operation not in held] if held else planned
+            left_out.update(of_kind(planned, Unmanage, Tell))
+        if not left_out:
+            return planned
+        return [operation for operation in planned if operation not in left_out]
 
     def _left(self) -> tuple[Operation, ...]:
         self._look_again()

@@ -108,13 +108,13 @@ class Clients:
         """What was started, and what of it runs. Raises ObserveError."""
         requests = dict(self._read_requests())
         return OwnClients(
-            client_program(choice),
-            str(self._helper),
-            choice not in ("auto", "none"),
-            is_manager_enabled(),
-            requests,
-            self._running_labels(requests),
-            tuple(dhcplease.refused_leases(self._place)),
+            program=client_program(choice),
+            helper=str(self._helper),
+            replaces_managers=choice not in ("auto", "none"),
+            manager_may_start=is_manager_enabled(),
+            requests=requests,
+            running=self._running_labels(requests),
+            refusals=tuple(dhcplease.refused_leases(self._place)),
         )
 
     def _read_requests(self) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
-"""Reads and sets which CPUs serve a device's queues, and its interrupt delays.
+"""Reads and sets which CPUs serve the queues of a device (RPS, XPS), and its interrupt delays.
 
-See Documentation/networking/scaling.rst and napi.rst of the kernel. The files of a device in /sys
-are found by its name, and used only if /sys shows this network namespace.
+See Documentation/networking/scaling.rst and napi.rst of the kernel. The files of a device are in a
+directory of /sys that has its name, and are used only if /sys shows this network namespace.
 """
 
 # SPDX-License-Identifier: MIT
@@ -19,76 +19,83 @@ from neuca_tools.files import applying
 from neuca_tools.model.device_settings import DeviceSettings, joined_settings, missing_groups
 
 SYS = Path("/sys")
-# The side of a device's queues, and the file of each that has a mask of CPUs.
-FILES = {"rps": ("rx", "rps_cpus"), "xps": ("tx", "xps_cpus")}
-WORDS = {"rps": "receive", "xps": "transmit"}
+# The prefix of the queues' names, and the file of each queue that has a mask of CPUs.
+MASK_FILES = {"rps": ("rx", "rps_cpus"), "xps": ("tx", "xps_cpus")}
+DIRECTIONS = {"rps": "receive", "xps": "transmit"}
+SEPARATOR = " / "  # between the lists of the queues
 
 
 class Queues:
-    """The settings of one device that `link_settings` sets through "files", called groups here.
+    """The settings of one device that are files in /sys: `link_settings` has them as "files".
 
-    They are `rps`, `xps`, and numbers that have the name of their file. The value of `rps` or `xps`
-    is a list of CPUs for all queues (`0-3,8`, `none`), or one for each queue, with " / " between.
+    A group is `rps`, `xps`, or the name of a file with a single number, such as
+    `gro_flush_timeout`. The value of `rps` and `xps` is one list of CPUs for all queues (`0-3,8`,
+    `none`), or one list for each queue, with SEPARATOR between them.
     """
 
     def __init__(self, index: int, name: str, sys: Path = SYS) -> None:
-        self._node, self._sys = sys / "class" / "net" / name, sys
-        self._here = _read_text(self._node / "ifindex") == str(index)
+        self._directory, self._sys = sys / "class" / "net" / name, sys
+        self._is_shown = _read_text(self._directory / "ifindex") == str(index)
 
     def read(self, groups: Iterable[str]) -> DeviceSettings:
         """The value of each group, or the reason why a group cannot be set."""
-        if not self._here:
+        if not self._is_shown:
             return missing_groups(groups, "/sys does not show this network namespace")
         return joined_settings(map(self._read, groups))
 
     def _read(self, group: str) -> DeviceSettings:
-        return self._read_masks(group) if group in FILES else self._read_attribute(group)
+        return self._read_masks(group) if group in MASK_FILES else self._read_attribute(group)
 
     def _read_attribute(self, name: str) -> DeviceSettings:
-        """A number that every device of this kernel has, in a file of its own."""
-        value = _read_text(self._node / name)
+        """The number in the file of this name, which every device has if the kernel supports it."""
+        value = _read_text(self._directory / name)
         if value is None:
             return missing_groups([name], f"this kernel has no {name}", by_kernel=True)
         return DeviceSettings({name: value})
 
     def write(self, group: str, value: str) -> None:
         """Set a value. Raises ApplyError."""
-        if not self._here:
-            raise ApplyError(f'"{self._node}" is a different device now')
+        if not self._is_shown:
+            raise ApplyError(f'"{self._directory}" is a different device now')
         with applying():
-            if group in FILES:
+            if group in MASK_FILES:
                 self._write_masks(group, value)
             else:
-                (self._node / group).write_text(value, encoding="ascii")
+                (self._directory / group).write_text(value, encoding="ascii")
 
     def _write_masks(self, group: str, value: str) -> None:
-        files, lists = self._mask_files(group), value.split(" / ")
+        files, lists = self._mask_files(group), value.split(SEPARATOR)
         if len(lists) == 1:
             lists *= len(files)
         for file, cpus in zip(files, lists):
             file.write_text(_cpu_mask(cpus), encoding="ascii")
 
     def _mask_files(self, group: str) -> list[Path]:
-        side, file = FILES[group]
+        prefix, file = MASK_FILES[group]
         try:
-            queues = list((self._node / "queues").glob(f"{side}-*"))
+            queues = list((self._directory / "queues").glob(f"{prefix}-*"))
         except OSError:
             return []
         queues.sort(key=lambda queue: int(queue.name.partition("-")[2]))
         return [queue / file for queue in queues]
 
     def _read_masks(self, group: str) -> DeviceSettings:
-        """The lists of CPUs; in `most` what `all` stands for, and the number of queues."""
+        """The lists of CPUs of the queues.
+
+        `most` has the CPUs that are online, which `all` stands for, and the number of queues.
+        """
         masks = [_read_text(file) for file in self._mask_files(group)]
         lists = [_cpu_list(mask) for mask in masks if mask is not None]
         # The kernel refuses to read the XPS mask of a device with a single queue.
         if not lists or len(lists) != len(masks):
             return missing_groups(
-                [group], f"the device has no {WORDS[group]} queues to choose from"
+                [group], f"the device has no {DIRECTIONS[group]} queues to choose from"
             )
-        value = lists[0] if len(set(lists)) == 1 else " / ".join(lists)
+        value = lists[0] if len(set(lists)) == 1 else SEPARATOR.join(lists)
         online = _read_text(self._sys / "devices/system/cpu/online") or "0"
-        return DeviceSettings({group: value}, {group: online, f"{group}.queues": str(len(lists))})
+        return DeviceSettings(
+            values={group: value}, most={group: online, f"{group}.queues": str(len(lists))}
+        )
 
 
 def _read_text(path: Path) -> Optional[str]:
@@ -98,6 +105,7 @@ def _read_text(path: Path) -> Optional[str]:
 
 
 def _cpu_numbers(cpus: str) -> set[int]:
+    """The numbers of the CPUs in a list such as `0-3,8`."""
     numbers: set[int] = set()
     for part in filter(None, cpus.split(",")):
         low, _, high = part.partition("-")
@@ -106,7 +114,7 @@ def _cpu_numbers(cpus: str) -> set[int]:
 
 
 def _cpu_list(mask: str) -> str:
-    """Convert a mask as the kernel prints it to a list.
+    """Convert a mask, as the kernel prints it, to a list of CPUs.
 
     >>> _cpu_list("1,0000000f")
     '0-3,32'
@@ -116,7 +124,7 @@ def _cpu_list(mask: str) -> str:
 
 
 def _cpu_mask(cpus: str) -> str:
-    """Convert a list to a mask as the kernel reads it: groups of 32 bits.
+    """Convert a list of CPUs to a mask as the kernel reads it: hexadecimal, in groups of 32 bits.
 
     >>> _cpu_mask("0-3,32"), _cpu_mask("none")
     ('1,0000000f', '0')

@@ -51,8 +51,10 @@ def apply_once(
     """Make one pass, print what it did not do, and return the exit code of `neuca status`."""
     set_aside_foreign_state(config)
     read = partial(read_document, config, source)
-    with document_in_force(config, read, own=source is None, anew=True) as intake:
-        report, status = run_pass(config, intake, start=True)
+    with document_in_force(
+        config, read, from_own_sources=source is None, even_if_seen=True
+    ) as intake:
+        report, status = run_pass(config, intake, whole=True)
     code = report_faults(intake, config) or status.exit_code
     text = outcome_text(
         status, len(report.changed), problems_not_printed(status.problems, intake, config), color

@@ -43,8 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _release_nic(arguments: argparse.Namespace, config: Config) -> int:
     intake = last_good(config.state)
-    with open_host(config, intake) as handles:
-        survey = handles.survey()
+    with open_host(config, intake) as host:
+        survey = host.survey()
     mac = find_nic("release", arguments.link, survey)
     name = survey.resolution.roles.name(mac) or mac
     if arguments.undo:
@@ -66,8 +66,8 @@ def _undo_release(arguments: argparse.Namespace, config: Config, mac: str, name:
         return EXIT_OK
     undo_release(config, mac)
     read = partial(last_confirmed, config.state, config.run_directory)
-    with document_in_force(config, read, own=False, anew=True) as intake:
-        report, status = run_pass(config, intake, start=True)
+    with document_in_force(config, read, from_own_sources=False, even_if_seen=True) as intake:
+        report, status = run_pass(config, intake, whole=True)
     text = f"{name} is no longer ignored"
     show(render_json.apply_json(report, status), arguments.json, lambda _: text)
     return EXIT_OK
@@ -91,8 +91,8 @@ def _trust_nic(arguments: argparse.Namespace, config: Config) -> int:
 
 def _trusted_nic(config: Config, link: str) -> str:
     """The MAC of the NIC with this name or MAC. Raises UsageError."""
-    with open_host(config, last_good(config.state)) as handles:
-        survey = handles.survey()
+    with open_host(config, last_good(config.state)) as host:
+        survey = host.survey()
     mac = find_nic("trust", link, survey)
     role = survey.resolution.roles.role(mac)
     if role in ("dataplane", "ignored"):

@@ -117,8 +117,8 @@ def _views_of_stages(config: Config) -> Mapping[str, Callable[[], str]]:
 
     @cache
     def survey() -> Decision:
-        with open_host(config, intake) as handles:
-            return handles.survey()
+        with open_host(config, intake) as host:
+            return host.survey()
 
     def status() -> Status:
         return with_guest(status_now(config, intake), config.run_directory)

@@ -28,9 +28,9 @@ AUTOMATIC_PROTOCOLS = frozenset({RTPROT_KERNEL, RTPROT_RA, RTPROT_DHCP})
 
 def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments)
-    with open_host(config, last_confirmed(config.state, config.run_directory)) as handles:
+    with open_host(config, last_confirmed(config.state, config.run_directory)) as host:
         # The name of an interface may have control characters.
-        print(printable_lines(document_lines(handles.survey())))
+        print(printable_lines(document_lines(host.survey())))
     return EXIT_OK
 
 

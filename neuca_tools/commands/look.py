@@ -118,8 +118,8 @@ def _current_status(config: Config) -> Status:
 
 def _intake_and_survey(arguments: argparse.Namespace, config: Config) -> tuple[Intake, Decision]:
     intake = read_document(config, arguments.source)
-    with open_host(config, intake) as handles:
-        return intake, handles.survey()
+    with open_host(config, intake) as host:
+        return intake, host.survey()
 
 
 def show_plan(arguments: argparse.Namespace, config: Config) -> int:

@@ -37,8 +37,8 @@ def outlook(config: Config) -> AgentPlan:
     Before the agent's first pass only the reserved devices and the networks are known.
     """
     intake = last_confirmed(config.state, config.run_directory)
-    with open_host(config, intake) as handles:
-        decision = handles.survey()
+    with open_host(config, intake) as host:
+        decision = host.survey()
     reserved, networks = _reserved_devices(decision), _planned_networks(decision)
     if read_report(config.run_directory) is None:
         return AgentPlan(reserved, networks)

@@ -33,7 +33,7 @@ from neuca_tools.status.judge import Report, Status
 NOT_ROLLED_BACK = "not everything could be rolled back: see neuca status"
 ENDS = {
     trial.KEPT: "confirmed: the document is now the active one",
-    trial.RETURNED: "not confirmed: rolled back to the previous configuration",
+    trial.ROLLED_BACK: "not confirmed: rolled back to the previous configuration",
     trial.STUCK: f"not confirmed, and {NOT_ROLLED_BACK}",
 }
 TERMINAL = 0  # the descriptor of standard input
@@ -61,8 +61,8 @@ def apply_on_trial(
     code = report_faults(intake, config)
     if intake.document is None:
         raise NeucaError("apply --try: there is no document to try")
-    with open_host(config, intake) as handles:
-        survey = handles.survey()
+    with open_host(config, intake) as host:
+        survey = host.survey()
     if intake.stored == stored_document(config.state) and not survey.plan():
         after = expected_status(config, intake, survey)
         print(outcome_text(after, 0, problems_not_printed(after.problems, intake, config), color))
@@ -71,14 +71,20 @@ def apply_on_trial(
     pid = os.fork()
     if pid == 0:
         ours.close()
-        _run_in_child(config, intake, length, theirs, own=source is None, color=color)
+        _run_in_child(config, intake, length, theirs, from_own_sources=source is None, color=color)
     theirs.close()
     with ours:
         return _watch_child(ours, pid, code)
 
 
 def _run_in_child(
-    config: Config, intake: Intake, length: float, parent: socket.socket, *, own: bool, color: bool
+    config: Config,
+    intake: Intake,
+    length: float,
+    parent: socket.socket,
+    *,
+    from_own_sources: bool,
+    color: bool,
 ) -> NoReturn:
     """The process of the trial, which has no terminal to lose."""
     code, end_text = EXIT_FAILED, ""
@@ -93,7 +99,7 @@ def _run_in_child(
             wait = f"on trial for {length:g} s: press Enter, or run neuca confirm, to keep it"
             _send_to_command(parent, f"{done}\n{wait}\n")
 
-        end = trial.run_trial(config, intake, length, tell, own=own)
+        end = trial.run_trial(config, intake, length, tell, from_own_sources=from_own_sources)
         end_text = ENDS[end]
         code = EXIT_OK if end == trial.KEPT else EXIT_FAILED
     except NeucaError as error:

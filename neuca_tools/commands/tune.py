@@ -56,8 +56,8 @@ def _show_or_apply_tuning(arguments: argparse.Namespace, config: Config, action:
     """Show or plan the tuning, or apply it."""
     choice = _choice_in_effect(arguments, config)
     intake = read_document(config, arguments.source)
-    with open_host(config, intake, choice) as handles:
-        survey = handles.survey()
+    with open_host(config, intake, choice) as host:
+        survey = host.survey()
     link = _find_tuned_link(arguments.interface, survey) if arguments.interface else None
     faults = survey.resolution.tuning.faults
     if action == "apply":

@@ -34,7 +34,7 @@ from neuca_tools.model import (
     Link,
     LinkKey,
     LinkRequest,
-    Original,
+    OriginalValues,
     Problem,
     ProblemCode,
 )
@@ -79,7 +79,7 @@ class CommonSettings:
     def refuse(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None:
         self.problems.append(Problem(code, text, key))
 
-    def before(self, key: LinkKey) -> Original:
+    def before(self, key: LinkKey) -> OriginalValues:
         """The link's original values; none if the document is too incomplete to restore them."""
         if self.sure is None or key in self.sure:
             return self.record.originals.get(key, UNCHANGED)

@@ -21,7 +21,7 @@ from neuca_tools.model import (
     LinkKey,
     Network,
     NetworkState,
-    Owned,
+    OwnedObjects,
     Problem,
     Requests,
     Route,
@@ -103,7 +103,7 @@ def requested_networks(
 
 def kept_networks(
     owned: Iterable[tuple[LinkKey, Address]],
-    removable: Owned,
+    removable: OwnedObjects,
     world: World,
     tables: Collection[int],
 ) -> frozenset[Network]:

@@ -1,9 +1,10 @@
-"""What DHCP and router advertisements give dataplane links (`dhcp_clients`: who does it).
+"""What is used of the addresses and routes that dataplane links get from DHCP and advertisements.
 
-Anybody on the dataplane can answer. So the client puts every route, that of the network of an
-address too, into a table of the link that no rule leads to (`table`). From there, the routes that a
-document could also request are copied into the main table, and the gateway is used for policy
-routing. A default route is never copied, nor a public network, not even that of the address itself.
+Anyone on the dataplane can answer. So the client (`dhcp_clients` chooses it) puts every route, even
+the one to the network of an address, into a table of the link that no rule leads to
+(`dhcp_files.table_of`). From there, routes that a document could also request are copied into the
+main table, and the gateway is used for policy routing. Neither a default route nor a route to a
+public network is ever copied, not even to that of the address itself.
 """
 
 # SPDX-License-Identifier: MIT
@@ -17,7 +18,7 @@ from typing import Optional
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.coverage import count_public
 from neuca_tools.desired.roles import Roles, find_links
-from neuca_tools.desired.routes import local_hosts, on_link
+from neuca_tools.desired.routes import local_hosts, scoped_host
 from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import (
     Address,
@@ -35,12 +36,12 @@ from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
 from neuca_tools.model.topology import foreign_routes
 
-SETTING = "dhcp"
-MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
+SETTING = "dhcp"  # in the notes of a link
+MOST_ROUTES = 64  # for each link: a server or router must not fill the routing table
 
 
 def learned_gateways(roles: Roles, world: World) -> dict[LinkKey, dict[int, Host]]:
-    """The gateways, by family, that the clients have learned."""
+    """The gateway of each link by IP version, from the default routes that its client learned."""
     gateways: dict[LinkKey, dict[int, Host]] = {}
     for key, device in devices_with_client(roles, world).items():
         gateways[key] = {}
@@ -51,7 +52,7 @@ def learned_gateways(roles: Roles, world: World) -> dict[LinkKey, dict[int, Host
 
 
 def devices_with_client(roles: Roles, world: World) -> dict[LinkKey, Device]:
-    """The links that are present and have a client, in a fixed order."""
+    """The devices of the unprotected links that have a client, ordered by key."""
     devices = find_links(world, roles)
     return {
         key: devices[key]
@@ -61,31 +62,32 @@ def devices_with_client(roles: Roles, world: World) -> dict[LinkKey, Device]:
 
 
 def _learned_routes(key: LinkKey, device: Device, world: World) -> list[Route]:
-    """The routes in the table of this NIC, the preferred ones first."""
-    number = dhcp_files.table_of(key)
+    """The routes in the table of this link that the client has set, the preferred ones first."""
+    table = dhcp_files.table_of(key)
     routes = [
         route
         for route in world.tables
-        if (route.index, route.traits.table) == (device.index, number)
+        if (route.index, route.traits.table) == (device.index, table)
         and route.protocol != ROUTE_PROTOCOL
-        and not (_is_everywhere(route.to) or route.to.is_multicast)
+        and not (_is_ipv6_link_local(route.to) or route.to.is_multicast)
     ]
     return sorted(routes, key=lambda route: (route.metric, route.via is not None, str(route.to)))
 
 
-class Learned:
-    """What the clients have learned on the links so far: addresses, and allowed routes.
+class LearnedConfiguration:
+    """What the clients have learned on the links: their addresses, and the routes to copy (`hops`).
 
-    `taken` are the identities of requested routes.
+    `requested` are the identities of the requested routes, which no learned route may replace.
     """
 
     def __init__(
-        self, roles: Roles, world: World, limits: RequestLimits, taken: Collection[object]
+        self, roles: Roles, world: World, limits: RequestLimits, requested: Collection[object]
     ) -> None:
         self.world, self.limits = world, limits
-        self.taken, self.local_hosts = {*taken, *foreign_routes(world)}, local_hosts(world)
-        # The main table may have routes already, as for an address from before our file.
-        self.present = {
+        self.local_hosts = local_hosts(world)
+        self.taken_identities = {*requested, *foreign_routes(world)}
+        # A client that began before our file was written has put its routes into the main table.
+        self.present_routes = {
             (route.to, route.index, route.via, route.metric)
             for route in world.routes
             if route.protocol != ROUTE_PROTOCOL
@@ -95,60 +97,65 @@ class Learned:
         self.notes: list[Note] = []
         self.problems: list[Problem] = []
         for key, device in devices_with_client(roles, world).items():
-            self._add(key, device)
+            self._read_link(key, device)
 
-    def added_to(self, links: Mapping[LinkKey, Link]) -> dict[LinkKey, Link]:
-        """The links with their learned addresses too."""
+    def extend_links(self, links: Mapping[LinkKey, Link]) -> dict[LinkKey, Link]:
+        """The links with their learned addresses added to the requested ones."""
         extended = dict(links)
         for key in self.addresses.keys() & links.keys():
-            asked = links[key].addresses
-            more = tuple(address for address in self.addresses[key] if address not in asked)
-            extended[key] = replace(links[key], addresses=(*asked, *more))
+            requested = links[key].addresses
+            more = tuple(address for address in self.addresses[key] if address not in requested)
+            extended[key] = replace(links[key], addresses=(*requested, *more))
         return extended
 
-    def _add(self, key: LinkKey, device: Device) -> None:
-        """Look at the routes in the table of this NIC, and at its addresses."""
+    def _read_link(self, key: LinkKey, device: Device) -> None:
+        """Find the learned addresses of a link and the routes to copy, and report violations."""
         routes = _learned_routes(key, device, self.world)
         sources = {route.traits.source for route in routes}
         self.addresses[key] = tuple(
             address
             for address in self.world.addresses.get(device.index, ())
-            if not _is_everywhere(address.network)
+            if not _is_ipv6_link_local(address.network)
             if (device.index, address) in self.world.leased or address.ip in sources
         )
         self._copy_routes(key, device, routes)
-        self._check(key, device)
+        self._report_violations(key, device)
 
     def _copy_routes(self, key: LinkKey, device: Device, routes: Collection[Route]) -> None:
-        """Copy allowed routes into the main table, those to networks on the link first."""
-        present = self.world.addresses.get(device.index, ())
-        near = {address.network for address in present}
-        near -= {address.network for address in self.addresses[key]}
+        """Copy the allowed routes into the main table.
+
+        Those without a gateway come first: the gateways of the others may be in their networks.
+        """
+        addresses = self.world.addresses.get(device.index, ())
+        connected = {address.network for address in addresses}
+        connected -= {address.network for address in self.addresses[key]}
         for route in sorted(routes, key=lambda route: route.via is not None):
             if route.to.prefixlen == 0:
                 continue
-            if (route.to, route.index, route.via, route.metric) in self.present:
-                near.add(route.to)
+            if (route.to, route.index, route.via, route.metric) in self.present_routes:
+                connected.add(route.to)
                 continue
-            reason = self._refusal_reason(route, near)
-            if reason is None and len(self.hops) >= MOST_ROUTES * len(self.addresses):
-                reason = f"there are more than {MOST_ROUTES} routes"
+            reason = self._refusal_reason(route, connected) or self._excess_reason()
             if reason:
                 text = f"the route to {route.to} that was offered on it is not used: {reason}"
                 self.notes.append(Note(SETTING, "not applicable", text, key))
                 continue
-            source = route.traits.source
-            if source not in {address.ip for address in present}:
-                source = None  # the kernel refuses it
-            hop = Hop(route.to, key, route.via, route.metric, traits=Traits(source=source))
-            self.taken.add(hop.identity)
-            self.hops.append(hop)
+            self._copy_route(key, route, addresses)
             if route.via is None:
-                near.add(route.to)
+                connected.add(route.to)
 
-    def _refusal_reason(self, route: Route, near: Collection[Network]) -> Optional[str]:
-        """Why the route is not copied. `near` are the networks on the link in the main table."""
-        if (route.to, MAIN_TABLE, route.metric, 0) in self.taken:
+    def _copy_route(self, key: LinkKey, route: Route, addresses: Collection[Address]) -> None:
+        """Copy one route; its source address only if the link has it: the kernel refuses others."""
+        source = route.traits.source
+        if source not in {address.ip for address in addresses}:
+            source = None
+        hop = Hop(route.to, key, route.via, route.metric, traits=Traits(source=source))
+        self.taken_identities.add(hop.identity)
+        self.hops.append(hop)
+
+    def _refusal_reason(self, route: Route, connected: Collection[Network]) -> Optional[str]:
+        """Why a route is not copied. `connected` are the networks on the link in the main table."""
+        if (route.to, MAIN_TABLE, route.metric, 0) in self.taken_identities:
             return "there is another route with the same prefix and metric"
         reason = self.limits.route(route.to)
         if reason is None and count_public([route.to], route.to.version):
@@ -157,14 +164,26 @@ class Learned:
             return reason
         if route.to.is_link_local:
             return "link-local addresses are not routed"
-        if on_link(route.index, route.via) in self.local_hosts:
-            return f"its next hop {route.via} is this host itself"
-        if route.via.is_link_local or any(route.via in network for network in near):
-            return None
-        return f"its next hop {route.via} is in no network on this link"
+        return self._gateway_reason(route.index, route.via, connected)
 
-    def _check(self, key: LinkKey, device: Device) -> None:
-        """Report what a client must not have set: it is left as it is, since it is not ours."""
+    def _gateway_reason(
+        self, index: int, gateway: Host, connected: Collection[Network]
+    ) -> Optional[str]:
+        """Why a route through this gateway is not copied."""
+        if scoped_host(index, gateway) in self.local_hosts:
+            return f"its next hop {gateway} is this host itself"
+        if gateway.is_link_local or any(gateway in network for network in connected):
+            return None
+        return f"its next hop {gateway} is in no network on this link"
+
+    def _excess_reason(self) -> Optional[str]:
+        """Why no more routes are copied: the links so far have MOST_ROUTES each, all together."""
+        if len(self.hops) < MOST_ROUTES * len(self.addresses):
+            return None
+        return f"there are more than {MOST_ROUTES} routes"
+
+    def _report_violations(self, key: LinkKey, device: Device) -> None:
+        """Report what a client should not have set; it stays, because we did not set it."""
         for address in self.addresses[key]:
             reason = self.limits.bare_address(address)
             if reason:
@@ -173,11 +192,13 @@ class Learned:
         for route in self.world.routes:
             is_foreign = route.index == device.index and route.protocol != ROUTE_PROTOCOL
             if is_foreign and route.to.prefixlen == 0:
-                has = f"the main table has an IPv{route.to.version} default route through it"
-                text = f"{has} that neucad did not add"
+                text = (
+                    f"the main table has an IPv{route.to.version} default route through it that"
+                    " neucad did not add"
+                )
                 self.problems.append(Problem("contested", text, key))
 
 
-def _is_everywhere(network: Network) -> bool:
-    """Whether it is a link-local IPv6 network, which the kernel gives every link."""
+def _is_ipv6_link_local(network: Network) -> bool:
+    """Whether it is a link-local network of IPv6: the kernel gives each link such an address."""
     return network.version == 6 and network.is_link_local

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Optional
 
 from neuca_tools.desired import dhcp_files, platform_roles
 from neuca_tools.desired.dhcp_files import MANAGERS, OWN, client_labels
@@ -18,7 +19,7 @@ from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 from neuca_tools.desired.roles import Dhcp, Roles, find_links
 from neuca_tools.desired.router_advertisements import ipv6_clients
 from neuca_tools.documents.neuca.link_kinds import is_ipoib
-from neuca_tools.model import ACCEPT_RA, LinkKey, LinkRequest, Problem, Requests, World
+from neuca_tools.model import ACCEPT_RA, Device, LinkKey, LinkRequest, Problem, Requests, World
 from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import identity, is_nic
 
@@ -46,67 +47,71 @@ def wants_dhcp(request: LinkRequest) -> bool:
 
 
 def network_manager(world: World, roles: Roles) -> str:
-    """The network manager that is the DHCP client; empty if there is none.
+    """The network manager that does DHCP on dataplane links; empty if none does.
 
-    If both managers run, it is the one that manages the management NIC. Until one has started
-    during boot, and while it gives no answer, it is the one for which the agent has written files
-    before.
+    If both managers run, it is the one that manages the management NIC. As long as none has started
+    during a boot, or the present one does not respond, it is the one that has files of ours.
     """
-    if world.own_clients.forced or _is_plain(world):
+    if world.own_clients.replaces_managers or _runs_no_manager(world):
         return ""
-    known = {manager for manager, _ in dhcp_files.known_files(world.files).values()}
-    before = next((name for name in MANAGERS if name in known), "")
-    if not world.managers or before in world.silent_managers:
-        return before
+    known = _managers_with_our_files(world)
+    present = next((name for name in MANAGERS if name in known), "")
+    if not world.managers or present in world.silent_managers:
+        return present
     return _running_manager(world, roles)
 
 
-def _running_manager(world: World, roles: Roles) -> str:
-    """The manager that runs, of two the one that has the management NIC.
+def _managers_with_our_files(world: World) -> set[str]:
+    return {manager for manager, _ in dhcp_files.known_files(world.files).values()}
 
-    A silent one may have it if no other does.
+
+def _running_manager(world: World, roles: Roles) -> str:
+    """The manager that runs; if both do, the one that manages the management NIC.
+
+    Empty if that may be one that does not respond.
     """
     running = [name for name in MANAGERS if name in world.managers]
-    names = {world.devices[at].name for at in roles.guard.management & world.devices.keys()}
+    names = {world.devices[index].name for index in roles.guard.management & world.devices.keys()}
     for name in running:
         if any(world.managers[name].get(interface) == "managed" for interface in names):
             return name
     return "" if world.silent_managers else next(iter(running), "")
 
 
-def _is_plain(world: World) -> bool:
-    """Whether this is a host without managers, on which a program of its own can do DHCP.
+def _runs_no_manager(world: World) -> bool:
+    """Whether no network manager runs here, so that dhcpcd has to serve NICs too.
 
-    Early in a boot, a manager that is enabled may not run yet.
+    Early in a boot, a manager that is enabled may not have started yet.
     """
     own = world.own_clients
-    is_early = own.expected and world.age < MANAGEMENT_DHCP_SECONDS
+    is_early = own.manager_may_start and world.age < MANAGEMENT_DHCP_SECONDS
     return bool(own.program) and world.unmanaged and not is_early
 
 
 def _has_own_client(world: World, is_virtual: bool) -> bool:
-    """Whether the program that we start may do DHCP on NICs, or on virtual links.
+    """Whether dhcpcd may do DHCP on NICs, or with `is_virtual` on virtual links.
 
-    NetworkManager serves NICs alone; it may run although it gives no answer.
+    NetworkManager leaves virtual links to it, also while it runs without a response.
     """
     own, running = world.own_clients, {*world.managers, *world.silent_managers}
-    is_beside = is_virtual and "networkmanager" in running
-    return bool(own.program) and (own.forced or is_beside or _is_plain(world))
+    is_left_over = is_virtual and "networkmanager" in running
+    is_chosen = own.replaces_managers or is_left_over or _runs_no_manager(world)
+    return bool(own.program) and is_chosen
 
 
 def serves_virtual(world: World) -> bool:
     """Whether this host has a client for DHCP on virtual links."""
     if _has_own_client(world, is_virtual=True):
         return True
-    known = {manager for manager, _ in dhcp_files.known_files(world.files).values()}
-    return not world.own_clients.forced and "networkd" in {*world.managers, *known}
+    managers = {*world.managers, *_managers_with_our_files(world)}
+    return not world.own_clients.replaces_managers and "networkd" in managers
 
 
 def assign_clients(requests: Requests, roles: Roles, world: World, complete: bool) -> Roles:
     """The roles, with the DHCP client of each link that has one.
 
-    Without a complete document, unlisted NICs keep their client. NICs with DHCP for which there is
-    no client are left to other programs.
+    Unless the document is `complete`, unlisted NICs keep the manager that has files of ours for
+    them. NICs with DHCP for which there is no client are left to other programs.
     """
     manager = network_manager(world, roles)
     clients = _client_by_link(requests, roles, world, manager)
@@ -126,32 +131,31 @@ def _client_by_link(
     requests: Requests, roles: Roles, world: World, manager: str
 ) -> dict[LinkKey, str]:
     """The client of each requested dataplane link that has one."""
-    ports = set(_member_keys(requests, roles, world))
-    here = find_links(world, roles)
+    members = set(_member_keys(requests, roles, world))
+    devices = find_links(world, roles)
     clients: dict[LinkKey, str] = {}
     for key, request in requests.items():
-        if key in ports or roles.role_of(key) != "dataplane" or not wants_dhcp(request):
+        # For IPoIB, our files, which match MAC addresses, do not work, and the programs would need
+        # a client identifier (RFC 4390).
+        is_excluded = is_ipoib(key) or key in members or roles.role_of(key) != "dataplane"
+        if is_excluded or not wants_dhcp(request):
             continue
-        if is_ipoib(key):
-            # Our files match MAC addresses, and the programs need a client identifier (RFC 4390).
-            continue
-        device = here.get(key)
-        index = device.index if device else 0
         if manager == "networkd" or (manager and not key.rank):
             clients[key] = manager
-        elif _is_for_own(request, index, world):
+        elif _is_for_own(request, devices.get(key), world):
             clients[key] = OWN
     return clients
 
 
-def _is_for_own(request: LinkRequest, index: int, world: World) -> bool:
-    """Whether the program that we start does DHCP on the link: on none that has another's lease."""
+def _is_for_own(request: LinkRequest, device: Optional[Device], world: World) -> bool:
+    """Whether dhcpcd does DHCP on the link: only if no other program has a lease there."""
     asked = request.automatic
     if asked is None or not _has_own_client(world, bool(request.key.rank)):
         return False
     if not world.own_clients.requests.keys().isdisjoint(client_labels(request.key, asked)):
         return True
     version = 4 if asked.dhcp4 else 6  # the first family that is requested
+    index = device.index if device else 0
     leases = (pair for pair in world.leased if pair[0] == index and pair[1].version == version)
     return all(pair in world.autoconf for pair in leases)
 
@@ -159,7 +163,8 @@ def _is_for_own(request: LinkRequest, index: int, world: World) -> bool:
 def _member_keys(requests: Requests, roles: Roles, world: World) -> Iterator[LinkKey]:
     """The present and requested members of bonds and ports of bridges.
 
-    On Azure the lower one of two devices with one MAC has the other, which is the NIC, as master.
+    A device whose MAC is that of a free NIC is not among them: on Azure, the accelerated device has
+    the NIC, which has the same MAC, as its master.
     """
     free = {mac for mac, device in roles.nics.items() if not device.master}
     for device in world.devices.values():
@@ -173,7 +178,7 @@ def _member_keys(requests: Requests, roles: Roles, world: World) -> Iterator[Lin
 def unserved_links(requests: Requests, roles: Roles, world: World) -> Iterator[Problem]:
     """A problem for each link with DHCP that has neither a client nor a lease."""
     is_late, reason = world.age >= MANAGEMENT_DHCP_SECONDS, ""
-    if world.own_clients.forced and not world.own_clients.program:
+    if world.own_clients.replaces_managers and not world.own_clients.program:
         reason = NOT_INSTALLED
     elif world.unmanaged and is_late:
         reason = UNSERVED
@@ -188,7 +193,7 @@ def unserved_links(requests: Requests, roles: Roles, world: World) -> Iterator[P
 def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World) -> bool:
     """Whether this is a dataplane link that requests a lease, and has neither one nor a client.
 
-    Of Ethernet links, only NICs.
+    Only NICs and IPoIB links are reported.
     """
     device = roles.device(key.mac)
     is_counted = is_ipoib(key) or not key.rank
@@ -198,8 +203,8 @@ def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World)
     return not is_served and platform_roles.is_leased(request) and wants_dhcp(request)
 
 
-def without_kernel(requests: Requests, roles: Roles) -> dict[LinkKey, LinkRequest]:
-    """The requests without `accept_ra` on links whose advertisements a client handles."""
+def without_accept_ra(requests: Requests, roles: Roles) -> dict[LinkKey, LinkRequest]:
+    """The requests, without `accept_ra` on links whose advertisements a client handles."""
     changed = dict(requests)
     for key in ipv6_clients(requests, roles) & requests.keys():
         request = changed[key]

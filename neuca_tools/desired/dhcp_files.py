@@ -70,9 +70,9 @@ def link_label(key: LinkKey) -> str:
     ('020000000002.7', 'bridge-br_2e0')
     """
     base = key.mac.replace(":", "")
-    if key.made:
-        name = re.sub("[^A-Za-z0-9-]", _quote_character, key.given_name)
-        base = f"{key.made}-{name}"
+    if key.virtual_kind:
+        name = re.sub("[^A-Za-z0-9-]", _quote_character, key.virtual_name)
+        base = f"{key.virtual_kind}-{name}"
     return base if key.vlan_id is None else f"{base}.{key.vlan_id}"
 
 
@@ -185,7 +185,7 @@ def networkd_file(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> b
 def first_line(key: LinkKey) -> str:
     """The comment at the top of a file for this link."""
     vlan = f"VLAN {key.vlan_id} of " if key.vlan_id is not None else ""
-    link = f"{vlan}the {key.made or 'NIC'} {key.given_name or key.mac}"
+    link = f"{vlan}the {key.virtual_kind or 'NIC'} {key.virtual_name or key.mac}"
     return f"# Written by neucad, which overwrites it. For DHCP on {link}; see neucad(8)."
 
 

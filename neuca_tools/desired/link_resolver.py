@@ -51,7 +51,7 @@ class LinkResolver(CommonSettings):
         super().__init__(scene, limits, self.stacks.masters, rules, routed, sure=sure)
         self.names = names
         self.vlan_names: dict[LinkKey, str] = {}
-        made = {key.given_name: key for key in self.stacks.links}
+        made = {key.virtual_name: key for key in self.stacks.links}
         self.link_settings = {**{name: key for key, name in taken.items()}, **made}
         self.wanted: dict[LinkKey, Link] = {}
         self.sizes = Sizes(scene, self.wanted, self.problems)
@@ -72,12 +72,14 @@ class LinkResolver(CommonSettings):
 
     def _link(self, key: LinkKey) -> Optional[Link]:
         """One wanted link, or None."""
-        is_made = bool(key.made) and key.mac not in self.roles.guard.carriers
+        is_made = bool(key.virtual_kind) and key.mac not in self.roles.guard.carriers
         if not (self._may_make(key) if is_made else self._may_write(key)):
             return None
         if key.vlan_id is not None:
             return self._resolve_vlan(self.requests[key])
-        return (self._resolve_virtual if key.made else self._resolve_nic)(self.requests[key])
+        return (self._resolve_virtual if key.virtual_kind else self._resolve_nic)(
+            self.requests[key]
+        )
 
     def _may_make(self, key: LinkKey) -> bool:
         """Whether this virtual link, or VLAN on one, can be created; `stacks` says why not."""
@@ -100,7 +102,7 @@ class LinkResolver(CommonSettings):
         for address in link.addresses:
             self.refuse(
                 link.key,
-                f'address {address}: it is in "{master.given_name}", which can have the address',
+                f'address {address}: it is in "{master.virtual_name}", which can have the address',
             )
         if master.kind == "bond":
             link = replace(link, mtu=None)
@@ -119,7 +121,7 @@ class LinkResolver(CommonSettings):
         for address in link.addresses:
             if address not in kept:
                 kind = {"vrf": "VRF"}.get(master.kind, master.kind)
-                text = f'it belongs to the {kind} "{master.given_name}"'
+                text = f'it belongs to the {kind} "{master.virtual_name}"'
                 self.refuse(link.key, f"address {address}: {text}, which cannot be created")
         barred = self._new_link(link.key, str(link.name), device)
         return replace(barred, addresses=kept, virtual=link.virtual, master=holder, bare=link.bare)
@@ -202,8 +204,8 @@ class LinkResolver(CommonSettings):
         """A virtual link of any kind but a VLAN."""
         key, virtual = request.key, self.stacks.links.get(request.key)
         device = self.device_by_link.get(key)
-        self.vlan_names[key] = key.given_name
-        link = self._new_link(key, key.given_name, device)
+        self.vlan_names[key] = key.virtual_name
+        link = self._new_link(key, key.virtual_name, device)
         if virtual is None:
             return self._hands_off(link, device)
         if virtual.parent and virtual.parent not in self.wanted:
@@ -234,7 +236,7 @@ class LinkResolver(CommonSettings):
         link = self._configured_vlan(request, link, parent)
         self._check_vlan_mac(request, device)
         if link.state == "up" and self._is_down(parent):
-            lower = key.made or "NIC"
+            lower = key.virtual_kind or "NIC"
             subject = message_subject(key)
             text = f"{subject} cannot be up: its {lower} is requested to be {parent.state}"
             self.refuse(key, text)
@@ -326,7 +328,7 @@ class LinkResolver(CommonSettings):
         for.
         """
         request, role = self.requests.get(key), self.roles.role_of(key)
-        name = (key.given_name if key == key.nic else "") or None
+        name = (key.virtual_name if key == key.nic else "") or None
         if request is None:
             if key in self.device_by_link:
                 name = self.device_by_link[key].name

@@ -19,7 +19,13 @@ from neuca_tools.desired import first_nic
 from neuca_tools.desired.policy import NOTHING, PlatformClaims, Policy
 from neuca_tools.model import UNRECORDED, Record, Route, World
 from neuca_tools.model.provenance import ADVERTISEMENT, is_automatic, route_provenance
-from neuca_tools.model.topology import METADATA_HOSTS, below, best_default_routes, identity, is_nic
+from neuca_tools.model.topology import (
+    METADATA_HOSTS,
+    best_default_routes,
+    identity,
+    is_nic,
+    nics_below,
+)
 
 # Seconds after a boot. NetworkManager tries DHCP four times for 45 s each (NetworkManager.conf(5)),
 # the units of systemd-networkd wait 120 s for the network, dhclient tries for 60 s.
@@ -62,12 +68,6 @@ def choose_management(
 ) -> ManagementChoice:
     """The management NICs of this host."""
     return _Chooser(world, policy, record, claims).outcome()
-
-
-def nics_below(world: World, indexes: Iterable[int]) -> frozenset[str]:
-    """The MACs of the NICs that are among these devices or below them."""
-    carriers = (world.devices[index] for index in below(world, indexes) if index in world.devices)
-    return frozenset(identity(device) for device in carriers if is_nic(device))
 
 
 class _Chooser:

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from neuca_tools.model import Device, LinkKey, World
 from neuca_tools.model.topology import (
-    below,
     best_default_routes,
     identity,
     is_nic,
-    mac_of_key,
+    mac_in_key,
+    with_lower_devices,
     with_upper_devices,
 )
 
@@ -44,7 +44,7 @@ def management_vlan_ids(world: World, indexes: Collection[int]) -> dict[str, fro
     plain = {nic.index: identity(nic) for nic in nics if _is_plain(nic, world)}
     upper = with_upper_devices(world, plain)
     ways = best_default_routes(route for route in world.routes if route.index in upper)
-    lines = below(world, [*(route.index for route in ways), world.metadata_index])
+    lines = with_lower_devices(world, [*(route.index for route in ways), world.metadata_index])
     ids_by_mac: dict[str, frozenset[int]] = {}
     for index in lines & world.devices.keys():
         device = world.devices[index]
@@ -76,12 +76,12 @@ def ids_beside(
         asked.setdefault(key.mac, set()).add(key.vlan_id or 0)
     ids_by_link = {}
     for device in (world.devices[index] for index in management):
-        if mac_of_key(device) not in asked or device.vlan_id is not None or device.index in ours:
+        if mac_in_key(device) not in asked or device.vlan_id is not None or device.index in ours:
             continue
         uppers = [upper for upper in world.devices.values() if upper.lower == device.index]
         foreign = {upper.vlan_id for upper in uppers if upper.index not in ours}
         if not device.master and not device.slave:
-            ids_by_link[mac_of_key(device)] = _EVERY_ID - (asked[mac_of_key(device)] - foreign)
+            ids_by_link[mac_in_key(device)] = _EVERY_ID - (asked[mac_in_key(device)] - foreign)
     return ids_by_link
 
 
@@ -101,4 +101,4 @@ def _is_beside(device: Device, world: World, vlans: Mapping[str, frozenset[int]]
     lower = world.devices.get(device.lower)
     if device.vlan_id is None or lower is None or lower.vlan_id is not None:
         return False
-    return device.vlan_id not in vlans.get(mac_of_key(lower), _EVERY_ID)
+    return device.vlan_id not in vlans.get(mac_in_key(lower), _EVERY_ID)

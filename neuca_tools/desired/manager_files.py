@@ -127,7 +127,10 @@ class _Files:
             spared = {*known.values()} - self.dataplane - {*self.record.nics}
         rules: dict[str, Optional[bytes]] = {}
         used: set[str] = set()
-        nics = {*self.roles.by_mac, *(mac for mac in self.record.nics if not LinkKey(mac).made)}
+        nics = {
+            *self.roles.by_mac,
+            *(mac for mac in self.record.nics if not LinkKey(mac).virtual_kind),
+        }
         for mac in sorted(nics - spared, key=lambda mac: (mac not in self.roles.nics, mac)):
             name = self._pinned_name(mac)
             if name in used:
@@ -197,7 +200,7 @@ class _Files:
     def _list_contents(self) -> dict[str, bytes]:
         """The lists by path; absent or empty if there is nothing to list."""
         places, patterns = self.places, sorted(self._name_patterns())
-        kinds = {key.kind for key in self.names if key.made}
+        kinds = {key.kind for key in self.names if key.virtual_kind}
         # The kernel has the same kind for InfiniBand ports and their children.
         kinds |= {"ipoib" for mac in self.dataplane if is_guid(mac)}
         nics = self.dataplane - self._nics_of_client("networkd")
@@ -228,7 +231,7 @@ class _Files:
         others = {device.name for mac, device in nics.items() if mac not in self.dataplane}
         recorded = {mac: nic.name for mac, nic in self.record.nics.items()}
         bases = {names.get(LinkKey(mac)) or recorded.get(mac, "") for mac in self.dataplane}
-        bases.update(key.given_name for key in names)  # empty for a NIC
+        bases.update(key.virtual_name for key in names)  # empty for a NIC
         made = {name for key, name in names.items() if key.rank and key.mac not in left}
         made.update(map(self._pinned_name, filter(is_guid, self.dataplane)))
         return {f"{name}.*" for name in bases - others - {""}} | (made - others - {""})

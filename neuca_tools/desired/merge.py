@@ -88,7 +88,7 @@ def stack_layers(
     asked, notes = routing_tables.without_dhcp(layers.requests)
     roles = dhcp_clients.assign_clients(asked, layers.roles, world, complete)
     problems = (*layers.problems, *dhcp_clients.unserved_links(asked, roles, world))
-    requests = dhcp_clients.without_kernel(asked, roles)
+    requests = dhcp_clients.without_accept_ra(asked, roles)
     if document is not None and document.platform is not None:
         notes += platform_roles.unused_notes(document.platform, roles, requests)
     layers = layers._replace(roles=roles, requests=requests, problems=problems)
@@ -225,7 +225,7 @@ def with_virtual_roles(roles: Roles, requests: Requests, left: Collection[str] =
     `left` are left alone.
     """
     lowers = {lower.mac for lower in chain.from_iterable(map(lower_of, requests.values()))}
-    virtual_roles: dict[str, Role] = {key.mac: "dataplane" for key in requests if key.made}
+    virtual_roles: dict[str, Role] = {key.mac: "dataplane" for key in requests if key.virtual_kind}
     virtual_roles.update(dict.fromkeys(virtual_roles.keys() & left, "unlisted"))
     stricter: tuple[Role, ...] = ("ignored", "management")
     for role in stricter:
@@ -317,7 +317,7 @@ def _digest_of(texts: Iterable[str]) -> str:
 
 def _mac_of(route: RouteRequest, networks: Networks) -> str:
     """The MAC of the link that a route belongs to; empty if it belongs to none."""
-    link = networks.link(route.via, route.link)
+    link = networks.link_to(route.via, route.link)
     if link is None and route.traits.kind == "unicast":
         link = route.link if route.via is None or route.traits.onlink else None
     return link.mac if link else ""

@@ -20,7 +20,7 @@ from neuca_tools.model import (
     Problem,
     ProblemCode,
     Virtual,
-    Written,
+    WrittenSetting,
 )
 from neuca_tools.tuning.layer import PROFILE
 
@@ -108,7 +108,7 @@ class Sizes:
         """The MTU of a VLAN to set, at most that of its lower device (`most`); None if it is
         refused.
         """
-        lower = f'its {key.made or "NIC"} "{parent.name}"'
+        lower = f'its {key.virtual_kind or "NIC"} "{parent.name}"'
         return self.with_ipv6(key, self._at_most(key, mtu, most, f"{lower} has {most}"))
 
     def _at_most(self, key: LinkKey, mtu: Optional[int], most: int, but: str) -> Optional[int]:
@@ -135,7 +135,11 @@ class Sizes:
             mtu = self._at_most(key, mtu, most, but)
         elif virtual.parent:
             mtu = self._mtu_over_parent(key, virtual, virtual.parent, mtu)
-        if not mtu and key in self.device_by_link and Written("mtu", key) in self.record.written:
+        if (
+            not mtu
+            and key in self.device_by_link
+            and WrittenSetting("mtu", key) in self.record.written
+        ):
             mtu = self._default_mtu(key, virtual)
         return self.with_ipv6(key, mtu)
 
@@ -177,7 +181,7 @@ class Sizes:
                 return None
         for member, theirs in asked.items():
             if theirs and theirs != mtu and self._names_mtu(member):
-                self._refuse(member, theirs, f'it is in "{key.given_name}", which has {mtu}')
+                self._refuse(member, theirs, f'it is in "{key.virtual_name}", which has {mtu}')
         return mtu
 
     def _names_mtu(self, key: LinkKey) -> bool:

@@ -40,7 +40,7 @@ def vlan_name(parent: str, key: LinkKey) -> str:
     'n006daf.1445'
     """
     name = f"{parent}.{key.vlan_id}"
-    stem = key.given_name[:10] or f"n{key.mac.replace(':', '')[-6:]}"
+    stem = key.virtual_name[:10] or f"n{key.mac.replace(':', '')[-6:]}"
     if len(name) <= LONGEST_NAME:
         return name
     return f"{stem}.{key.vlan_id}"

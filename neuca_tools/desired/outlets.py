@@ -14,14 +14,13 @@ from ipaddress import ip_address, ip_network
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired.first_nic import Belief, bus_order
-from neuca_tools.desired.management import nics_below
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
 from neuca_tools.model.machine import Origin, Outlet
 from neuca_tools.model.ports import identity_forms
 from neuca_tools.model.provenance import ADMINISTRATOR, KERNEL, route_provenance
-from neuca_tools.model.topology import below, identity
+from neuca_tools.model.topology import identity, nics_below, with_lower_devices
 
 EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 LINK_LOCAL = ip_network("fe80::/64")
@@ -130,7 +129,7 @@ def name_of(world: World, device: Device) -> str:
 
 def _all_macs(world: World, device: Device) -> frozenset[str]:
     """Its own address, and the present and permanent ones of everything below it."""
-    lowers = (world.devices.get(index) for index in below(world, [device.index]))
+    lowers = (world.devices.get(index) for index in with_lower_devices(world, [device.index]))
     macs = {mac for lower in lowers if lower for mac in (lower.mac, identity(lower))}
     return identity_forms(filter(None, macs))
 
@@ -140,7 +139,7 @@ def _usable_nics(world: World, roles: Roles, device: Device) -> frozenset[str]:
     ours.
     """
     nics = nics_below(world, [device.index])
-    lowers = below(world, [device.index])
+    lowers = with_lower_devices(world, [device.index])
     current = {world.devices[index].mac for index in lowers if index in world.devices}
     ours = {device.index for device in roles.made.devices.values()} & lowers
     refused = {"dataplane", "ignored"} & {roles.role(mac) for mac in nics | current}

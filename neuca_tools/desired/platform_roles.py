@@ -74,7 +74,7 @@ def _management_groups(
     for top in weak:
         if top not in lower:
             group = {top, *all_lower_devices([top], requests)}
-            yield {mac: weak[mac] for mac in weak if mac in group and not LinkKey(mac).made}
+            yield {mac: weak[mac] for mac in weak if mac in group and not LinkKey(mac).virtual_kind}
 
 
 def is_leased(request: LinkRequest) -> bool:
@@ -89,7 +89,7 @@ def left_alone(platform: PlatformDocument) -> frozenset[str]:
     These are created and configured by other programs.
     """
     requests = {request.key: request for request in platform.links}
-    made = {key.mac for key, request in requests.items() if key.made and is_leased(request)}
+    made = {key.mac for key, request in requests.items() if key.virtual_kind and is_leased(request)}
     return frozenset(made | all_lower_devices(made, requests))
 
 
@@ -173,7 +173,7 @@ def refused_links(platform: PlatformDocument, roles: Roles, world: World) -> Ite
         reason = next(filter(None, map(roles.reasons.get, lowers)), "by its MAC address")
         yield Problem("refused", f"{message_subject(key)} is on the management NIC: {reason}", key)
     for member, vrf in _barred_members(platform, roles, world):
-        text = f'it belongs to the VRF "{vrf.given_name}", which cannot be created'
+        text = f'it belongs to the VRF "{vrf.virtual_name}", which cannot be created'
         yield Problem("refused", text, member)
 
 

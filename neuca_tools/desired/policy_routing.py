@@ -23,7 +23,7 @@ from typing import Any, Optional
 from neuca_tools.desired.coverage import is_inside
 from neuca_tools.desired.dhcp import learned_gateways
 from neuca_tools.desired.roles import Scene
-from neuca_tools.desired.routes import Routing, local_hosts, on_link
+from neuca_tools.desired.routes import Routing, local_hosts, scoped_host
 from neuca_tools.desired.routing_tables import (
     EVERYTHING,
     TABLES,
@@ -269,7 +269,7 @@ class _Work:
         gateway: Host,
     ) -> None:
         """The routes of all addresses of one family, and the rules of those that are `free`."""
-        if on_link(self.links[key].index, gateway) in self.local_hosts:
+        if scoped_host(self.links[key].index, gateway) in self.local_hosts:
             self.note(key, f"the gateway {gateway} is this host itself")
             return
         hops = list(self._table(key, table, addresses, gateway))

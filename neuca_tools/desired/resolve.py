@@ -39,7 +39,7 @@ from neuca_tools.model import (
     LinkRequest,
     Network,
     NetworkState,
-    Owned,
+    OwnedObjects,
     Problem,
     Record,
     Requests,
@@ -71,13 +71,13 @@ class Resolution(NamedTuple):
 
     `removable` is what may be removed. `digests` maps each NIC to the digests of its request; the
     key "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to
-    the user, `loose` those with routes through addresses that another program sets. On the links
+    the user, `dependent_prefixes` those whose next hop is in no requested network. On the links
     `without_advertisements`, router advertisements have no effect. `tables` are those of policy
     routing. `lacks_ipv6`: a link that is to have IPv6 addresses has no IPv6.
     """
 
     want: NetworkState
-    removable: Owned
+    removable: OwnedObjects
     roles: Roles
     requests: Requests
     names: Mapping[LinkKey, str]
@@ -88,7 +88,7 @@ class Resolution(NamedTuple):
     router: Router = "user"
     complete: bool = False
     left_alone: tuple[Network, ...] = ()
-    loose: frozenset[Network] = frozenset()
+    dependent_prefixes: frozenset[Network] = frozenset()
     management_networks: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
     tuning: Layer = Layer()
@@ -139,7 +139,7 @@ def resolve_state(
         router=router,
         complete=complete,
         left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
-        loose=routing.loose,
+        dependent_prefixes=routing.dependent_prefixes,
         management_networks=management_networks(world, layers.roles),
         notes=(*_open_notes(layers, routing), *work.notes, *tuned.notes, *routing.notes),
         tuning=settings.tuning._replace(values=(*settings.tuning.values, *tuned.values)),
@@ -157,7 +157,7 @@ def _tune_requests(
     return tuned, Scene(tuned.requests, world, layers.roles, record, devices)
 
 
-def _left_as_they_are(removable: Owned, work: LinkResolver, complete: bool) -> Owned:
+def _left_as_they_are(removable: OwnedObjects, work: LinkResolver, complete: bool) -> OwnedObjects:
     """What may be removed: links that stay although they are not among the wanted ones keep their
     addresses.
     """
@@ -194,8 +194,8 @@ def _wanted_state(
 
 
 def _trusted_parts(
-    document: Optional[Document], requests: Requests, owned: Owned
-) -> tuple[bool, Owned, Optional[frozenset[LinkKey]]]:
+    document: Optional[Document], requests: Requests, owned: OwnedObjects
+) -> tuple[bool, OwnedObjects, Optional[frozenset[LinkKey]]]:
     """Whether the document is complete, what may be removed, and the links that it is sure of.
 
     None for these if it is complete.
@@ -203,7 +203,7 @@ def _trusted_parts(
     if document is not None and document.complete:
         return True, owned._replace(routes=True), None
     sure = trusted_links(document, requests) if document else frozenset[LinkKey]()
-    return False, Owned(frozenset(pair for pair in owned.addresses if pair[0] in sure)), sure
+    return False, OwnedObjects(frozenset(pair for pair in owned.addresses if pair[0] in sure)), sure
 
 
 def _host_sysctls(
@@ -216,7 +216,7 @@ def _host_sysctls(
 
 
 def _request_limits(
-    layers: Layers, settings: Settings, world: World, record: Record, removable: Owned
+    layers: Layers, settings: Settings, world: World, record: Record, removable: OwnedObjects
 ) -> RequestLimits:
     """What requests may not take over, and how many public addresses they may have together."""
     requests, roles = layers.requests, layers.roles
@@ -242,9 +242,9 @@ def resolve_routing(layers: Layers, links: Mapping[LinkKey, Link], work: LinkRes
         layers.routes, links, layers.requests, work.after, limits, without_ipv6=without_ipv6
     )
     taken = {hop.identity for hop in routing.hops}
-    learned = dhcp.Learned(roles, world, limits, taken)
+    learned = dhcp.LearnedConfiguration(roles, world, limits, taken)
     isolated = of_vrfs(work.requests)
-    leased = learned.added_to({key: links[key] for key in links if key not in isolated})
+    leased = learned.extend_links({key: links[key] for key in links if key not in isolated})
     policy = build_routing(work.routed, leased, scene)
     inside, vrf_notes = routing_tables.default_routes(links, work.after, taken)
     asked = (*routing.hops, *inside)

@@ -21,7 +21,7 @@ from neuca_tools.desired.policy import NOTHING, PlatformClaims, Policy
 from neuca_tools.model import Device, LinkKey, Problem, Record, Requests, Role, World
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import short_guid
-from neuca_tools.model.topology import identity, is_nic, key_of, mac_of_key, with_upper_devices
+from neuca_tools.model.topology import identity, is_nic, key_of, mac_in_key, with_upper_devices
 
 EMPTY = Record()
 
@@ -150,7 +150,7 @@ def _created_links(world: World, record: Record) -> tuple[frozenset[int], dict[s
         return frozenset(), {}
     keys = ((key_of(device, world), device) for device in world.devices.values())
     ours = [(key, device) for key, device in keys if key in owned]
-    stacked = {key.mac: device for key, device in ours if key.made and key == key.nic}
+    stacked = {key.mac: device for key, device in ours if key.virtual_kind and key == key.nic}
     return frozenset(device.index for _, device in ours), stacked
 
 
@@ -241,7 +241,7 @@ def assign_roles(
     """Give every NIC its role; recorded ones stay, unless `[network] management-macs` is set."""
     ours, stacked = _created_links(world, record)
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
-    named = {mac for mac in named if not LinkKey(mac).made}
+    named = {mac for mac in named if not LinkKey(mac).virtual_kind}
     choice = choose_management(world, policy, record, claims)
     ports = {identity(device) for device in world.devices.values() if device.master}
     free = named - ignored - choice.by_document_only - (ports & choice.reason_by_mac.keys())
@@ -284,7 +284,7 @@ def _foreign_carriers(
 ) -> dict[str, Device]:
     """The bonds and bridges of other programs that VLANs can be created on."""
     devices = (world.devices[index] for index in management)
-    carriers = {mac_of_key(device): device for device in devices if device.kind in KINDS}
+    carriers = {mac_in_key(device): device for device in devices if device.kind in KINDS}
     return {mac: carriers[mac] for mac in carriers.keys() & vlans}
 
 

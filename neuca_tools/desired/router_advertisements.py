@@ -23,7 +23,7 @@ from neuca_tools.model import (
     LinkKey,
     LinkRequest,
     NetworkState,
-    Owned,
+    OwnedObjects,
     Problem,
     Requests,
     Router,
@@ -34,8 +34,11 @@ from neuca_tools.model.topology import identity, is_nic
 
 
 def removable_addresses(
-    owned: Owned, have: NetworkState, world: World, without_advertisements: Collection[LinkKey]
-) -> Owned:
+    owned: OwnedObjects,
+    have: NetworkState,
+    world: World,
+    without_advertisements: Collection[LinkKey],
+) -> OwnedObjects:
     """What may be removed, including the autoconfigured addresses on these links."""
     keys = {have.links[key].index: key for key in have.links.keys() & without_advertisements}
     made = {(keys[index], address) for index, address in world.autoconf if index in keys}

@@ -1,10 +1,10 @@
-"""The link of each requested route: the one that has its next hop in a network of its own."""
+"""The link of each requested route: the one with an address in the network of its next hop."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -37,17 +37,17 @@ ROUTE_METRIC = 20
 
 
 class Routing(NamedTuple):
-    """Routes and rules to set, and the table of each link with policy routing (`tables`).
+    """The routes (`hops`) and rules to set, and the table of each link with policy routing.
 
-    `banned` are prefixes that must have no route. `loose` are those with a next hop in no requested
-    address's network: their routes depend on addresses that another program sets.
+    `banned` are prefixes that must have no route. `dependent_prefixes` are those with a next hop in
+    no requested network: their routes depend on addresses that another program sets.
     """
 
     hops: tuple[Hop, ...] = ()
     banned: tuple[Network, ...] = ()
     rules: Mapping[Rule, LinkKey] = {}
     tables: Mapping[LinkKey, int] = {}
-    loose: frozenset[Network] = frozenset()
+    dependent_prefixes: frozenset[Network] = frozenset()
     problems: tuple[Problem, ...] = ()
     notes: tuple[Note, ...] = ()
 
@@ -62,42 +62,54 @@ def resolve_routes(
 ) -> Routing:
     """Find the link of each route. A route that is refused, or cannot be set, becomes a problem.
 
-    `links` are the links that can be used, `requests` those of all links. `without_ipv6` says why
-    links have no IPv6.
+    `links` are the links that can be used, `requests` those of all links. `without_ipv6` has the
+    links without IPv6, each with the reason.
     """
     if not routes:
         return Routing()
     finder = _Finder(links, requests, scene, limits, without_ipv6)
-    for route in _on_link(routes, requests):
-        finder.take(route)
+    for route in _tied_routes(routes, requests):
+        finder.add(route)
     return Routing(
-        tuple(finder.taken.values()),
+        tuple(finder.hop_by_identity.values()),
         tuple(finder.banned),
-        loose=frozenset(finder.loose),
+        dependent_prefixes=frozenset(finder.dependent_prefixes),
         problems=tuple(finder.problems),
     )
 
 
-def _on_link(routes: Collection[RouteRequest], requests: Requests) -> Iterator[RouteRequest]:
-    """The routes; one whose next hop only another requested route covers, without a next hop of its
-    own, is on the link of that one.
+def _tied_routes(routes: Collection[RouteRequest], requests: Requests) -> Iterable[RouteRequest]:
+    """The routes; a next hop that only another requested route leads to is tied to its link.
+
+    That route has a link and no next hop, and the next hop is in no requested network.
     """
-    direct = {route.to: route.link for route in routes if _is_direct(route)}
+    direct_links = {route.to: route.link for route in routes if _is_direct(route)}
+    if not direct_links:
+        return routes
     networks = {address.network for link in requests.values() for address in link.addresses}
-    for route in routes:
-        via = route.via
-        if via is not None and direct and not any(via in network for network in networks):
-            known = ((to, link) for to, link in direct.items() if via in to)
-            _, link = max(known, key=lambda item: item[0].prefixlen, default=(None, None))
-            if link is not None and route.link in (None, link):
-                traits = route.traits._replace(onlink=True)
-                route = route._replace(link=link, traits=traits)
-        yield route
+    return [_tied_route(route, direct_links, networks) for route in routes]
 
 
 def _is_direct(route: RouteRequest) -> bool:
     is_unicast = route.state == "present" and route.traits.kind == "unicast"
     return is_unicast and route.via is None and route.link is not None
+
+
+def _tied_route(
+    route: RouteRequest,
+    direct_links: Mapping[Network, Optional[LinkKey]],
+    networks: Collection[Network],
+) -> RouteRequest:
+    """The route with the link of the most specific direct route to its next hop, as `onlink`."""
+    via = route.via
+    if via is None or any(via in network for network in networks):
+        return route
+    covering = [prefix for prefix in direct_links if via in prefix]
+    longest = max(covering, key=lambda prefix: prefix.prefixlen, default=None)
+    link = direct_links[longest] if longest else None
+    if link is None or route.link not in (None, link):
+        return route
+    return route._replace(link=link, traits=route.traits._replace(onlink=True))
 
 
 class _Finder:
@@ -119,69 +131,71 @@ class _Finder:
             if key in devices
         }
         self._usable, self._device_by_link, self._limits = usable, devices, limits
-        self._asked, self._all = Networks(usable), Networks(requests)
-        self._present = Networks(present)
-        self._foreign = foreign_routes(world)
-        self._own = local_hosts(world, links.values())
-        self._vrfs = foreign_vrfs(world, scene.roles)
-        self._without_ipv6, self._shared = without_ipv6, shared_tables(world)
-        self.taken: dict[object, Hop] = {}
-        self.loose: set[Network] = set()
+        self._requested_networks = Networks(usable)
+        self._present_networks = Networks(present)
+        self._networks_of_all_links = Networks(requests)
+        self._foreign_identities = foreign_routes(world)
+        self._local_hosts = local_hosts(world, links.values())
+        self._reason_by_vrf_table = foreign_vrfs(world, scene.roles)
+        self._without_ipv6, self._shared_tables = without_ipv6, shared_tables(world)
+        self.hop_by_identity: dict[object, Hop] = {}
+        self.dependent_prefixes: set[Network] = set()
         self.banned: list[Network] = []
         self.problems: list[Problem] = []
 
-    def take(self, route: RouteRequest) -> None:
+    def add(self, route: RouteRequest) -> None:
         """Add the route, or the reason why it cannot be set."""
         reason = None
         if route.state == "absent":
             reason = self._ban_reason(route)
             self.banned += [] if reason else [route.to]
         elif route.state == "present":
-            reason = self._set_route(route)
+            reason = self._add_hop(route)
         if reason:
             self.problems.append(Problem("refused", f"route to {route.to}: {reason}"))
 
-    def _set_route(self, route: RouteRequest) -> Optional[str]:
-        """Add the route if it can be set; why it cannot, or None."""
-        reason, links = self._fence_reason(route), [NOWHERE]
+    def _add_hop(self, route: RouteRequest) -> Optional[str]:
+        """Add the route if it can be set; return the reason if it cannot."""
+        reason, links = self._prefix_reason(route), [NOWHERE]
         if reason is None and route.traits.kind == "unicast":
-            links, reason = self._links(route)
+            links, reason = self._next_hop_links(route)
         if reason is not None or not links:
             return reason
         first, *others = links
-        more = tuple(zip(others, route.others))
         hop = Hop(
             route.to,
             first,
             route.via,
             _kernel_metric(route),
             traits=_normal_traits(route),
-            others=more,
+            others=tuple(zip(others, route.others)),
         )
-        if hop.identity in self._foreign:
+        if hop.identity in self._foreign_identities:
             return f"a route of another program has the same prefix and metric ({hop.metric})"
-        if self.taken.get(hop.identity, hop) != hop:
+        if self.hop_by_identity.get(hop.identity, hop) != hop:
             # The kernel would replace one by the other.
             return f"another requested route has the same prefix and metric ({hop.metric})"
-        self.taken[hop.identity] = hop
-        if route.via is not None and not self._asked.link(route.via):
-            self.loose.add(route.to)
+        self.hop_by_identity[hop.identity] = hop
+        if route.via is not None and not self._requested_networks.link_to(route.via):
+            self.dependent_prefixes.add(route.to)
         return None
 
-    def _links(self, route: RouteRequest) -> tuple[list[LinkKey], Optional[str]]:
-        """The links of all next hops; none, perhaps with the reason, if one of them has none.
+    def _next_hop_links(self, route: RouteRequest) -> tuple[list[LinkKey], Optional[str]]:
+        """The links of all next hops, or none of them if one next hop has no link.
 
-        Without a reason, the address that leads to the next hop was refused and reported.
+        The reason is returned too, unless the address that leads to the next hop was refused: that
+        is reported already.
         """
         vias, links = (route.via, *route.others), list[LinkKey]()
         for via in vias:
-            key, reason = self._link(route._replace(via=via))
+            key, reason = self._next_hop_link(route._replace(via=via))
             if reason is not None:
                 return [], reason
             links += [key] if key else []
         return links if len(links) == len(vias) else [], None
 
     def _ban_reason(self, route: RouteRequest) -> Optional[str]:
+        """Why the routes to this prefix are not removed."""
         if route.to.prefixlen == 0:
             return "a default route is never removed"
         for link in self._usable.values():
@@ -189,19 +203,20 @@ class _Finder:
                 return f'it is the network of an address that is requested on "{link.name}"'
         return None
 
-    def _fence_reason(self, route: RouteRequest) -> Optional[str]:
+    def _prefix_reason(self, route: RouteRequest) -> Optional[str]:
         """Why no route may lead there. A table that only our rules lead to may have any route."""
         table = route.traits.table
-        if table in self._vrfs or table not in self._shared:
-            return self._vrfs.get(table)
+        if table in self._reason_by_vrf_table or table not in self._shared_tables:
+            return self._reason_by_vrf_table.get(table)
         if route.traits.kind != "unicast" and route.to.prefixlen < SHORTEST_PREFIX:
             return "a prefix of length 0 or 1 would replace the default route"
         return self._limits.route(route.to)
 
-    def _link(self, route: RouteRequest) -> tuple[Optional[LinkKey], Optional[str]]:
+    def _next_hop_link(self, route: RouteRequest) -> tuple[Optional[LinkKey], Optional[str]]:
         """The link of a next hop and None, or None and the reason why there is none."""
-        key = self._reaching_link(route)
-        reason = self._hop_reason(route, key or self._all.link(route.via, route.link))
+        key = self._usable_link(route)
+        named = key or self._networks_of_all_links.link_to(route.via, route.link)
+        reason = self._next_hop_reason(route, named)
         if reason is None and key is not None:
             reason = self._down_reason(route, key)
             if route.to.version == 6:
@@ -211,28 +226,36 @@ class _Finder:
                 reason = f'the next hop {route.via} is in the VRF "{master}"'
         return (None, reason) if reason else (key, None)
 
-    def _reaching_link(self, route: RouteRequest) -> Optional[LinkKey]:
-        """The usable link by which the next hop is reached, if there is one."""
-        is_said = route.via is None or route.traits.onlink or is_link_scoped(route.via)
-        if is_said and route.link is not None:
-            return route.link if route.link in self._usable else None
-        return self._asked.link(route.via, route.link) or self._present.link(route.via, route.link)
+    def _usable_link(self, route: RouteRequest) -> Optional[LinkKey]:
+        """The usable link through which the next hop is reached, if there is one."""
+        via, link = route.via, route.link
+        is_on_named_link = via is None or route.traits.onlink or is_link_scoped(via)
+        if is_on_named_link and link is not None:
+            return link if link in self._usable else None
+        return self._requested_networks.link_to(via, link) or self._present_networks.link_to(
+            via, link
+        )
 
-    def _hop_reason(self, route: RouteRequest, key: Optional[LinkKey]) -> Optional[str]:
+    def _next_hop_reason(self, route: RouteRequest, key: Optional[LinkKey]) -> Optional[str]:
+        """Why the next hop cannot be used; `key` is its link, usable or not, if it has one."""
         hop = f"the next hop {route.via}"
-        if route.link is None and route.via is None:
-            return "it has neither a next hop nor an interface"
         if route.link is None and is_link_scoped(route.via):
             return f"{hop} is link-local, which does not say through which interface"
-        if key is None and (route.via is None or route.traits.onlink):
-            return f"{route.link} cannot be used"
         if key is None:
-            return f"{hop} is in no network of a dataplane NIC"
+            return self._no_link_reason(route)
         if key not in self._usable:
             return f"{hop} is on {key}, which cannot be used"
-        if route.via and on_link(self._usable[key].index, route.via) in self._own:
+        if route.via and scoped_host(self._usable[key].index, route.via) in self._local_hosts:
             return f"{hop} is this host itself"
         return None
+
+    def _no_link_reason(self, route: RouteRequest) -> str:
+        """Why a route has no link."""
+        if route.link is None and route.via is None:
+            return "it has neither a next hop nor an interface"
+        if route.via is None or route.traits.onlink:
+            return f"{route.link} cannot be used"
+        return f"the next hop {route.via} is in no network of a dataplane NIC"
 
     def _down_reason(self, route: RouteRequest, key: LinkKey) -> Optional[str]:
         """Why the link can have no routes: it or its NIC is down (the kernel returns ENETDOWN)."""
@@ -248,7 +271,7 @@ class _Finder:
 
 
 def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:
-    """Why nothing may use the tables of VRFs that are not ours."""
+    """The tables of VRFs that are not ours, each with the reason why nothing may use it."""
     tables = {
         int(dict(device.options).get("table") or 0): device.name
         for device in world.devices.values()
@@ -261,46 +284,49 @@ def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:
 
 
 def local_hosts(world: World, links: Iterable[Link] = ()) -> frozenset[tuple[int, Host]]:
-    """The addresses of this host and those that it will have, as `on_link` has them."""
-    asked = ((link.index, link.addresses) for link in links)
-    both = chain(world.addresses.items(), asked)
-    return frozenset(on_link(index, address.ip) for index, own in both for address in own)
+    """The addresses of this host, and those that these links will have, as `scoped_host`."""
+    requested = ((link.index, link.addresses) for link in links)
+    both = chain(world.addresses.items(), requested)
+    return frozenset(scoped_host(index, address.ip) for index, own in both for address in own)
 
 
-def on_link(index: int, host: Host) -> tuple[int, Host]:
-    """An address with the index of its link, 0 if no other link can have the same address."""
+def scoped_host(index: int, host: Host) -> tuple[int, Host]:
+    """An address to compare with others: a link-local one of IPv6 counts on its link only.
+
+    It is paired with the index of its link, any other address with 0.
+    """
     return (index if is_link_scoped(host) else 0), host
 
 
 class Networks:
-    """The networks of the addresses of some links, to look next hops up in."""
+    """The networks of the addresses of some links, to find the link of a next hop."""
 
     def __init__(self, holders: Mapping[LinkKey, Union[Link, LinkRequest]]) -> None:
         self._holders = holders
 
-    # Most documents have no route, and nothing is looked up.
+    # Computed when first needed: most documents have no route, so nothing is looked up.
     @cached_property
     def _links(self) -> dict[Network, LinkKey]:
         link_by_network: dict[Network, LinkKey] = {}
         for key in sorted(self._holders, reverse=True):
-            own = self._holders[key].addresses
-            link_by_network.update((address.network, key) for address in own)
+            addresses = self._holders[key].addresses
+            link_by_network.update((address.network, key) for address in addresses)
         return link_by_network
 
     @cached_property
     def _table(self) -> NetworkTable:
         return NetworkTable(self._links)
 
-    def link(self, via: Optional[Host], said: Optional[LinkKey] = None) -> Optional[LinkKey]:
-        """The link with the most specific network that holds the next hop.
+    def link_to(self, via: Optional[Host], named: Optional[LinkKey] = None) -> Optional[LinkKey]:
+        """The link with the most specific network that contains the next hop `via`.
 
-        Several links may have a network that holds it; `said` is the one that the document names.
+        If the link that the document names is one of several that contain it, this one is meant.
         """
         if via is None:
             return None
-        holder = self._holders.get(said) if said else None
+        holder = self._holders.get(named) if named else None
         if holder and any(via in address.network for address in holder.addresses):
-            return said
+            return named
         return next(map(self._links.get, self._table.covering(via)), None)
 
 
@@ -312,7 +338,7 @@ def _kernel_metric(route: RouteRequest) -> int:
 
 
 def _normal_traits(route: RouteRequest) -> Traits:
-    """The traits without a scope that the route has anyway; IPv6 has no scopes."""
+    """The traits without the scope that the kernel uses by default; IPv6 has no scopes."""
     traits = route.traits
     usual = "link" if traits.kind == "unicast" and route.via is None else "global"
     if route.to.version == 6 or traits.scope == usual:

@@ -15,7 +15,13 @@ from ipaddress import ip_network
 from typing import Optional
 
 from neuca_tools.desired.roles import Scene
-from neuca_tools.desired.routes import ROUTE_METRIC, Networks, foreign_vrfs, local_hosts, on_link
+from neuca_tools.desired.routes import (
+    ROUTE_METRIC,
+    Networks,
+    foreign_vrfs,
+    local_hosts,
+    scoped_host,
+)
 from neuca_tools.model import (
     Address,
     Hop,
@@ -100,7 +106,7 @@ def _place_route(
     route = _through_member(route, requests, routed)
     # The link of any other next hop is the one that has it in one of its networks.
     is_tied = route.via is None or route.traits.onlink
-    link = route.link if is_tied else networks.link(route.via, route.link) or route.link
+    link = route.link if is_tied else networks.link_to(route.via, route.link) or route.link
     table = routed.get(link, 0) if link else 0
     if not table or route.traits.table != MAIN_TABLE:
         return route
@@ -114,7 +120,7 @@ def _through_member(route: RouteRequest, requests: Requests, routed: Tables) -> 
         return route
     virtual = requests[key].virtual or Virtual()
     members = {member: requests[member] for member in virtual.members if member in requests}
-    return route._replace(link=Networks(members).link(route.via) or key)
+    return route._replace(link=Networks(members).link_to(route.via) or key)
 
 
 class TablesInUse:
@@ -188,7 +194,7 @@ def default_routes(
         for gateway in scene.requests[link.key].routing.gateways if link.addresses else ():
             hop = table_hop(EVERYTHING[gateway.version], link.key, table, gateway)
             reason = ""
-            if on_link(link.index, gateway) in present:
+            if scoped_host(link.index, gateway) in present:
                 reason = f"the gateway {gateway} is this host itself"
             elif hop.identity in {*hops, *taken}:
                 reason = f"its VRF has another default route than through {gateway}"

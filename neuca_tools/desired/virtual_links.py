@@ -43,13 +43,15 @@ class Stacks:
             self.holders.update(dict.fromkeys((device.name, *device.altnames), device))
         self.networks = Networks(requests)
         # How many requested links have each name; none of several with the same name is made.
-        self.names = Counter(key.given_name for key in requests if key.made and key == key.nic)
+        self.names = Counter(
+            key.virtual_name for key in requests if key.virtual_kind and key == key.nic
+        )
         self.tables = TablesInUse(scene)
         self.links: dict[LinkKey, Virtual] = {}
         self.masters: dict[LinkKey, LinkKey] = {}
         self.barred: dict[LinkKey, LinkKey] = {}
         self.problems: list[Problem] = []
-        made = (key for key in requests if key.kind == key.made)
+        made = (key for key in requests if key.kind == key.virtual_kind)
         for key in sorted(made, key=lambda key: key.order):
             self._take(key, requests[key])
         for key in self.masters:
@@ -82,7 +84,7 @@ class Stacks:
         parent = virtual.parent
         if key.kind == "vxlan" and parent is None:
             ends = (values.host(options[end]) for end in ("local", "remote") if end in options)
-            parent = next(filter(None, map(self.networks.link, ends)), None)
+            parent = next(filter(None, map(self.networks.link_to, ends)), None)
         return virtual._replace(parent=parent, options=tuple(sorted(options.items())))
 
     def _default_mac(self, key: LinkKey, virtual: Virtual) -> dict[str, str]:
@@ -97,7 +99,7 @@ class Stacks:
             return {}
         first = virtual.members[0]
         below = self.links.get(first.nic)
-        mac = "" if first.made else first.mac
+        mac = "" if first.virtual_kind else first.mac
         if below is not None:
             mac = below.option("mac")
         mac = self._present_mac(key) or mac
@@ -153,13 +155,15 @@ class Stacks:
 
     def _name_reason(self, key: LinkKey) -> Optional[str]:
         """Why it cannot have its name."""
-        holder, ours = self.holders.get(key.given_name), self.roles.made.devices.get(key.mac)
+        holder, ours = self.holders.get(key.virtual_name), self.roles.made.devices.get(key.mac)
         if holder is not None and (ours is None or holder.index != ours.index):
-            if holder.kind == key.kind and holder.name == key.given_name:
-                return f'"{key.given_name}" exists and was not made by this agent: it is left alone'
-            return f'another interface is named "{key.given_name}": it is left alone'
-        if key.given_name in self.taken or self.names[key.given_name] > 1:
-            return f'another interface is to be named "{key.given_name}"'
+            if holder.kind == key.kind and holder.name == key.virtual_name:
+                return (
+                    f'"{key.virtual_name}" exists and was not made by this agent: it is left alone'
+                )
+            return f'another interface is named "{key.virtual_name}": it is left alone'
+        if key.virtual_name in self.taken or self.names[key.virtual_name] > 1:
+            return f'another interface is to be named "{key.virtual_name}"'
         return None
 
     def _lower_reason(self, key: LinkKey, lower: LinkKey) -> Optional[str]:
@@ -170,7 +174,7 @@ class Stacks:
             return reason
         if request is None:
             return f"{lower} is not requested"
-        if lower.made and lower.nic not in self.links:
+        if lower.virtual_kind and lower.nic not in self.links:
             return f"{lower} cannot be created"
         if request.state in ("down", "user"):
             return f'{lower} is requested to be "{request.state}"'
@@ -215,7 +219,7 @@ class Stacks:
         return next((str(key) for key in asked if key.kind == "macvlan"), "")
 
     def _is_there(self, lower: LinkKey) -> bool:
-        return bool(lower.made) or lower.mac in self.roles.nics
+        return bool(lower.virtual_kind) or lower.mac in self.roles.nics
 
 
 def vlan_reason(request: LinkRequest, parent: Link, scene: Scene) -> Optional[str]:
@@ -224,7 +228,7 @@ def vlan_reason(request: LinkRequest, parent: Link, scene: Scene) -> Optional[st
     if link_kinds.is_ipoib(key.nic):
         return link_kinds.no_ethernet(key.nic, message_subject(key))
     if parent.master and parent.master.kind == "bond":
-        bond = parent.master.given_name
+        bond = parent.master.virtual_name
         return f'{message_subject(key)} is on a NIC that is in "{bond}": request it there'
     made_of = {key.mac} | all_lower_devices((key.mac,), scene.requests)
     own_mac = (request.virtual or Virtual()).option("mac")
@@ -264,7 +268,7 @@ def deletable_links(
         if key not in requests
     ]
     # A VLAN on a NIC is judged elsewhere.
-    refused = {key for key in requests if key.made and key.nic not in stacks.links}
+    refused = {key for key in requests if key.virtual_kind and key.nic not in stacks.links}
     return (copies | owned - refused) - kept.keys(), problems
 
 

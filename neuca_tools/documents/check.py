@@ -226,7 +226,7 @@ def _missing_parts(
             yield reason, ""
     vrf = [LinkKey(f"vrf {request.vrf}")] if request.vrf else []
     for lower in dict.fromkeys((request.key.nic, *lower_of(request), *vrf)):
-        is_made = lower.made or lower.vlan_id
+        is_made = lower.virtual_kind or lower.vlan_id
         if lower != request.key and is_made and lower not in described:
             meant = closest_name(_section_name(lower), [*map(_section_name, described)])
             yield f"it requires the section [{_section_name(lower)}]", meant

@@ -55,7 +55,7 @@ def made_of(links: Sequence[LinkRequest]) -> Iterator[Clash]:
         reason = request.virtual and link_kinds.incomplete_reason(
             request.key, request.virtual, names
         )
-        if reason and request.key.made and request.key.vlan_id is None:
+        if reason and request.key.virtual_kind and request.key.vlan_id is None:
             text = f"{_link_label(request)}: {reason}"
             yield Clash(_place_of(request, "state"), "", text, link=request.key)
 
@@ -155,7 +155,7 @@ def _unlisted_nics(links: Sequence[LinkRequest]) -> Iterator[Clash]:
     listed = {request.key.mac for request in links if request.origins and request.key.rank == 0}
     for request in links:
         nic = request.key.nic
-        if nic == request.key or nic.made or nic.mac in listed:
+        if nic == request.key or nic.virtual_kind or nic.mac in listed:
             continue
         same_length = (mac for mac in sorted(listed) if len(mac) == len(nic.mac))
         alike = [mac for mac in same_length if sum(map(ne, mac, nic.mac)) == 1]

@@ -25,11 +25,11 @@ from neuca_tools.model.links import Automatic as Automatic
 from neuca_tools.model.links import Incarnation as Incarnation
 from neuca_tools.model.links import LinkKey as LinkKey
 from neuca_tools.model.links import NicRecord as NicRecord
-from neuca_tools.model.links import Original as Original
+from neuca_tools.model.links import OriginalValues as OriginalValues
 from neuca_tools.model.links import OwnClients as OwnClients
-from neuca_tools.model.links import Owned as Owned
+from neuca_tools.model.links import OwnedObjects as OwnedObjects
 from neuca_tools.model.links import Virtual as Virtual
-from neuca_tools.model.links import Written as Written
+from neuca_tools.model.links import WrittenSetting as WrittenSetting
 from neuca_tools.model.routing import UNROUTED, NicRouting, Rule, RuleRequest, SeenRule
 from neuca_tools.model.routing import Hop as Hop
 from neuca_tools.model.routing import Route as Route
@@ -363,13 +363,13 @@ class Record(NamedTuple):
 
     boot_id: str = ""
     nics: Mapping[str, NicRecord] = {}
-    owned: Owned = Owned()
-    originals: Mapping[LinkKey, Original] = {}
+    owned: OwnedObjects = OwnedObjects()
+    originals: Mapping[LinkKey, OriginalValues] = {}
     original_sysctls: Mapping[str, str] = {}
     applied: str = ""
     ground: tuple[str, ...] = ()
     declined: Mapping[LinkKey, Mapping[str, Declined]] = {}
-    written: Mapping[Written, str] = {}
+    written: Mapping[WrittenSetting, str] = {}
     retry: tuple[str, ...] = ()
     tables: Mapping[str, int] = {}
     routers: Mapping[str, str] = {}

@@ -1,4 +1,7 @@
-"""The types of IP addresses and networks, of which there is one object for each value."""
+"""The types of IP addresses and networks, of which there is one object for each value.
+
+An `Address` has a prefix length (`192.0.2.1/24`), a `Host` is an address without one.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -45,7 +48,7 @@ def read_address(text: str) -> Address:
 
 
 class NetworkTable:
-    """Networks, to find those that a host is in."""
+    """A set of networks that finds those which contain a host."""
 
     def __init__(self, networks: Iterable[Network]) -> None:
         self._all_networks = frozenset(networks)

@@ -1,7 +1,4 @@
-"""The identity of a link, what is recorded of it, and the composition of virtual links.
-
-Lower devices always have a lower rank, so sorting by rank puts them before their upper devices.
-"""
+"""The identity of a link, what is recorded of it, and the composition of virtual links."""
 
 # SPDX-License-Identifier: MIT
 
@@ -16,6 +13,8 @@ from neuca_tools.model.addresses import MOST_KEPT, Address
 LINK_ALIAS = "neuca-guest-tools"
 """The alias (ip-link(8)) of every link that neucad has created."""
 KINDS = ("bond", "bridge", "vxlan", "macvlan", "vrf", "ipoib")
+# The position of each kind in the stack of links: a lower device has a lower rank than its upper
+# devices, so sorting by rank puts it first.
 _RANKS = {
     "physical": 0,
     "bond": 1,
@@ -27,31 +26,31 @@ _RANKS = {
     # Any other link can be in a VRF, and no link can be on one.
     "vrf": 6,
 }
-# The rank of a VLAN on a VXLAN, macvlan or bridge.
-_HIGHEST = 5
-_NO_VLAN = -1  # before every VLAN ID
+_RANK_OF_UPPER_VLAN = 5  # of a VLAN on a VXLAN, macvlan or bridge
+_NO_VLAN = -1  # sorts a NIC or virtual link before its VLANs
 
 
 class LinkKey(tuple[str, int]):  # noqa: SLOT001 - a tuple can have no other slots
     """Identifies a link: a NIC, a virtual link, or a VLAN on one of them.
 
-    `mac` identifies the failure domain, a NIC or virtual link with its VLANs, by its MAC (of an
-    InfiniBand port, its GUID) or by `KIND NAME`: the form that documents, records and messages use.
-    `vlan_id` is None for a link that is no VLAN, and `nic` the NIC or virtual link that a VLAN is
-    on, for all others the link itself. `made` is the kind of a virtual link, also for a VLAN on it,
-    and `given_name` its name; both are empty for a NIC and its VLANs. `kind` is `physical`, `vlan`
-    or one of KINDS. `rank` is the position in the stack of links; a lower device has a lower rank.
+    `mac` identifies the failure domain, which is a NIC or virtual link with its VLANs: by its MAC,
+    by the GUID of an InfiniBand port, or as `KIND NAME` for a virtual link. Documents, records and
+    messages use the same form. `vlan_id` is None for a link that is no VLAN. `nic` is the key of
+    the failure domain: the NIC or virtual link that a VLAN is on, or else the link itself.
+    `virtual_kind` and `virtual_name` are those of a virtual link, also for a VLAN on it; both are
+    empty for a NIC and its VLANs. `kind` is `physical`, `vlan` or one of KINDS. `rank` is the
+    position in the stack of links.
 
-    Links are ordered by MAC or name, a lower device before its VLANs; `order` is a sort key that
-    puts lower devices before all of their upper devices.
+    Keys are ordered by `mac`, with a NIC or virtual link before its VLANs. `order` is a sort key
+    that puts lower devices before all of their upper devices.
     """
 
-    # Attributes, and no properties: a pass asks for them a hundred times for each of thousands.
+    # Attributes rather than properties, because a pass reads them very often.
     mac: str
     vlan_id: Optional[int]
     nic: LinkKey
-    made: str
-    given_name: str
+    virtual_kind: str
+    virtual_name: str
     kind: str
     rank: int
     order: tuple[int, str, int]
@@ -63,11 +62,11 @@ class LinkKey(tuple[str, int]):  # noqa: SLOT001 - a tuple can have no other slo
         return self.mac, self.vlan_id
 
     def __repr__(self) -> str:
-        """The form that digests of requests are made of."""
+        """The text that goes into the digest of a request; a change of it changes every digest."""
         if self.vlan_id is not None:
             return f"Vlan({self.nic!r}, {self.vlan_id})"
-        if self.made:
-            return f"VirtualLink({self.made!r}, {self.given_name!r})"
+        if self.virtual_kind:
+            return f"VirtualLink({self.virtual_kind!r}, {self.virtual_name!r})"
         return f"Nic({self.mac!r})"
 
     def __str__(self) -> str:
@@ -80,21 +79,20 @@ def _link_key(mac: str, vlan_id: Optional[int]) -> LinkKey:
     kind, _, name = mac.partition(" ")
     is_made = bool(name) and kind in KINDS
     key.mac, key.vlan_id = mac, vlan_id
-    key.made, key.given_name = (kind, name) if is_made else ("", "")
-    key.nic, key.kind = key, key.made or "physical"
+    key.virtual_kind, key.virtual_name = (kind, name) if is_made else ("", "")
+    key.nic, key.kind = key, key.virtual_kind or "physical"
     key.rank = _RANKS[key.kind]
     if vlan_id is not None:
         key.nic, key.kind = _link_key(mac, None), "vlan"
-        key.rank = _HIGHEST if key.rank > _RANKS["vlan"] else _RANKS["vlan"]
+        key.rank = _RANK_OF_UPPER_VLAN if key.rank > _RANKS["vlan"] else _RANKS["vlan"]
     key.order = key.rank, mac, vlan_id or 0
     return key
 
 
 class Incarnation(NamedTuple):
-    """One appearance of a NIC or virtual link; a reboot and every plugging in make a new one.
+    """One appearance of a NIC or virtual link: a reboot or another hotplug makes a new one.
 
-    `ifindex` is its interface index. `vlans` has the interface index of each VLAN on it that is
-    asked for, by ID.
+    `ifindex` is its interface index. `vlans` are its requested VLANs: VLAN ID, interface index.
     """
 
     boot_id: str
@@ -111,8 +109,11 @@ class Incarnation(NamedTuple):
         return " ".join([f"{self.boot_id}:{self.ifindex}", *vlans])
 
 
-class Written(NamedTuple):
-    """A setting made by the agent: an attribute of a link, or the path of a sysctl of the host."""
+class WrittenSetting(NamedTuple):
+    """A setting that the agent has written: an attribute of `link`, or a sysctl of the host.
+
+    `setting` is the name of the attribute (`mtu`), or the path of the sysctl below /proc/sys.
+    """
 
     setting: str
     link: Optional[LinkKey] = None
@@ -124,11 +125,11 @@ class Written(NamedTuple):
         return f"{self.link} {self.setting}"
 
 
-class Owned(NamedTuple):
-    """What the agent added since the boot, and may remove.
+class OwnedObjects(NamedTuple):
+    """What the agent has added since the boot, and may remove.
 
-    `routes`: whether it may remove routes, which it knows by its own rtm_protocol. `vlans` contains
-    the virtual links of all kinds.
+    `vlans` has the keys of VLANs and of virtual links of all kinds: the record has this name for
+    it. `routes`: whether routes may be removed, too; ours have an rtm_protocol of their own.
     """
 
     addresses: frozenset[tuple[LinkKey, Address]] = frozenset()
@@ -136,8 +137,11 @@ class Owned(NamedTuple):
     routes: bool = False
 
 
-class Original(NamedTuple):
-    """The values of a link before the agent first changed them; None for those not changed."""
+class OriginalValues(NamedTuple):
+    """The values of a link before the agent first changed them; None or absent if it never did.
+
+    `sysctls` are by path, `device` are device settings by name (`rings`).
+    """
 
     mtu: Optional[int] = None
     txqueuelen: Optional[int] = None
@@ -146,13 +150,13 @@ class Original(NamedTuple):
 
 
 class NicRecord(NamedTuple):
-    """What is recorded of one NIC.
+    """What is recorded of one NIC or virtual link; the fields have their names in the record.
 
-    `applied` is the digest of the applied request, `incarnation` the appearance of the NIC and its
-    VLANs that it was applied to. `leaving` is the manager that managed a new dataplane NIC, until
-    all that it configured is removed. `unheard`: a manager gave no response and has to be told
-    about the NIC. `doubtful` are the families (4, 6) whose automatic default route alone makes it a
-    management NIC.
+    `applied` is the digest of the applied request, `incarnation` the appearance that it was applied
+    to. `leaving` is the network manager that had configured a new dataplane NIC, until what it left
+    there is removed. `unheard`: a network manager gave no response, and has still to be told that
+    the NIC is not its own. `doubtful` are the IP versions whose automatic default route is the only
+    reason to take it for a management NIC.
     """
 
     name: str = ""
@@ -165,15 +169,15 @@ class NicRecord(NamedTuple):
     unheard: bool = False
 
 
-UNCHANGED, UNRECORDED = Original(), NicRecord()
+UNCHANGED, UNRECORDED = OriginalValues(), NicRecord()
 
 
 class Virtual(NamedTuple):
     """The composition of a virtual link, and the options of its kind.
 
     `members` are the members of a bond or VRF or the ports of a bridge, `parent` is the lower
-    device of a VXLAN, macvlan or IPoIB child. `options` are as in `documents.neuca.link_kinds`:
-    (`mode`, `802.3ad`).
+    device of a VXLAN, macvlan or IPoIB child. `options` are pairs of name and value, such as
+    (`mode`, `802.3ad`); `documents.neuca.link_kinds` lists them.
     """
 
     members: tuple[LinkKey, ...] = ()
@@ -182,7 +186,7 @@ class Virtual(NamedTuple):
 
     @property
     def lower(self) -> tuple[LinkKey, ...]:
-        """Every lower device."""
+        """Every lower device: the members, and the parent."""
         return (*self.members, *filter(None, (self.parent,)))
 
     def option(self, name: str) -> str:
@@ -190,7 +194,7 @@ class Virtual(NamedTuple):
         return dict(self.options).get(name, "")
 
     def over(self, below: Optional[Virtual]) -> Virtual:
-        """Merge both, setting by setting; this one wins."""
+        """Both requests merged: what this one does not set is taken from `below`."""
         if below is None:
             return self
         options = tuple({**dict(below.options), **dict(self.options)}.items())
@@ -198,10 +202,10 @@ class Virtual(NamedTuple):
 
 
 class Automatic(NamedTuple):
-    """The addresses that a link gets from DHCP and router advertisements, by a platform's document.
+    """Whether a link is to get addresses from DHCP and router advertisements.
 
-    The fields have the names and meanings of netplan-yaml(5); None: the document does not say.
-    `link_local` are the families that get a link-local address.
+    The fields have the names and meanings of netplan-yaml(5), and are None if no document sets
+    them. `link_local` are the families (`ipv4`, `ipv6`) with a link-local address.
     """
 
     dhcp4: Optional[bool] = None
@@ -215,20 +219,21 @@ class Automatic(NamedTuple):
 
 
 class OwnClients(NamedTuple):
-    """The DHCP clients that the agent starts where no network manager serves a link, one process
-    for each link and protocol.
+    """The DHCP clients that the agent starts on links that no network manager serves.
 
-    `program` is the path of dhcpcd, empty if it may not be used or is not installed;
-    `forced`: the configuration names it, and no network manager is to do it. `expected`: a network
-    manager is enabled that may still start. `requests` has what each client was started with, by
-    its label (`dhcp_files.client_labels`); those that are `alive` run. `helper` is the program
-    that they tell of leases. `refused`: interface indices, with why something leased is not used.
+    There is one process for each link and protocol. `program` is the path of dhcpcd, empty if it
+    may not be used or is not installed; `helper` is the program that it runs for each lease.
+    `replaces_managers`: the configuration requires this client, even if a network manager runs.
+    `manager_may_start`: none runs yet, but one is enabled. `requests` has what each client was
+    started with, by its label (`dhcp_files.client_labels`); `running` are the labels of those that
+    still run. `refusals` are pairs of an interface index and the reason why a part of its lease is
+    not used.
     """
 
     program: str = ""
     helper: str = ""
-    forced: bool = False
-    expected: bool = False
+    replaces_managers: bool = False
+    manager_may_start: bool = False
     requests: Mapping[str, str] = {}
-    alive: frozenset[str] = frozenset()
-    refused: tuple[tuple[int, str], ...] = ()
+    running: frozenset[str] = frozenset()
+    refusals: tuple[tuple[int, str], ...] = ()

@@ -19,13 +19,13 @@ METADATA_HOSTS: tuple[Host, ...] = (ip_address("169.254.169.254"), ip_address("f
 """IPv4: RFC 3927's link-local address that every cloud uses; IPv6: EC2's (EC2 User Guide)."""
 # Kinds that count as NICs, so that the whole agent can be tested in a network namespace.
 VIRTUAL_NICS = frozenset({"veth", "tun"})
-MAC_LENGTH = len("00:00:00:00:00:00")
+MAC_LENGTH = len("00:00:00:00:00:00")  # characters
 
 
 def is_nic(device: Device) -> bool:
     """Whether a device is hardware, a veth or a tap, and not a VLAN or virtual link.
 
-    Hardware with addresses of another length, such as IEEE 802.15.4, is no NIC.
+    Hardware whose addresses are neither MACs nor GUIDs is no NIC (IEEE 802.15.4).
     """
     is_candidate = device.kind in VIRTUAL_NICS if device.kind else device.hardware
     length = GUID_LENGTH if device.infiniband else MAC_LENGTH
@@ -33,22 +33,22 @@ def is_nic(device: Device) -> bool:
 
 
 def identity(device: Device) -> str:
-    """The MAC or GUID that identifies a NIC: the permanent one if there is one."""
+    """The MAC or GUID that identifies a NIC: the permanent one, else the present one."""
     return device.permanent_mac or device.mac
 
 
-def mac_of_key(device: Device) -> str:
-    """The `mac` of the LinkKey of a device: the MAC of a NIC, kind and name of a virtual link."""
+def mac_in_key(device: Device) -> str:
+    """The attribute `mac` in the key of a device: `KIND NAME` for a virtual link (`LinkKey`)."""
     if device.kind in KINDS:
         return f"{device.kind} {device.name}"
     return identity(device)
 
 
 def key_of(device: Device, world: World) -> LinkKey:
-    """The key of a device if it is a NIC, a virtual link or a VLAN on one."""
+    """The key of a device, which has to be a NIC, a virtual link or a VLAN on one of them."""
     if device.vlan_id is None:
-        return LinkKey(mac_of_key(device))
-    return LinkKey(mac_of_key(world.devices.get(device.lower, device)), device.vlan_id)
+        return LinkKey(mac_in_key(device))
+    return LinkKey(mac_in_key(world.devices.get(device.lower, device)), device.vlan_id)
 
 
 def best_default_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
@@ -62,58 +62,67 @@ def best_default_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
 
 def foreign_routes(world: World) -> frozenset[RouteIdentity]:
     """The identities of the routes of other programs, in every table."""
-    every = (*world.routes, *world.tables)
-    return frozenset(route.identity for route in every if route.protocol != ROUTE_PROTOCOL)
+    routes = (*world.routes, *world.tables)
+    return frozenset(route.identity for route in routes if route.protocol != ROUTE_PROTOCOL)
 
 
 def addresses_of(world: World, indexes: Iterable[int]) -> Iterator[Address]:
-    """The addresses of these devices."""
+    """The addresses of these devices, each with its prefix length."""
     return chain.from_iterable(world.addresses.get(index, ()) for index in indexes)
 
 
 def hosts_of(world: World, indexes: Iterable[int]) -> frozenset[Host]:
+    """The addresses of these devices, without their prefix lengths."""
     return frozenset(address.ip for address in addresses_of(world, indexes))
 
 
 def automatic_default_routes(
     world: World, management: Collection[int]
 ) -> frozenset[tuple[int, int]]:
-    """Device and family of each default route from DHCP or a router advertisement.
+    """The device index and IP version of each default route from DHCP or a router advertisement.
 
-    Families in which a management device has a default route are left out.
+    An IP version in which a management device (`management`: indexes) has a default route is left
+    out.
     """
     defaults = [route for route in world.routes if route.to.prefixlen == 0]
-    others = {route.to.version for route in defaults if route.index in management}
+    of_management = {route.to.version for route in defaults if route.index in management}
     return frozenset(
         (route.index, route.to.version)
         for route in defaults
-        if route.to.version not in others and is_automatic(route, world)
+        if route.to.version not in of_management and is_automatic(route, world)
     )
 
 
-def below(world: World, indexes: Iterable[int]) -> frozenset[int]:
+def with_lower_devices(world: World, indexes: Iterable[int]) -> frozenset[int]:
     """These devices and all their lower devices, including members and ports."""
-    members: dict[int, list[int]] = defaultdict(list)
+    lower: dict[int, list[int]] = defaultdict(list)
     for device in world.devices.values():
         if device.master:
-            members[device.master].append(device.index)
+            lower[device.master].append(device.index)
         if device.lower:
-            members[device.index].append(device.lower)
-    return _reachable_from(indexes, members)
+            lower[device.index].append(device.lower)
+    return _reachable_from(indexes, lower)
+
+
+def nics_below(world: World, indexes: Iterable[int]) -> frozenset[str]:
+    """The MACs of the NICs that are among these devices or below them."""
+    carriers = map(world.devices.get, with_lower_devices(world, indexes))
+    return frozenset(identity(device) for device in carriers if device and is_nic(device))
 
 
 def with_upper_devices(world: World, indexes: Iterable[int]) -> frozenset[int]:
     """These devices and all their upper devices, including bonds and bridges."""
-    stacked: dict[int, list[int]] = defaultdict(list)
+    upper: dict[int, list[int]] = defaultdict(list)
     for device in world.devices.values():
         if device.master:
-            stacked[device.index].append(device.master)
+            upper[device.index].append(device.master)
         if device.lower:
-            stacked[device.lower].append(device.index)
-    return _reachable_from(indexes, stacked)
+            upper[device.lower].append(device.index)
+    return _reachable_from(indexes, upper)
 
 
 def _reachable_from(start: Iterable[int], edges: Mapping[int, Collection[int]]) -> frozenset[int]:
+    """The indexes in `start` and all that `edges` leads to from there; 0 stands for no device."""
     reached: set[int] = set()
     waiting = [index for index in start if index]
     while waiting:

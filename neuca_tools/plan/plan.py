@@ -16,7 +16,7 @@ from neuca_tools.desired.dhcp_files import is_our_uuid, link_of_label
 from neuca_tools.documents.neuca.link_kinds import MEMBERS
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS
 from neuca_tools.documents.neuca.values import ACCEPT_DAD
-from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, Owned, Virtual
+from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, OwnedObjects, Virtual
 from neuca_tools.plan import route_steps
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, MarkLink, SetDevice, SetMaster
 from neuca_tools.plan.operation import Operation, Phase, Target
@@ -39,7 +39,7 @@ from neuca_tools.plan.operations import (
 from neuca_tools.plan.sides import Sides, sides_after_renames, unrouted_addresses
 from neuca_tools.tuning.sysctl_values import is_same_sysctl
 
-NOTHING = Owned()
+NOTHING = OwnedObjects()
 # Each port changes the MTU of a bridge; an IPoIB child starts with that of its port.
 MTU_LATER = ("bridge", "ipoib")
 
@@ -47,7 +47,7 @@ MTU_LATER = ("bridge", "ipoib")
 def plan_operations(
     have: NetworkState,
     want: NetworkState,
-    owned: Owned = NOTHING,
+    owned: OwnedObjects = NOTHING,
     *,
     scope: Optional[Collection[str]] = None,
     rename_while_up: bool = True,

@@ -12,7 +12,7 @@ from typing import Optional
 from neuca_tools.desired.names import Step, rename_steps
 from neuca_tools.documents.neuca.link_kinds import kernel_defaults
 from neuca_tools.documents.neuca.link_settings import is_of_place
-from neuca_tools.model import Address, Link, LinkKey, NetworkState, Owned, Virtual
+from neuca_tools.model import Address, Link, LinkKey, NetworkState, OwnedObjects, Virtual
 from neuca_tools.plan.operation import Target
 
 
@@ -26,7 +26,7 @@ class Sides:
 
     have: NetworkState
     want: NetworkState
-    owned: Owned
+    owned: OwnedObjects
     steps: tuple[Step[LinkKey], ...] = ()
     bounced: frozenset[str] = frozenset()
     names: Mapping[LinkKey, str] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Sides:
         """Whether the link is present, or can be created."""
         if key in self.have.links or key.nic in self.have.links:
             return True
-        return bool(key.made) and key.nic in self.want.links
+        return bool(key.virtual_kind) and key.nic in self.want.links
 
     def _moves(self, key: LinkKey, kind: str) -> bool:
         """Whether this link joins or leaves a bond or VRF.
@@ -198,7 +198,9 @@ def _no_link(key: LinkKey) -> Link:
     return Link(key, key.kind, "dataplane")
 
 
-def _links_to_delete(have: NetworkState, want: NetworkState, owned: Owned) -> frozenset[LinkKey]:
+def _links_to_delete(
+    have: NetworkState, want: NetworkState, owned: OwnedObjects
+) -> frozenset[LinkKey]:
     """Our links that the plan deletes, for good or to recreate them, with their upper links."""
     if not owned.vlans:
         return frozenset()
@@ -237,7 +239,7 @@ def _names_of(state: NetworkState) -> dict[LinkKey, str]:
 def sides_after_renames(
     have: NetworkState,
     want: NetworkState,
-    owned: Owned,
+    owned: OwnedObjects,
     scope: Optional[Collection[str]],
     live: bool,
 ) -> Sides:

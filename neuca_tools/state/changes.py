@@ -17,14 +17,14 @@ from neuca_tools.model import (
     Device,
     Incarnation,
     LinkKey,
-    Original,
-    Owned,
+    OriginalValues,
+    OwnedObjects,
     Record,
     World,
 )
 from neuca_tools.model.links import KINDS, LINK_ALIAS
 from neuca_tools.model.routing import ROUTES_OF
-from neuca_tools.model.topology import is_nic, key_of, mac_of_key
+from neuca_tools.model.topology import is_nic, key_of, mac_in_key
 
 Value = TypeVar("Value")
 
@@ -44,7 +44,7 @@ def present_incarnations(resolution: Resolution, world: World) -> dict[str, Inca
 def link_appearances(world: World) -> dict[str, Incarnation]:
     """The incarnation of each NIC and virtual link, without VLANs, by MAC or by "KIND NAME"."""
     return {
-        mac_of_key(device): Incarnation(world.boot_id, device.index)
+        mac_in_key(device): Incarnation(world.boot_id, device.index)
         for device in world.devices.values()
         if is_nic(device) or device.kind in KINDS
     }
@@ -60,7 +60,7 @@ def changed_scope(record: Record, resolution: Resolution, world: World) -> froze
     """
     scope = set(record.retry)
     if record.applied != resolution.digests.get("", ""):
-        scope |= {"", *(f"{ROUTES_OF}{prefix}" for prefix in resolution.loose)}
+        scope |= {"", *(f"{ROUTES_OF}{prefix}" for prefix in resolution.dependent_prefixes)}
     present = present_incarnations(resolution, world)
     for mac in _requested_macs(record, resolution):
         nic, digest = record.nics.get(mac, UNRECORDED), resolution.digests.get(mac, "")
@@ -114,7 +114,7 @@ def after_boot(record: Record, boot_id: str) -> Record:
         return record
     return record._replace(
         boot_id=boot_id,
-        owned=Owned(),
+        owned=OwnedObjects(),
         originals=_sysctls_only(record, {key.mac for key in record.originals}),
         declined={},
         original_sysctls={},
@@ -141,7 +141,7 @@ def forget_stale(record: Record, world: World) -> Record:
     devices = world.devices
     marked = {key_of(device, world) for device in devices.values() if _is_marked(device)}
     own = {(key_of(devices[at], world), address) for at, address in world.own if at in devices}
-    owned = Owned(record.owned.addresses | own, record.owned.vlans | marked)
+    owned = OwnedObjects(record.owned.addresses | own, record.owned.vlans | marked)
     if owned != record.owned:
         record = record._replace(owned=owned)
     record = without_indexes(record, lambda index: index not in devices)
@@ -199,7 +199,7 @@ def _is_there(mac: str, incarnation: Optional[Incarnation], world: World) -> boo
     if incarnation is None or incarnation.boot_id != world.boot_id:
         return False
     device = world.devices.get(incarnation.ifindex)
-    return device is not None and mac_of_key(device) == mac
+    return device is not None and mac_in_key(device) == mac
 
 
 def without_links(record: Record, macs: Collection[str]) -> Record:
@@ -210,7 +210,7 @@ def without_links(record: Record, macs: Collection[str]) -> Record:
     addresses = (pair for pair in record.owned.addresses if pair[0].mac not in macs)
     links = (key for key in record.owned.vlans if key.mac not in macs)
     return record._replace(
-        owned=Owned(frozenset(addresses), frozenset(links)),
+        owned=OwnedObjects(frozenset(addresses), frozenset(links)),
         originals=_of_others(record.originals, macs),
         declined=_of_others(record.declined, macs),
         made=_of_others(record.made, macs),
@@ -227,10 +227,10 @@ def _of_others(values: Mapping[LinkKey, Value], macs: Collection[str]) -> dict[L
     return {key: value for key, value in values.items() if key.mac not in macs}
 
 
-def _sysctls_only(record: Record, macs: Collection[str]) -> dict[LinkKey, Original]:
+def _sysctls_only(record: Record, macs: Collection[str]) -> dict[LinkKey, OriginalValues]:
     """The original sysctls of these NICs, without their other original values."""
     return {
-        key: Original(sysctls=original.sysctls)
+        key: OriginalValues(sysctls=original.sysctls)
         for key, original in record.originals.items()
         if key.mac in macs and original.sysctls
     }

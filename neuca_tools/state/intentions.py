@@ -19,10 +19,10 @@ from neuca_tools.model import (
     UNCHANGED,
     UNRECORDED,
     LinkKey,
-    Original,
-    Owned,
+    OriginalValues,
+    OwnedObjects,
     Record,
-    Written,
+    WrittenSetting,
 )
 from neuca_tools.model.device_settings import Declined, Refusal
 from neuca_tools.plan.link_operations import CreateLink, SetDevice, SetMaster
@@ -107,7 +107,7 @@ def _sysctl_template(operation: WriteSysctl) -> str:
     return operation.path.replace(f"/{name}/", f"/{OWN}/", 1)
 
 
-def _owned_after(owned: Owned, operations: Iterable[Operation]) -> Owned:
+def _owned_after(owned: OwnedObjects, operations: Iterable[Operation]) -> OwnedObjects:
     """What will be ours once the operations are done."""
     addresses, links = set(owned.addresses), set(owned.vlans)
     for operation in operations:
@@ -116,23 +116,23 @@ def _owned_after(owned: Owned, operations: Iterable[Operation]) -> Owned:
             change((operation.on.key, operation.address))
         elif isinstance(operation, CreateLink):
             links.add(operation.on.key)
-    return Owned(frozenset(addresses), frozenset(links))
+    return OwnedObjects(frozenset(addresses), frozenset(links))
 
 
-def _written_values(operation: Operation) -> Iterator[tuple[Written, str]]:
+def _written_values(operation: Operation) -> Iterator[tuple[WrittenSetting, str]]:
     """The value that the operation writes to an attribute of a link or a sysctl of the host."""
     if isinstance(operation, SetAttribute):
-        yield Written(operation.setting, operation.on.key), str(operation.after)
+        yield WrittenSetting(operation.setting, operation.on.key), str(operation.after)
     elif isinstance(operation, CreateLink) and operation.mtu:
-        yield Written("mtu", operation.on.key), str(operation.mtu)
+        yield WrittenSetting("mtu", operation.on.key), str(operation.mtu)
     elif isinstance(operation, WriteSysctl) and operation.on is None:
-        yield Written(operation.path), operation.after
+        yield WrittenSetting(operation.path), operation.after
 
 
-def _with_first_change(original: Original, operation: Operation) -> Original:
+def _with_first_change(original: OriginalValues, operation: Operation) -> OriginalValues:
     """The original values of a link, with those that this operation is the first to change."""
     before = _values_before(operation)
-    return Original(
+    return OriginalValues(
         before.mtu if original.mtu is None else original.mtu,
         before.txqueuelen if original.txqueuelen is None else original.txqueuelen,
         {**before.sysctls, **original.sysctls},
@@ -140,23 +140,23 @@ def _with_first_change(original: Original, operation: Operation) -> Original:
     )
 
 
-def _values_before(operation: Operation) -> Original:
+def _values_before(operation: Operation) -> OriginalValues:
     """The values that the operation changes, as far as they are known."""
     if isinstance(operation, SetMaster):
-        return Original(mtu=operation.mtu)
+        return OriginalValues(mtu=operation.mtu)
     if isinstance(operation, SetAttribute):
         value = operation.before
         if value is None and operation.on.key.rank and operation.setting == "txqueuelen":
             value = TXQUEUELEN
         attributes: dict[str, Any] = {operation.setting: value}
-        return Original(**attributes)
+        return OriginalValues(**attributes)
     if isinstance(operation, SetDevice):
         if operation.group == "mac":
             # A bond may have changed the present one. The permanent one is the key.
-            return Original(device={"mac": operation.on.key.mac})
-        return Original(device=restorable_values({**operation.replaced, **operation.before}))
+            return OriginalValues(device={"mac": operation.on.key.mac})
+        return OriginalValues(device=restorable_values({**operation.replaced, **operation.before}))
     if isinstance(operation, WriteSysctl) and operation.before is not None:
-        return Original(sysctls={_sysctl_template(operation): operation.before})
+        return OriginalValues(sysctls={_sysctl_template(operation): operation.before})
     return UNCHANGED
 
 

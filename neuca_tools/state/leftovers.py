@@ -20,7 +20,7 @@ from neuca_tools.model import (
     Link,
     LinkKey,
     NetworkState,
-    Owned,
+    OwnedObjects,
     Record,
     World,
 )
@@ -55,8 +55,8 @@ def record_leaving(
 
 
 def removable_things(
-    owned: Owned, record: Record, have: NetworkState, world: World, roles: Roles
-) -> Owned:
+    owned: OwnedObjects, record: Record, have: NetworkState, world: World, roles: Roles
+) -> OwnedObjects:
     """What may be removed: what is ours, and the leased addresses of a manager that leaves.
 
     Addresses that the only default route of their family depends on stay, so that the host remains

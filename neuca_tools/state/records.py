@@ -26,7 +26,7 @@ from neuca_tools.model import (
     LinkKey,
     NetworkState,
     Record,
-    Written,
+    WrittenSetting,
 )
 from neuca_tools.model.addresses import MOST_KEPT, read_address
 from neuca_tools.model.device_settings import Declined
@@ -208,12 +208,12 @@ def _check_nic(text: str, name: str) -> None:
         raise ValueError(f"{name!r} is no name of an interface")
 
 
-def _read_written(text: str) -> Written:
+def _read_written(text: str) -> WrittenSetting:
     """The path of a sysctl of the host, or `LINK SETTING`; only a path contains slashes."""
     if "/" in text:
-        return Written(text)
+        return WrittenSetting(text)
     link, _, setting = text.rpartition(" ")
-    return Written(setting, key_of(link))
+    return WrittenSetting(setting, key_of(link))
 
 
 def _read_incarnation(text: str) -> Optional[Incarnation]:
@@ -252,7 +252,7 @@ _SHAPES = Shapes(
         Declined: lambda data: Shapes({}).read(Declined, dict(zip(Declined._fields, data))),
         LinkKey: key_of,
         Optional[Incarnation]: _read_incarnation,
-        Written: _read_written,
+        WrittenSetting: _read_written,
         bytes: bytes.fromhex,
     }
 )

@@ -126,7 +126,7 @@ def _recorded_reason(directory: Path) -> str:
         return error.text
 
 
-def tell_unsaved(place: Place, reason: str) -> None:
+def save_unsaved_reason(place: Place, reason: str) -> None:
     """Save for `neuca status` why something could not be written. Raises ApplyError."""
     save_state(place.run, WHY, {"reason": reason}, 0o644)
 
@@ -146,7 +146,7 @@ def save_in_run(place: Place, name: str, data: Mapping[str, Any]) -> None:
         remove_state(place.directory, WHY)
 
 
-def catch_up(place: Place) -> bool:
+def save_unsaved_files(place: Place) -> bool:
     """Save what could not be saved before; returns whether everything is saved now.
 
     Raises ApplyError, ObserveError, and RecordError for a damaged copy, which never replaces a
@@ -168,7 +168,7 @@ def catch_up(place: Place) -> bool:
         except ApplyError as error:
             if error.errno not in NO_ROOM:
                 raise
-            tell_unsaved(place, error.text)
+            save_unsaved_reason(place, error.text)
             return False
         write_files({spare: None})
     remove_state(place.run, WHY)
@@ -180,7 +180,7 @@ def demand_room(place: Place) -> None:
     probe = place.directory / PROBE
     write_files({probe: b"\0" * BLOCK}, 0o600)
     write_files({probe: None})
-    if not catch_up(place):
+    if not save_unsaved_files(place):
         raise ApplyError(unsaved_reason(place), errno.ENOSPC)
 
 
@@ -200,7 +200,7 @@ def _write_or_spare(
         if error.errno not in NO_ROOM:
             raise
         _write(spare, REMOVED_MARK if content is None else content, mode)
-        tell_unsaved(where, error.text)
+        save_unsaved_reason(where, error.text)
         return
     if spare.exists():
         write_files({spare: None})

@@ -23,8 +23,8 @@ from neuca_tools.model import (
     LinkRequest,
     NetworkState,
     NicRecord,
-    Original,
-    Owned,
+    OriginalValues,
+    OwnedObjects,
     Record,
     World,
 )
@@ -78,7 +78,7 @@ def _nics_and_virtual_links(record: Record, resolution: Resolution) -> dict[str,
     virtual = {mac for mac, role in roles.made.roles.items() if role == "dataplane"}
     virtual |= roles.made.devices.keys()
     nics = {mac: record.nics.get(mac, UNRECORDED) for mac in virtual}
-    nics.update((mac, nic) for mac, nic in record.nics.items() if not LinkKey(mac).made)
+    nics.update((mac, nic) for mac, nic in record.nics.items() if not LinkKey(mac).virtual_kind)
     return nics
 
 
@@ -139,12 +139,12 @@ def forget_restored(
     )
 
 
-def _owned_still(owned: Owned, have: NetworkState, unseen: Collection[str]) -> Owned:
+def _owned_still(owned: OwnedObjects, have: NetworkState, unseen: Collection[str]) -> OwnedObjects:
     """What is ours and still exists, or is on an `unseen` NIC."""
     present = {(key, address) for key, link in have.links.items() for address in link.addresses}
     addresses = {pair for pair in owned.addresses if pair[0].mac in unseen or pair in present}
     links = {key for key in owned.vlans if key.mac in unseen or key in have.links}
-    return Owned(frozenset(addresses), frozenset(links))
+    return OwnedObjects(frozenset(addresses), frozenset(links))
 
 
 def _made_links(record: Record, resolution: Resolution, have: NetworkState) -> dict[LinkKey, Link]:
@@ -176,7 +176,7 @@ def _as_requested(request: LinkRequest, wanted: Link) -> Link:
 
 def _link_originals(
     record: Record, resolution: Resolution, have: NetworkState
-) -> dict[LinkKey, Original]:
+) -> dict[LinkKey, OriginalValues]:
     """The original values of links that are still needed.
 
     Those of an absent NIC all are, those of an absent VLAN or virtual link are not.
@@ -191,8 +191,8 @@ def _link_originals(
 
 
 def _still_changed(
-    original: Original, key: LinkKey, resolution: Resolution, have: NetworkState
-) -> Original:
+    original: OriginalValues, key: LinkKey, resolution: Resolution, have: NetworkState
+) -> OriginalValues:
     """The original values that are not in force on the link, or whose setting is requested."""
     current, request = have.links[key], resolution.requests.get(key) or LinkRequest(key)
     templates, groups = dict(request.sysctls), dict(request.device)
@@ -218,7 +218,7 @@ def _is_restored(name: str, value: str, current: Link) -> bool:
     )
 
 
-def _in_force(original: Original, current: Link, request: LinkRequest) -> dict[str, Any]:
+def _in_force(original: OriginalValues, current: Link, request: LinkRequest) -> dict[str, Any]:
     """The attributes that have their original value, and are not requested.
 
     The kernel restores the earlier MTU of a link that leaves a bond, so that of the bond says
@@ -292,7 +292,7 @@ def _is_withheld(mac: str, resolution: Resolution) -> bool:
 def _is_absent(mac: str, resolution: Resolution) -> bool:
     """Whether a dataplane NIC is not there. A MAC that two devices have is not absent."""
     roles = resolution.roles
-    if LinkKey(mac).made or mac in roles.nics or roles.role(mac) != "dataplane":
+    if LinkKey(mac).virtual_kind or mac in roles.nics or roles.role(mac) != "dataplane":
         return False
     contested = [problem.link for problem in resolution.problems if problem.code == "contested"]
     return LinkKey(mac) not in contested
@@ -321,7 +321,7 @@ def forget_nics(record: Record, macs: Iterable[str]) -> Record:
     """Record the release of these NICs, ignored from now on, and drop virtual links among them."""
     gone = set(macs)
     nics = {mac: nic for mac, nic in record.nics.items() if mac not in gone}
-    nics.update((mac, NicRecord(released=True)) for mac in gone if not LinkKey(mac).made)
+    nics.update((mac, NicRecord(released=True)) for mac in gone if not LinkKey(mac).virtual_kind)
     links = [text for text in record.tables if text.partition(".")[0] not in gone]
     tables = {text: record.tables[text] for text in links}
     routers = {text: router for text, router in record.routers.items() if text in tables}

@@ -177,16 +177,17 @@ def _last_pass(report: Optional[Report]) -> Optional[dict[str, Any]]:
     }
 
 
-def with_unsaved(status: Status, reason: str, held: Sequence[Operation]) -> Status:
+def with_unsaved(status: Status, reason: str, postponed: Sequence[Operation]) -> Status:
     """The status of a host that cannot save its state; `reason` says why, and is empty if it can.
 
-    `held` are the operations that wait, because each needs the journal on disk first.
+    `postponed` are the operations that wait until it can (`apply.result.waiting_operations`).
     """
     problems = status.data["problems"]
     files = [problem["text"] for problem in problems if problem["code"] == "unsaved"]
     why = reason or next(iter(files), None)
     waits = [
-        problem_json(Problem("unsaved", f"waits for room: {operation.text}")) for operation in held
+        problem_json(Problem("unsaved", f"waits for room: {operation.text}"))
+        for operation in postponed
     ]
     data = {**status.data, "unsaved": why, "problems": [*problems, *waits]}
     if why is None or data["state"] != "ok":

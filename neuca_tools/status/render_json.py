@@ -22,7 +22,7 @@ from neuca_tools.model import (
     LinkRequest,
     NetworkState,
     Origin,
-    Original,
+    OriginalValues,
     PlatformDocument,
     Record,
     World,
@@ -258,7 +258,7 @@ def _settings_explained(
 ) -> list[dict[str, Setting]]:
     request = resolution.requests.get(key) or LinkRequest(key)
     desired = _settings_of_link(resolution.want.links.get(key))
-    originals = record.originals.get(key, Original())
+    originals = record.originals.get(key, OriginalValues())
     original: dict[str, Setting] = {
         "mtu": originals.mtu,
         "txqueuelen": originals.txqueuelen,
@@ -285,7 +285,7 @@ def _settings_explained(
 
 
 def _explained_settings(
-    request: LinkRequest, before: Original, named: Collection[str], origins: Collection[str]
+    request: LinkRequest, before: OriginalValues, named: Collection[str], origins: Collection[str]
 ) -> list[str]:
     """The names of the settings to explain, in the order of the rows."""
     own: list[str] = []

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple, Optional
 
-from neuca_tools.model import LinkKey, Problem, Record, Written
+from neuca_tools.model import LinkKey, Problem, Record, WrittenSetting
 from neuca_tools.model.device_settings import Effect
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
@@ -178,7 +178,7 @@ def _judge_value(path: str, asked: Asked, facts: Facts, record: Record) -> Value
         reason = f'by {override.file}, which sets it to "{override.value}"'
         return value._replace(effect="overridden", reason=reason)
     base = value.current
-    written = record.written.get(Written(path))
+    written = record.written.get(WrittenSetting(path))
     if path in record.original_sysctls and is_same_sysctl(path, base, written):
         # The present value is our own.
         base = record.original_sysctls[path]
@@ -196,7 +196,7 @@ def _congestion_obstacle(name: str, facts: Facts, record: Record) -> Optional[Ob
     not available does not exist.
     """
     not_loadable = facts.modules is not None and name not in facts.modules
-    missing = not_loadable or record.written.get(Written(CONGESTION)) == name
+    missing = not_loadable or record.written.get(WrittenSetting(CONGESTION)) == name
     if name not in facts.sysctls.get(AVAILABLE, "").split() and missing:
         return Obstacle("unsupported", f'this kernel has no "{name}"')
     if facts.own_namespace and name not in facts.sysctls.get(PERMITTED, "").split():

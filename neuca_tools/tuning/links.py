@@ -16,7 +16,7 @@ from neuca_tools.model import (
     Origin,
     Record,
     Requests,
-    Written,
+    WrittenSetting,
 )
 from neuca_tools.model.device_settings import Note
 from neuca_tools.tuning.layer import Asked, Layer, Value
@@ -50,7 +50,7 @@ def tune_links(
     values: list[Value] = []
     # NICs come first, because the MTU of a VLAN depends on that of its NIC.
     for key in sorted(requests, key=lambda key: (key.vlan_id is not None, key)):
-        if requests[key].state != "up" or key.nic not in devices or key.made:
+        if requests[key].state != "up" or key.nic not in devices or key.virtual_kind:
             continue
         for setting, asked in _missing_settings(requests[key], layer):
             limit = _Limit(int(asked.value))
@@ -102,7 +102,7 @@ def _present_value(
         current = getattr(device, setting)
     elif setting != "mtu":
         current = None
-    ours = record.written.get(Written(setting, key)) == str(current)
+    ours = record.written.get(WrittenSetting(setting, key)) == str(current)
     if ours and device is not None:
         return _Present(current, original or 0, ours=True, changed=original is not None)
     return _Present(current, current or 0, ours=False, changed=original is not None)

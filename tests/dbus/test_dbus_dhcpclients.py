@@ -44,7 +44,7 @@ def test_which_clients_run(private_bus, tmp_path, log):
     with Bus() as bus:
         found = Clients(place, tmp_path, Units(bus)).read("none")
     assert dict(found.requests) == dict.fromkeys(("one", "two", "three"), REQUEST)
-    assert found.alive == {"one"}
+    assert found.running == {"one"}
 
 
 def test_a_client_that_runs_gives_up_its_lease_while_its_unit_stops(private_bus, tmp_path, log):
@@ -82,4 +82,4 @@ def test_that_systemd_does_not_answer_does_not_mean_that_a_client_has_ended(tmp_
     place.mkdir()
     (place / "one.json").write_text(REQUEST)
     with Bus() as bus:
-        assert Clients(place, tmp_path, Units(bus)).read("none").alive == {"one"}
+        assert Clients(place, tmp_path, Units(bus)).read("none").running == {"one"}

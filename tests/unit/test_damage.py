@@ -26,7 +26,7 @@ from neuca_tools.model.rows import StoredDocument
 from neuca_tools.plan.plan import plan_operations
 from neuca_tools.state import intentions, records, updates
 from neuca_tools.state.active_document import Intake, keep_document, last_confirmed
-from neuca_tools.state.store import Place, catch_up, unsaved_reason
+from neuca_tools.state.store import Place, save_unsaved_files, unsaved_reason
 from neuca_tools.status.report import read_report, report_now, write_report
 from neuca_tools.tuning.choice import Choice
 
@@ -117,7 +117,7 @@ class Host:
     def start(self):
         """What a start reads, and its pass. Raises RecordError where nothing is done."""
         unsaved_reason(self.place)
-        catch_up(self.place)
+        save_unsaved_files(self.place)
         renewed_reason(_machine(self.place), "ec2:i-1")
         read_report(self.run)
         records.load_choice(self.run)

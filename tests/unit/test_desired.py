@@ -18,8 +18,8 @@ from neuca_tools.model import (
     LinkKey,
     LinkRequest,
     NicRecord,
-    Original,
-    Owned,
+    OriginalValues,
+    OwnedObjects,
     Problem,
     Record,
 )
@@ -97,7 +97,7 @@ def test_no_document_asks_for_nothing():
         resolution.complete,
         resolution.hostname,
     ) == ({}, {}, False, None)
-    assert resolution.removable == Owned()
+    assert resolution.removable == OwnedObjects()
 
 
 def test_what_belongs_to_the_whole_host_is_told():
@@ -234,7 +234,7 @@ def test_a_nic_may_be_lowered_with_a_vlan_of_ours_on_it():
         problems(
             NIC2 + "mtu = 1400\n",
             vlan(9, 2, 7, mtu=1500),
-            record=Record(owned=Owned(vlans=frozenset({key(2, 7)}))),
+            record=Record(owned=OwnedObjects(vlans=frozenset({key(2, 7)}))),
         )
         == []
     )
@@ -366,7 +366,10 @@ def test_somebody_elses_vlan_keeps_its_mac():
     text, theirs = VLAN7 + "mac = 02:00:00:00:00:07\n", vlan(9, 2, 7, mac="02:00:00:00:00:08")
     reason = 'the MAC 02:00:00:00:00:07 for "eth2.7": neucad did not create it'
     assert problems(text, theirs) == [(f"{mac(2)}.7", "refused", reason)]
-    assert problems(text, theirs, record=Record(owned=Owned(vlans=frozenset({key(2, 7)})))) == []
+    assert (
+        problems(text, theirs, record=Record(owned=OwnedObjects(vlans=frozenset({key(2, 7)}))))
+        == []
+    )
     assert problems(VLAN7 + "state = user\nmac = 02:00:00:00:00:07\n", theirs) == []
     assert (
         asked(VLAN7 + "state = user\nmac = 02:00:00:00:00:07\n", theirs)
@@ -377,7 +380,7 @@ def test_somebody_elses_vlan_keeps_its_mac():
 
 
 def test_a_vlan_of_ours_follows_the_name_of_its_nic():
-    record = Record(owned=Owned(vlans=frozenset({key(2, 7)})))
+    record = Record(owned=OwnedObjects(vlans=frozenset({key(2, 7)})))
     assert (
         asked(NIC2 + "name = data\n" + VLAN7, vlan(9, 2, 7), record=record)
         .want.links[key(2, 7)]
@@ -393,7 +396,7 @@ def test_a_vlan_in_state_user_is_never_made():
 
 # --- what goes back, and what may be taken away ---------------------------------------------------------------------
 
-BEFORE = {key(2): Original(1400, 500, {"net/ipv4/conf/{interface}/rp_filter": "1"})}
+BEFORE = {key(2): OriginalValues(1400, 500, {"net/ipv4/conf/{interface}/rp_filter": "1"})}
 
 
 @pytest.mark.parametrize(
@@ -460,7 +463,7 @@ def test_a_nic_does_not_go_back_below_a_foreign_vlan():
     ]
 
 
-OWNED = Owned(
+OWNED = OwnedObjects(
     frozenset({(key(2), ip_interface("10.0.0.1/24")), (key(3), ip_interface("10.0.1.1/24"))}),
     frozenset({key(2, 7)}),
 )

@@ -39,7 +39,7 @@ def plain(own=OWN, **more):
 def running(found, alive=True):
     """The same host after this decision: the clients have been started."""
     requests = dict(found.want.clients)
-    return OWN._replace(requests=requests, alive=frozenset(requests) if alive else frozenset())
+    return OWN._replace(requests=requests, running=frozenset(requests) if alive else frozenset())
 
 
 def clients(found):
@@ -138,7 +138,7 @@ def test_while_networkmanager_gives_no_answer_each_link_keeps_its_client():
 def test_without_networkmanager_the_agent_starts_no_client_on_top_of_a_nic(manager):
     """Early in the boot of a host with a manager, and beside one that serves every kind of link."""
     managers = {manager: RUNS[manager]} if manager else {}
-    world = plain(OWN._replace(expected=True), managers=managers, unmanaged=not manager)
+    world = plain(OWN._replace(manager_may_start=True), managers=managers, unmanaged=not manager)
     assert "neucad" not in clients(decided(world, parse(STACKED))).values()
 
 
@@ -159,10 +159,13 @@ def test_a_host_without_managers_gets_a_client_of_its_own():
 @pytest.mark.parametrize(
     ("look", "expected"),
     [
-        ({"own_clients": OWN._replace(expected=True)}, {}),
-        ({"own_clients": OWN._replace(expected=True), "age": 400.0}, {key(2): "neucad"}),
+        ({"own_clients": OWN._replace(manager_may_start=True)}, {}),
+        ({"own_clients": OWN._replace(manager_may_start=True), "age": 400.0}, {key(2): "neucad"}),
         ({"managers": RUNS, "unmanaged": False}, {key(2): "networkd"}),
-        ({"managers": RUNS, "own_clients": OWN._replace(forced=True)}, {key(2): "neucad"}),
+        (
+            {"managers": RUNS, "own_clients": OWN._replace(replaces_managers=True)},
+            {key(2): "neucad"},
+        ),
         ({"unmanaged": False}, {}),
         ({"own_clients": OwnClients()}, {}),
     ],
@@ -175,7 +178,7 @@ def test_a_nic_with_the_lease_of_another_program_is_left_to_it():
     look = seen(**PLAIN, own_clients=OWN)
     found = decided(look, document("dhcp4 = yes"))
     assert (clients(found), found.resolution.roles.dhcp.left_to_others) == ({}, {mac(2)})
-    ours = OWN._replace(requests={NIC: "{}"}, alive=frozenset({NIC}))
+    ours = OWN._replace(requests={NIC: "{}"}, running=frozenset({NIC}))
     assert clients(decided(replace(look, own_clients=ours), document("dhcp4 = yes"))) == {
         key(2): "neucad"
     }
@@ -189,7 +192,7 @@ def test_a_missing_client_is_named_with_what_to_install():
     assert problems(OwnClients()) == [UNSERVED]
     assert "dhcpcd-base" in UNSERVED
     assert "dhcpcd-base" in UNSERVED
-    assert problems(OwnClients(forced=True), age=1.0) == [NOT_INSTALLED]
+    assert problems(OwnClients(replaces_managers=True), age=1.0) == [NOT_INSTALLED]
     assert problems(OWN) == []
 
 

@@ -83,7 +83,7 @@ def test_an_operation_names_the_protocol():
     started = [one.text for one in first.plan() if one.kind == "start-dhcp"]
     assert started == ["start the DHCPv6 client of eth2", "start the autoconfiguration of eth2"]
     requests = dict(first.want.clients)
-    own = OWN._replace(requests=requests, alive=frozenset(requests))
+    own = OWN._replace(requests=requests, running=frozenset(requests))
     again = decided(plain(own), document())
     assert [one.text for one in again.plan() if one.kind == "stop-dhcp"] == [
         f"stop the DHCPv6 client of {mac(2)}, and release its lease",

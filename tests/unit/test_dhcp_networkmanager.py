@@ -11,7 +11,7 @@ from test_dhcp import TABLE, decided, netplan, seen
 from worlds import key, mac
 
 from neuca_tools.desired import dhcp_files
-from neuca_tools.model import Automatic, NicRecord, Original, Record
+from neuca_tools.model import Automatic, NicRecord, OriginalValues, Record
 from neuca_tools.plan.operations import Activate, Tell, Unmanage
 
 RUNS = {"networkmanager": {"eth1": "managed", "eth2": "unmanaged"}}
@@ -233,7 +233,7 @@ def test_a_management_nic_never_gets_a_profile():
 
 def test_an_mtu_that_is_restored_changes_the_profile_once():
     """The original value is restored by one pass; the next one must not touch the profile again."""
-    record = KNOWN._replace(originals={key(2): Original(mtu=1500)})
+    record = KNOWN._replace(originals={key(2): OriginalValues(mtu=1500)})
     during = files_of(decided(look(), netplan(dhcp4=True), record))[FILE]
     assert files_of(decided(look(), netplan(dhcp4=True), KNOWN))[FILE] == during
     assert b"mtu=" not in during

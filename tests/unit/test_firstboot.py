@@ -16,7 +16,7 @@ from neuca_tools.agent import first_boot
 from neuca_tools.agent.drives import read_volume
 from neuca_tools.backends import hostid, outlook
 from neuca_tools.config import Config
-from neuca_tools.model import NicRecord, Original, Owned, Record, machine
+from neuca_tools.model import NicRecord, OriginalValues, OwnedObjects, Record, machine
 from neuca_tools.model.rows import StoredDocument
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.records import (
@@ -27,7 +27,7 @@ from neuca_tools.state.records import (
     save_record,
 )
 
-OWNED = Owned(frozenset({(key(1), ip_interface("10.0.0.1/24"))}), frozenset({key(1, 7)}))
+OWNED = OwnedObjects(frozenset({(key(1), ip_interface("10.0.0.1/24"))}), frozenset({key(1, 7)}))
 RULE = f"10-neuca-persistent-{mac(1).replace(':', '')}.rules"
 WHY = 'the id of the instance changed from "i-1" to "i-2"'
 NEW = Intake(instance="ec2:i-2", other=WHY)
@@ -51,7 +51,7 @@ def config(tmp_path):
             hostid.boot_id(),
             {mac(1): NicRecord("eth1", "dataplane")},
             OWNED,
-            {key(1): Original(mtu=1500)},
+            {key(1): OriginalValues(mtu=1500)},
             {"net/core/rmem_max": "7"},
             "d",
         ),
@@ -102,7 +102,7 @@ def test_a_new_instance_sets_the_state_of_the_other_one_aside_and_says_so(config
 def test_what_the_agent_has_done_in_this_boot_is_its_own_to_take_back(config):
     first_boot.record_machine(config, NEW)
     assert load_record(config.state_directory) == Record(
-        hostid.boot_id(), {}, OWNED, {key(1): Original(mtu=1500)}, {"net/core/rmem_max": "7"}
+        hostid.boot_id(), {}, OWNED, {key(1): OriginalValues(mtu=1500)}, {"net/core/rmem_max": "7"}
     )
 
 

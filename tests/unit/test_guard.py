@@ -11,7 +11,7 @@ from worlds import key, mac, nic, route, vlan, world
 
 from neuca_tools.desired.roles import Policy, assign_roles
 from neuca_tools.desired.safety import management_networks, request_limits
-from neuca_tools.model import NicRecord, Owned, Record
+from neuca_tools.model import NicRecord, OwnedObjects, Record
 from neuca_tools.tuning.allowed_sysctls import key_reason
 
 TOO_SHORT = "a prefix of length 0 or 1 would replace the default route"
@@ -97,7 +97,7 @@ def test_a_route_of_ours_on_a_dataplane_nic_does_not_open_the_fence():
 
 
 def test_nor_does_our_route_on_a_vlan_with_its_own_mac_address_open_it():
-    made = Record(boot_id="boot-1", owned=Owned(vlans=frozenset({key(2, 7)})))
+    made = Record(boot_id="boot-1", owned=OwnedObjects(vlans=frozenset({key(2, 7)})))
     seen = world(
         nic(1),
         nic(2),

@@ -13,7 +13,7 @@ from worlds import PLACES, document, key, mac, nic, route, texts, world
 from neuca_tools.apply.decide import Observation, Policies, decide_pass
 from neuca_tools.desired.resolve import Settings
 from neuca_tools.desired.roles import Roles
-from neuca_tools.model import Hop, NicRecord, Owned, Record
+from neuca_tools.model import Hop, NicRecord, OwnedObjects, Record
 from neuca_tools.plan.plan import plan_operations
 from neuca_tools.state import changes, leftovers, updates
 
@@ -213,7 +213,10 @@ def found_nothing():
 
 def test_nothing_is_removable_but_what_is_ours_where_nobody_leaves():
     _, _, have, _ = survey(seen(), Record(), words={})
-    assert leftovers.removable_things(Owned(), Record(), have, seen(), Roles()) == Owned()
+    assert (
+        leftovers.removable_things(OwnedObjects(), Record(), have, seen(), Roles())
+        == OwnedObjects()
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ NIC, BOND = LinkKey(mac(2)), LinkKey("bond bond0")
     ],
 )
 def test_a_key_says_what_kind_of_link_it_is(key, text, domain, kind, made, name):
-    assert (str(key), key.mac, key.kind, key.made, key.given_name) == (
+    assert (str(key), key.mac, key.kind, key.virtual_kind, key.virtual_name) == (
         text,
         domain,
         kind,

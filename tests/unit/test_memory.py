@@ -17,11 +17,11 @@ from neuca_tools.model import (
     Incarnation,
     LinkKey,
     NicRecord,
-    Original,
-    Owned,
+    OriginalValues,
+    OwnedObjects,
     Record,
     World,
-    Written,
+    WrittenSetting,
 )
 from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Target
@@ -65,8 +65,8 @@ def test_what_operations_will_make_ours_is_known_before_they_run():
         WriteSysctl("net/core/wmem_max", None, "8"),
     ]
     record = intentions.record_intentions(Record(), operations)
-    assert record.owned == Owned(frozenset({(key(2), TEN)}), frozenset({key(2, 7)}))
-    assert record.originals == {key(2): Original(1500, 1000, {RP: "0"})}
+    assert record.owned == OwnedObjects(frozenset({(key(2), TEN)}), frozenset({key(2, 7)}))
+    assert record.originals == {key(2): OriginalValues(1500, 1000, {RP: "0"})}
     assert record.original_sysctls == {"net/core/rmem_max": "7"}
 
 
@@ -86,7 +86,7 @@ def test_the_original_of_a_sysctl_survives_a_name_with_dots():
     record = intentions.record_intentions(
         Record(), [WriteSysctl("net/ipv4/conf/eth2.7/rp_filter", "0", "1", target)]
     )
-    assert record.originals == {key(2, 7): Original(sysctls={RP: "0"})}
+    assert record.originals == {key(2, 7): OriginalValues(sysctls={RP: "0"})}
 
 
 # --- over passes ----------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def test_what_is_no_longer_asked_for_goes_back_to_what_it_was():
     agent = small(BIG)
     agent.kernel.set_mtu(2, 1400)
     agent.run()
-    assert agent.record.originals == {key(2): Original(1400, 1000, {RP: "0"})}
+    assert agent.record.originals == {key(2): OriginalValues(1400, 1000, {RP: "0"})}
     agent.ask(TWO)
     assert poll(agent) == [
         "set the MTU of eth2 from 9000 to 1400",
@@ -104,7 +104,7 @@ def test_what_is_no_longer_asked_for_goes_back_to_what_it_was():
         'set the sysctl net.ipv4.conf.eth2.rp_filter from "2" to "0"',
         "delete the address 10.0.0.1/24 from eth2",
     ]
-    assert (agent.record.originals, agent.record.owned) == ({}, Owned())
+    assert (agent.record.originals, agent.record.owned) == ({}, OwnedObjects())
     assert texts(agent.plan()) == []
 
 
@@ -300,8 +300,10 @@ def test_a_sysctl_that_failed_is_tried_again_and_nothing_else_of_its_nic_is():
 
 def test_a_sysctl_that_another_program_puts_back_is_not_fought_over():
     write = WriteSysctl("net/core/rmem_max", "0", "7")
-    assert Result((), (Failure(write, "done, but it is not so"),)).to_retry == ()
-    assert Result((), (Failure(write, "Invalid argument", 22),)).to_retry == ("net/core/rmem_max",)
+    assert Result((), (Failure(write, "done, but it is not so"),)).refused_sysctls == ()
+    assert Result((), (Failure(write, "Invalid argument", 22),)).refused_sysctls == (
+        "net/core/rmem_max",
+    )
 
 
 VLAN = f"[vlan {mac(2)}.7]\naddresses = 10.0.7.1/24\nmtu = 9000\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 2\n"
@@ -407,7 +409,10 @@ def test_after_a_boot_nothing_is_ours_and_everything_is_set_up_anew():
     agent.run()
     agent.reboot()
     record = changes.after_boot(agent.record, agent.kernel.boot_id)
-    assert (record.owned, record.originals) == (Owned(), {key(2): Original(sysctls={RP: "0"})})
+    assert (record.owned, record.originals) == (
+        OwnedObjects(),
+        {key(2): OriginalValues(sysctls={RP: "0"})},
+    )
     assert agent.survey().changed() == {mac(2)}
     first = poll(agent)
     assert first[:1] + first[-1:] == [
@@ -450,7 +455,9 @@ def test_roles_stick_over_a_boot_and_a_default_route_on_a_dataplane_nic():
 
 
 def test_the_same_boot_changes_nothing():
-    record = Record("b", owned=Owned(vlans=frozenset({key(2, 7)})), originals={key(2): Original(1)})
+    record = Record(
+        "b", owned=OwnedObjects(vlans=frozenset({key(2, 7)})), originals={key(2): OriginalValues(1)}
+    )
     assert changes.after_boot(record, "b") is record
 
 
@@ -492,7 +499,7 @@ def test_a_released_nic_is_forgotten_but_for_its_release():
     agent.run()
     record = updates.forget_nics(agent.record, [mac(2)])
     assert record.nics[mac(2)] == NicRecord(released=True)
-    assert (record.owned, record.originals) == (Owned(), {})
+    assert (record.owned, record.originals) == (OwnedObjects(), {})
     agent.record = record
     assert texts(agent.plan()) == []
     agent.run()
@@ -522,16 +529,16 @@ def test_settle_forgets_what_somebody_else_took_away():
     agent.kernel.delete_link(agent.kernel.named("eth2.7").index)
     agent.kernel.delete_address(2, TEN)
     agent.run(start=False)
-    assert agent.record.owned == Owned()
+    assert agent.record.owned == OwnedObjects()
 
 
 def test_what_was_written_to_a_bond_is_forgotten_once_another_bond_has_its_name():
     bond = LinkKey("bond bond0")
     written = {
-        Written("mtu", bond): "9000",
-        Written("txqueuelen", LinkKey("bond bond0", 5)): "500",
-        Written("mtu", key(2)): "9000",
-        Written("net/core/rmem_max"): "8",
+        WrittenSetting("mtu", bond): "9000",
+        WrittenSetting("txqueuelen", LinkKey("bond bond0", 5)): "500",
+        WrittenSetting("mtu", key(2)): "9000",
+        WrittenSetting("net/core/rmem_max"): "8",
     }
     record = Record(
         "boot", {bond.mac: NicRecord(incarnation=Incarnation("boot", 5))}, written=written
@@ -539,4 +546,7 @@ def test_what_was_written_to_a_bond_is_forgotten_once_another_bond_has_its_name(
     kept = changes.forget_stale(record, World({5: Device(5, "bond0", "bond")}, boot_id="boot"))
     assert kept.written == written
     anew = changes.forget_stale(record, World({9: Device(9, "bond0", "bond")}, boot_id="boot"))
-    assert anew.written == {Written("mtu", key(2)): "9000", Written("net/core/rmem_max"): "8"}
+    assert anew.written == {
+        WrittenSetting("mtu", key(2)): "9000",
+        WrittenSetting("net/core/rmem_max"): "8",
+    }

@@ -96,5 +96,5 @@ def test_a_vlan_that_was_created_and_fails_later_is_rolled_back_with_its_nic():
 
     agent.kernel.add_address = add_address
     _, result, _ = agent.run()
-    assert result.lost_nics == {key(2).mac}
+    assert result.nics_to_roll_back == {key(2).mac}
     assert (agent.kernel.devices[2].up, addresses(agent, 2)) == (False, [])

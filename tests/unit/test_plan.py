@@ -11,13 +11,13 @@ import pytest
 from worlds import Agent, key, mac, machine, nic, texts, vlan
 
 from neuca_tools.apply.result import Result
-from neuca_tools.model import Hop, Link, NetworkState, Owned, Virtual
+from neuca_tools.model import Hop, Link, NetworkState, OwnedObjects, Virtual
 from neuca_tools.plan.operation import Phase
 from neuca_tools.plan.plan import in_scope, plan_operations
 
 TEN, SIX = ip_interface("10.0.0.1/24"), ip_interface("fd00::1/64")
 NET, VIA = ip_network("10.20.0.0/16"), ip_address("10.0.0.254")
-NOTHING = Owned()
+NOTHING = OwnedObjects()
 RP = "net/ipv4/conf/{interface}/rp_filter"
 
 
@@ -89,7 +89,7 @@ def test_what_goes_goes_in_this_order():
         hops=(Hop(NET, key(2), VIA, 20),),
     )
     want = state(link(2, state="down", mtu=1400), link(2, 8, state="down", mtu=1300))
-    owned = Owned(frozenset({(key(2), TEN)}), frozenset({key(2, 7), key(2, 8)}), routes=True)
+    owned = OwnedObjects(frozenset({(key(2), TEN)}), frozenset({key(2, 7), key(2, 8)}), routes=True)
     assert words(have, want, owned) == [
         "delete the route to 10.20.0.0/16 via 10.0.0.254 on eth2",
         "delete the VLAN eth2.7",
@@ -117,17 +117,17 @@ def test_only_what_is_owned_is_taken_away():
     )
     assert words(have, state()) == []
     assert words(have, state(link(2), link(2, 7))) == []
-    assert words(have, state(), Owned(routes=True)) == [
+    assert words(have, state(), OwnedObjects(routes=True)) == [
         "delete the route to 10.20.0.0/16 via 10.0.0.254 on eth2"
     ]
-    assert words(have, state(), Owned(frozenset({(key(2), SIX)}))) == [
+    assert words(have, state(), OwnedObjects(frozenset({(key(2), SIX)}))) == [
         "delete the address fd00::1/64 from eth2"
     ]
 
 
 def test_a_vlan_that_goes_takes_its_addresses_and_routes_with_it():
     have = state(there(2), there(2, 7, addresses=(TEN,)), hops=(Hop(NET, key(2, 7), VIA, 20),))
-    owned = Owned(frozenset({(key(2, 7), TEN)}), frozenset({key(2, 7)}), routes=True)
+    owned = OwnedObjects(frozenset({(key(2, 7), TEN)}), frozenset({key(2, 7)}), routes=True)
     assert words(have, state(link(2)), owned) == ["delete the VLAN eth2.7"]
 
 
@@ -137,16 +137,20 @@ def test_a_vlan_that_is_to_have_another_mac_is_made_again_if_it_is_ours():
         state(there(2), there(2, 7, virtual=own)),
         state(link(2), link(2, 7, mtu=1400, virtual=other)),
     )
-    assert words(have, want, Owned(vlans=frozenset({key(2, 7)}))) == [
+    assert words(have, want, OwnedObjects(vlans=frozenset({key(2, 7)}))) == [
         "delete the VLAN eth2.7",
         "create VLAN 7 on eth2 as eth2.7 (mac 02:00:00:00:00:08) with MTU 1400",
     ]
     assert words(have, state(link(2), link(2, 7, virtual=other))) == []
     assert (
-        words(have, state(link(2), link(2, 7, virtual=own)), Owned(vlans=frozenset({key(2, 7)})))
+        words(
+            have,
+            state(link(2), link(2, 7, virtual=own)),
+            OwnedObjects(vlans=frozenset({key(2, 7)})),
+        )
         == []
     )
-    assert words(have, state(link(2), link(2, 7)), Owned(vlans=frozenset({key(2, 7)}))) == []
+    assert words(have, state(link(2), link(2, 7)), OwnedObjects(vlans=frozenset({key(2, 7)}))) == []
 
 
 def test_a_nic_that_is_not_there_is_not_planned_for():
@@ -155,12 +159,14 @@ def test_a_nic_that_is_not_there_is_not_planned_for():
         link(2, 7, state="up"),
         hops=(Hop(NET, key(2), VIA, 20), Hop(NET, key(2, 7), VIA, 20)),
     )
-    assert words(state(), want, Owned(routes=True)) == []
+    assert words(state(), want, OwnedObjects(routes=True)) == []
 
 
 def test_the_same_address_with_another_prefix_length_is_another_address():
     have, new = state(there(2, state="up", addresses=(TEN,))), ip_interface("10.0.0.1/16")
-    assert words(have, state(link(2, addresses=(new,))), Owned(frozenset({(key(2), TEN)}))) == [
+    assert words(
+        have, state(link(2, addresses=(new,))), OwnedObjects(frozenset({(key(2), TEN)}))
+    ) == [
         "add the address 10.0.0.1/16 to eth2",
         "delete the address 10.0.0.1/24 from eth2",
     ]
@@ -208,7 +214,7 @@ def test_before_6_2_a_nic_goes_down_for_its_name_and_comes_back_with_all_it_had(
         link(2, 7, name="data.7", state="up"),
         hops=(Hop(NET, key(2), VIA, 20),),
     )
-    assert words(have, want, Owned(frozenset({(key(2), SIX)})), rename_while_up=False) == [
+    assert words(have, want, OwnedObjects(frozenset({(key(2), SIX)})), rename_while_up=False) == [
         "bring eth2 down",
         "rename eth2 to data",
         "bring eth2.7 down",
@@ -439,7 +445,7 @@ def test_each_operation_as_json():
         hops=(Hop(NET, key(3), VIA, 20),),
         files={"/x": b"x"},
     )
-    owned = Owned(frozenset({(key(2), TEN)}), frozenset({key(3, 8)}), routes=True)
+    owned = OwnedObjects(frozenset({(key(2), TEN)}), frozenset({key(3, 8)}), routes=True)
     assert [tuple(one.to_json().values())[:4] for one in plan_operations(have, want, owned)] == [
         ("write-file", "/x", 3, 1),
         ("rename", "eth2", "eth2", "data"),
@@ -526,8 +532,12 @@ def test_a_failed_sysctl_costs_no_nic_anything():
     assert [failure.text for failure in result.failures] == [
         'set the sysctl net.ipv4.conf.eth2.rp_filter from "0" to "1": Operation not permitted'
     ]
-    assert (undone, result.lost_nics, TEN in agent.kernel.addresses[2]) == (None, frozenset(), True)
-    assert Result().lost_nics == frozenset()
+    assert (undone, result.nics_to_roll_back, TEN in agent.kernel.addresses[2]) == (
+        None,
+        frozenset(),
+        True,
+    )
+    assert Result().nics_to_roll_back == frozenset()
 
 
 def test_a_vlan_that_should_be_down_keeps_its_ipv6_address_when_its_nic_comes_up():

@@ -39,11 +39,11 @@ from neuca_tools.model import (
     Link,
     LinkKey,
     NicRecord,
-    Original,
-    Owned,
+    OriginalValues,
+    OwnedObjects,
     Record,
     Virtual,
-    Written,
+    WrittenSetting,
 )
 from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.provenance import RTPROT_DHCP
@@ -99,7 +99,7 @@ def test_what_is_there_already_needs_no_operation(kernel, text, policy):
     agent = Agent(kernel, text, policy)
     agent.run()
     have = agent.survey().have
-    owned = Owned(
+    owned = OwnedObjects(
         frozenset((key, one) for key, link in have.links.items() for one in link.addresses),
         frozenset(have.links),
         True,
@@ -223,7 +223,7 @@ def test_from_any_point_of_a_pass_the_way_back_leads_to_the_state_before(
     operations = [one for one in before.plan() if one.domain]
     done = agent.carry_out(before, operations[:steps]).done
     now = agent.survey(before.record)
-    owned = Owned(
+    owned = OwnedObjects(
         frozenset((one.on.key, one.address) for one in done if one.kind == "add-address"),
         frozenset(one.on.key for one in done if one.kind == "create-link"),
         True,
@@ -426,7 +426,7 @@ link_keys = st.builds(
 values = st.dictionaries(st.sampled_from(SYSCTLS), names, max_size=2)
 numbers = st.one_of(st.none(), st.integers(0, 1 << 31))
 owned = st.builds(
-    Owned,
+    OwnedObjects,
     st.frozensets(
         st.tuples(
             link_keys,
@@ -448,8 +448,8 @@ incarnations = st.builds(
     indexes,
     st.lists(st.tuples(st.integers(1, 4094), indexes), max_size=3).map(tuple),
 )
-written = st.builds(Written, st.sampled_from(("mtu", "txqueuelen")), link_keys) | st.builds(
-    Written, st.sampled_from(("net/core/rmem_max", "net/ipv4/tcp_rmem")), st.none()
+written = st.builds(WrittenSetting, st.sampled_from(("mtu", "txqueuelen")), link_keys) | st.builds(
+    WrittenSetting, st.sampled_from(("net/core/rmem_max", "net/ipv4/tcp_rmem")), st.none()
 )
 virtual = st.builds(
     Virtual,
@@ -486,7 +486,9 @@ records = st.builds(
         max_size=3,
     ),
     owned,
-    st.dictionaries(link_keys, st.builds(Original, numbers, numbers, values, values), max_size=3),
+    st.dictionaries(
+        link_keys, st.builds(OriginalValues, numbers, numbers, values, values), max_size=3
+    ),
     values,
     names,
     declined=st.dictionaries(

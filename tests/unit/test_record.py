@@ -21,10 +21,10 @@ from neuca_tools.model import (
     LinkKey,
     NetworkState,
     NicRecord,
-    Original,
-    Owned,
+    OriginalValues,
+    OwnedObjects,
     Record,
-    Written,
+    WrittenSetting,
 )
 from neuca_tools.model.rows import StoredDocument
 from neuca_tools.state.records import (
@@ -48,13 +48,13 @@ FULL = Record(
         mac(3): NicRecord(released=True),
         mac(4): NicRecord("eth4", "management", doubtful=(6,)),
     },
-    Owned(
+    OwnedObjects(
         frozenset({(key(2), TEN), (key(2), SIX), (key(2, 7), SIX)}),
         frozenset({key(2, 7), key(3, 4094)}),
     ),
     {
-        key(2): Original(1500, None, {"net/ipv4/conf/{interface}/rp_filter": "0"}),
-        key(2, 7): Original(None, 1000),
+        key(2): OriginalValues(1500, None, {"net/ipv4/conf/{interface}/rp_filter": "0"}),
+        key(2, 7): OriginalValues(None, 1000),
     },
     {"net/core/rmem_max": "7"},
     "d0",
@@ -271,12 +271,12 @@ def test_a_recorded_file_has_each_kind_of_value():
     assert record.nics["bond bond0"].incarnation == Incarnation("boot-1", 5, ((5, 7),))
     assert record.nics[mac(1)].incarnation is None
     assert record.written == {
-        Written("mtu", key(4)): "9000",
-        Written("txqueuelen", key(4)): "5000",
-        Written("mtu", key(4, 7)): "1400",
-        Written("mtu", LinkKey("bond bond0")): "9000",
-        Written("txqueuelen", LinkKey("bond bond0", 5)): "500",
-        Written("net/core/rmem_max"): "8388608",
+        WrittenSetting("mtu", key(4)): "9000",
+        WrittenSetting("txqueuelen", key(4)): "5000",
+        WrittenSetting("mtu", key(4, 7)): "1400",
+        WrittenSetting("mtu", LinkKey("bond bond0")): "9000",
+        WrittenSetting("txqueuelen", LinkKey("bond bond0", 5)): "500",
+        WrittenSetting("net/core/rmem_max"): "8388608",
     }
 
 

@@ -15,7 +15,7 @@ from worlds import Agent, document, key, mac, machine, nic, route, vlan, world
 from neuca_tools.commands.look import as_yaml
 from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.documents.neuca.values import dotted_name
-from neuca_tools.model import Device, Document, Original, Problem, Record, World
+from neuca_tools.model import Device, Document, OriginalValues, Problem, Record, World
 from neuca_tools.model.rows import Storage, StoredDocument
 from neuca_tools.status import render, render_json
 
@@ -468,7 +468,7 @@ def test_explain_for_people_is_a_table():
             key(2),
             survey.resolution,
             survey.have,
-            Record(originals={key(2): Original(1400)}),
+            Record(originals={key(2): OriginalValues(1400)}),
             survey.world,
         )
     ).split("\n")

@@ -12,10 +12,10 @@ from worlds import key, mac, nic, route, vlan, world
 from neuca_tools.desired.roles import Policy, assign_roles, find_nics
 from neuca_tools.model import Device, NicRecord, Problem, Record, World
 from neuca_tools.model.topology import (
-    below,
     best_default_routes,
     identity,
     is_nic,
+    with_lower_devices,
     with_upper_devices,
 )
 
@@ -312,9 +312,9 @@ def test_above_and_below_follow_vlans_and_masters_and_survive_a_loop():
         nic(3, lower=2),
     )
     assert with_upper_devices(seen, [1]) == {1, 9, 10}
-    assert below(seen, [10]) == {10, 9, 1}
+    assert with_lower_devices(seen, [10]) == {10, 9, 1}
     assert with_upper_devices(seen, [2]) == {2, 3}
-    assert with_upper_devices(seen, [0]) == below(World(), [0]) == frozenset()
+    assert with_upper_devices(seen, [0]) == with_lower_devices(World(), [0]) == frozenset()
 
 
 def test_a_nic_that_is_named_by_the_mac_it_has_now_keeps_its_role():

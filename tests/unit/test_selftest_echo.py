@@ -11,7 +11,7 @@ from ipaddress import ip_address
 import pytest
 from test_selftest_server import free_ports
 
-from neuca_tools.selftest.measure.probes.echo import HEADER, LARGEST, MOST_GROWTH, Echo
+from neuca_tools.selftest.measure.probes.echo import HEADER, LARGEST_PAYLOAD, MOST_GROWTH, Echo
 
 HOST, TOKEN = "127.0.0.1", bytes(range(16))
 
@@ -41,7 +41,7 @@ def answers(echo, requests, source=HOST):
 
 def test_the_peer_gets_the_size_that_it_asks_for(echo):
     asked = [HEADER.pack(TOKEN, 1, size) for size in (0, 1500, 9000, 2**32 - 1)]
-    assert answers(echo, asked) == [HEADER.size, 1500, 9000, LARGEST]
+    assert answers(echo, asked) == [HEADER.size, 1500, 9000, LARGEST_PAYLOAD]
 
 
 def test_nobody_else_is_answered(echo):
@@ -51,6 +51,6 @@ def test_nobody_else_is_answered(echo):
 
 def test_a_listener_with_the_token_gets_no_amplifier(echo):
     """200 small requests in the name of the peer ask for 13 MB."""
-    came = answers(echo, [HEADER.pack(TOKEN, 1, LARGEST)] * 200)
-    assert came == [LARGEST] * len(came)
-    assert len(came) <= 2 * MOST_GROWTH // LARGEST  # should a second end in between
+    came = answers(echo, [HEADER.pack(TOKEN, 1, LARGEST_PAYLOAD)] * 200)
+    assert came == [LARGEST_PAYLOAD] * len(came)
+    assert len(came) <= 2 * MOST_GROWTH // LARGEST_PAYLOAD  # should a second end in between

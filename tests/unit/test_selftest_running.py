@@ -21,7 +21,7 @@ from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Roles
 from neuca_tools.errors import UsageError
-from neuca_tools.model import Device, NetworkState, Owned
+from neuca_tools.model import Device, NetworkState, OwnedObjects
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.measure import archive
 from neuca_tools.selftest.measure.host.kernel import Way
@@ -424,7 +424,7 @@ def test_a_congestion_control_that_this_kernel_has_not_is_wanted_all_the_same(ef
     )
     tuning = Layer(values=tuple(values))
     want = NetworkState(sysctls={"net/ipv4/conf/eth1.7/rp_filter": "2"})
-    assert desired_sysctls(Resolution(want, Owned(), Roles(), {}, {}, tuning=tuning)) == {
+    assert desired_sysctls(Resolution(want, OwnedObjects(), Roles(), {}, {}, tuning=tuning)) == {
         "net.ipv4.conf.eth1/7.rp_filter": "2",
         **more,
     }

@@ -213,7 +213,7 @@ def test_a_bond_that_fails_half_way_leaves_its_members_as_they_were(monkeypatch)
     assert [failure.text for failure in result.failures] == [
         "add eth3 to bond0: Input/output error"
     ]
-    assert result.lost_nics == {ONE, TWO, "bond bond0", "vxlan vx0"}
+    assert result.nics_to_roll_back == {ONE, TWO, "bond bond0", "vxlan vx0"}
     assert texts(undone.done)[:1] == ["delete the bond bond0"]
     after = one.kernel.snapshot()
     index = one.kernel.named("eth4").index
@@ -420,7 +420,7 @@ def test_sections_say_what_it_is_made_of(text, virtual):
             link.virtual
             for link in parse(text).links
             if link.key.kind in ("bond", "bridge", "vxlan", "macvlan")
-            and link.key.given_name == "b"
+            and link.key.virtual_name == "b"
         )
         == virtual
     )

@@ -16,7 +16,7 @@ from neuca_tools.commands.links import find_link
 from neuca_tools.desired.names import own_names
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Policy, Roles
-from neuca_tools.model import Device, NetworkState, Owned, Problem
+from neuca_tools.model import Device, NetworkState, OwnedObjects, Problem
 from neuca_tools.model.device_settings import Note
 from neuca_tools.plan.operation import Target
 from neuca_tools.plan.operations import SetMtu, Tell, WriteFile, WriteSysctl
@@ -331,7 +331,7 @@ def test_a_failure_of_the_host_counts_while_something_of_the_host_is_left():
 # --- exit codes: the first that applies of 78, 1, 3, 4, 0 -----------------------------------------------------------
 
 WRITE = SetMtu(Target(key(2), "eth2", 2), 1500, 9000)
-LINKLESS = Resolution(NetworkState(), Owned(), Roles(), {}, {})
+LINKLESS = Resolution(NetworkState(), OwnedObjects(), Roles(), {}, {})
 
 
 def verdict(invalid, failed, pending, degraded, stale):

@@ -26,11 +26,11 @@ from neuca_tools.state.records import (
 )
 from neuca_tools.state.store import (
     Place,
-    catch_up,
     content_of,
     read_state,
     save_state,
-    tell_unsaved,
+    save_unsaved_files,
+    save_unsaved_reason,
     unsaved_reason,
 )
 from neuca_tools.status.report import read_report
@@ -143,10 +143,10 @@ def place(tmp_path):
 def test_an_unsaved_copy_counts_for_more_until_it_is_saved(place):
     save_state(place, "record.json", {"boot_id": "old"}, 0o644)
     save_state(place.spare, "record.json", {"boot_id": "new"}, 0o600)
-    tell_unsaved(place, "no room")
+    save_unsaved_reason(place, "no room")
     assert read_state(place, "record.json")["boot_id"] == "new"
     assert unsaved_reason(place) == "no room"
-    assert catch_up(place)
+    assert save_unsaved_files(place)
     assert (unsaved_reason(place), list(place.spare.iterdir())) == ("", [])
     assert json.loads((place.directory / "record.json").read_text())["boot_id"] == "new"
     assert (place.directory / "record.json").stat().st_mode & 0o777 == 0o600
@@ -156,14 +156,14 @@ def test_a_file_that_was_to_be_removed_is_gone_at_once_and_removed_later(place):
     save_state(place, "journal.json", {"boot_id": "b"}, 0o644)
     write_files({place.spare / "journal.json": b"null\n"})
     assert read_state(place, "journal.json") is None
-    assert catch_up(place)
+    assert save_unsaved_files(place)
     assert not (place.directory / "journal.json").exists()
 
 
 def test_what_an_interrupted_write_left_in_the_spare_directory_goes(place):
     write_files({place.spare / "record.json": content_of("record.json", SAID)})
     (place.spare / "journal.json.neuca-new").write_bytes(b"{")
-    assert catch_up(place)
+    assert save_unsaved_files(place)
     assert list(place.spare.iterdir()) == []
     assert read_state(place, "record.json")["boot_id"] == "b"
 
@@ -173,7 +173,7 @@ def test_a_copy_that_is_damaged_takes_no_good_files_place(place):
     write_files({place.spare / "record.json": b"{"})
     before = (place.directory / "record.json").read_bytes()
     with pytest.raises(RecordError) as caught:
-        catch_up(place)
+        save_unsaved_files(place)
     assert caught.value.text.startswith(f'read "{place.spare}/record.json": it is not JSON: ')
     assert (place.directory / "record.json").read_bytes() == before
 

@@ -16,7 +16,7 @@ from neuca_tools.agent.change import Restore
 from neuca_tools.apply.decide import Observation
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.desired.marks import SYSCTL_FILE
-from neuca_tools.model import Record, Written
+from neuca_tools.model import Record, WrittenSetting
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteSysctl
 from neuca_tools.status import audit
 from neuca_tools.tuning.choice import Choice
@@ -292,7 +292,7 @@ def test_a_congestion_control_that_there_is_not():
         "unsupported",
         'this kernel has no "htcp"',
     )
-    tried = control(Facts(sysctls=KERNEL), Record(written={Written(CONGESTION): "htcp"}))
+    tried = control(Facts(sysctls=KERNEL), Record(written={WrittenSetting(CONGESTION): "htcp"}))
     assert tried.effect == "unsupported"
 
 

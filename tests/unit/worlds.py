@@ -150,7 +150,11 @@ class Agent:
         finally:
             self.kernel.allowed = None
         self.record = outcome.decision.record
-        return operations, outcome.result, outcome.undone if outcome.result.lost_nics else None
+        return (
+            operations,
+            outcome.result,
+            outcome.undone if outcome.result.nics_to_roll_back else None,
+        )
 
     def writer(self, decision):
         links, roles = decision.have.links, decision.resolution.roles

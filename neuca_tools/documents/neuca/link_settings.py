@@ -244,11 +244,12 @@ class Setting(NamedTuple):
 
     `limits` are the bounds of a single number, as neuca-user-data(5) has them. `through` names what
     observes and sets it: "link" (an attribute of the same name in `LinkRequest`, `Link`, `Device`
-    and `Original`, set by an operation of its own), or one of the backends of `apply.device_io`.
-    `named`: the value consists of several named ones (`rx 256 tx 512`), each a setting of its own
-    (`rings.rx`). `same` compares the present value with a wanted one, `restored` turns an observed
-    value into one that can be set. `late`: this value can be set only after the sysctls. `master`:
-    the kind of virtual link that a device is in to have this setting, which ends with that.
+    and `OriginalValues`, set by an operation of its own), or one of the backends in
+    `apply.device_io`. `named`: the value consists of several named ones (`rx 256 tx 512`), each a
+    setting of its own (`rings.rx`). `same` compares the present value with a wanted one, `restored`
+    turns an observed value into one that can be set. `late`: this value can be set only after the
+    sysctls. `master`: the kind of virtual link that a device is in to have this setting, which ends
+    with that.
     """
 
     key: str

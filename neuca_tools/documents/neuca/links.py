@@ -157,7 +157,7 @@ def link_state(text: str) -> LinkState:
 _READERS: Mapping[str, Callable[[str], object]] = {
     "state": link_state,
     "name": values.link_name,
-    "vrf": lambda text: link_kinds.link_key("vrf", text).given_name,
+    "vrf": lambda text: link_kinds.link_key("vrf", text).virtual_name,
     "duplicate-address-detection": values.duplicate_detection,
     "dns": lambda text: values.word(text, ("per-link", "no")),
     **{key: row.parse for key, row in SETTINGS.items()},
@@ -243,7 +243,7 @@ def _take_virtual(draft: Draft, line: Line) -> None:
     """Add a setting that only virtual links have."""
     link = draft.key
     if line.key == "name":
-        raise UnusableError(f'its name is "{link.given_name}", as the section says')
+        raise UnusableError(f'its name is "{link.virtual_name}", as the section says')
     both = link_kinds.read_setting(link.kind, line.key, line.value).over(draft.get("virtual"))
     shown = link_kinds.shown_value(both, line.key)
     draft.set_field(line, "virtual", both, setting=line.key, shown=shown)

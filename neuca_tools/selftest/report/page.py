@@ -24,7 +24,7 @@ from neuca_tools.selftest.evidence.route import Hop
 from neuca_tools.selftest.evidence.run import Flow
 from neuca_tools.selftest.report.panels import Band, Line, Panel, numbered_band_names, svg_figure
 from neuca_tools.selftest.report.text import (
-    WHERE,
+    HOST_WORDS,
     fact_line,
     name_with_arrow,
     phase_words,
@@ -152,7 +152,7 @@ def _finding_section(finding: Finding) -> Iterator[str]:
         facts = (f"<li><code>{escape(fact_line(fact))}</code></li>" for fact in finding.evidence)
         yield f"<ul>{''.join(facts)}</ul>"
     if finding.advice:
-        yield f"<p><b>Fix</b> {escape(WHERE.get(finding.end, ''))}</p>"
+        yield f"<p><b>Fix</b> {escape(HOST_WORDS.get(finding.end, ''))}</p>"
         yield f"<pre>{escape(finding.advice)}</pre>"
     if finding.tell:
         yield f"<p><b>Tell apart</b> {escape(finding.tell)}.</p>"

@@ -1,4 +1,4 @@
-"""The report for people: a line for each phase, then LIMIT, FIX, its evidence and the verdict."""
+"""The report as text: a line for each phase, then LIMIT, FIX, the evidence and the verdict."""
 
 # SPDX-License-Identifier: MIT
 
@@ -22,17 +22,20 @@ from neuca_tools.selftest.evidence.look import Fact
 from neuca_tools.selftest.evidence.responsiveness import Responsiveness
 from neuca_tools.selftest.evidence.route import OneWay, Route
 
-LONGEST = 120 - 12  # characters of what is shortened unless the report is verbose
+LABEL_WIDTH = 12  # columns, of the name of a phase and of a label
+# Characters after the label: what is longer is shortened, unless the report is verbose.
+SHORTENED_LENGTH = 120 - LABEL_WIDTH
 # The rate after slow start is shown as well if it differs by more than this share.
-SHOWS = 0.05
-# Columns.
-LABEL = 12
-MOST_PHASES = 4  # on the first screen
-LABELS = ("LIMIT", "FIX", "NEXT LIMIT", "TELL APART")
-LABELS_OF_OTHERS = ("also", "fix", "next limit", "tell apart")
+SHOWN_DIFFERENCE = 0.05
+MOST_PHASES = 4  # lines for phases, unless the report is verbose
+# Of the first limit and of the others: the limit, its fix, what limits after the fix, and how to
+# tell the limit from another cause.
+FIRST_LABELS = ("LIMIT", "FIX", "NEXT LIMIT", "TELL APART")
+OTHER_LABELS = ("also", "fix", "next limit", "tell apart")
 # Added to a finding if only one direction is limited.
-WAYS = {"forward": ", to the peer", "reverse": ", from the peer"}
-WHERE = {
+DIRECTION_WORDS = {"forward": ", to the peer", "reverse": ", from the peer"}
+# Put before the advice of a finding, by the end that it is for.
+HOST_WORDS = {
     "sender": "on the sender: ",
     "receiver": "on the receiver: ",
     "both": "on both hosts: ",
@@ -42,23 +45,27 @@ WHERE = {
 
 
 def report_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
-    """The whole report, without a newline at its end; on one screen unless it is `verbose`."""
+    """The whole report, without a newline at its end; it fits one screen unless it is `verbose`."""
     phases = [phase_line(phase) for phase in diagnosis.phases]
     if not verbose and len(phases) > MOST_PHASES:
-        left = len(phases) - MOST_PHASES + 1
-        phases = [*phases[: MOST_PHASES - 1], f"{'':<{LABEL}}{left} more tests (--verbose)"]
+        others = len(phases) - MOST_PHASES + 1
+        phases = [
+            *phases[: MOST_PHASES - 1],
+            _labelled_line("", f"{others} more tests (--verbose)"),
+        ]
     return printable_lines([*phases, *_conclusion_lines(diagnosis, verbose)])
 
 
 def conclusion_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
-    """The report without the phases, which were printed as they ended."""
+    """The report without the phases, each of which was printed when it ended."""
     return printable_lines(_conclusion_lines(diagnosis, verbose))
 
 
 def shown_report(report: str, code: ExitCode, width: int, color: bool) -> str:
-    """The report in lines of `width` characters, 0 for any, with verdict and each FAIL in color.
+    """The report as it is printed: wrapped to `width` characters, and with `color` in colors.
 
-    A word that is longer stays whole. There are no colors unless output is colored at all.
+    A `width` of 0 means no limit; a word that is longer than a line stays whole. The verdict, whose
+    exit code is `code`, and each FAIL are colored.
     """
     lines = report.split("\n")
     report = "\n".join(
@@ -66,9 +73,9 @@ def shown_report(report: str, code: ExitCode, width: int, color: bool) -> str:
     )
     if not color:
         return report
-    ink = GREEN if code is ExitCode.PASS else RED
-    for word, hue in (("FAIL", RED), ("VERDICT|^MESH", ink)):
-        report = re.sub(rf"(?m)\b({word})\b", painted_text(r"\1", hue, color), report)
+    verdict_color = GREEN if code is ExitCode.PASS else RED
+    for pattern, ink in (("FAIL", RED), ("VERDICT|^MESH", verdict_color)):
+        report = re.sub(rf"(?m)\b({pattern})\b", painted_text(r"\1", ink, color), report)
     return report
 
 
@@ -78,12 +85,13 @@ def name_with_arrow(name: str, direction: str) -> str:
 
 
 def step_line(step: Step) -> str:
-    """A phase that has just ended."""
+    """The line for a phase that has just ended."""
     word = "FAIL" if step.verdict == "fail" else step.verdict
-    return printable_line(f"{step.name:<{LABEL + 1}}{word:<8} {step.text}")
+    return printable_line(f"{step.name:<{LABEL_WIDTH + 1}}{word:<8} {step.text}")
 
 
 def _conclusion_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
+    """The limits, what is unknown, the verdict, and causes that are only possible."""
     yield from _limit_lines(diagnosis, verbose)
     if diagnosis.unknown:
         yield _labelled_line("UNKNOWN", diagnosis.unknown)
@@ -91,31 +99,31 @@ def _conclusion_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
     for finding in diagnosis.possible:
         words = f"{finding.title} ({finding.id}): {finding.text}"
         if not verbose:
-            words = shorten(words, LONGEST, placeholder=" …")
+            words = shorten(words, SHORTENED_LENGTH, placeholder=" …")
         yield _labelled_line("possible:", words)
 
 
 def _limit_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
-    """The first limit, and of the others only their names unless the report is `verbose`."""
+    """The first limit; the others too, but only by name unless the report is `verbose`."""
     limits = [finding for finding in diagnosis.findings if finding.severity != INFO]
     for finding in limits[:1]:
-        yield from _finding_lines(finding, LABELS, verbose)
+        yield from _finding_lines(finding, FIRST_LABELS, verbose)
     if verbose:
         for finding in limits[1:]:
-            yield from _finding_lines(finding, LABELS_OF_OTHERS, verbose)
+            yield from _finding_lines(finding, OTHER_LABELS, verbose)
         for finding in diagnosis.findings:
             if finding not in limits:
                 yield _labelled_line("info", f"{finding.text} ({finding.id})")
     elif limits[1:]:
         others = ", ".join(f"{finding.id} {finding.title}" for finding in limits[1:])
-        yield _labelled_line("also", shorten(others, LONGEST, placeholder=" …"))
+        yield _labelled_line("also", shorten(others, SHORTENED_LENGTH, placeholder=" …"))
 
 
 def phase_words(phase: PhaseResult) -> str:
-    """What a phase reached, in words; "not known" if that is nothing."""
+    """What a phase reached, in words; "not known" if nothing was measured."""
     parts = []
     if phase.rate is not None:
-        parts.append(amounts.rate(phase.rate) + _once_under_way(phase.rate, phase.steady))
+        parts.append(amounts.rate(phase.rate) + _steady_rate_words(phase.rate, phase.steady))
     if phase.protocol == "udp" and phase.loss is not None:
         parts.append(f"{amounts.percent(phase.loss)} lost")
     if phase.protocol == "tcp" and phase.retransmits is not None:
@@ -125,15 +133,15 @@ def phase_words(phase: PhaseResult) -> str:
     return ", ".join(parts) or "not known"
 
 
-def _once_under_way(rate: float, steady: Optional[float]) -> str:
-    """The rate after slow start, in brackets; empty if it is much the same."""
-    if steady is None or abs(steady - rate) <= SHOWS * rate:
+def _steady_rate_words(rate: float, steady: Optional[float]) -> str:
+    """The rate after slow start (bit/s), in brackets; empty if it differs little from `rate`."""
+    if steady is None or abs(steady - rate) <= SHOWN_DIFFERENCE * rate:
         return ""
     return f" ({amounts.rate(steady)} once under way)"
 
 
 def rpm_words(responsiveness: Responsiveness) -> str:
-    """ "812 RPM (fair, medium confidence), 74.0 ms more than idle, at 47.1 Mbit/s"."""
+    """For example "812 RPM (fair, medium confidence), 74.0 ms more than idle, at 47.1 Mbit/s"."""
     words = f"{responsiveness.rpm:.0f} RPM"
     words += f" ({responsiveness.grade}, {responsiveness.confidence} confidence)"
     if responsiveness.increase is not None:
@@ -144,7 +152,10 @@ def rpm_words(responsiveness: Responsiveness) -> str:
 
 
 def one_way_words(way: OneWay) -> str:
-    """ "0.10% of 10000 lost (by sequence number), 3 out of order, 10001 sent, at 1.00 Mbit/s"."""
+    """What arrived of a test in one direction.
+
+    For example "0.10% of 10000 lost (by sequence number), 3 out of order, 10001 sent, at 1 Mbit/s".
+    """
     words = f"{amounts.percent(way.loss or 0.0)} of {way.seen} lost (by sequence number)"
     if way.out_of_order:
         words += f", {way.out_of_order} out of order"
@@ -156,7 +167,10 @@ def one_way_words(way: OneWay) -> str:
 
 
 def route_words(route: Route) -> str:
-    """ "3 hops, 2 ways at hop 2, MTU 1400 before hop 3 (no router reports it), peer reached"."""
+    """The path to the peer.
+
+    For example "3 hops, 2 ways at hop 2, MTU 1400 before hop 3 (no router reports it)".
+    """
     words = [f"{len(route.hops)} hops" if len(route.hops) != 1 else "1 hop"]
     silent = sum(not hop.addresses for hop in route.hops)
     if silent:
@@ -178,7 +192,7 @@ def route_words(route: Route) -> str:
 def phase_line(phase: PhaseResult) -> str:
     verdict = {True: "  pass", False: "  FAIL", None: ""}[phase.passed]
     label = f"{name_with_arrow(phase.name, phase.direction)} "
-    return f"{label:<{LABEL}}{phase_words(phase)}{verdict}"
+    return f"{label:<{LABEL_WIDTH}}{phase_words(phase)}{verdict}"
 
 
 def share_words(finding: Finding) -> str:
@@ -190,30 +204,30 @@ def share_words(finding: Finding) -> str:
 
 
 def way_words(finding: Finding) -> str:
-    """The direction that it limits, where each direction was measured by itself."""
-    return WAYS.get(finding.direction or "", "") if finding.phase == ALONE else ""
+    """The direction that a finding limits, if each direction was measured by itself."""
+    return DIRECTION_WORDS.get(finding.direction or "", "") if finding.phase == ALONE else ""
 
 
 def _finding_lines(
     finding: Finding, labels: tuple[str, str, str, str], verbose: bool
 ) -> Iterator[str]:
-    limit, fix, following, apart = labels
+    limit_label, fix_label, next_label, apart_label = labels
     explains = f"{finding.id}, explains {share_words(finding)}{way_words(finding)}"
-    yield _labelled_line(limit, f"{finding.title}: {finding.text} ({explains})")
+    yield _labelled_line(limit_label, f"{finding.title}: {finding.text} ({explains})")
     if verbose:
         for fact in finding.evidence:
             yield _labelled_line("", fact_line(fact))
     if finding.advice:
-        words = f"{WHERE.get(finding.end, '')}{finding.advice}"
+        words = f"{HOST_WORDS.get(finding.end, '')}{finding.advice}"
         if finding.predicted:
             words += f" ⇒ {amounts.rate(finding.predicted)} predicted"
-        yield _labelled_line(fix, words)
+        yield _labelled_line(fix_label, words)
     if not verbose:
         return
     if finding.next_limit:
-        yield _labelled_line(following, finding.next_limit)
+        yield _labelled_line(next_label, finding.next_limit)
     if finding.tell:
-        yield _labelled_line(apart, finding.tell)
+        yield _labelled_line(apart_label, finding.tell)
 
 
 def verdict_text(diagnosis: Diagnosis) -> str:
@@ -230,12 +244,12 @@ def verdict_text(diagnosis: Diagnosis) -> str:
 
 
 def _labelled_line(label: str, words: str) -> str:
-    return f"{label:<{LABEL}}{words}"
+    return f"{label:<{LABEL_WIDTH}}{words}"
 
 
 def _wrapped_line(line: str, width: int) -> str:
-    """The line, continued behind the column of labels."""
-    indent = " " * LABEL
+    """The line, wrapped; the lines that continue it are indented behind the labels."""
+    indent = " " * LABEL_WIDTH
     lines = wrap(
         line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
@@ -243,13 +257,13 @@ def _wrapped_line(line: str, width: int) -> str:
 
 
 def comparison_text(comparison: Comparison) -> str:
-    """A line for each rate and for each value that changed, and the verdict."""
+    """The differences between two tests (`differences_text`), and the verdict."""
     verdict_line = printable_line(_labelled_line("VERDICT", WORDS[comparison.exit_code]))
     return "\n".join(filter(None, (differences_text(comparison), verdict_line)))
 
 
 def differences_text(comparison: Comparison) -> str:
-    """The same without a verdict."""
+    """A line for each rate and for each value that changed."""
     rows = [_rate_line(change) for change in comparison.rates]
     for change in comparison.changes:
         label = "CHANGED" if change.identity else "changed"
@@ -259,7 +273,7 @@ def differences_text(comparison: Comparison) -> str:
 
 
 def _usual_rate(change: RateChange) -> str:
-    """The usual rate with its usual variation, or why there is none."""
+    """The median rate of earlier tests with its deviation, or why there is none."""
     if change.before is None:
         reasons = ", ".join(dict.fromkeys(change.unlike))
         return f"no earlier test is like this one: {len(change.unlike)} {reasons}"
@@ -272,7 +286,7 @@ def _usual_rate(change: RateChange) -> str:
 def _rate_line(change: RateChange) -> str:
     now = "not known" if change.after is None else amounts.rate(change.after)
     name = name_with_arrow(change.name, change.direction) + " "
-    words = f"{name:<{LABEL}}{now}, {_usual_rate(change)}"
+    words = f"{name:<{LABEL_WIDTH}}{now}, {_usual_rate(change)}"
     if change.loss is not None and change.loss_before is not None:
         words += f", {amounts.percent(change.loss)} lost"
         words += f", before {amounts.percent(change.loss_before)}"
@@ -281,7 +295,7 @@ def _rate_line(change: RateChange) -> str:
     return words
 
 
-Form = Callable[[float], str]
+Form = Callable[[float], str]  # writes a value with its unit
 
 
 def _number_text(value: float) -> str:
@@ -294,8 +308,9 @@ def _bytes_text(value: float) -> str:
     return f"{value:.0f} bytes"
 
 
-# The kernel's, iperf's and our own short names.
-FACTS: Mapping[str, tuple[str, Form]] = {
+# What a field of the evidence is called, and how its value is written. The fields have the short
+# names of the kernel (struct tcp_info), of iperf and of our own.
+NAME_AND_FORM_BY_FIELD: Mapping[str, tuple[str, Form]] = {
     "rtt": ("round trip", amounts.time),
     "rtt when packets were lost": ("round trip when packets were lost", amounts.time),
     "rtt / min_rtt": ("round trip under load, times the shortest one", _number_text),
@@ -324,32 +339,32 @@ FACTS: Mapping[str, tuple[str, Form]] = {
     "MTU of the interfaces": ("MTU of the interfaces", _bytes_text),
     "sent bit/s": ("sent", amounts.rate),
 }
-# By the end of a name, which is left out, and by its begin.
-ENDS: Mapping[str, Form] = {
+# For the other fields: by the end of the name, which is left out of the text.
+FORM_BY_SUFFIX: Mapping[str, Form] = {
     ", bit/s": amounts.rate,
     ", bytes": amounts.size,
     ", seconds": amounts.time,
     " / datagrams": amounts.percent,
 }
-SHARE_OF_CPU = ("CPU ",)
+CPU_SHARE_PREFIX = "CPU "  # fields with a share of the CPU time
 
 
 def fact_line(fact: Fact) -> str:
-    """ "round trip: 40.0 ms", "eth1 mtu: 9000 bytes → 1500 bytes"."""
+    """For example "round trip: 40.0 ms" or "eth1 mtu: 9000 bytes → 1500 bytes"."""
     name, form = _name_and_form(fact.field)
     before = "" if fact.before is None else f"{_value_text(fact.before, form)} → "
     return f"{name}: {before}{_value_text(fact.after, form)}"
 
 
 def _name_and_form(field: str) -> tuple[str, Form]:
-    if field in FACTS:
-        return FACTS[field]
-    for end, form in ENDS.items():
+    if field in NAME_AND_FORM_BY_FIELD:
+        return NAME_AND_FORM_BY_FIELD[field]
+    for end, form in FORM_BY_SUFFIX.items():
         if field.endswith(end):
             return field[: -len(end)], form
     if field.endswith(" mtu"):
         return field, _bytes_text
-    return field, amounts.percent if field.startswith(SHARE_OF_CPU) else _number_text
+    return field, amounts.percent if field.startswith(CPU_SHARE_PREFIX) else _number_text
 
 
 def _value_text(value: object, form: Form) -> str:

@@ -17,14 +17,14 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence import VERSION, Evidence, Host, Phase
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.measure.helper.channel import ChannelError, Message
-from neuca_tools.selftest.measure.probes.echo import TOKEN
+from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES
 
 # Characters; a line of the kernel's log has 1024 bytes at most.
 LONGEST_TEXT = 2048
 # Counters are unsigned numbers of 64 bits.
 LARGEST_NUMBER = 2.0**64
 MOST_LINKS, MOST_LINES = 4096, 1000
-TOKEN_FORM = re.compile(rf"[0-9a-f]{{{2 * TOKEN}}}")
+TOKEN_FORM = re.compile(rf"[0-9a-f]{{{2 * TOKEN_BYTES}}}")
 # At most 15 characters: IFNAMSIZ without the final NUL.
 DEVICE = re.compile(r"[A-Za-z0-9_.:@+-]{1,15}")
 SYSCTL = re.compile(r"[A-Za-z0-9_./@:+-]{1,128}")
@@ -35,7 +35,7 @@ def token_of(answer: Message) -> bytes:
     """The token for the echo. Raises ChannelError."""
     token = answer.get("token")
     if not isinstance(token, str) or not TOKEN_FORM.fullmatch(token):
-        raise ChannelError(f"the peer's response to hello: its token is not of {TOKEN} bytes")
+        raise ChannelError(f"the peer's response to hello: its token is not of {TOKEN_BYTES} bytes")
     return bytes.fromhex(token)
 
 

@@ -21,7 +21,7 @@ from neuca_tools.selftest.measure.helper.channel import Channel, ChannelError, M
 from neuca_tools.selftest.measure.host import facts, kernel, tcp_info
 from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
 from neuca_tools.selftest.measure.iperf import command
-from neuca_tools.selftest.measure.probes.echo import TOKEN, Echo
+from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES, Echo
 from neuca_tools.selftest.measure.program import Program
 from neuca_tools.selftest.measure.wait import wait_readable
 
@@ -146,7 +146,7 @@ class ServerSession:
         """This host and a token. The echo answers the client from now on."""
         if self.peer is None:
             self.peer = _parse_address(str(message.get("client")))
-        token = token_bytes(TOKEN)
+        token = token_bytes(TOKEN_BYTES)
         if self._echo:
             self._echo.close()
             self._echo = None

@@ -1,6 +1,6 @@
-"""One sample of this end: the kernel's counters, its CPUs, and the sockets of the test.
+"""One sample of this host: the kernel's counters, the CPU times, and the sockets of the test.
 
-The names of the counters are documented in `evidence`.
+`evidence` documents the names of the counters.
 """
 
 # SPDX-License-Identifier: MIT
@@ -24,29 +24,29 @@ from neuca_tools.selftest.evidence import Cpu, Sample, Socket
 from neuca_tools.selftest.measure.host import kernel, tcp_info
 
 PROC = Path("/proc/net")
-# The most bytes that are read from one file below /proc.
-MOST_BYTES = 1024 * 1024
-# In /proc/net/stat.
-TABLES = ("arp_cache", "ndisc_cache", "nf_conntrack")
+MOST_BYTES = 1024 * 1024  # that are read from one file below /proc
+TABLES = ("arp_cache", "ndisc_cache", "nf_conntrack")  # files in /proc/net/stat
 # Columns that describe the whole table in every line, instead of the events on one CPU.
 TABLE_COLUMNS = ("entries", "searched")
-BOTH_FAMILIES = {
+# Counters of IPv6, and those of IPv4 to which they are added: a test uses one family only.
+UDP_OF_BOTH_FAMILIES = {
     "Udp6RcvbufErrors": "Udp.RcvbufErrors",
     "Udp6MemErrors": "Udp.MemErrors",
     "Udp6InDatagrams": "Udp.InDatagrams",
     "Udp6InErrors": "Udp.InErrors",
 }
-SOFTNET = ("processed", "dropped", "time_squeeze")
-# linux/sockios.h.
-SIOCETHTOOL = 0x8946
-# ETHTOOL_GDRVINFO, ETHTOOL_GSTRINGS, ETHTOOL_GSTATS.
-DRIVER_INFO, STRINGS, VALUES = 0x03, 0x1B, 0x1D
-# ETH_SS_STATS.
-STATISTICS = 1
-# ETH_GSTRING_LEN; the size of struct ethtool_drvinfo, and the offset of its n_stats.
-NAME_LENGTH, INFO_LENGTH, COUNT_AT = 32, 196, 180
-# The most counters of one device; a NIC with hundreds of queues has about that many.
-MOST_COUNTERS = 4096
+# The first columns of /proc/net/softnet_stat, and the index of the column with the number of the
+# CPU (softnet_seq_show in net/core/net-procfs.c).
+SOFTNET_COLUMNS = ("processed", "dropped", "time_squeeze")
+SOFTNET_CPU = 12
+SIOCETHTOOL = 0x8946  # linux/sockios.h
+# Of linux/ethtool.h: ETHTOOL_GDRVINFO, ETHTOOL_GSTRINGS, ETHTOOL_GSTATS; ETH_SS_STATS.
+GET_DRIVER_INFO, GET_STRINGS, GET_STATISTICS = 0x03, 0x1B, 0x1D
+STATISTICS_NAMES = 1
+NAME_LENGTH = 32  # bytes of a name (ETH_GSTRING_LEN)
+# struct ethtool_drvinfo: its size, and the offset of n_stats, the number of counters.
+INFO_LENGTH, COUNT_OFFSET = 196, 180
+MOST_COUNTERS = 4096  # of one device; a NIC with hundreds of queues has about that many
 
 
 def take_sample(
@@ -54,8 +54,8 @@ def take_sample(
 ) -> Sample:
     """A sample taken now.
 
-    It has the sockets with this local or remote port; none if both are 0. `devices` are those whose
-    driver counters are read too.
+    It has the sockets of this IP `version` with the local or remote port, none if both are 0.
+    `devices` are the names of those whose driver counters are read too.
     """
     sockets: tuple[Socket, ...] = ()
     if local_port or remote_port:
@@ -66,7 +66,7 @@ def take_sample(
 
 
 def read_counters(devices: Iterable[str] = ()) -> dict[str, int]:
-    """All counters; what this kernel does not have is left out."""
+    """All counters by name, without those that this kernel does not have."""
     totals = {
         **parse_pairs(text_of(PROC / "snmp", MOST_BYTES)),
         **parse_pairs(text_of(PROC / "netstat", MOST_BYTES)),
@@ -85,7 +85,7 @@ def read_counters(devices: Iterable[str] = ()) -> dict[str, int]:
 
 
 def read_cpus() -> tuple[Cpu, ...]:
-    """The times of each CPU."""
+    """The times of each CPU since the boot, in seconds."""
     return parse_cpus(text_of(Path("/proc/stat"), MOST_BYTES))
 
 
@@ -94,22 +94,26 @@ def _with_prefix(prefix: str, values: Mapping[str, int]) -> dict[str, int]:
 
 
 def without_unchanged(samples: Sequence[Sample]) -> tuple[Sample, ...]:
-    """The samples without the counters that are the same as in the first one, to save room."""
+    """The samples; all but the first without the counters that have the same value in that one."""
     first = samples[0].counters if samples else {}
-    kept = list(samples[:1])
+    reduced = list(samples[:1])
     for sample in samples[1:]:
         changed = {
             name: value for name, value in sample.counters.items() if first.get(name) != value
         }
-        kept.append(replace(sample, counters=changed))
-    return tuple(kept)
+        reduced.append(replace(sample, counters=changed))
+    return tuple(reduced)
 
 
-# --- Readers, each of the text of one file --------------------------------------------------
+# --- Parsers, each for the text of one file --------------------------------------------------
 
 
 def parse_pairs(text: str) -> dict[str, int]:
-    """/proc/net/snmp and netstat: a line of names, then one of values with the same first word."""
+    """Parse /proc/net/snmp or netstat.
+
+    A line of names is followed by one of values with the same first word: `Udp: InErrors` and
+    `Udp: 5` become Udp.InErrors.
+    """
     counts: dict[str, int] = {}
     lines = [line.split() for line in text.splitlines()]
     for names, values in zip(lines[::2], lines[1::2]):
@@ -121,16 +125,16 @@ def parse_pairs(text: str) -> dict[str, int]:
 
 
 def parse_snmp6(text: str) -> dict[str, int]:
-    """/proc/net/snmp6: a name and a value on each line. `Ip6ReasmFails` becomes Ip6.Ip6ReasmFails.
+    """Parse /proc/net/snmp6: a name and a value on each line.
 
-    The UDP errors get the names of those of IPv4, to which they are added.
+    `Ip6ReasmFails` becomes Ip6.Ip6ReasmFails. Those in UDP_OF_BOTH_FAMILIES get the names of IPv4.
     """
     counts: dict[str, int] = {}
     for words in map(str.split, text.splitlines()):
         number = _parse_integer(words[1]) if len(words) == 2 else None
         if number is not None:
             name = words[0]
-            counts[BOTH_FAMILIES.get(name, f"{_group_of(name)}.{name}")] = number
+            counts[UDP_OF_BOTH_FAMILIES.get(name, f"{_group_of(name)}.{name}")] = number
     return counts
 
 
@@ -139,26 +143,28 @@ def _group_of(name: str) -> str:
 
 
 def parse_softnet(text: str) -> dict[str, int]:
-    """/proc/net/softnet_stat, hexadecimal: a line for each CPU, whose number is in column 13.
+    """Parse /proc/net/softnet_stat, which has a line of hexadecimal numbers for each CPU.
 
-    The first three columns, for each CPU and in total (softnet_seq_show in net/core/net-procfs.c).
+    The result has SOFTNET_COLUMNS for each CPU and in total. Without the column SOFTNET_CPU, the
+    lines are in the order of the CPUs.
     """
-    counts = _with_prefix("softnet", dict.fromkeys(SOFTNET, 0)) if text else {}
-    for place, words in enumerate(map(str.split, text.splitlines())):
+    counts = _with_prefix("softnet", dict.fromkeys(SOFTNET_COLUMNS, 0)) if text else {}
+    for line_number, words in enumerate(map(str.split, text.splitlines())):
         numbers = [_parse_integer(word, 16) or 0 for word in words]
-        if len(numbers) < 3:
+        if len(numbers) < len(SOFTNET_COLUMNS):
             continue
-        cpu = numbers[12] if len(numbers) > 12 else place
-        for name, value in zip(SOFTNET, numbers):
+        cpu = numbers[SOFTNET_CPU] if len(numbers) > SOFTNET_CPU else line_number
+        for name, value in zip(SOFTNET_COLUMNS, numbers):
             counts[f"softnet.{name}"] += value
             counts[f"softnet.{cpu}.{name}"] = value
     return counts
 
 
 def parse_table(name: str, text: str) -> dict[str, int]:
-    """A file in /proc/net/stat, hexadecimal: a line of names, then one line for each CPU.
+    """Parse a file in /proc/net/stat.
 
-    The values are totals, except for the columns in TABLE_COLUMNS.
+    A line of names is followed by a line of hexadecimal numbers for each CPU, which are added up,
+    except in TABLE_COLUMNS.
     """
     lines = [line.split() for line in text.splitlines()]
     totals: dict[str, int] = {}
@@ -170,7 +176,7 @@ def parse_table(name: str, text: str) -> dict[str, int]:
 
 
 def parse_cpus(text: str) -> tuple[Cpu, ...]:
-    """/proc/stat (proc(5)), whose clock ticks become seconds. A column that is missing counts 0."""
+    """Parse /proc/stat (proc(5)): clock ticks become seconds, a missing column counts as 0."""
     tick = os.sysconf("SC_CLK_TCK")
     processors = []
     for words in map(str.split, text.splitlines()):
@@ -192,33 +198,38 @@ def _parse_integer(word: str, base: int = 10) -> Optional[int]:
 
 
 def driver_statistics(device: str) -> dict[str, int]:
-    """All counters by name; none if the driver has none, or the device does not exist."""
+    """The driver's counters by name; empty if it has none, or the device does not exist."""
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-            return _read_statistics(asked.fileno(), device)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+            return _read_statistics(control.fileno(), device)
     except OSError:
         return {}
 
 
 def _read_statistics(descriptor: int, device: str) -> dict[str, int]:
     information = _query_driver(
-        descriptor, device, struct.pack("=I", DRIVER_INFO).ljust(INFO_LENGTH, b"\0")
+        descriptor, device, struct.pack("=I", GET_DRIVER_INFO).ljust(INFO_LENGTH, b"\0")
     )
-    count = struct.unpack_from("=I", information, COUNT_AT)[0]
+    count = struct.unpack_from("=I", information, COUNT_OFFSET)[0]
     if not 0 < count <= MOST_COUNTERS:
         return {}
-    header = struct.pack("=III", STRINGS, STATISTICS, count)
+    header = struct.pack("=III", GET_STRINGS, STATISTICS_NAMES, count)
     strings = _query_driver(descriptor, device, header + bytes(count * NAME_LENGTH))[len(header) :]
-    values = _query_driver(descriptor, device, struct.pack("=II", VALUES, count) + bytes(count * 8))
+    values = _query_driver(
+        descriptor, device, struct.pack("=II", GET_STATISTICS, count) + bytes(count * 8)
+    )
     names = [name.partition(b"\0")[0] for (name,) in struct.iter_unpack(f"{NAME_LENGTH}s", strings)]
     texts = [name.decode("ascii", "replace").strip() for name in names]
     return dict(zip(texts, struct.unpack_from(f"={count}Q", values, 8)))
 
 
 def _query_driver(descriptor: int, device: str, request: bytes) -> bytes:
-    """The kernel writes its answer over the request, through the pointer in struct ifreq."""
-    room = ctypes.create_string_buffer(request, len(request))
+    """Send an ethtool request by ioctl, and return the answer.
+
+    The kernel writes it over the request, which a pointer in struct ifreq leads to.
+    """
+    buffer = ctypes.create_string_buffer(request, len(request))
     name = os.fsencode(device)[:15].ljust(16, b"\0")
-    ifreq = name + struct.pack("P", ctypes.addressof(room)) + bytes(16)
+    ifreq = name + struct.pack("P", ctypes.addressof(buffer)) + bytes(16)
     fcntl.ioctl(descriptor, SIOCETHTOOL, ifreq)
-    return room.raw
+    return buffer.raw

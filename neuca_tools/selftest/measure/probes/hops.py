@@ -28,7 +28,13 @@ from typing import NamedTuple, Optional
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.route import Hop, Narrowing, Route
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
-from neuca_tools.selftest.measure.probes.echo import HEADER, HEADERS, MTU_DISCOVER, PROBE, TOKEN
+from neuca_tools.selftest.measure.probes.echo import (
+    HEADER,
+    IP_AND_UDP_BYTES,
+    MTU_DISCOVER,
+    PMTUDISC_PROBE,
+    TOKEN_BYTES,
+)
 from neuca_tools.selftest.measure.probes.path_mtu import ERROR, LOCAL, RECEIVE_ERRORS, SMALLEST
 from neuca_tools.selftest.measure.wait import wait_readable
 
@@ -64,7 +70,7 @@ class Target(NamedTuple):
     source: Address
     device: str
     port: int = FIRST_PORT
-    token: bytes = bytes(TOKEN)
+    token: bytes = bytes(TOKEN_BYTES)
     rtt: float = 0.0
 
 
@@ -90,7 +96,7 @@ class Flow(socket.socket):
             # Whatever happens to routes meanwhile: the packets leave here or not at all.
             name = os.fsencode(target.device) + b"\0"
             self.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, name)
-            self.setsockopt(*MTU_DISCOVER[version], PROBE)
+            self.setsockopt(*MTU_DISCOVER[version], PMTUDISC_PROBE)
             self.setsockopt(*RECEIVE_ERRORS[version], 1)
             self.bind((str(target.source), 0))
             self.connect((str(target.peer), target.port))
@@ -105,7 +111,7 @@ class Flow(socket.socket):
             self._discard_answers()
             self._first, self._hops = self._number, hops
         payload = HEADER.pack(self._target.token, self._number, HEADER.size)
-        payload = payload.ljust(size - HEADERS[self._version], b"\0")
+        payload = payload.ljust(size - IP_AND_UDP_BYTES[self._version], b"\0")
         self.setsockopt(*HOP_LIMIT[self._version], hops)
         self._sent = time.monotonic()
         for _ in range(2):

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Optional
 
 from neuca_tools.selftest.evidence import PathMtu
-from neuca_tools.selftest.measure.probes.echo import MTU_DISCOVER, PROBE
+from neuca_tools.selftest.measure.probes.echo import MTU_DISCOVER, PMTUDISC_PROBE
 from neuca_tools.selftest.measure.probes.requests import Requests
 from neuca_tools.selftest.measure.wait import wait_readable
 
@@ -44,7 +44,7 @@ class Probe:
     def __init__(self, requests: Requests, rtt: float) -> None:
         self._requests, self._socket, self._number = requests, requests.socket, 0
         self._patience, self.reported = ANSWER_SECONDS + 2 * rtt, False
-        self._socket.setsockopt(*MTU_DISCOVER[requests.version], PROBE)
+        self._socket.setsockopt(*MTU_DISCOVER[requests.version], PMTUDISC_PROBE)
         self._socket.setsockopt(*RECEIVE_ERRORS[requests.version], 1)
         self._socket.setblocking(False)
 

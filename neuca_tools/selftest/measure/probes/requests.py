@@ -16,7 +16,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
-from neuca_tools.selftest.measure.probes.echo import HEADER, HEADERS
+from neuca_tools.selftest.measure.probes.echo import HEADER, IP_AND_UDP_BYTES
 
 # Bytes of the IP header without options (RFC 791, RFC 8200), and of a small ping with its ICMP one.
 IP_HEADER = {4: 20, 6: 40}
@@ -43,7 +43,7 @@ class Requests(NamedTuple):
 
 def echo_requests(peer: Address, port: int, token: bytes, source: Address) -> Requests:
     """Datagrams to the echo of a helper. Raises OSError."""
-    headers = HEADERS[peer.version]
+    headers = IP_AND_UDP_BYTES[peer.version]
     sender = socket.socket(FAMILIES[peer.version], socket.SOCK_DGRAM)
     sender.bind((str(source), 0))
     sender.connect((str(peer), port))
