@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from neuca_tools.desired import dhcp_files, platform_roles
+from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_files import MANAGERS, OWN, client_labels
 from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 from neuca_tools.desired.roles import Dhcp, Roles, find_links
@@ -39,10 +39,9 @@ NOT_ON_INFINIBAND = (
 
 def wants_dhcp(request: LinkRequest) -> bool:
     """Whether DHCP or router advertisements are requested on this link."""
-    automatic = request.automatic
-    if automatic is None or request.key.kind == "vrf" or request.state in ("down", "user"):
+    if request.key.kind == "vrf" or request.state in ("down", "user"):
         return False
-    return bool(automatic.dhcp4 or automatic.dhcp6 or automatic.accept_ra)
+    return request.leases.has_dhcp or bool(request.leases.accept_ra)
 
 
 def network_manager(world: World, roles: Roles) -> str:
@@ -114,7 +113,7 @@ def assign_clients(requests: Requests, roles: Roles, world: World, complete: boo
         for known, key in dhcp_files.known_files(world.files).values():
             if known == manager and roles.role(key.mac) == "unlisted":
                 clients[key] = manager
-    leased = {key.mac for key, request in requests.items() if platform_roles.is_leased(request)}
+    leased = {key.mac for key, request in requests.items() if request.leases.has_dhcp}
     left = leased - {key.mac for key in clients}
     if manager:
         left = set(filter(is_guid, left))
@@ -146,8 +145,8 @@ def _client_by_link(
 
 def _is_for_own(request: LinkRequest, index: int, world: World) -> bool:
     """Whether the program that we start does DHCP on the link: on none that has another's lease."""
-    asked = request.automatic
-    if asked is None or not _has_own_client(world, bool(request.key.rank)):
+    asked = request.leases
+    if not _has_own_client(world, bool(request.key.rank)):
         return False
     if not world.own_clients.requests.keys().isdisjoint(client_labels(request.key, asked)):
         return True
@@ -195,7 +194,7 @@ def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World)
     if device is None or not is_counted or roles.role_of(key) != "dataplane":
         return False
     is_served = key in roles.dhcp.clients or any(index == device.index for index, _ in world.leased)
-    return not is_served and platform_roles.is_leased(request) and wants_dhcp(request)
+    return not is_served and request.leases.has_dhcp and wants_dhcp(request)
 
 
 def without_kernel(requests: Requests, roles: Roles) -> dict[LinkKey, LinkRequest]:

@@ -59,7 +59,7 @@ def _dataplane_vlans(platform: PlatformDocument, world: World) -> frozenset[Link
     return frozenset(
         request.key
         for request in vlans
-        if has_default or not (is_leased(request) or request.routing.gateways)
+        if has_default or not (request.leases.has_dhcp or request.routing.gateways)
     )
 
 
@@ -77,19 +77,13 @@ def _management_groups(
             yield {mac: weak[mac] for mac in weak if mac in group and not LinkKey(mac).made}
 
 
-def is_leased(request: LinkRequest) -> bool:
-    """Whether the document requests DHCP on the link."""
-    automatic = request.automatic
-    return automatic is not None and bool(automatic.dhcp4 or automatic.dhcp6)
-
-
 def left_alone(platform: PlatformDocument) -> frozenset[str]:
     """The virtual links with DHCP, and the NICs and links below them.
 
     These are created and configured by other programs.
     """
     requests = {request.key: request for request in platform.links}
-    made = {key.mac for key, request in requests.items() if key.made and is_leased(request)}
+    made = {key.mac for key, request in requests.items() if key.made and request.leases.has_dhcp}
     return frozenset(made | all_lower_devices(made, requests))
 
 
@@ -147,10 +141,10 @@ def unused_notes(platform: PlatformDocument, roles: Roles, requests: Requests) -
         key = request.key
         if roles.role_of(key) != "dataplane" or key not in requests:
             continue
-        reason = _no_client_reason(key, roles) if is_leased(requests[key]) else ""
+        reason = _no_client_reason(key, roles) if requests[key].leases.has_dhcp else ""
         if reason:
             yield Note("dhcp", "not applicable", reason, key)
-        elif key.nic in gateways and key not in sharing and not is_leased(request):
+        elif key.nic in gateways and key not in sharing and not request.leases.has_dhcp:
             yield Note("gateway", "not applicable", f"{gateways[key.nic]}; {STAYS}", key)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from neuca_tools.desired.dhcp_files import MANAGERS, takes_advertisements, wants_ipv6
+from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.dhcp_files import OWN as OWN_CLIENT
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import (
@@ -66,8 +66,7 @@ def ipv6_clients(requests: Requests, roles: Roles) -> frozenset[LinkKey]:
     A network manager always does; we do so where advertisements or DHCPv6 are requested.
     """
     served = roles.dhcp.links_of([OWN_CLIENT]) & requests.keys()
-    asked = {key: requests[key].automatic for key in served}
-    own = {key for key, automatic in asked.items() if automatic and wants_ipv6(automatic)}
+    own = {key for key in served if requests[key].leases.has_ipv6}
     return roles.dhcp.links_of(MANAGERS) | own
 
 
@@ -77,10 +76,7 @@ def is_left_on(request: LinkRequest) -> bool:
     That is so if the document requests DHCPv6, which a client starts only after an advertisement
     (RFC 4861, 4.2), or both SLAAC and DHCP.
     """
-    automatic = request.automatic
-    return automatic is not None and bool(
-        automatic.dhcp6 or (automatic.dhcp4 and automatic.accept_ra)
-    )
+    return bool(request.leases.dhcp6 or (request.leases.dhcp4 and request.leases.accept_ra))
 
 
 def advertisements_off(request: LinkRequest, link: Link, world: World, mtu: int) -> dict[str, str]:
@@ -93,8 +89,10 @@ def advertisements_off(request: LinkRequest, link: Link, world: World, mtu: int)
     device, off = world.devices.get(link.index), {ACCEPT_RA: "0"}
     if device is None:
         return {} if world.accept_ra == "0" else off
-    is_asked = request.automatic is not None and takes_advertisements(request.automatic)
-    if is_asked or world.sysctls.get(ACCEPT_RA.replace(OWN, device.name), "0") == "0":
+    if (
+        request.leases.takes_advertisements
+        or world.sysctls.get(ACCEPT_RA.replace(OWN, device.name), "0") == "0"
+    ):
         return off
     paths = {template: template.replace(OWN, device.name) for template in (*ADVERTISED, IPV6_MTU)}
     values = {

@@ -72,8 +72,8 @@ def without_dhcp(requests: Requests) -> tuple[dict[LinkKey, LinkRequest], list[N
     """
     changed, notes = dict(requests), []
     for key in sorted(of_vrfs(requests).keys() & requests.keys(), key=lambda key: key.order):
-        asked = requests[key].automatic
-        if asked and (asked.dhcp4 or asked.dhcp6 or asked.accept_ra):
+        asked = requests[key].leases
+        if asked.has_dhcp or asked.accept_ra:
             notes.append(Note("dhcp", "not applicable", NO_DHCP, key))
         changed[key] = replace(requests[key], automatic=None)
     return changed, notes

@@ -19,6 +19,7 @@ from neuca_tools.model.addresses import Address as Address
 from neuca_tools.model.addresses import Host as Host
 from neuca_tools.model.addresses import Network as Network
 from neuca_tools.model.device_settings import Declined, DeviceSettings
+from neuca_tools.model.links import NOT_AUTOMATIC
 from neuca_tools.model.links import UNCHANGED as UNCHANGED
 from neuca_tools.model.links import UNRECORDED as UNRECORDED
 from neuca_tools.model.links import Automatic as Automatic
@@ -103,6 +104,11 @@ class LinkRequest:
     # Neither these: if `dns` is `per-link`, the offers become device settings.
     dns: str = field(default="", repr=False)
     offers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @property
+    def leases(self) -> Automatic:
+        """What DHCP and router advertisements are to give the link; nothing if no text says so."""
+        return self.automatic or NOT_AUTOMATIC
 
     def substance(self) -> str:
         """What is requested as text, without its order and where it comes from.
