@@ -32,8 +32,8 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
-from neuca_tools.model.topology import foreign_routes
+from neuca_tools.model.routing import MAIN_TABLE, Traits
+from neuca_tools.model.topology import foreign_routes, routes_through
 
 SETTING = "dhcp"
 MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
@@ -45,7 +45,7 @@ def learned_gateways(roles: Roles, world: World) -> dict[LinkKey, dict[int, Host
     for key, device in devices_with_client(roles, world).items():
         gateways[key] = {}
         for route in _learned_routes(key, device, world):
-            if route.to.prefixlen == 0 and route.via is not None:
+            if route.is_default and route.via is not None:
                 gateways[key].setdefault(route.to.version, route.via)
     return gateways
 
@@ -67,7 +67,7 @@ def _learned_routes(key: LinkKey, device: Device, world: World) -> list[Route]:
         route
         for route in world.tables
         if (route.index, route.traits.table) == (device.index, number)
-        and route.protocol != ROUTE_PROTOCOL
+        and not route.is_ours
         and not (_is_everywhere(route.to) or route.to.is_multicast)
     ]
     return sorted(routes, key=lambda route: (route.metric, route.via is not None, str(route.to)))
@@ -85,11 +85,8 @@ class Learned:
         self.world, self.limits = world, limits
         self.taken, self.local_hosts = {*taken, *foreign_routes(world)}, local_hosts(world)
         # The main table may have routes already, as for an address from before our file.
-        self.present = {
-            (route.to, route.index, route.via, route.metric)
-            for route in world.routes
-            if route.protocol != ROUTE_PROTOCOL
-        }
+        foreign = [route for route in world.routes if not route.is_ours]
+        self.present = {(route.to, route.index, route.via, route.metric) for route in foreign}
         self.addresses: dict[LinkKey, tuple[Address, ...]] = {}
         self.hops: list[Hop] = []
         self.notes: list[Note] = []
@@ -116,7 +113,7 @@ class Learned:
             if not _is_everywhere(address.network)
             if (device.index, address) in self.world.leased or address.ip in sources
         )
-        self._copy_routes(key, device, routes)
+        self._copy_routes(key, device, [route for route in routes if not route.is_default])
         self._check(key, device)
 
     def _copy_routes(self, key: LinkKey, device: Device, routes: Collection[Route]) -> None:
@@ -124,27 +121,22 @@ class Learned:
         present = self.world.addresses.get(device.index, ())
         near = {address.network for address in present}
         near -= {address.network for address in self.addresses[key]}
+        hosts = {address.ip for address in present}
         for route in sorted(routes, key=lambda route: route.via is not None):
-            if route.to.prefixlen == 0:
-                continue
-            if (route.to, route.index, route.via, route.metric) in self.present:
-                near.add(route.to)
-                continue
-            reason = self._refusal_reason(route, near)
-            if reason is None and len(self.hops) >= MOST_ROUTES * len(self.addresses):
-                reason = f"there are more than {MOST_ROUTES} routes"
+            is_present = (route.to, route.index, route.via, route.metric) in self.present
+            reason = None if is_present else self._refusal_reason(route, near)
             if reason:
                 text = f"the route to {route.to} that was offered on it is not used: {reason}"
                 self.notes.append(Note(SETTING, "not applicable", text, key))
                 continue
-            source = route.traits.source
-            if source not in {address.ip for address in present}:
-                source = None  # the kernel refuses it
-            hop = Hop(route.to, key, route.via, route.metric, traits=Traits(source=source))
-            self.taken.add(hop.identity)
-            self.hops.append(hop)
-            if route.via is None:
+            if is_present or route.via is None:
                 near.add(route.to)
+            if not is_present:
+                # The kernel refuses a source that the host does not have.
+                source = route.traits.source if route.traits.source in hosts else None
+                hop = Hop(route.to, key, route.via, route.metric, traits=Traits(source=source))
+                self.taken.add(hop.identity)
+                self.hops.append(hop)
 
     def _refusal_reason(self, route: Route, near: Collection[Network]) -> Optional[str]:
         """Why the route is not copied. `near` are the networks on the link in the main table."""
@@ -153,15 +145,20 @@ class Learned:
         reason = self.limits.route(route.to)
         if reason is None and count_public([route.to], route.to.version):
             reason = "only a document can route public addresses"
-        if reason or route.via is None:
-            return reason
+        if reason is None and route.via is not None:
+            reason = self._hop_reason(route, route.via, near)
+        if reason is None and len(self.hops) >= MOST_ROUTES * len(self.addresses):
+            reason = f"there are more than {MOST_ROUTES} routes"
+        return reason
+
+    def _hop_reason(self, route: Route, via: Host, near: Collection[Network]) -> Optional[str]:
         if route.to.is_link_local:
             return "link-local addresses are not routed"
-        if on_link(route.index, route.via) in self.local_hosts:
-            return f"its next hop {route.via} is this host itself"
-        if route.via.is_link_local or any(route.via in network for network in near):
+        if on_link(route.index, via) in self.local_hosts:
+            return f"its next hop {via} is this host itself"
+        if via.is_link_local or any(via in network for network in near):
             return None
-        return f"its next hop {route.via} is in no network on this link"
+        return f"its next hop {via} is in no network on this link"
 
     def _check(self, key: LinkKey, device: Device) -> None:
         """Report what a client must not have set: it is left as it is, since it is not ours."""
@@ -170,9 +167,8 @@ class Learned:
             if reason:
                 text = f"it got the address {address} from a server or router: {reason}"
                 self.problems.append(Problem("contested", text, key))
-        for route in self.world.routes:
-            is_foreign = route.index == device.index and route.protocol != ROUTE_PROTOCOL
-            if is_foreign and route.to.prefixlen == 0:
+        for route in routes_through(self.world, [device.index]):
+            if route.is_default and not route.is_ours:
                 has = f"the main table has an IPv{route.to.version} default route through it"
                 text = f"{has} that neucad did not add"
                 self.problems.append(Problem("contested", text, key))

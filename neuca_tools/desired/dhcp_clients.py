@@ -110,9 +110,9 @@ def assign_clients(requests: Requests, roles: Roles, world: World, complete: boo
     manager = network_manager(world, roles)
     clients = _client_by_link(requests, roles, world, manager)
     if manager and not complete:
-        for known, key in dhcp_files.known_files(world.files).values():
-            if known == manager and roles.role(key.mac) == "unlisted":
-                clients[key] = manager
+        known = dhcp_files.known_files(world.files).values()
+        files = {key for name, key in known if name == manager}
+        clients.update({key: manager for key in files if roles.role(key.mac) == "unlisted"})
     leased = {key.mac for key, request in requests.items() if request.leases.has_dhcp}
     left = leased - {key.mac for key in clients}
     if manager:
@@ -189,7 +189,7 @@ def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World)
 
     Of Ethernet links, only NICs.
     """
-    device = roles.device(key.mac)
+    device = roles.links.get(key.nic)
     is_counted = is_ipoib(key) or not key.rank
     if device is None or not is_counted or roles.role_of(key) != "dataplane":
         return False

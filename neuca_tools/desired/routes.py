@@ -68,7 +68,7 @@ def resolve_routes(
     if not routes:
         return Routing()
     finder = _Finder(links, requests, scene, limits, without_ipv6)
-    for route in _on_link(routes, requests):
+    for route in _on_link(routes, finder.requested):
         finder.take(route)
     return Routing(
         tuple(finder.taken.values()),
@@ -78,17 +78,15 @@ def resolve_routes(
     )
 
 
-def _on_link(routes: Collection[RouteRequest], requests: Requests) -> Iterator[RouteRequest]:
+def _on_link(routes: Collection[RouteRequest], networks: Networks) -> Iterator[RouteRequest]:
     """The routes; one whose next hop only another requested route covers, without a next hop of its
-    own, is on the link of that one.
+    own, is on the link of that one. `networks` are those of all requested links.
     """
     direct = {route.to: route.link for route in routes if _is_direct(route)}
-    networks = {address.network for link in requests.values() for address in link.addresses}
+    table = NetworkTable(direct)
     for route in routes:
-        via = route.via
-        if via is not None and direct and not any(via in network for network in networks):
-            known = ((to, link) for to, link in direct.items() if via in to)
-            _, link = max(known, key=lambda item: item[0].prefixlen, default=(None, None))
+        if direct and route.via is not None and not networks.link(route.via):
+            link = next(map(direct.get, table.covering(route.via)), None)
             if link is not None and route.link in (None, link):
                 traits = route.traits._replace(onlink=True)
                 route = route._replace(link=link, traits=traits)
@@ -119,7 +117,7 @@ class _Finder:
             if key in devices
         }
         self._usable, self._device_by_link, self._limits = usable, devices, limits
-        self._asked, self._all = Networks(usable), Networks(requests)
+        self._asked, self.requested = Networks(usable), Networks(requests)
         self._present = Networks(present)
         self._foreign = foreign_routes(world)
         self._own = local_hosts(world, links.values())
@@ -201,7 +199,7 @@ class _Finder:
     def _link(self, route: RouteRequest) -> tuple[Optional[LinkKey], Optional[str]]:
         """The link of a next hop and None, or None and the reason why there is none."""
         key = self._reaching_link(route)
-        reason = self._hop_reason(route, key or self._all.link(route.via, route.link))
+        reason = self._hop_reason(route, key or self.requested.link(route.via, route.link))
         if reason is None and key is not None:
             reason = self._down_reason(route, key)
             if route.to.version == 6:
@@ -224,13 +222,13 @@ class _Finder:
             return "it has neither a next hop nor an interface"
         if route.link is None and is_link_scoped(route.via):
             return f"{hop} is link-local, which does not say through which interface"
-        if key is None and (route.via is None or route.traits.onlink):
-            return f"{route.link} cannot be used"
         if key is None:
-            return f"{hop} is in no network of a dataplane NIC"
+            is_named = route.via is None or route.traits.onlink
+            no_network = f"{hop} is in no network of a dataplane NIC"
+            return f"{route.link} cannot be used" if is_named else no_network
         if key not in self._usable:
             return f"{hop} is on {key}, which cannot be used"
-        if route.via and on_link(self._usable[key].index, route.via) in self._own:
+        if on_link(self._usable[key].index, route.via) in self._own:
             return f"{hop} is this host itself"
         return None
 
@@ -260,14 +258,14 @@ def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:
     }
 
 
-def local_hosts(world: World, links: Iterable[Link] = ()) -> frozenset[tuple[int, Host]]:
+def local_hosts(world: World, links: Iterable[Link] = ()) -> frozenset[tuple[int, Optional[Host]]]:
     """The addresses of this host and those that it will have, as `on_link` has them."""
     asked = ((link.index, link.addresses) for link in links)
     both = chain(world.addresses.items(), asked)
     return frozenset(on_link(index, address.ip) for index, own in both for address in own)
 
 
-def on_link(index: int, host: Host) -> tuple[int, Host]:
+def on_link(index: int, host: Optional[Host]) -> tuple[int, Optional[Host]]:
     """An address with the index of its link, 0 if no other link can have the same address."""
     return (index if is_link_scoped(host) else 0), host
 

@@ -191,7 +191,7 @@ class Stacks:
 
     def _role_reason(self, lower: LinkKey) -> Optional[str]:
         """Why a link with this role may not be a lower device."""
-        role, device = self.roles.role(lower.mac), self.roles.device(lower.mac)
+        role, device = self.roles.role(lower.mac), self.roles.links.get(lower.nic)
         if role == "management":
             reason = self.roles.reasons.get(lower.mac, "by its MAC address")
             return f"{lower} is on the management NIC: {reason}"

@@ -381,6 +381,15 @@ class Record(NamedTuple):
     routers: Mapping[str, str] = {}
     made: Mapping[LinkKey, Link] = {}
 
+    def macs_of(self, role: str) -> set[str]:
+        """The NICs that are recorded with this role."""
+        return {mac for mac, nic in self.nics.items() if nic.role == role}
+
+    @property
+    def released(self) -> set[str]:
+        """The NICs that were released, and are ignored since."""
+        return {mac for mac, nic in self.nics.items() if nic.released}
+
 
 class Problem(NamedTuple):
     """A problem for status; `link` is None if it concerns the whole host."""

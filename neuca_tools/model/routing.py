@@ -94,6 +94,15 @@ class Route:
     def identity(self) -> RouteIdentity:
         return self.to, self.traits.table, self.metric, self.traits.tos
 
+    @property
+    def is_default(self) -> bool:
+        return self.to.prefixlen == 0
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the agent has set it."""
+        return self.protocol == ROUTE_PROTOCOL
+
 
 class Hop(NamedTuple):
     """A route through a link, or through none (NOWHERE). `others` are further next hops.
@@ -172,6 +181,11 @@ class SeenRule(NamedTuple):
     protocol: int
     plain: bool = True
     inverted: bool = False
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the agent has set it."""
+        return self.protocol == ROUTE_PROTOCOL
 
 
 class RuleRequest(NamedTuple):
