@@ -33,7 +33,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, Traits
-from neuca_tools.model.topology import foreign_routes, routes_through
+from neuca_tools.model.topology import foreign_routes, hosts_of, routes_through
 
 SETTING = "dhcp"
 MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
@@ -121,7 +121,7 @@ class Learned:
         present = self.world.addresses.get(device.index, ())
         near = {address.network for address in present}
         near -= {address.network for address in self.addresses[key]}
-        hosts = {address.ip for address in present}
+        hosts = hosts_of(self.world, [device.index])
         for route in sorted(routes, key=lambda route: route.via is not None):
             is_present = (route.to, route.index, route.via, route.metric) in self.present
             reason = None if is_present else self._refusal_reason(route, near)

@@ -18,11 +18,12 @@ from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 from neuca_tools.desired.roles import Dhcp, Roles, find_links
 from neuca_tools.desired.router_advertisements import ipv6_clients
 from neuca_tools.documents.neuca.link_kinds import is_ipoib
-from neuca_tools.model import ACCEPT_RA, LinkKey, LinkRequest, Problem, Requests, World
+from neuca_tools.model import ACCEPT_RA, Device, LinkKey, LinkRequest, Problem, Requests, World
 from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import identity, is_nic
 
 PACKAGES = "dhcpcd (dhcpcd-base)"
+ABSENT = Device(0, "")
 UNSERVED = (
     "it has no DHCP lease, and this host has no DHCP client: neither systemd-networkd nor"
     f" NetworkManager is running, and dhcpcd is not installed: install {PACKAGES}"
@@ -109,16 +110,21 @@ def assign_clients(requests: Requests, roles: Roles, world: World, complete: boo
     """
     manager = network_manager(world, roles)
     clients = _client_by_link(requests, roles, world, manager)
-    if manager and not complete:
-        known = dhcp_files.known_files(world.files).values()
-        files = {key for name, key in known if name == manager}
-        clients.update({key: manager for key in files if roles.role(key.mac) == "unlisted"})
+    if not complete:
+        clients.update(dict.fromkeys(_kept_links(roles, world, manager), manager))
     leased = {key.mac for key, request in requests.items() if request.leases.has_dhcp}
     left = leased - {key.mac for key in clients}
     if manager:
         left = set(filter(is_guid, left))
     dataplane = {mac for mac in left if roles.role(mac) == "dataplane"}
     return replace(roles, dhcp=Dhcp(clients, frozenset(dataplane)))
+
+
+def _kept_links(roles: Roles, world: World, manager: str) -> Iterator[LinkKey]:
+    """The unlisted links with a file for this manager."""
+    for known, key in dhcp_files.known_files(world.files).values():
+        if known == manager and roles.role(key.mac) == "unlisted":
+            yield key
 
 
 def _client_by_link(
@@ -129,16 +135,15 @@ def _client_by_link(
     here = find_links(world, roles)
     clients: dict[LinkKey, str] = {}
     for key, request in requests.items():
-        if key in ports or roles.role_of(key) != "dataplane" or not wants_dhcp(request):
+        # On InfiniBand, our files match MAC addresses, and the programs need a client identifier
+        # (RFC 4390).
+        if key in ports or is_ipoib(key) or roles.role_of(key) != "dataplane":
             continue
-        if is_ipoib(key):
-            # Our files match MAC addresses, and the programs need a client identifier (RFC 4390).
+        if not wants_dhcp(request):
             continue
-        device = here.get(key)
-        index = device.index if device else 0
         if manager == "networkd" or (manager and not key.rank):
             clients[key] = manager
-        elif _is_for_own(request, index, world):
+        elif _is_for_own(request, here.get(key, ABSENT).index, world):
             clients[key] = OWN
     return clients
 

@@ -19,6 +19,7 @@ from neuca_tools.model import (
     IPV6_MTU,
     OWN,
     Address,
+    Device,
     Link,
     LinkKey,
     LinkRequest,
@@ -89,23 +90,26 @@ def advertisements_off(request: LinkRequest, link: Link, world: World, mtu: int)
     device, off = world.devices.get(link.index), {ACCEPT_RA: "0"}
     if device is None:
         return {} if world.accept_ra == "0" else off
-    if (
-        request.leases.takes_advertisements
-        or world.sysctls.get(ACCEPT_RA.replace(OWN, device.name), "0") == "0"
-    ):
+    accepts = world.sysctls.get(ACCEPT_RA.replace(OWN, device.name), "0")
+    if request.leases.takes_advertisements or accepts == "0":
         return off
+    values = _unadvertised_values(device, world)
+    if int(values.get(IPV6_MTU, 0)) >= min(device.mtu, mtu):
+        # The kernel refuses more than the MTU of the device, which this pass may change.
+        values[IPV6_MTU] = str(mtu)
+    return {**off, **values}
+
+
+def _unadvertised_values(device: Device, world: World) -> dict[str, str]:
+    """The sysctls of the device that an advertisement may have set, as they are without one."""
     paths = {template: template.replace(OWN, device.name) for template in (*ADVERTISED, IPV6_MTU)}
-    values = {
+    if world.sysctls.get(paths[IPV6_MTU]) == str(device.mtu):
+        del paths[IPV6_MTU]  # it follows the MTU of the device
+    return {
         template: world.unadvertised[path]
         for template, path in paths.items()
         if path in world.unadvertised
     }
-    if world.sysctls.get(paths[IPV6_MTU]) == str(device.mtu):
-        values.pop(IPV6_MTU, None)  # It follows the MTU of the device.
-    if IPV6_MTU in values and int(values[IPV6_MTU]) >= min(device.mtu, mtu):
-        # The kernel refuses more than the MTU of the device, which this pass may change.
-        values[IPV6_MTU] = str(mtu)
-    return {**off, **values}
 
 
 def restored_sysctls(original: Mapping[str, str], link: Link, world: World) -> dict[str, str]:
@@ -158,12 +162,9 @@ def allowed_forwarding(
     wanted = forwarding_sysctls(router)
     listening = sorted(
         device.name
-        for device in world.devices.values()
-        if device.index in world.advertised
-        and (
-            device.index in roles.guard.devices
-            or (device.up and is_nic(device) and roles.role(identity(device)) != "dataplane")
-        )
+        for device in map(world.devices.__getitem__, world.advertised & world.devices.keys())
+        if device.index in roles.guard.devices
+        or (device.up and is_nic(device) and roles.role(identity(device)) != "dataplane")
     )
     if router != "true" or not listening:
         return wanted, []

@@ -17,7 +17,7 @@ from neuca_tools.desired.coverage import is_inside
 from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import Host, Link, LinkKey, Network, Problem, World
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.routing import NOWHERE, Rule, RuleRequest, SeenRule
+from neuca_tools.model.routing import NOWHERE, ROUTE_PROTOCOL, Rule, RuleRequest, SeenRule
 
 MARKED = "a rule of another program selects packets with this mark"
 SETTING = "policy-routing"
@@ -131,7 +131,7 @@ def shadowed_rules(rules: Mapping[Rule, LinkKey], world: World) -> Iterator[Note
     """A note for each rule of another program, and each link whose rules it makes ineffective."""
     routes = _wide_routes(world)
     for seen in world.rules:
-        if not seen.is_ours and seen.protocol != KERNEL and _leads_everywhere(seen, routes):
+        if seen.protocol not in (ROUTE_PROTOCOL, KERNEL) and _leads_everywhere(seen, routes):
             shadowed: dict[LinkKey, list[Rule]] = {}
             for rule in sorted(rules):
                 if _comes_first(seen, rule):

@@ -180,9 +180,8 @@ def _connected_networks(world: World, roles: Roles) -> set[Network]:
     """The networks of the management devices."""
     networks = {address.network for address in addresses_of(world, roles.guard.management)}
     # A /32 or /128 address has its network as a route (DHCP, RA).
-    direct = {
-        route.to for route in routes_through(world, roles.guard.management) if route.via is None
-    }
+    routes = routes_through(world, roles.guard.management)
+    direct = {route.to for route in routes if route.via is None}
     return networks | {to for to in direct if to.prefixlen >= SHORTEST_PREFIX}
 
 
