@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from typing import Optional, TypeVar
 
 from neuca_tools.desired.policy import Policy
@@ -158,10 +159,9 @@ def guid_by_short_form(world: World, record: Record) -> dict[str, tuple[str, ...
     for guid, also in _infiniband_ports(world, record):
         for short_form in also:
             ports[short_form].add(guid)
-    if not ports:
-        return {}
-    macs = {mac for mac, nic in record.nics.items() if nic.name}
-    macs.update(*((identity(device), device.mac) for device in nics_in(world)))
+    nics = [*nics_in(world)]
+    macs = {*map(identity, nics), *map(attrgetter("mac"), nics)}
+    macs.update(mac for mac, nic in record.nics.items() if nic.name)
     configured = {mac for mac, nic in record.nics.items() if nic.applied}
     bound = {}
     for short_form in ports.keys() - macs:
