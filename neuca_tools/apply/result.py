@@ -225,19 +225,23 @@ def as_it_was(link: Link, made: Optional[Link], world: World) -> Link:
     Automatic addresses, write-only values and the profile of a network manager are left out, and
     so are values that an advertisement may have set: the kernel may refuse them.
     """
-    changed = {
-        template: world.unadvertised.get(template.replace(OWN, link.name or ""), value)
-        for template, value in link.sysctls.items()
-    }
     if made is not None and not is_other(link, made):
         link = replace(link, virtual=_as_requested(link, made))
-    if link.sysctls.get(ACCEPT_RA, "0") != "0" and changed != link.sysctls:
-        link = replace(link, sysctls=changed)
+    if link.sysctls.get(ACCEPT_RA, "0") != "0":
+        link = replace(link, sysctls=_unadvertised_sysctls(link, world))
     addresses, place = lasting_addresses(link, world), _place_settings(link, world)
     if addresses == link.addresses and not (link.device or place or link.profile):
         return link
     device = restorable_values({**place, **link.device})
     return replace(link, device=device, addresses=addresses, profile="")
+
+
+def _unadvertised_sysctls(link: Link, world: World) -> dict[str, str]:
+    name, values = link.name or "", world.unadvertised
+    return {
+        template: values.get(template.replace(OWN, name), value)
+        for template, value in link.sysctls.items()
+    }
 
 
 def _place_settings(link: Link, world: World) -> dict[str, str]:
@@ -260,25 +264,26 @@ def restorable_now(want: NetworkState, have: NetworkState, record: Record) -> Ne
     port_mtus = defaultdict(list)
     for link in want.links.values():
         port_mtus[link.master].append(link.mtu or 0)
+    links = {key: _restorable_link(link, want, have) for key, link in want.links.items()}
+    for key, link in links.items():
+        follows = key.kind == "bridge" and Written("mtu", key) not in record.written
+        if follows and link.mtu == min(port_mtus[key], default=0):
+            links[key] = replace(link, mtu=None)
+    return want._replace(links=links)
 
-    def restored(link: Link) -> Link:
-        follows = link.key.kind == "bridge" and Written("mtu", link.key) not in record.written
-        if follows and link.mtu == min(port_mtus[link.key], default=0):
-            link = replace(link, mtu=None)
-        if link.master is None:
-            return link
-        has_place = link.key in have.links and have.links[link.key].master == link.master
-        has_mtu = has_place and _mtu_of(have, link.master) == _mtu_of(want, link.master)
-        if link.master.kind == "bond" and not has_mtu:
-            link = replace(link, mtu=None)
-        if has_place:
-            return link
-        return replace(
-            link,
-            device={name: link.device[name] for name in link.device if not is_of_place(name)},
-        )
 
-    return want._replace(links={key: restored(link) for key, link in want.links.items()})
+def _restorable_link(link: Link, want: NetworkState, have: NetworkState) -> Link:
+    """The link without what it can have only once it is in its bond or bridge."""
+    if link.master is None:
+        return link
+    has_place = link.key in have.links and have.links[link.key].master == link.master
+    has_mtu = has_place and _mtu_of(have, link.master) == _mtu_of(want, link.master)
+    if link.is_in_bond and not has_mtu:
+        link = replace(link, mtu=None)
+    if has_place:
+        return link
+    device = {name: link.device[name] for name in link.device if not is_of_place(name)}
+    return replace(link, device=device)
 
 
 def _mtu_of(state: NetworkState, key: LinkKey) -> Optional[int]:

@@ -330,6 +330,10 @@ class Link:
     theirs: Mapping[Address, bytes] = field(default_factory=dict)
     unmarked: bool = False
 
+    @property
+    def is_in_bond(self) -> bool:
+        return self.master is not None and self.master.kind == "bond"
+
 
 class NetworkState(NamedTuple):
     """The desired state, the observed state, or what a journal recorded.

@@ -99,6 +99,11 @@ class Route:
         return self.to.prefixlen == 0
 
     @property
+    def indexes(self) -> tuple[int, ...]:
+        """The output devices of all next hops."""
+        return (self.index, *(index for index, _ in self.others))
+
+    @property
     def is_ours(self) -> bool:
         """Whether the agent has set it."""
         return self.protocol == ROUTE_PROTOCOL
@@ -124,6 +129,11 @@ class Hop(NamedTuple):
     @property
     def identity(self) -> RouteIdentity:
         return self.to, self.traits.table, self.metric, self.traits.tos
+
+    @property
+    def links(self) -> tuple[LinkKey, ...]:
+        """The links of all next hops."""
+        return tuple(link for link in (self.link, *dict(self.others)) if link != NOWHERE)
 
     @property
     def body(self) -> tuple[object, ...]:
