@@ -243,7 +243,7 @@ def rename_devices(
 
 def _free_name(name: str, world: World) -> str:
     """This name, or a similar one if a device has it, also as an alternative name."""
-    taken = set(names_in_use(world.devices.values()))
+    taken = names_in_use(world)
     return free_name(name, taken) if name in taken else name
 
 

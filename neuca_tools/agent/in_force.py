@@ -68,14 +68,16 @@ def decide_document(
         return intake
     reason = latest.reason
     if latest.sha256:
-        news = "the configuration requests no document (sources = none)"
-        if latest.stored.source:
-            news = f"{latest.stored.source} has another document"
-        reason = (
-            f"{news}, which is not applied until it changes or neucad starts:"
-            " neuca apply applies it"
-        )
+        reason = _unapplied_reason(latest.stored.source)
     return intake._replace(document=active.document, stored=active.stored, reason=reason)
+
+
+def _unapplied_reason(source: str) -> str:
+    """Why the document that this source has is not in force."""
+    news = "the configuration requests no document (sources = none)"
+    if source:
+        news = f"{source} has another document"
+    return f"{news}, which is not applied until it changes or neucad starts: neuca apply applies it"
 
 
 def last_seen_digest(config: Config) -> str:

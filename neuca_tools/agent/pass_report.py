@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -131,9 +131,8 @@ def report_pass(
     texts = tuple(operation.text for operation in outcome.result.done)
     last = read_report(config.run_directory)
     if last and waiting:
-        still = (problem for problem in last.problems if _is_of(problem, waiting))
-        problems = tuple(dict.fromkeys((*problems, *still)))
-        stuck += tuple(problem for problem in last.stuck if _is_of(problem, waiting))
+        problems = tuple(dict.fromkeys((*problems, *_problems_of(waiting, last.problems))))
+        stuck += tuple(_problems_of(waiting, last.stuck))
     told = (*(last.removed if last else ()), *gone)[-MOST_REMOVED:]
     report = report_now(seconds, texts, problems, bool(outcome.undone.done), told)
     report = report._replace(stuck=stuck)
@@ -157,9 +156,12 @@ def restarted_clients(outcome: Outcome, before: Decision) -> list[str]:
     return [client.label for client in started if before.have.clients.get(client.label) == ""]
 
 
-def _is_of(problem: Problem, parts: Collection[str]) -> bool:
-    mac = problem.link.mac if problem.link else ""
-    return not mac or not {mac, f"{ROUTES_OF}{mac}"}.isdisjoint(parts)
+def _problems_of(parts: Collection[str], problems: Iterable[Problem]) -> Iterator[Problem]:
+    """The problems with these parts of the scope, and those with no link."""
+    for problem in problems:
+        mac = problem.link.mac if problem.link else ""
+        if not mac or not {mac, f"{ROUTES_OF}{mac}"}.isdisjoint(parts):
+            yield problem
 
 
 def _problem_of(failure: Failure) -> Problem:

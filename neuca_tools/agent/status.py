@@ -87,10 +87,8 @@ def _document_status(config: Config, intake: Intake) -> DocumentStatus:
     stored = intake.stored
     if stored is None or not stored.source:
         stored = NOTHING_STORED
-    faults: list[tuple[str, str]]
-    faults = [(fault.severity, fault.text) for fault in (intake.document or Document()).faults]
-    faults += [(fault.severity, fault.text) for fault in config.faults]
-    errors = [text for severity, text in faults if severity == "error"]
+    faults = (*(intake.document or Document()).faults, *config.faults)
+    errors = [fault.text for fault in faults if fault.severity == "error"]
     return DocumentStatus(
         source=stored.source,
         sha256=stored.sha256.partition(".")[0],
@@ -100,7 +98,7 @@ def _document_status(config: Config, intake: Intake) -> DocumentStatus:
         reason=intake.reason,
         platform=intake.platform,
         invalid=tuple(filter(None, [*errors, intake.refused])),
-        warnings=tuple(text for severity, text in faults if severity == "warning"),
+        warnings=tuple(fault.text for fault in faults if fault.severity == "warning"),
         disputed=intake.disputed,
     )
 

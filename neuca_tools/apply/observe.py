@@ -30,7 +30,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.device_settings import DeviceSettings
 from neuca_tools.model.provenance import is_advertised, is_automatic
-from neuca_tools.model.routing import NOWHERE, ROUTE_PROTOCOL, Rule
+from neuca_tools.model.routing import NOWHERE, Rule
 from neuca_tools.model.topology import automatic_default_routes
 
 RTPROT_KERNEL = 2  # linux/rtnetlink.h
@@ -42,16 +42,9 @@ def observed_state(resolution: Resolution, world: World, record: Record) -> Netw
 
     So are the lower devices of all these. Protected links are never among them.
     """
-    everything = _accessible_links(world, resolution)
+    devices = _observed_devices(world, resolution, record)
     keys = {device.index: key for key, device in find_links(world, resolution.roles).items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.made.devices.items()}
-    relevant = _relevant_links(resolution, record)
-    used = _routed_devices(world) | {everything[key].lower for key in relevant & everything.keys()}
-    devices = {
-        key: device
-        for key, device in everything.items()
-        if key in relevant or device.index in used or device.master in masters
-    }
     links = {
         key: replace(
             _observed_link(key, device, resolution, world, record),
@@ -76,14 +69,27 @@ def observed_state(resolution: Resolution, world: World, record: Record) -> Netw
     )
 
 
+def _observed_devices(
+    world: World, resolution: Resolution, record: Record
+) -> dict[LinkKey, Device]:
+    """The devices of the links in the observed state."""
+    everything = _accessible_links(world, resolution)
+    relevant = _relevant_links(resolution, record)
+    used = _routed_devices(world) | {everything[key].lower for key in relevant & everything.keys()}
+    masters = {device.index for device in resolution.roles.made.devices.values()}
+    return {
+        key: device
+        for key, device in everything.items()
+        if key in relevant or device.index in used or device.master in masters
+    }
+
+
 def _routes_of_others(world: World, indexes: Collection[int]) -> tuple[Route, ...]:
     """The routes of other programs through these devices only."""
     return tuple(
         route
         for route in (*world.routes, *world.tables)
-        if route.message
-        and route.index in indexes
-        and all(index in indexes for index, _ in route.others)
+        if route.message and all(index in indexes for index in route.indexes)
     )
 
 
@@ -121,10 +127,8 @@ def _pick_values(values: Mapping[str, str], names: Iterable[str]) -> dict[str, s
 
 def _routed_devices(world: World) -> set[int]:
     """The output devices of our routes."""
-    ours = [route for route in (*world.routes, *world.tables) if route.protocol == ROUTE_PROTOCOL]
-    return {
-        index for route in ours for index in (route.index, *(other for other, _ in route.others))
-    }
+    ours = [route for route in (*world.routes, *world.tables) if route.is_ours]
+    return {index for route in ours for index in route.indexes}
 
 
 def _relevant_links(resolution: Resolution, record: Record) -> set[LinkKey]:
@@ -180,12 +184,7 @@ def _observed_link(
         mtu=device.mtu,
         txqueuelen=device.txqueuelen,
         addresses=addresses,
-        theirs={
-            address: world.messages.get((device.index, address), b"")
-            for address in addresses
-            if (key, address) not in record.owned.addresses
-            and is_lasting(device.index, address, world)
-        },
+        theirs=_messages_of_others(key, device.index, addresses, world, record),
         bare=tuple(address for address in present if (device.index, address) in world.bare),
         sysctls=_link_sysctls(device.name, templates, world),
         device=_pick_values(settings, {**wanted.device, **original.device, **made.device}),
@@ -197,6 +196,18 @@ def _observed_link(
         profile=world.profiles.get(device.name, ""),
         unmarked=key in record.owned.vlans and not device.alias,
     )
+
+
+def _messages_of_others(
+    key: LinkKey, index: int, addresses: Iterable[Address], world: World, record: Record
+) -> dict[Address, bytes]:
+    """The addresses that other programs have set, with the kernel's messages about them."""
+    theirs = (own for own in addresses if (key, own) not in record.owned.addresses)
+    return {
+        address: world.messages.get((index, address), b"")
+        for address in theirs
+        if is_lasting(index, address, world)
+    }
 
 
 def _present_addresses(device: Device, wanted: Link, world: World) -> tuple[Address, ...]:
@@ -239,12 +250,10 @@ def _observed_routes(
     hops = []
     for route in world.routes:
         key = keys.get(route.index)
-        if key is None or route.protocol == ROUTE_PROTOCOL:
+        if key is None or route.is_ours:
             continue
         left_over = key in resolution.without_advertisements and is_advertised(route, world)
-        left_over = left_over or (
-            _is_left_behind(route, key, record, kept) and is_automatic(route, world)
-        )
+        left_over = left_over or _is_left_behind(route, key, world, record, kept)
         shadow = _is_shadow(route, resolution.want.links.get(key), world)
         if left_over or shadow or (route.to in banned and route.via is not None):
             hops.append(Hop(route.to, key, route.via, route.metric, False, left_over, shadow))
@@ -266,10 +275,7 @@ def _own_hops(world: World, keys: Mapping[int, LinkKey]) -> Iterator[Hop]:
     """Our routes in every table, without those through devices that are not ours to change."""
     keys = {**keys, 0: NOWHERE}
     for route in (*world.routes, *world.tables):
-        if route.protocol != ROUTE_PROTOCOL:
-            continue
-        indexes = [route.index, *(index for index, _ in route.others)]
-        if all(index in keys for index in indexes):
+        if route.is_ours and all(index in keys for index in route.indexes):
             others = tuple((keys[index], via) for index, via in route.others)
             yield Hop(
                 route.to,
@@ -286,9 +292,7 @@ def _observed_rules(
 ) -> dict[Rule, LinkKey]:
     """Our rules, each with the link that it is for, as far as that is known."""
     ours = [
-        route_rule.rule
-        for route_rule in world.rules
-        if route_rule.protocol == ROUTE_PROTOCOL and route_rule.plain
+        route_rule.rule for route_rule in world.rules if route_rule.is_ours and route_rule.plain
     ]
     if not ours:
         return {}
@@ -312,9 +316,11 @@ def _link_by_source(world: World, keys: Mapping[int, LinkKey]) -> dict[str, Link
 
 
 def _is_left_behind(
-    route: Route, key: LinkKey, record: Record, kept: Collection[tuple[int, int]]
+    route: Route, key: LinkKey, world: World, record: Record, kept: Collection[tuple[int, int]]
 ) -> bool:
-    """Whether a network manager is leaving the NIC of the route; `kept` are the lifelines."""
+    """Whether the route is of a network manager that is leaving the NIC; `kept` are the
+    lifelines.
+    """
     if key.vlan_id is not None or (route.index, route.to.version) in kept:
         return False
-    return bool(record.nics.get(key.mac, UNRECORDED).leaving)
+    return bool(record.nics.get(key.mac, UNRECORDED).leaving) and is_automatic(route, world)

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from typing import Optional, TypeVar
 
 from neuca_tools.desired.policy import Policy
@@ -29,7 +30,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.ports import identity_forms, is_guid
 from neuca_tools.model.routing import RuleRequest
-from neuca_tools.model.topology import identity, is_nic
+from neuca_tools.model.topology import identity, nics_in
 
 _OnLink = TypeVar("_OnLink", RouteRequest, RuleRequest)
 _Text = TypeVar("_Text", Document, PlatformDocument)
@@ -130,7 +131,7 @@ def _nics_called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
     A recorded name counts because another NIC may have the name now. Failing that, or for a
     pattern, alternative names count (ip-link(8), property).
     """
-    nics = {identity(device): device for device in filter(is_nic, world.devices.values())}
+    nics = {identity(device): device for device in nics_in(world)}
     called = {
         mac
         for mac, device in nics.items()
@@ -158,29 +159,24 @@ def guid_by_short_form(world: World, record: Record) -> dict[str, tuple[str, ...
     for guid, also in _infiniband_ports(world, record):
         for short_form in also:
             ports[short_form].add(guid)
-    if not ports:
-        return {}
-    macs = {mac for mac, nic in record.nics.items() if nic.name}
-    for device in filter(is_nic, world.devices.values()):
-        macs |= {identity(device), device.mac}
-    for short_form, guids in ports.items():
-        if len(guids) > 1:
-            ports[short_form] = {
-                guid for guid in guids if record.nics.get(guid, UNRECORDED).applied
-            }
-    return {
-        short_form: tuple(ports[short_form])
-        for short_form in ports.keys() - macs
-        if len(ports[short_form]) == 1
-    }
+    nics = [*nics_in(world)]
+    macs = {*map(identity, nics), *map(attrgetter("mac"), nics)}
+    macs.update(mac for mac, nic in record.nics.items() if nic.name)
+    configured = {mac for mac, nic in record.nics.items() if nic.applied}
+    bound = {}
+    for short_form in ports.keys() - macs:
+        guids = ports[short_form] if len(ports[short_form]) == 1 else ports[short_form] & configured
+        if len(guids) == 1:
+            bound[short_form] = tuple(guids)
+    return bound
 
 
 def _infiniband_ports(world: World, record: Record) -> Iterator[tuple[str, frozenset[str]]]:
     """The GUID of each InfiniBand port, and its other forms."""
     for guid in filter(is_guid, record.nics):
         yield guid, identity_forms([guid]) - {guid}
-    for device in world.devices.values():
-        if device.infiniband and is_nic(device):
+    for device in nics_in(world):
+        if device.infiniband:
             guid = identity(device)
             yield guid, identity_forms([guid, device.mac]) - {guid}
 

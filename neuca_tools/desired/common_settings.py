@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Optional
 
 from neuca_tools.desired.device_settings import Wish, flat_settings
@@ -49,7 +50,7 @@ OF_EACH_LINK = (ACCEPT_RA, DISABLE_IPV6)  # what every decision about a link dep
 
 class CommonSettings:
     """One resolution's common settings; `sysctls` collects those of the whole host,
-    `without_ipv6` the reasons why links have no IPv6, `lacking` the addresses that wait for it.
+    `without_ipv6` the reasons why links have no IPv6.
 
     `sure` are the links that an incomplete document is sure of, None if it is complete. `routed`
     are the gateways of links with policy routing. `masters` has the requested bond or bridge of
@@ -74,7 +75,6 @@ class CommonSettings:
         self.notes: list[Note] = []
         self.sysctls: dict[str, str] = {}
         self.without_ipv6: dict[LinkKey, str] = {}
-        self.lacking: set[Host] = set()
 
     def refuse(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None:
         self.problems.append(Problem(code, text, key))
@@ -91,13 +91,9 @@ class CommonSettings:
         `mtu` is the MTU to set, in bytes, and `room` the one that the link will have: below 1280
         the kernel removes IPv6 from it (IPV6_MIN_MTU).
         """
-        small = None if self.world.has_ipv6 else "this kernel has no IPv6"
-        if small is None and room < LEAST_IPV6_MTU:
-            small = f"IPv6 needs an MTU of at least {LEAST_IPV6_MTU}"
+        small = self._no_ipv6_reason(room)
         before = self.before(request.key)
-        queue = request.txqueuelen
-        if queue is None:
-            queue = before.txqueuelen
+        queue = before.txqueuelen if request.txqueuelen is None else request.txqueuelen
         original = {
             name: value
             for name, value in restored_sysctls(before.sysctls, link, self.world).items()
@@ -110,7 +106,6 @@ class CommonSettings:
         reason = small or self._ipv6_disabled_reason(request, link, original)
         if reason:
             self.without_ipv6[request.key] = reason
-            self.lacking |= {address.ip for address in request.addresses if address.version == 6}
         if self.world.fixed_sysctls:
             self._note_fixed(request.key, link, unasked)
             unasked = {}
@@ -124,6 +119,18 @@ class CommonSettings:
             device=self._device(request, link.index, queue),
             bare=near,
         )
+
+    @property
+    def lacking(self) -> frozenset[Host]:
+        """The addresses that wait for IPv6."""
+        links = (self.requests[key].addresses for key in self.without_ipv6)
+        return frozenset(own.ip for own in chain.from_iterable(links) if own.version == 6)
+
+    def _no_ipv6_reason(self, room: int) -> Optional[str]:
+        """Why a link with this MTU can have no IPv6."""
+        if not self.world.has_ipv6:
+            return "this kernel has no IPv6"
+        return f"IPv6 needs an MTU of at least {LEAST_IPV6_MTU}" if room < LEAST_IPV6_MTU else None
 
     def _ipv6_disabled_reason(
         self, request: LinkRequest, link: Link, original: Mapping[str, str]

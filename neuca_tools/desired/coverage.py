@@ -28,8 +28,8 @@ from neuca_tools.model import (
     RouteRequest,
     World,
 )
-from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL
-from neuca_tools.model.topology import best_default_routes, is_nic
+from neuca_tools.model.routing import MAIN_TABLE
+from neuca_tools.model.topology import best_default_routes, nics_in, routes_through
 
 SHORTEST_PREFIX = 2  # a prefix of length 0 or 1 is a default route, or half of one
 
@@ -81,7 +81,7 @@ def shared_tables(world: World) -> frozenset[int]:
 
     Any packet may be routed by these, also one of the management NIC.
     """
-    led = {seen.rule.table for seen in world.rules if seen.protocol != ROUTE_PROTOCOL}
+    led = {seen.rule.table for seen in world.rules if not seen.is_ours}
     return frozenset({*led, MAIN_TABLE})
 
 
@@ -111,7 +111,7 @@ def kept_networks(
     connected = {address.network for _, address in {*owned} - removable.addresses}
     if removable.routes:
         return frozenset(connected)
-    ours = (route for route in (*world.routes, *world.tables) if route.protocol == ROUTE_PROTOCOL)
+    ours = (route for route in (*world.routes, *world.tables) if route.is_ours)
     routed = {route.to for route in ours if route.traits.table in tables}
     return frozenset(connected | routed)
 
@@ -162,22 +162,23 @@ def bypassing_routes(roles: Roles, world: World, have: NetworkState) -> Iterator
     }
     left_out = {have.links[key].index for key in roles.dhcp.clients if key in have.links}
     left_out |= roles.guard.devices
-    on_management = (route for route in world.routes if route.index in roles.guard.management)
-    metrics = {route.to.version: route.metric for route in best_default_routes(on_management)}
-    for route, device in _default_routes_of_others(world):
+    managing = best_default_routes(routes_through(world, roles.guard.management))
+    metrics = {route.to.version: route.metric for route in managing}
+    for route, device in _default_routes_of_others(world, left_out):
         metric = metrics.get(route.to.version, 0)
         is_removed = (route.to, route.index, route.metric) in removed
-        if route.metric < metric and route.index not in left_out and not is_removed:
+        if route.metric < metric and not is_removed:
             yield _bypass_problem(route, device, metric, world)
 
 
-def _default_routes_of_others(world: World) -> Iterator[tuple[Route, Device]]:
-    """The default routes of other programs through NICs."""
-    for route in world.routes:
-        device = world.devices.get(route.index)
-        is_default = route.to.prefixlen == 0 and route.protocol != ROUTE_PROTOCOL
-        if is_default and device and is_nic(device):
-            yield route, device
+def _default_routes_of_others(
+    world: World, left_out: Collection[int]
+) -> Iterator[tuple[Route, Device]]:
+    """The default routes of other programs through NICs, apart from those `left_out`."""
+    nics = {nic.index: nic for nic in nics_in(world) if nic.index not in left_out}
+    for route in routes_through(world, nics):
+        if route.is_default and not route.is_ours:
+            yield route, nics[route.index]
 
 
 def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> Problem:

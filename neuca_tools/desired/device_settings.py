@@ -69,14 +69,11 @@ def to_do(
     differing = sorted(
         name for name, value in wanted.items() if not is_same(name, present.get(name), value)
     )
-    for group in SETTINGS if differing else ():
+    groups = {*map(group_of, differing)}
+    for group in filter(groups.__contains__, SETTINGS):
         names = [name for name in differing if group_of(name) == group]
-        if names:
-            yield (
-                group,
-                {name: present[name] for name in names if name in present},
-                {name: wanted[name] for name in names},
-            )
+        before = {name: present[name] for name in names if name in present}
+        yield group, before, {name: wanted[name] for name in names}
 
 
 def restorable_values(observed: Mapping[str, str]) -> dict[str, str]:
@@ -122,14 +119,17 @@ class Wish:
 
     def _possible(self, setting: str, value: str) -> Optional[str]:
         """The value to set for the requested one; None if the device cannot have the setting."""
-        observed, place = self.observed, SETTINGS[group_of(setting)].master
+        place = SETTINGS[group_of(setting)].master
         if place != self.master and place:
             self.note(setting, f"it is in no {place} that neucad created")
             return None
         if place and not self.is_in_master:
             return value
-        if observed is None:
+        if self.observed is None:
             return value if setting == "qdisc" else None
+        return self._supported(setting, value, self.observed)
+
+    def _supported(self, setting: str, value: str, observed: DeviceSettings) -> Optional[str]:
         reason = observed.missing.get(setting) or observed.missing.get(group_of(setting))
         if reason is not None and observed.values.get(setting) != value:
             self.note(setting, reason, observed.effect_of(group_of(setting)))
@@ -181,7 +181,8 @@ class Wish:
         elif asks and "qdisc" not in self.asked and present.startswith("pfifo limit"):
             self.wanted["qdisc"] = f"pfifo limit {txqueuelen}"
         if asks:
-            self._note_unused(_without_default(self.wanted.get("qdisc", "")) or present or kind)
+            wanted = _without_default(self.wanted.get("qdisc", ""))
+            self._note_unused(next(filter(None, (wanted, present)), kind))
 
     def _note_unused(self, qdisc: str) -> None:
         """Note that this qdisc makes no use of a txqueuelen, if so."""

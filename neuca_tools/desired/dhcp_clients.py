@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.desired import dhcp_files, platform_roles
+from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_files import MANAGERS, OWN, client_labels
 from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 from neuca_tools.desired.roles import Dhcp, Roles, find_links
@@ -119,7 +119,7 @@ def assign_clients(requests: Requests, roles: Roles, world: World, complete: boo
         for known, key in dhcp_files.known_files(world.files).values():
             if known == manager and roles.role(key.mac) == "unlisted":
                 clients[key] = manager
-    leased = {key.mac for key, request in requests.items() if platform_roles.is_leased(request)}
+    leased = {key.mac for key, request in requests.items() if request.leases.has_dhcp}
     left = leased - {key.mac for key in clients}
     if manager:
         left = set(filter(is_guid, left))
@@ -195,12 +195,12 @@ def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World)
 
     Only NICs and IPoIB links are reported.
     """
-    device = roles.device(key.mac)
+    device = roles.links.get(key.nic)
     is_counted = is_ipoib(key) or not key.rank
     if device is None or not is_counted or roles.role_of(key) != "dataplane":
         return False
     is_served = key in roles.dhcp.clients or any(index == device.index for index, _ in world.leased)
-    return not is_served and platform_roles.is_leased(request) and wants_dhcp(request)
+    return not is_served and request.leases.has_dhcp and wants_dhcp(request)
 
 
 def without_accept_ra(requests: Requests, roles: Roles) -> dict[LinkKey, LinkRequest]:

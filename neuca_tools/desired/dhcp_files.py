@@ -105,7 +105,7 @@ def client_labels(key: LinkKey, asked: Automatic) -> dict[str, str]:
     >>> client_labels(LinkKey("02:00:00:00:00:02"), Automatic(dhcp4=True, dhcp6=True))
     {'020000000002': '', '020000000002:dhcp6': 'dhcp6', '020000000002:ra': 'ra'}
     """
-    wanted = {"": bool(asked.dhcp4), "dhcp6": bool(asked.dhcp6), "ra": takes_advertisements(asked)}
+    wanted = {"": bool(asked.dhcp4), "dhcp6": bool(asked.dhcp6), "ra": asked.takes_advertisements}
     base = link_label(key)
     return {
         f"{base}{BESIDE if protocol else ''}{protocol}": protocol
@@ -168,7 +168,7 @@ def networkd_file(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> b
         "",
         "[Network]",
         f"DHCP={_FAMILIES[bool(asked.dhcp4), bool(asked.dhcp6)]}",
-        f"IPv6AcceptRA={_yes_or_no(takes_advertisements(asked))}",
+        f"IPv6AcceptRA={_yes_or_no(asked.takes_advertisements)}",
         f"LinkLocalAddressing={_FAMILIES['ipv4' in link_local, 'ipv6' in link_local]}",
         f"KeepConfiguration={'yes' if asked.critical else 'static'}",
         "IPv6PrivacyExtensions=kernel",
@@ -187,13 +187,6 @@ def first_line(key: LinkKey) -> str:
     vlan = f"VLAN {key.vlan_id} of " if key.vlan_id is not None else ""
     link = f"{vlan}the {key.virtual_kind or 'NIC'} {key.virtual_name or key.mac}"
     return f"# Written by neucad, which overwrites it. For DHCP on {link}; see neucad(8)."
-
-
-def takes_advertisements(asked: Automatic) -> bool:
-    """Whether router advertisements are used; with DHCPv6 they are unless the document says no."""
-    if asked.accept_ra is None:
-        return bool(asked.dhcp6)
-    return asked.accept_ra
 
 
 def _section_lines(
@@ -219,11 +212,6 @@ def _section_lines(
     yield f"RouteTable={number}"
     if "route-metric" in overrides:
         yield f"RouteMetric={overrides['route-metric']}"
-
-
-def wants_ipv6(asked: Automatic) -> bool:
-    """Whether IPv6 addresses come from DHCPv6 or router advertisements."""
-    return bool(asked.dhcp6 or asked.accept_ra)
 
 
 def _yes_or_no(yes: bool) -> str:
@@ -312,14 +300,14 @@ def _ipv6_lines(number: int, asked: Automatic, overrides: Mapping[str, str]) -> 
     """Without DHCPv6 and advertisements a link-local address: with one, NetworkManager takes the
     NIC for connected, and a boot does not wait for a server that does not respond.
     """
-    if takes_advertisements(asked):
+    if asked.takes_advertisements:
         yield "method=auto"
     else:
         yield "method=dhcp" if asked.dhcp6 else "method=link-local"
     yield "may-fail=true"
     yield "addr-gen-mode=0"  # eui64, which clouds that filter addresses expect
     yield "ip6-privacy=0"
-    if wants_ipv6(asked):
+    if asked.has_ipv6:
         yield f"dhcp-timeout={_FOR_EVER}"
         yield f"ra-timeout={_FOR_EVER}"
         yield from _common_lines(number, overrides)

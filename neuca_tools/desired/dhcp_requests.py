@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from neuca_tools.desired.dhcp import devices_with_client
 from neuca_tools.desired.dhcp_files import OWN, client_labels, link_of_label, table_of
 from neuca_tools.desired.manager_files import asked_mtu
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.desired.roles import find_links
-from neuca_tools.model import Automatic, OwnClients, Record, World
+from neuca_tools.model import Automatic, Device, OwnClients, Record, World
 from neuca_tools.model.device_settings import Note
 
 SETTING = "dhcp"
@@ -30,15 +30,10 @@ def client_requests(resolution: Resolution, record: Record, world: World) -> dic
     Without a complete document, the clients of unlisted links go on.
     """
     request_by_label = dict(_kept_requests(resolution, world.own_clients))
-    devices = find_links(world, resolution.roles)
-    for key in sorted(resolution.roles.dhcp.links_of([OWN])):
-        device, request = devices.get(key), resolution.requests.get(key)
-        if device is None or request is None or request.automatic is None:
-            continue
-        name = resolution.names.get(key, device.name)
-        is_ours = device.index not in resolution.roles.guard.devices and device.up
-        is_ours = is_ours and not name.startswith("-")  # it is no option of a program
-        if is_ours and device.name == name and key in resolution.want.links:
+    for key, device in devices_with_client(resolution.roles, world).items():
+        is_wanted = resolution.roles.dhcp.clients[key] == OWN and key in resolution.want.links
+        if is_wanted and _is_ready(device, resolution.names.get(key, device.name)):
+            asked = resolution.requests[key].leases
             has_mtu = asked_mtu(key, resolution, record) is not None
             fields = {
                 "link": str(key),
@@ -48,10 +43,15 @@ def client_requests(resolution: Resolution, record: Record, world: World) -> dic
                 "index": device.index,
                 "table": table_of(key),
             }
-            for text, protocol in client_labels(key, request.automatic).items():
-                asked = _request_fields(request.automatic, protocol, has_mtu)
-                request_by_label[text] = json.dumps({**fields, **asked})
+            for text, protocol in client_labels(key, asked).items():
+                own = _request_fields(asked, protocol, has_mtu)
+                request_by_label[text] = json.dumps({**fields, **own})
     return request_by_label
+
+
+def _is_ready(device: Device, name: str) -> bool:
+    """Whether the link is up and has its name, which must be no option of a program."""
+    return device.up and device.name == name and not name.startswith("-")
 
 
 def _kept_requests(resolution: Resolution, own: OwnClients) -> Iterator[tuple[str, str]]:
@@ -87,10 +87,7 @@ def _request_fields(asked: Automatic, protocol: str, has_mtu: bool) -> dict[str,
 def unused_override_notes(resolution: Resolution) -> Iterator[Note]:
     """What such a client does not do although the document requests it."""
     for key in sorted(resolution.roles.dhcp.links_of([OWN])):
-        request = resolution.requests.get(key)
-        asked = request.automatic if request is not None else None
-        if asked is None:
-            continue
+        asked = resolution.requests[key].leases
         both = {*asked.dhcp4_overrides, *asked.dhcp6_overrides}
         unused = [title for name, title in _UNUSED.items() if (name, "true") in both]
         if unused:

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from neuca_tools.model import Device, World
-from neuca_tools.model.topology import identity, is_nic, with_upper_devices
+from neuca_tools.model.topology import identity, nics_in, with_upper_devices
 
 # Seconds after a boot. A NIC without a carrier is passed over after the first (autonegotiation and
 # link training take a few seconds), one without an address after the second (NetworkManager tries
@@ -36,16 +36,14 @@ class Belief(NamedTuple):
 
 def believed_nic(world: World, candidates: Collection[str]) -> Belief:
     """The first of these NICs (MACs) in the order of the bus that has a carrier."""
-    nics = [device for device in world.devices.values() if is_nic(device)]
-    devices = [device for device in nics if identity(device) in candidates]
-    devices.sort(key=bus_order)
-    waiting = [device for device in devices if not _is_passed_over(device, world)]
+    nics = [nic for nic in nics_in(world) if identity(nic) in candidates]
+    waiting = [nic for nic in sorted(nics, key=bus_order) if not _is_passed_over(nic, world)]
     if not waiting:
         return Belief()
-    first, others = waiting[0], waiting[1:]
+    first, *others = waiting
     if has_address(world, first) or world.age < LEASE_SECONDS:
         return Belief(identity(first))
-    leased = (identity(device) for device in others if has_address(world, device))
+    leased = (identity(nic) for nic in others if has_address(world, nic))
     return Belief(identity(first), tuple(leased))
 
 
@@ -71,8 +69,7 @@ def has_address(world: World, nic: Device) -> bool:
 
 def is_addressed(world: World, mac: str) -> bool:
     """Whether the NIC with this MAC is present and `has_address`."""
-    nics = (device for device in world.devices.values() if identity(device) == mac)
-    return any(has_address(world, device) for device in nics if is_nic(device))
+    return any(has_address(world, nic) for nic in nics_in(world) if identity(nic) == mac)
 
 
 def _is_passed_over(nic: Device, world: World) -> bool:

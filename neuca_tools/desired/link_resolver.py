@@ -153,7 +153,7 @@ class LinkResolver(CommonSettings):
         """Whether this dataplane link can be configured: it is present, and not tied to a protected
         one.
         """
-        device = self.roles.device(key.mac)
+        device = self.roles.links.get(key.nic)
         if device is None or key.mac in self.roles.guard.vlans:
             return device is not None
         if device.index in self.roles.guard.devices:

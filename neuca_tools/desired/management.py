@@ -23,8 +23,8 @@ from neuca_tools.model.topology import (
     METADATA_HOSTS,
     best_default_routes,
     identity,
-    is_nic,
     nics_below,
+    nics_in,
 )
 
 # Seconds after a boot. NetworkManager tries DHCP four times for 45 s each (NetworkManager.conf(5)),
@@ -78,18 +78,15 @@ class _Chooser:
     ) -> None:
         self.world, self.policy, self.record, self.claims = world, policy, record, claims
         self._nics_by_index: dict[int, frozenset[str]] = {}
-        self.present = {*map(identity, filter(is_nic, world.devices.values()))}
-        self.dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
-        self.recorded = {mac for mac, nic in record.nics.items() if nic.role == "management"}
+        self.present = {*map(identity, nics_in(world))}
+        self.dataplane, self.recorded = record.macs_of("dataplane"), record.macs_of("management")
         self.certain = {mac for mac in self.recorded if not record.nics[mac].doubtful}
-        self.gateway_macs = {mac for group in claims.gateway_candidates for mac in group}
-        self.default_routes = [route for route in world.routes if route.to.prefixlen == 0]
+        self.gateway_macs = set[str]().union(*claims.gateway_candidates)
+        self.default_routes = [route for route in world.routes if route.is_default]
         self.belief = self._believed_nic()
         # That of a tunnel tells nothing of NICs, and hides the route that its own packets take.
         on_nics = [route for route in self.default_routes if self._nics(route.index)]
-        self.tunnel_macs = set[str]()
-        if on_nics != self.default_routes and first_nic.is_addressed(world, self.belief.mac):
-            self.tunnel_macs = {self.belief.mac}
+        self.has_tunnel = on_nics != self.default_routes
         self.best_routes = best_default_routes(filter(self._is_sign, on_nics))
         self.manual_routes = [*filter(self._is_manual, self.best_routes)]
         self.ipv4_routes = [route for route in self.best_routes if route.to.version == 4]
@@ -121,14 +118,19 @@ class _Chooser:
             self.belief,
         )
 
+    @cached_property
+    def tunnel_macs(self) -> set[str]:
+        """The NIC that is believed, if a tunnel has a default route."""
+        is_below = self.has_tunnel and first_nic.is_addressed(self.world, self.belief.mac)
+        return {self.belief.mac} if is_below else set()
+
     def _believed_nic(self) -> first_nic.Belief:
         """The NIC that is believed; none if a NIC is for management for another reason."""
         known = {*self.policy.management, *self._origin(), *self._beyond_doubt()}
         if known & self.present:
             return first_nic.Belief()
-        barred = {*self.policy.ignored, *self.dataplane}
-        barred |= {mac for mac, nic in self.record.nics.items() if nic.released}
-        candidates = self.present - barred
+        barred = self.policy.ignored | self.record.released
+        candidates = self.present - self.dataplane - barred
         marked = candidates & self.claims.marked_as_management.keys()
         likely = marked or candidates & self.gateway_macs or candidates
         return first_nic.believed_nic(self.world, likely)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
@@ -11,8 +12,9 @@ from neuca_tools.model import Device, LinkKey, World
 from neuca_tools.model.topology import (
     best_default_routes,
     identity,
-    is_nic,
     mac_in_key,
+    nics_in,
+    routes_through,
     with_lower_devices,
     with_upper_devices,
 )
@@ -40,23 +42,22 @@ def management_vlan_ids(world: World, indexes: Collection[int]) -> dict[str, fro
     Such a NIC has neither addresses nor routes of its own, and a default route, or the route to the
     metadata service, goes through a VLAN on it.
     """
-    nics = [world.devices[index] for index in indexes if is_nic(world.devices[index])]
+    nics = (nic for nic in nics_in(world) if nic.index in indexes)
     plain = {nic.index: identity(nic) for nic in nics if _is_plain(nic, world)}
     upper = with_upper_devices(world, plain)
-    ways = best_default_routes(route for route in world.routes if route.index in upper)
+    ways = best_default_routes(routes_through(world, upper))
     lines = with_lower_devices(world, [*(route.index for route in ways), world.metadata_index])
-    ids_by_mac: dict[str, frozenset[int]] = {}
+    ids_by_mac: dict[str, frozenset[int]] = defaultdict(frozenset)
     for index in lines & world.devices.keys():
         device = world.devices[index]
         if device.vlan_id is not None and device.lower in plain:
-            mac = plain[device.lower]
-            ids_by_mac[mac] = ids_by_mac.get(mac, frozenset()) | {device.vlan_id}
-    return ids_by_mac
+            ids_by_mac[plain[device.lower]] |= {device.vlan_id}
+    return dict(ids_by_mac)
 
 
 def _is_plain(nic: Device, world: World) -> bool:
     """Whether the NIC has no master, and only the addresses and routes of any device with IPv6."""
-    if nic.master or nic.slave or nic.index == world.metadata_index:
+    if not _is_free(nic) or nic.index == world.metadata_index:
         return False
     prefixes = {address.network for address in world.addresses.get(nic.index, ())}
     prefixes |= {route.to for route in world.routes if route.index == nic.index}
@@ -64,25 +65,31 @@ def _is_plain(nic: Device, world: World) -> bool:
 
 
 def ids_beside(
-    world: World, management: Collection[int], ours: Collection[int], vlans: Iterable[LinkKey]
+    world: World, management: frozenset[int], ours: Collection[int], vlans: Iterable[LinkKey]
 ) -> dict[str, frozenset[int]]:
     """The management links that these VLANs are on, with the IDs that are for management too: all
     others, and 0, the link itself.
 
     A VLAN changes nothing of the link below it. One that another program made is not taken over.
     """
-    asked: dict[str, set[int]] = {}
+    asked: dict[str, set[int]] = defaultdict(set)
     for key in vlans:
-        asked.setdefault(key.mac, set()).add(key.vlan_id or 0)
+        asked[key.mac].add(key.vlan_id or 0)
     ids_by_link = {}
-    for device in (world.devices[index] for index in management):
-        if mac_in_key(device) not in asked or device.vlan_id is not None or device.index in ours:
-            continue
-        uppers = [upper for upper in world.devices.values() if upper.lower == device.index]
-        foreign = {upper.vlan_id for upper in uppers if upper.index not in ours}
-        if not device.master and not device.slave:
-            ids_by_link[mac_in_key(device)] = _EVERY_ID - (asked[mac_in_key(device)] - foreign)
+    for index in management - {*ours}:
+        device, mac = world.devices[index], mac_in_key(world.devices[index])
+        if mac in asked and device.vlan_id is None and _is_free(device):
+            foreign = {
+                upper.vlan_id
+                for upper in world.devices.values()
+                if upper.lower == index and upper.index not in ours
+            }
+            ids_by_link[mac] = _EVERY_ID - (asked[mac] - foreign)
     return ids_by_link
+
+
+def _is_free(device: Device) -> bool:
+    return not (device.master or device.slave)
 
 
 def management_devices(

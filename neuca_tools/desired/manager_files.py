@@ -8,7 +8,7 @@ longer lists it; its name stays pinned after that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -67,14 +67,10 @@ def marked_macs(resolution: Resolution, record: Record) -> frozenset[str]:
     """
     roles = resolution.roles
     named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"}
-    before = {
-        mac
-        for mac, nic in record.nics.items()
-        if nic.role == "dataplane"
-        and not resolution.complete
-        and resolution.roles.role(mac) == "unlisted"
-        and not nic.released
-    }
+    before = set[str]()
+    if not resolution.complete:
+        known = record.macs_of("dataplane") - record.released
+        before = {mac for mac in known if roles.role(mac) == "unlisted"}
     return frozenset(named - roles.dhcp.left_to_others | before)
 
 
@@ -121,7 +117,7 @@ class _Files:
 
         A name goes into one rule only, that of a NIC that is present if there is one.
         """
-        known = self._mac_by_rule(path for path, content in files.items() if content is not None)
+        known = self._mac_by_rule(files)
         spared: set[str] = set()
         if not self.resolution.complete:
             spared = {*known.values()} - self.dataplane - {*self.record.nics}
@@ -141,19 +137,21 @@ class _Files:
                 rules.update(self._rule(mac, name))
         return {**rules, **dict.fromkeys(self._stale_rules(known, rules))}
 
-    def _stale_rules(self, known: Mapping[str, str], rules: Collection[str]) -> set[str]:
+    def _stale_rules(
+        self, known: Mapping[str, str], rules: Mapping[str, Optional[bytes]]
+    ) -> set[str]:
         """The paths of the rules to remove, out of those that are `known`, each with its MAC."""
-        others = known.keys() - rules
+        others = known.keys() - rules.keys()
         if self.resolution.complete or not others:
             return others
         replaced = {*self._mac_by_rule(rules).values()}
-        gone = {mac for mac, nic in self.record.nics.items() if nic.released}
+        gone = self.record.released
         gone |= {mac for mac in known.values() if self.roles.role(mac) == "ignored"}
         return {path for path in others if known[path] in gone | replaced}
 
-    def _mac_by_rule(self, paths: Iterable[str]) -> dict[str, str]:
-        """The MAC of each of these files that is one of our rules."""
-        split = {path: path.rpartition("/") for path in paths}
+    def _mac_by_rule(self, files: Mapping[str, Optional[bytes]]) -> dict[str, str]:
+        """The MAC of each of these files that exists and is one of our rules."""
+        split = {path: path.rpartition("/") for path in files if files[path] is not None}
         mac_by_path = {
             path: marks.rule_mac(name, self.places.substring)
             for path, (directory, _, name) in split.items()
@@ -229,8 +227,8 @@ class _Files:
         """
         nics, names, left = self.roles.nics, self.names, self.roles.dhcp.left_to_others
         others = {device.name for mac, device in nics.items() if mac not in self.dataplane}
-        recorded = {mac: nic.name for mac, nic in self.record.nics.items()}
-        bases = {names.get(LinkKey(mac)) or recorded.get(mac, "") for mac in self.dataplane}
+        recorded = {mac: self.record.nics.get(mac, UNRECORDED).name for mac in self.dataplane}
+        bases = {names.get(LinkKey(mac), recorded[mac]) for mac in recorded}
         bases.update(key.virtual_name for key in names)  # empty for a NIC
         made = {name for key, name in names.items() if key.rank and key.mac not in left}
         made.update(map(self._pinned_name, filter(is_guid, self.dataplane)))
@@ -268,8 +266,7 @@ class _Files:
         contents: dict[str, Optional[bytes]] = {}
         known = dhcp_files.known_files(files)
         for path, (_, key) in known.items():
-            is_known = key in self.resolution.requests or self.roles.role(key.mac) == "ignored"
-            if (self.resolution.complete or is_known) and key.mac not in self.roles.held_back:
+            if self._is_decided(key) and key.mac not in self.roles.held_back:
                 contents[path] = None
         told = {path: manager for path, (manager, _) in known.items() if path in contents}
         profiles: dict[LinkKey, str] = {}
@@ -280,6 +277,11 @@ class _Files:
                 contents[path], told[path] = content, self.roles.dhcp.clients[key]
                 profiles[key] = dhcp_files.uuid_of(content)
         return Marks(contents, {path: told[path] for path in contents}, profiles)
+
+    def _is_decided(self, key: LinkKey) -> bool:
+        """Whether it is known what is requested of the link."""
+        is_complete = self.resolution.complete or key in self.resolution.requests
+        return is_complete or self.roles.role(key.mac) == "ignored"
 
     def _client_file(self, key: LinkKey) -> tuple[str, bytes]:
         """The path of the file for the client of a link, and its content, empty if it stays."""

@@ -9,6 +9,7 @@ only its requests for dataplane NICs are used.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -291,7 +292,7 @@ def request_digests(
     depends on the documents only: plugging in a NIC changes no other NIC's request. `refused` are
     the addresses that another NIC requests too: none of them has it any more.
     """
-    parts: dict[str, list[str]] = {"": [], **{key.mac: [] for key in layers.requests}}
+    parts: dict[str, list[str]] = defaultdict(list)
     for key in sorted(layers.requests):
         request = layers.requests[key]
         parts[key.mac].append(request.substance())
@@ -303,10 +304,9 @@ def request_digests(
             parts[lower.mac].append(f"in {key}")
     parts[""] += [repr(pair) for pair in sorted(sysctls.items())]
     networks = Networks(layers.requests)
-    paths: dict[str, list[str]] = {mac: [] for mac in parts}
+    paths: dict[str, list[str]] = defaultdict(list)
     for route in layers.routes:
-        mac = _mac_of(route, networks)
-        paths[mac if mac in paths else ""].append(repr(route._replace(where="")))
+        paths[_mac_of(route, networks, parts)].append(repr(route._replace(where="")))
     return {mac: f"{_digest_of(texts)}.{_digest_of(paths[mac])}" for mac, texts in parts.items()}
 
 
@@ -315,9 +315,9 @@ def _digest_of(texts: Iterable[str]) -> str:
     return sha256("\n".join(sorted(texts)).encode()).hexdigest()[:16]
 
 
-def _mac_of(route: RouteRequest, networks: Networks) -> str:
-    """The MAC of the link that a route belongs to; empty if it belongs to none."""
+def _mac_of(route: RouteRequest, networks: Networks, macs: Collection[str]) -> str:
+    """Which of these MACs is that of the link of the route; empty if none is."""
     link = networks.link_to(route.via, route.link)
     if link is None and route.traits.kind == "unicast":
         link = route.link if route.via is None or route.traits.onlink else None
-    return link.mac if link else ""
+    return link.mac if link and link.mac in macs else ""

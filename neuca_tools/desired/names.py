@@ -53,31 +53,26 @@ def nic_names(
 
     Only dataplane NICs are renamed, and none while another program does DHCP on it.
     """
-    current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
     movable = _movable(roles)
-    indexes = {roles.nics[key.mac].index for key in movable}
-    others = [device for device in world.devices.values() if device.index not in indexes]
-    own = set(names_in_use(roles.nics[key.mac] for key in movable))
-    fixed = {*reserved_names(roles, record).values()} - own | {*names_in_use(others)}
-    wishes = _wished_names(movable, requests, record, roles)
+    current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
     fallback = {key: current[key] for key in movable}
+    own = set(fallback.values()).union(*(roles.nics[key.mac].altnames for key in movable))
+    fixed = {*reserved_names(roles, record).values()} - own
+    fixed |= names_in_use(world, {roles.nics[key.mac].index for key in movable})
+    wishes = _wished_names(movable, requests, record, roles)
     names = _grant_wishes({**fallback, **wishes}, fallback, fixed, requests)
-    fixed_macs = {*roles.nics, *roles.twins} - {key.mac for key in movable}
-    left = [mac for mac in sorted(fixed_macs) if roles.role(mac) != "ignored"]
-    pinned = {mac: record.nics.get(mac, UNRECORDED).name for mac in left}
-    # NICs that may not be renamed now, and have another name than before.
-    astray = {mac: name for mac, name in pinned.items() if name not in ("", roles.name(mac))}
-    coming = boot_names(world, roles, requests, record) if astray else {}
-    refused = [key for key, wish in sorted(wishes.items()) if names[key] != wish]
     problems = [
         Problem(
             "name",
-            f'"{current[key]}" should be "{wishes[key]}", but another interface has that name',
+            f'"{current[key]}" should be "{wish}", but another interface has that name',
             key,
         )
-        for key in refused
+        for key, wish in sorted(wishes.items())
+        if names[key] != wish
     ]
-    return {**current, **names}, [*problems, *_astray_problems(astray, roles, coming)]
+    fixed_macs = {*roles.nics, *roles.twins} - {key.mac for key in movable}
+    problems += _astray_problems(fixed_macs, requests, world, roles, record)
+    return {**current, **names}, problems
 
 
 def _movable(roles: Roles) -> set[LinkKey]:
@@ -100,21 +95,29 @@ def reserved_names(roles: Roles, record: Record) -> dict[LinkKey, str]:
     }
 
 
-def names_in_use(devices: Iterable[Device]) -> Iterator[str]:
-    """The names of these devices and their alternative names, which share one name space."""
-    for device in devices:
-        yield from (device.name, *device.altnames)
+def names_in_use(world: World, left_out: Container[int] = ()) -> set[str]:
+    """The names of all devices but these, and their alternative names, which share one name
+    space.
+    """
+    devices = [device for index, device in world.devices.items() if index not in left_out]
+    return {name for device in devices for name in (device.name, *device.altnames)}
 
 
 def _astray_problems(
-    pinned: Mapping[str, str], roles: Roles, coming: Mapping[int, str]
+    macs: Iterable[str], requests: Requests, world: World, roles: Roles, record: Record
 ) -> Iterator[Problem]:
-    """A problem for each of these NICs; `coming` are the names at the next boot, by index."""
-    for mac, name in pinned.items():
+    """A problem for each of these NICs, which may not be renamed now, that has another name than
+    before.
+    """
+    pinned = {mac: record.nics.get(mac, UNRECORDED).name for mac in sorted(macs)}
+    astray = {mac: name for mac, name in pinned.items() if name not in ("", roles.name(mac))}
+    coming = boot_names(world, roles, requests, record) if astray else {}
+    for mac, name in astray.items():
         text = "it will get that name at the next boot"
         if mac in roles.nics and coming.get(roles.nics[mac].index) != name:
             text = "that name belongs to another interface"
-        yield Problem("name", f'"{roles.name(mac)}" should be "{name}": {text}', LinkKey(mac))
+        if roles.role(mac) != "ignored":
+            yield Problem("name", f'"{roles.name(mac)}" should be "{name}": {text}', LinkKey(mac))
 
 
 def _wished_names(
@@ -169,15 +172,15 @@ def boot_names(
     name if its own belongs to another NIC, even to an absent one.
     """
     free = _free_to_rename(roles, in_use)
-    others = (device for device in world.devices.values() if device.index not in free)
-    fixed = set(names_in_use(others))
+    fixed = names_in_use(world, free)
     granted = _boot_wishes(fixed, roles, requests, record)
-    names = {}
-    for mac, device in roles.nics.items():
-        if device.index in free and LinkKey(mac) in granted:
-            names[device.index] = granted[LinkKey(mac)]
+    names = {
+        device.index: granted[LinkKey(mac)]
+        for mac, device in roles.nics.items()
+        if device.index in free and LinkKey(mac) in granted
+    }
     taken = {*fixed, *granted.values()}
-    in_force = set(names_in_use(world.devices.values()))
+    in_force = names_in_use(world)
     for device in sorted(free.values(), key=lambda device: (identity(device), device.index)):
         if device.index in names:
             continue

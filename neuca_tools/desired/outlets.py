@@ -20,7 +20,12 @@ from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
 from neuca_tools.model.machine import Origin, Outlet
 from neuca_tools.model.ports import identity_forms
 from neuca_tools.model.provenance import ADMINISTRATOR, KERNEL, route_provenance
-from neuca_tools.model.topology import identity, nics_below, with_lower_devices
+from neuca_tools.model.topology import (
+    identity,
+    nics_below,
+    routes_through,
+    with_lower_devices,
+)
 
 EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 LINK_LOCAL = ip_network("fe80::/64")
@@ -47,6 +52,20 @@ class _Known(NamedTuple):
     policy: Policy
     record: Record
     belief: Belief
+
+    def firm_rank(self, nics: Collection[str]) -> Optional[int]:
+        """The rank of an interface with these NICs, whatever its routes; None if they decide."""
+        if not self.policy.management.isdisjoint(nics):
+            return NAMED
+        recorded = (self.record.nics.get(mac, NicRecord()) for mac in nics)
+        is_certain = any(nic.role == "management" and not nic.doubtful for nic in recorded)
+        return RECORDED if is_certain else None
+
+    def weak_rank(self, nics: Collection[str]) -> int:
+        """The rank if the routes do not decide either."""
+        if self.belief.mac in nics:
+            return FIRST
+        return UNVOUCHED if {*nics} & {*self.belief.unvouched} else ROUTED
 
 
 def is_void(origin: Origin, policy: Policy, configured: Collection[str]) -> bool:
@@ -152,27 +171,22 @@ def _candidate_of(
     device: Device, nics: frozenset[str], world: World, known: _Known
 ) -> Optional[_Candidate]:
     """How likely this interface is a management one; None without a route or an address."""
-    if known.policy.management & nics:
-        return _Candidate(device, nics, NAMED)
-    recorded = (known.record.nics.get(mac, NicRecord()) for mac in nics)
-    if any(nic.role == "management" and not nic.doubtful for nic in recorded):
-        return _Candidate(device, nics, RECORDED)
-    routes = [route for route in world.routes if route.index == device.index]
+    rank = known.firm_rank(nics)
+    if rank is not None:
+        return _Candidate(device, nics, rank)
+    routes = [*routes_through(world, [device.index])]
     if not routes and not world.addresses.get(device.index):
         return None
-    rank, metric = _rank_by_routes(
-        [route for route in routes if route_provenance(route, world) == ADMINISTRATOR]
-    )
-    if rank == ROUTED and known.belief.mac in nics:
-        rank = FIRST
-    elif rank == ROUTED and not nics.isdisjoint(known.belief.unvouched):
-        rank = UNVOUCHED
+    manual = [route for route in routes if route_provenance(route, world) == ADMINISTRATOR]
+    rank, metric = _rank_by_routes(manual)
+    if rank == ROUTED:
+        rank = known.weak_rank(nics)
     return _Candidate(device, nics, rank, metric)
 
 
 def _rank_by_routes(routes: Collection[Route]) -> tuple[int, int]:
     """The rank and metric of an interface with these routes, which administrators have set."""
-    defaults = [route for route in routes if route.to.prefixlen == 0]
+    defaults = [route for route in routes if route.is_default]
     metrics = [route.metric for route in defaults if route.to.version == 4]
     if metrics:
         return DEFAULT_ROUTE, min(metrics)
@@ -196,7 +210,6 @@ def _networks_behind(candidate: _Candidate, world: World) -> Iterator[Network]:
     is_likely = candidate.rank < ROUTED
     if is_likely:
         yield LINK_LOCAL
-    for route in world.routes:
-        is_its_own = route.index == candidate.device.index
-        if is_its_own and (is_likely or route_provenance(route, world) in (ADMINISTRATOR, KERNEL)):
+    for route in routes_through(world, [candidate.device.index]):
+        if is_likely or route_provenance(route, world) in (ADMINISTRATOR, KERNEL):
             yield route.to

@@ -13,7 +13,13 @@ from neuca_tools.desired.virtual_links import message_subject
 from neuca_tools.documents.stacking import all_lower_devices
 from neuca_tools.model import LinkKey, LinkRequest, PlatformDocument, Problem, Requests, World
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.topology import identity, is_nic, with_upper_devices
+from neuca_tools.model.topology import (
+    best_default_routes,
+    hosts_of,
+    identity,
+    nics_in,
+    with_upper_devices,
+)
 
 LEFT = "DHCP on it is left to other programs"
 UPPER = (
@@ -32,9 +38,8 @@ def platform_claims(
 ) -> PlatformClaims:
     """What the document says about management NICs, except those that the configuration names."""
     # A document may name a NIC by its present MAC.
-    nics = [device for device in world.devices.values() if is_nic(device)]
-    own = {device.mac: identity(device) for device in nics}
-    own.update((mac, mac) for mac in map(identity, nics))
+    own = {device.mac: identity(device) for device in nics_in(world)}
+    own.update((mac, mac) for mac in map(identity, nics_in(world)))
     firm: dict[str, str] = {}
     weak: dict[str, str] = {}
     for hint in platform.management:
@@ -54,12 +59,12 @@ def _dataplane_vlans(platform: PlatformDocument, world: World) -> frozenset[Link
     """The VLANs that are not for management: while nothing has a default route, one that has a
     gateway or DHCP may be.
     """
-    has_default = any(route.to.prefixlen == 0 for route in world.routes)
+    has_default = any(route.is_default for route in world.routes)
     vlans = (request for request in platform.links if request.key.vlan_id is not None)
     return frozenset(
         request.key
         for request in vlans
-        if has_default or not (is_leased(request) or request.routing.gateways)
+        if has_default or not (request.leases.has_dhcp or request.routing.gateways)
     )
 
 
@@ -77,19 +82,15 @@ def _management_groups(
             yield {mac: weak[mac] for mac in weak if mac in group and not LinkKey(mac).virtual_kind}
 
 
-def is_leased(request: LinkRequest) -> bool:
-    """Whether the document requests DHCP on the link."""
-    automatic = request.automatic
-    return automatic is not None and bool(automatic.dhcp4 or automatic.dhcp6)
-
-
 def left_alone(platform: PlatformDocument) -> frozenset[str]:
     """The virtual links with DHCP, and the NICs and links below them.
 
     These are created and configured by other programs.
     """
     requests = {request.key: request for request in platform.links}
-    made = {key.mac for key, request in requests.items() if key.virtual_kind and is_leased(request)}
+    made = {
+        key.mac for key, request in requests.items() if key.virtual_kind and request.leases.has_dhcp
+    }
     return frozenset(made | all_lower_devices(made, requests))
 
 
@@ -147,10 +148,10 @@ def unused_notes(platform: PlatformDocument, roles: Roles, requests: Requests) -
         key = request.key
         if roles.role_of(key) != "dataplane" or key not in requests:
             continue
-        reason = _no_client_reason(key, roles) if is_leased(requests[key]) else ""
+        reason = _no_client_reason(key, roles) if requests[key].leases.has_dhcp else ""
         if reason:
             yield Note("dhcp", "not applicable", reason, key)
-        elif key.nic in gateways and key not in sharing and not is_leased(request):
+        elif key.nic in gateways and key not in sharing and not request.leases.has_dhcp:
             yield Note("gateway", "not applicable", f"{gateways[key.nic]}; {STAYS}", key)
 
 
@@ -199,26 +200,22 @@ def _barred_members(
 def _is_there(key: LinkKey, requests: Requests, world: World) -> bool:
     """Whether such a link is on its NICs, whatever its name."""
     macs = {key.mac} | all_lower_devices((key.mac,), requests)
-    nics = [
-        index
-        for index, device in world.devices.items()
-        if is_nic(device) and identity(device) in macs
-    ]
+    nics = [device.index for device in nics_in(world) if identity(device) in macs]
     uppers = (world.devices[index] for index in with_upper_devices(world, nics) - {*nics})
     return any((device.kind, device.vlan_id) == (key.kind, key.vlan_id) for device in uppers)
 
 
 def absent_notes(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[Note]:
     """Notes on addresses and default routes of management links that are absent."""
-    present = {address.ip for addresses in world.addresses.values() for address in addresses}
-    families = {route.to.version for route in world.routes if route.to.prefixlen == 0}
+    present = hosts_of(world, world.addresses)
+    families = {route.to.version for route in best_default_routes(world.routes)}
     for request in platform.links:
         if roles.role_of(request.key) != "management" or not roles.name(request.key.mac):
             continue
         absent = [str(address) for address in request.addresses if address.ip not in present]
-        vias = (via for via in request.routing.gateways if via.version not in families)
+        vias = [via for via in request.routing.gateways if via.version not in families]
         if absent:
-            absent += (f"the default route through {via}" for via in vias)
+            absent += map("the default route through {}".format, vias)
             reason = f"{', '.join(absent)}: absent, and {OTHERS}"
             yield Note("addresses", "not applicable", reason, request.key)
 

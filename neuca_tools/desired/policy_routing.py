@@ -38,7 +38,7 @@ from neuca_tools.model import Address, Hop, Host, Link, LinkKey, LinkRequest, Ne
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.provenance import RTPROT_RA
-from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Choice, NicRouting, Rule
+from neuca_tools.model.routing import MAIN_TABLE, Choice, NicRouting, Rule
 from neuca_tools.model.topology import addresses_of, foreign_routes, hosts_of
 
 SETTING = "policy-routing"
@@ -110,8 +110,8 @@ def _announced_routers(world: World) -> dict[int, Host]:
     """The next hop of the best default route from an advertisement, by the index of its device."""
     known: dict[int, Host] = {}
     for route in sorted(world.routes, key=lambda route: route.metric):
-        is_default = route.protocol == RTPROT_RA and route.to.prefixlen == 0
-        if is_default and route.via is not None and route.via.version == 6:
+        is_advertised = route.is_default and route.protocol == RTPROT_RA
+        if is_advertised and route.via is not None and route.via.version == 6:
             known.setdefault(route.index, route.via)
     return known
 
@@ -170,7 +170,7 @@ def _foreign_sources(world: World) -> dict[Network, int]:
     """The sources of other programs' rules, each with the priority of its first rule."""
     priorities: dict[Network, int] = {}
     for seen in world.rules:
-        if seen.protocol != ROUTE_PROTOCOL and seen.rule.source and not seen.inverted:
+        if not seen.is_ours and seen.rule.source and not seen.inverted:
             network, priority = ip_network(seen.rule.source), seen.rule.priority
             priorities[network] = min(priority, priorities.get(network, priority))
     return priorities

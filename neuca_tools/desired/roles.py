@@ -21,7 +21,7 @@ from neuca_tools.desired.policy import NOTHING, PlatformClaims, Policy
 from neuca_tools.model import Device, LinkKey, Problem, Record, Requests, Role, World
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import short_guid
-from neuca_tools.model.topology import identity, is_nic, key_of, mac_in_key, with_upper_devices
+from neuca_tools.model.topology import identity, key_of, mac_in_key, nics_in, with_upper_devices
 
 EMPTY = Record()
 
@@ -89,7 +89,9 @@ class Roles:
 
     @cached_property
     def links(self) -> Mapping[LinkKey, Device]:
-        """The device of each free NIC and of each of our virtual links."""
+        """The device of each link that VLANs can be created on: the free NICs, our virtual links,
+        and the carriers.
+        """
         every = {**self.nics, **self.made.devices, **self.guard.carriers}
         return {LinkKey(mac): device for mac, device in every.items()}
 
@@ -116,10 +118,6 @@ class Roles:
                 return "a VLAN changes nothing of the management link that it is on"
             return "only another VLAN of its NIC is for management"
         return self.reasons.get(key.mac, "")
-
-    def device(self, mac: str) -> Optional[Device]:
-        """The NIC or virtual link that VLANs can be created on."""
-        return self.nics.get(mac) or self.made.devices.get(mac) or self.guard.carriers.get(mac)
 
     def name(self, mac: str) -> str:
         """The name of the NIC with this MAC, the first in order if there are several; empty if
@@ -166,7 +164,7 @@ def find_nics(
     configured = _configured_nics(world, record)
     candidates: dict[str, list[Device]] = defaultdict(list)
     held: dict[str, Device] = {}
-    for device in filter(is_nic, world.devices.values()):
+    for device in nics_in(world):
         if (device.master or device.slave) and device.master not in ours:
             held[identity(device)] = device
         else:
@@ -213,17 +211,16 @@ def _configured_nics(world: World, record: Record) -> frozenset[tuple[str, int]]
 def _twin_nics(world: World, nics: Mapping[str, Device]) -> dict[str, tuple[Device, ...]]:
     """All other NICs, by MAC."""
     twins: dict[str, tuple[Device, ...]] = {}
-    for device in world.devices.values():
+    for device in nics_in(world):
         mac = identity(device)
-        if nics.get(mac) is not device and is_nic(device):
+        if nics.get(mac) is not device:
             twins[mac] = (*twins.get(mac, ()), device)
     return twins
 
 
 def _absent_problem(mac: str, world: World) -> Problem:
     key = LinkKey(mac)
-    every = filter(is_nic, world.devices.values())
-    ports = [device.name for device in every if short_guid(identity(device)) == mac]
+    ports = [device.name for device in nics_in(world) if short_guid(identity(device)) == mac]
     if len(ports) > 1:
         names = ", ".join(sorted(ports))
         text = f'"{mac}" may be any of {len(ports)} InfiniBand ports ({names}): they are left alone'
@@ -240,7 +237,7 @@ def assign_roles(
 ) -> Roles:
     """Give every NIC its role; recorded ones stay, unless `[network] management-macs` is set."""
     ours, stacked = _created_links(world, record)
-    ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
+    ignored = policy.ignored | record.released
     named = {mac for mac in named if not LinkKey(mac).virtual_kind}
     choice = choose_management(world, policy, record, claims)
     ports = {identity(device) for device in world.devices.values() if device.master}
@@ -275,7 +272,7 @@ def assign_roles(
 
 def _made_beside(record: Record) -> set[LinkKey]:
     """The VLANs that we have made on links that were not dataplane links."""
-    dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
+    dataplane = record.macs_of("dataplane")
     return {key for key in record.owned.vlans if key.mac not in dataplane}
 
 
@@ -296,7 +293,7 @@ def _by_mac(
     ours: Collection[int],
 ) -> dict[str, Role]:
     """The role of every NIC that is present, and of every MAC that is named or has a reason."""
-    known = {identity(device): device for device in filter(is_nic, world.devices.values())}
+    known = {identity(device): device for device in nics_in(world)}
     present = {mac: _own_mac(device, ours) for mac, device in known.items()}
     roles: dict[str, Role] = {}
     barred, chosen = {*ignored}, {*reasons}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from neuca_tools.desired.dhcp_files import MANAGERS, takes_advertisements, wants_ipv6
+from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.dhcp_files import OWN as OWN_CLIENT
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import (
@@ -19,6 +19,7 @@ from neuca_tools.model import (
     IPV6_MTU,
     OWN,
     Address,
+    Device,
     Link,
     LinkKey,
     LinkRequest,
@@ -69,8 +70,7 @@ def ipv6_clients(requests: Requests, roles: Roles) -> frozenset[LinkKey]:
     A network manager always does; we do so where advertisements or DHCPv6 are requested.
     """
     served = roles.dhcp.links_of([OWN_CLIENT]) & requests.keys()
-    asked = {key: requests[key].automatic for key in served}
-    own = {key for key, automatic in asked.items() if automatic and wants_ipv6(automatic)}
+    own = {key for key in served if requests[key].leases.has_ipv6}
     return roles.dhcp.links_of(MANAGERS) | own
 
 
@@ -80,10 +80,7 @@ def is_left_on(request: LinkRequest) -> bool:
     That is so if the document requests DHCPv6, which a client starts only after an advertisement
     (RFC 4861, 4.2), or both SLAAC and DHCP.
     """
-    automatic = request.automatic
-    return automatic is not None and bool(
-        automatic.dhcp6 or (automatic.dhcp4 and automatic.accept_ra)
-    )
+    return bool(request.leases.dhcp6 or (request.leases.dhcp4 and request.leases.accept_ra))
 
 
 def advertisements_off(request: LinkRequest, link: Link, world: World, mtu: int) -> dict[str, str]:
@@ -96,21 +93,26 @@ def advertisements_off(request: LinkRequest, link: Link, world: World, mtu: int)
     device, off = world.devices.get(link.index), {ACCEPT_RA: "0"}
     if device is None:
         return {} if world.accept_ra == "0" else off
-    is_asked = request.automatic is not None and takes_advertisements(request.automatic)
-    if is_asked or world.sysctls.get(ACCEPT_RA.replace(OWN, device.name), "0") == "0":
+    accepts = world.sysctls.get(ACCEPT_RA.replace(OWN, device.name), "0")
+    if request.leases.takes_advertisements or accepts == "0":
         return off
+    values = _unadvertised_values(device, world)
+    if int(values.get(IPV6_MTU, 0)) >= min(device.mtu, mtu):
+        # The kernel refuses more than the MTU of the device, which this pass may change.
+        values[IPV6_MTU] = str(mtu)
+    return {**off, **values}
+
+
+def _unadvertised_values(device: Device, world: World) -> dict[str, str]:
+    """The sysctls of the device that an advertisement may have set, as they are without one."""
     paths = {template: template.replace(OWN, device.name) for template in (*ADVERTISED, IPV6_MTU)}
-    values = {
+    if world.sysctls.get(paths[IPV6_MTU]) == str(device.mtu):
+        del paths[IPV6_MTU]  # it follows the MTU of the device
+    return {
         template: world.unadvertised[path]
         for template, path in paths.items()
         if path in world.unadvertised
     }
-    if world.sysctls.get(paths[IPV6_MTU]) == str(device.mtu):
-        values.pop(IPV6_MTU, None)  # It follows the MTU of the device.
-    if IPV6_MTU in values and int(values[IPV6_MTU]) >= min(device.mtu, mtu):
-        # The kernel refuses more than the MTU of the device, which this pass may change.
-        values[IPV6_MTU] = str(mtu)
-    return {**off, **values}
 
 
 def restored_sysctls(original: Mapping[str, str], link: Link, world: World) -> dict[str, str]:
@@ -163,12 +165,9 @@ def allowed_forwarding(
     wanted = forwarding_sysctls(router)
     listening = sorted(
         device.name
-        for device in world.devices.values()
-        if device.index in world.advertised
-        and (
-            device.index in roles.guard.devices
-            or (device.up and is_nic(device) and roles.role(identity(device)) != "dataplane")
-        )
+        for device in map(world.devices.__getitem__, world.advertised & world.devices.keys())
+        if device.index in roles.guard.devices
+        or (device.up and is_nic(device) and roles.role(identity(device)) != "dataplane")
     )
     if router != "true" or not listening:
         return wanted, []

@@ -40,7 +40,6 @@ from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import (
     KERNEL_TABLES,
     MAIN_TABLE,
-    ROUTE_PROTOCOL,
     SeenRule,
     Traits,
     is_link_scoped,
@@ -78,8 +77,8 @@ def without_dhcp(requests: Requests) -> tuple[dict[LinkKey, LinkRequest], list[N
     """
     changed, notes = dict(requests), []
     for key in sorted(of_vrfs(requests).keys() & requests.keys(), key=lambda key: key.order):
-        asked = requests[key].automatic
-        if asked and (asked.dhcp4 or asked.dhcp6 or asked.accept_ra):
+        asked = requests[key].leases
+        if asked.has_dhcp or asked.accept_ra:
             notes.append(Note("dhcp", "not applicable", NO_DHCP, key))
         changed[key] = replace(requests[key], automatic=None)
     return changed, notes
@@ -142,7 +141,7 @@ class TablesInUse:
         }
         self._routes_of_others: dict[int, list[Route]] = {}
         for route in scene.world.tables:
-            if route.protocol != ROUTE_PROTOCOL:
+            if not route.is_ours:
                 self._routes_of_others.setdefault(route.traits.table, []).append(route)
 
     def reason(self, key: LinkKey, table: int) -> Optional[str]:
@@ -169,10 +168,10 @@ class TablesInUse:
 
 def _tables_of_others(scene: Scene, rules: Iterable[SeenRule]) -> dict[int, str]:
     """Why the tables of foreign VRFs, and those that these rules refer to, are not ours."""
-    foreign = ((seen.rule.table, seen) for seen in rules if seen.protocol != ROUTE_PROTOCOL)
+    foreign = (seen.rule for seen in rules if not seen.is_ours)
     reasons = {
-        table: f"rule {seen.rule.priority} of another program refers to the table {table}"
-        for table, seen in foreign
+        rule.table: f"rule {rule.priority} of another program refers to the table {rule.table}"
+        for rule in foreign
     }
     return {**reasons, **foreign_vrfs(scene.world, scene.roles)}
 
@@ -187,23 +186,27 @@ def default_routes(
     """
     hops: dict[object, Hop] = {}
     notes: list[Note] = []
-    members = [link for link in links.values() if link.master and link.master.kind == VRF]
+    table_by_link = of_vrfs(scene.requests)
+    members = [link for link in links.values() if link.addresses and _is_in_vrf(link)]
     present = local_hosts(scene.world) if members else ()
     for link in sorted(members, key=lambda link: link.key.order):
-        table = vrf_table(scene.requests[link.master].virtual) if link.master else 0
-        for gateway in scene.requests[link.key].routing.gateways if link.addresses else ():
+        table = table_by_link[link.key]
+        for gateway in scene.requests[link.key].routing.gateways:
             hop = table_hop(EVERYTHING[gateway.version], link.key, table, gateway)
-            reason = ""
             if scoped_host(link.index, gateway) in present:
                 reason = f"the gateway {gateway} is this host itself"
+                notes.append(Note("gateway", "not applicable", reason, link.key))
             elif hop.identity in {*hops, *taken}:
                 reason = f"its VRF has another default route than through {gateway}"
-            if reason:
                 notes.append(Note("gateway", "not applicable", reason, link.key))
-                continue
-            for part in (*route_to_gateway(link.key, link.addresses, gateway, table), hop):
-                hops[part.identity] = part
+            else:
+                parts = (*route_to_gateway(link.key, link.addresses, gateway, table), hop)
+                hops.update((part.identity, part) for part in parts)
     return tuple(hops.values()), tuple(notes)
+
+
+def _is_in_vrf(link: Link) -> bool:
+    return link.master is not None and link.master.kind == VRF
 
 
 def route_to_gateway(
@@ -284,7 +287,7 @@ def _used_tables(world: World) -> tuple[set[int], set[int]]:
     foreign: set[int] = set(KERNEL_TABLES)
     ours: set[int] = set()
     for route in world.tables:
-        (ours if route.protocol == ROUTE_PROTOCOL else foreign).add(route.traits.table)
+        (ours if route.is_ours else foreign).add(route.traits.table)
     for seen in world.rules:
-        (ours if seen.protocol == ROUTE_PROTOCOL else foreign).add(seen.rule.table)
+        (ours if seen.is_ours else foreign).add(seen.rule.table)
     return foreign, ours

@@ -19,14 +19,14 @@ from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Address, Host, Network, Route, World
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.provenance import is_automatic
-from neuca_tools.model.routing import ROUTE_PROTOCOL
 from neuca_tools.model.topology import (
     METADATA_HOSTS,
     addresses_of,
     best_default_routes,
     hosts_of,
     identity,
-    is_nic,
+    nics_in,
+    routes_through,
     with_upper_devices,
 )
 
@@ -147,7 +147,7 @@ def request_limits(
         if route.index in roles.guard.devices
         or (route.index not in dataplane and not is_automatic(route, world))
     ]
-    foreign_rules = (seen.rule for seen in world.rules if seen.protocol != ROUTE_PROTOCOL)
+    foreign_rules = (seen.rule for seen in world.rules if not seen.is_ours)
     defaults = best_default_routes(foreign)
     last_boot = [*map(ip_network, before)]
     guarded = {*METADATA_HOSTS, *metadata_hosts, *_default_gateways(foreign, last_boot)}
@@ -169,7 +169,7 @@ def request_limits(
 def _default_gateways(foreign: Iterable[Route], before: Iterable[Network]) -> Iterator[Host]:
     """The gateways of default routes, now and in the last boot."""
     for route in foreign:
-        if route.to.prefixlen == 0 and route.via is not None:
+        if route.is_default and route.via is not None:
             yield route.via
     for network in before:
         if network.prefixlen == network.max_prefixlen:
@@ -180,22 +180,16 @@ def _connected_networks(world: World, roles: Roles) -> set[Network]:
     """The networks of the management devices."""
     networks = {address.network for address in addresses_of(world, roles.guard.management)}
     # A /32 or /128 address has its network as a route (DHCP, RA).
-    direct = {route.to for route in _management_routes(world, roles) if route.via is None}
+    routes = routes_through(world, roles.guard.management)
+    direct = {route.to for route in routes if route.via is None}
     return networks | {to for to in direct if to.prefixlen >= SHORTEST_PREFIX}
-
-
-def _management_routes(world: World, roles: Roles) -> Iterator[Route]:
-    return (route for route in world.routes if route.index in roles.guard.management)
 
 
 def _routed_networks(world: World, roles: Roles) -> frozenset[Network]:
     """The prefixes that others route through a management gateway, without default routes."""
-    ways = (route for route in _management_routes(world, roles) if route.via is not None)
-    return frozenset(
-        route.to
-        for route in ways
-        if route.to.prefixlen >= SHORTEST_PREFIX and route.protocol != ROUTE_PROTOCOL
-    )
+    routes = routes_through(world, roles.guard.management)
+    ways = (route for route in routes if route.via is not None and not route.is_ours)
+    return frozenset(route.to for route in ways if route.to.prefixlen >= SHORTEST_PREFIX)
 
 
 def management_networks(world: World, roles: Roles) -> tuple[str, ...]:
@@ -206,13 +200,12 @@ def management_networks(world: World, roles: Roles) -> tuple[str, ...]:
     prefixes = _connected_networks(world, roles) - {LINK_LOCAL}
     if not prefixes:
         return ()
-    gateways = {
-        str(ip_network(host)) for host in _default_gateways(_management_routes(world, roles), ())
-    }
+    gateways = _default_gateways(routes_through(world, roles.guard.management), ())
     routed = sorted(
         str(network) for network in _routed_networks(world, roles) if not is_broad(network)
     )
-    return tuple(sorted({*map(str, prefixes), *gateways, *routed[:MOST_ROUTED]}))
+    kept = {*prefixes, *map(ip_network, gateways)}
+    return tuple(sorted({*map(str, kept), *routed[:MOST_ROUTED]}))
 
 
 def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:
@@ -247,8 +240,8 @@ def mac_reason(mac: str, carriers: Collection[str], world: World, roles: Roles) 
     reason = protected_mac(mac, world, roles)
     if reason or mac in carriers:
         return reason
-    for device in world.devices.values():
-        if is_nic(device) and identity(device) == mac:
+    for device in nics_in(world):
+        if identity(device) == mac:
             whose = f'that of "{device.name}", which is not one of its lower devices'
             return f"the MAC address {mac} is {whose}"
     return None

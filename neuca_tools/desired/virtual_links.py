@@ -9,8 +9,10 @@ no complete document requests it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
+from itertools import repeat
 from typing import Optional
 
 from neuca_tools.desired.roles import Scene
@@ -19,8 +21,18 @@ from neuca_tools.desired.routing_tables import VRF, TablesInUse, vrf_table
 from neuca_tools.desired.safety import mac_reason, protected_mac
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.stacking import all_lower_devices
-from neuca_tools.model import Address, Device, Link, LinkKey, LinkRequest, Problem, Virtual
+from neuca_tools.model import (
+    Address,
+    Device,
+    Link,
+    LinkKey,
+    LinkRequest,
+    Problem,
+    Virtual,
+    World,
+)
 from neuca_tools.model.provenance import ADMINISTRATOR, route_provenance
+from neuca_tools.model.topology import routes_through
 
 
 class Stacks:
@@ -43,15 +55,13 @@ class Stacks:
             self.holders.update(dict.fromkeys((device.name, *device.altnames), device))
         self.networks = Networks(requests)
         # How many requested links have each name; none of several with the same name is made.
-        self.names = Counter(
-            key.virtual_name for key in requests if key.virtual_kind and key == key.nic
-        )
+        made = [key for key in requests if key.kind == key.virtual_kind]
+        self.names = Counter(key.virtual_name for key in made)
         self.tables = TablesInUse(scene)
         self.links: dict[LinkKey, Virtual] = {}
         self.masters: dict[LinkKey, LinkKey] = {}
         self.barred: dict[LinkKey, LinkKey] = {}
         self.problems: list[Problem] = []
-        made = (key for key in requests if key.kind == key.virtual_kind)
         for key in sorted(made, key=lambda key: key.order):
             self._take(key, requests[key])
         for key in self.masters:
@@ -117,33 +127,43 @@ class Stacks:
 
     def _creation_problem(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[Problem]:
         """Why it cannot be created: refused, or absent if none of its lower devices is present."""
-        reason = self._made_of_reason(key, virtual)
+        reason = link_kinds.incomplete_reason(key, virtual, self._requested_names)
         if reason or virtual is None:
-            return Problem("refused", reason or "neither a parent nor members are specified", key)
-        reason = self._name_reason(key)
-        if reason:
-            return Problem("refused", reason, key)
-        # A present one goes on without members.
-        needs_lower = virtual.lower and not (virtual.members and key.mac in self.roles.made.devices)
-        if needs_lower and not any(map(self._is_there, virtual.lower)):
+            return Problem("refused", reason or "", key)
+        reason = self._made_of_reason(key, virtual) or self._name_reason(key)
+        if reason is None and self._lacks_lower(key, virtual):
             lowers = ", ".join(map(str, virtual.lower))
             return Problem("absent", f"none of its lower devices is present: {lowers}", key)
-        # Another one is its own or its first member's, which may have kept that of a former member.
+        reason = reason or self._mac_reason(key, virtual)
+        return Problem("refused", reason, key) if reason else None
+
+    @cached_property
+    def _requested_names(self) -> dict[LinkKey, str]:
+        return {key: request.name for key, request in self.requests.items() if request.name}
+
+    def _lacks_lower(self, key: LinkKey, virtual: Virtual) -> bool:
+        """Whether all of its lower devices are absent. A present link goes on without members."""
+        if not virtual.lower or (virtual.members and key.mac in self.roles.made.devices):
+            return False
+        return not any(
+            lower.virtual_kind or lower.mac in self.roles.nics for lower in virtual.lower
+        )
+
+    def _mac_reason(self, key: LinkKey, virtual: Virtual) -> Optional[str]:
+        """Why it may not have its MAC.
+
+        One that is not requested is its own or its first member's, which may have kept that of a
+        former member.
+        """
         requested = (self.requests[key].virtual or Virtual()).option("mac")
         if requested and requested != self._present_mac(key):
             made_of = all_lower_devices((key.mac,), self.requests)
-            reason = mac_reason(requested, made_of, self.world, self.roles)
-        elif virtual.option("mac"):
-            reason = protected_mac(virtual.option("mac"), self.world, self.roles)
-        return Problem("refused", reason, key) if reason else None
+            return mac_reason(requested, made_of, self.world, self.roles)
+        mac = virtual.option("mac")
+        return protected_mac(mac, self.world, self.roles) if mac else None
 
-    def _made_of_reason(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:
+    def _made_of_reason(self, key: LinkKey, virtual: Virtual) -> Optional[str]:
         """Why it may not have its lower devices, members or ports."""
-        named = {lower: self.requests.get(lower) for lower in virtual.lower} if virtual else {}
-        names = {lower: asked.name for lower, asked in named.items() if asked and asked.name}
-        wrong = link_kinds.incomplete_reason(key, virtual, names)
-        if wrong or virtual is None:
-            return wrong
         if key.kind == "vxlan" and virtual.parent is None:
             return "no link has the network of its local or remote address: set its parent"
         if key.kind == VRF:
@@ -195,7 +215,7 @@ class Stacks:
 
     def _role_reason(self, lower: LinkKey) -> Optional[str]:
         """Why a link with this role may not be a lower device."""
-        role, device = self.roles.role(lower.mac), self.roles.device(lower.mac)
+        role, device = self.roles.role(lower.mac), self.roles.links.get(lower.nic)
         if role == "management":
             reason = self.roles.reasons.get(lower.mac, "by its MAC address")
             return f"{lower} is on the management NIC: {reason}"
@@ -217,9 +237,6 @@ class Stacks:
             return self.macvlans[device.index]
         asked = (key for key, made in self.links.items() if made.parent == lower)
         return next((str(key) for key in asked if key.kind == "macvlan"), "")
-
-    def _is_there(self, lower: LinkKey) -> bool:
-        return bool(lower.virtual_kind) or lower.mac in self.roles.nics
 
 
 def vlan_reason(request: LinkRequest, parent: Link, scene: Scene) -> Optional[str]:
@@ -252,13 +269,7 @@ def deletable_links(
     the MAC address of a management or ignored NIC.
     """
     owned, requests = scene.record.owned.vlans, scene.requests
-    devices = {key: scene.device_by_link[key] for key in owned & scene.device_by_link.keys()}
-    copies = frozenset(
-        key
-        for key, device in devices.items()
-        if device.index not in scene.roles.guard.devices
-        and protected_mac(device.mac, scene.world, scene.roles)
-    )
+    copies = frozenset(key for key in owned & scene.device_by_link.keys() if _is_copy(key, scene))
     kept = links_with_additions(scene, owned)
     if stacks is None:
         return copies - kept.keys(), []
@@ -272,6 +283,12 @@ def deletable_links(
     return (copies | owned - refused) - kept.keys(), problems
 
 
+def _is_copy(key: LinkKey, scene: Scene) -> bool:
+    device = scene.device_by_link[key]
+    is_free = device.index not in scene.roles.guard.devices
+    return is_free and protected_mac(device.mac, scene.world, scene.roles) is not None
+
+
 def links_with_additions(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKey, str]:
     """Those of our links that somebody added something to, with what it is.
 
@@ -280,13 +297,12 @@ def links_with_additions(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKe
     devices = scene.device_by_link
     nics = {key for key in map(LinkKey, scene.record.nics) if not key.rank}
     ours = {devices[key].index for key in (scene.record.owned.vlans | nics) & devices.keys()}
+    above = {}
+    for device in scene.world.devices.values():
+        if device.index not in ours:
+            text = f'"{device.name}" is on top of it'
+            above.update(dict.fromkeys((device.lower, device.master), text))
     reasons = {}
-    above = {
-        index: f'"{device.name}" is on top of it'
-        for device in scene.world.devices.values()
-        if device.index not in ours
-        for index in (device.lower, device.master)
-    }
     for key in sorted({*keys} & devices.keys()):
         reason = above.get(devices[key].index, "")
         if not reason and key not in scene.requests:
@@ -299,16 +315,17 @@ def links_with_additions(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKe
 def _foreign_addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:
     """What another program or user added to a link that we created; empty if nothing."""
     device, world, record = scene.device_by_link[key], scene.world, scene.record
-    if device.master and device.master not in ours and device.master in world.devices:
-        return f'somebody put it into "{world.devices[device.master].name}"'
+    master = world.devices.get(device.master)
+    if master and master.index not in ours:
+        return f'somebody put it into "{master.name}"'
     automatic = world.leased | world.endless | world.autoconf
     for address in world.addresses.get(device.index, ()):
         if address.is_link_local or (device.index, address) in automatic:
             continue
         if (key, address) not in record.owned.addresses:
             return f"somebody added the address {address} to it"
-    for route in world.routes:
-        if route.index == device.index and route_provenance(route, world) == ADMINISTRATOR:
+    for route in routes_through(world, [device.index]):
+        if route_provenance(route, world) == ADMINISTRATOR:
             return f"somebody added the route to {route.to} to it"
     return ""
 
@@ -321,22 +338,27 @@ def remaining_scene(scene: Scene) -> Scene:
 
     What stands in the way of a request can be removed in the same pass: removal comes first.
     """
-    world, gone, removed = scene.world, _deleted_devices(scene), _removed_addresses(scene)
-    if not removed and not gone:
-        return scene
+    gone = _deleted_devices(scene)
+    removed = _removed_addresses(scene, gone)
+    if gone or removed:
+        return scene._replace(world=_world_without(gone, removed, scene.world))
+    return scene
+
+
+def _world_without(
+    gone: Mapping[int, Device], removed: Collection[tuple[int, Address]], world: World
+) -> World:
     # A VRF loses the routes of its members with its table; no other link has one.
     tables = {vrf_table(Virtual(options=device.options)) for device in gone.values()}
-    after = replace(
+    return replace(
         world,
         devices={index: device for index, device in world.devices.items() if index not in gone},
         addresses={
             index: tuple(address for address in present if (index, address) not in removed)
             for index, present in world.addresses.items()
-            if index not in gone
         },
         tables=tuple(route for route in world.tables if route.traits.table not in tables),
     )
-    return scene._replace(world=after)
 
 
 def _deleted_devices(scene: Scene) -> dict[int, Device]:
@@ -349,13 +371,12 @@ def _deleted_devices(scene: Scene) -> dict[int, Device]:
     }
 
 
-def _removed_addresses(scene: Scene) -> set[tuple[int, Address]]:
-    """Our addresses that are no longer requested, each with the index of its device."""
-    requests = scene.requests
+def _removed_addresses(scene: Scene, gone: Iterable[int]) -> set[tuple[int, Address]]:
+    """Our addresses that are no longer requested, and those of links that are `gone`, each with the
+    index of its device.
+    """
+    requests, devices = scene.requests, scene.device_by_link
     asked = {(key, address) for key in requests for address in requests[key].addresses}
     stale = scene.record.owned.addresses - asked
-    return {
-        (scene.device_by_link[key].index, address)
-        for key, address in stale
-        if key in scene.device_by_link
-    }
+    removed = {(devices[key].index, address) for key, address in stale if key in devices}
+    return removed.union(*(zip(repeat(at), scene.world.addresses.get(at, ())) for at in gone))

@@ -19,6 +19,7 @@ from neuca_tools.model.addresses import Address as Address
 from neuca_tools.model.addresses import Host as Host
 from neuca_tools.model.addresses import Network as Network
 from neuca_tools.model.device_settings import Declined, DeviceSettings
+from neuca_tools.model.links import NOT_AUTOMATIC
 from neuca_tools.model.links import UNCHANGED as UNCHANGED
 from neuca_tools.model.links import UNRECORDED as UNRECORDED
 from neuca_tools.model.links import Automatic as Automatic
@@ -103,6 +104,11 @@ class LinkRequest:
     # Neither these: if `dns` is `per-link`, the offers become device settings.
     dns: str = field(default="", repr=False)
     offers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @property
+    def leases(self) -> Automatic:
+        """What DHCP and router advertisements are to give the link; nothing if no text says so."""
+        return self.automatic or NOT_AUTOMATIC
 
     def substance(self) -> str:
         """What is requested as text, without its order and where it comes from.
@@ -324,6 +330,10 @@ class Link:
     theirs: Mapping[Address, bytes] = field(default_factory=dict)
     unmarked: bool = False
 
+    @property
+    def is_in_bond(self) -> bool:
+        return self.master is not None and self.master.kind == "bond"
+
 
 class NetworkState(NamedTuple):
     """The desired state, the observed state, or what a journal recorded.
@@ -374,6 +384,15 @@ class Record(NamedTuple):
     tables: Mapping[str, int] = {}
     routers: Mapping[str, str] = {}
     made: Mapping[LinkKey, Link] = {}
+
+    def macs_of(self, role: str) -> set[str]:
+        """The NICs that are recorded with this role."""
+        return {mac for mac, nic in self.nics.items() if nic.role == role}
+
+    @property
+    def released(self) -> set[str]:
+        """The NICs that were released, and are ignored since."""
+        return {mac for mac, nic in self.nics.items() if nic.released}
 
 
 class Problem(NamedTuple):

@@ -217,6 +217,24 @@ class Automatic(NamedTuple):
     optional: Optional[bool] = None
     critical: Optional[bool] = None
 
+    @property
+    def has_dhcp(self) -> bool:
+        """Whether DHCP is requested."""
+        return bool(self.dhcp4 or self.dhcp6)
+
+    @property
+    def takes_advertisements(self) -> bool:
+        """Whether router advertisements are used; with DHCPv6 unless the document says no."""
+        return bool(self.dhcp6 if self.accept_ra is None else self.accept_ra)
+
+    @property
+    def has_ipv6(self) -> bool:
+        """Whether IPv6 addresses come from DHCPv6 or router advertisements."""
+        return bool(self.dhcp6 or self.accept_ra)
+
+
+NOT_AUTOMATIC = Automatic()
+
 
 class OwnClients(NamedTuple):
     """The DHCP clients that the agent starts on links that no network manager serves.

@@ -94,6 +94,20 @@ class Route:
     def identity(self) -> RouteIdentity:
         return self.to, self.traits.table, self.metric, self.traits.tos
 
+    @property
+    def is_default(self) -> bool:
+        return self.to.prefixlen == 0
+
+    @property
+    def indexes(self) -> tuple[int, ...]:
+        """The output devices of all next hops."""
+        return (self.index, *(index for index, _ in self.others))
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the agent has set it."""
+        return self.protocol == ROUTE_PROTOCOL
+
 
 class Hop(NamedTuple):
     """A route through a link, or through none (NOWHERE). `others` are further next hops.
@@ -115,6 +129,11 @@ class Hop(NamedTuple):
     @property
     def identity(self) -> RouteIdentity:
         return self.to, self.traits.table, self.metric, self.traits.tos
+
+    @property
+    def links(self) -> tuple[LinkKey, ...]:
+        """The links of all next hops."""
+        return tuple(link for link in (self.link, *dict(self.others)) if link != NOWHERE)
 
     @property
     def body(self) -> tuple[object, ...]:
@@ -172,6 +191,11 @@ class SeenRule(NamedTuple):
     protocol: int
     plain: bool = True
     inverted: bool = False
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the agent has set it."""
+        return self.protocol == ROUTE_PROTOCOL
 
 
 class RuleRequest(NamedTuple):

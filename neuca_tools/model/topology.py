@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from itertools import chain
 
@@ -13,7 +13,7 @@ from neuca_tools.model import Address, Device, Host, LinkKey, Route, World
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import GUID_LENGTH
 from neuca_tools.model.provenance import is_automatic
-from neuca_tools.model.routing import ROUTE_PROTOCOL, RouteIdentity
+from neuca_tools.model.routing import RouteIdentity
 
 METADATA_HOSTS: tuple[Host, ...] = (ip_address("169.254.169.254"), ip_address("fd00:ec2::254"))
 """IPv4: RFC 3927's link-local address that every cloud uses; IPv6: EC2's (EC2 User Guide)."""
@@ -30,6 +30,11 @@ def is_nic(device: Device) -> bool:
     is_candidate = device.kind in VIRTUAL_NICS if device.kind else device.hardware
     length = GUID_LENGTH if device.infiniband else MAC_LENGTH
     return is_candidate and len(identity(device)) == length
+
+
+def nics_in(world: World) -> Iterator[Device]:
+    """The NICs, in the order of their indexes."""
+    return filter(is_nic, world.devices.values())
 
 
 def identity(device: Device) -> str:
@@ -53,17 +58,22 @@ def key_of(device: Device, world: World) -> LinkKey:
 
 def best_default_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
     """The effective default routes: those with the lowest metric in each family."""
-    defaults = [route for route in routes if route.to.prefixlen == 0]
+    defaults = [route for route in routes if route.is_default]
     best: dict[int, int] = {}
     for route in defaults:
         best[route.to.version] = min(route.metric, best.get(route.to.version, route.metric))
     return tuple(route for route in defaults if route.metric == best[route.to.version])
 
 
+def routes_through(world: World, indexes: Container[int]) -> Iterator[Route]:
+    """The routes of the main table through these devices."""
+    return (route for route in world.routes if route.index in indexes)
+
+
 def foreign_routes(world: World) -> frozenset[RouteIdentity]:
     """The identities of the routes of other programs, in every table."""
-    routes = (*world.routes, *world.tables)
-    return frozenset(route.identity for route in routes if route.protocol != ROUTE_PROTOCOL)
+    every = (*world.routes, *world.tables)
+    return frozenset(route.identity for route in every if not route.is_ours)
 
 
 def addresses_of(world: World, indexes: Iterable[int]) -> Iterator[Address]:
@@ -84,7 +94,7 @@ def automatic_default_routes(
     An IP version in which a management device (`management`: indexes) has a default route is left
     out.
     """
-    defaults = [route for route in world.routes if route.to.prefixlen == 0]
+    defaults = [route for route in world.routes if route.is_default]
     of_management = {route.to.version for route in defaults if route.index in management}
     return frozenset(
         (route.index, route.to.version)

@@ -252,7 +252,7 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
         for address in have.addresses:
             if address in kept or (key, address) not in sides.owned.addresses:
                 continue
-            is_early = address.ip in ips or (address.version == 4 and key in sides.without_ipv4)
+            is_early = sides.loses_all(key, address) or address.ip in ips
             phase = Phase.ADDRESS if is_early else Phase.RETIRE
             yield DeleteAddress(sides.target(key), address, phase)
 
@@ -300,8 +300,7 @@ def _raised_mtu(
 
 
 def _set_mtu(sides: Sides, current: Link, wanted: Link, phase: Phase) -> Operation:
-    is_member = wanted.master is not None and wanted.master.kind == "bond"
-    bond = wanted.master if is_member else None
+    bond = wanted.master if wanted.is_in_bond else None
     return SetMtu(sides.target(wanted.key), current.mtu, wanted.mtu or 0, phase, bond)
 
 

@@ -13,7 +13,7 @@ after it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Optional
 
 from neuca_tools.model import Hop, Host, LinkKey, NetworkState, Route
@@ -36,21 +36,20 @@ def stale_routes(sides: Sides) -> Iterator[Operation]:
     kept = {hop.identity for hop in sides.want.hops}
     banned = set(sides.want.banned)
     for hop in sides.have.hops:
+        is_unwanted = hop.ours and sides.owned.routes and hop.identity not in kept
         is_stale = hop.left_over or hop.shadow or hop.to in banned
-        if hop.ours and sides.owned.routes and hop.identity not in kept:
-            is_stale = True
-        if is_stale and sides.gone.isdisjoint(_links_of(hop)):
+        if (is_stale or is_unwanted) and sides.gone.isdisjoint(hop.links):
             phase = Phase.SHRINK if hop.traits.table == MAIN_TABLE else Phase.RETIRE
             yield DeleteRoute(_targets_of(sides, hop), hop, phase)
 
 
-def _links_of(hop: Hop) -> list[LinkKey]:
-    """The links of all next hops."""
-    return [key for key in (hop.link, *(link for link, _ in hop.others)) if key != NOWHERE]
-
-
 def _targets_of(sides: Sides, hop: Hop) -> tuple[Target, ...]:
-    return tuple(map(sides.target, _links_of(hop)))
+    return tuple(map(sides.target, hop.links))
+
+
+def _is_possible_at_the_end(sides: Sides, hop: Hop) -> bool:
+    """Whether the links of all next hops will be there, and up."""
+    return _are_there(sides, hop.links) and all(map(sides.is_up_at_the_end, hop.links))
 
 
 def set_routes(sides: Sides) -> Iterator[Operation]:
@@ -58,18 +57,18 @@ def set_routes(sides: Sides) -> Iterator[Operation]:
     ours = {hop.identity: hop for hop in sides.have.hops if hop.ours}
     known = _next_hops(sides)
     for hop in sides.want.hops:
-        links, before = _links_of(hop), ours.get(hop.identity)
-        if not all(_is_there(sides, key) for key in links):
+        before = ours.get(hop.identity)
+        if not _are_there(sides, hop.links):
             continue
         if before is None:
             phase = _phase_of_route(sides, hop, known)
             yield ReplaceRoute(_targets_of(sides, hop), hop, phase_of=phase)
             continue
-        is_gone = not sides.gone.isdisjoint(_links_of(before))
+        is_gone = not sides.gone.isdisjoint(before.links)
         if before.body != hop.body and not is_gone:
             left = _targets_of(sides, before)
             yield ReplaceRoute(_targets_of(sides, hop), hop, left, before)
-        elif is_gone or _is_dropped(sides, hop, links):
+        elif is_gone or _is_dropped(sides, hop, hop.links):
             yield ReplaceRoute(_targets_of(sides, hop), hop)
 
 
@@ -94,8 +93,7 @@ def restore_routes(sides: Sides) -> Iterator[Operation]:
     lost = {hop: (routes, sides.want) for hop, routes in _missing_routes(sides, present)}
     lost.update((hop, (present[hop], sides.have)) for hop in _dropped_routes(sides, present, cut))
     for hop in sorted(lost, key=lambda hop: hop.via is not None):
-        keys = _links_of(hop)
-        if all(_is_there(sides, key) and sides.is_up_at_the_end(key) for key in keys):
+        if _is_possible_at_the_end(sides, hop):
             yield _restore_route(sides, hop, *lost[hop])
 
 
@@ -115,7 +113,7 @@ def _dropped_routes(
     deleted = {hop._replace(left_over=False) for hop in sides.have.hops if not hop.ours}
     for hop, routes in present.items():
         is_kept = hop not in deleted and hop.to not in sides.want.banned
-        if is_kept and cut.intersection(_links_of(hop)) and routes[0].protocol not in OF_KERNEL:
+        if is_kept and cut.intersection(hop.links) and routes[0].protocol not in OF_KERNEL:
             yield hop
 
 
@@ -124,7 +122,7 @@ def _routes_of_others(state: NetworkState) -> dict[Hop, Sequence[Route]]:
     keys = {link.index: key for key, link in state.links.items()}
     messages: dict[bytes, list[Route]] = {}
     for route in state.theirs:
-        if {route.index, *(index for index, _ in route.others)} <= keys.keys():
+        if {*route.indexes} <= keys.keys():
             messages.setdefault(route.message, []).append(route)
     hops: dict[Hop, Sequence[Route]] = {}
     for routes in messages.values():
@@ -154,7 +152,7 @@ def _restore_route(
     sides: Sides, hop: Hop, routes: Sequence[Route], earlier: NetworkState
 ) -> RestoreRoute:
     first = routes[0]
-    indexes = (first.index, *(index for index, _ in first.others), *(r.index for r in routes[1:]))
+    indexes = (*first.indexes, *(route.index for route in routes[1:]))
     phase = Phase.ADDRESS if hop.via is None else Phase.ROUTE
     on = _targets_of(sides, hop)
     return RestoreRoute(on, hop, first.message, indexes, seen=earlier.seen, phase_of=phase)
@@ -187,7 +185,7 @@ def change_rules(sides: Sides) -> Iterator[Operation]:
     """Add the rules that are absent, then delete those that are not wanted, the last one first."""
     wanted = sides.want.rules
     for rule in sorted(wanted):
-        if rule not in sides.have.rules and _is_there(sides, wanted[rule]):
+        if rule not in sides.have.rules and _are_there(sides, [wanted[rule]]):
             yield AddRule(_target_of_rule(sides, wanted[rule]), rule)
     sources = {rule.source for rule in wanted}
     for rule in sorted(sides.have.rules, reverse=True):
@@ -196,8 +194,9 @@ def change_rules(sides: Sides) -> Iterator[Operation]:
             yield DeleteRule(_target_of_rule(sides, sides.have.rules[rule]), rule, phase)
 
 
-def _is_there(sides: Sides, key: LinkKey) -> bool:
-    return key == NOWHERE or (key in sides.names and sides.there(key))
+def _are_there(sides: Sides, keys: Iterable[LinkKey]) -> bool:
+    """Whether all of these links are there, or can be created."""
+    return all(key == NOWHERE or (key in sides.names and sides.there(key)) for key in keys)
 
 
 def _target_of_rule(sides: Sides, key: LinkKey) -> Optional[Target]:

@@ -78,7 +78,7 @@ class Sides:
             }
             current = replace(current, device=device)
         stays = not (left or joined or wanted.master)
-        if stays and current.master and current.master.kind == "bond":
+        if stays and current.is_in_bond:
             wanted = replace(wanted, mtu=None)
         return current, wanted
 
@@ -146,8 +146,12 @@ class Sides:
     def without_ipv4(self) -> frozenset[LinkKey]:
         """The links with IPv4 routes that lose their last IPv4 address, and these with it."""
         routed = [hop for hop in self.want.hops if hop.to.version == 4]
-        links = {link for hop in routed for link in (hop.link, *dict(hop.others))}
+        links = {link for hop in routed for link in hop.links}
         return frozenset(filter(self._loses_ipv4, links & self.have.links.keys()))
+
+    def loses_all(self, key: LinkKey, address: Address) -> bool:
+        """Whether it is an IPv4 address, and the link loses all of them."""
+        return address.version == 4 and key in self.without_ipv4
 
     def _loses_ipv4(self, key: LinkKey) -> bool:
         addresses = [address for address in self.current(key).addresses if address.version == 4]
@@ -247,11 +251,12 @@ def sides_after_renames(
     gone = _links_to_delete(have, want, owned)
     everything, asked = _names_of(have), _names_of(want)
     current = {key: name for key, name in everything.items() if key not in gone}
-    wanted = {key: name for key, name in asked.items() if key in current}
+    keys = current.keys() & asked.keys()
     if scope is not None:
-        wanted = {key: wanted[key] for key in wanted if {key.mac, str(key)} & {*scope}}
+        keys = {key for key in keys if {key.mac, str(key)} & {*scope}}
+    wanted = {key: name for key, name in asked.items() if key in keys}
     steps = tuple(rename_steps(current, wanted))
     names = {**everything, **asked, **current, **{step.key: step.new for step in steps}}
-    up = {step.key.mac for step in steps if have.links[step.key].state == "up"}
-    bounced = frozenset(() if live else up)
+    renamed = () if live else steps
+    bounced = frozenset(step.key.mac for step in renamed if have.links[step.key].state == "up")
     return Sides(have, want, owned, steps, bounced, names, gone)

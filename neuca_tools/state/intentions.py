@@ -38,8 +38,6 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
     It is saved before they run, so that no change is unrecorded after a crash.
     """
     operations = tuple(operations)
-    if not operations:
-        return record
     owned = _owned_after(record.owned, operations)
     originals, sysctls = dict(record.originals), dict(record.original_sysctls)
     written, nics = dict(record.written), dict(record.nics)

@@ -80,13 +80,10 @@ def change_nics(record: Record, macs: Collection[str], **changes: Any) -> Record
 def describe_leftovers(record: Record, have: NetworkState, world: World) -> Iterator[str]:
     """A sentence for each address and route that is still present."""
     for key, link, manager in _leaving_links(record, have):
-        addresses = (address for _, address in _leased_on(key, link, world))
+        texts = [f"address {address}" for _, address in _leased_on(key, link, world)]
         hops = (hop for hop in have.hops if hop.left_over and hop.link == key)
-        routes = (f"{hop.to} via {hop.via}" if hop.via else f"{hop.to}" for hop in hops)
-        for text in (
-            *(f"address {address}" for address in addresses),
-            *(f"route to {to}" for to in routes),
-        ):
+        texts += (f"route to {hop.to}{f' via {hop.via}' if hop.via else ''}" for hop in hops)
+        for text in texts:
             yield f"{manager} had added the {text} to {link.name} before a document named it"
 
 

@@ -9,7 +9,7 @@ journal at start means that the last pass was interrupted.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from functools import lru_cache
@@ -25,6 +25,8 @@ from neuca_tools.model import (
     Link,
     LinkKey,
     NetworkState,
+    NicRecord,
+    OriginalValues,
     Record,
     WrittenSetting,
 )
@@ -262,21 +264,29 @@ def _record_json(record: Record) -> dict[str, Any]:
     fields, own = record._asdict().items(), record.owned
     plain = {name: value for name, value in fields if value or name not in _UNLESS_EMPTY}
     plain.update(
-        written={str(setting): value for setting, value in record.written.items()},
-        nics={
-            mac: {**nic._asdict(), "incarnation": str(nic.incarnation or "")}
-            for mac, nic in record.nics.items()
-        },
+        written=_by_text(record.written),
+        nics=_by_text(record.nics, _nic_json),
         owned={
             "addresses": sorted([str(key), str(address)] for key, address in own.addresses),
             "vlans": sorted(map(str, own.vlans)),
         },
-        declined={str(key): settings for key, settings in record.declined.items()},
-        originals={str(key): original._asdict() for key, original in record.originals.items()},
+        declined=_by_text(record.declined),
+        originals=_by_text(record.originals, OriginalValues._asdict),
     )
     if record.made:
-        plain["made"] = {str(key): _link_json(link) for key, link in record.made.items()}
+        plain["made"] = _by_text(record.made, _link_json)
     return plain
+
+
+def _by_text(
+    values: Mapping[Any, Any], convert: Callable[[Any], Any] = lambda value: value
+) -> dict[str, Any]:
+    """The values with their keys as text."""
+    return {str(key): convert(value) for key, value in values.items()}
+
+
+def _nic_json(nic: NicRecord) -> dict[str, Any]:
+    return {**nic._asdict(), "incarnation": str(nic.incarnation or "")}
 
 
 def _link_json(link: Link) -> dict[str, Any]:

@@ -224,8 +224,7 @@ def _in_force(original: OriginalValues, current: Link, request: LinkRequest) -> 
     The kernel restores the earlier MTU of a link that leaves a bond, so that of the bond says
     nothing.
     """
-    in_bond = current.master is not None and current.master.kind == "bond"
-    names = [name for name in ATTRIBUTES if not (in_bond and name == "mtu")]
+    names = [name for name in ATTRIBUTES if not (current.is_in_bond and name == "mtu")]
     values = ((name, getattr(original, name)) for name in names)
     return {
         name: None
