@@ -66,17 +66,18 @@ def decide_document(
     active = last_good(config.state)
     if active.stored is None or active.stored.sha256 == latest.stored.sha256:
         return intake
-    reason = latest.reason
-    if latest.sha256:
-        reason = _unapplied_reason(latest.stored.source)
-    return intake._replace(document=active.document, stored=active.stored, reason=reason)
+    return intake._replace(
+        document=active.document, stored=active.stored, reason=_unapplied_reason(latest)
+    )
 
 
-def _unapplied_reason(source: str) -> str:
-    """Why the document that this source has is not in force."""
+def _unapplied_reason(latest: Intake) -> str:
+    """Why the document that the sources have is not in force."""
+    if not latest.sha256:
+        return latest.reason
     news = "the configuration requests no document (sources = none)"
-    if source:
-        news = f"{source} has another document"
+    if latest.stored and latest.stored.source:
+        news = f"{latest.stored.source} has another document"
     return f"{news}, which is not applied until it changes or neucad starts: neuca apply applies it"
 
 

@@ -131,6 +131,11 @@ class Hop(NamedTuple):
         return self.to, self.traits.table, self.metric, self.traits.tos
 
     @property
+    def is_stale(self) -> bool:
+        """Whether it has to be deleted, whatever is requested."""
+        return self.left_over or self.shadow
+
+    @property
     def links(self) -> tuple[LinkKey, ...]:
         """The links of all next hops."""
         return tuple(link for link in (self.link, *dict(self.others)) if link != NOWHERE)

@@ -247,14 +247,17 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
         for address in unrouted_addresses(have, want):
             if address.version == 4:
                 yield DeleteAddress(sides.target(key), address, Phase.ADDRESS)
-        ips = {address.ip for address in want.addresses if address.version == 6}
         kept = {*want.addresses}
         for address in have.addresses:
-            if address in kept or (key, address) not in sides.owned.addresses:
-                continue
-            is_early = sides.loses_all(key, address) or address.ip in ips
-            phase = Phase.ADDRESS if is_early else Phase.RETIRE
-            yield DeleteAddress(sides.target(key), address, phase)
+            if address not in kept and (key, address) in sides.owned.addresses:
+                phase = Phase.ADDRESS if _goes_early(sides, key, address) else Phase.RETIRE
+                yield DeleteAddress(sides.target(key), address, phase)
+
+
+def _goes_early(sides: Sides, key: LinkKey, address: Address) -> bool:
+    if address.version == 4:
+        return key in sides.without_ipv4
+    return any(own.ip == address.ip for own in sides.wanted(key).addresses)
 
 
 def _create_and_raise(sides: Sides) -> Iterator[Operation]:

@@ -37,7 +37,7 @@ def stale_routes(sides: Sides) -> Iterator[Operation]:
     banned = set(sides.want.banned)
     for hop in sides.have.hops:
         is_unwanted = hop.ours and sides.owned.routes and hop.identity not in kept
-        is_stale = hop.left_over or hop.shadow or hop.to in banned
+        is_stale = hop.is_stale or hop.to in banned
         if (is_stale or is_unwanted) and sides.gone.isdisjoint(hop.links):
             phase = Phase.SHRINK if hop.traits.table == MAIN_TABLE else Phase.RETIRE
             yield DeleteRoute(_targets_of(sides, hop), hop, phase)

@@ -149,10 +149,6 @@ class Sides:
         links = {link for hop in routed for link in hop.links}
         return frozenset(filter(self._loses_ipv4, links & self.have.links.keys()))
 
-    def loses_all(self, key: LinkKey, address: Address) -> bool:
-        """Whether it is an IPv4 address, and the link loses all of them."""
-        return address.version == 4 and key in self.without_ipv4
-
     def _loses_ipv4(self, key: LinkKey) -> bool:
         addresses = [address for address in self.current(key).addresses if address.version == 4]
         stays = any(address.version == 4 for address in self.wanted(key).addresses)
@@ -240,6 +236,10 @@ def _names_of(state: NetworkState) -> dict[LinkKey, str]:
     return {key: link.name for key, link in state.links.items() if link.name}
 
 
+def _is_in(scope: Optional[Collection[str]], key: LinkKey) -> bool:
+    return scope is None or key.mac in scope or str(key) in scope
+
+
 def sides_after_renames(
     have: NetworkState,
     want: NetworkState,
@@ -251,10 +251,7 @@ def sides_after_renames(
     gone = _links_to_delete(have, want, owned)
     everything, asked = _names_of(have), _names_of(want)
     current = {key: name for key, name in everything.items() if key not in gone}
-    keys = current.keys() & asked.keys()
-    if scope is not None:
-        keys = {key for key in keys if {key.mac, str(key)} & {*scope}}
-    wanted = {key: name for key, name in asked.items() if key in keys}
+    wanted = {key: asked[key] for key in asked if key in current and _is_in(scope, key)}
     steps = tuple(rename_steps(current, wanted))
     names = {**everything, **asked, **current, **{step.key: step.new for step in steps}}
     renamed = () if live else steps
