@@ -26,7 +26,6 @@ from neuca_tools.documents.neuca.link_settings import PRIMARY, place_of
 from neuca_tools.documents.neuca.values import dotted_name
 from neuca_tools.model import (
     ACCEPT_RA,
-    DISABLE_IPV6,
     OWN,
     UNCHANGED,
     Address,
@@ -45,6 +44,7 @@ from neuca_tools.tuning import allowed_sysctls
 
 IPV6 = "net/ipv6/"
 MAC = "mac"
+DISABLE_IPV6 = f"net/ipv6/conf/{OWN}/disable_ipv6"
 OF_EACH_LINK = (ACCEPT_RA, DISABLE_IPV6)  # what every decision about a link depends on
 
 

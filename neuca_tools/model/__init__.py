@@ -19,7 +19,6 @@ from neuca_tools.model.addresses import Address as Address
 from neuca_tools.model.addresses import Host as Host
 from neuca_tools.model.addresses import Network as Network
 from neuca_tools.model.device_settings import Declined, DeviceSettings
-from neuca_tools.model.links import NOT_AUTOMATIC
 from neuca_tools.model.links import UNCHANGED as UNCHANGED
 from neuca_tools.model.links import UNRECORDED as UNRECORDED
 from neuca_tools.model.links import Automatic as Automatic
@@ -59,9 +58,7 @@ ProblemCode = Literal[  # neuca-status(7) explains them
 
 # Placeholder for the name of a link in the key of a sysctl.
 OWN = "{interface}"
-# 0: router advertisements are ignored.
-ACCEPT_RA = f"net/ipv6/conf/{OWN}/accept_ra"
-DISABLE_IPV6 = f"net/ipv6/conf/{OWN}/disable_ipv6"
+ACCEPT_RA = f"net/ipv6/conf/{OWN}/accept_ra"  # 0: router advertisements are ignored
 # What else a router advertisement sets, with the default of the kernel (ndisc_router_discovery in
 # net/ipv6/ndisc.c; the reachable time also sets the age of a stale neighbour).
 ADVERTISED: Mapping[str, str] = {
@@ -108,7 +105,7 @@ class LinkRequest:
     @property
     def leases(self) -> Automatic:
         """What DHCP and router advertisements are to give the link; nothing if no text says so."""
-        return self.automatic or NOT_AUTOMATIC
+        return self.automatic or Automatic()
 
     def substance(self) -> str:
         """What is requested as text, without its order and where it comes from.

@@ -233,9 +233,6 @@ class Automatic(NamedTuple):
         return bool(self.dhcp6 or self.accept_ra)
 
 
-NOT_AUTOMATIC = Automatic()
-
-
 class OwnClients(NamedTuple):
     """The DHCP clients that the agent starts on links that no network manager serves.
 
