@@ -14,7 +14,7 @@ from functools import partial
 from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.documents.neuca.values import clip
-from neuca_tools.documents.platform import instance, listing, made, netplan, openstack
+from neuca_tools.documents.platform import clouds, instance, listing, made, netplan, openstack
 from neuca_tools.documents.platform.parts import Faults, Part
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml
 from neuca_tools.documents.stacking import overlay_requests
@@ -71,10 +71,7 @@ def _pruned_object(
 _KINDS: Mapping[str, _Kind] = {
     openstack.NAME: _Kind(from_json, _keep(openstack.KEYS, ""), openstack.read),
     netplan.NAME: _Kind(from_yaml, _keep(netplan.KEYS, ""), netplan.read),
-    **{
-        reader.NAME: _Kind(getattr(reader, "load", from_json), _keep(reader.KEYS), reader.read)
-        for reader in listing.READERS
-    },
+    **{row.name: _Kind(row.load, _keep(row.keys), row.read) for row in clouds.FORMATS},
     instance.OPENSTACK: _Kind(from_json, instance.kept_metadata, instance.read),
     instance.NOCLOUD: _Kind(from_yaml, instance.kept_metadata, instance.read),
 }
