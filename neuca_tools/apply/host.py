@@ -27,8 +27,9 @@ from neuca_tools.desired.resolve import Settings
 from neuca_tools.errors import RecordError
 from neuca_tools.model import NetworkState, Record, messages
 from neuca_tools.plan.operation import Operation
+from neuca_tools.sources import metadata_hosts
 from neuca_tools.state import records
-from neuca_tools.state.active_document import Intake, metadata_hosts
+from neuca_tools.state.active_document import Intake
 from neuca_tools.state.store import unsaved_reason
 from neuca_tools.tuning.choice import Choice
 

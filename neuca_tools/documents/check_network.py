@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from ipaddress import ip_network
 from operator import ne
 from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca import link_kinds
 from neuca_tools.model import Host, LinkKey, LinkRequest, Network, RouteRequest
+from neuca_tools.model.addresses import NetworkTable
 
 _ADDRESSES = "addresses"
 # The last prefix length of IPv4 with an address of the network itself and one for broadcasts.
@@ -116,9 +116,7 @@ def _gateway_clashes(request: LinkRequest) -> Iterator[Clash]:
 
 
 def _is_in(host: Host, networks: Collection[Network]) -> bool:
-    """Whether the host is in one of many networks, of which few have different lengths."""
-    lengths = {network.prefixlen for network in networks if network.version == host.version}
-    return any(ip_network((host, length), strict=False) in networks for length in lengths)
+    return any(NetworkTable(networks).covering(host))
 
 
 def _member_clashes(links: Iterable[LinkRequest]) -> Iterator[Clash]:

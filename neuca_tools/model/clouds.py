@@ -1,10 +1,10 @@
 """The clouds with a source of their own: one row for each, from which all lists of clouds follow.
 
-To add one, write its source (a class in `sources`) and its reader (a module in `documents.platform`
-with NAME, KEYS and `read`, which `listing.READERS` names; LIST if it lists all NICs), and add a row
-here, an item to neuca(1), neuca-status(7) and neuca-platform-data(5), and a mock to
-`tests/cloudmocks.py`. `tests/unit/test_clouds.py` compares these, the completions and
-docs/CLOUDS.md with the rows, `tests/unit/test_complete_answers.py` what each service is asked.
+To add one, write its source (a class in `sources`) and the reader of its document (a row of
+`documents.platform.clouds`), and add a row here, an item to neuca(1), neuca-status(7) and
+neuca-platform-data(5), and a mock to `tests/cloudmocks.py`. `tests/unit/test_clouds.py` compares
+these, the completions and docs/CLOUDS.md with the rows, `tests/unit/test_complete_answers.py` what
+each service is asked.
 """
 
 # SPDX-License-Identifier: MIT
@@ -25,16 +25,14 @@ class Cloud(NamedTuple):
     """A cloud with a metadata source.
 
     `kind` names the source, `label` is the name for people, `usage` the syntax of the source.
-    `source` is its module and class in `sources`, `reader` the module in `documents.platform` that
-    reads its own format, if it has one. `signs`: each of them is enough. `also` are the kinds of
-    other sources that are asked there.
+    `source` is its module and class in `sources`. `signs`: each of them is enough. `also` are the
+    kinds of other sources that are asked there.
     """
 
     kind: str
     label: str
     usage: str
     source: str
-    reader: str
     signs: tuple[Sign, ...]
     also: tuple[str, ...] = ()
 
@@ -61,7 +59,6 @@ CLOUDS = (
         "OpenStack",
         "openstack[=URL]",
         "clouds.OpenStack",
-        "",  # people write its format too: `documents.platform.combined`
         (
             *(Sign("product_name", text) for text in _NOVA),
             *(Sign("chassis_asset_tag", text) for text in (*_NOVA, *_BRANDS)),
@@ -73,7 +70,6 @@ CLOUDS = (
         "EC2",
         "ec2[=URL]",
         "ec2.Ec2",
-        "ec2",
         (Sign("sys_vendor", "Amazon EC2"), Sign("chassis_asset_tag", "Amazon EC2")),
     ),
     Cloud(
@@ -81,7 +77,6 @@ CLOUDS = (
         "Azure",
         "azure[=URL]",
         "clouds.Azure",
-        "azure",
         (Sign("chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77"),),
     ),
     Cloud(
@@ -89,7 +84,6 @@ CLOUDS = (
         "Oracle Cloud",
         "oracle[=URL]",
         "clouds.Oracle",
-        "oci",
         (Sign("chassis_asset_tag", "OracleCloud.com"),),
     ),
     Cloud(
@@ -97,33 +91,23 @@ CLOUDS = (
         "Google Compute Engine",
         "gce[=URL]",
         "clouds.Gce",
-        "gce",
         (Sign("product_name", "Google Compute Engine"), Sign("product_name", "Google")),
     ),
-    Cloud(
-        "hetzner",
-        "Hetzner Cloud",
-        "hetzner[=URL]",
-        "clouds.Hetzner",
-        "hetzner",
-        _vendor_sign("Hetzner"),
-    ),
+    Cloud("hetzner", "Hetzner Cloud", "hetzner[=URL]", "clouds.Hetzner", _vendor_sign("Hetzner")),
     Cloud(
         "alibaba",
         "Alibaba Cloud",
         "alibaba[=URL]",
         "ec2.Alibaba",
-        "ec2",
         (Sign("product_name", "Alibaba Cloud ECS"),),
     ),
-    Cloud("vultr", "Vultr", "vultr[=URL]", "clouds.Vultr", "vultr", _vendor_sign("Vultr")),
+    Cloud("vultr", "Vultr", "vultr[=URL]", "clouds.Vultr", _vendor_sign("Vultr")),
     Cloud(
         "digitalocean",
         "DigitalOcean",
         "digitalocean[=URL]",
         "clouds.DigitalOcean",
-        "digitalocean",
         _vendor_sign("DigitalOcean"),
     ),
-    Cloud("vmware", "VMware", "vmware", "hypervisors.VMware", "", _vendor_sign("VMware, Inc.")),
+    Cloud("vmware", "VMware", "vmware", "hypervisors.VMware", _vendor_sign("VMware, Inc.")),
 )

@@ -17,7 +17,8 @@ DMI tables. OpenStack also serves the paths of EC2.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Optional, cast
@@ -44,8 +45,8 @@ __all__ = [
     "detected_cloud",
     "fetch_path",
     "is_known_service",
+    "metadata_hosts",
     "parse_source",
-    "service_hosts",
     "uses_network",
     "without_network",
 ]
@@ -249,12 +250,16 @@ def is_known_service(specs: Sequence[SourceSpec], url: str) -> bool:
     return any(url in service.known_at() for service in _make_services(_unique_specs(specs)))
 
 
-def service_hosts(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Host]:
+def metadata_hosts(sources: Iterable[str], surroundings: Surroundings) -> list[Host]:
     """The addresses of the services among these sources, which no document may take over.
 
     What `imds` asks is the service that `auto` would ask.
     """
-    specs = [SourceSpec("auto") if spec.kind == "imds" else spec for spec in specs]
+    specs = []
+    for text in sources:
+        with suppress(UsageError):
+            spec = parse_source(text)
+            specs.append(SourceSpec("auto") if spec.kind == "imds" else spec)
     services = _make_services(_unique_specs(specs, detected_cloud(specs, surroundings)))
     return [host for service in services for host in service.hosts()]
 

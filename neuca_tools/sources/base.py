@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
-from typing import NamedTuple, Optional, Protocol, Union
+from typing import NamedTuple, Optional, Protocol
 
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.model.machine import Origin, Outlet
@@ -191,30 +191,13 @@ class Session(NamedTuple):
         """The union of both sessions; `other` takes precedence."""
         return Session({**self.tokens, **other.tokens})
 
-    def to_json(self) -> dict[str, list[Union[str, float]]]:
+    def to_json(self) -> dict[str, tuple[str, float]]:
         """Convert to JSON, for the pipe to the daemon. It holds secrets: never log or store it."""
-        return {service: [token.value, token.expires] for service, token in self.tokens.items()}
+        return {service: (token.value, token.expires) for service, token in self.tokens.items()}
 
     @classmethod
-    def from_json(cls, value: object) -> Session:
-        """Convert from JSON, ignoring malformed entries: at worst a token is requested again."""
-        entries = value.items() if isinstance(value, dict) else ()
-        return cls(
-            {
-                service: Token(entry[0], float(entry[1]))
-                for service, entry in entries
-                if _is_token(entry)
-            }
-        )
-
-
-def _is_token(entry: object) -> bool:
-    return (
-        isinstance(entry, (list, tuple))
-        and len(entry) == 2
-        and isinstance(entry[0], str)
-        and isinstance(entry[1], (int, float))
-    )
+    def from_json(cls, value: Mapping[str, tuple[str, float]]) -> Session:
+        return cls({service: Token(*entry) for service, entry in value.items()})
 
 
 @dataclass(frozen=True)

@@ -20,16 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import ClassVar, Optional
 
-from neuca_tools.documents.platform import (
-    azure,
-    digitalocean,
-    gce,
-    hetzner,
-    instance,
-    oci,
-    openstack,
-    vultr,
-)
+from neuca_tools.documents.platform import clouds, instance, openstack
 from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.model.machine import instance_text
 from neuca_tools.sources.base import Answer, Deadline, Session, Url
@@ -108,7 +99,7 @@ class Azure(_Cloud):
         )
         data = self.decode_user_data(compute.get("userData"))
         name = instance_text(self.kind, str(compute.get("vmId", "")))
-        return Answer(self.name, data, session, {azure.NAME: response.body}, name)
+        return Answer(self.name, data, session, {clouds.AZURE: response.body}, name)
 
 
 class Oracle(_Cloud):
@@ -125,7 +116,7 @@ class Oracle(_Cloud):
         if not isinstance(nics, list):
             raise SourceError(f"GET {self.url}{_OCI_NICS}: the response is not a list")
         data = self.decode_user_data(_mapping_or_empty(about.get("metadata")).get("user_data"))
-        parts = {oci.NAME: json.dumps({oci.ROOT: nics}).encode()}
+        parts = {clouds.OCI: json.dumps({clouds.OCI_ROOT: nics}).encode()}
         return Answer(
             self.name, data, session, parts, instance_text(self.kind, str(about.get("id", "")))
         )
@@ -149,7 +140,7 @@ class Gce(_Cloud):
         name = instance_text(self.kind, str(tree.get("id", "")))
         encoded = attributes.get("user-data-encoding") == "base64"
         text = self.decode_user_data(data) if encoded else _user_data_text(data)
-        return Answer(self.name, text, session, {gce.NAME: response.body}, name)
+        return Answer(self.name, text, session, {clouds.GCE: response.body}, name)
 
 
 class Hetzner(_Cloud):
@@ -161,7 +152,7 @@ class Hetzner(_Cloud):
         about = self.get(f"{_HETZNER}/metadata/instance-id", deadline).body
         networks = self.get(f"{_HETZNER}/metadata/private-networks", deadline).body
         data = self.get(f"{_HETZNER}/userdata", deadline, absent=(204, 404)).body or None
-        parts = {hetzner.NAME: networks} if networks.strip() else {}
+        parts = {clouds.HETZNER: networks} if networks.strip() else {}
         name = instance_text(self.kind, about.decode("ascii", "replace").strip())
         return Answer(self.name, data, session, parts, name)
 
@@ -189,7 +180,7 @@ class Vultr(_OneTree):
 
     kind = "vultr"
     headers: ClassVar[Mapping[str, str]] = {"Metadata-Token": "cloudinit"}
-    path, part = "/v1.json", vultr.NAME
+    path, part = "/v1.json", clouds.VULTR
     id_key, data_key = "instance-v2-id", "user-data"
 
 
@@ -197,7 +188,7 @@ class DigitalOcean(_OneTree):
     """`digitalocean`, or `digitalocean=URL`."""
 
     kind = "digitalocean"
-    path, part = "/metadata/v1.json", digitalocean.NAME
+    path, part = "/metadata/v1.json", clouds.DIGITALOCEAN
     id_key, data_key = "droplet_id", "user_data"
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -15,16 +15,14 @@ from typing import Any, NamedTuple, Optional
 from neuca_tools.backends import hostid
 from neuca_tools.documents import find_document, parse
 from neuca_tools.documents.neuca.ini import redact_text
-from neuca_tools.documents.platform import combined
 from neuca_tools.errors import (
     ApplyError,
     DocumentError,
     IncompleteError,
     RecordError,
     SourceError,
-    UsageError,
 )
-from neuca_tools.model import Document, Host, machine
+from neuca_tools.model import Document, machine
 from neuca_tools.model.machine import Machine, Origin
 from neuca_tools.model.rows import StoredDocument
 from neuca_tools.sources import (
@@ -33,8 +31,6 @@ from neuca_tools.sources import (
     SourceSpec,
     Surroundings,
     ask_sources,
-    parse_source,
-    service_hosts,
 )
 from neuca_tools.sources import detected_cloud as cloud
 from neuca_tools.state.records import (
@@ -49,6 +45,8 @@ from neuca_tools.state.store import NO_ROOM, Where
 
 LOOK = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed", "seen")
 NOTHING_STORED = StoredDocument("", "", "", "")
+
+# Imports inside functions: only hosts with a platform's document need its readers, which take 5 ms.
 
 
 class Intake(NamedTuple):
@@ -124,6 +122,8 @@ def _open_document(stored: StoredDocument, parsed: Optional[Document] = None) ->
         document = parse(stored.text)
     if not stored.platform:
         return document
+    from neuca_tools.documents.platform import combined
+
     beside = combined.parse(stored.platform)
     return document._replace(
         hostname=document.hostname or beside.hostname,
@@ -241,7 +241,7 @@ def _intake_of(answer: Answer, directory: Where) -> Intake:
 def _document_of(answer: Answer, directory: Where) -> Intake:
     """The answer as the active document; parts that are missing or unusable stay as they were."""
     usable = _usable_documents(answer)
-    instance = answer.instance or combined.instance_id(usable.beside or "")
+    instance = answer.instance or usable.instance
     other = machine.renewed_reason(_recorded_machine(directory), instance)
     before = NOTHING_STORED if other else stored_document(directory) or NOTHING_STORED
     _demand_complete(answer, usable.beside or "", before)
@@ -258,8 +258,10 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
 
 def _demand_complete(answer: Answer, beside: str, before: StoredDocument) -> None:
     """Raise IncompleteError if this cannot be all that a service says about the guest's NICs."""
-    if answer.origin is None:
+    if answer.origin is None or not beside:
         return
+    from neuca_tools.documents.platform import combined
+
     last = before.platform if before.source == answer.source else ""
     macs = answer.outlet.macs if answer.outlet else ()
     reason = combined.incomplete(beside, last, macs)
@@ -303,18 +305,19 @@ def _merge_parts(answer: Answer, usable: _Usable, before: StoredDocument) -> Int
 
 
 class _Usable(NamedTuple):
-    """The NEuca document, also parsed, and the platform's; why either cannot be used."""
+    """The NEuca document, also parsed; the platform's, and its instance ID; why one is refused."""
 
     text: Optional[str]
     parsed: Optional[Document]
     beside: Optional[str]
     refused: str
+    instance: str
 
 
 def _usable_documents(answer: Answer) -> _Usable:
     """The documents of the answer, None if absent."""
     text = beside = parsed = None
-    refused = []
+    instance, refused = "", []
     try:
         if answer.data is not None:
             text = find_document(answer.data)
@@ -325,11 +328,15 @@ def _usable_documents(answer: Answer) -> _Usable:
         refused.append(f"document of {answer.source}: {error.text}")
     if answer.unread:
         refused.append(f"document of {answer.source}: {answer.unread}")
-    try:
-        beside = combined.reduced(answer.parts) or None
-    except DocumentError as error:
-        refused.append(f"document of {answer.source}: {error.text}")
-    return _Usable(text, parsed, beside, "; ".join(refused))
+    if answer.parts:
+        from neuca_tools.documents.platform import combined
+
+        try:
+            beside = combined.reduced(answer.parts) or None
+            instance = combined.instance_id(beside or "")
+        except DocumentError as error:
+            refused.append(f"document of {answer.source}: {error.text}")
+    return _Usable(text, parsed, beside, "; ".join(refused), instance)
 
 
 def _document_to_save(
@@ -360,7 +367,11 @@ def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -
     _pin_origin(intake.origin, state_directory)
     try:
         if stored is not None:
-            beside = combined.open_text(stored.platform) if stored.platform else ""
+            beside = stored.platform
+            if beside:
+                from neuca_tools.documents.platform import combined
+
+                beside = combined.open_text(beside)
             copy = replace(stored, text=redact_text(stored.text), platform=beside)
             save_document(run_directory, copy, 0o644)
         save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
@@ -387,12 +398,3 @@ def last_confirmed(state_directory: Where, run_directory: Path) -> Intake:
     texts: dict[str, Any] = {name: str(said.get(name, "")) for name in LOOK}
     answers = {**texts, "none_for_us": bool(said.get("none_for_us"))}
     return intake._replace(stale=intake.document is not None and not fresh, **answers)
-
-
-def metadata_hosts(sources: Iterable[str], surroundings: Surroundings) -> list[Host]:
-    """The addresses of the metadata services that may be asked, which no document may take over."""
-    specs = []
-    for text in sources:
-        with suppress(UsageError):
-            specs.append(parse_source(text))
-    return service_hosts(specs, surroundings)

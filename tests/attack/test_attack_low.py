@@ -16,7 +16,8 @@ import pytest
 from lab import GATEWAY, mac
 
 from neuca_tools.documents import find_document, parse, redact_text
-from neuca_tools.documents.platform import combined, gce
+from neuca_tools.documents.platform import combined
+from neuca_tools.documents.platform.clouds import GCE
 from neuca_tools.errors import DocumentError
 
 NIC = f"[interface {mac(1)}]\naddresses = 172.16.0.1/24, fd00:16::1/64\n"
@@ -97,7 +98,7 @@ VLAN_NICS = {
 }
 
 
-@pytest.mark.parametrize("kind", [*READERS, "mode of a bond", gce.NAME])
+@pytest.mark.parametrize("kind", [*READERS, "mode of a bond", GCE])
 def test_no_long_number_in_any_place_ends_a_reader(kind):
     """In place of each word of each seed of the fuzz targets, and where a number stands for a word."""
     texts = [path.read_text("utf-8", "replace") for path in sorted((CORPUS / kind).glob("*"))]
@@ -108,14 +109,12 @@ def test_no_long_number_in_any_place_ends_a_reader(kind):
     ]
     hostile += {
         "mode of a bond": [f"[bond b0]\nmode = {LONG_NUMBER}\n"],
-        gce.NAME: [json.dumps(VLAN_NICS)],
+        GCE: [json.dumps(VLAN_NICS)],
     }.get(kind, [])
     assert hostile
     for text in hostile:
         with contextlib.suppress(DocumentError):
-            READERS.get(kind, read_platform(kind) if kind == gce.NAME else read_neuca)(
-                text.encode()
-            )
+            READERS.get(kind, read_platform(kind) if kind == GCE else read_neuca)(text.encode())
 
 
 @pytest.mark.parametrize("text", COSTLY.values(), ids=COSTLY)

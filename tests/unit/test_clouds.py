@@ -12,7 +12,7 @@ import cloudmocks
 import pytest
 from platforms import faults, hints, links, made
 
-from neuca_tools.documents.platform import combined, listing
+from neuca_tools.documents.platform import combined
 from neuca_tools.model.clouds import CLOUDS
 from neuca_tools.sources import SourceSpec, Surroundings, detected_cloud, parse_source, uses_network
 from neuca_tools.status import render
@@ -52,12 +52,6 @@ def test_no_two_clouds_have_a_sign_or_a_kind_in_common():
     signs = [sign for cloud in CLOUDS for sign in cloud.signs]
     assert len(set(signs)) == len(signs)
     assert len(set(KINDS)) == len(KINDS)
-
-
-def test_each_reader_is_one_of_those_that_are_used():
-    names = [reader.__name__.rpartition(".")[2] for reader in listing.READERS]
-    assert sorted(names) == sorted({cloud.reader for cloud in CLOUDS if cloud.reader})
-    assert all(reader.NAME in combined._kinds() for reader in listing.READERS)
 
 
 @pytest.mark.parametrize("page", ["neuca.1", "neuca-status.7"])

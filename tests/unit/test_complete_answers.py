@@ -15,18 +15,7 @@ from sources_server import Server, http
 from worlds import mac, nic, vlan, world
 
 from neuca_tools.desired.outlets import pinned_outlets
-from neuca_tools.documents.platform import (
-    azure,
-    combined,
-    digitalocean,
-    ec2,
-    gce,
-    hetzner,
-    listing,
-    oci,
-    openstack,
-    vultr,
-)
+from neuca_tools.documents.platform import clouds, combined, ec2, openstack
 from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.model import Device, Record
 from neuca_tools.model.clouds import CLOUDS
@@ -113,13 +102,13 @@ def test_network_data_that_openstack_lists_and_does_not_have_is_an_error():
 
 DOCUMENTS = {
     ec2.NAME: lambda macs: {"mac": ONE, "macs": {mac: {} for mac in macs}},
-    azure.NAME: lambda macs: {
+    clouds.AZURE: lambda macs: {
         "network": {"interface": [{"macAddress": mac.replace(":", "").upper()} for mac in macs]}
     },
-    oci.NAME: lambda macs: {oci.ROOT: [{"macAddr": mac.upper()} for mac in macs]},
-    gce.NAME: lambda macs: {"networkInterfaces": [{"mac": mac} for mac in macs]},
-    vultr.NAME: lambda macs: {"interfaces": [{"mac": mac} for mac in macs]},
-    digitalocean.NAME: lambda macs: {
+    clouds.OCI: lambda macs: {clouds.OCI_ROOT: [{"macAddr": mac.upper()} for mac in macs]},
+    clouds.GCE: lambda macs: {"networkInterfaces": [{"mac": mac} for mac in macs]},
+    clouds.VULTR: lambda macs: {"interfaces": [{"mac": mac} for mac in macs]},
+    clouds.DIGITALOCEAN: lambda macs: {
         "interfaces": {"public": [{"mac": mac} for mac in macs], "private": []}
     },
     openstack.NAME: lambda macs: {
@@ -127,7 +116,7 @@ DOCUMENTS = {
     },
 }
 
-LISTS = [openstack.NAME, *(one.NAME for one in listing.READERS if hasattr(one, "LIST"))]
+LISTS = [openstack.NAME, *(row.name for row in clouds.FORMATS if row.nics)]
 
 
 def reason(name, tree, macs=(ONE,), before=""):
@@ -198,7 +187,7 @@ def test_a_port_of_infiniband_is_listed_in_each_of_its_forms(text):
     assert reason(openstack.NAME, DOCUMENTS[openstack.NAME]([text]), forms) == ""
 
 
-@pytest.mark.parametrize("name", [hetzner.NAME, "network-config"])
+@pytest.mark.parametrize("name", [clouds.HETZNER, "network-config"])
 def test_other_documents_need_not_list_every_nic(name):
     tree = {"ethernets": {}} if name == "network-config" else {}
     assert reason(name, {"version": 2, **tree}) == ""
@@ -220,7 +209,7 @@ def empty(kind, play):
             }
 
 
-EMPTY = {"links", "networks", *(getattr(reader, "LIST", "") for reader in listing.READERS)}
+EMPTY = {"links", "networks", *(row.nics for row in clouds.FORMATS)}
 
 
 @pytest.mark.parametrize("kind", LISTING)

@@ -15,13 +15,10 @@ from neuca_tools.documents.neuca import link_kinds
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.platform import (
     automatic,
-    azure,
+    clouds,
     ec2,
-    gce,
-    hetzner,
     netplan,
     nocloud_v1,
-    oci,
     openstack,
 )
 from neuca_tools.errors import DocumentError
@@ -348,13 +345,14 @@ VERSION_1 = {
         {"type": "vlan", "name": "v", "vlan_link": "n1", "vlan_id": 5},
     ],
 }
+KEYS = {row.name: row.keys for row in clouds.FORMATS}
 READERS = {
     ec2.NAME: (ec2.KEYS, EC2, set()),
-    azure.NAME: (azure.KEYS, AZURE, set()),
-    oci.NAME: (oci.KEYS, OCI, set()),
+    clouds.AZURE: (KEYS[clouds.AZURE], AZURE, set()),
+    clouds.OCI: (KEYS[clouds.OCI], OCI, set()),
     # `vlan` repeats the key of the VLAN's object.
-    gce.NAME: (gce.KEYS, GCE, {"vlan"}),
-    hetzner.NAME: (hetzner.KEYS, HETZNER, set()),
+    clouds.GCE: (KEYS[clouds.GCE], GCE, {"vlan"}),
+    clouds.HETZNER: (KEYS[clouds.HETZNER], HETZNER, set()),
     # The names of DNS servers and domains in netplan's format.
     openstack.NAME: (openstack.KEYS, OPENSTACK, {"addresses", "search"}),
     # The manual names both: another renderer makes the same link, and a MAC address is enough.

@@ -22,7 +22,7 @@ WORDS = sorted(
 )
 KEYS = sorted(
     key
-    for kind in combined._kinds()
+    for kind in combined._KINDS
     for key in (
         "id",
         "type",

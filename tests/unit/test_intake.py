@@ -14,14 +14,13 @@ from sources_volumes import DRIVE, SEED, fill
 from neuca_tools.model import Document
 from neuca_tools.model.machine import Machine, Origin
 from neuca_tools.model.rows import StoredDocument
-from neuca_tools.sources import Session, Surroundings, parse_source
+from neuca_tools.sources import Session, Surroundings, metadata_hosts, parse_source
 from neuca_tools.state.active_document import (
     Intake,
     fetch_document,
     keep_document,
     last_confirmed,
     last_good,
-    metadata_hosts,
 )
 from neuca_tools.state.records import TRIAL, load_document, save_document, save_machine
 from neuca_tools.state.store import read_state, save_state

@@ -22,9 +22,15 @@ from sources_server import Server, http
 from neuca_tools.documents.envelope import find_document
 from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.model import PlatformDocument
-from neuca_tools.sources import Session, Surroundings, ask_sources, hypervisors, parse_source
+from neuca_tools.sources import (
+    Session,
+    Surroundings,
+    ask_sources,
+    hypervisors,
+    metadata_hosts,
+    parse_source,
+)
 from neuca_tools.sources.base import Deadline
-from neuca_tools.state.active_document import metadata_hosts
 
 LONG = 300
 DATA = b"[global]\n"

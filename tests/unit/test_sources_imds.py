@@ -18,8 +18,8 @@ from neuca_tools.sources import (
     Session,
     Surroundings,
     ask_sources,
+    metadata_hosts,
     parse_source,
-    service_hosts,
     uses_network,
 )
 
@@ -125,7 +125,7 @@ def test_the_service_that_it_asks_is_protected_and_needs_the_network(tmp_path):
     specs = [parse_source("imds")]
     assert uses_network(specs)
     (tmp_path / "sys_vendor").write_text("Amazon EC2\n")
-    assert ip_address("169.254.169.254") in service_hosts(specs, Surroundings(dmi=tmp_path))
+    assert ip_address("169.254.169.254") in metadata_hosts(["imds"], Surroundings(dmi=tmp_path))
 
 
 def test_auto_does_not_ask_it(tmp_path):

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.documents.neuca.values import clip
-from neuca_tools.documents.platform import instance
+from neuca_tools.documents.platform import clouds, instance, listing, made, netplan, openstack
 from neuca_tools.documents.platform.parts import Faults, Part
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml
 from neuca_tools.documents.stacking import overlay_requests
@@ -59,8 +59,6 @@ def _pruned_object(
     tree: dict[str, Tree], keys: frozenset[str], unknown: Optional[str]
 ) -> dict[str, Tree]:
     items = {key: _prune_tree(value, keys, key in keys, unknown) for key, value in tree.items()}
-    from neuca_tools.documents.platform import made  # as in `_kinds`
-
     for key in made.PORTS.keys() & tree.keys():
         ports = tree[key]
         if isinstance(ports, dict):
@@ -70,21 +68,13 @@ def _pruned_object(
     return {key: value for key, value in items.items() if value is not None}
 
 
-@lru_cache(maxsize=1)
-def _kinds() -> Mapping[str, _Kind]:
-    # Only hosts on a platform need the readers, which take 8 ms.
-    from neuca_tools.documents.platform import listing, netplan, openstack
-
-    return {
-        openstack.NAME: _Kind(from_json, _keep(openstack.KEYS, ""), openstack.read),
-        netplan.NAME: _Kind(from_yaml, _keep(netplan.KEYS, ""), netplan.read),
-        **{
-            reader.NAME: _Kind(getattr(reader, "load", from_json), _keep(reader.KEYS), reader.read)
-            for reader in listing.READERS
-        },
-        instance.OPENSTACK: _Kind(from_json, instance.kept_metadata, instance.read),
-        instance.NOCLOUD: _Kind(from_yaml, instance.kept_metadata, instance.read),
-    }
+_KINDS: Mapping[str, _Kind] = {
+    openstack.NAME: _Kind(from_json, _keep(openstack.KEYS, ""), openstack.read),
+    netplan.NAME: _Kind(from_yaml, _keep(netplan.KEYS, ""), netplan.read),
+    **{row.name: _Kind(row.load, _keep(row.keys), row.read) for row in clouds.FORMATS},
+    instance.OPENSTACK: _Kind(from_json, instance.kept_metadata, instance.read),
+    instance.NOCLOUD: _Kind(from_yaml, instance.kept_metadata, instance.read),
+}
 
 
 _INSTANCES = {instance.OPENSTACK: "openstack", instance.NOCLOUD: "nocloud"}
@@ -95,11 +85,9 @@ def reduced(parts: Mapping[str, bytes]) -> str:
 
     Raises DocumentError for a document that cannot be parsed, or is no object.
     """
-    if not parts:
-        return ""
     trees = {}
-    for name in sorted(parts.keys() & _kinds().keys()):
-        tree = _kinds()[name].load(parts[name], name)
+    for name in sorted(parts.keys() & _KINDS.keys()):
+        tree = _KINDS[name].load(parts[name], name)
         if tree is not None and not isinstance(tree, dict):
             raise DocumentError(f"cannot read {name}: it is not an object")
         if tree:
@@ -126,8 +114,6 @@ def incomplete(text: str, before: str, macs: Collection[str]) -> str:
     """Why the list of NICs in a service's documents is incomplete (see `listing`)."""
     if not text or text == before:
         return ""
-    from neuca_tools.documents.platform import listing  # as in `_kinds`
-
     return listing.list_gap(_parse_trees(text), _parse_trees(before or "{}"), macs)
 
 
@@ -152,7 +138,7 @@ def parse(text: str) -> PlatformDocument:
 
 
 def _kept_tree(name: str, tree: dict[str, Tree]) -> Tree:
-    kept = _kinds()[name].kept(tree)
+    kept = _KINDS[name].kept(tree)
     if isinstance(kept, dict) and REPEATED in tree:
         kept[REPEATED] = tree[REPEATED]
     return kept
@@ -167,7 +153,7 @@ def _interpret_tree(name: str, tree: dict[str, Tree], by_key: bool = False) -> P
         reason = "this key occurs twice, ignoring the first"
         fault = Fault(0, name, clip(path), "", reason)
         root.faults.add(fault if severity == "error" else fault._replace(severity="warning"))
-    return _kinds()[name].read(root)
+    return _KINDS[name].read(root)
 
 
 def interpret_document(name: str, tree: dict[str, Tree]) -> PlatformDocument:
@@ -180,9 +166,7 @@ def _parse_trees(text: str) -> dict[str, dict[str, Tree]]:
     trees = from_json(text.encode("utf-8", "replace"), "the platform's document")
     if not isinstance(trees, dict):
         raise DocumentError("cannot read the platform's document: it is not what was kept")
-    return {
-        name: tree for name, tree in trees.items() if name in _kinds() and isinstance(tree, dict)
-    }
+    return {name: tree for name, tree in trees.items() if name in _KINDS and isinstance(tree, dict)}
 
 
 def _join_documents(document: PlatformDocument, other: PlatformDocument) -> PlatformDocument:

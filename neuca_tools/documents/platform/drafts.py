@@ -206,10 +206,12 @@ class Draft:
         else:
             self._add_hop(part, _HOP_KEYS.get(key, "gateway"), via, network)
 
-    def add_gateway(self, part: Part, key: str, text: str) -> None:
-        """Add the router of this link's subnet, which the platform gives or implies."""
-        self.has_platform_gateways = True
-        self._add_router(part, key, text)
+    def add_gateway(self, part: Part, key: str, text: Optional[str] = None) -> None:
+        """Add the router of this link's subnet, which the platform implies, or gives in a key."""
+        text = text or part.text(key)
+        if text is not None:
+            self.has_platform_gateways = True
+            self._add_router(part, key, text)
 
     def _add_router(self, part: Part, key: str, text: str) -> None:
         """Add a router; the first of each family counts."""

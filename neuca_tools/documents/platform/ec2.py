@@ -3,26 +3,27 @@
 The object is `{"mac": primary, "macs": {MAC: {leaf: text}}, "public-keys": [text, …]}`; any part
 may be missing. It has no MTU, gateway or DNS server.
 
-Reference: AWS, "Instance metadata categories" (EC2 user guide). `device-number` may be 0 for a
-while after a NIC was attached, so only `mac` identifies the primary NIC if it is present.
+References: AWS, "Instance metadata categories" and "Subnet CIDR blocks" (EC2 user guide).
+`device-number` may be 0 for a while after a NIC was attached, so only `mac` identifies the primary
+NIC if it is present.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from ipaddress import ip_network
+from collections.abc import Iterable, Iterator
+from typing import Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_document
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.model import Host, LinkKey, Network, PlatformDocument
+from neuca_tools.model import LinkKey, Network, PlatformDocument
+from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.rows import Item
 
 NAME = "EC2 network"
-LIST = "macs"  # the key of the list of all NICs
 LEAVES = (
     "device-number",
     "network-card",
@@ -54,6 +55,29 @@ _PUNCTUATION = str.maketrans('[]",', "    ")
 _PREFIXES = ("ipv4-prefix", "ipv6-prefix")
 
 
+class Subnets:
+    """The subnets of a NIC: an address has the prefix length of the first one that contains it."""
+
+    def __init__(self, part: Part, subnets: Iterable[Optional[Network]]) -> None:
+        errors = part.faults.unusable
+        self.networks: list[Network] = list(dict.fromkeys(filter(None, subnets)))
+        self._has_unusable = part.faults.unusable != errors
+        self._places = {network: place for place, network in enumerate(self.networks)}
+        self._table = NetworkTable(self.networks)
+
+    def add_address(self, draft: Draft, part: Part, key: str, text: str) -> None:
+        """Add an address; one of no known subnet is a single address, if all of them are known."""
+        host = part.made(key, text, values.host)
+        if host is None:
+            return
+        subnet = min(self._table.covering(host), key=self._places.__getitem__, default=None)
+        length = subnet.prefixlen if subnet else host.max_prefixlen
+        if length == host.max_prefixlen and self._has_unusable:
+            part.fault(key, text, "its subnet is unusable, ignoring the address")
+        else:
+            draft.add_address(part, key, f"{host}/{length}")
+
+
 def read(root: Part) -> PlatformDocument:
     """Read the document: the primary NIC is the management NIC, the others get all their addresses.
 
@@ -75,12 +99,10 @@ def read(root: Part) -> PlatformDocument:
         if mac == primary or (primary is None and is_first):
             draft.manage(PRIMARY, firm=True)
         else:
-            for key, blocks in _ADDRESSES.items():
-                _add_addresses(draft, key, blocks)
-            _add_gateways(draft)
+            _add_addresses(draft)
         drafts.append(draft)
         items += _delegated_prefixes(mac, nic)
-    return finish_document(drafts, root)._replace(routes=(), items=tuple(items))
+    return finish_document(drafts, root)._replace(items=tuple(items))
 
 
 def _delegated_prefixes(mac: str, nic: Part) -> Iterator[Item]:
@@ -89,62 +111,27 @@ def _delegated_prefixes(mac: str, nic: Part) -> Iterator[Item]:
             yield Item("ec2", f"{mac} {leaf}", " ".join(_leaf_words(nic, leaf)), 0)
 
 
-def _add_addresses(draft: Draft, key: str, blocks: Iterable[str]) -> None:
-    """Add each address with the prefix length of the subnet's first CIDR block that contains it."""
-    nic, errors = draft.part, draft.part.faults.unusable
-    networks: dict[Network, int] = {}
-    for block in blocks:
-        for text in _leaf_words(nic, block):
-            network = nic.made(block, text, values.network)
-            if network is not None:
-                networks.setdefault(network, len(networks))
-    has_unusable = nic.faults.unusable != errors
-    lengths = {(network.version, network.prefixlen) for network in networks}
-    for text in _leaf_words(nic, key):
-        host = nic.made(key, text, values.host)
-        if host is None:
-            continue
-        length = _prefix_length(host, networks, lengths)
-        if length == host.max_prefixlen and has_unusable:
-            nic.fault(key, text, "its subnet is unusable, ignoring the address")
-        else:
-            draft.add_address(nic, key, f"{host}/{length}")
+def _add_addresses(draft: Draft) -> None:
+    """The addresses, and the gateways: on EC2, the first host address of the IPv4 subnet.
 
-
-def _prefix_length(
-    host: Host, networks: Mapping[Network, int], lengths: Collection[tuple[int, int]]
-) -> int:
-    """The prefix length of the first network that contains a host, and its full length without one.
-
-    `networks` maps each to its position, `lengths` are the families and prefix lengths in use: one
-    lookup for each length, where comparing with each network would be quadratic.
+    No document has EC2's IPv6 gateway, which is link-local and announces itself.
     """
-    around = (
-        ip_network((int(host), length), strict=False)
-        for version, length in lengths
-        if version == host.version
-    )
-    containing = (
-        (networks[network], network.prefixlen) for network in around if network in networks
-    )
-    _, length = min(containing, default=(0, host.max_prefixlen))
-    return length
-
-
-def _add_gateways(draft: Draft) -> None:
-    """The gateways of the document; on EC2, the first host address of the IPv4 subnet.
-
-    (AWS, "Subnet CIDR blocks".) No document has EC2's IPv6 gateway, which is link-local and
-    announces itself.
-    """
+    nic = draft.part
+    for key, blocks in _ADDRESSES.items():
+        subnets = Subnets(nic, (network for block in blocks for network in _blocks(nic, block)))
+        for text in _leaf_words(nic, key):
+            subnets.add_address(draft, nic, key, text)
     draft.has_platform_gateways = True
     for key in ("gateway", "ipv6-gateway"):
-        for text in _leaf_words(draft.part, key):
-            draft.add_gateway(draft.part, key, text)
-    for text in _leaf_words(draft.part, "subnet-ipv4-cidr-block"):
-        subnet = draft.part.made("subnet-ipv4-cidr-block", text, values.network)
+        for text in _leaf_words(nic, key):
+            draft.add_gateway(nic, key, text)
+    for subnet in _blocks(nic, "subnet-ipv4-cidr-block"):
         if subnet is not None and subnet.num_addresses > 1:
-            draft.add_gateway(draft.part, "subnet-ipv4-cidr-block", str(subnet[1]))
+            draft.add_gateway(nic, "subnet-ipv4-cidr-block", str(subnet[1]))
+
+
+def _blocks(nic: Part, key: str) -> Iterator[Optional[Network]]:
+    return (nic.made(key, text, values.network) for text in _leaf_words(nic, key))
 
 
 def _leaf_words(nic: Part, key: str) -> list[str]:

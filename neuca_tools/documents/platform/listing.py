@@ -11,27 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Optional
+from typing import Optional
 
-from neuca_tools.documents.platform import (
-    azure,
-    digitalocean,
-    ec2,
-    gce,
-    hetzner,
-    oci,
-    openstack,
-    vultr,
-)
+from neuca_tools.documents.platform import clouds, ec2, openstack
 from neuca_tools.documents.platform.tree import Tree, all_items
 
-# The modules that read the clouds' own formats: the `reader` of each row of `model.clouds`.
-READERS: tuple[Any, ...] = (azure, digitalocean, ec2, gce, hetzner, oci, vultr)
-# The key of the list of all NICs. Hetzner lists those of private networks only, and may have none;
-# a user wrote the documents of the others, for any of the NICs.
-_LISTS = {openstack.NAME: "links"} | {
-    reader.NAME: reader.LIST for reader in READERS if hasattr(reader, "LIST")
-}
+# The key of the list of all NICs. A user wrote the documents of the other platforms, for any NIC.
+_LISTS = {openstack.NAME: "links"} | {row.name: row.nics for row in clouds.FORMATS if row.nics}
 # It is not in the tree of every service with the paths of EC2: OpenStack's has public keys alone.
 _OPTIONAL = frozenset({ec2.NAME})
 _SEPARATORS = re.compile(r"[:.-]")

@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from operator import itemgetter
-from typing import Optional, Union
+from typing import Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import MEMBERS, OPTIONS
 from neuca_tools.documents.platform import automatic, dns, made
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish_document
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.model import ACCEPT_RA, Address, Host, LinkKey, PlatformDocument
+from neuca_tools.model import ACCEPT_RA, LinkKey, Network, PlatformDocument
+from neuca_tools.model.addresses import NetworkTable
 
 # All spellings occur: `bond-min-links`, `bond_min_links`, and `bond-min_links` in the schema.
 _BOND = {
@@ -67,9 +68,7 @@ def read(top: Part) -> PlatformDocument:
         made.name_members(link, "vlan_link", drafts, why_not)
         made.add_draft(drafts, link.text("name") or link.path, _vlan_draft(link, drafts, why_not))
     _set_members(top, taken, drafts, why_not)
-    networks = _networks_of(drafts.values())
-    for link in _of_kind(top, "route"):
-        _unattached_route(link, networks)
+    _add_unattached(_of_kind(top, "route"), drafts.values())
     return finish_document(drafts.values(), top, by_hand=True)
 
 
@@ -258,34 +257,21 @@ def _add_route(draft: Draft, route: Part) -> None:
         draft.add_route(route, key, to, netmask, route.text("gateway"))
 
 
-# Family, prefix length and prefix of each network, with its first link and the position of that.
-_Networks = dict[tuple[int, int, int], tuple[int, Draft]]
-
-
-def _prefix_of(address: Union[Host, Address], length: int) -> tuple[int, int, int]:
-    return address.version, length, int(address) >> (address.max_prefixlen - length)
-
-
-def _networks_of(drafts: Iterable[Draft]) -> _Networks:
-    networks: _Networks = {}
+def _add_unattached(routes: Iterable[Part], drafts: Iterable[Draft]) -> None:
+    """Add each top-level route to the first link that has its gateway in one of its networks."""
+    owners: dict[Network, tuple[int, Draft]] = {}
     for number, draft in enumerate(drafts):
         for address in draft.addresses:
-            length = address.network.prefixlen
-            networks.setdefault(_prefix_of(address, length), (number, draft))
-    return networks
-
-
-def _unattached_route(route: Part, networks: _Networks) -> None:
-    """Add a top-level route to the first link that has its gateway in one of its networks."""
-    gateway = route.read("gateway", values.host)
-    if gateway is None:
-        return
-    lengths = range(gateway.max_prefixlen + 1)
-    prefixes = (_prefix_of(gateway, length) for length in lengths)
-    on_link = [networks[prefix] for prefix in prefixes if prefix in networks]
-    if not on_link:
-        route.warn("gateway", "it is in the network of no link, ignoring the route")
-        return
-    _, draft = min(on_link, key=itemgetter(0))
-    _add_route(draft, route)
-    draft.other_parts.append(route)
+            owners.setdefault(address.network, (number, draft))
+    table = NetworkTable(owners)
+    for route in routes:
+        gateway = route.read("gateway", values.host)
+        if gateway is None:
+            continue
+        on_link = [owners[network] for network in table.covering(gateway)]
+        if not on_link:
+            route.warn("gateway", "it is in the network of no link, ignoring the route")
+            continue
+        _, draft = min(on_link, key=itemgetter(0))
+        _add_route(draft, route)
+        draft.other_parts.append(route)
