@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from neuca_tools.config import files
 from neuca_tools.config.files import Entry
@@ -32,6 +32,10 @@ from neuca_tools.sources import parse_source
 
 SOURCES = ("metadata", "sources")
 DEFAULT_PATH = Path("/etc/neuca/config")
+# In sections with keys of their own, nothing else looks like one of these.
+_LISTS = {option for _, option in MAC_LISTS}
+_NAMES = {option for _, option in KNOWN}
+_INDENTED = "it is indented, and so a part of the value above"
 
 
 def load_config(path: Path = DEFAULT_PATH) -> Config:
@@ -52,10 +56,7 @@ def _config_from(entries: list[Entry], faults: list[Fault]) -> Config:
     faults += _unknown_sections(entries)
     suspects = [entry for entry in entries if _is_suspect(entry)]
     if suspects:
-        # Nobody else needs the module.
-        from neuca_tools.config.protection import protection_faults
-
-        faults += protection_faults(suspects)
+        faults += _protection_faults(suspects)
     given = [entry for entry in entries if entry.option]
     fields = _config_fields([entry for entry in given if not link_kind(entry.section)], faults)
     requests = _link_requests([entry for entry in entries if link_kind(entry.section)], faults)
@@ -73,6 +74,61 @@ def _is_suspect(entry: Entry) -> bool:
     return bool(entry.option)
 
 
+def _protection_faults(entries: Iterable[Entry]) -> Iterator[Fault]:
+    """A fault for each option that was meant to protect, and is misspelt, misplaced or repeated.
+
+    Without such an option, the agent would change or believe more than the administrator permits.
+    """
+    for entry in entries:
+        meant = _meant_to_protect(entry)
+        if meant:
+            what = "unknown option" if entry.section or entry.lines else _INDENTED
+            reason = f"{_line_numbers_text(entry)}{what}; did you mean {meant}?"
+            yield entry.fault(reason)._replace(stops=True)
+        elif len(entry.lines) > 1 and (entry.section, entry.option.lower()) in PROTECTIVE:
+            reason = f"{_line_numbers_text(entry)}it is set more than once in this file"
+            yield entry.fault(reason)._replace(stops=True)
+
+
+def _line_numbers_text(entry: Entry) -> str:
+    """`line 3: ` or `lines 3 and 5: `; empty if unknown."""
+    numbers = " and ".join(map(str, entry.lines))
+    plural = "s" if len(entry.lines) > 1 else ""
+    return f"line{plural} {numbers}: " if numbers else ""
+
+
+def _meant_to_protect(entry: Entry) -> str:
+    """The protective option that was probably meant, as `[SECTION] OPTION`; empty if none was."""
+    option = entry.option.lower()
+    if not option or (entry.section, option) in KNOWN:
+        return ""
+    closest_option = _closest_option(entry.section, option)
+    if closest_option and closest_option in PROTECTIVE:
+        return f"[{closest_option[0]}] {closest_option[1]}"
+    # Whatever its name, NICs that an administrator lists are not to be changed.
+    lists = " or ".join(f"[{section}] {name}" for section, name in MAC_LISTS)
+    return "" if link_kind(entry.section) or not _is_mac_list(entry.value) else lists
+
+
+def _is_mac_list(text: str) -> bool:
+    try:
+        return bool([values.nic("".join(part.split())) for part in split_list(text)])
+    except values.UnusableError:
+        return False
+
+
+def _closest_option(section: str, option: str) -> Optional[tuple[str, str]]:
+    """The option that is most like an unknown one, of the same section if possible."""
+    own = {name for where, name in KNOWN if where == section}
+    name = _closest_word(option, own)
+    if name:
+        return section, name
+    has_own_keys = not own and (section in SECTIONS or link_kind(section))
+    names = _LISTS if has_own_keys else _NAMES
+    name = option if option in names else _closest_word(option, names)
+    return next((known for known in sorted(KNOWN) if known[1] == name), None)
+
+
 def _reported_options(faults: Iterable[Fault]) -> set[tuple[str, str, str]]:
     """The options that were meant to protect, by file and section."""
     return {(fault.file, fault.section, fault.key.lower()) for fault in faults if fault.stops}
@@ -86,13 +142,17 @@ def _unknown_sections(entries: Iterable[Entry]) -> Iterator[Fault]:
 
 def _with_suggestion(fault: Fault, known: Iterable[str]) -> Fault:
     """The fault about an unknown word, with the one that was probably meant."""
-    # Nobody else needs the module.
-    from neuca_tools.documents.spelling import closest_word
-
-    meant = closest_word(fault.key or fault.section, tuple(known))
+    meant = _closest_word(fault.key or fault.section, tuple(known))
     if not meant:
         return fault
     return fault._replace(reason=f'{fault.reason}; did you mean "{meant}"?', meant=meant)
+
+
+def _closest_word(word: str, known: Collection[str]) -> str:
+    # Only for a word that is not known; it saves difflib, 1 ms.
+    from neuca_tools.documents.spelling import closest_word
+
+    return closest_word(word, known)
 
 
 def _config_fields(entries: Iterable[Entry], faults: list[Fault]) -> dict[str, Any]:

@@ -144,8 +144,9 @@ def _option(
 class Config(NamedTuple):
     """Every option with its default, then what is read apart.
 
-    Times are in seconds, `rate` is in bit/s. MAC addresses are written `fe:16:3e:00:6d:af`. A request in `links` has a state only if a file
-    sets one; `documents.stacking.combine` merges these requests over those of a document.
+    Times are in seconds, `rate` is in bit/s. MAC addresses are written `fe:16:3e:00:6d:af`. A
+    request in `links` has a state only if a file sets one; `documents.stacking.combine` merges
+    these requests over those of a document.
     """
 
     set_loopback_hostname: bool = _option("runtime", _read_truth, "yes")
