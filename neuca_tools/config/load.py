@@ -54,24 +54,11 @@ def parse_config(data: bytes) -> Config:
 
 def _config_from(entries: list[Entry], faults: list[Fault]) -> Config:
     faults += _unknown_sections(entries)
-    suspects = [entry for entry in entries if _is_suspect(entry)]
-    if suspects:
-        faults += _protection_faults(suspects)
+    faults += _protection_faults(entries)
     given = [entry for entry in entries if entry.option]
     fields = _config_fields([entry for entry in given if not link_kind(entry.section)], faults)
     requests = _link_requests([entry for entry in entries if link_kind(entry.section)], faults)
     return Config()._replace(links=requests, faults=tuple(faults), **fields)
-
-
-def _is_suspect(entry: Entry) -> bool:
-    """Whether an option may be a protective one that is misspelt, misplaced or repeated."""
-    where = (entry.section, entry.option.lower())
-    if where in KNOWN:
-        return len(entry.lines) > 1 and where in PROTECTIVE
-    if link_kind(entry.section):
-        # These sections have keys of their own, which may be thousands.
-        return any(abs(len(entry.option) - len(name)) <= 2 for _, name in MAC_LISTS)
-    return bool(entry.option)
 
 
 def _protection_faults(entries: Iterable[Entry]) -> Iterator[Fault]:
@@ -80,14 +67,24 @@ def _protection_faults(entries: Iterable[Entry]) -> Iterator[Fault]:
     Without such an option, the agent would change or believe more than the administrator permits.
     """
     for entry in entries:
-        meant = _meant_to_protect(entry)
-        if meant:
+        where, reason = (entry.section, entry.option.lower()), ""
+        if where in KNOWN:
+            if len(entry.lines) > 1 and where in PROTECTIVE:
+                reason = "it is set more than once in this file"
+        elif _may_protect(entry):
+            meant = _meant_to_protect(*where, entry.value)
             what = "unknown option" if entry.section or entry.lines else _INDENTED
-            reason = f"{_line_numbers_text(entry)}{what}; did you mean {meant}?"
-            yield entry.fault(reason)._replace(stops=True)
-        elif len(entry.lines) > 1 and (entry.section, entry.option.lower()) in PROTECTIVE:
-            reason = f"{_line_numbers_text(entry)}it is set more than once in this file"
-            yield entry.fault(reason)._replace(stops=True)
+            reason = f"{what}; did you mean {meant}?" if meant else ""
+        if reason:
+            yield entry.fault(_line_numbers_text(entry) + reason)._replace(stops=True)
+
+
+def _may_protect(entry: Entry) -> bool:
+    """Whether to look for what an unknown option means."""
+    if link_kind(entry.section):
+        # These sections have keys of their own, which may be thousands.
+        return any(abs(len(entry.option) - len(name)) <= 2 for name in _LISTS)
+    return bool(entry.option)
 
 
 def _line_numbers_text(entry: Entry) -> str:
@@ -97,23 +94,20 @@ def _line_numbers_text(entry: Entry) -> str:
     return f"line{plural} {numbers}: " if numbers else ""
 
 
-def _meant_to_protect(entry: Entry) -> str:
+def _meant_to_protect(section: str, option: str, value: str) -> str:
     """The protective option that was probably meant, as `[SECTION] OPTION`; empty if none was."""
-    option = entry.option.lower()
-    if not option or (entry.section, option) in KNOWN:
-        return ""
-    closest_option = _closest_option(entry.section, option)
+    closest_option = _closest_option(section, option)
     if closest_option and closest_option in PROTECTIVE:
         return f"[{closest_option[0]}] {closest_option[1]}"
     # Whatever its name, NICs that an administrator lists are not to be changed.
     lists = " or ".join(f"[{section}] {name}" for section, name in MAC_LISTS)
-    return "" if link_kind(entry.section) or not _is_mac_list(entry.value) else lists
+    return "" if link_kind(section) or not _is_mac_list(value) else lists
 
 
 def _is_mac_list(text: str) -> bool:
     try:
-        return bool([values.nic("".join(part.split())) for part in split_list(text)])
-    except values.UnusableError:
+        return bool([_read_mac(part) for part in split_list(text)])
+    except UnusableError:
         return False
 
 
