@@ -27,8 +27,8 @@ from neuca_tools.agent.image_clean import Findings, Trace
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, UsageError
 from neuca_tools.files import NEW, applying, sync_directory, write_files
-from neuca_tools.guest import accounts, authorized_keys, blockdev, programs
-from neuca_tools.guest.users import UserWithdrawal
+from neuca_tools.guest import authorized_keys, blockdev, programs
+from neuca_tools.guest.users import UserWithdrawal, find_account
 
 # The name of an archive, and the option of tar that writes it.
 OPTIONS = {".tar": (), ".tar.gz": ("--gzip",), ".tar.xz": ("--xz",)}
@@ -149,7 +149,7 @@ def _replaced(root: Path, item: Union[Trace, UserWithdrawal]) -> Iterator[tuple[
         if item.emptied:
             yield item.path, b""
         return
-    account = accounts.find_account(item.login)
+    account = find_account(item.login)
     if account is None:
         return
     try:

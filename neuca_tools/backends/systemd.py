@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from neuca_tools.backends.bus import Bus
 from neuca_tools.errors import ObserveError
@@ -78,12 +78,21 @@ def _stderr_is_journal() -> bool:
     return os.environ.get("JOURNAL_STREAM", "") == f"{status.st_dev}:{status.st_ino}"
 
 
-def journal_entries(
-    units: Sequence[str],
-) -> list[tuple[float, str, str, str, dict[str, str]]]:
+class JournalEntry(NamedTuple):
+    """One message of the journal. `at` is in seconds since the kernel started.
+
+    `fields` are the agent's own.
+    """
+
+    at: float
+    unit: str
+    message_id: str = ""
+    fields: Mapping[str, str] = {}
+
+
+def journal_entries(units: Sequence[str]) -> list[JournalEntry]:
     """The messages of this boot from and about these units, as far as this user may read them.
 
-    Each is: seconds since the kernel started, unit, text, message ID, and the agent's own fields.
     Raises ObserveError without python3-systemd or a journal.
     """
     try:
@@ -99,17 +108,17 @@ def journal_entries(
                 reader.this_boot()
                 for unit in units:
                     reader.add_match(**{field: unit})
-            return [_message_fields(message) for message in reader]
+            return [_journal_entry(message) for message in reader]
     except OSError as error:
         raise ObserveError(f"read the journal: {error.strerror}") from error
 
 
-def _message_fields(message: Mapping[str, Any]) -> tuple[float, str, str, str, dict[str, str]]:
+def _journal_entry(message: Mapping[str, Any]) -> JournalEntry:
     seconds = message["__MONOTONIC_TIMESTAMP"].timestamp.total_seconds()
     unit = str(message.get("UNIT") or message.get("_SYSTEMD_UNIT", ""))
     message_id = getattr(message.get("MESSAGE_ID"), "hex", "")
     own_fields = {key: str(value) for key, value in message.items() if key.startswith("NEUCA_")}
-    return seconds, unit, str(message.get("MESSAGE", "")), message_id, own_fields
+    return JournalEntry(seconds, unit, message_id, own_fields)
 
 
 def set_hostname(hostname: str) -> None:

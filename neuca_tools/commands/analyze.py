@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Optional
 
-from neuca_tools.backends.systemd import journal_entries
+from neuca_tools.backends.systemd import JournalEntry, journal_entries
 from neuca_tools.commands.common import show, terminal_width
 from neuca_tools.errors import EXIT_OK, ObserveError
 from neuca_tools.model.messages import PASS
@@ -27,16 +27,6 @@ STARTED = "39f53479d3a045ac8e11786248231fbf"
 UNIT_FAILED = "be02cf6855d2428ba40df7e9d022f03d"
 
 
-class Entry(NamedTuple):
-    """One message of the journal. `at` is in seconds since the kernel started."""
-
-    at: float
-    unit: str
-    text: str
-    message_id: str = ""
-    fields: Mapping[str, str] = {}
-
-
 class Event(NamedTuple):
     """A step that ended `at` seconds after the kernel started; `took` is None if not known."""
 
@@ -48,12 +38,12 @@ class Event(NamedTuple):
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the timeline of this boot. Raises ObserveError without one."""
-    events = timeline_of_boot(Entry(*entry) for entry in journal_entries(UNITS))
+    events = timeline_of_boot(journal_entries(UNITS))
     show(to_json(events), arguments.json, partial(timeline_text, width=terminal_width()))
     return EXIT_OK
 
 
-def timeline_of_boot(entries: Iterable[Entry]) -> list[Event]:
+def timeline_of_boot(entries: Iterable[JournalEntry]) -> list[Event]:
     """The starts of units, and the agent's passes, each after the wait for its sources.
 
     Raises ObserveError if the journal has none of these.
@@ -78,7 +68,7 @@ def timeline_of_boot(entries: Iterable[Entry]) -> list[Event]:
     return events
 
 
-def _events_of_pass(entry: Entry) -> list[Event]:
+def _events_of_pass(entry: JournalEntry) -> list[Event]:
     """The wait for the sources, if they were asked, which ends as the pass begins; the pass."""
     waited, took = (
         _field_number(entry, name) for name in ("NEUCA_SOURCE_SECONDS", "NEUCA_SECONDS")
@@ -91,7 +81,7 @@ def _events_of_pass(entry: Entry) -> list[Event]:
     return [*events, Event(entry.at, entry.unit, text, took)]
 
 
-def _field_number(entry: Entry, name: str) -> Optional[float]:
+def _field_number(entry: JournalEntry, name: str) -> Optional[float]:
     try:
         return float(entry.fields.get(name, ""))
     except ValueError:

@@ -6,19 +6,25 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from neuca_tools.commands.common import uses_color
-from neuca_tools.config import check as check_configuration
+from neuca_tools.config.load import parse_config
+from neuca_tools.config.options import SECTIONS
 from neuca_tools.documents.check import MAX_BYTES, CheckResult, Kind, check, in_order
+from neuca_tools.documents.privacy import LINK_KINDS
+from neuca_tools.documents.privacy import SECTIONS as DOCUMENT_SECTIONS
 from neuca_tools.documents.spelling import Finding
 from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ConfigError, NeucaError
 from neuca_tools.model.printable import GREEN, RED, YELLOW, counted, painted_text, printable_line
+from neuca_tools.model.rows import Severity
 
 STANDARD_INPUT = "-"
+_HEADER = re.compile(rb"^\[([\w -]+)\]", re.MULTILINE)
 INKS = {"error": RED, "warning": YELLOW}
 TITLES = {
     "neuca": "NEuca's format",
@@ -44,13 +50,29 @@ def run(arguments: argparse.Namespace) -> int:
 
 def check_content(data: bytes, kind: Kind = "") -> CheckResult:
     """Check the bytes of a document or of a configuration file; its content tells which it is."""
-    is_configuration = not kind and check_configuration.is_configuration(data)
-    if kind != "configuration" and not is_configuration:
+    if kind != "configuration" and (kind or not _is_configuration(data)):
         return check(data, kind)
     try:
-        return in_order("configuration", check_configuration.check_file(data))
+        return in_order("configuration", _configuration_findings(data))
     except ConfigError as error:
         return in_order("configuration", [Finding(0, "error", error.text)])
+
+
+def _is_configuration(data: bytes) -> bool:
+    """Whether most sections that only one of both can have are those of a configuration."""
+    headers = {match.decode().split(None, 1)[0] for match in _HEADER.findall(data) if match.strip()}
+    own = headers & {*SECTIONS}
+    return bool(own) and len(own) > len(headers & ({*DOCUMENT_SECTIONS, "rule"} - {*LINK_KINDS}))
+
+
+def _configuration_findings(data: bytes) -> Iterator[Finding]:
+    """The faults of a file. Raises ConfigError if it cannot be read at all."""
+    for fault in parse_config(data).faults:
+        if fault.severity == "note":
+            continue
+        severity: Severity = "error" if fault.meant else fault.severity
+        text = fault.text.partition(": ")[2]
+        yield Finding(fault.line, severity, text, fault.meant)
 
 
 def _read_start(name: str) -> bytes:

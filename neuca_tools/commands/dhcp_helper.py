@@ -13,7 +13,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
@@ -65,22 +66,30 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     if arguments is None:
         collect_rarely()
     try:
-        if len(given) == 2 and given[0] in ("run", "start"):
-            become_client(Path(given[1]), is_plain=given[0] == "start")
-        elif len(given) == 2 and given[0] == "stop":
-            give_up(Path(given[1]))
-        elif not given and REQUEST_VARIABLE in os.environ:
-            process_report(os.environ)
-        else:
-            print("dhcp-helper: it is run by neucad and by DHCP clients", file=sys.stderr)
-            return 2
+        return _do_job(given)
     except NeucaError as error:
         print(f"dhcp-helper: {error.text}", file=sys.stderr)
         return 1 if given else 0
+
+
+def _do_job(given: Sequence[str]) -> int:
+    """Do what the arguments say; 2 if they say nothing. Raises NeucaError."""
+    jobs: dict[str, Callable[[Path], None]] = {
+        "run": become_client,
+        "start": partial(become_client, is_plain=True),
+        "stop": give_up,
+    }
+    if len(given) == 2 and given[0] in jobs:
+        jobs[given[0]](Path(given[1]))
+    elif not given and REQUEST_VARIABLE in os.environ:
+        process_report(os.environ)
+    else:
+        print("dhcp-helper: it is run by neucad and by DHCP clients", file=sys.stderr)
+        return 2
     return 0
 
 
-def become_client(path: Path, is_plain: bool) -> None:
+def become_client(path: Path, is_plain: bool = False) -> None:
     """Run the client in place of this process. Raises ApplyError.
 
     `is_plain`: it is no unit of systemd, and is known by its process.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from neuca_tools.config import files
 from neuca_tools.config.files import Entry
@@ -32,6 +32,10 @@ from neuca_tools.sources import parse_source
 
 SOURCES = ("metadata", "sources")
 DEFAULT_PATH = Path("/etc/neuca/config")
+# In sections with keys of their own, nothing else looks like one of these.
+_LISTS = {option for _, option in MAC_LISTS}
+_NAMES = {option for _, option in KNOWN}
+_INDENTED = "it is indented, and so a part of the value above"
 
 
 def load_config(path: Path = DEFAULT_PATH) -> Config:
@@ -50,27 +54,73 @@ def parse_config(data: bytes) -> Config:
 
 def _config_from(entries: list[Entry], faults: list[Fault]) -> Config:
     faults += _unknown_sections(entries)
-    suspects = [entry for entry in entries if _is_suspect(entry)]
-    if suspects:
-        # Nobody else needs the module.
-        from neuca_tools.config.protection import protection_faults
-
-        faults += protection_faults(suspects)
+    faults += _protection_faults(entries)
     given = [entry for entry in entries if entry.option]
     fields = _config_fields([entry for entry in given if not link_kind(entry.section)], faults)
     requests = _link_requests([entry for entry in entries if link_kind(entry.section)], faults)
     return Config()._replace(links=requests, faults=tuple(faults), **fields)
 
 
-def _is_suspect(entry: Entry) -> bool:
-    """Whether an option may be a protective one that is misspelt, misplaced or repeated."""
-    where = (entry.section, entry.option.lower())
-    if where in KNOWN:
-        return len(entry.lines) > 1 and where in PROTECTIVE
+def _protection_faults(entries: Iterable[Entry]) -> Iterator[Fault]:
+    """A fault for each option that was meant to protect, and is misspelt, misplaced or repeated.
+
+    Without such an option, the agent would change or believe more than the administrator permits.
+    """
+    for entry in entries:
+        where, reason = (entry.section, entry.option.lower()), ""
+        if where in KNOWN:
+            if len(entry.lines) > 1 and where in PROTECTIVE:
+                reason = "it is set more than once in this file"
+        elif _may_protect(entry):
+            meant = _meant_to_protect(*where, entry.value)
+            what = "unknown option" if entry.section or entry.lines else _INDENTED
+            reason = f"{what}; did you mean {meant}?" if meant else ""
+        if reason:
+            yield entry.fault(_line_numbers_text(entry) + reason)._replace(stops=True)
+
+
+def _may_protect(entry: Entry) -> bool:
+    """Whether to look for what an unknown option means."""
     if link_kind(entry.section):
         # These sections have keys of their own, which may be thousands.
-        return any(abs(len(entry.option) - len(name)) <= 2 for _, name in MAC_LISTS)
+        return any(abs(len(entry.option) - len(name)) <= 2 for name in _LISTS)
     return bool(entry.option)
+
+
+def _line_numbers_text(entry: Entry) -> str:
+    """`line 3: ` or `lines 3 and 5: `; empty if unknown."""
+    numbers = " and ".join(map(str, entry.lines))
+    plural = "s" if len(entry.lines) > 1 else ""
+    return f"line{plural} {numbers}: " if numbers else ""
+
+
+def _meant_to_protect(section: str, option: str, value: str) -> str:
+    """The protective option that was probably meant, as `[SECTION] OPTION`; empty if none was."""
+    closest_option = _closest_option(section, option)
+    if closest_option and closest_option in PROTECTIVE:
+        return f"[{closest_option[0]}] {closest_option[1]}"
+    # Whatever its name, NICs that an administrator lists are not to be changed.
+    lists = " or ".join(f"[{section}] {name}" for section, name in MAC_LISTS)
+    return "" if link_kind(section) or not _is_mac_list(value) else lists
+
+
+def _is_mac_list(text: str) -> bool:
+    try:
+        return bool([_read_mac(part) for part in split_list(text)])
+    except UnusableError:
+        return False
+
+
+def _closest_option(section: str, option: str) -> Optional[tuple[str, str]]:
+    """The option that is most like an unknown one, of the same section if possible."""
+    own = {name for where, name in KNOWN if where == section}
+    name = _closest_word(option, own)
+    if name:
+        return section, name
+    has_own_keys = not own and (section in SECTIONS or link_kind(section))
+    names = _LISTS if has_own_keys else _NAMES
+    name = option if option in names else _closest_word(option, names)
+    return next((known for known in sorted(KNOWN) if known[1] == name), None)
 
 
 def _reported_options(faults: Iterable[Fault]) -> set[tuple[str, str, str]]:
@@ -86,13 +136,17 @@ def _unknown_sections(entries: Iterable[Entry]) -> Iterator[Fault]:
 
 def _with_suggestion(fault: Fault, known: Iterable[str]) -> Fault:
     """The fault about an unknown word, with the one that was probably meant."""
-    # Nobody else needs the module.
-    from neuca_tools.documents.spelling import closest_word
-
-    meant = closest_word(fault.key or fault.section, tuple(known))
+    meant = _closest_word(fault.key or fault.section, tuple(known))
     if not meant:
         return fault
     return fault._replace(reason=f'{fault.reason}; did you mean "{meant}"?', meant=meant)
+
+
+def _closest_word(word: str, known: Collection[str]) -> str:
+    # Only for a word that is not known; it saves difflib, 1 ms.
+    from neuca_tools.documents.spelling import closest_word
+
+    return closest_word(word, known)
 
 
 def _config_fields(entries: Iterable[Entry], faults: list[Fault]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Literal, NamedTuple, Optional
+from typing import Any, Literal, NamedTuple, Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
@@ -22,104 +22,6 @@ from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.allowed_sysctls import key_reason
 from neuca_tools.tuning.choice import AUTO, NAME, Choice
 
-_LOOPBACK = IPv4Address("127.255.255.1")
-
-
-class Config(NamedTuple):
-    """Every option with its default. Times are in seconds, `rate` is in bit/s.
-
-    MAC addresses are written `fe:16:3e:00:6d:af`. A request in `links` has a state only if a file
-    sets one; `documents.stacking.combine` merges these requests over those of a document.
-    """
-
-    set_loopback_hostname: bool = True
-    loopback_address: IPv4Address = _LOOPBACK
-    ignored_macs: frozenset[str] = frozenset()
-    state_directory: Path = Path("/var/lib/neuca")
-    run_directory: Path = Path("/run/neuca")
-    pid_directory: Path = Path("/var/run")
-    pid_file: str = "neucad.pid"
-    command_timeout: float = 300.0
-    hosts_file: Path = Path("/etc/hosts")
-    udev_directory: Path = Path("/etc/udev/rules.d")
-    udev_substring: str = "neuca-persistent"
-    data_udev_priority: int = 10
-    mgmt_udev_priority: int = 15
-    networkmanager_directory: Path = Path("/etc/NetworkManager/conf.d")
-    networkmanager_profiles: Path = Path("/etc/NetworkManager/system-connections")
-    networkd_directory: Path = Path("/etc/systemd/network")
-    sysctl_directory: Path = Path("/etc/sysctl.d")
-    managers: Literal["auto", "none"] = "auto"
-    dhcp_client: str = "auto"
-    dhcp_helper: Path = Path("/usr/libexec/neuca-guest-tools/dhcp-helper")
-    allow_sysctls: frozenset[str] = frozenset()
-    log_directory: Path = Path("/var/log/neuca")
-    log_file: str = "neuca-agent.log"
-    log_level: str = "DEBUG"
-    sources: tuple[str, ...] = ("auto",)
-    platform: Literal["dmi", "any"] = "dmi"
-    poll_interval: float = 10.0
-    timeout: float = 10.0
-    management_macs: frozenset[str] = frozenset()
-    drift: Literal["report", "enforce"] = "report"
-    allow_default_route: bool = False
-    policy_routing: Literal["auto", "yes", "no"] = "auto"
-    links: tuple[LinkRequest, ...] = ()
-    profiles: tuple[str, ...] = (AUTO,)
-    rate: Optional[int] = None
-    rtt: Optional[float] = None
-    profile_directory: Path = Path("/etc/neuca/profiles")
-    guest_hostname: bool = True
-    guest_router: bool = True
-    guest_users: bool = True
-    guest_login: Optional[str] = None
-    guest_storage: bool = True
-    guest_scripts: bool = True
-    script_timeout: float = 3600.0
-    selftest: Mapping[str, str] = {}
-    faults: tuple[Fault, ...] = ()
-
-    @property
-    def complete(self) -> bool:
-        """Whether every value was usable."""
-        return not any(fault.severity == "error" for fault in self.faults)
-
-    @property
-    def link_faults(self) -> tuple[Fault, ...]:
-        """The errors in link sections, as those of a document."""
-        errors = (fault for fault in self.faults if fault.severity == "error")
-        return tuple(fault for fault in errors if link_kind(fault.section))
-
-    def demand_protection(self) -> None:
-        """Raise ConfigError if an option that protects is unusable: nothing new is configured."""
-        stopping = [fault.text for fault in self.faults if fault.stops]
-        if stopping:
-            raise ConfigError(f"nothing new is configured until this is corrected: {stopping[0]}")
-
-    @property
-    def choice(self) -> Choice:
-        """What `[tuning]` selects: profiles, rate in bit/s, round-trip time in seconds."""
-        return Choice(self.profiles, self.rate, self.rtt)
-
-    @property
-    def state(self) -> Place:
-        """Where state files are stored, and where while the state directory is not writable."""
-        return Place(self.state_directory, self.run_directory)
-
-    @property
-    def surroundings(self) -> Surroundings:
-        """What the sources need to know of their environment."""
-        return Surroundings(self.run_directory, self.platform == "dmi")
-
-    @property
-    def pid_path(self) -> Path:
-        return self.pid_directory / self.pid_file
-
-    @property
-    def log_path(self) -> Path:
-        return self.log_directory / self.log_file
-
-
 # --- Readers of single values; each raises UnusableError ------------------------------------------
 
 CLIENT = "dhcpcd"
@@ -129,7 +31,6 @@ TRUTH = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
 # always a single word in a sudoers file.
 LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _NAME_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-_NO_NAME_PART = 'it is not part of a file name: letters, digits, "_", "." and "-" only'
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -197,13 +98,16 @@ def _host_sysctls(text: str) -> frozenset[str]:
     return keys
 
 
-def _pattern_reader(pattern: re.Pattern[str], reason: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if not pattern.fullmatch(text):
-            raise UnusableError(reason)
-        return text
+def _read_name_part(text: str) -> str:
+    if not _NAME_PART.fullmatch(text):
+        raise UnusableError('it is not part of a file name: letters, digits, "_", "." and "-" only')
+    return text
 
-    return read
+
+def _read_login(text: str) -> str:
+    if not LOGIN.fullmatch(text):
+        raise UnusableError("it is not a login name")
+    return text
 
 
 def profile_names(text: str) -> tuple[str, ...]:
@@ -220,49 +124,126 @@ def split_list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+# --- The options ----------------------------------------------------------------------------------
+
+
+_DECLARED: list[tuple[str, Callable[[str], object], str]] = []
+
+
+def _option(
+    section: str, read: Callable[[str], object], default: Optional[str], name: str = ""
+) -> Any:  # noqa: ANN401 - what `read` returns
+    """The default of a field that an option sets, from the text of a file; None: not set.
+
+    The option has the name of the field, without the section, unless it has another `name`.
+    """
+    _DECLARED.append((section, read, name))
+    return None if default is None else read(default)
+
+
+class Config(NamedTuple):
+    """Every option with its default, then what is read apart.
+
+    Times are in seconds, `rate` is in bit/s. MAC addresses are written `fe:16:3e:00:6d:af`. A
+    request in `links` has a state only if a file sets one; `documents.stacking.combine` merges
+    these requests over those of a document.
+    """
+
+    set_loopback_hostname: bool = _option("runtime", _read_truth, "yes")
+    loopback_address: IPv4Address = _option("runtime", _read_loopback, "127.255.255.1")
+    state_directory: Path = _option("runtime", _read_path, "/var/lib/neuca")
+    run_directory: Path = _option("runtime", _read_path, "/run/neuca")
+    pid_directory: Path = _option("runtime", _read_path, "/var/run")
+    pid_file: str = _option("runtime", _file_name, "neucad.pid")
+    command_timeout: float = _option("runtime", _seconds_reader(1, 86400), "300")
+    hosts_file: Path = _option("runtime", _read_path, "/etc/hosts")
+    udev_directory: Path = _option("linux", _read_path, "/etc/udev/rules.d")
+    udev_substring: str = _option("linux", _read_name_part, "neuca-persistent")
+    data_udev_priority: int = _option("linux", _number_reader(0, 99), "10")
+    mgmt_udev_priority: int = _option("linux", _number_reader(0, 99), "15")
+    networkmanager_directory: Path = _option("linux", _read_path, "/etc/NetworkManager/conf.d")
+    networkmanager_profiles: Path = _option(
+        "linux", _read_path, "/etc/NetworkManager/system-connections"
+    )
+    networkd_directory: Path = _option("linux", _read_path, "/etc/systemd/network")
+    sysctl_directory: Path = _option("linux", _read_path, "/etc/sysctl.d")
+    managers: Literal["auto", "none"] = _option("linux", _one_of("auto", "none"), "auto")
+    dhcp_client: str = _option("linux", _read_client, "auto")
+    dhcp_helper: Path = _option("linux", _read_path, "/usr/libexec/neuca-guest-tools/dhcp-helper")
+    allow_sysctls: frozenset[str] = _option("linux", _host_sysctls, "")
+    log_directory: Path = _option("logging", _read_path, "/var/log/neuca")
+    log_file: str = _option("logging", _file_name, "neuca-agent.log")
+    log_level: str = _option("logging", _read_level, "debug")
+    sources: tuple[str, ...] = _option("metadata", split_list, "auto")
+    platform: Literal["dmi", "any"] = _option("metadata", _one_of("dmi", "any"), "dmi")
+    poll_interval: float = _option("metadata", _seconds_reader(1, 86400), "10")
+    timeout: float = _option("metadata", _seconds_reader(0.1, 300), "10")
+    profiles: tuple[str, ...] = _option("tuning", profile_names, AUTO, "profile")
+    rate: Optional[int] = _option("tuning", arithmetic.parse_rate, None)
+    rtt: Optional[float] = _option("tuning", arithmetic.parse_rtt, None)
+    profile_directory: Path = _option("tuning", _read_path, "/etc/neuca/profiles")
+    guest_hostname: bool = _option("guest", _read_truth, "yes")
+    guest_router: bool = _option("guest", _read_truth, "yes")
+    guest_users: bool = _option("guest", _read_truth, "yes")
+    guest_login: Optional[str] = _option("guest", _read_login, None)
+    guest_storage: bool = _option("guest", _read_truth, "yes")
+    guest_scripts: bool = _option("guest", _read_truth, "yes")
+    script_timeout: float = _option("guest", _seconds_reader(1, 86400), "3600")
+    drift: Literal["report", "enforce"] = _option("network", _one_of("report", "enforce"), "report")
+    allow_default_route: bool = _option("network", _read_truth, "no")
+    policy_routing: Literal["auto", "yes", "no"] = _option("network", _one_of(*CHOICES), "auto")
+    ignored_macs: frozenset[str] = frozenset()
+    management_macs: frozenset[str] = frozenset()
+    links: tuple[LinkRequest, ...] = ()
+    selftest: Mapping[str, str] = {}
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every value was usable."""
+        return not any(fault.severity == "error" for fault in self.faults)
+
+    @property
+    def link_faults(self) -> tuple[Fault, ...]:
+        """The errors in link sections, as those of a document."""
+        errors = (fault for fault in self.faults if fault.severity == "error")
+        return tuple(fault for fault in errors if link_kind(fault.section))
+
+    def demand_protection(self) -> None:
+        """Raise ConfigError if an option that protects is unusable: nothing new is configured."""
+        stopping = [fault.text for fault in self.faults if fault.stops]
+        if stopping:
+            raise ConfigError(f"nothing new is configured until this is corrected: {stopping[0]}")
+
+    @property
+    def choice(self) -> Choice:
+        """What `[tuning]` selects: profiles, rate in bit/s, round-trip time in seconds."""
+        return Choice(self.profiles, self.rate, self.rtt)
+
+    @property
+    def state(self) -> Place:
+        """Where state files are stored, and where while the state directory is not writable."""
+        return Place(self.state_directory, self.run_directory)
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """What the sources need to know of their environment."""
+        return Surroundings(self.run_directory, self.platform == "dmi")
+
+    @property
+    def pid_path(self) -> Path:
+        return self.pid_directory / self.pid_file
+
+    @property
+    def log_path(self) -> Path:
+        return self.log_directory / self.log_file
+
+
 OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
-    ("runtime", "set-loopback-hostname"): ("set_loopback_hostname", _read_truth),
-    ("runtime", "loopback-address"): ("loopback_address", _read_loopback),
-    ("runtime", "state-directory"): ("state_directory", _read_path),
-    ("runtime", "run-directory"): ("run_directory", _read_path),
-    ("runtime", "pid-directory"): ("pid_directory", _read_path),
-    ("runtime", "pid-file"): ("pid_file", _file_name),
-    ("runtime", "command-timeout"): ("command_timeout", _seconds_reader(1, 86400)),
-    ("runtime", "hosts-file"): ("hosts_file", _read_path),
-    ("linux", "udev-directory"): ("udev_directory", _read_path),
-    ("linux", "udev-substring"): ("udev_substring", _pattern_reader(_NAME_PART, _NO_NAME_PART)),
-    ("linux", "data-udev-priority"): ("data_udev_priority", _number_reader(0, 99)),
-    ("linux", "mgmt-udev-priority"): ("mgmt_udev_priority", _number_reader(0, 99)),
-    ("linux", "networkmanager-directory"): ("networkmanager_directory", _read_path),
-    ("linux", "networkmanager-profiles"): ("networkmanager_profiles", _read_path),
-    ("linux", "networkd-directory"): ("networkd_directory", _read_path),
-    ("linux", "sysctl-directory"): ("sysctl_directory", _read_path),
-    ("linux", "managers"): ("managers", _one_of("auto", "none")),
-    ("linux", "dhcp-client"): ("dhcp_client", _read_client),
-    ("linux", "dhcp-helper"): ("dhcp_helper", _read_path),
-    ("linux", "allow-sysctls"): ("allow_sysctls", _host_sysctls),
-    ("logging", "log-directory"): ("log_directory", _read_path),
-    ("logging", "log-file"): ("log_file", _file_name),
-    ("logging", "log-level"): ("log_level", _read_level),
-    ("metadata", "sources"): ("sources", split_list),
-    ("metadata", "platform"): ("platform", _one_of("dmi", "any")),
-    ("metadata", "poll-interval"): ("poll_interval", _seconds_reader(1, 86400)),
-    ("metadata", "timeout"): ("timeout", _seconds_reader(0.1, 300)),
-    ("tuning", "profile"): ("profiles", profile_names),
-    ("tuning", "rate"): ("rate", arithmetic.parse_rate),
-    ("tuning", "rtt"): ("rtt", arithmetic.parse_rtt),
-    ("tuning", "profile-directory"): ("profile_directory", _read_path),
-    ("guest", "hostname"): ("guest_hostname", _read_truth),
-    ("guest", "router"): ("guest_router", _read_truth),
-    ("guest", "users"): ("guest_users", _read_truth),
-    ("guest", "login"): ("guest_login", _pattern_reader(LOGIN, "it is not a login name")),
-    ("guest", "storage"): ("guest_storage", _read_truth),
-    ("guest", "scripts"): ("guest_scripts", _read_truth),
-    ("guest", "script-timeout"): ("script_timeout", _seconds_reader(1, 86400)),
-    ("network", "drift"): ("drift", _one_of("report", "enforce")),
-    ("network", "allow-default-route"): ("allow_default_route", _read_truth),
-    ("network", "policy-routing"): ("policy_routing", _one_of(*CHOICES)),
+    (section, name or field.removeprefix(f"{section}_").replace("_", "-")): (field, read)
+    for field, (section, read, name) in zip(Config._fields, _DECLARED)
 }
+"""The field and the reader of each option, by section and name."""
 MAC_LISTS = {
     ("runtime", "dataplane-macs-to-ignore"): "ignored_macs",
     ("network", "management-macs"): "management_macs",

@@ -5,7 +5,7 @@ base        the types of a feature: its input, its findings, and the table of fe
 outcome     the findings of the last run, for `neuca status`; and the mark that a run is due
 programs    runs another program, within limits
 blocks      edits marked lines in a file that others write to as well
-users       accounts, public keys and sudo files; its parts are accounts, authorized_keys, sudoers
+users       accounts, public keys and sudo files; `authorized_keys` edits a user's keys
 hostname    the host name, and its line in the hosts file
 storage     iSCSI disks; `iscsi` calls open-iscsi, `blockdev` examines, formats and mounts a disk
 scripts     runs each script once for each instance; `supervisor` is the process that runs one

@@ -8,26 +8,24 @@ anyway. None is followed in any case, and no pipe is waited for.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import pwd
 import signal
 import socket
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Callable, NoReturn, Optional
+from typing import NoReturn, Optional
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import applying, replace_file
+from neuca_tools.files import replace_file, sync_directory
 from neuca_tools.guest import blocks, programs
 
 DIRECTORY, FILE = ".ssh", "authorized_keys"  # the default AuthorizedKeysFile (sshd_config(5))
 EDIT_SECONDS = 30.0  # a home directory may be on a server that does not respond
-READ_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 SELINUX = Path("/sys/fs/selinux/enforce")
 MAX_RESULT_BYTES = 65536
 
@@ -82,140 +80,83 @@ def _edit_result(user: pwd.struct_passwd, keys: Sequence[str]) -> tuple[str, str
         return f"become the user: {error.strerror}", ""
 
 
-# --- As root, which only reads --------------------------------------------------------------------
-
-
 def keys_path(user: pwd.struct_passwd, root: Path) -> Path:
     """The file with the public keys of a user of the file system at `root`."""
     return root / user.pw_dir.lstrip("/") / DIRECTORY / FILE
 
 
 def without_ours(user: pwd.struct_passwd, root: Path) -> Optional[bytes]:
-    """The content of that file without our keys; None if the file does not exist.
+    """The content of that file without our keys, read by root; None if the file does not exist.
 
     Raises ApplyError for what `edit_as` would refuse, since that file has none of our keys then.
     """
-    home = str(root / user.pw_dir.lstrip("/"))
-    try:
-        with (
-            _opened_directory(home, lambda: os.open(home, READ_DIRECTORY)) as top,
-            _opened_directory(f"{home}/{DIRECTORY}", lambda: _open_ssh_directory(top)) as directory,
-        ):
-            content, _ = _read_file(directory, f"{home}/{DIRECTORY}/{FILE}", user.pw_uid)
-    except ApplyError as error:
-        if error.errno == errno.ENOENT:
-            return None
-        raise
-    return None if content is None else blocks.edited_content(content, ())
-
-
-def _open_ssh_directory(home: int) -> int:
-    return os.open(DIRECTORY, READ_DIRECTORY | os.O_NOFOLLOW, dir_fd=home)
-
-
-# --- As the user ----------------------------------------------------------------------------------
+    file = keys_path(user, root)
+    if not os.path.lexists(file):
+        return None
+    with blocks.editing(f'"{file.parent}"'):
+        _check_directory(file.parent, user.pw_uid)
+    with blocks.editing(f'"{file}"'):
+        content, _ = _read_keys(file, user.pw_uid)
+        return blocks.edited_content(content, ())
 
 
 def edit_keys(home: str, keys: Sequence[str]) -> str:
     """Do what `edit_as` does in this process. Raises ApplyError."""
-    with _opened_directory(home, lambda: os.open(home, READ_DIRECTORY)) as top:
-        place = f"{home}/{DIRECTORY}"
-        if not keys and not _is_there(DIRECTORY, top):
-            return ""
-        with (
-            _opened_directory(place, lambda: _create_ssh_directory(top, place)) as directory,
-            applying(f'"{place}/{FILE}"'),
-        ):
-            _edit_file(directory, f"{place}/{FILE}", keys)
-            return _reason_ignored(top, directory, home) if keys else ""
+    file = Path(home, DIRECTORY, FILE)
+    with blocks.editing(f'"{home}"'):
+        Path(home).stat()
+    is_new = not os.path.lexists(file.parent)
+    if is_new and not keys:
+        return ""
+    with blocks.editing(f'"{file.parent}"'):
+        if is_new:
+            _create_directory(file.parent)
+        _check_directory(file.parent, os.geteuid())
+    with blocks.editing(f'"{file}"'):
+        content, mode = _read_keys(file, os.geteuid())
+        wanted = blocks.edited_content(content, keys)
+        if wanted != content:
+            replace_file(str(file), wanted, partial(os.fchmod, mode=mode))
+            sync_directory(file.parent)
+        return _reason_ignored((Path(home), file.parent, file)) if keys else ""
 
 
-@contextmanager
-def _opened_directory(place: str, opener: Callable[[], int]) -> Iterator[int]:
-    with applying(f'"{place}"'):
-        descriptor = opener()
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _create_directory(directory: Path) -> None:
+    directory.mkdir(0o700)
+    if SELINUX.exists() and programs.find_program("restorecon"):
+        # sshd may read the directory only if it has the right label.
+        programs.run_program("label it", ["restorecon", "-R", str(directory)], EDIT_SECONDS)
 
 
-def _is_there(name: str, directory: int) -> bool:
-    with suppress(FileNotFoundError):
-        return bool(os.stat(name, dir_fd=directory, follow_symlinks=False))
-    return False
-
-
-def _create_ssh_directory(home: int, place: str) -> int:
-    """A descriptor of ~/.ssh, which is created if it is missing."""
-    if not _is_there(DIRECTORY, home):
-        os.mkdir(DIRECTORY, 0o700, dir_fd=home)
-        if SELINUX.exists() and programs.find_program("restorecon"):
-            # sshd may read the directory only if it has the right label.
-            programs.run_program(f'label "{place}"', ["restorecon", "-R", place], EDIT_SECONDS)
-    _check_own(
-        os.stat(DIRECTORY, dir_fd=home, follow_symlinks=False), place, stat.S_ISDIR, "a directory"
-    )
-    return os.open(DIRECTORY, READ_DIRECTORY | os.O_NOFOLLOW, dir_fd=home)
-
-
-def _edit_file(directory: int, place: str, keys: Sequence[str]) -> None:
-    content, mode = _read_file(directory, place)
-    try:
-        wanted = blocks.edited_content(content or b"", keys)
-    except ApplyError as error:
-        raise ApplyError(f'"{place}": {error.text}') from None
-    if wanted != (content or b""):
-        replace_file(FILE, wanted, partial(os.fchmod, mode=mode), directory)
-        os.fsync(directory)
-
-
-def _read_file(
-    directory: int, place: str, owner: Optional[int] = None
-) -> tuple[Optional[bytes], int]:
-    """The content of the file, None if there is none, and its mode.
-
-    The file has to belong to `owner`, by default to who runs this. Raises ApplyError.
-    """
-    try:
-        status = os.stat(FILE, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return None, 0o600
-    _check_own(status, place, stat.S_ISREG, "a regular file", owner)
-    descriptor = os.open(
-        FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
-    )
-    with os.fdopen(descriptor, "rb") as stream:
-        content = stream.read(blocks.MAX_FILE_BYTES + 1)
-        if len(content) > blocks.MAX_FILE_BYTES:
-            raise ApplyError(f'"{place}": it is longer than {blocks.MAX_FILE_BYTES} bytes')
-        return content, stat.S_IMODE(os.fstat(descriptor).st_mode)
-
-
-def _check_own(
-    status: os.stat_result,
-    place: str,
-    is_kind: Callable[[int], bool],
-    kind: str,
-    owner: Optional[int] = None,
-) -> None:
-    """Raises ApplyError for a link, another kind of file, or a file of another user."""
+def _check_directory(directory: Path, owner: int) -> None:
+    """Raises ApplyError for a link, another kind of file, or a directory of another user."""
+    status = directory.lstat()
     if stat.S_ISLNK(status.st_mode):
-        raise ApplyError(f'"{place}": it is a symbolic link, which is not followed')
-    if not is_kind(status.st_mode):
-        raise ApplyError(f'"{place}": it is not {kind}')
-    if status.st_uid != (os.geteuid() if owner is None else owner):
-        raise ApplyError(f'"{place}": it is owned by another user')
+        raise ApplyError(blocks.LINK)
+    if not stat.S_ISDIR(status.st_mode):
+        raise ApplyError("it is not a directory")
+    _check_owner(status, owner)
 
 
-def _reason_ignored(home: int, directory: int, name: str) -> str:
+def _read_keys(file: Path, owner: int) -> tuple[bytes, int]:
+    """The content of the file, empty if there is none, and its mode. Raises ApplyError, OSError."""
+    content, status = blocks.read_regular_file(file)
+    if status is None:
+        return content, 0o600
+    # Its user may have put a link in place of the directory since that was checked.
+    _check_owner(status, owner)
+    return content, stat.S_IMODE(status.st_mode)
+
+
+def _check_owner(status: os.stat_result, owner: int) -> None:
+    if status.st_uid != owner:
+        raise ApplyError("it is owned by another user")
+
+
+def _reason_ignored(places: Sequence[Path]) -> str:
     """Why sshd ignores the file: others may write to it (StrictModes); empty if it does not."""
-    places = {
-        name: os.fstat(home),
-        f"{name}/{DIRECTORY}": os.fstat(directory),
-        f"{name}/{DIRECTORY}/{FILE}": os.stat(FILE, dir_fd=directory, follow_symlinks=False),
-    }
-    for place, status in places.items():
+    for place in places:
+        status = place.stat()
         if status.st_mode & 0o022 or status.st_uid not in (0, os.geteuid()):
             return f'sshd ignores the keys: "{place}" is writable by others than its user'
     return ""

@@ -11,7 +11,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Optional
@@ -23,6 +24,7 @@ BEGIN = b"# BEGIN neuca-guest-tools: what is between these two lines is written 
 END = b"# END neuca-guest-tools"
 NO_MARKS = (b"", b"")
 MAX_FILE_BYTES = 4 * 1024 * 1024
+LINK = "it is a symbolic link, which is not followed"  # why a file is not edited
 
 
 def edited_content(
@@ -75,39 +77,53 @@ def edit_file(path: Path, lines: Sequence[str], old: tuple[bytes, bytes] = NO_MA
     A missing file is created if there are lines. A symbolic link is followed, and stays one; owner,
     mode and extended attributes (SELinux labels, ACLs) are kept. Raises ApplyError.
     """
-    try:
+    with editing(f'edit "{path}"'):
         real = path.resolve(strict=False)
-        content = _read_file(real)
-        wanted = edited_content(content or b"", lines, old)
-        if wanted == (content or b""):
+        content, status = read_regular_file(real)
+        if status and status.st_nlink > 1:
+            raise ApplyError("it has several names (hard links), which an atomic edit cannot keep")
+        wanted = edited_content(content, lines, old)
+        if wanted == content:
             return False
         replace_file(str(real), wanted, partial(_copy_attributes, real))
         sync_directory(real.parent)
-    except ApplyError as error:
-        raise ApplyError(f'edit "{path}": {error.text}', error.errno) from None
-    except (OSError, RuntimeError) as error:
-        # RuntimeError: a loop of symbolic links (pathlib before Python 3.13).
-        raise ApplyError(f'edit "{path}": {getattr(error, "strerror", None) or error}') from error
     return True
 
 
-def _read_file(path: Path) -> Optional[bytes]:
-    """The content of a regular file without other hard links; None if there is no file."""
+@contextmanager
+def editing(what: str) -> Iterator[None]:
+    """Say in errors what was tried. Raises ApplyError."""
+    try:
+        yield
+    except ApplyError as error:
+        raise ApplyError(f"{what}: {error.text}", error.errno) from None
+    except (OSError, RuntimeError) as error:
+        # RuntimeError: a loop of symbolic links (pathlib before Python 3.13).
+        raise ApplyError(f"{what}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def read_regular_file(path: Path) -> tuple[bytes, Optional[os.stat_result]]:
+    """The content and the status of a file; empty and None if it does not exist.
+
+    A symbolic link is not followed, and no pipe is waited for. Raises ApplyError, OSError.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
-        return None
+        return b"", None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ApplyError(LINK) from None
+        raise
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise ApplyError("it is not a regular file")
-        if status.st_nlink > 1:
-            raise ApplyError("it has several names (hard links), which an atomic edit cannot keep")
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
             content = stream.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise ApplyError(f"it is longer than {MAX_FILE_BYTES} bytes")
-        return content
+        return content, status
     finally:
         os.close(descriptor)
 

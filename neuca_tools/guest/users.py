@@ -1,7 +1,8 @@
 """Sets up the users of the document: an account, public keys, the right to use sudo.
 
-An account is created if it is missing, and never changed or removed. When the document no longer
-has the user, the agent's lines in the file of keys and its sudo file are removed, and nothing else.
+An account is created with useradd if it is missing, and never changed or removed. Each user with
+sudo has a file in sudoers.d; the file sudoers is never changed. When the document no longer has the
+user, the agent's lines in the file of keys and its sudo file are removed, and nothing else.
 """
 
 # SPDX-License-Identifier: MIT
@@ -12,14 +13,15 @@ import pwd
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from neuca_tools.config import Config
 from neuca_tools.config.options import LOGIN
 from neuca_tools.documents.neuca.tables import is_public_key
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
 from neuca_tools.errors import ApplyError, RecordError
-from neuca_tools.guest import accounts, authorized_keys
+from neuca_tools.files import applying, read_bytes, write_files
+from neuca_tools.guest import authorized_keys, programs
 from neuca_tools.guest.base import Finding, Guest
 from neuca_tools.model import Document
 from neuca_tools.model.printable import counted
@@ -27,6 +29,10 @@ from neuca_tools.model.rows import User
 from neuca_tools.state.store import read_state, remove_state, save_state
 
 RECORD = "guest-users.json"  # in the state directory: the users with our keys or sudo file
+# sudo ignores files with a dot in their names (sudoers(5)), such as those that are being written.
+SUDOERS = Path("/etc/sudoers.d")
+MARK = "# Written by neuca-guest-tools: this user may use sudo as long as the user-data says so.\n"
+SHELLS = ("/bin/bash", "/bin/sh")
 
 
 def set_up_users(guest: Guest) -> Iterator[Finding]:
@@ -86,8 +92,8 @@ def _set_up_user(user: User, seconds: float) -> Iterator[Finding]:
         text = f'"{login}": {counted(odd, "text")} instead of a public key'
         yield Finding("refused", text, f"{login} keys")
     try:
-        existing = accounts.find_account(login)
-        account = existing or accounts.create_account(login, seconds)
+        existing = find_account(login)
+        account = existing or create_account(login, seconds)
     except ApplyError as error:
         yield Finding("failed", error.text, login, again=True)
         return
@@ -112,10 +118,10 @@ def _set_sudo(user: User, seconds: float) -> Iterator[Finding]:
     login, subject = user.login, f"{user.login} sudo"
     try:
         if user.sudo:
-            accounts.grant_sudo(login, seconds)
+            grant_sudo(login, seconds)
             yield Finding("ok", f'"{login}" may use sudo', subject)
         else:
-            accounts.revoke_sudo(login)
+            revoke_sudo(login)
     except ApplyError as error:
         yield Finding("failed", error.text, subject, again=True)
 
@@ -124,8 +130,8 @@ def withdraw_user(login: str) -> None:
     """Remove the agent's keys and sudo file of a user. Raises ApplyError."""
     if not LOGIN.fullmatch(login):
         return
-    accounts.revoke_sudo(login)
-    account = accounts.find_account(login)
+    revoke_sudo(login)
+    account = find_account(login)
     try:
         if account:
             authorized_keys.edit_as(account, ())
@@ -171,7 +177,7 @@ def users_to_withdraw(config: Config) -> list[UserWithdrawal]:
 
 def own_files(config: Config) -> list[Path]:
     """The sudo files that the agent wrote. Raises ApplyError if that is unknown."""
-    return [accounts.sudo_file(login) for login in sorted(recorded_logins(config))]
+    return [sudo_file(login) for login in sorted(recorded_logins(config))]
 
 
 def _record_logins(config: Config, logins: Iterable[str]) -> None:
@@ -183,3 +189,76 @@ def _record_logins(config: Config, logins: Iterable[str]) -> None:
         save_state(config.state_directory, RECORD, {"logins": logins}, 0o600)
     else:
         remove_state(config.state_directory, RECORD)
+
+
+# --- Accounts and sudo ----------------------------------------------------------------------------
+
+
+def find_account(login: str) -> Optional[pwd.struct_passwd]:
+    """The account, from any name service of the host (nsswitch.conf(5)); None if there is none."""
+    try:
+        return pwd.getpwnam(login)
+    except KeyError:
+        return None
+
+
+def create_account(login: str, seconds: float) -> pwd.struct_passwd:
+    """Create an account with a home directory and no valid password. Raises ApplyError.
+
+    The password is `*` rather than useradd's default `!`: some SSH servers take `!` for a locked
+    account, and refuse its keys too (sshd(8)).
+    """
+    shell = next((shell for shell in SHELLS if Path(shell).exists()), SHELLS[-1])
+    what = f'create the user "{login}"'
+    command = ["useradd", "--create-home", "--shell", shell, "--password", "*", "--", login]
+    programs.run_program(what, command, seconds)
+    made = find_account(login)
+    if made is None:
+        raise ApplyError(f"{what}: useradd reported success, but there is no such user")
+    return made
+
+
+def sudo_file(login: str, directory: Path = SUDOERS) -> Path:
+    return directory / f"neuca-{login}"
+
+
+def sudo_rule(login: str) -> str:
+    """The rule for a user, which needs no password because the user has none."""
+    return f"{MARK}{login} ALL=(ALL:ALL) NOPASSWD: ALL\n"
+
+
+def grant_sudo(login: str, seconds: float, directory: Path = SUDOERS) -> bool:
+    """Write the file, checked by visudo; returns whether it changed. Raises ApplyError."""
+    file, content = sudo_file(login, directory), sudo_rule(login).encode()
+    there = _file_content(file)
+    if there and not _is_ours(there):
+        raise ApplyError(
+            f'let "{login}" use sudo: '
+            f'"{file}" was not written by neuca-guest-tools, and is left alone'
+        )
+    if there == content and file.stat().st_mode & 0o777 == 0o440:
+        return False
+    programs.run_program(
+        f'let "{login}" use sudo', ["visudo", "--check", "--quiet", "--file=-"], seconds, content
+    )
+    write_files({file: content}, 0o440)
+    return True
+
+
+def revoke_sudo(login: str, directory: Path = SUDOERS) -> bool:
+    """Remove the file if the agent wrote it. Returns whether it was removed. Raises ApplyError."""
+    file = sudo_file(login, directory)
+    if not _is_ours(_file_content(file)):
+        return False
+    write_files({file: None})
+    return True
+
+
+def _file_content(file: Path) -> bytes:
+    """The content of the file; empty if there is none."""
+    with applying(f'read "{file}"'):
+        return b"a link" if file.is_symlink() else read_bytes(file) or b""
+
+
+def _is_ours(content: bytes) -> bool:
+    return content.startswith(MARK.encode())

@@ -1,7 +1,7 @@
 """Plays a network manager or systemd-hostnamed on the bus with python-dbusmock, until it is killed: NAME DEVICES FAULTS.
 
 Both are JSON. A device is [interface, state]. A fault: `ghosts` (devices of that name are listed, but gone when asked),
-`refuse` (an error answers Reload), `slow` (Reload takes longer than a query may).
+`malformed` (Describe returns no JSON), `refuse` (an error answers Reload), `slow` (Reload takes longer than a query may).
 The one device of hostnamed is the file that it writes the name to.
 """
 
@@ -47,20 +47,17 @@ def play_networkmanager(name, devices, faults):
 def play_networkd(name, devices, faults):
     main = mockobject.DBusMockObject(name, NETWORKD, "org.freedesktop.network1.Manager", {})
     mockobject.objects[NETWORKD] = main
-    links = [
-        (index, interface, f"{NETWORKD}/link/_{index}")
-        for index, (interface, _) in enumerate(devices, 1)
-    ]
-    main.AddMethod("", "ListLinks", "", "a(iso)", f"ret = {links!r}")
+    described = {
+        "Interfaces": [
+            {"Name": interface, "AdministrativeState": state} for interface, state in devices
+        ]
+    }
+    text = "no JSON" if "malformed" in faults else json.dumps(described)
+    main.AddMethod("", "Describe", "", "s", f"ret = {text!r}")
     reload = {"refuse": REFUSE, "slow": SLOW}.get(
         "".join(faults), "self.EmitSignal('', 'Reloaded', '', [])"
     )
     main.AddMethod("", "Reload", "", "", reload)
-    for (_, interface, path), (_, state) in zip(links, devices):
-        if not interface.startswith("ghost"):
-            main.AddObject(
-                path, "org.freedesktop.network1.Link", {"AdministrativeState": state}, []
-            )
 
 
 def play_hostnamed(name, devices, faults):

@@ -32,10 +32,19 @@ def test_what_its_states_mean(private_bus, state, word):
         assert Networkd(bus).words(["eth1"]) == ({"eth1": word}, "")
 
 
-def test_a_link_that_goes_away_in_between_costs_only_itself(private_bus):
-    private_bus.play(NAME, [("ghost", "configured"), ("eth1", "unmanaged")])
+def test_all_links_are_read_at_once(private_bus):
+    private_bus.play(NAME, [("eth0", "configured"), ("eth1", "unmanaged")])
     with Bus() as bus:
-        assert Networkd(bus).states() == {"ghost": "unknown", "eth1": "unmanaged"}
+        assert Networkd(bus).states() == {"eth0": "managed", "eth1": "unmanaged"}
+
+
+def test_a_malformed_response_is_an_error(private_bus):
+    private_bus.play(NAME, [("eth1", "configured")], faults=["malformed"])
+    with Bus() as bus:
+        assert Networkd(bus).words(["eth1"]) == (
+            {"eth1": "unknown"},
+            "asked systemd-networkd for its links: the response is malformed",
+        )
 
 
 @pytest.mark.usefixtures("private_bus")

@@ -275,7 +275,10 @@ def test_no_link_that_a_user_has_planted_is_followed(root, tmp_path):
     (root / "root/.ssh").symlink_to("elsewhere")
     code, _, err = captured(root, tmp_path / "image.tar")
     assert (code, list(tmp_path.glob("image*"))) == (1, [])
-    assert err == f'neuca: leave out the keys of "root": "{root}/root/.ssh": Not a directory\n'
+    assert (
+        err
+        == f'neuca: leave out the keys of "root": "{root}/root/.ssh": it is a symbolic link, which is not followed\n'
+    )
 
 
 def test_damaged_records_of_users_stop_the_capture(root, tmp_path):

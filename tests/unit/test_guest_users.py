@@ -19,7 +19,7 @@ from neuca_tools.documents.platform.ec2 import NAME as EC2
 from neuca_tools.documents.platform.instance import NOCLOUD, OPENSTACK
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import NEW
-from neuca_tools.guest import accounts, authorized_keys, blocks, programs, users
+from neuca_tools.guest import authorized_keys, blocks, programs, users
 from neuca_tools.guest.base import FEATURES, Guest
 from neuca_tools.model.rows import User
 
@@ -141,29 +141,29 @@ def test_what_is_a_login(login):
 
 def test_a_sudo_file_has_a_name_that_sudo_reads_and_one_half_written_has_not(tmp_path):
     assert (
-        accounts.sudo_file("alice", tmp_path).name == "neuca-alice"
+        users.sudo_file("alice", tmp_path).name == "neuca-alice"
     )  # sudoers(5): none with a dot, nor with a tilde at its end
-    assert "." in f"{accounts.sudo_file('alice')}{NEW}"
-    assert accounts.sudo_rule("alice").splitlines()[1:] == ["alice ALL=(ALL:ALL) NOPASSWD: ALL"]
+    assert "." in f"{users.sudo_file('alice')}{NEW}"
+    assert users.sudo_rule("alice").splitlines()[1:] == ["alice ALL=(ALL:ALL) NOPASSWD: ALL"]
 
 
 def test_the_sudo_file_of_somebody_else_is_neither_written_nor_removed(tmp_path):
     for content in (b"# mine\n", b"alice ALL=(ALL:ALL) NOPASSWD: ALL\n"):
-        accounts.sudo_file("alice", tmp_path).write_bytes(content)
+        users.sudo_file("alice", tmp_path).write_bytes(content)
         with pytest.raises(ApplyError) as caught:
-            accounts.grant_sudo("alice", 10.0, tmp_path)
+            users.grant_sudo("alice", 10.0, tmp_path)
         assert caught.value.text == (
             f'let "alice" use sudo: "{tmp_path}/neuca-alice" was not written by neuca-guest-tools, and'
             " is left alone"
         )
-        assert not accounts.revoke_sudo("alice", tmp_path)
-        assert accounts.sudo_file("alice", tmp_path).read_bytes() == content
+        assert not users.revoke_sudo("alice", tmp_path)
+        assert users.sudo_file("alice", tmp_path).read_bytes() == content
 
 
 def test_our_sudo_file_is_removed(tmp_path):
-    accounts.sudo_file("alice", tmp_path).write_text(accounts.sudo_rule("alice"))
-    assert accounts.revoke_sudo("alice", tmp_path)
-    assert not accounts.revoke_sudo("alice", tmp_path)
+    users.sudo_file("alice", tmp_path).write_text(users.sudo_rule("alice"))
+    assert users.revoke_sudo("alice", tmp_path)
+    assert not users.revoke_sudo("alice", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

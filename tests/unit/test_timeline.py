@@ -12,12 +12,12 @@ import pytest
 from test_status import TWO, small
 
 from neuca_tools.apply.host import log_result
+from neuca_tools.backends.systemd import JournalEntry
 from neuca_tools.commands.analyze import (
     PASS,
     STARTED,
     STARTING,
     UNIT_FAILED,
-    Entry,
     timeline_of_boot,
     timeline_text,
     to_json,
@@ -36,13 +36,13 @@ FIELDS = {
     "NEUCA_FAILED": "0",
 }
 BOOT = [
-    Entry(5.0, AGENT, "pass", PASS, FIELDS),
-    Entry(2.0, NAMES, "Starting", STARTING),
-    Entry(2.5, NAMES, "Finished", STARTED),
-    Entry(3.0, AGENT, "Starting", STARTING),
-    Entry(3.25, AGENT, "Started", STARTED),
-    Entry(3.3, AGENT, "set the MTU of eth1", messages.DONE),
-    Entry(6.0, "neuca-guest.service", "failed", UNIT_FAILED),
+    JournalEntry(5.0, AGENT, PASS, FIELDS),
+    JournalEntry(2.0, NAMES, STARTING),
+    JournalEntry(2.5, NAMES, STARTED),
+    JournalEntry(3.0, AGENT, STARTING),
+    JournalEntry(3.25, AGENT, STARTED),
+    JournalEntry(3.3, AGENT, messages.DONE),
+    JournalEntry(6.0, "neuca-guest.service", UNIT_FAILED),
 ]
 
 
@@ -58,7 +58,7 @@ def test_the_timeline_of_a_boot():
 
 
 def test_a_pass_with_strange_fields_is_listed_all_the_same():
-    strange = Entry(1.0, AGENT, "pass", PASS, {"NEUCA_SECONDS": "soon"})
+    strange = JournalEntry(1.0, AGENT, PASS, {"NEUCA_SECONDS": "soon"})
     assert [(one.text, one.took) for one in timeline_of_boot([strange])] == [
         ("pass: ? changed, ? failed", None)
     ]
