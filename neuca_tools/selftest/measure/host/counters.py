@@ -1,4 +1,4 @@
-"""One sample of this end: the kernel's counters, its CPUs, and the sockets of the test.
+"""The counters of the kernel and of the drivers of this end, and its CPUs.
 
 The names of the counters are documented in `evidence`.
 """
@@ -12,16 +12,14 @@ import fcntl
 import os
 import socket
 import struct
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
 from neuca_tools.files import text_of
-from neuca_tools.selftest.evidence import Cpu, Sample, Socket
-from neuca_tools.selftest.measure.host import kernel, tcp_info
+from neuca_tools.selftest.evidence import Cpu
+from neuca_tools.selftest.measure.host import kernel
 
 PROC = Path("/proc/net")
 # The most bytes that are read from one file below /proc.
@@ -47,22 +45,6 @@ STATISTICS = 1
 NAME_LENGTH, INFO_LENGTH, COUNT_AT = 32, 196, 180
 # The most counters of one device; a NIC with hundreds of queues has about that many.
 MOST_COUNTERS = 4096
-
-
-def take_sample(
-    version: int, local_port: int = 0, remote_port: int = 0, devices: Iterable[str] = ()
-) -> Sample:
-    """A sample taken now.
-
-    It has the sockets with this local or remote port; none if both are 0. `devices` are those whose
-    driver counters are read too.
-    """
-    sockets: tuple[Socket, ...] = ()
-    if local_port or remote_port:
-        # A kernel without inet_diag still has everything else.
-        with suppress(OSError):
-            sockets = tcp_info.read_sockets(version, local_port, remote_port)
-    return Sample(time.monotonic(), sockets, read_cpus(), read_counters(devices))
 
 
 def read_counters(devices: Iterable[str] = ()) -> dict[str, int]:
@@ -91,18 +73,6 @@ def read_cpus() -> tuple[Cpu, ...]:
 
 def _with_prefix(prefix: str, values: Mapping[str, int]) -> dict[str, int]:
     return {f"{prefix}.{name}": value for name, value in values.items()}
-
-
-def without_unchanged(samples: Sequence[Sample]) -> tuple[Sample, ...]:
-    """The samples without the counters that are the same as in the first one, to save room."""
-    first = samples[0].counters if samples else {}
-    kept = list(samples[:1])
-    for sample in samples[1:]:
-        changed = {
-            name: value for name, value in sample.counters.items() if first.get(name) != value
-        }
-        kept.append(replace(sample, counters=changed))
-    return tuple(kept)
 
 
 # --- Readers, each of the text of one file --------------------------------------------------
