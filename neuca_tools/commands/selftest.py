@@ -16,8 +16,8 @@ from neuca_tools.commands.common import run_guarded
 
 # The module with `run` of each subcommand, and the one with its parser.
 COMMANDS = {
-    "run": ("selftest_run", "selftest_test_parsers"),
-    "serve": ("selftest_serve", "selftest_test_parsers"),
+    "run": ("selftest_run", "selftest_options"),
+    "serve": ("selftest_serve", "selftest_options"),
     "explain": ("selftest_explain", "selftest_parsers"),
     "compare": ("selftest_compare", "selftest_parsers"),
     "history": ("selftest_history", "selftest_parsers"),
@@ -43,7 +43,7 @@ def main(words: Sequence[str]) -> int:
             f'there is no command "{command}", and no host of that name can be resolved;'
             f' did you mean "{meant}"?'
         )
-    from neuca_tools.commands.selftest_test_parsers import former_parser
+    from neuca_tools.commands.selftest_options import former_parser
 
     arguments = former_parser().parse_args(words)
     return _run_guarded("selftest_serve" if arguments.serve else "selftest_run", arguments)

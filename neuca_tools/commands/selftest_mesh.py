@@ -28,9 +28,14 @@ from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.parsers import Parser
 from neuca_tools.commands.selftest_agent import outlook
 from neuca_tools.commands.selftest_options import port_number, read_secret
-from neuca_tools.commands.selftest_parsers import parser_of
+from neuca_tools.commands.selftest_parsers import (
+    OUTPUT_OPTIONS,
+    REPORT_OPTIONS,
+    integer,
+    link_rate,
+    parser_of,
+)
 from neuca_tools.commands.selftest_serve import check_servable, devices_by_address
-from neuca_tools.commands.selftest_values import OUTPUT_OPTIONS, REPORT_OPTIONS, integer, link_rate
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.model import Host as Address

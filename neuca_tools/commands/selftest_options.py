@@ -1,4 +1,4 @@
-"""The options of `neuca-selftest`, with the defaults of section `[selftest]`."""
+"""The options of tests, the parsers of `run` and `serve`, and the defaults of `[selftest]`."""
 
 # SPDX-License-Identifier: MIT
 
@@ -15,10 +15,17 @@ from typing import Callable, Optional, TypeVar
 
 from neuca_tools.commands.arguments import CONFIG, flag, seconds_up_to, value
 from neuca_tools.commands.arguments import Options as Table
-from neuca_tools.commands.selftest_values import (
+from neuca_tools.commands.parsers import Parser
+from neuca_tools.commands.selftest_parsers import (
     EXPECT_OPTION,
+    OUTPUT_OPTIONS,
+    PROGRAM,
+    REPORT_OPTIONS,
+    add_grouped,
     integer,
     link_rate,
+    overview_parser,
+    parser_of,
     refused_value,
 )
 from neuca_tools.config import Config
@@ -117,6 +124,48 @@ SERVE_OPTIONS: Table = {
     ),
     "stdio": flag("serve one test on standard input and output, for --ssh"),
 }
+
+
+# --- Parsers -------------------------------------------------------------------------------------
+
+
+class _Former(Parser):
+    def format_help(self) -> str:
+        return overview_parser().format_help()
+
+
+def former_parser() -> argparse.ArgumentParser:
+    """The parser of `neuca-selftest PEER…` and `neuca-selftest --serve`, without a subcommand."""
+    parser = _Former(prog=PROGRAM, usage=f"{PROGRAM} [run] [OPTION ...] [PEER ...]")
+    parser.add_argument("peers", nargs="*")
+    serve = {"serve": flag("serve tests to peers for a limited time")}
+    add_grouped(
+        parser,
+        {**MEASURING_OPTIONS, **RUN_OPTIONS, **OUTPUT_OPTIONS, **REPORT_OPTIONS, **serve},
+        SERVE_OPTIONS,
+    )
+    return parser
+
+
+def run_parser() -> argparse.ArgumentParser:
+    parser = parser_of("run")
+    parser.add_argument("peers", metavar="PEER", nargs="*", help="the host to test against")
+    add_grouped(parser, MEASURING_OPTIONS, RUN_OPTIONS, OUTPUT_OPTIONS, REPORT_OPTIONS)
+    return parser
+
+
+def serve_parser() -> argparse.ArgumentParser:
+    parser = parser_of("serve")
+    shared = {**MEASURING_OPTIONS, **RUN_OPTIONS}
+    names = ("config", "port", "secret-file", "netns", "container")
+    interface = value(
+        "NAME", "serve at the addresses of this interface, even of the management NIC"
+    )
+    add_grouped(
+        parser, {name: shared[name] for name in names}, {"interface": interface}, SERVE_OPTIONS
+    )
+    parser.set_defaults(peers=[])
+    return parser
 
 
 # --- The values in effect ------------------------------------------------------------------------

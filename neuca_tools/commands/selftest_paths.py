@@ -24,9 +24,8 @@ from neuca_tools.commands.selftest_options import (
     plan_name,
     port_number,
 )
-from neuca_tools.commands.selftest_parsers import add_grouped, parser_of
+from neuca_tools.commands.selftest_parsers import add_grouped, integer, parser_of
 from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, show_nothing, without_iperf3
-from neuca_tools.commands.selftest_values import integer
 from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError, SelftestError
 from neuca_tools.model import Host as Address

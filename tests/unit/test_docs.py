@@ -26,7 +26,6 @@ from neuca_tools.commands import (
     selftest_options,
     selftest_parsers,
     selftest_paths,
-    selftest_test_parsers,
 )
 from neuca_tools.config import Config, load_config
 from neuca_tools.config.options import MAC_LISTS, OBSOLETE, OPTIONS, RAW_SECTIONS
@@ -435,8 +434,8 @@ def options_of(command: str) -> list[str]:
 
 
 PARSERS = {
-    "run": selftest_test_parsers.run_parser,
-    "serve": selftest_test_parsers.serve_parser,
+    "run": selftest_options.run_parser,
+    "serve": selftest_options.serve_parser,
     "explain": selftest_parsers.explain_parser,
     "compare": selftest_parsers.compare_parser,
     "history": selftest_parsers.history_parser,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from neuca_tools.commands.selftest_test_parsers import run_parser
+from neuca_tools.commands.selftest_options import run_parser
 from neuca_tools.selftest.conditions.table import CAUSES as CONDITIONS
 
 sys.path.append(str(Path(__file__).parents[1] / "machine" / "faults"))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from neuca_tools.commands import selftest_options as measuring
 from neuca_tools.commands import selftest_parsers as parsers
-from neuca_tools.commands import selftest_test_parsers as measuring
 from neuca_tools.commands.neuca import main
 from neuca_tools.commands.selftest_mesh import mesh_parser
 from neuca_tools.commands.selftest_paths import compare_paths_parser

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import struct
 
 import pytest
 
 from neuca_tools.backends import wire
 from neuca_tools.model import Device
-from neuca_tools.selftest.evidence import Cpu, Sample
+from neuca_tools.selftest.evidence import Cpu
 from neuca_tools.selftest.measure.host import counters, facts, tcp_info
 from neuca_tools.selftest.measure.probes.requests import answered_number, echo_request
 from neuca_tools.selftest.measure.probes.roundtrip import MOST_REQUESTS, latency_of
@@ -86,19 +87,6 @@ def test_cpus_in_seconds():
         Cpu(user=3, system=9, softirq=7, idle=45, steal=8),
         Cpu(user=1),
     )
-
-
-def test_what_did_not_change_is_left_out_but_in_the_first_look():
-    looks = [
-        Sample(0.0, counters=values)
-        for values in ({"a": 1, "b": 5}, {"a": 1, "b": 6}, {"a": 2, "b": 6})
-    ]
-    assert [one.counters for one in counters.without_unchanged(looks)] == [
-        {"a": 1, "b": 5},
-        {"b": 6},
-        {"a": 2, "b": 6},
-    ]
-    assert counters.without_unchanged([]) == ()
 
 
 # --- TCP_INFO -------------------------------------------------------------------------------------------------------------
@@ -232,3 +220,19 @@ def test_the_words_of_an_echo_request_add_up_to_ones(identity, number):
 def test_the_last_request_of_a_probe_has_a_number_of_its_own():
     answer = b"\x81" + echo_request(6, 77, MOST_REQUESTS, 64)[1:]
     assert answered_number(6, 77, answer) == MOST_REQUESTS
+
+
+def test_known_sockets_are_read_without_a_search_until_they_are_closed(monkeypatch):
+    monkeypatch.setattr(tcp_info, "SETTLED_SECONDS", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        reader = tcp_info.SocketReader(4, remote_port=port)
+        with socket.create_connection(("127.0.0.1", port)) as first:
+            (known,) = reader.read()
+            monkeypatch.setattr(tcp_info, "SENDING", ())  # a search finds nothing now
+            first.sendall(b"x" * 1000)
+            (again,) = reader.read(search=False)
+            assert (known.bytes_sent, again.bytes_sent) == (0, 1000)
+            linger = struct.pack("ii", 1, 0)  # close by a reset, without TIME_WAIT
+            first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        assert reader.read(search=False) == ()

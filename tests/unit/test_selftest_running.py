@@ -15,8 +15,8 @@ from neuca_tools.commands.selftest_options import (
     literal_address,
     measurement_options,
     read_secret,
+    run_parser,
 )
-from neuca_tools.commands.selftest_test_parsers import run_parser
 from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Roles

@@ -7,36 +7,40 @@ from __future__ import annotations
 import math
 import socket
 import time
+from dataclasses import replace
 
 import pytest
 
-from neuca_tools.selftest.evidence.trace import (
-    NO_TRACE,
-    Connection,
-    Point,
-    Trace,
-    shifted_trace,
-    trace_of,
-    trace_within,
-)
+from neuca_tools.selftest.evidence import Cpu, Sample, Socket
+from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace, shifted_trace, trace_within
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.heard import clock_of, observations_of
 from neuca_tools.selftest.measure.host import series
-from neuca_tools.selftest.measure.host.series import SampleSeries
+from neuca_tools.selftest.measure.host.series import SampleSeries, trace_of
 
 CONTROL, DATA, MORE = (40000, 5201), (40001, 5201), (40002, 5201)
 
 
 def sent(ports, acked, retransmits=0, rtt=0.01, received=0):
-    return Connection(ports, acked, received, retransmits, rtt, 14480.0, 65535, 2896.0)
+    return Socket(
+        *ports,
+        mss=1448,
+        bytes_acked=acked,
+        bytes_received=received,
+        total_retrans=retransmits,
+        rtt=round(rtt * 1e6),
+        snd_cwnd=10,
+        snd_wnd=65535,
+        unacked=2,
+    )
 
 
 def test_rates_and_retransmits_are_those_of_each_interval():
     found = trace_of(
         [
-            Point(10.0, [sent(CONTROL, 100), sent(DATA, 0)]),
-            Point(10.1, [sent(CONTROL, 100), sent(DATA, 125_000, 2)]),
-            Point(10.3, [sent(CONTROL, 100), sent(DATA, 375_000, 2, 0.03)]),
+            Sample(10.0, [sent(CONTROL, 100), sent(DATA, 0)]),
+            Sample(10.1, [sent(CONTROL, 100), sent(DATA, 125_000, 2)]),
+            Sample(10.3, [sent(CONTROL, 100), sent(DATA, 375_000, 2, 0.03)]),
         ]
     )
     assert found.points("sent") == [(10.1, 10e6), (10.3, 10e6)]
@@ -48,37 +52,40 @@ def test_rates_and_retransmits_are_those_of_each_interval():
 
 def test_windows_of_several_connections_are_added_and_round_trips_averaged():
     streams = [sent(DATA, 10, rtt=0.01), sent(MORE, 10, rtt=0.03)]
-    found = trace_of([Point(1.0, [sent(CONTROL, 1), *streams])])
+    found = trace_of([Sample(1.0, [sent(CONTROL, 1), *streams])])
     assert (found.cwnd, found.rtt, found.in_flight) == ((28960.0,), (0.02,), (5792.0,))
 
 
 def test_a_connection_that_receives_has_no_part_in_windows():
     """With --bidir an end has connections of both kinds."""
-    receiving = Connection(MORE, 5, 900_000, 0, 9.0, 1.0, 1, 0.0)
-    first = [sent(CONTROL, 1), sent(DATA, 0), receiving._replace(received=0)]
+    receiving = sent(MORE, 5, rtt=9.0, received=900_000)
+    first = [sent(CONTROL, 1), sent(DATA, 0), replace(receiving, bytes_received=0)]
     found = trace_of(
-        [Point(1.0, first), Point(2.0, [sent(CONTROL, 1), sent(DATA, 800_000), receiving])]
+        [Sample(1.0, first), Sample(2.0, [sent(CONTROL, 1), sent(DATA, 800_000), receiving])]
     )
     assert (found.rtt, found.sent[1], found.received[1]) == ((0.01, 0.01), 6.4e6, 7.2e6)
 
 
 def test_what_a_kernel_does_not_know_is_none():
-    old = Connection(DATA, rtt=0.02)
-    found = trace_of([Point(1.0, [old]), Point(2.0, [old]), Point(3.0)])
+    old = Socket(*DATA, rtt=20_000)
+    found = trace_of([Sample(1.0, [old]), Sample(2.0, [old]), Sample(3.0)])
     assert (found.sent, found.retransmits, found.cwnd) == ((None,) * 3,) * 3
     assert found.rtt == (0.02, 0.02, None)
 
 
 def test_a_connection_opened_in_between_has_sent_all_that_it_counts():
     found = trace_of(
-        [Point(0.0, [sent(CONTROL, 1)]), Point(1.0, [sent(CONTROL, 1), sent(DATA, 1000)])]
+        [Sample(0.0, [sent(CONTROL, 1)]), Sample(1.0, [sent(CONTROL, 1), sent(DATA, 1000)])]
     )
     assert found.sent == (None, 8000)
 
 
 def test_the_busiest_processor_is_taken_over_a_quarter_of_a_second():
     times = [(0.0, 0.0, 0.0), (0.1, 0.1, 0.0), (0.3, 0.1, 0.2), (0.4, 0.1, 0.3)]
-    points = [Point(at, (), [(one, at), (two, at)]) for at, one, two in times]
+    points = [
+        Sample(at, (), tuple(Cpu(user=busy, idle=at - busy) for busy in each))
+        for at, *each in times
+    ]
     assert trace_of(points).cpu == (None, None, 0.667, 1.0)
 
 
@@ -138,3 +145,31 @@ def test_a_long_test_has_no_more_points_than_a_short_one(monkeypatch):
     monkeypatch.setattr(series, "SAMPLE_SECONDS", math.inf)
     seen = SampleSeries(4, seconds=3600)
     assert seen.due() - seen.end().trace.time[0] >= 5.9
+
+
+def test_what_did_not_change_is_left_out_but_in_the_first_sample():
+    first, later = {"a": 1, "b": 5}, [{"a": 1, "b": 6}, {"a": 2, "b": 6}]
+    assert [series._changed_counters(first, values) for values in later] == [
+        {"b": 6},
+        {"a": 2, "b": 6},
+    ]
+
+
+def test_one_look_serves_for_a_sample_and_for_a_point(monkeypatch):
+    monkeypatch.setattr(series, "PAUSE_FACTOR", 0)
+    observer, end = SampleSeries(4, seconds=1.5), time.monotonic() + 1.3
+    while time.monotonic() < end:
+        observer.turn()
+    seen = observer.end()
+    assert len(seen.samples) > 2
+    assert {round(sample.time, 6) for sample in seen.samples[:-1]} <= set(seen.trace.time)
+
+
+def test_many_connections_are_read_less_often(monkeypatch):
+    monkeypatch.setattr(series, "CONNECTION_SECONDS", 3.0)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()),
+    ):
+        observer = SampleSeries(4, seconds=1.5, remote_port=server.getsockname()[1])
+        assert observer._point_due - time.monotonic() > 2

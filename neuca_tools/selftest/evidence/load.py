@@ -88,7 +88,7 @@ def _by_cpu(samples: Sequence[Sample]) -> list[tuple[Cpu, ...]]:
 
 
 def _busy_shares(cpu: Sequence[Cpu]) -> list[float]:
-    return [_busy_share(before, after) for before, after in zip(cpu, cpu[1:])]
+    return [busy_share(before, after) for before, after in zip(cpu, cpu[1:])]
 
 
 def _load_of_cpu(number: int, looks: Sequence[Cpu]) -> Load:
@@ -110,7 +110,7 @@ def _total_seconds(cpu: Cpu) -> float:
     return cpu.user + cpu.system + cpu.softirq + cpu.idle + cpu.steal
 
 
-def _busy_share(before: Cpu, after: Cpu) -> float:
+def busy_share(before: Cpu, after: Cpu) -> float:
     elapsed = _total_seconds(after) - _total_seconds(before)
     if elapsed <= 0:
         return 0.0

@@ -1,4 +1,4 @@
-"""One sample of this host: the kernel's counters, the CPU times, and the sockets of the test.
+"""The counters of the kernel and of the drivers of this end, and its CPUs.
 
 `evidence` documents the names of the counters.
 """
@@ -12,16 +12,14 @@ import fcntl
 import os
 import socket
 import struct
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
 from neuca_tools.files import text_of
-from neuca_tools.selftest.evidence import Cpu, Sample, Socket
-from neuca_tools.selftest.measure.host import kernel, tcp_info
+from neuca_tools.selftest.evidence import Cpu
+from neuca_tools.selftest.measure.host import kernel
 
 PROC = Path("/proc/net")
 MOST_BYTES = 1024 * 1024  # that are read from one file below /proc
@@ -47,22 +45,6 @@ NAME_LENGTH = 32  # bytes of a name (ETH_GSTRING_LEN)
 # struct ethtool_drvinfo: its size, and the offset of n_stats, the number of counters.
 INFO_LENGTH, COUNT_OFFSET = 196, 180
 MOST_COUNTERS = 4096  # of one device; a NIC with hundreds of queues has about that many
-
-
-def take_sample(
-    version: int, local_port: int = 0, remote_port: int = 0, devices: Iterable[str] = ()
-) -> Sample:
-    """A sample taken now.
-
-    It has the sockets of this IP `version` with the local or remote port, none if both are 0.
-    `devices` are the names of those whose driver counters are read too.
-    """
-    sockets: tuple[Socket, ...] = ()
-    if local_port or remote_port:
-        # A kernel without inet_diag still has everything else.
-        with suppress(OSError):
-            sockets = tcp_info.read_sockets(version, local_port, remote_port)
-    return Sample(time.monotonic(), sockets, read_cpus(), read_counters(devices))
 
 
 def read_counters(devices: Iterable[str] = ()) -> dict[str, int]:
@@ -93,19 +75,7 @@ def _with_prefix(prefix: str, values: Mapping[str, int]) -> dict[str, int]:
     return {f"{prefix}.{name}": value for name, value in values.items()}
 
 
-def without_unchanged(samples: Sequence[Sample]) -> tuple[Sample, ...]:
-    """The samples; all but the first without the counters that have the same value in that one."""
-    first = samples[0].counters if samples else {}
-    reduced = list(samples[:1])
-    for sample in samples[1:]:
-        changed = {
-            name: value for name, value in sample.counters.items() if first.get(name) != value
-        }
-        reduced.append(replace(sample, counters=changed))
-    return tuple(reduced)
-
-
-# --- Parsers, each for the text of one file --------------------------------------------------
+# --- Readers, each of the text of one file --------------------------------------------------
 
 
 def parse_pairs(text: str) -> dict[str, int]:

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import NamedTuple
+from operator import attrgetter
+from statistics import mean
+from typing import NamedTuple, Optional
 
-from neuca_tools.selftest.evidence import Cpu, Sample, Socket
-from neuca_tools.selftest.evidence.trace import Connection, Point, Trace, trace_of
+from neuca_tools.selftest.evidence import Sample, Socket
+from neuca_tools.selftest.evidence.load import busy_share
+from neuca_tools.selftest.evidence.trace import PLACES, Column, Trace
 from neuca_tools.selftest.measure.host import counters, tcp_info
 
 # Seconds between two samples.
@@ -20,12 +22,17 @@ SAMPLE_SECONDS = 1.0
 # A last sample sooner than this, in seconds, after the one before is merged with that.
 SHORTEST_SECONDS = 0.3
 
-# Seconds between two points, and the most points of a test: a longer one has them further apart.
-POINT_SECONDS, MOST_POINTS = 0.1, 600
+# Seconds between two points, and the most points of a test: a longer one has them further apart. So
+# has one with many connections, by these seconds for each.
+POINT_SECONDS, MOST_POINTS, CONNECTION_SECONDS = 0.1, 600, 0.003
+# Seconds by which a point or a sample may be early, so that one look serves for both.
+EARLY_SECONDS = POINT_SECONDS / 2
 # A point is followed by a pause of this many times the CPU time that it took, so that a host with
-# many CPUs or a test with many connections spends at most 5% of a CPU on it. The elapsed time does
-# not count, because a busy host spends most of it waiting for a CPU.
+# many CPUs spends at most 5% of a CPU on it. The elapsed time does not count, because a busy host
+# spends most of it waiting for a CPU.
 PAUSE_FACTOR = 20
+# Seconds over which a CPU's use is taken: /proc/stat counts in ticks of 10 ms.
+CPU_WINDOW = 0.25
 
 
 class EndObservations(NamedTuple):
@@ -38,8 +45,9 @@ class EndObservations(NamedTuple):
 class SampleSeries:
     """What this end sees of a test of `seconds`, from now on.
 
-    Samples, one each second, have the driver counters of `devices` too; for the ports see
-    `counters.take_sample`. Points are more frequent; without a port they have the CPUs alone.
+    Each look has the CPUs, and the sockets with this local or remote port; none if both are 0. Once
+    a second it is a sample, which has the counters as well, with those of the drivers of `devices`.
+    More frequent looks are points of the trace.
     """
 
     def __init__(
@@ -50,79 +58,188 @@ class SampleSeries:
         remote_port: int = 0,
         devices: Sequence[str] = (),
     ) -> None:
-        self._version, self._ports = version, (local_port, remote_port)
-        self._sample = partial(
-            counters.take_sample, version, local_port, remote_port, devices=tuple(devices)
-        )
+        self._reader: Optional[tcp_info.SocketReader] = None
+        if local_port or remote_port:
+            self._reader = tcp_info.SocketReader(version, local_port, remote_port)
+        self._devices = tuple(devices)
         self._every = max(POINT_SECONDS, seconds / MOST_POINTS)
-        self._points: list[Point] = []
-        self._take_point()
-        self._samples = [self._sample()]
+        self._points: list[Sample] = []
+        self._samples: list[Sample] = []
+        self._point_due = self._sample_due = time.monotonic()
+        self.turn()
 
     def due(self) -> float:
         """When the next `turn` is needed, by the monotonic clock in seconds."""
-        return min(self._point_due, self._sample_due())
-
-    def _sample_due(self) -> float:
-        return self._samples[-1].time + SAMPLE_SECONDS
+        return min(self._point_due, self._sample_due)
 
     def turn(self) -> None:
         """Look at this end if that is due."""
-        if time.monotonic() >= self._point_due:
-            self._take_point()
-        if time.monotonic() >= self._sample_due():
-            # Thinned at once, because an hour of samples is kept.
-            self._samples.append(counters.without_unchanged([self._samples[0], self._sample()])[1])
+        now, used = time.monotonic(), time.thread_time()
+        if now < self.due():
+            return
+        is_sample = self._sample_due <= now + EARLY_SECONDS
+        look = self._look(search=is_sample)
+        if self._point_due <= now + EARLY_SECONDS:
+            self._points.append(look)
+            self._point_due = self._next_point(look, time.thread_time() - used)
+        if is_sample:
+            self._add_sample(look)
+            self._sample_due = look.time + SAMPLE_SECONDS
 
     def end(self) -> EndObservations:
         """Take a last sample and return everything.
 
         The connections of the test no longer exist then, so a merged sample keeps those before.
         """
-        last, before = self._sample(), self._samples[-1]
-        if last.time - before.time < SHORTEST_SECONDS and len(self._samples) > 1:
-            self._samples[-1] = replace(before, counters=last.counters)
-        else:
-            self._samples.append(last)
-        return EndObservations(counters.without_unchanged(self._samples), trace_of(self._points))
+        self._add_sample(self._look())
+        *earlier, before, last = self._samples
+        if last.time - before.time < SHORTEST_SECONDS and earlier:
+            self._samples = [*earlier, replace(before, counters=last.counters)]
+        return EndObservations(tuple(self._samples), trace_of(self._points))
 
-    def _take_point(self) -> None:
-        began, used = time.monotonic(), time.thread_time()
-        cpus = [_busy_and_whole(cpu) for cpu in counters.read_cpus()]
-        self._points.append(Point(began, self._connections(), cpus))
-        pause = PAUSE_FACTOR * (time.thread_time() - used)
-        self._point_due = max(began + self._every, time.monotonic() + pause)
+    def _next_point(self, look: Sample, used: float) -> float:
+        """When the next point is due, after one that took `used` seconds of a CPU."""
         if len(self._points) >= 2 * MOST_POINTS:
-            self._point_due = math.inf
+            return math.inf
+        every = max(self._every, CONNECTION_SECONDS * len(look.sockets))
+        return max(look.time + every, time.monotonic() + PAUSE_FACTOR * used)
 
-    def _connections(self) -> list[Connection]:
-        if not any(self._ports):
-            return []
-        try:
-            return [
-                _connection(connection)
-                for connection in tcp_info.read_sockets(self._version, *self._ports)
-            ]
-        except OSError:
-            # A kernel without inet_diag has its CPUs all the same. It is not asked again, because
-            # it runs modprobe for each request.
-            self._ports = (0, 0)
-            return []
+    def _add_sample(self, look: Sample) -> None:
+        """Without counters that are the same as in the first sample: an hour of them is kept."""
+        values = counters.read_counters(self._devices)
+        if self._samples:
+            values = _changed_counters(self._samples[0].counters, values)
+        self._samples.append(replace(look, counters=values))
+
+    def _look(self, search: bool = True) -> Sample:
+        now, sockets = time.monotonic(), tuple[Socket, ...]()
+        if self._reader is not None:
+            try:
+                sockets = self._reader.read(search)
+            except OSError:
+                # A kernel without inet_diag still has everything else. It is not asked again,
+                # because it runs modprobe for each request.
+                self._reader = None
+        return Sample(now, sockets, counters.read_cpus())
 
 
-def _connection(connection: Socket) -> Connection:
-    return Connection(
-        (connection.local_port, connection.remote_port),
-        connection.bytes_acked,
-        connection.bytes_received,
-        connection.total_retrans,
-        connection.rtt / 1e6 if connection.rtt else None,
-        connection.cwnd,
-        connection.snd_wnd,
-        connection.in_flight,
+def _changed_counters(first: Mapping[str, int], values: Mapping[str, int]) -> dict[str, int]:
+    return {name: value for name, value in values.items() if first.get(name) != value}
+
+
+# --- The trace ------------------------------------------------------------------------------------
+
+Ports = tuple[Optional[int], Optional[int]]
+Value = Callable[[Socket], Optional[float]]
+# The time of each look, and some of its connections.
+Rows = Sequence[tuple[float, Sequence[Socket]]]
+
+
+def trace_of(looks: Sequence[Sample]) -> Trace:
+    """The trace of one end, without iperf3's control connection."""
+    last = {_ports_of(socket): socket for look in looks for socket in look.sockets}
+    data = last.keys() - {_control_ports(looks, last)}
+    sending = {ports for ports in data if _is_sending(last[ports])}
+    kept, outward = _connections_with(looks, data), _connections_with(looks, sending)
+    return Trace(
+        time=tuple(round(look.time, PLACES) for look in looks),
+        sent=_rate_column(outward, attrgetter("bytes_acked")),
+        received=_rate_column(kept, attrgetter("bytes_received")),
+        rtt=_combined_column(outward, _round_trip, mean),
+        cwnd=_combined_column(outward, attrgetter("cwnd"), sum),
+        snd_wnd=_combined_column(outward, attrgetter("snd_wnd"), sum),
+        in_flight=_combined_column(outward, attrgetter("in_flight"), sum),
+        retransmits=_growth_column(outward, attrgetter("total_retrans")),
+        cpu=tuple(_busiest_cpu(looks, place) for place in range(len(looks))),
     )
 
 
-def _busy_and_whole(cpu: Cpu) -> tuple[float, float]:
-    busy = cpu.user + cpu.system + cpu.softirq + cpu.steal
-    return busy, busy + cpu.idle
+def _ports_of(socket: Socket) -> Ports:
+    return socket.local_port, socket.remote_port
+
+
+def _is_sending(socket: Socket) -> bool:
+    return (socket.bytes_acked or 0) >= (socket.bytes_received or 0)
+
+
+def _round_trip(socket: Socket) -> Optional[float]:
+    """Seconds; None if it is not known yet."""
+    return socket.rtt / 1e6 if socket.rtt else None
+
+
+def _control_ports(looks: Sequence[Sample], last: Mapping[Ports, Socket]) -> Optional[Ports]:
+    """iperf3 opens its control connection first, and little goes over it."""
+    first = next((look.sockets for look in looks if look.sockets), ())
+    if len(last) < 2:
+        return None
+    return min(
+        map(_ports_of, first), key=lambda ports: _transferred_bytes(last[ports]), default=None
+    )
+
+
+def _transferred_bytes(socket: Socket) -> int:
+    return max(socket.bytes_acked or 0, socket.bytes_received or 0)
+
+
+def _connections_with(
+    looks: Sequence[Sample], ports: set[Ports]
+) -> list[tuple[float, list[Socket]]]:
+    return [
+        (look.time, [socket for socket in look.sockets if _ports_of(socket) in ports])
+        for look in looks
+    ]
+
+
+def _combined_column(rows: Rows, value: Value, together: Callable[[list[float]], float]) -> Column:
+    """One value for all connections of each time; None where one is not known, or there is none."""
+    column: list[Optional[float]] = []
+    for _, sockets in rows:
+        known = [amount for amount in map(value, sockets) if amount is not None]
+        complete = bool(sockets) and len(known) == len(sockets)
+        column.append(round(together(known), PLACES) if complete else None)
+    return tuple(column)
+
+
+def _growth_column(rows: Rows, value: Value) -> Column:
+    """By how much a counter of all connections grew since the time before.
+
+    A connection that was opened in between has grown by all that it counted.
+    """
+    column: list[Optional[float]] = [None] * len(rows)
+    for place in range(1, len(rows)):
+        before = {_ports_of(socket): value(socket) for socket in rows[place - 1][1]}
+        grown = [
+            _growth_between(before.get(_ports_of(socket), 0), value(socket))
+            for socket in rows[place][1]
+        ]
+        known = [amount for amount in grown if amount is not None]
+        if known and len(known) == len(grown):
+            column[place] = sum(known)
+    return tuple(column)
+
+
+def _growth_between(before: Optional[float], after: Optional[float]) -> Optional[float]:
+    if before is None or after is None:
+        return None
+    return max(0.0, after - before)
+
+
+def _rate_column(rows: Rows, value: Value) -> Column:
+    """bit/s, from a counter in bytes."""
+    column: list[Optional[float]] = []
+    for place, grown in enumerate(_growth_column(rows, value)):
+        seconds = rows[place][0] - rows[max(0, place - 1)][0]
+        rate = None if grown is None or seconds <= 0 else round(grown * 8 / seconds)
+        column.append(rate)
+    return tuple(column)
+
+
+def _busiest_cpu(looks: Sequence[Sample], place: int) -> Optional[float]:
+    """The use of the busiest CPU in the CPU_WINDOW before this look, or in a longer interval."""
+    now = looks[place]
+    before = next(
+        (look for look in reversed(looks[:place]) if look.time <= now.time - CPU_WINDOW), None
+    )
+    if before is None or not now.cpus:
+        return None
+    return round(max(map(busy_share, before.cpus, now.cpus), default=0.0), 3)
