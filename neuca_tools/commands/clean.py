@@ -106,7 +106,7 @@ def _write_archive(config: Config, root: Path, findings: Findings, destination: 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _exit_on_signal)  # the partial archive, which has secrets, is removed
     captured = image_capture.capture_image(config, root, findings, destination)
-    for name in captured.flagged:
+    for name in sorted(captured.flagged):
         print(f'not captured: the attributes of "{name}" that chattr sets')
     print(f'wrote "{destination}": {captured.files} files, {captured.size} bytes')
     if captured.changed:

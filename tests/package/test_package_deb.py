@@ -37,14 +37,21 @@ def _files(deb: Path) -> dict[str, str]:
 
 def test_lintian_has_nothing_to_say(debs):
     changes = next(debs.glob("*.changes"))
-    # Which version of the policy is current depends on the lintian that is asked.
+    # Which version of the policy is current depends on the lintian that is asked. The others are
+    # hints of newer ones to leave out what the packages of Debian 12 need.
+    suppressed = (
+        "out-of-date-standards-version",
+        "package-uses-old-debhelper-compat-version",
+        "redundant-priority-optional-field",
+        "redundant-rules-requires-root-no-field",
+    )
     options = (
         "--profile",
         "debian",
         "--pedantic",
         "--display-info",
         "--suppress-tags",
-        "out-of-date-standards-version",
+        ",".join(suppressed),
     )
     done = run("lintian", "--allow-root", "--fail-on", "none", *options, changes)
     assert done.stdout == ""

@@ -136,7 +136,9 @@ def test_host_keys_are_made_once_and_only_for_a_server(own_root, deb):
         + start,
         deb,
     )
-    assert said.split() == ["0", "0", "0", "3", "0", "2"]
+    kinds = int(said.split()[3])  # of keys; ssh-keygen makes three on Debian 12, four on sid
+    assert kinds >= 3
+    assert said.split() == ["0", "0", "0", str(kinds), "0", str(kinds - 1)]
 
 
 def test_names_come_before_the_network_and_the_agent_after_it():
