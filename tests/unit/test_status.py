@@ -138,7 +138,7 @@ def test_the_status_of_the_agent_has_names_notes_tuning_and_unheard_managers(tmp
     found = status_before_its_pass(agent, TWO, tmp_path, reason="no answer from ec2")
     (management,) = [one for one in found.data["interfaces"] if one["mac"] == mac(1)]
     assert (management["name"], management["desired_name"]) == ("astray", "eth1")
-    assert (management["state"], management["mtu"]) == ("down", 1500)
+    assert management["addresses"] == ["192.0.2.10/24"]
     assert found.data["notes"] == ["no answer from ec2"]
     assert ("tuning" in found.data, found.has_silent_manager) == (False, False)
     nics = {text: nic._replace(unheard=True) for text, nic in agent.record.nics.items()}
