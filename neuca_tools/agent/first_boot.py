@@ -136,11 +136,10 @@ def rules(config: Config) -> list[Path]:
 
 
 def _copy(paths: Sequence[Path], place: Path) -> None:
-    """Copy files to a directory below the state directory, replacing what it has of another
-    machine.
+    """Copy files to a directory below the state directory.
 
-    If it already has the same record of a machine, an earlier copy was interrupted: every file
-    there is whole, and only the others are copied.
+    What it has of another machine is replaced. If it has the same record of a machine, an earlier
+    copy was interrupted: every file there is whole, and only the others are copied.
     """
     contents = {path: observed_content(path) for path in paths}
     there = names_in(place)

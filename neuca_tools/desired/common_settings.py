@@ -167,9 +167,7 @@ class CommonSettings:
         return granted
 
     def _device(self, request: LinkRequest, index: int, queue: Optional[int]) -> dict[str, str]:
-        """The device settings that are requested and possible, and the original values of all
-        others.
-        """
+        """The requested device settings that are possible; the original values of all others."""
         device = self.world.devices.get(index, Device(0, "", qdisc="noqueue"))
         observed, declined = self.world.settings.get(index), self.record.declined.get(request.key)
         asked = flat_settings(request.device)

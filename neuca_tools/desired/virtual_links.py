@@ -24,10 +24,10 @@ from neuca_tools.model.provenance import ADMINISTRATOR, route_provenance
 
 
 class Stacks:
-    """The virtual links that can be created, with their lower devices; and the master of each
-    member or port.
+    """The virtual links that can be created, with their lower devices.
 
-    `barred` has the members of those that cannot be created.
+    `masters` has the master of each member or port, `barred` the members of those that cannot be
+    created.
     """
 
     def __init__(self, scene: Scene, names: Mapping[LinkKey, str]) -> None:
@@ -73,8 +73,9 @@ class Stacks:
             self.masters.update(dict.fromkeys(virtual.members, key))
 
     def _whole(self, key: LinkKey, virtual: Virtual) -> Virtual:
-        """The virtual link with default options, and a VXLAN with the link that its addresses are
-        reached through.
+        """The virtual link with default options.
+
+        A VXLAN gets the link that its addresses are reached through.
         """
         options = {
             **link_kinds.default_options(key.kind, virtual),

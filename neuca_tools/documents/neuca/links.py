@@ -281,8 +281,9 @@ def _read_addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
 
 
 class CheckedLinks(NamedTuple):
-    """The usable links, the faults of the others, and which are ignored: each with the one that is
-    unusable, itself or below it.
+    """The usable links, and the faults of the others.
+
+    `ignored` has each ignored link with the link that is unusable: itself, or one below it.
     """
 
     links: list[RequestWithLines]

@@ -195,8 +195,9 @@ class Part:
         return self.text("prefix") or netmask
 
     def flag(self, key: str) -> Optional[bool]:
-        """Whether a value is true or a word for it; None if there is none, or, with a fault, if it
-        is any other word.
+        """Whether a value is true or a word for it; None if it is absent.
+
+        Any other word is a fault, and None too.
         """
         return self.read(key, read_truth)
 
