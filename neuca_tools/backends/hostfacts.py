@@ -121,7 +121,7 @@ def _profile_text(name: str, directory: Path) -> Optional[bytes]:
 
 
 def _known(values: Mapping[str, Optional[_Value]]) -> dict[str, _Value]:
-    """Those that are not None."""
+    """The values that are not None."""
     return {path: value for path, value in values.items() if value is not None}
 
 
@@ -184,7 +184,7 @@ def _new_values(world: World) -> dict[str, str]:
 
 
 def existing_sysctl_settings(sysctl_directory: Path) -> sysctld.Settings:
-    """What else sets sysctls: the files of sysctl.d(5)."""
+    """The settings that the files of sysctl.d(5) make."""
     return sysctld.parse_files(_sysctl_files(sysctl_directory))
 
 

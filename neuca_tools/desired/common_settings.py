@@ -226,7 +226,7 @@ class CommonSettings:
         return device is not None and master is not None and device.master == master.index
 
     def restorable(self, key: LinkKey, original: Mapping[str, str]) -> dict[str, str]:
-        """Those of the original values that can be restored where the link is now.
+        """The original values that can be restored where the link is now.
 
         The bond sets the MAC of its members, and a port has its settings as long as it is one.
         """

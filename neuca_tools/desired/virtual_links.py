@@ -274,7 +274,7 @@ def deletable_links(
 
 
 def links_with_additions(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKey, str]:
-    """Those of our links that somebody added something to, with what it is.
+    """Our links to which somebody else has added something, each with what that is.
 
     What was added to a link that is still requested counts only if it is another link.
     """

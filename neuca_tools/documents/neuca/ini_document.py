@@ -162,7 +162,7 @@ def _unknown_sections(sections: Iterable[Section]) -> Iterable[Fault]:
 
 
 def _misspelt_sections(names: Sequence[str]) -> frozenset[str]:
-    """Those of the names that are like one of a section; only the first ones are compared."""
+    """The names that resemble the name of a section; only the first ones are compared."""
     # Documents without unknown sections need neither module, which load difflib and typing.
     from neuca_tools.documents.spelling import MOST_SPELLINGS, section_meant
 

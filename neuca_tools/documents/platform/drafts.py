@@ -262,9 +262,10 @@ class Draft:
         return bool(addresses) and all(address.network.num_addresses == 1 for address in addresses)
 
     def finish_isolated(self) -> None:
-        """Of a link with single addresses and no gateway, the only next hop of its routes is that.
+        """Complete the routes of a link that has only single addresses.
 
-        Its gateway is on the link, also as the next hop of routes.
+        Without a gateway, the only next hop of its routes is its gateway. The gateway counts as on
+        the link, also as the next hop of routes.
         """
         for family in filter(self._is_isolated, (4, 6)):
             hops = {route.via for route in self.routes if route.via and route.to.version == family}

@@ -85,7 +85,7 @@ class Part:
         return ", ".join(filter(None, (self.document, self.path)))
 
     def about(self, mac: str) -> Part:
-        """The same part, with the NIC that it describes."""
+        """This part, as one that describes the NIC with this MAC."""
         return replace(self, mac=mac)
 
     def fault(

@@ -61,7 +61,10 @@ def link_filled(look: Look) -> Optional[float]:
 
 
 def _queued_rate(look: Look) -> float:
-    """Of the rate, what the growing window holds back: it was sent, and did not arrive yet."""
+    """The part of the rate that the growing window holds back, in bit/s.
+
+    It was sent, and has not arrived yet.
+    """
     seconds = sum(interval.seconds for interval in look.steady[1:])
     windows = run.known_windows(look.steady)
     if len(windows) < 3 or seconds <= 0:

@@ -252,14 +252,17 @@ def steady_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tup
 
 
 def _is_after_slow_start(interval: Interval, begin: float) -> bool:
-    """Of intervals that are longer than slow start, only the first contains it."""
+    """Whether the interval has nothing of slow start, which lasted until `begin` seconds.
+
+    If intervals are longer than slow start, only the first one contains it.
+    """
     return interval.start >= begin - 0.5 or (interval.start > 0 and interval.seconds > START)
 
 
 def usual_intervals(flow: Flow, rtt: Optional[float]) -> tuple[Interval, ...]:
-    """Those of the usual rate, where nothing but iperf tells when slow start ended.
+    """The intervals with the usual rate, if only iperf's rates tell when slow start ended.
 
-    Of a short test all but the first interval, although slow start may be part of it.
+    In a short test these are all but the first interval, although slow start may be part of them.
     """
     every = whole_intervals(flow.intervals)
     steady = set(map(id, steady_intervals(flow.intervals, rtt)))
