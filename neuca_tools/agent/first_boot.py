@@ -66,9 +66,9 @@ def record_machine(config: Config, intake: Intake) -> None:
     trial_file.recover_from_trial(config)
     trial_file.remove_trial(config)
     now = hostid.read_machine()
-    if intake.other:
+    if intake.other_machine:
         demand_room(config.state)
-        _set_aside(config, _updated_machine(now, now, intake, config), intake.other)
+        _set_aside(config, _updated_machine(now, now, intake, config), intake.other_machine)
         return
     with suppress(RecordError):  # in the notes of status
         before = records.load_machine(config.state)

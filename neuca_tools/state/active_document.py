@@ -58,11 +58,11 @@ class Intake(NamedTuple):
     and has no NEuca document. `unanswered`: no source has answered. `reason` says why the document,
     or a part of it, is stale; `refused` why the source's present document cannot be used at all.
     `doubted` is the digest of a document that removes every NIC: it is accepted if the next look
-    finds it again. `instance` is the instance ID that the source gives; `other` says why the state
-    belongs to another machine, if it does. `platform` is what the source `auto` detected
-    (`sources.detected_cloud`). `origin` is the metadata service that answered, `said` the digest of
-    its whole answer; `disputed` says that a service on another NIC gives a different answer. `seen`
-    is the digest of what the daemon's own sources had when they were last considered.
+    finds it again. `instance` is the instance ID that the source gives; `other_machine` says why
+    the state belongs to another machine, if it does. `platform` is what the source `auto` detected
+    (`sources.detected_cloud`). `origin` is the metadata service that answered, `answer_digest` the
+    digest of its whole answer; `disputed` says that a service on another NIC gives a different one.
+    `seen` is the digest of what the daemon's own sources had when they were last considered.
     """
 
     document: Optional[Document] = None
@@ -76,9 +76,9 @@ class Intake(NamedTuple):
     unanswered: bool = False
     session: Session = Session()
     instance: str = ""
-    other: str = ""
+    other_machine: str = ""
     origin: Optional[Origin] = None
-    said: str = ""
+    answer_digest: str = ""
     disputed: str = ""
     seen: str = ""
 
@@ -124,12 +124,12 @@ def _open_document(stored: StoredDocument, parsed: Optional[Document] = None) ->
         document = parse(stored.text)
     if not stored.platform:
         return document
-    beside = combined.parse(stored.platform)
+    platform = combined.parse(stored.platform)
     return document._replace(
-        hostname=document.hostname or beside.hostname,
-        items=document.items + beside.items,
-        faults=document.faults + beside.faults,
-        platform=beside,
+        hostname=document.hostname or platform.hostname,
+        items=document.items + platform.items,
+        faults=document.faults + platform.faults,
+        platform=platform,
     )
 
 
@@ -158,7 +158,9 @@ def fetch_document(
         # Needed for the first answer of an instance only: not loaded by the idle daemon.
         from neuca_tools.state.rival_services import describe_contradiction
 
-        disputed = describe_contradiction(specs, budget, around, intake.origin, intake.said)
+        disputed = describe_contradiction(
+            specs, budget, around, intake.origin, intake.answer_digest
+        )
     return intake._replace(platform=cloud(specs, around), disputed=disputed)
 
 
@@ -190,7 +192,7 @@ def _ask_sources(
         before, seen = stored_document(directory), str(answers.get("seen", ""))
         is_new = before is not None and intake.sha256 not in ("", seen, before.sha256)
         is_file = answer.source.startswith("file:")
-        if not (intake.other or is_new):
+        if not (intake.other_machine or is_new):
             return intake
         if is_file:
             from neuca_tools.sources.files import await_unchanged  # for a new document only
@@ -201,7 +203,7 @@ def _ask_sources(
     except SourceError as error:
         is_silent = not isinstance(error, IncompleteError)
         return last_good(directory, error.text)._replace(session=session, unanswered=is_silent)
-    if (again.sha256, again.other) != (intake.sha256, intake.other):
+    if (again.sha256, again.other_machine) != (intake.sha256, intake.other_machine):
         reason = f"{answer.source} gave two different documents in a row"
         return last_good(directory, reason)._replace(session=again.session)
     if is_file:
@@ -212,7 +214,12 @@ def _ask_sources(
 def _unless_empty(intake: Intake, directory: Where, doubted: str) -> Intake:
     """The intake; a document that removes every NIC is accepted only once it was found twice."""
     before = last_good(directory)
-    if intake.other or not _has_links(before) or _has_links(intake) or intake.sha256 == doubted:
+    if (
+        intake.other_machine
+        or not _has_links(before)
+        or _has_links(intake)
+        or intake.sha256 == doubted
+    ):
         return intake
     reason = (
         f"the document of {intake.stored.source if intake.stored else ''} no longer has any NIC:"
@@ -235,34 +242,34 @@ def _intake_of(answer: Answer, directory: Where) -> Intake:
     """
     speaks = bool(answer.instance) or not answer.empty
     origin = answer.origin if speaks else None
-    return _document_of(answer, directory)._replace(origin=origin, said=answer.digest)
+    return _document_of(answer, directory)._replace(origin=origin, answer_digest=answer.digest)
 
 
 def _document_of(answer: Answer, directory: Where) -> Intake:
     """The answer as the active document; parts that are missing or unusable stay as they were."""
     usable = _usable_documents(answer)
-    instance = answer.instance or combined.instance_id(usable.beside or "")
+    instance = answer.instance or combined.instance_id(usable.platform_text or "")
     other = machine.renewed_reason(_recorded_machine(directory), instance)
     before = NOTHING_STORED if other else stored_document(directory) or NOTHING_STORED
-    _demand_complete(answer, usable.beside or "", before)
-    if usable.text is None and usable.beside is None:
+    _demand_complete(answer, usable.platform_text or "", before)
+    if usable.text is None and usable.platform_text is None:
         intake = _without_document(answer, directory, usable.refused, bool(other))
     else:
         intake = _merge_parts(answer, usable, before)
         if intake.document is None:
             return intake
     return intake._replace(
-        refused=usable.refused, session=answer.session, instance=instance, other=other
+        refused=usable.refused, session=answer.session, instance=instance, other_machine=other
     )
 
 
-def _demand_complete(answer: Answer, beside: str, before: StoredDocument) -> None:
+def _demand_complete(answer: Answer, platform_text: str, before: StoredDocument) -> None:
     """Raise IncompleteError if this cannot be all that a service says about the guest's NICs."""
     if answer.origin is None:
         return
     last = before.platform if before.source == answer.source else ""
     macs = answer.outlet.macs if answer.outlet else ()
-    reason = combined.incomplete(beside, last, macs)
+    reason = combined.incomplete(platform_text, last, macs)
     if reason:
         raise IncompleteError(f"{answer.source}: its answer is incomplete: {reason}")
 
@@ -280,14 +287,14 @@ def _without_document(answer: Answer, directory: Where, refused: str, other: boo
 
 def _merge_parts(answer: Answer, usable: _Usable, before: StoredDocument) -> Intake:
     """The parts of the answer, with missing ones from `before`; `refused` if those are damaged."""
-    text, beside = usable.text, usable.beside
+    text, platform_text = usable.text, usable.platform_text
     missing = []
     if text is None and before.text:
         missing.append("no NEuca document")
-    if beside is None and before.platform:
+    if platform_text is None and before.platform:
         missing.append("no network document")
     stored = _document_to_save(
-        answer.source, text or before.text, beside or before.platform, before
+        answer.source, text or before.text, platform_text or before.platform, before
     )
     parsed = None
     if text == stored.text:
@@ -307,13 +314,13 @@ class _Usable(NamedTuple):
 
     text: Optional[str]
     parsed: Optional[Document]
-    beside: Optional[str]
+    platform_text: Optional[str]
     refused: str
 
 
 def _usable_documents(answer: Answer) -> _Usable:
     """The documents of the answer, None if absent."""
-    text = beside = parsed = None
+    text = platform_text = parsed = None
     refused = []
     try:
         if answer.data is not None:
@@ -326,26 +333,26 @@ def _usable_documents(answer: Answer) -> _Usable:
     if answer.unread:
         refused.append(f"document of {answer.source}: {answer.unread}")
     try:
-        beside = combined.reduced(answer.parts) or None
+        platform_text = combined.reduced(answer.parts) or None
     except DocumentError as error:
         refused.append(f"document of {answer.source}: {error.text}")
-    return _Usable(text, parsed, beside, "; ".join(refused))
+    return _Usable(text, parsed, platform_text, "; ".join(refused))
 
 
 def _document_to_save(
-    source: str, text: str, beside: str, before: StoredDocument
+    source: str, text: str, platform_text: str, before: StoredDocument
 ) -> StoredDocument:
     """The document to save.
 
     Its digest is that of the NEuca document, then a dot and a part of the platform's.
     """
-    parts = [part for part in (text, beside) if part] or [""]
+    parts = [part for part in (text, platform_text) if part] or [""]
     digests = [sha256(part.encode()).hexdigest() for part in parts]
     joined = ".".join([*digests[:1], *(digest[:16] for digest in digests[1:])])
     if before.sha256 == joined and before.source == source:
         return before
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return StoredDocument(source, joined, now, text, beside)
+    return StoredDocument(source, joined, now, text, platform_text)
 
 
 def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -> None:
@@ -360,8 +367,8 @@ def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -
     _pin_origin(intake.origin, state_directory)
     try:
         if stored is not None:
-            beside = combined.open_text(stored.platform) if stored.platform else ""
-            copy = replace(stored, text=redact_text(stored.text), platform=beside)
+            platform_text = combined.open_text(stored.platform) if stored.platform else ""
+            copy = replace(stored, text=redact_text(stored.text), platform=platform_text)
             save_document(run_directory, copy, 0o644)
         save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
     except ApplyError as error:
@@ -382,10 +389,10 @@ def last_confirmed(state_directory: Where, run_directory: Path) -> Intake:
     intake = last_good(state_directory)
     if intake.document is None:
         intake = last_good(run_directory)
-    said = {"reason": "no source has responded since the boot", **load_look(run_directory)}
-    fresh = bool(intake.stored and said.get("sha256") == intake.stored.sha256)
-    texts: dict[str, Any] = {name: str(said.get(name, "")) for name in LOOK}
-    answers = {**texts, "none_for_us": bool(said.get("none_for_us"))}
+    recorded = {"reason": "no source has responded since the boot", **load_look(run_directory)}
+    fresh = bool(intake.stored and recorded.get("sha256") == intake.stored.sha256)
+    texts: dict[str, Any] = {name: str(recorded.get(name, "")) for name in LOOK}
+    answers = {**texts, "none_for_us": bool(recorded.get("none_for_us"))}
     return intake._replace(stale=intake.document is not None and not fresh, **answers)
 
 
