@@ -243,7 +243,10 @@ def sides_after_renames(
     scope: Optional[Collection[str]],
     renames_while_up: bool,
 ) -> Sides:
-    """The two sides with their renames; `renames_while_up`: the kernel can rename such devices."""
+    """The two sides with their renames.
+
+    `renames_while_up`: the kernel can rename devices that are up.
+    """
     gone = _links_to_delete(have, want, owned)
     everything, asked = _names_of(have), _names_of(want)
     current = {key: name for key, name in everything.items() if key not in gone}

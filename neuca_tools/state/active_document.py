@@ -124,12 +124,12 @@ def _open_document(stored: StoredDocument, parsed: Optional[Document] = None) ->
         document = parse(stored.text)
     if not stored.platform:
         return document
-    platform = combined.parse(stored.platform)
+    beside = combined.parse(stored.platform)
     return document._replace(
-        hostname=document.hostname or platform.hostname,
-        items=document.items + platform.items,
-        faults=document.faults + platform.faults,
-        platform=platform,
+        hostname=document.hostname or beside.hostname,
+        items=document.items + beside.items,
+        faults=document.faults + beside.faults,
+        platform=beside,
     )
 
 
@@ -248,11 +248,11 @@ def _intake_of(answer: Answer, directory: Where) -> Intake:
 def _document_of(answer: Answer, directory: Where) -> Intake:
     """The answer as the active document; parts that are missing or unusable stay as they were."""
     usable = _usable_documents(answer)
-    instance = answer.instance or combined.instance_id(usable.platform_text or "")
+    instance = answer.instance or combined.instance_id(usable.beside or "")
     other = machine.renewed_reason(_recorded_machine(directory), instance)
     before = NOTHING_STORED if other else stored_document(directory) or NOTHING_STORED
-    _demand_complete(answer, usable.platform_text or "", before)
-    if usable.text is None and usable.platform_text is None:
+    _demand_complete(answer, usable.beside or "", before)
+    if usable.text is None and usable.beside is None:
         intake = _without_document(answer, directory, usable.refused, bool(other))
     else:
         intake = _merge_parts(answer, usable, before)
@@ -263,13 +263,13 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
     )
 
 
-def _demand_complete(answer: Answer, platform_text: str, before: StoredDocument) -> None:
+def _demand_complete(answer: Answer, beside: str, before: StoredDocument) -> None:
     """Raise IncompleteError if this cannot be all that a service says about the guest's NICs."""
     if answer.origin is None:
         return
     last = before.platform if before.source == answer.source else ""
     macs = answer.outlet.macs if answer.outlet else ()
-    reason = combined.incomplete(platform_text, last, macs)
+    reason = combined.incomplete(beside, last, macs)
     if reason:
         raise IncompleteError(f"{answer.source}: its answer is incomplete: {reason}")
 
@@ -287,14 +287,14 @@ def _without_document(answer: Answer, directory: Where, refused: str, other: boo
 
 def _merge_parts(answer: Answer, usable: _Usable, before: StoredDocument) -> Intake:
     """The parts of the answer, with missing ones from `before`; `refused` if those are damaged."""
-    text, platform_text = usable.text, usable.platform_text
+    text, beside = usable.text, usable.beside
     missing = []
     if text is None and before.text:
         missing.append("no NEuca document")
-    if platform_text is None and before.platform:
+    if beside is None and before.platform:
         missing.append("no network document")
     stored = _document_to_save(
-        answer.source, text or before.text, platform_text or before.platform, before
+        answer.source, text or before.text, beside or before.platform, before
     )
     parsed = None
     if text == stored.text:
@@ -314,13 +314,13 @@ class _Usable(NamedTuple):
 
     text: Optional[str]
     parsed: Optional[Document]
-    platform_text: Optional[str]
+    beside: Optional[str]
     refused: str
 
 
 def _usable_documents(answer: Answer) -> _Usable:
     """The documents of the answer, None if absent."""
-    text = platform_text = parsed = None
+    text = beside = parsed = None
     refused = []
     try:
         if answer.data is not None:
@@ -333,26 +333,26 @@ def _usable_documents(answer: Answer) -> _Usable:
     if answer.unread:
         refused.append(f"document of {answer.source}: {answer.unread}")
     try:
-        platform_text = combined.reduced(answer.parts) or None
+        beside = combined.reduced(answer.parts) or None
     except DocumentError as error:
         refused.append(f"document of {answer.source}: {error.text}")
-    return _Usable(text, parsed, platform_text, "; ".join(refused))
+    return _Usable(text, parsed, beside, "; ".join(refused))
 
 
 def _document_to_save(
-    source: str, text: str, platform_text: str, before: StoredDocument
+    source: str, text: str, beside: str, before: StoredDocument
 ) -> StoredDocument:
     """The document to save.
 
     Its digest is that of the NEuca document, then a dot and a part of the platform's.
     """
-    parts = [part for part in (text, platform_text) if part] or [""]
+    parts = [part for part in (text, beside) if part] or [""]
     digests = [sha256(part.encode()).hexdigest() for part in parts]
     joined = ".".join([*digests[:1], *(digest[:16] for digest in digests[1:])])
     if before.sha256 == joined and before.source == source:
         return before
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return StoredDocument(source, joined, now, text, platform_text)
+    return StoredDocument(source, joined, now, text, beside)
 
 
 def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -> None:
@@ -367,8 +367,8 @@ def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -
     _pin_origin(intake.origin, state_directory)
     try:
         if stored is not None:
-            platform_text = combined.open_text(stored.platform) if stored.platform else ""
-            copy = replace(stored, text=redact_text(stored.text), platform=platform_text)
+            beside = combined.open_text(stored.platform) if stored.platform else ""
+            copy = replace(stored, text=redact_text(stored.text), platform=beside)
             save_document(run_directory, copy, 0o644)
         save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
     except ApplyError as error:
