@@ -122,18 +122,18 @@ def report_pass(
         set(leftovers.describe_leftovers(decision.record, decision.have, decision.world))
         for decision in (before, outcome.decision)
     )
-    removed = [f"{text}: removed" for text in sorted(leftovers_before - leftovers_now)]
-    _log_outcome(outcome, removed)
+    gone = [f"{text}: removed" for text in sorted(leftovers_before - leftovers_now)]
+    _log_outcome(outcome, gone)
     problems = tuple(map(_problem_of, outcome.result.reported_failures))
     stuck = _stuck_problems(outcome)
     texts = tuple(operation.text for operation in outcome.result.done)
     last = read_report(config.run_directory)
     if last and waiting:
-        of_waiting = (problem for problem in last.problems if _is_of(problem, waiting))
-        problems = tuple(dict.fromkeys((*problems, *of_waiting)))
+        still = (problem for problem in last.problems if _is_of(problem, waiting))
+        problems = tuple(dict.fromkeys((*problems, *still)))
         stuck += tuple(problem for problem in last.stuck if _is_of(problem, waiting))
-    all_removed = (*(last.removed if last else ()), *removed)[-MOST_REMOVED:]
-    report = report_now(seconds, texts, problems, bool(outcome.undone.done), all_removed)
+    told = (*(last.removed if last else ()), *gone)[-MOST_REMOVED:]
+    report = report_now(seconds, texts, problems, bool(outcome.undone.done), told)
     report = report._replace(stuck=stuck)
     write_report(config.state, report)
     return report

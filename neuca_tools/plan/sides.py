@@ -241,12 +241,9 @@ def sides_after_renames(
     want: NetworkState,
     owned: OwnedObjects,
     scope: Optional[Collection[str]],
-    renames_while_up: bool,
+    live: bool,
 ) -> Sides:
-    """The two sides with their renames.
-
-    `renames_while_up`: the kernel can rename devices that are up.
-    """
+    """The two sides with their renames; `live`: the kernel renames devices that are up."""
     gone = _links_to_delete(have, want, owned)
     everything, asked = _names_of(have), _names_of(want)
     current = {key: name for key, name in everything.items() if key not in gone}
@@ -256,5 +253,5 @@ def sides_after_renames(
     steps = tuple(rename_steps(current, wanted))
     names = {**everything, **asked, **current, **{step.key: step.new for step in steps}}
     up = {step.key.mac for step in steps if have.links[step.key].state == "up"}
-    bounced = frozenset(() if renames_while_up else up)
+    bounced = frozenset(() if live else up)
     return Sides(have, want, owned, steps, bounced, names, gone)

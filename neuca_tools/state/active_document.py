@@ -59,10 +59,9 @@ class Intake(NamedTuple):
     or a part of it, is stale; `refused` why the source's present document cannot be used at all.
     `doubted` is the digest of a document that removes every NIC: it is accepted if the next look
     finds it again. `instance` is the instance ID that the source gives; `other_machine` says why
-    the state belongs to another machine, if it does. `platform` is what the source `auto` detected
-    (`sources.detected_cloud`). `origin` is the metadata service that answered, `answer_digest` the
-    digest of its whole answer; `disputed` says that a service on another NIC gives a different one.
-    `seen` is the digest of what the daemon's own sources had when they were last considered.
+    the state is another machine's. `platform` is the cloud that `auto` detected. `origin` is the
+    metadata service that answered, `digest` that of its whole answer; `disputed`: a service on
+    another NIC answers differently. `seen` is the digest that the daemon's own sources last had.
     """
 
     document: Optional[Document] = None
@@ -78,7 +77,7 @@ class Intake(NamedTuple):
     instance: str = ""
     other_machine: str = ""
     origin: Optional[Origin] = None
-    answer_digest: str = ""
+    digest: str = ""
     disputed: str = ""
     seen: str = ""
 
@@ -158,9 +157,7 @@ def fetch_document(
         # Needed for the first answer of an instance only: not loaded by the idle daemon.
         from neuca_tools.state.rival_services import describe_contradiction
 
-        disputed = describe_contradiction(
-            specs, budget, around, intake.origin, intake.answer_digest
-        )
+        disputed = describe_contradiction(specs, budget, around, intake.origin, intake.digest)
     return intake._replace(platform=cloud(specs, around), disputed=disputed)
 
 
@@ -214,12 +211,8 @@ def _ask_sources(
 def _unless_empty(intake: Intake, directory: Where, doubted: str) -> Intake:
     """The intake; a document that removes every NIC is accepted only once it was found twice."""
     before = last_good(directory)
-    if (
-        intake.other_machine
-        or not _has_links(before)
-        or _has_links(intake)
-        or intake.sha256 == doubted
-    ):
+    is_emptied = _has_links(before) and not _has_links(intake)
+    if intake.other_machine or not is_emptied or intake.sha256 == doubted:
         return intake
     reason = (
         f"the document of {intake.stored.source if intake.stored else ''} no longer has any NIC:"
@@ -242,7 +235,7 @@ def _intake_of(answer: Answer, directory: Where) -> Intake:
     """
     speaks = bool(answer.instance) or not answer.empty
     origin = answer.origin if speaks else None
-    return _document_of(answer, directory)._replace(origin=origin, answer_digest=answer.digest)
+    return _document_of(answer, directory)._replace(origin=origin, digest=answer.digest)
 
 
 def _document_of(answer: Answer, directory: Where) -> Intake:
