@@ -29,8 +29,8 @@ from neuca_tools.model.rows import Item
 MAX_BYTES = 4 * 1024 * 1024
 MAX_LINKS = 4096
 MAX_ROUTES = 16384
-MAX_ROWS = 1024
-MAX_FAULTS = 1000
+MAX_ROWS = 1024  # in each of the sections users, scripts and storage
+MAX_FAULTS = 1000  # that are reported
 MAX_SPELT = 20  # faults whose unknown word is compared with the known ones
 _ROUTER = ("true", "false", "user")
 

@@ -25,7 +25,7 @@ from neuca_tools.model.links import KINDS, LinkKey, Virtual
 from neuca_tools.model.routing import UNROUTED, NicRouting
 from neuca_tools.model.rows import UnknownWord
 
-MAX_SETTINGS = 1024
+MAX_SETTINGS = 1024  # of one link
 _STATES: Mapping[str, LinkState] = {"up": "up", "down": "down", "user": "user"}
 _SYSCTL = "sysctl."
 # The settings that name other links, which this one is on.

@@ -37,7 +37,7 @@ from neuca_tools.model.topology import METADATA_HOSTS
 MAX_LINKS = 4096
 MAX_ROUTES = 16384
 MAX_RULES = 1024
-MAX_ADDRESSES = 1024
+MAX_ADDRESSES = 1024  # of one link
 # Why there is no VLAN on a link.
 LEFT = "it is left to other programs, as is its NIC"
 QINQ = "a VLAN on a VLAN (QinQ) is not supported, ignoring it"

@@ -17,7 +17,7 @@ from neuca_tools.documents.platform.tree import Tree
 from neuca_tools.model import Fault, Network
 from neuca_tools.model.rows import UnknownWord
 
-MAX_FAULTS = 200
+MAX_FAULTS = 200  # of each severity
 _TRUE, _FALSE = ("true", "yes", "on", "1", "y"), ("false", "no", "off", "0", "n")
 _NO_MTU = ("0", "null", "none")
 # What cloud-init assumes where a document gives none (net/network_state.py, _normalize_net_keys).

@@ -224,7 +224,7 @@ ANSWERED = 0.5  # of the losses
 # section 4.6). An interval of iperf may contain some of the recovery.
 FALLS = 0.85
 BACK = 0.95  # of the window before: a loss from which it recovers within an interval costs nothing
-RISES = 1.1
+RISES = 1.1  # times the first third, by the last third of the values
 RISES_FROM, RISEN = 0.5, 0.9  # of the usual rate: where a long rise begins at most, and ends
 TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
 # Bytes: the kernel's own default, tcp_wmem[2] (tcp(7)), of what was written but not yet sent.
