@@ -26,7 +26,7 @@ from neuca_tools.model.routing import Traits
 FIRST_SOLICITATION_SECONDS, LONGEST_SOLICITATION_SECONDS = 4.0, 3600.0
 SECONDS_BETWEEN_CHANGES = 3.0  # however many advertisements arrive
 SHORTEST_VALID_SECONDS = 7200  # no router shortens an address below them (RFC 4862, 5.5.3)
-MOST_ROUTERS, MOST_PREFIXES = 8, 16
+MOST_ROUTERS, MOST_PREFIXES = 8, 16  # of one link: any host there can send advertisements
 IPV6_ROUTE_METRIC = 1024  # the kernel's for a route of IPv6
 
 

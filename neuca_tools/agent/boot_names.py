@@ -144,7 +144,7 @@ def ask_ahead(config: Config) -> Intake:
         intake = fetch_document(
             local, LOCAL_SOURCES_SECONDS, Session(), config.state, config.surroundings
         )
-    if intake.other:
+    if intake.other_machine:
         with locked(config.run_directory / "lock", config.command_timeout):
             first_boot.record_machine(config, intake)
     return intake

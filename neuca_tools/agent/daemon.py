@@ -220,7 +220,7 @@ class Daemon:
     def _plan_retry(self, outcome: Outcome) -> None:
         """Plan another pass for what failed, at growing intervals.
 
-        So it is for a network manager that gave no answer, and while a trial holds the lock.
+        The same holds for a network manager that does not respond, and during a trial.
         """
         now, interval = time.monotonic(), self.config.poll_interval
         if outcome.on_trial:

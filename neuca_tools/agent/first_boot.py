@@ -66,9 +66,9 @@ def record_machine(config: Config, intake: Intake) -> None:
     trial_file.recover_from_trial(config)
     trial_file.remove_trial(config)
     now = hostid.read_machine()
-    if intake.other:
+    if intake.other_machine:
         demand_room(config.state)
-        _set_aside(config, _updated_machine(now, now, intake, config), intake.other)
+        _set_aside(config, _updated_machine(now, now, intake, config), intake.other_machine)
         return
     with suppress(RecordError):  # in the notes of status
         before = records.load_machine(config.state)
@@ -136,11 +136,10 @@ def rules(config: Config) -> list[Path]:
 
 
 def _copy(paths: Sequence[Path], place: Path) -> None:
-    """Copy files to a directory below the state directory, replacing what it has of another
-    machine.
+    """Copy files to a directory below the state directory.
 
-    If it already has the same record of a machine, an earlier copy was interrupted: every file
-    there is whole, and only the others are copied.
+    What it has of another machine is replaced. If it has the same record of a machine, an earlier
+    copy was interrupted: every file there is whole, and only the others are copied.
     """
     contents = {path: observed_content(path) for path in paths}
     there = names_in(place)

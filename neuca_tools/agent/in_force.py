@@ -59,7 +59,7 @@ def decide_document(
     intake = latest._replace(seen=(from_own_sources and latest.sha256) or before)
     if (
         latest.stored is None
-        or latest.other
+        or latest.other_machine
         or (latest.sha256 and (even_if_seen or latest.sha256 != before))
     ):
         return intake

@@ -58,7 +58,7 @@ class Pass(Purpose):
         )
 
     def _unanswered_nics(self, decision: Decision) -> set[str]:
-        """The NICs of this pass on which NetworkManager is to do DHCP, if it gave no answer.
+        """The NICs of this pass on which NetworkManager is to do DHCP, if it does not respond.
 
         It may have begun DHCP with a profile of its own there.
         """
@@ -68,10 +68,10 @@ class Pass(Purpose):
         return macs if self.scope is None else macs & {*self.scope}
 
 
-def _log_outcome(outcome: Outcome, gone: Sequence[str]) -> None:
-    """Log what was done, removed (`gone`), declined and rolled back."""
+def _log_outcome(outcome: Outcome, removed: Sequence[str]) -> None:
+    """Log what was done, removed, declined and rolled back."""
     log_result(outcome.result)
-    for text in gone:
+    for text in removed:
         log.info("%s", text)
     for declined in outcome.result.declined:
         log.warning("%s, ignoring", declined.text)
@@ -118,16 +118,14 @@ def report_pass(
     `before` is the decision before the transaction. `waiting`: the parts of the scope that were
     left out because they failed in earlier passes; their problems stay in the report.
     """
-    left, kept = (
+    leftovers_before, leftovers_now = (
         set(leftovers.describe_leftovers(decision.record, decision.have, decision.world))
         for decision in (before, outcome.decision)
     )
-    gone = [f"{text}: removed" for text in sorted(left - kept)]
+    gone = [f"{text}: removed" for text in sorted(leftovers_before - leftovers_now)]
     _log_outcome(outcome, gone)
-    problems, stuck = (
-        tuple(map(_problem_of, outcome.result.reported_failures)),
-        _stuck_problems(outcome),
-    )
+    problems = tuple(map(_problem_of, outcome.result.reported_failures))
+    stuck = _stuck_problems(outcome)
     texts = tuple(operation.text for operation in outcome.result.done)
     last = read_report(config.run_directory)
     if last and waiting:

@@ -229,8 +229,8 @@ def _await_coldplug(config: Config) -> None:
         udev.await_empty_queue(COLDPLUG_SECONDS)
 
 
-def _make_pass(job: Job, intake: Intake, asked: float) -> Outcome:
-    """Make a pass; `asked` is how long the sources took, in seconds."""
+def _make_pass(job: Job, intake: Intake, source_seconds: float) -> Outcome:
+    """Make a pass; `source_seconds` is how long the sources took."""
     from neuca_tools.agent.reconcile import run_pass
 
     outcome = Outcome(
@@ -249,27 +249,27 @@ def _make_pass(job: Job, intake: Intake, asked: float) -> Outcome:
         return outcome._replace(failed={WHOLE_PASS: 0}, text=error.text)
     outcome = _with_report(outcome, report, status)
     if job.start or report.changed or outcome.failed:
-        _log_end(report, status, asked)
+        _log_end(report, status, source_seconds)
     return outcome._replace(text=_status_line(status), passed=True)
 
 
 def _with_report(outcome: Outcome, report: Report, status: Status) -> Outcome:
     """The outcome with what failed in the pass, and what the next events depend on."""
     failed, parts = dict(report.failed), (status.data, *status.data["interfaces"])
-    told = {problem["code"] for part in parts for problem in part["problems"]}
+    codes_of_status = {problem["code"] for part in parts for problem in part["problems"]}
     codes = {problem.code for problem in report.problems}
     if status.has_silent_manager or (codes - {"pending"} and not (failed or outcome.left_out)):
         failed[WHOLE_PASS] = 0
     return outcome._replace(
         failed=failed,
-        attentive=not {"absent", "contested"}.isdisjoint(told),
+        attentive=not {"absent", "contested"}.isdisjoint(codes_of_status),
         held=status.waits_for_management or "pending" in codes,
         routed=status.has_routing_to_keep,
     )
 
 
 def _forget_gone(job: Job) -> None:
-    """What was set on an interface went with it, even if it is back with its index."""
+    """Forget what was set on interfaces that disappeared, even on those that are back."""
     if job.gone:
         from neuca_tools.state import changes, records
 
@@ -279,7 +279,7 @@ def _forget_gone(job: Job) -> None:
         )
 
 
-def _log_end(report: Report, status: Status, asked: float) -> None:
+def _log_end(report: Report, status: Status, source_seconds: float) -> None:
     """One line for a pass that did something, or was the first."""
     from neuca_tools.model import messages
 
@@ -287,7 +287,7 @@ def _log_end(report: Report, status: Status, asked: float) -> None:
     fields = messages.message_fields(
         messages.PASS,
         seconds=report.seconds,
-        source_seconds=f"{asked:.3f}",
+        source_seconds=f"{source_seconds:.3f}",
         changed=changed,
         failed=failed,
         state=state,
@@ -303,9 +303,9 @@ def _is_unanswered(job: Job, intake: Intake) -> Optional[bool]:
 
 
 def _is_news(job: Job, intake: Intake) -> bool:
-    """Whether the document in force is not that of the last pass, or is for another machine."""
+    """Whether the document in force differs from that of the last pass, or the machine does."""
     stored = intake.stored
-    return bool(intake.other) or (stored is not None and stored.sha256 != job.sha256)
+    return bool(intake.other_machine) or (stored is not None and stored.sha256 != job.sha256)
 
 
 def _report_volumes(config: Config) -> None:

@@ -189,8 +189,10 @@ class Difference:
         return self.plan_for(None)
 
     def plan_for(self, scope: Optional[Collection[str]]) -> tuple[Operation, ...]:
-        live = self.rename_while_up
-        return plan_operations(self.have, self.want, self.owned, scope=scope, rename_while_up=live)
+        renames_while_up = self.rename_while_up
+        return plan_operations(
+            self.have, self.want, self.owned, scope=scope, rename_while_up=renames_while_up
+        )
 
 
 class Decision(NamedTuple):

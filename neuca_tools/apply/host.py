@@ -60,7 +60,7 @@ class Host:
         self.choice = choice or records.load_choice(config.run_directory) or config.choice
 
     def for_document(self, config: Config, intake: Intake) -> Host:
-        """The same host, looked at for another document and configuration."""
+        """This host for another document and configuration."""
         return Host(config, intake, self._netlink, self._bus)
 
     def survey(self) -> Decision:
@@ -149,7 +149,7 @@ class Host:
 
     @cached_property
     def _is_ours(self) -> bool:
-        """As `udev_is_ours`, which takes time with many interfaces."""
+        """`udev_is_ours`, called once because it takes time with many interfaces."""
         return udev_is_ours(self.config)
 
     def _managers(self) -> Managers:

@@ -24,7 +24,7 @@ from neuca_tools.model import LinkKey
 class Managers:
     """Both managers over one bus connection, for one pass.
 
-    `reasons`: why a manager gave no answer to the last `ask`. `profiles`: the UUIDs of the
+    `reasons`: why a manager did not respond to the last `ask`. `profiles`: the UUIDs of the
     NetworkManager profiles that were in use then, by interface. `none`: neither ran then. `place`
     is the directory of profiles. `clients` are the DHCP clients that the agent starts.
     """

@@ -162,8 +162,8 @@ class Transaction:
     def _save_journal(self, operations: Sequence[Operation]) -> None:
         """Before the first change, save the current links and what will be ours."""
         world, have = self.decision.world, self.decision.have
-        died, made = self.host.load_journal(world.boot_id), self.decision.record.made
-        links = {**have.links, **(died.links if died else {})}
+        interrupted, made = self.host.load_journal(world.boot_id), self.decision.record.made
+        links = {**have.links, **(interrupted.links if interrupted else {})}
         self.made_links = made
         self.before = have._replace(
             links={key: restorable_link(link, made.get(key), world) for key, link in links.items()},
@@ -244,10 +244,12 @@ class Transaction:
         self._look_again()
         now = self.decision
         everything = now.record.owned._replace(routes=True)
-        live = now.world.rename_while_up
+        renames_while_up = now.world.rename_while_up
         have = now.have._replace(hops=tuple(hop for hop in now.have.hops if hop.ours))
         now_wanted = restorable_now(want, have, now.record)
-        steps = plan_operations(have, now_wanted, everything, scope=scope, rename_while_up=live)
+        steps = plan_operations(
+            have, now_wanted, everything, scope=scope, rename_while_up=renames_while_up
+        )
         declined = {operation_identity(failure.operation) for failure in self.undone.declined}
         return tuple(
             step

@@ -52,7 +52,7 @@ PLATFORM_HOSTS: tuple[Host, ...] = (
     IPv6Address("fd00:42::42"),
 )
 MAX_LEASE_BYTES = 1 << 16
-MAX_ROUTES = 64
+MAX_ROUTES = 64  # of one lease
 _ADDRESS = "dhcp6_ia_na1_ia_addr1"  # without "new_" or "old_" (dhcpcd-run-hooks(8))
 _LINK_LOCAL = {4: "RFC 3927, 1.6", 6: "RFC 4862, 5.3"}
 

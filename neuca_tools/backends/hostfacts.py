@@ -62,8 +62,10 @@ def read_tuning_inputs(
 
 
 def devices_with_advertised_routes(world: World) -> frozenset[int]:
-    """The indexes of devices with routes from router advertisements, which they accept only while
-    they do not forward. Shortly after the boot, the first advertisement may still be missing.
+    """The indexes of the devices on which the kernel takes routes from router advertisements.
+
+    It takes them only while a device does not forward. Shortly after the boot, the first
+    advertisement may still be missing, so all such devices count.
     """
     signs = {"accept_ra": "1", "forwarding": "0", "disable_ipv6": "0"}
     learned = {route.index for route in world.routes if is_advertised(route, world)}
@@ -119,7 +121,7 @@ def _profile_text(name: str, directory: Path) -> Optional[bytes]:
 
 
 def _known(values: Mapping[str, Optional[_Value]]) -> dict[str, _Value]:
-    """Those that are not None."""
+    """The values that are not None."""
     return {path: value for path, value in values.items() if value is not None}
 
 
@@ -182,7 +184,7 @@ def _new_values(world: World) -> dict[str, str]:
 
 
 def existing_sysctl_settings(sysctl_directory: Path) -> sysctld.Settings:
-    """What else sets sysctls: the files of sysctl.d(5)."""
+    """The settings that the files of sysctl.d(5) make."""
     return sysctld.parse_files(_sysctl_files(sysctl_directory))
 
 

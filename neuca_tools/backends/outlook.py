@@ -90,8 +90,9 @@ def _read_devices(kernel: wire.Socket) -> Iterator[Device]:
 
 
 def present_macs() -> frozenset[str]:
-    """The current MAC of every Ethernet interface of this namespace, including virtual ones, and
-    the GUID of every InfiniBand port. Raises OSError.
+    """The current MACs of all Ethernet interfaces of this namespace, and the GUIDs of its ports.
+
+    Virtual interfaces count too; the ports are those of InfiniBand. Raises OSError.
     """
     with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
         macs = {

@@ -152,7 +152,10 @@ def _print_line(_: str, text: str, silent: bool) -> None:
 
 
 def _path_options(arguments: argparse.Namespace, config: Config) -> Options:
-    """As for a test of one path, but the default plan is `quick`, with parallel streams."""
+    """The options of the test of each path.
+
+    They are those of a test of one path, but the default plan is `quick`, with parallel streams.
+    """
     arguments.plan = arguments.plan or "quick"
     wanted = measurement_options(arguments, config)
     if arguments.only is not None:

@@ -56,8 +56,9 @@ def bind_names(
 def _described_twice(
     platform: PlatformDocument, macs_by_name: Mapping[str, Collection[str]]
 ) -> Iterator[Problem]:
-    """A problem for each NIC or VLAN that the document describes by several names, or also by the
-    MAC of the NIC.
+    """A problem for each NIC or VLAN that the document describes several times.
+
+    It may do so by several names, or by a name and by the MAC of the NIC.
     """
     described: dict[LinkKey, list[str]] = defaultdict(list)
     for request in platform.links:

@@ -174,9 +174,7 @@ class CommonSettings:
         return granted
 
     def _device(self, request: LinkRequest, index: int, queue: Optional[int]) -> dict[str, str]:
-        """The device settings that are requested and possible, and the original values of all
-        others.
-        """
+        """The requested device settings that are possible; the original values of all others."""
         device = self.world.devices.get(index, Device(0, "", qdisc="noqueue"))
         observed, declined = self.world.settings.get(index), self.record.declined.get(request.key)
         asked = flat_settings(request.device)
@@ -235,7 +233,7 @@ class CommonSettings:
         return device is not None and master is not None and device.master == master.index
 
     def restorable(self, key: LinkKey, original: Mapping[str, str]) -> dict[str, str]:
-        """Those of the original values that can be restored where the link is now.
+        """The original values that can be restored where the link is now.
 
         The bond sets the MAC of its members, and a port has its settings as long as it is one.
         """

@@ -184,9 +184,7 @@ class LinkResolver(CommonSettings):
         return self.add(request, link, mtu, mtu or device.mtu)
 
     def _hands_off(self, link: Link, device: Optional[Device]) -> Optional[Link]:
-        """A link with `state = user`: our own earlier changes are reverted, nothing else is
-        touched.
-        """
+        """The link with `state = user`: only our own earlier changes are reverted."""
         return replace(self._revert_link(link, device), state="user") if device else None
 
     def _revert_link(self, link: Link, device: Device) -> Link:
@@ -273,8 +271,9 @@ class LinkResolver(CommonSettings):
     def _vlan_name(
         self, request: LinkRequest, parent: str, device: Optional[Device]
     ) -> Optional[str]:
-        """The requested name, the present name of a VLAN that is not ours, or the default; None if
-        it is taken.
+        """The name to give a VLAN; None if no name is free.
+
+        It is the requested one, else the present name of a VLAN that is not ours, else the default.
         """
         default = vlan_name(parent, request.key)
         if device and request.key not in self.record.owned.vlans:
@@ -324,8 +323,9 @@ class LinkResolver(CommonSettings):
             yield self.wanted.get(key) or self._unresolved_link(key)
 
     def _unresolved_link(self, key: LinkKey) -> Link:
-        """A link that is not set, as far as it is known; of an absent dataplane NIC, what is asked
-        for.
+        """A link that is not configured, as far as it is known.
+
+        An absent dataplane NIC is shown with what is requested of it.
         """
         request, role = self.requests.get(key), self.roles.role_of(key)
         name = (key.virtual_name if key == key.nic else "") or None

@@ -281,8 +281,9 @@ class _Chooser:
 
     @cached_property
     def service_macs(self) -> frozenset[str]:
-        """The NICs that lead to the metadata service and have the best default route, if the NIC
-        that the document names has none: they are for management too.
+        """The MACs of the NICs that lead to the metadata service and have the best default route.
+
+        They are for management too if the NIC that the document names has no default route.
         """
         named = self.present & self.claims.marked_as_management.keys()
         if not named or self.policy.management & self.present or self._has_default(named):

@@ -25,10 +25,10 @@ _EVERY_ID = frozenset(range(4096))
 def management_ids(
     world: World, indexes: Collection[int], ours: frozenset[int], vlans: Collection[LinkKey]
 ) -> tuple[dict[str, frozenset[int]], frozenset[int]]:
-    """The IDs of the VLANs for management on each link that has others too, and the indexes of all
-    management devices.
+    """The IDs of the VLANs for management, by link, and the indexes of all management devices.
 
-    `indexes` are those of the management NICs, `vlans` what may be created on them.
+    Only links that have other VLANs too are listed. `indexes` are those of the management NICs,
+    `vlans` what may be created on them.
     """
     only = management_vlan_ids(world, indexes)
     management = management_devices(world, indexes, only)

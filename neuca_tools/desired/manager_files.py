@@ -219,11 +219,11 @@ class _Files:
         return frozenset(key.mac for key in self.roles.dhcp.links_of([manager]) if not key.rank)
 
     def _name_patterns(self) -> set[str]:
-        """The names of virtual links and of InfiniBand ports, and a pattern for VLANs on each
-        dataplane NIC and virtual link.
+        """The names and patterns of the links that network managers have to leave alone.
 
-        A name that is requested and not granted is left out: the interface that has it now belongs
-        to another manager.
+        These are the names of virtual links and of InfiniBand ports, and a pattern for the VLANs of
+        each dataplane NIC and virtual link. A name that is requested and not granted is left out:
+        the interface that has it now belongs to another manager.
         """
         nics, names, left = self.roles.nics, self.names, self.roles.dhcp.left_to_others
         others = {device.name for mac, device in nics.items() if mac not in self.dataplane}

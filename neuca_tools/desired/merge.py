@@ -254,8 +254,9 @@ def requested_twice(requests: Requests, roles: Roles) -> dict[Host, str]:
 
 
 def trusted_links(document: Document, requests: Requests) -> frozenset[LinkKey]:
-    """The links of an incomplete document without faulty lines: what they no longer request may be
-    removed.
+    """The links of an incomplete document that have no faulty lines.
+
+    What such a link no longer requests may be removed.
     """
     doubtful: set[str] = set()
     for fault in document.faults:

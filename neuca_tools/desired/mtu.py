@@ -34,8 +34,9 @@ DATAGRAM_MTU, CONNECTED_MTU, LEAST_IPOIB_MTU = 4092, 65520, 72
 
 
 def _largest_mtu(mode: str, port: Device) -> int:
-    """The largest MTU of IPoIB in this mode. A port of Omni-Path has a larger datagram than others,
-    from the start.
+    """The largest MTU of IPoIB in this mode, in bytes.
+
+    A port of Omni-Path has a larger datagram than others, which it shows from the start.
     """
     if mode == "connected":
         return CONNECTED_MTU
@@ -83,8 +84,10 @@ class Sizes:
         self.problems.append(Problem(code, f"MTU {mtu} requested, but {but}", key))
 
     def nic(self, key: LinkKey, mtu: Optional[int], device: Device) -> Optional[int]:
-        """The MTU to set, None if it is refused: outside the device's limits, or too low for an
-        upper device that is not ours.
+        """The MTU to set; None if none is requested or it is refused.
+
+        It is refused outside the device's limits, or if it is too low for an upper device that is
+        not ours.
         """
         if mtu is None:
             return None
@@ -105,8 +108,9 @@ class Sizes:
         return None
 
     def vlan(self, key: LinkKey, mtu: Optional[int], parent: Link, most: int) -> Optional[int]:
-        """The MTU of a VLAN to set, at most that of its lower device (`most`); None if it is
-        refused.
+        """The MTU of a VLAN to set; None if it is refused.
+
+        `most` is that of its lower device, which it must not exceed.
         """
         lower = f'its {key.virtual_kind or "NIC"} "{parent.name}"'
         return self.with_ipv6(key, self._at_most(key, mtu, most, f"{lower} has {most}"))
@@ -185,9 +189,7 @@ class Sizes:
         return mtu
 
     def _names_mtu(self, key: LinkKey) -> bool:
-        """Whether a document or the configuration gives the link an MTU; a profile's does not
-        count.
-        """
+        """Whether a document or the configuration gives the link an MTU; profiles do not count."""
         origins = [origin for origin in self.requests[key].origins if origin.setting == "mtu"]
         return not all(origin.where.startswith(PROFILE) for origin in origins)
 
@@ -223,9 +225,7 @@ class Sizes:
         return None
 
     def _foreign_above(self, device: Device, mtu: int) -> Optional[Device]:
-        """An upper device that the kernel would clamp, and that we did not create and are not asked
-        to set.
-        """
+        """An upper device whose MTU the kernel would lower, if there is one that we do not set."""
         for child in self.children[device.index]:
             # That of an IPoIB child does not depend on its port's.
             if child.mtu > mtu and child.kind != "ipoib" and not self._is_set_by_us(child):

@@ -228,7 +228,7 @@ def _is_asked(key: LinkKey, requests: Requests) -> bool:
 
 
 def free_name(name: str, taken: Container[str]) -> str:
-    """The same stem with the first number that makes a free name."""
+    """A name that is not `taken`: the stem of this one with the lowest number possible."""
     stem = name.rstrip("0123456789")[: LONGEST_NAME - 4] or "eth"
     return next(f"{stem}{number}" for number in range(10000) if f"{stem}{number}" not in taken)
 

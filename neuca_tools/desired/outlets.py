@@ -94,8 +94,9 @@ def pinned_outlets(origin: Origin, world: World, record: Record) -> tuple[Outlet
 def likely_outlets(
     world: World, roles: Roles, policy: Policy, record: Record, without: Collection[str] = ()
 ) -> tuple[Outlet, ...]:
-    """The interfaces to try while no service has answered yet, the likeliest first; none on a NIC
-    of `without`.
+    """The interfaces to try while no service has answered yet, the most likely ones first.
+
+    Those on a NIC in `without` are left out.
     """
     known = _Known(policy, record, roles.choice.belief)
     candidates = []
@@ -154,8 +155,9 @@ def _all_macs(world: World, device: Device) -> frozenset[str]:
 
 
 def _usable_nics(world: World, roles: Roles, device: Device) -> frozenset[str]:
-    """The NICs below it, empty if it cannot be used: one of them is dataplane or ignored, or it is
-    ours.
+    """The MACs of the NICs below the interface; empty if it cannot be used.
+
+    It cannot if one of them is a dataplane or ignored NIC, or if it is a link of ours.
     """
     nics = nics_below(world, [device.index])
     lowers = with_lower_devices(world, [device.index])

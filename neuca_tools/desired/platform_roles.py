@@ -71,8 +71,9 @@ def _dataplane_vlans(platform: PlatformDocument, world: World) -> frozenset[Link
 def _management_groups(
     platform: PlatformDocument, weak: Mapping[str, str]
 ) -> Iterator[dict[str, str]]:
-    """The NICs of each link that may be for management, with the reasons: those below a virtual
-    link together.
+    """The MACs of the NICs that may be for management, each with the reason, in groups.
+
+    The NICs below a virtual link are one group.
     """
     requests = {request.key: request for request in platform.links}
     lower = all_lower_devices(weak, requests)
@@ -97,10 +98,11 @@ def left_alone(platform: PlatformDocument) -> frozenset[str]:
 def requests_for(
     platform: PlatformDocument, roles: Roles, named: Collection[str], world: World
 ) -> Iterator[LinkRequest]:
-    """The requests for dataplane links, without the members of refused VRFs: outside of its VRF,
-    the addresses of a member would be reachable.
+    """The requests for dataplane links.
 
-    They are without DHCP for NICs in `named`, those of the NEuca document and the configuration.
+    The members of refused VRFs are left out, because outside of its VRF the addresses of a member
+    would be reachable. NICs in `named`, those of the NEuca document and the configuration, have no
+    DHCP.
     """
     barred = dict(_barred_members(platform, roles, world))
     for request in platform.links:
@@ -165,8 +167,9 @@ def _sharing_a_hint(platform: PlatformDocument) -> set[LinkKey]:
 
 
 def refused_links(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[Problem]:
-    """A problem for each virtual link and VLAN for management that no program has made, and for
-    the members of such VRFs.
+    """A problem for each virtual link and VLAN for management that no other program has created.
+
+    The members of such VRFs have one, too.
     """
     requests = {request.key: request for request in platform.links}
     for key in _refused_keys(platform, roles, world):

@@ -282,8 +282,10 @@ class _Work:
             self.rules.update(dict.fromkeys(_rules_of_address(address, table), key))
 
     def _is_taken(self, address: Address, key: LinkKey) -> bool:
-        """Whether it is an address of the management NIC or of an ignored one, or has a rule of
-        another program.
+        """Whether another use of the address takes precedence.
+
+        It is an address of the management NIC or of an ignored one, or another program has a rule
+        for it.
         """
         if address.ip in self.own:
             return True

@@ -158,9 +158,7 @@ def _tune_requests(
 
 
 def _left_as_they_are(removable: OwnedObjects, work: LinkResolver, complete: bool) -> OwnedObjects:
-    """What may be removed: links that stay although they are not among the wanted ones keep their
-    addresses.
-    """
+    """What may be removed, without the addresses of unwanted links that nevertheless stay."""
     free, problems = deletable_links(work.scene, work.stacks if complete else None)
     work.problems += problems
     kept = removable.vlans - free - work.wanted.keys()

@@ -28,12 +28,13 @@ EMPTY = Record()
 
 @dataclass(frozen=True)
 class Guard:
-    """What must not be changed: the indexes of `management` devices, and with those of ignored NICs
-    all protected `devices`, upper and lower devices included.
+    """What must not be changed.
 
-    `ignored` are the MACs to ignore, present or not. `vlans` maps management NICs, and bonds and
-    bridges of other programs on them (`carriers`), to the IDs of the VLANs that are for management
-    too; other VLANs on them can be dataplane links.
+    `management` are the indexes of management devices; `devices` are those of all protected ones,
+    which are these, the ignored ones, and the upper and lower devices of both. `ignored` are the
+    MACs to ignore, present or not. `vlans` maps management NICs, and bonds and bridges of other
+    programs on them (`carriers`), to the IDs of the VLANs that are for management too; other VLANs
+    on them can be dataplane links.
     """
 
     devices: frozenset[int] = frozenset()
@@ -57,8 +58,10 @@ class Dhcp:
 
 @dataclass(frozen=True)
 class Made:
-    """The virtual links: those on this host that we created, by "KIND NAME"; the role of each one
-    that is requested; and the device indexes of all that we created, VLANs included.
+    """The virtual links that we created.
+
+    `devices` are those on this host by `KIND NAME`, `indexes` the indexes of all of them, VLANs
+    included. `roles` has the role of each virtual link that is requested.
     """
 
     devices: Mapping[str, Device] = field(default_factory=dict)
@@ -104,8 +107,9 @@ class Roles:
         return self.by_mac.get(mac) or self.made.roles.get(mac, "unlisted")
 
     def role_of(self, key: LinkKey) -> Role:
-        """The role of a link: that of its NIC, unless only other VLANs on the NIC are for
-        management.
+        """The role of a link.
+
+        It is that of its NIC, unless only other VLANs on the NIC are for management.
         """
         if key.vlan_id is not None and key.mac in self.guard.vlans:
             return "management" if key.vlan_id in self.guard.vlans[key.mac] else "dataplane"
@@ -120,8 +124,9 @@ class Roles:
         return self.reasons.get(key.mac, "")
 
     def name(self, mac: str) -> str:
-        """The name of the NIC with this MAC, the first in order if there are several; empty if
-        there is none.
+        """The name of the NIC with this MAC; empty if there is none.
+
+        If there are several, it is the first name in alphabetical order.
         """
         if mac in self.nics:
             return self.nics[mac].name

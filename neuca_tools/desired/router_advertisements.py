@@ -150,8 +150,9 @@ _VALUES = {"true": "1", "false": "0"}
 
 
 def forwarding_sysctls(router: Router) -> dict[str, str]:
-    """The sysctls that `router` requests; none for `user`, which leaves or restores the user's
-    values.
+    """The sysctls that `router` requests.
+
+    There are none for `user`, which leaves or restores the user's values.
     """
     if router not in _VALUES:
         return {}

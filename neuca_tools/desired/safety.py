@@ -69,8 +69,9 @@ class RequestLimits:
         return self._doubled(address.ip) or self._takes_over(ip_network(address.ip))
 
     def address(self, address: Address) -> Optional[str]:
-        """Why this address is refused: several links request it, it is in a management prefix, or
-        takes over what is guarded.
+        """Why this address is refused.
+
+        Several links request it, it is in a management prefix, or it takes over what is guarded.
         """
         ip = address.ip  # made anew each time
         for prefix in self.prefixes:
@@ -135,10 +136,11 @@ def request_limits(
     allow_default_route: bool = False,
     before: Iterable[str] = (),
 ) -> RequestLimits:
-    """The limits on this host. Routes through dataplane NICs are not counted, as they may be ours,
-    and neither are those that a stranger may have caused on an unlisted NIC.
+    """The limits on this host.
 
-    `before` are the management networks, gateways and routes of the last boot.
+    Routes through dataplane NICs do not count, as they may be ours, nor do those that a stranger
+    may have caused on an unlisted NIC. `before` are the management networks, gateways and routes of
+    the last boot.
     """
     dataplane = _dataplane_indexes(world, roles)
     foreign = [
@@ -216,8 +218,10 @@ def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:
 
 
 def _lengths_now(hosts: Iterable[Host], routes: Iterable[Route]) -> dict[Host, int]:
-    """Length of the longest prefix that routes each host now; 0 where it is the default route or
-    nothing. Left out are addresses that another link can have too, without harm to this one.
+    """The length of the longest prefix that routes each host now.
+
+    It is 0 for the default route and for none. Addresses that another link can have too without
+    harm to this one are left out.
     """
     table = NetworkTable(route.to for route in routes)
     return {

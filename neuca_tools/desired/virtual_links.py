@@ -36,10 +36,10 @@ from neuca_tools.model.topology import routes_through
 
 
 class Stacks:
-    """The virtual links that can be created, with their lower devices; and the master of each
-    member or port.
+    """The virtual links that can be created, with their lower devices.
 
-    `barred` has the members of those that cannot be created.
+    `masters` has the master of each member or port, `barred` the members of those that cannot be
+    created.
     """
 
     def __init__(self, scene: Scene, names: Mapping[LinkKey, str]) -> None:
@@ -83,8 +83,9 @@ class Stacks:
             self.masters.update(dict.fromkeys(virtual.members, key))
 
     def _whole(self, key: LinkKey, virtual: Virtual) -> Virtual:
-        """The virtual link with default options, and a VXLAN with the link that its addresses are
-        reached through.
+        """The virtual link with default options.
+
+        A VXLAN gets the link that its addresses are reached through.
         """
         options = {
             **link_kinds.default_options(key.kind, virtual),
@@ -290,7 +291,7 @@ def _is_copy(key: LinkKey, scene: Scene) -> bool:
 
 
 def links_with_additions(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKey, str]:
-    """Those of our links that somebody added something to, with what it is.
+    """Our links to which somebody else has added something, each with what that is.
 
     What was added to a link that is still requested counts only if it is another link.
     """

@@ -77,10 +77,10 @@ def in_order(kind: Kind, findings: Iterable[Finding]) -> CheckResult:
 
 
 def _line_of_syntax(text: str, data: bytes) -> int:
-    """The line of a syntax error: the last one in the text; where something is not complete, the
-    one before, where it begins.
+    """The line of a syntax error: the last one that the text names.
 
-    A key without `:` is only noticed at the next key.
+    Where something is not complete, it is the one before, where that begins. A key without `:` is
+    only noticed at the next key.
     """
     lines = [0, *map(int, _LINE.findall(text))]
     if len(lines) > 2 and _INCOMPLETE.search(text):

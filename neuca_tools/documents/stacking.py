@@ -85,8 +85,9 @@ def _all_reachable(start: Iterable[str], following: Callable[[str], set[str]]) -
 def lower_by_upper(
     unusable: Collection[LinkKey], requests: Iterable[LinkRequest]
 ) -> dict[LinkKey, LinkKey]:
-    """Each upper link of these links, direct or indirect, and each member of a VRF among them, with
-    the unusable link that it depends on.
+    """The links that depend on an unusable one, each with the link that it depends on.
+
+    These are their upper links, direct or not, and the members of a VRF among them.
     """
     lower_by_link: dict[LinkKey, LinkKey] = {}
     for request in sorted(requests, key=lambda request: request.key.rank):

@@ -48,7 +48,7 @@ _NO_TOKENS = (400, 404, 405, 501)  # the answers to PUT of services that support
 _MAC_DIRECTORY = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}/", re.IGNORECASE)
 _MAX_NICS = 64  # an instance has at most 32 on each of a few network cards
 _KEY = re.compile(r"([0-9]{1,4})=.*")  # number and name of a key pair
-_MAX_KEYS = 64
+_MAX_KEYS = 64  # public keys
 _TOKEN = re.compile(rb"[!-~]{1,4096}")
 
 

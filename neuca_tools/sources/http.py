@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 UNPACKED_LIMIT = 4 << 20
 """Bytes of a body after `Content-Encoding: gzip`; the same limit applies to gzipped user-data."""
-_WIRE_LIMIT = 2 * BODY_LIMIT
+_WIRE_LIMIT = 2 * BODY_LIMIT  # bytes received for one request, headers included
 _ERROR_LIMIT = 65536  # bytes of the body of an error that is dropped to keep a connection
-_LENGTH_DIGITS = 40
+_LENGTH_DIGITS = 40  # of Content-Length
 # What email.parser, which http.client uses, does not raise; the fields that follow may be lost.
 _HEADER_DEFECTS = (
     email.errors.FirstHeaderLineIsContinuationDefect,

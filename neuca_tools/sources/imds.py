@@ -40,7 +40,7 @@ _SOCKET = "/run/systemd/io.systemd.InstanceMetadata"
 _INTERFACE = "io.systemd.InstanceMetadata"
 _ABSENT = (f"{_INTERFACE}.KeyNotFound", f"{_INTERFACE}.WellKnownKeyUnset")
 """The errors that say that there is no such data; all others leave that open."""
-_MAX_NICS = 4
+_MAX_NICS = 4  # that the service is asked on
 
 
 class Imds(Source):

@@ -45,9 +45,10 @@ def _instance_of(answer: Answer) -> str:
 
 
 def _firmware_identities(dmi: Path) -> Iterator[str]:
-    """What the firmware states, if nobody can guess it: a random UUID, which Azure's service has in
-    the other byte order (SMBIOS 3.7, 7.2.1), and the ID of an EC2 instance (AWS, "Detect whether a
-    host is an EC2 instance").
+    """The identities that the firmware states, if nobody can guess them.
+
+    These are a random UUID, which Azure's service has in the other byte order (SMBIOS 3.7, 7.2.1),
+    and the ID of an EC2 instance (AWS, "Detect whether a host is an EC2 instance").
     """
     with suppress(ValueError):
         stated = UUID(text_of(dmi / "product_uuid"))

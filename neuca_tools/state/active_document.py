@@ -56,11 +56,10 @@ class Intake(NamedTuple):
     and has no NEuca document. `unanswered`: no source has answered. `reason` says why the document,
     or a part of it, is stale; `refused` why the source's present document cannot be used at all.
     `doubted` is the digest of a document that removes every NIC: it is accepted if the next look
-    finds it again. `instance` is the instance ID that the source gives; `other` says why the state
-    belongs to another machine, if it does. `platform` is what the source `auto` detected
-    (`sources.detected_cloud`). `origin` is the metadata service that answered, `said` the digest of
-    its whole answer; `disputed` says that a service on another NIC gives a different answer. `seen`
-    is the digest of what the daemon's own sources had when they were last considered.
+    finds it again. `instance` is the instance ID that the source gives; `other_machine` says why
+    the state is another machine's. `platform` is the cloud that `auto` detected. `origin` is the
+    metadata service that answered, `digest` that of its whole answer; `disputed`: a service on
+    another NIC answers differently. `seen` is the digest that the daemon's own sources last had.
     """
 
     document: Optional[Document] = None
@@ -74,9 +73,9 @@ class Intake(NamedTuple):
     unanswered: bool = False
     session: Session = Session()
     instance: str = ""
-    other: str = ""
+    other_machine: str = ""
     origin: Optional[Origin] = None
-    said: str = ""
+    digest: str = ""
     disputed: str = ""
     seen: str = ""
 
@@ -158,7 +157,7 @@ def fetch_document(
         # Needed for the first answer of an instance only: not loaded by the idle daemon.
         from neuca_tools.state.rival_services import describe_contradiction
 
-        disputed = describe_contradiction(specs, budget, around, intake.origin, intake.said)
+        disputed = describe_contradiction(specs, budget, around, intake.origin, intake.digest)
     return intake._replace(platform=cloud(specs, around), disputed=disputed)
 
 
@@ -190,7 +189,7 @@ def _ask_sources(
         before, seen = stored_document(directory), str(answers.get("seen", ""))
         is_new = before is not None and intake.sha256 not in ("", seen, before.sha256)
         is_file = answer.source.startswith("file:")
-        if not (intake.other or is_new):
+        if not (intake.other_machine or is_new):
             return intake
         if is_file:
             from neuca_tools.sources.files import await_unchanged  # for a new document only
@@ -201,7 +200,7 @@ def _ask_sources(
     except SourceError as error:
         is_silent = not isinstance(error, IncompleteError)
         return last_good(directory, error.text)._replace(session=session, unanswered=is_silent)
-    if (again.sha256, again.other) != (intake.sha256, intake.other):
+    if (again.sha256, again.other_machine) != (intake.sha256, intake.other_machine):
         reason = f"{answer.source} gave two different documents in a row"
         return last_good(directory, reason)._replace(session=again.session)
     if is_file:
@@ -212,7 +211,8 @@ def _ask_sources(
 def _unless_empty(intake: Intake, directory: Where, doubted: str) -> Intake:
     """The intake; a document that removes every NIC is accepted only once it was found twice."""
     before = last_good(directory)
-    if intake.other or not _has_links(before) or _has_links(intake) or intake.sha256 == doubted:
+    is_emptied = _has_links(before) and not _has_links(intake)
+    if intake.other_machine or not is_emptied or intake.sha256 == doubted:
         return intake
     reason = (
         f"the document of {intake.stored.source if intake.stored else ''} no longer has any NIC:"
@@ -235,7 +235,7 @@ def _intake_of(answer: Answer, directory: Where) -> Intake:
     """
     speaks = bool(answer.instance) or not answer.empty
     origin = answer.origin if speaks else None
-    return _document_of(answer, directory)._replace(origin=origin, said=answer.digest)
+    return _document_of(answer, directory)._replace(origin=origin, digest=answer.digest)
 
 
 def _document_of(answer: Answer, directory: Where) -> Intake:
@@ -252,7 +252,7 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
         if intake.document is None:
             return intake
     return intake._replace(
-        refused=usable.refused, session=answer.session, instance=instance, other=other
+        refused=usable.refused, session=answer.session, instance=instance, other_machine=other
     )
 
 
@@ -393,8 +393,8 @@ def last_confirmed(state_directory: Where, run_directory: Path) -> Intake:
     intake = last_good(state_directory)
     if intake.document is None:
         intake = last_good(run_directory)
-    said = {"reason": "no source has responded since the boot", **load_look(run_directory)}
-    fresh = bool(intake.stored and said.get("sha256") == intake.stored.sha256)
-    texts: dict[str, Any] = {name: str(said.get(name, "")) for name in LOOK}
-    answers = {**texts, "none_for_us": bool(said.get("none_for_us"))}
+    recorded = {"reason": "no source has responded since the boot", **load_look(run_directory)}
+    fresh = bool(intake.stored and recorded.get("sha256") == intake.stored.sha256)
+    texts: dict[str, Any] = {name: str(recorded.get(name, "")) for name in LOOK}
+    answers = {**texts, "none_for_us": bool(recorded.get("none_for_us"))}
     return intake._replace(stale=intake.document is not None and not fresh, **answers)

@@ -34,19 +34,22 @@ def record_leaving(
     record: Record,
     nics: Mapping[str, Device],
     dataplane: Iterable[str],
-    words: Mapping[str, Mapping[str, str]],
+    states_by_manager: Mapping[str, Mapping[str, str]],
     silent: Collection[str] = (),
 ) -> Record:
     """Record which manager has to release a NIC that is now a dataplane NIC.
 
-    `words` maps each manager to its states of the interfaces. A manager that gives no answer
-    (`silent`) may manage the NIC as well, and is asked to release it until it answers.
+    `states_by_manager` maps each manager to the states that it reports of the interfaces. A
+    `silent` one, which does not respond, may manage the NIC as well, and is asked to release it
+    until it responds.
     """
     known = dict(record.nics)
     for mac in dataplane:
         nic, device = known.get(mac, UNRECORDED), nics.get(mac)
         holders = [
-            name for name, said in words.items() if device and said.get(device.name) == "managed"
+            name
+            for name, states in states_by_manager.items()
+            if device and states.get(device.name) == "managed"
         ]
         holders += sorted(silent) if device else []
         if holders and nic.role != "dataplane" and not nic.leaving:
@@ -96,15 +99,15 @@ def without_settled(
 ) -> Record:
     """The record without managers that have left.
 
-    One has left once all managers answer and nothing of it is present. A `silent` one that reloaded
-    its files in this pass was `heard`, even if it has not said yet what it manages.
+    A manager has left once all managers respond and nothing of it is present. A `silent` one that
+    has reloaded its files in this pass was `heard`, even if it does not report yet what it manages.
     """
-    held = _nics_still_held(record, have, world)
+    held_nics = _nics_still_held(record, have, world)
     nics = dict(record.nics)
     for mac, nic in record.nics.items():
         if nic.unheard:
             nics[mac] = nic._replace(unheard=bool({*silent} - {*heard}))
-        if nic.leaving and not (nic.unheard and silent) and mac not in held:
+        if nic.leaving and not (nic.unheard and silent) and mac not in held_nics:
             nics[mac] = nics[mac]._replace(leaving="")
     return record._replace(nics=nics)
 
@@ -114,13 +117,13 @@ def _nics_still_held(record: Record, have: NetworkState, world: World) -> set[st
     if not any(nic.leaving for nic in record.nics.values()):
         return set()
     routed = {route.index for route in world.routes if is_automatic(route, world)}
-    held = {key.mac for key, _ in _leased_addresses(record, have, world)}
+    held_nics = {key.mac for key, _ in _leased_addresses(record, have, world)}
     for key, link in have.links.items():
         if "managed" in link.managers.values():
-            held.add(key.mac)
+            held_nics.add(key.mac)
         if key.vlan_id is None and link.index in routed:
-            held.add(key.mac)
-    return held
+            held_nics.add(key.mac)
+    return held_nics
 
 
 def describe_kept(record: Record, have: NetworkState, world: World, roles: Roles) -> Iterator[str]:

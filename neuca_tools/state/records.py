@@ -143,9 +143,9 @@ def load_look(directory: Path) -> dict[str, Any]:
     return {}
 
 
-def save_look(directory: Path, said: Mapping[str, Any], sha256: str) -> None:
+def save_look(directory: Path, answers: Mapping[str, Any], sha256: str) -> None:
     """Write the file if its content changes. Raises ApplyError."""
-    save_state(directory, LOOK, {**said, "sha256": sha256}, 0o644)
+    save_state(directory, LOOK, {**answers, "sha256": sha256}, 0o644)
 
 
 def load_volumes(directory: Path) -> VolumeLog:

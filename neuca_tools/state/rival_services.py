@@ -14,11 +14,15 @@ _RIVAL_ANSWER_SECONDS = 1.0  # that other NICs get to contradict
 
 
 def describe_contradiction(
-    specs: Sequence[SourceSpec], budget: float, around: Surroundings, origin: Origin, said: str
+    specs: Sequence[SourceSpec],
+    budget: float,
+    around: Surroundings,
+    origin: Origin,
+    own_digest: str,
 ) -> str:
     """A sentence if a service on another likely NIC answers differently; empty if none does.
 
-    `origin` is the service that has answered, `said` the digest of its answer.
+    `origin` is the service that has answered, `own_digest` the digest of its answer.
     """
     if not origin.mac:
         return ""
@@ -29,7 +33,7 @@ def describe_contradiction(
         other = _answer_digest(
             specs, min(budget, _RIVAL_ANSWER_SECONDS), around._replace(outlets=(outlet,))
         )
-        if other not in ("", said):
+        if other not in ("", own_digest):
             names.append(outlet.name)
     if not names:
         return ""

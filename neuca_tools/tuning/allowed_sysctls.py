@@ -33,7 +33,7 @@ class Words(NamedTuple):
     words: tuple[str, ...]
 
 
-MOST_DIGITS = 10
+MOST_DIGITS = 10  # of a number: 2**31 - 1 has as many
 _INT = 2**31 - 1
 _MIB = 1024 * 1024
 # Congestion control algorithms of the kernel (net/ipv4/Kconfig).

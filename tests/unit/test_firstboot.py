@@ -30,7 +30,7 @@ from neuca_tools.state.records import (
 OWNED = OwnedObjects(frozenset({(key(1), ip_interface("10.0.0.1/24"))}), frozenset({key(1, 7)}))
 RULE = f"10-neuca-persistent-{mac(1).replace(':', '')}.rules"
 WHY = 'the id of the instance changed from "i-1" to "i-2"'
-NEW = Intake(instance="ec2:i-2", other=WHY)
+NEW = Intake(instance="ec2:i-2", other_machine=WHY)
 SOMEBODY = machine.known_machine("f" * 32, "5c4c4544-0042-3510-8056-b4c04f4e3232")
 
 
@@ -165,7 +165,7 @@ def test_wherever_it_was_interrupted_the_next_time_does_the_rest(config, copied,
 
 def test_a_second_move_replaces_what_was_set_aside_before(config):
     first_boot.record_machine(config, NEW)
-    first_boot.record_machine(config, Intake(instance="ec2:i-3", other="another"))
+    first_boot.record_machine(config, Intake(instance="ec2:i-3", other_machine="another"))
     assert aside(config) == ["machine.json", "record.json"]
     assert json.loads((config.state_directory / "set-aside" / "machine.json").read_text())[
         "instances"

@@ -460,13 +460,13 @@ def test_the_id_of_the_instance_is_what_the_platform_says(drive):
 def test_of_another_instance_s_document_no_part_stays(drive):
     drive.take(TEXT, NETWORK, MINE)
     save_machine(drive.state, Machine(instances={"openstack": "u-1"}))
-    assert drive.ask(TEXT, NETWORK, MINE).other == ""
+    assert drive.ask(TEXT, NETWORK, MINE).other_machine == ""
     assert (
-        drive.ask(None, OTHER_NETWORK, META).other,
+        drive.ask(None, OTHER_NETWORK, META).other_machine,
         drive.ask(None, OTHER_NETWORK, META).document.hostname,
     ) == ("", "Node0")
     intake = drive.ask(None, OTHER_NETWORK, YOURS)
-    assert intake.other == 'the id of the instance changed from "u-1" to "u-2"'
+    assert intake.other_machine == 'the id of the instance changed from "u-1" to "u-2"'
     assert (intake.document.hostname, macs(intake), intake.stored.text) == ("node9", ["03"], "")
 
 
@@ -504,7 +504,7 @@ def test_an_instance_id_that_two_looks_have_found_is_believed(tmp_path, document
             Surroundings(tmp_path / "run"),
         )
         assert sum("instance-id" in request for request in server.asked) == 2
-    assert intake.other == 'the id of the instance changed from "i-1" to "i-2"'
+    assert intake.other_machine == 'the id of the instance changed from "i-1" to "i-2"'
     assert (intake.stored and intake.stored.text) == stored
     assert intake.none_for_us is (document == b"#cloud-config")
 
@@ -521,7 +521,7 @@ def test_an_instance_id_that_the_next_look_takes_back_is_not_believed(tmp_path):
             Surroundings(tmp_path / "run"),
         )
         assert intake.reason == f"ec2={server.url} gave two different documents in a row"
-    assert (intake.other, intake.document.hostname, intake.stale) == ("", "Node0", True)
+    assert (intake.other_machine, intake.document.hostname, intake.stale) == ("", "Node0", True)
 
 
 def test_a_service_that_does_not_answer_says_nothing_of_the_instance(tmp_path):
@@ -534,7 +534,7 @@ def test_a_service_that_does_not_answer_says_nothing_of_the_instance(tmp_path):
         tmp_path,
         Surroundings(tmp_path / "run"),
     )
-    assert (intake.other, intake.instance, intake.document.hostname) == ("", "", "Node0")
+    assert (intake.other_machine, intake.instance, intake.document.hostname) == ("", "", "Node0")
 
 
 # --- volumes --------------------------------------------------------------------------------------------------------

@@ -12,14 +12,18 @@ from itertools import product
 import pytest
 from worlds import Agent, key, mac, machine, nic
 
+from neuca_tools.agent.status import status_of
 from neuca_tools.commands.links import find_link
+from neuca_tools.config import Config
 from neuca_tools.desired.names import own_names
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Policy, Roles
 from neuca_tools.model import Device, NetworkState, OwnedObjects, Problem
 from neuca_tools.model.device_settings import Note
+from neuca_tools.model.rows import StoredDocument
 from neuca_tools.plan.operation import Target
 from neuca_tools.plan.operations import SetMtu, Tell, WriteFile, WriteSysctl
+from neuca_tools.state.active_document import Intake
 from neuca_tools.status.judge import DocumentStatus, Report, judge_host
 
 EXAMPLE = """
@@ -95,6 +99,52 @@ def test_before_the_first_pass_all_is_pending():
         ("pending", "not done yet: bring eth2 up"),
         ("pending", "not done yet: add the address 10.0.0.1/24 to eth2"),
     ]
+
+
+def status_before_its_pass(agent, text, tmp_path, audited=False, **answers):
+    """The status that the agent gives of a document that its sources have and no pass has applied."""
+    agent.ask(text)
+    stored = StoredDocument("ec2", "00", "2026-11-20T19:00:00Z", text)
+    config = Config(state_directory=tmp_path / "state", run_directory=tmp_path / "run")
+    intake = Intake(agent.document, stored, **answers)
+    return status_of(config, intake, agent.survey(), PASS, audited=audited)
+
+
+def test_a_document_that_was_read_but_not_applied_is_pending(tmp_path):
+    agent = small(TWO)
+    agent.run()
+    found = status_before_its_pass(agent, TWO.replace("9000", "8000"), tmp_path)
+    assert (found.data["state"], found.exit_code) == ("pending", 3)
+    assert own(found) == [("pending", "not done yet: set the MTU of eth2 from 9000 to 8000")]
+    assert found.data["last_pass"]["changed"] == 7
+
+
+def test_a_document_that_was_read_again_leaves_drift_as_it_is(tmp_path):
+    agent = small(TWO)
+    agent.run()
+    agent.kernel.set_mtu(2, 1500)
+    found = status_before_its_pass(agent, TWO, tmp_path)
+    assert (found.data["state"], found.exit_code) == ("degraded", 4)
+    assert own(found) == [
+        ("drift", "changed; neuca apply would set the MTU of eth2 from 1500 to 9000")
+    ]
+
+
+def test_the_status_of_the_agent_has_names_notes_tuning_and_unheard_managers(tmp_path):
+    agent = small(TWO)
+    agent.run()
+    agent.kernel.set_up(1, False)
+    agent.kernel.rename(1, "astray")
+    found = status_before_its_pass(agent, TWO, tmp_path, reason="no answer from ec2")
+    (management,) = [one for one in found.data["interfaces"] if one["mac"] == mac(1)]
+    assert (management["name"], management["desired_name"]) == ("astray", "eth1")
+    assert management["addresses"] == ["192.0.2.10/24"]
+    assert found.data["notes"] == ["no answer from ec2"]
+    assert ("tuning" in found.data, found.has_silent_manager) == (False, False)
+    nics = {text: nic._replace(unheard=True) for text, nic in agent.record.nics.items()}
+    agent.record = agent.record._replace(nics=nics)
+    found = status_before_its_pass(agent, TWO, tmp_path, audited=True)
+    assert ("tuning" in found.data, found.has_silent_manager) == (True, True)
 
 
 def test_what_a_user_changed_by_hand_is_drift():

@@ -27,7 +27,7 @@ from neuca_tools.model import Fault
 from neuca_tools.model.rows import UnknownWord
 
 MAX_LINES = 200000
-MAX_LINE = 65536
+MAX_LINE = 65536  # characters, outside of scripts
 _HEADER = re.compile(r"\[(?P<name>[^\]]*)\](?P<rest>.*)", re.DOTALL)
 _KEY_BEHIND = re.compile(r"[^\s;#].*=")
 _SECTION_NAME = re.compile(r"[\w.:/-]+(?: +[\w.:/-]+)*")

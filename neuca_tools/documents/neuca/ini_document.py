@@ -29,8 +29,8 @@ from neuca_tools.model.rows import Item
 MAX_BYTES = 4 * 1024 * 1024
 MAX_LINKS = 4096
 MAX_ROUTES = 16384
-MAX_ROWS = 1024
-MAX_FAULTS = 1000
+MAX_ROWS = 1024  # in each of the sections users, scripts and storage
+MAX_FAULTS = 1000  # that are reported
 MAX_SPELT = 20  # faults whose unknown word is compared with the known ones
 _ROUTER = ("true", "false", "user")
 
@@ -162,7 +162,7 @@ def _unknown_sections(sections: Iterable[Section]) -> Iterable[Fault]:
 
 
 def _misspelt_sections(names: Sequence[str]) -> frozenset[str]:
-    """Those of the names that are like one of a section; only the first ones are compared."""
+    """The names that resemble the name of a section; only the first ones are compared."""
     # Documents without unknown sections need neither module, which load difflib and typing.
     from neuca_tools.documents.spelling import MOST_SPELLINGS, section_meant
 

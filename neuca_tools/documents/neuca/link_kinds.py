@@ -17,7 +17,7 @@ from neuca_tools.model import Host
 from neuca_tools.model.links import KINDS, LinkKey, Virtual
 from neuca_tools.model.ports import is_guid
 
-MOST_MEMBERS = 256
+MOST_MEMBERS = 256  # of a bond or VRF, or ports of a bridge
 # BOND_MAX_ARP_TARGETS of the kernel.
 MOST_ARP_TARGETS = 16
 # A bond in one of these modes cannot watch its members by ARP (bonding.rst, arp_interval).

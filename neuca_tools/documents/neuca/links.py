@@ -25,7 +25,7 @@ from neuca_tools.model.links import KINDS, LinkKey, Virtual
 from neuca_tools.model.routing import UNROUTED, NicRouting
 from neuca_tools.model.rows import UnknownWord
 
-MAX_SETTINGS = 1024
+MAX_SETTINGS = 1024  # of one link
 _STATES: Mapping[str, LinkState] = {"up": "up", "down": "down", "user": "user"}
 _SYSCTL = "sysctl."
 # The settings that name other links, which this one is on.
@@ -281,8 +281,9 @@ def _read_addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
 
 
 class CheckedLinks(NamedTuple):
-    """The usable links, the faults of the others, and which are ignored: each with the one that is
-    unusable, itself or below it.
+    """The usable links, and the faults of the others.
+
+    `ignored` has each ignored link with the link that is unusable: itself, or one below it.
     """
 
     links: list[RequestWithLines]

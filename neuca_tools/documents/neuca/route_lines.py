@@ -16,7 +16,7 @@ from neuca_tools.model.links import KINDS as LINK_KINDS
 from neuca_tools.model.routing import KINDS, MOST, Traits
 from neuca_tools.model.rows import UnknownWord
 
-MOST_NEXT_HOPS = 64
+MOST_NEXT_HOPS = 64  # of one route
 SCOPES = ("global", "link", "host")
 _STATES: dict[str, RouteState] = {"down": "absent", "user": "user"}
 _KINDS = {kind: kind for kind in KINDS if kind != "unicast"}

@@ -15,9 +15,9 @@ from neuca_tools.model.addresses import MOST_KEPT, address_of
 from neuca_tools.model.routing import KERNEL_TABLES, MAIN_TABLE, MOST
 from neuca_tools.model.rows import UnknownWord
 
-IPV6_MINIMUM_MTU = 1280
-_LONGEST_SHOWN = 80
-_LONGEST_SYSCTL = 4096
+IPV6_MINIMUM_MTU = 1280  # bytes (RFC 8200, 5)
+_LONGEST_SHOWN = 80  # characters of a value in a message
+_LONGEST_SYSCTL = 4096  # bytes
 _MAC = re.compile(
     r"[0-9a-f]{12}"
     r"|[0-9a-f]{2}(?P<two>[:.-])(?:[0-9a-f]{2}(?P=two)){4}[0-9a-f]{2}"

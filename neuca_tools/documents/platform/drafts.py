@@ -37,7 +37,7 @@ from neuca_tools.model.topology import METADATA_HOSTS
 MAX_LINKS = 4096
 MAX_ROUTES = 16384
 MAX_RULES = 1024
-MAX_ADDRESSES = 1024
+MAX_ADDRESSES = 1024  # of one link
 # Why there is no VLAN on a link.
 LEFT = "it is left to other programs, as is its NIC"
 QINQ = "a VLAN on a VLAN (QinQ) is not supported, ignoring it"
@@ -264,9 +264,10 @@ class Draft:
         return bool(addresses) and all(address.network.num_addresses == 1 for address in addresses)
 
     def finish_isolated(self) -> None:
-        """Of a link with single addresses and no gateway, the only next hop of its routes is that.
+        """Complete the routes of a link that has only single addresses.
 
-        Its gateway is on the link, also as the next hop of routes.
+        Without a gateway, the only next hop of its routes is its gateway. The gateway counts as on
+        the link, also as the next hop of routes.
         """
         for family in filter(self._is_isolated, (4, 6)):
             hops = {route.via for route in self.routes if route.via and route.to.version == family}

@@ -20,7 +20,7 @@ from neuca_tools.model.rows import Item
 OPENSTACK, NOCLOUD = "meta_data.json", "meta-data"
 _MANAGEMENT = ("mgmt", "management")
 _DATAPLANE = ("dataplane", "data")
-MAX_ITEMS = 1024
+MAX_ITEMS = 1024  # values for `neuca get`
 # The section of the keys for `neuca get`.
 PUBLIC_KEYS = "public-keys"
 SECRET = ("meta", PUBLIC_KEYS)

@@ -86,8 +86,9 @@ def vlan_draft(
 
 
 def _with_own_mac(vlan: Draft, parent: Draft) -> Optional[Draft]:
-    """A VLAN with its MAC if that differs from its lower device's, as on an OpenStack trunk; None,
-    with a fault, if the MAC is unusable.
+    """A VLAN with its MAC, if that differs from its lower device's, as on an OpenStack trunk.
+
+    None, with a fault, if the MAC is unusable.
     """
     is_usable = set_options(vlan, vlan.part, MAC)
     below = parent.key.mac
@@ -154,8 +155,9 @@ def set_default(draft: Draft, name: str, value: str) -> None:
 
 
 class Upper(NamedTuple):
-    """What describes a link on top of others, the key that names these, and whether they become its
-    members or ports.
+    """What describes a link on top of others.
+
+    `key` names the lower ones; with `is_master` they become its members or ports.
     """
 
     part: Part
@@ -185,9 +187,7 @@ class LeftLinks:
         return name in self._origins
 
     def add_unusable(self, names: Iterable[str]) -> None:
-        """Leave what is on top of these, of which a fault has been recorded, but not their
-        members.
-        """
+        """Leave out what is on top of these links, which have faults, but keep their members."""
         added = [name for name in names if name not in self]
         self._origins.update(zip(added, added))
         self._spread(added, with_members=False)

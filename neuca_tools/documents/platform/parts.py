@@ -17,7 +17,7 @@ from neuca_tools.documents.platform.tree import Tree
 from neuca_tools.model import Fault, Network
 from neuca_tools.model.rows import UnknownWord
 
-MAX_FAULTS = 200
+MAX_FAULTS = 200  # of each severity
 _TRUE, _FALSE = ("true", "yes", "on", "1", "y"), ("false", "no", "off", "0", "n")
 _NO_MTU = ("0", "null", "none")
 # What cloud-init assumes where a document gives none (net/network_state.py, _normalize_net_keys).
@@ -85,7 +85,7 @@ class Part:
         return ", ".join(filter(None, (self.document, self.path)))
 
     def about(self, mac: str) -> Part:
-        """The same part, with the NIC that it describes."""
+        """This part, as one that describes the NIC with this MAC."""
         return replace(self, mac=mac)
 
     def fault(
@@ -195,8 +195,9 @@ class Part:
         return self.text("prefix") or netmask
 
     def flag(self, key: str) -> Optional[bool]:
-        """Whether a value is true or a word for it; None if there is none, or, with a fault, if it
-        is any other word.
+        """Whether a value is true or a word for it; None if it is absent.
+
+        Any other word is a fault, and None too.
         """
         return self.read(key, read_truth)
 

@@ -19,13 +19,13 @@ from neuca_tools.model.printable import printable_line
 
 Tree = Union[None, bool, str, "list[Tree]", "dict[str, Tree]"]
 MAX_BYTES = 1024 * 1024
-MAX_DEPTH = 32
-MAX_ITEMS = 50000
+MAX_DEPTH = 32  # lists and objects within each other
+MAX_ITEMS = 50000  # of a whole document
 # Characters of a text in YAML that count as one more item, because aliases may repeat a long one.
 _ITEM = 32
 REPEATED = "repeated keys"
 """The key of the root for the paths of keys that occur twice in their object, with a severity."""
-MOST_REPEATED = 20
+MOST_REPEATED = 20  # that are reported
 _EXACT = 2.0**53  # below it, a float has every integer
 _YAML = "tag:yaml.org,2002:"
 _TAGS = frozenset(

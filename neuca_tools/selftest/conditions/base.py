@@ -73,7 +73,7 @@ def single_fact(name: str, value: object) -> Fact:
 
 
 def known_facts(facts: Iterable[Optional[Fact]]) -> tuple[Fact, ...]:
-    """Those that have a value."""
+    """The facts that have a value."""
     return tuple(each for each in facts if each is not None and each.after is not None)
 
 

@@ -177,7 +177,10 @@ def _driver_counters(session: Session) -> str:
 
 
 def gently_sent(session: Session, tcp: Look) -> Count:
-    """Those in the direction of this test that were offered at no more than half of its rate."""
+    """The count of datagrams that were offered at no more than half of the rate of this TCP test.
+
+    They are those of the tests in the same direction.
+    """
     most = GENTLE * (tcp.rate or 0.0)
     return _sum_of_counts(
         session,
@@ -188,7 +191,10 @@ def gently_sent(session: Session, tcp: Look) -> Count:
 
 
 def evenly_sent(session: Session, tcp: Look) -> Count:
-    """Those that a policer lets pass, if one does: no faster than TCP, or faster without loss."""
+    """The count of datagrams that a policer would let pass, if there is one.
+
+    They were offered no faster than TCP, or faster without loss.
+    """
     most = tcp.rate or 0.0
     chosen = (
         look
@@ -315,7 +321,7 @@ SMALL = 512  # bytes of a datagram
 
 
 def limited_arrival(look: Look) -> Optional[Hit]:
-    """Of UDP: datagrams arrive at a rate that the path gives, whatever is sent."""
+    """UDP datagrams arrive at a rate that the path gives, whatever is sent."""
     phases = look.evidence.phases
     if not look.is_unsampled or any(_is_contradicted_by(look, phase) for phase in phases):
         return None
@@ -323,7 +329,7 @@ def limited_arrival(look: Look) -> Optional[Hit]:
 
 
 def _constant_arrival(look: Look) -> Optional[Hit]:
-    """The same rate arrives all the time, however much is lost."""
+    """UDP datagrams arrive at a constant rate, however much is lost."""
     if look.known_loss < LOST or not is_losing(look):
         return None
     rates = known_rates(interval for interval in look.steady if interval.lost is not None)

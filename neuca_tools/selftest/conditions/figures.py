@@ -61,7 +61,10 @@ def link_filled(look: Look) -> Optional[float]:
 
 
 def _queued_rate(look: Look) -> float:
-    """Of the rate, what the growing window holds back: it was sent, and did not arrive yet."""
+    """The part of the rate that the growing window holds back, in bit/s.
+
+    It was sent, and has not arrived yet.
+    """
     seconds = sum(interval.seconds for interval in look.steady[1:])
     windows = run.known_windows(look.steady)
     if len(windows) < 3 or seconds <= 0:
@@ -208,7 +211,7 @@ STEPS = tuple(gigabits * 1e9 for gigabits in (1, 10, 25, 40, 100, 200, 400))
 ROUND = (1, 2, 2.5, 4, 5, 6, 8, 10)
 # Bytes: IPv4 and TCP with timestamps; preamble, Ethernet header, checksum and gap between frames.
 HEADERS, FRAMING = 52, 38
-TOLERANCE = 0.005
+TOLERANCE = 0.005  # of a link's goodput: such a rate is that of the link
 
 
 class Limit(NamedTuple):

@@ -304,7 +304,7 @@ def other_program(session: Session) -> Optional[Hit]:
 
 
 def no_congestion_control(session: Session) -> Optional[Hit]:
-    """Of tuning, or the one that was requested (-C)."""
+    """A host lacks the congestion control of its tuning, or the one that was requested (-C)."""
     said = error_text(session)
     if not NO_CONGESTION.search(said):
         return missing_congestion_control(session)

@@ -224,7 +224,7 @@ def _lost_by_policer(look: Look) -> float:
 
 
 def _lost_shares(look: Look) -> Iterator[float]:
-    """Of what was sent between two samples, the share that was sent again."""
+    """The share that was sent again of what was sent between each two samples."""
     sockets = [data_sockets(sample, look.phase) for sample in look.phase.sender]
     for pair in zip(sockets, sockets[1:]):
         lost, sent = (
@@ -247,7 +247,10 @@ def _is_steady_bbr(look: Look) -> bool:
 
 
 def _smaller_spread(look: Look) -> Optional[float]:
-    """Of iperf's or of the kernel's rates: each varies by when and in what pieces it counts."""
+    """The smaller one of the variations of iperf's rates and of the kernel's.
+
+    Each varies by when and in what pieces it counts.
+    """
     known = (spread for spread in (look.spread, look.acked_spread) if spread is not None)
     return min(known, default=None)
 

@@ -87,7 +87,10 @@ class _Stacked(NamedTuple):
 
 
 def _stacked_links(session: Session, links: Callable[[Host], Iterable[Link]]) -> Iterator[_Stacked]:
-    """Those of `links` whose lower device and MTUs are known; an unknown overhead counts as 0."""
+    """The links of each host whose lower device and MTUs are known.
+
+    `links` gives the links of a host to look at. An unknown overhead counts as 0.
+    """
     for end, host in session.hosts:
         by_name = {link.name: link for link in host.links}
         for link in links(host):

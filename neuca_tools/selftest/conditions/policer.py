@@ -24,7 +24,7 @@ from neuca_tools.selftest.conditions.overflow import overflows, policed_by_bbr
 from neuca_tools.selftest.evidence.look import Look
 
 LEVEL = 0.9  # of the plateau (D17)
-INTERVALS = 3
+INTERVALS = 3  # that a judgement needs at least
 INITIAL = 10  # segments of the first window (RFC 6928)
 POLICED = 0.01  # of the segments: more than chance or a queue loses at an even rate
 SEVERAL = "tcp-parallel"

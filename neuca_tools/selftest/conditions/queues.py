@@ -60,9 +60,10 @@ def _explained_share(look: Look, count: float) -> float:
 
 
 def _slowed_by(look: Look, count: float) -> float:
-    """As `_explained_share`, for the sender's own queue.
+    """The share of the rate that `count` drops in the sender's own queue explain.
 
-    The kernel reports such a drop to TCP at once: TCP slows down and retransmits nothing.
+    The kernel reports such a drop to TCP at once: TCP slows down and retransmits nothing, so
+    `_explained_share` does not see it.
     """
     segments = growth_of_fact(look.sender_fact("Tcp.OutSegs"))
     if look.protocol != "tcp" or has_passed(look) is not False or not segments or not look.rate:

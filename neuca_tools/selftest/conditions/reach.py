@@ -45,8 +45,9 @@ def neighbour_overflow(session: Session) -> Optional[Hit]:
 
 
 def _neighbours_of(session: Session, end: str, host: Host) -> Optional[Hit]:
-    """Of the family of the peer's address: the kernel has one table for each (arp(7)).
+    """The neighbour table of this host is full.
 
+    It is that of the family of the peer's address: the kernel has one table for each (arp(7)).
     Containers share these tables, so that an IPv6 network of other containers may fill one.
     """
     limit, table = host.sysctl_max("net.ipv4.neigh.default.gc_thresh3"), _other_table(session)

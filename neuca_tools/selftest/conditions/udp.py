@@ -200,7 +200,10 @@ def datagram_size(look: Look) -> float:
 
 
 def _received_payload(flow: Flow) -> float:
-    """The same by a receiver's rows: the bytes that arrived, and the datagrams that were sent."""
+    """The bytes of payload in each datagram, by the rows of the receiver.
+
+    They count the bytes that arrived, and the datagrams that were sent.
+    """
     size, arrived = 0.0, 0
     rows: tuple[Union[Interval, Total], ...] = (*flow.intervals, flow.received)
     for counted in rows:

@@ -95,7 +95,7 @@ def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
 
 
 def _window_by_round_trip(look: Look) -> Optional[Hit]:
-    """The same amount is in flight in every round trip, whatever the congestion window allows."""
+    """A constant amount is in flight in each round trip, whatever the congestion window allows."""
     if not look.is_unsampled_tcp or as_asked(look) or not _has_constant_flight(look):
         return None
     rtt, room = look.rtt or 0.0, look.windows.snd_wnd
@@ -153,7 +153,10 @@ def _receiver_window(look: Look) -> Optional[Hit]:
 
 
 def _share_of_receiver(windows: Windows) -> Optional[float]:
-    """Of the time: how long its window was full; None if that is not what limits."""
+    """The share of the time in which the receiver's window was full.
+
+    It is None if that is not what limits.
+    """
     limited = windows.rwnd_limited
     if limited is None:
         return None

@@ -167,7 +167,7 @@ def hosts_of(hit: Hit, evidence: Evidence, of: Optional[Look]) -> tuple[Host, ..
 
 
 def never_lower(hit: Hit, hosts: Sequence[Host]) -> Hit:
-    """The same advice without a value that would be lower than that of any of `hosts`."""
+    """The hit with advice that lowers no value of any of `hosts`."""
     if not hit.sysctls:
         return hit
     raised, is_known = {}, True

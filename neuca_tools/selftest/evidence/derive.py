@@ -96,8 +96,9 @@ def _least_of_samples(values: Sequence[float]) -> Optional[float]:
 
 
 def rates_of(samples: Sequence[Sample], phase: Phase) -> Iterator[tuple[float, float]]:
-    """The time of each sample but the first, and the rate of acknowledged data since the previous
-    one, in bit/s.
+    """The time of each sample but the first, and the rate since the previous one.
+
+    The rate is that of acknowledged data, in bit/s.
     """
     for before, after in zip(samples, samples[1:]):
         acked = growth_over_samples(

@@ -188,7 +188,7 @@ class Look:
 
     @property
     def duplicated(self) -> float:
-        """Of UDP, the share of what was sent that arrived once more; 0 if that is not known."""
+        """The share of the sent UDP data that arrived once more; 0 if that is not known."""
         flow = self.flow
         if self.protocol != "udp" or not flow.sent.bytes:
             return 0.0
@@ -214,7 +214,7 @@ class Look:
 
     @property
     def left(self) -> float:
-        """As `network`; 1 if the kernel's clocks are not known."""
+        """The share of the time not limited by window or buffer; 1 if that is not known."""
         return 1.0 if self.network is None else self.network
 
     @cached_property
@@ -270,12 +270,12 @@ class Look:
 
     @property
     def known_spread(self) -> float:
-        """The same; 0 if it is not known."""
+        """The coefficient of variation of the rate; 0 if it is not known."""
         return self.spread or 0.0
 
     @property
     def acked_spread(self) -> Optional[float]:
-        """The same, by what the kernel counts as acknowledged.
+        """The coefficient of variation of the rate that the kernel counts as acknowledged.
 
         iperf counts whole buffers, of which a slow path carries a few in a second.
         """

@@ -127,14 +127,15 @@ def responsiveness(measured: Probes) -> Optional[Responsiveness]:
 
 
 def known_scores(measured: Sequence[Probes]) -> tuple[Responsiveness, ...]:
-    """Those that are known."""
+    """The responsiveness of each measurement for which it is known."""
     return tuple(score for score in map(responsiveness, measured) if score is not None)
 
 
 def confidence(measured: Probes) -> str:
-    """As in the draft's section "Confidence of Test-Results", of the responsiveness alone.
+    """The confidence in the responsiveness: "low", "medium" or "high".
 
-    "low" if there were not enough intervals for an average, "high" if the averages were stable.
+    It follows the draft's section "Confidence of Test-Results": "low" if there were not enough
+    intervals for an average, "high" if the averages were stable.
     """
     averages = _moving_averages(_by_interval(measured))
     if not averages:

@@ -224,7 +224,7 @@ ANSWERED = 0.5  # of the losses
 # section 4.6). An interval of iperf may contain some of the recovery.
 FALLS = 0.85
 BACK = 0.95  # of the window before: a loss from which it recovers within an interval costs nothing
-RISES = 1.1
+RISES = 1.1  # times the first third, by the last third of the values
 RISES_FROM, RISEN = 0.5, 0.9  # of the usual rate: where a long rise begins at most, and ends
 TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
 # Bytes: the kernel's own default, tcp_wmem[2] (tcp(7)), of what was written but not yet sent.
@@ -252,14 +252,17 @@ def steady_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tup
 
 
 def _is_after_slow_start(interval: Interval, begin: float) -> bool:
-    """Of intervals that are longer than slow start, only the first contains it."""
+    """Whether the interval has nothing of slow start, which lasted until `begin` seconds.
+
+    If intervals are longer than slow start, only the first one contains it.
+    """
     return interval.start >= begin - 0.5 or (interval.start > 0 and interval.seconds > START)
 
 
 def usual_intervals(flow: Flow, rtt: Optional[float]) -> tuple[Interval, ...]:
-    """Those of the usual rate, where nothing but iperf tells when slow start ended.
+    """The intervals with the usual rate, if only iperf's rates tell when slow start ended.
 
-    Of a short test all but the first interval, although slow start may be part of it.
+    In a short test these are all but the first interval, although slow start may be part of them.
     """
     every = whole_intervals(flow.intervals)
     steady = set(map(id, steady_intervals(flow.intervals, rtt)))

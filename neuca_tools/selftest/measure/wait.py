@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Optional
 
-PIECE = 65536
+PIECE = 65536  # bytes that are read or written at once
 
 
 def wait_readable(sources: Sequence[Any], deadline: float) -> list[Any]:

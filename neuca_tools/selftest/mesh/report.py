@@ -70,7 +70,7 @@ class MeshResult:
 
 
 def rates_of(result: MeshResult, kind: str) -> list[Rates]:
-    """Of each "host" in the order of the plan, or of each "group" by its name.
+    """The rates of each "host" in the order of the plan, or of each "group" by its name.
 
     Those of a group are of the tests that cross its border.
     """

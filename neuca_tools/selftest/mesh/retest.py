@@ -27,7 +27,7 @@ from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, plan_identity
 from neuca_tools.selftest.mesh.observe import ERRORS_WITHOUT_RESULT, observe_tests, untested_pairs
 from neuca_tools.selftest.mesh.schedule import packed_slots, seeded_order
 
-ROUNDS = 2
+ROUNDS = 2  # of tests of what is suspected
 # Tests of a suspected group in each round.
 TESTS_OF_A_GROUP = 4
 # Tests of a host in one round, if it is in several pairs that were only bad.

@@ -89,7 +89,7 @@ def _clean_text(content: bytes) -> Optional[str]:
 
 
 def _row_of_table(match: re.Match[str]) -> str:
-    """The same as iperf3 writes it."""
+    """A row of pScheduler's table, as iperf3 writes it."""
     start, end, rate, prefix, again, window = match.groups()
     return f"[  5] {start}0-{end}0  sec  {rate} {prefix}bits/sec  {again}   {window or 'sender'}"
 

@@ -22,8 +22,8 @@ from neuca_tools.selftest.readers.gather import received_total, without_zeros
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 
 MOST_EVENTS = 200_000  # two days of events, one each second
-MOST_DIGITS = 25
-MOST_RUNS = 100
+MOST_DIGITS = 25  # of an integer; int() refuses thousands of them
+MOST_RUNS = 100  # in one file
 NESTED = 5  # objects and lists, one in the other, before a result
 RESULT = {"start", "intervals", "end", "error"}  # of which a result has some
 REVERSE = "_bidir_reverse"  # how iperf3 3.11 and later mark the second direction
@@ -252,7 +252,7 @@ def _find_error(document: Json, end: Json) -> Optional[str]:
 
 
 Json = Mapping[str, Any]
-MOST_INTERVALS = 200_000
+MOST_INTERVALS = 200_000  # two days of intervals, one each second
 # What only the sender knows of an interval of TCP.
 WINDOWS = ("retransmits", "cwnd", "snd_wnd", "rtt", "pmtu")
 # The receiver counts gaps between datagrams, and so misses those lost after the last one that it

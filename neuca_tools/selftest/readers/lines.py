@@ -16,7 +16,7 @@ from neuca_tools.selftest.evidence.run import Connection
 from neuca_tools.selftest.readers.values import known_values, parse_whole, scaled
 
 MOST_LINES = 500_000
-LONGEST_LINE = 1000
+LONGEST_LINE = 1000  # characters
 NO_RESULTS = "no results found"
 SUM = "SUM"  # the row of all streams
 PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}

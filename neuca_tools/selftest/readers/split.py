@@ -20,7 +20,7 @@ from neuca_tools.selftest.readers.lines import (
     parse_row,
 )
 
-MOST_RUNS = 100
+MOST_RUNS = 100  # in one file
 _HEADER = re.compile(
     r"Connecting to host|Accepted connection from|Client connecting to|Server listening on"
 )

@@ -62,7 +62,10 @@ def subject_of(evidence: Evidence, file: str) -> dict[str, str]:
 
 
 def subject_line(about: dict[str, str]) -> str:
-    """The same in words: "run.txt: iperf3 3.12, Tue 5 Nov 2019, peer 10.0.0.1, options -P 4"."""
+    """A line that says what the record is of.
+
+    For example "run.txt: iperf3 3.12, Tue 5 Nov 2019, peer 10.0.0.1, options -P 4".
+    """
     facts = [about.get("tool", ""), about.get("date", "")]
     facts += [f"{name} {about[name]}" for name in ("peer", "options") if name in about]
     return f"{about['file']}: {', '.join(filter(None, facts))}"

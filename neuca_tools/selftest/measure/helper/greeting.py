@@ -36,7 +36,7 @@ from neuca_tools.selftest.measure.helper.channel import (
 )
 from neuca_tools.selftest.measure.wait import wait_readable
 
-PROTOCOL = 2
+PROTOCOL = 2  # version of the protocol between the two hosts
 # Bytes; the client's line is the longest, with 153.
 LONGEST_LINE = 192
 HELLO = re.compile(rb'\{"neuca-selftest":([0-9]{1,4}),"nonce":"([0-9a-f]{64})"\}\n')

@@ -23,7 +23,7 @@ from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES
 LONGEST_TEXT = 2048
 # Counters are unsigned numbers of 64 bits.
 LARGEST_NUMBER = 2.0**64
-MOST_LINKS, MOST_LINES = 4096, 1000
+MOST_LINKS, MOST_LINES = 4096, 1000  # of the peer: its links, and lines of its log
 TOKEN_FORM = re.compile(rf"[0-9a-f]{{{2 * TOKEN_BYTES}}}")
 # At most 15 characters: IFNAMSIZ without the final NUL.
 DEVICE = re.compile(r"[A-Za-z0-9_.:@+-]{1,15}")

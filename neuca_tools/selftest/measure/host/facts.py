@@ -207,7 +207,7 @@ def _with_settings(link: Link, device: Device) -> Link:
 
 
 def _changeable_offloads(settings: DeviceSettings) -> dict[str, bool]:
-    """Those that can be changed: what a driver has fixed is no fault of the host."""
+    """The offloads that can be changed: what a driver has fixed is no fault of the host."""
     return {
         OFFLOADS.get(name, name.partition(".")[2]): value == "on"
         for name, value in settings.values.items()

@@ -43,7 +43,7 @@ SIGNAL_SECONDS = 1.0
 COMMAND_ENDED = re.compile(
     r"clush: ([A-Za-z0-9._-]+): (exited with exit code .*|command timeout.*)"
 )
-MOST_ERRORS = 100
+MOST_ERRORS = 100  # lines of the hosts' errors that are shown
 # Bytes of a line of a host, and lines of it in addition to its tests.
 LINE_BYTES, MORE_LINES = 4096, 10
 # Seconds for the engine to accept a message.

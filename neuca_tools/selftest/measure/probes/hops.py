@@ -273,7 +273,10 @@ class _Tracer:
         return None
 
     def _confirm_narrowing(self, number: int, size: int, smaller: int, reply: Reply) -> Reply:
-        """Small packets get there: do large ones after all, once the limit of ICMP allows?"""
+        """Ask once more with a large packet, as small ones get there.
+
+        The answer may have been missing because of the limit on ICMP messages, so this waits first.
+        """
         wait_readable([], time.monotonic() + ICMP_PAUSE_SECONDS)
         again = self._ask(number, size)
         if again is not None:
