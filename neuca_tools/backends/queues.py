@@ -9,13 +9,11 @@ directory of /sys that has its name, and are used only if /sys shows this networ
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
-from typing import Optional
 
 from neuca_tools.documents.neuca.link_settings import list_cpus
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import applying
+from neuca_tools.files import applying, text_of
 from neuca_tools.model.device_settings import DeviceSettings, joined_settings, missing_groups
 
 SYS = Path("/sys")
@@ -35,7 +33,7 @@ class Queues:
 
     def __init__(self, index: int, name: str, sys: Path = SYS) -> None:
         self._directory, self._sys = sys / "class" / "net" / name, sys
-        self._is_shown = _read_text(self._directory / "ifindex") == str(index)
+        self._is_shown = text_of(self._directory / "ifindex") == str(index)
 
     def read(self, groups: Iterable[str]) -> DeviceSettings:
         """The value of each group, or the reason why a group cannot be set."""
@@ -48,8 +46,8 @@ class Queues:
 
     def _read_attribute(self, name: str) -> DeviceSettings:
         """The number in the file of this name, which every device has if the kernel supports it."""
-        value = _read_text(self._directory / name)
-        if value is None:
+        value = text_of(self._directory / name)
+        if not value:
             return missing_groups([name], f"this kernel has no {name}", by_kernel=True)
         return DeviceSettings({name: value})
 
@@ -84,24 +82,18 @@ class Queues:
 
         `most` has the CPUs that are online, which `all` stands for, and the number of queues.
         """
-        masks = [_read_text(file) for file in self._mask_files(group)]
-        lists = [_cpu_list(mask) for mask in masks if mask is not None]
+        masks = [text_of(file) for file in self._mask_files(group)]
+        lists = [_cpu_list(mask) for mask in masks if mask]
         # The kernel refuses to read the XPS mask of a device with a single queue.
         if not lists or len(lists) != len(masks):
             return missing_groups(
                 [group], f"the device has no {DIRECTIONS[group]} queues to choose from"
             )
         value = lists[0] if len(set(lists)) == 1 else SEPARATOR.join(lists)
-        online = _read_text(self._sys / "devices/system/cpu/online") or "0"
+        online = text_of(self._sys / "devices/system/cpu/online") or "0"
         return DeviceSettings(
             values={group: value}, most={group: online, f"{group}.queues": str(len(lists))}
         )
-
-
-def _read_text(path: Path) -> Optional[str]:
-    with suppress(OSError):
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    return None
 
 
 def _cpu_numbers(cpus: str) -> set[int]:

@@ -59,21 +59,23 @@ class Resolved(Service):
 
     def write(self, index: int, group: str, value: str) -> None:
         """Set the servers or search domains of a link. Raises ApplyError."""
-        words = [word for word in value.split() if word != NO_DNS]
         try:
             if self.absent():
                 raise ApplyError("systemd-resolved is not running", errno.ENOENT)
-            others = "Domains" if group == "nameservers" else "DNS"
-            if not words and index not in [entry[0] for entry in self._read_property(others)]:
-                self._call_manager("RevertLink", "i", index)
-            elif group == "nameservers":
-                self._set_servers(index, words)
-            else:
-                self._set_domains(index, words)
+            self._write_words(index, group, [word for word in value.split() if word != NO_DNS])
         except RefusedError as error:
             raise ApplyError(error.text, errno.EPERM) from error
         except ManagerError as error:
             raise ApplyError(error.text) from error
+
+    def _write_words(self, index: int, group: str, words: Collection[str]) -> None:
+        others = "Domains" if group == "nameservers" else "DNS"
+        if not words and index not in [entry[0] for entry in self._read_property(others)]:
+            self._call_manager("RevertLink", "i", index)
+        elif group == "nameservers":
+            self._set_servers(index, words)
+        else:
+            self._set_domains(index, words)
 
     def _set_servers(self, index: int, words: Collection[str]) -> None:
         """Set the servers, after the link has stopped to be a default route for names."""

@@ -5,16 +5,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import NoReturn, Union
+from typing import Any, NoReturn, Union
 
 from neuca_tools.agent import image_capture, image_clean
 from neuca_tools.agent.image_clean import Findings, Trace
-from neuca_tools.commands.common import require_root
+from neuca_tools.commands.common import require_root, show
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, ApplyError
@@ -39,41 +39,32 @@ def run(arguments: argparse.Namespace) -> int:
 def clean_root(
     config: Config, root: Path, with_identity: bool, dry_run: bool, as_json: bool = False
 ) -> int:
-    """Print each item removed from the file system in `root`; return the exit code."""
-    items: list[str] = []
-
-    def say(text: str) -> None:
-        items.append(text)
-        if not as_json:
-            print(text)
-
-    has_failed = False
+    """Remove what clones must not inherit from the file system in `root`; return the exit code."""
     held = nullcontext(image_clean.running_daemon(config))
     with held if dry_run else image_clean.hold_all_locks(config) as daemon:
         findings = image_clean.find_traces(config, root, with_identity)
-        if daemon:
-            say(f"stop neucad, process {daemon}: it starts again at the next boot")
-        for trace in findings.traces:
-            if dry_run or _is_removed(trace):
-                say(trace.text)
-            else:
-                has_failed = True
-    code = _report_kept(config, findings)
-    if has_failed and config.complete:
-        code = EXIT_FAILED
-    if as_json:
-        print(json.dumps({"version": 1, "dry_run": dry_run, "items": items}, indent=1))
-    elif not items and code in (EXIT_OK, EXIT_DEGRADED):
-        print("nothing to remove")
+        removed = [trace.text for trace in findings.traces if dry_run or _is_removed(trace)]
+    stopped = [f"stop neucad, process {daemon}: it starts again at the next boot"] if daemon else []
+    code = _report_kept(config, findings, has_failed=len(removed) < len(findings.traces))
+    items = stopped + removed
+    if as_json or items or not findings.traces:
+        data = {"version": 1, "dry_run": dry_run, "items": items}
+        show(data, as_json, _removed_text, wraps=False)
     return code
 
 
-def _report_kept(config: Config, findings: Findings) -> int:
+def _removed_text(data: Mapping[str, Any]) -> str:
+    return "\n".join(data["items"] or ["nothing to remove"])
+
+
+def _report_kept(config: Config, findings: Findings, *, has_failed: bool = False) -> int:
     """Print that SSH host keys are kept; the exit code if there is nothing else to report."""
     if findings.kept:
         print(KEPT.format(findings.kept[0].path.parent), file=sys.stderr)
     if not config.complete:
         return EXIT_INVALID
+    if has_failed:
+        return EXIT_FAILED
     return EXIT_DEGRADED if findings.kept else EXIT_OK
 
 

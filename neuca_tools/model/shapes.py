@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from inspect import signature
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -131,15 +131,16 @@ class Shapes:
                         converted[name] = item if type(item) is plain[name] else readers[name](item)
             except ShapeError as error:
                 raise _error_below(f".{name}", error) from None
-            unknown = content.keys() - readers.keys() if self._strict else ()
-            if unknown:
-                raise ShapeError(f'has "{min(unknown)}", which {kind.__name__} lacks')
-            missing = required - content.keys()
-            if missing:
-                raise ShapeError(f'has no "{min(missing)}"')
+            self._check_names(content.keys() - readers.keys(), required - content.keys(), kind)
             return kind(**converted)
 
         return read
+
+    def _check_names(self, unknown: Collection[str], missing: Collection[str], kind: type) -> None:
+        if unknown and self._strict:
+            raise ShapeError(f'has "{min(unknown)}", which {kind.__name__} lacks')
+        if missing:
+            raise ShapeError(f'has no "{min(missing)}"')
 
 
 def _finite_number(value: object) -> float:

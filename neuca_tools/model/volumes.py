@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -117,17 +117,16 @@ def refusal_reason(instance: str, digest: str, known: Known) -> str:
     first_boot = not (known.instances or known.volumes or known.booted)
     if why or first_boot or instance in known.instances or digest in known.volumes:
         return why
-    carried = "it has no instance id"
-    if instance:
-        carried = f'its instance id is "{_instance_name(instance)}"'
+    carried = (
+        f"its instance id is {_quoted_names({instance})}" if instance else "it has no instance id"
+    )
     if known.instances:
-        names = sorted({_instance_name(name) for name in known.instances})
-        quoted = " or ".join(f'"{name}"' for name in names)
-        return f"{carried}, and that of this instance is {quoted}"
+        return f"{carried}, and that of this instance is {_quoted_names(known.instances)}"
     if known.booted:
         return f"{carried}, and this is not the first boot of the instance"
     return f"{carried}, and another volume has been read before it"
 
 
-def _instance_name(instance: str) -> str:
-    return instance.partition(":")[2]
+def _quoted_names(instances: Collection[str]) -> str:
+    names = sorted({instance.partition(":")[2] for instance in instances})
+    return " or ".join(f'"{name}"' for name in names)
