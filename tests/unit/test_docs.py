@@ -278,7 +278,8 @@ def test_every_section_of_user_data_is_documented():
 def test_every_key_of_a_link_is_documented():
     documented = set(items(parts("neuca-user-data.5", "Ss")["[interface MAC]"]))
     keys = {*_READERS, *routing_keys.READERS, *routing_keys.AUTOMATIC}
-    assert documented == {*keys, "addresses", "sysctl."}
+    keys |= {"addresses", "sysctl."}
+    assert documented == keys, f"neuca-user-data(5), [interface MAC]: {documented ^ keys}"
 
 
 def test_every_number_of_a_link_is_documented_with_its_bounds():
@@ -286,7 +287,8 @@ def test_every_number_of_a_link_is_documented_with_its_bounds():
     bounds = {row.key: row.limits for row in SETTINGS.values() if row.limits}
     assert {"mtu", "txqueuelen"} <= bounds.keys()
     for key, (least, most) in bounds.items():
-        assert f"\n.Bq {least} to {most} .\n" in documented[key], key
+        text = f"\n.Bq {least} to {most} .\n"
+        assert text in documented.get(key, ""), f"neuca-user-data(5), {key}: no line {text.strip()}"
 
 
 def test_the_examples_of_the_manual_page_have_no_fault_and_show_each_kind_of_link():
