@@ -388,6 +388,18 @@ def test_every_relative_path_on_the_page_for_developers_is_there():
     assert (len(paths) > 40, missing) == (True, set())
 
 
+def test_every_name_on_the_pages_for_developers_is_defined():
+    pages = HACKING + (ROOT / "tests" / "README.md").read_text()
+    paths = [*(ROOT / "neuca_tools").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    text = "\n".join([path.read_text() for path in paths])
+    defined = set(re.findall(r"^(?:class )?(\w+)\b", text, re.MULTILINE))
+    methods = set(re.findall(r"^    def (\w+)\(", text, re.MULTILINE))
+    elsewhere = {"IPBatch", "TIERS"}  # pyroute2, the Makefile
+    named = set(re.findall(r"`(_?[A-Z]\w+)(?:\.\w+)?`", pages))
+    called = set(re.findall(r"`(?:lab|[A-Z]\w+)\.(\w+)\b", pages))
+    assert (len(called) > 10, named - defined - elsewhere, called - methods) == (True, set(), set())
+
+
 def test_every_package_is_on_the_page_for_developers():
     table = re.search(r"^## Packages\n(.*?)^## ", HACKING, re.MULTILINE | re.DOTALL)[1]
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
