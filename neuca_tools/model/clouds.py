@@ -1,10 +1,17 @@
 """The clouds with a source of their own: one row for each, from which all lists of clouds follow.
 
-To add one, write its source (a class in `sources`) and the reader of its document (a row of
-`documents.platform.clouds`), and add a row here, an item to neuca(1), neuca-status(7) and
-neuca-platform-data(5), and a mock to `tests/cloudmocks.py`. `tests/unit/test_clouds.py` compares
-these, the completions and docs/CLOUDS.md with the rows, `tests/unit/test_complete_answers.py` what
-each service is asked.
+To add one:
+
+- its source, a class in `sources` (`sources.clouds._OneTree` for a service with one document);
+- the reader of its document, a row of `documents.platform.clouds`;
+- a row here, with the DMI fields that identify it;
+- an item in neuca(1), neuca-status(7) and neuca-platform-data(5), a word in both files of
+  packaging/completion, and a row in both tables of docs/CLOUDS.md;
+- a mock in `tests/cloudmocks.py`, a document in DOCUMENTS of `tests/unit/test_complete_answers.py`,
+  and a row in `tests/netns/test_netns_clouds.py`, where the agent reads the mock over HTTP.
+
+`tests/unit/test_clouds.py` and `tests/unit/test_complete_answers.py` fail as long as one but the
+last is missing.
 """
 
 # SPDX-License-Identifier: MIT

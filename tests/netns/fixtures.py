@@ -17,7 +17,7 @@ from warm import Warm
 
 from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 
-PASSED = pytest.StashKey[bool]()
+OUTCOME = pytest.StashKey[str]()
 CLONE_NEWTIME = 0x80  # linux/sched.h
 
 
@@ -25,7 +25,7 @@ CLONE_NEWTIME = 0x80  # linux/sched.h
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
     if call.when == "call":
-        item.stash[PASSED] = report.passed
+        item.stash[OUTCOME] = report.outcome
 
 
 def _leave_first_minutes():
@@ -60,8 +60,11 @@ def lab(request, tmp_path, warm):
     made = Lab(tmp_path, warm)
     try:
         yield made
-        if request.node.stash.get(PASSED, False) and made.applied:
+        outcome = request.node.stash.get(OUTCOME, "")
+        if made.applied and outcome == "passed":
             made.finish()
+        if made.applied and outcome == "failed":
+            made.explain()
     finally:
         made.close()
 

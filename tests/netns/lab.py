@@ -365,6 +365,15 @@ class Lab:
             for problem in holder["problems"]
         ]
 
+    def notes(self, name):
+        """The (setting, effect, reason) of each note about one interface."""
+        nics = [nic for nic in self.status()[1]["interfaces"] if nic["name"] == name]
+        return [
+            (note["setting"], note["effect"], note["reason"])
+            for nic in nics
+            for note in nic["notes"]
+        ]
+
     def role(self, address):
         return next(
             (one["role"] for one in self.status()[1]["interfaces"] if one["mac"] == address), None
@@ -437,6 +446,14 @@ class Lab:
             and (path.parent.name != "dhcp" or path.suffix == ".json")
         )
         return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
+
+    def explain(self):
+        """Print what the agent says about the guest, for a test that failed: pytest shows it under "teardown"."""
+        for command in ("status", "plan"):
+            done = self.neuca(command)
+            print(f"# neuca {command}", done.out, done.err, sep="\n")
+        if self.daemon is not None:
+            print("# neucad", self.daemon.log(), sep="\n")
 
     def finish(self):
         """What holds after every test: nothing is left to do, a second pass writes nothing, nothing foreign has changed."""

@@ -22,11 +22,6 @@ def qdiscs(lab, name="dp1"):
     ]
 
 
-def notes(lab, name="dp1"):
-    (one,) = [one for one in lab.status()[1]["interfaces"] if one["name"] == name]
-    return [(note["setting"], note["effect"], note["reason"]) for note in one["notes"]]
-
-
 def settings(lab, name="dp1"):
     """What explain finds, by setting."""
     return {
@@ -72,7 +67,7 @@ def test_a_txqueuelen_without_a_queue_is_set_and_said_to_be_of_no_use(lab):
     lab.veth("dp1", 1)
     assert lab.once(f"{NIC}txqueuelen = 5000\n").code == 0
     assert lab.link("dp1")["txqlen"] == 5000
-    assert notes(lab) == [
+    assert lab.notes("dp1") == [
         ("txqueuelen", "not applicable", 'the qdisc is "noqueue", which has no queue')
     ]
     assert (
@@ -88,7 +83,7 @@ def test_a_qdisc_that_this_kernel_has_not_fails_nothing_and_is_tried_once(lab):
     done = lab.once(f"{NIC}qdisc = fq_codel\n")
     assert (done.code, lab.addresses("dp1"), lab.plan()) == (0, {"172.16.0.1/24"}, [])
     reason = '"fq_codel" was tried: No such file or directory (Specified qdisc kind is unknown)'
-    assert notes(lab) == [("qdisc", "unsupported", reason)]
+    assert lab.notes("dp1") == [("qdisc", "unsupported", reason)]
     with lab.monitored():
         assert lab.once().code == 0
 
@@ -144,7 +139,7 @@ def test_more_than_the_driver_has_is_as_much_as_it_has_and_said(lab):
     queued(lab)
     assert lab.once(f"{NIC}channels = rx 64\n").code == 0
     assert settings(lab)["channels.rx"] == "4"
-    assert notes(lab) == [
+    assert lab.notes("dp1") == [
         (
             "channels.rx",
             "not applicable",
@@ -171,7 +166,7 @@ def test_what_the_driver_has_not_is_not_applicable_and_no_failure(lab):
     asked = "rings = rx 256\npause = rx on\ncoalesce = rx-usecs 50\noffloads = lro on, no-such-thing on\n"
     done = lab.once(NIC + asked)
     assert (done.code, lab.plan(), lab.addresses("dp1")) == (0, [], {"172.16.0.1/24"})
-    assert {(setting, effect) for setting, effect, _ in notes(lab)} == {
+    assert {(setting, effect) for setting, effect, _ in lab.notes("dp1")} == {
         (setting, "not applicable")
         for setting in (
             "rings.rx",
@@ -228,7 +223,7 @@ def test_interrupts_are_deferred_while_a_document_asks_for_it(lab):
         pytest.skip("this kernel has no napi_defer_hard_irqs (Linux 5.8)")
     asked = f"{NIC}gro_flush_timeout = 20000\nnapi_defer_hard_irqs = 2\n"
     assert lab.once(asked).code == 0
-    assert (deferral(lab), notes(lab), lab.plan()) == (["20000", "2"], [], [])
+    assert (deferral(lab), lab.notes("dp1"), lab.plan()) == (["20000", "2"], [], [])
     with lab.monitored():
         assert lab.once().code == 0
     assert lab.once(asked.replace("20000", "50000")).code == 0
@@ -249,7 +244,7 @@ def test_a_kernel_without_such_a_setting_is_noted_and_fails_nothing(lab):
     done = lab.once(f"{NIC}gro_flush_timeout = 20000\n")
     assert (done.code, lab.addresses("dp1"), lab.plan()) == (0, {"172.16.0.1/24"}, [])
     reason = "this kernel has no gro_flush_timeout"
-    assert notes(lab) == [("gro_flush_timeout", "unsupported", reason)]
+    assert lab.notes("dp1") == [("gro_flush_timeout", "unsupported", reason)]
 
 
 def test_a_vlan_has_its_own_qdisc_from_the_first_pass(lab):

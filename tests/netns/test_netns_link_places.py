@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pytest
 from lab import mac
-from test_netns_devices import notes
 from test_netns_stacks import has
 
 BRIDGE = f"[bridge br7]\nmembers = {mac(1)}, {mac(2)}\n"
@@ -43,13 +42,13 @@ def test_a_port_has_its_cost_and_priority_and_the_kernels_again(two):
 
 def test_a_new_bridge_has_the_settings_of_its_ports_after_one_pass(two):
     assert two.once(BRIDGE + nic(1, "path-cost = 50")).code == 0
-    assert (port(two, "dp1")[0], two.plan(), notes(two)) == (50, [], [])
+    assert (port(two, "dp1")[0], two.plan(), two.notes("dp1")) == (50, [], [])
 
 
 def test_a_nic_without_a_permanent_mac_keeps_its_own_and_one_without_wake_on_lan_does_without(two):
     assert two.once(nic(1, f"mac = {OWN}", "wake-on-lan = magic")).code == 0
     assert two.link("dp1")["address"] == mac(1)
-    assert notes(two) == [
+    assert two.notes("dp1") == [
         (
             "mac",
             "not applicable",

@@ -63,7 +63,10 @@ def test_the_pages_name_each_cloud(page):
 @pytest.mark.parametrize("cloud", CLOUDS, ids=KINDS)
 def test_the_page_about_documents_names_each_cloud(cloud):
     page = text("docs", "man", "neuca-platform-data.5")
-    assert any(word in page for word in cloud.label.split() if word != "Cloud")
+    words = [word for word in cloud.label.split() if word != "Cloud"]
+    assert any(word in page for word in words), (
+        f"docs/man/neuca-platform-data.5 lacks {cloud.label}"
+    )
 
 
 @pytest.mark.parametrize("file", ["neuca", "_neuca"])
@@ -75,8 +78,9 @@ def test_the_completions_name_each_cloud(file):
 @pytest.mark.parametrize("cloud", SERVICES, ids=[cloud.kind for cloud in SERVICES])
 def test_each_service_has_a_mock_and_a_row_in_the_table_of_requests(cloud):
     assert hasattr(cloudmocks, cloud.kind)
-    assert f"\n| `{cloud.kind}` |" in text("docs", "CLOUDS.md")
-    assert cloud.label.split()[-1] in text("docs", "CLOUDS.md")
+    page = text("docs", "CLOUDS.md")
+    assert f"\n| `{cloud.kind}` |" in page, "no row in the table of requests of docs/CLOUDS.md"
+    assert cloud.label.split()[-1] in page, "no row in the first table of docs/CLOUDS.md"
 
 
 # --- the documents of the clouds without a file of their own ----------------------------------------

@@ -273,20 +273,6 @@ class Costs:
         return now[0] - requests, now[1] - connections
 
 
-FIGURES = {
-    # cloud: requests of a query without news, of one that reads everything
-    "ec2": (2, 65),
-    "alibaba": (2, 65),
-    "azure": (1, 1),
-    "oracle": (2, 2),
-    "gce": (1, 1),
-    "openstack": (3, 3),
-    "hetzner": (3, 3),
-    "vultr": (1, 1),
-    "digitalocean": (1, 1),
-}  # fmt: skip
-
-
 USER_DATA = ("/latest/user-data", "/hetzner/v1/userdata", "/openstack/latest/user_data")
 
 
@@ -303,11 +289,14 @@ def test_the_figures_of_the_page_about_clouds(kind):
         session = ask(server, kind).session
         cost()
         ask(server, kind, session)
-        assert cost() == (FIGURES[kind][0], 1)
+        poll, *connections = cost()
         ask(server, kind, session.without_trees())
-        assert cost() == (FIGURES[kind][1], 1)
+        full, again = cost()
+    assert (connections, again) == ([1], 1)
     rows = [row for row in PAGE.read_text().splitlines() if row.startswith(f"| `{kind}` |")]
-    assert rows == ["| `{}` | {} | {} | 1 |".format(kind, *FIGURES[kind])]
+    assert rows == [f"| `{kind}` | {poll} | {full} | 1 |"], (
+        "docs/CLOUDS.md lacks the row on the right"
+    )
 
 
 def test_the_whole_tree_is_read_again_when_a_cheap_answer_changes_or_its_time_is_over():

@@ -277,7 +277,8 @@ def test_every_section_of_user_data_is_documented():
 def test_every_key_of_a_link_is_documented():
     documented = set(items(parts("neuca-user-data.5", "Ss")["[interface MAC]"]))
     keys = {*_READERS, *routing_keys.READERS, *routing_keys.AUTOMATIC}
-    assert documented == {*keys, "addresses", "sysctl."}
+    keys |= {"addresses", "sysctl."}
+    assert documented == keys, f"neuca-user-data(5), [interface MAC]: {documented ^ keys}"
 
 
 def test_every_number_of_a_link_is_documented_with_its_bounds():
@@ -285,7 +286,8 @@ def test_every_number_of_a_link_is_documented_with_its_bounds():
     bounds = {row.key: row.limits for row in SETTINGS.values() if row.limits}
     assert {"mtu", "txqueuelen"} <= bounds.keys()
     for key, (least, most) in bounds.items():
-        assert f"\n.Bq {least} to {most} .\n" in documented[key], key
+        text = f"\n.Bq {least} to {most} .\n"
+        assert text in documented.get(key, ""), f"neuca-user-data(5), {key}: no line {text.strip()}"
 
 
 def test_the_examples_of_the_manual_page_have_no_fault_and_show_each_kind_of_link():
@@ -383,6 +385,18 @@ def test_every_relative_path_on_the_page_for_developers_is_there():
     homes = (ROOT, ROOT / "neuca_tools", ROOT / "tests")
     missing = {path for path in paths if not any((home / path).exists() for home in homes)}
     assert (len(paths) > 40, missing) == (True, set())
+
+
+def test_every_name_on_the_pages_for_developers_is_defined():
+    pages = HACKING + (ROOT / "tests" / "README.md").read_text()
+    paths = [*(ROOT / "neuca_tools").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    text = "\n".join([path.read_text() for path in paths])
+    defined = set(re.findall(r"^(?:class )?(\w+)\b", text, re.MULTILINE))
+    methods = set(re.findall(r"^    def (\w+)\(", text, re.MULTILINE))
+    elsewhere = {"IPBatch", "TIERS"}  # pyroute2, the Makefile
+    named = set(re.findall(r"`(_?[A-Z]\w+)(?:\.\w+)?`", pages))
+    called = set(re.findall(r"`(?:lab|[A-Z]\w+)\.(\w+)\b", pages))
+    assert (len(called) > 10, named - defined - elsewhere, called - methods) == (True, set(), set())
 
 
 def test_every_package_is_on_the_page_for_developers():

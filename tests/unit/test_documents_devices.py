@@ -7,38 +7,49 @@ from __future__ import annotations
 import pytest
 
 from neuca_tools.documents import parse
-from neuca_tools.documents.neuca.link_settings import SETTINGS
+from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, SETTINGS
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model.device_settings import rate_text, rate_value
 
+VALUES = [
+    ("qdisc", "FQ  maxrate 2Gbit", "fq maxrate 2gbit"),
+    ("qdisc", "fq maxrate 2000mbit", "fq maxrate 2gbit"),
+    ("qdisc", "fq maxrate 1.5gbit", "fq maxrate 1500mbit"),
+    ("qdisc", "fq", "fq"),
+    ("qdisc", "pfifo limit 1000", "pfifo limit 1000"),
+    ("qdisc", "noqueue", "noqueue"),
+    ("qdisc", "default", "default"),
+    ("rings", "tx 512, rx 256", "rx 256 tx 512"),
+    ("rings", "rx max", "rx max"),
+    ("channels", "combined 4", "combined 4"),
+    ("coalesce", "rx-usecs 0 adaptive-rx on", "adaptive-rx on rx-usecs 0"),
+    ("pause", "rx on tx off autoneg off", "autoneg off rx on tx off"),
+    (
+        "offloads",
+        "tso off, GRO on,tx-udp_tnl-segmentation off",
+        "gro on tso off tx-udp_tnl-segmentation off",
+    ),
+    ("rps", "3,0-1, 2", "0-3"),
+    ("rps", "ALL", "all"),
+    ("xps", "0/none / 2-3,7", "0 / none / 2-3,7"),
+    ("gro_flush_timeout", " 020000 ", "20000"),
+    ("napi_defer_hard_irqs", "2147483647", "2147483647"),
+    ("nameservers", "10.0.0.53 10.0.0.54, 10.0.0.53", "10.0.0.53 10.0.0.54"),
+    ("search", "Dp.Example.", "dp.example"),
+    ("wake-on-lan", "magic, PHY", "phy magic"),
+    ("infiniband-mode", "connected", "connected"),
+    ("mac", "02:00:00:00:F1:01", "02:00:00:00:f1:01"),
+    ("path-cost", "65535", "65535"),
+    ("port-priority", "00", "0"),
+    ("bond-primary", "yes", "yes"),
+]
 
-@pytest.mark.parametrize(
-    ("key", "text", "value"),
-    [
-        ("qdisc", "FQ  maxrate 2Gbit", "fq maxrate 2gbit"),
-        ("qdisc", "fq maxrate 2000mbit", "fq maxrate 2gbit"),
-        ("qdisc", "fq maxrate 1.5gbit", "fq maxrate 1500mbit"),
-        ("qdisc", "fq", "fq"),
-        ("qdisc", "pfifo limit 1000", "pfifo limit 1000"),
-        ("qdisc", "noqueue", "noqueue"),
-        ("qdisc", "default", "default"),
-        ("rings", "tx 512, rx 256", "rx 256 tx 512"),
-        ("rings", "rx max", "rx max"),
-        ("channels", "combined 4", "combined 4"),
-        ("coalesce", "rx-usecs 0 adaptive-rx on", "adaptive-rx on rx-usecs 0"),
-        ("pause", "rx on tx off autoneg off", "autoneg off rx on tx off"),
-        (
-            "offloads",
-            "tso off, GRO on,tx-udp_tnl-segmentation off",
-            "gro on tso off tx-udp_tnl-segmentation off",
-        ),
-        ("rps", "3,0-1, 2", "0-3"),
-        ("rps", "ALL", "all"),
-        ("xps", "0/none / 2-3,7", "0 / none / 2-3,7"),
-        ("gro_flush_timeout", " 020000 ", "20000"),
-        ("napi_defer_hard_irqs", "2147483647", "2147483647"),
-    ],
-)
+
+def test_every_setting_of_a_backend_has_a_value_here():
+    assert {key for key, _, _ in VALUES} == SETTINGS.keys() - set(ATTRIBUTES)
+
+
+@pytest.mark.parametrize(("key", "text", "value"), VALUES)
 def test_each_value_has_one_form_which_reads_as_itself(key, text, value):
     assert (SETTINGS[key].parse(text), SETTINGS[key].parse(value)) == (value, value)
 

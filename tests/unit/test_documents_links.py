@@ -9,18 +9,17 @@ from ipaddress import ip_interface
 import pytest
 
 from neuca_tools.documents import parse
+from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.neuca.links import MAX_SETTINGS
 from neuca_tools.documents.stacking import combine_requests, merge_requests
 from neuca_tools.model import LinkKey, LinkRequest, Origin
 
 MAC = "fe:16:3e:00:6d:af"
-KNOWN = (
-    "unknown key; known are accept-ra, addresses, bond-primary, channels, coalesce, dhcp4, dhcp6, dns,"
-    " duplicate-address-detection, gateway, gro_flush_timeout, infiniband-mode, mac, mtu, name,"
-    " nameservers, napi_defer_hard_irqs, offloads, path-cost, pause,"
-    " policy-routing, port-priority, qdisc, rings, rps, search, state, table, txqueuelen, vrf, wake-on-lan,"
-    " xps and sysctl.KEY"
-)
+NO_SETTINGS = (
+    "accept-ra addresses dhcp4 dhcp6 dns duplicate-address-detection gateway name policy-routing state"
+    " table vrf"
+).split()
+KNOWN = f"unknown key; known are {', '.join(sorted([*NO_SETTINGS, *SETTINGS]))} and sysctl.KEY"
 KEY = LinkKey(MAC)
 
 

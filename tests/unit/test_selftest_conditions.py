@@ -225,7 +225,9 @@ def test_every_condition_of_the_catalogue_has_a_rule_and_a_case():
     catalogue = {f"D{number:02}" for number in range(1, last + 1)} - removed
     assert all(cause.of_phase or cause.of_session for cause in CONDITIONS)
     ids = {cause.id for cause in CONDITIONS}
-    assert ids == SOURCES.keys() == catalogue == {name[:3] for name in CASES}
+    assert ids == catalogue, "a number is left out, or used twice"
+    assert ids == SOURCES.keys(), "the rows of CAUSES and SOURCES differ"
+    assert ids == {name[:3] for name in CASES}, "CASES needs one for each row"
 
 
 @pytest.mark.parametrize("name", CASES)

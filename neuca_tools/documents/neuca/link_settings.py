@@ -1,9 +1,9 @@
 """The table of scalar link settings with their parsers; other stages take all they need from it.
 
-To add a setting, add a row, its observation in the backend that the row names, and its entry in
-neuca-user-data(5). Requests, plan, journal, record, roll-back and status follow from the row. Each
-parser returns the value in a canonical form, so that equal requests compare as equal, and raises
-UnusableError. The sysctls of a link have a table of their own (`tuning.allowed_sysctls`).
+Requests, plan, journal, record, roll-back and status follow from a row; docs/HACKING.md lists what
+else a new one consists of. Each parser returns the value in a canonical form, so that equal
+requests compare as equal, and raises UnusableError. The sysctls of a link have a table of their own
+(`tuning.allowed_sysctls`).
 """
 
 # SPDX-License-Identifier: MIT

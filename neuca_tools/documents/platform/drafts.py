@@ -160,7 +160,10 @@ class Draft:
             self.addresses.popitem()
 
     def add_default_route(self, part: Part, key: str, via: Optional[str] = None) -> None:
-        """Add the default route with this next hop, or with that of a key, if it has one."""
+        """Add the default route with this next hop, or with that of a key, if it has one.
+
+        The NIC may then be the management NIC; `add_gateway` adds the router of any subnet.
+        """
         via = via or part.text(key)
         if via is not None:
             self.manage(DEFAULT_ROUTE)

@@ -1,8 +1,7 @@
 """One row for each condition: the rule of the cause, and where it comes from.
 
-To add one, write a rule in the module where it belongs, a row here with its source, a line in the
-manual page, and a test. A rule asks for what it needs, and is silent where that is not known; for
-what iperf alone counted see `Look.is_unsampled`.
+docs/HACKING.md lists what a new one consists of. A rule asks for what it needs, and is silent where
+that is not known; for what iperf alone counted see `Look.is_unsampled`.
 """
 
 # SPDX-License-Identifier: MIT
