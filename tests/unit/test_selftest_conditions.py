@@ -138,7 +138,7 @@ CASES = {
         HEALTHY, peer=Host(links=(Link("eth1", mtu=1500), Link("vx0", "vxlan", "eth1", 8950)))
     ),
     "D24": replace(both(OVER, UNDER), local=Host(links=(VXLAN[0], replace(VXLAN[1], mtu=8950)))),
-    "D25": tcp(HEALTHY, local=Host(links=(Link("tun0", "tun", mtu=1420, owner_cpu=0.9),))),
+    "D25": tcp(HEALTHY, local=Host(links=(Link("tun0", "tun", mtu=1420),))),
     "D26": both(tcp(flow_of(224e6, **QUIET)), tcp(flow_of(880e6, **QUIET), name="tcp-parallel")),
     "D27": both(tcp(flow_of(940e6, **QUIET)), tcp(flow_of(48e6, **QUIET), direction="reverse")),
     "D28": both(tcp(flow_of(940e6, **QUIET)), Evidence(phases=(Phase("tcp-bidir", BIDIR),))),
@@ -181,7 +181,7 @@ CASES = {
     "D39": counted(at="sender", retrans=0.01, Tcp__OutSegs=100_000, TcpExt__TCPSACKReorder=900),
     "D40": tcp(
         HEALTHY,
-        local=Host(links=(Link("eth1", mtu=1500, speed=100e6, max_speed=1e9, duplex="half"),)),
+        local=Host(links=(Link("eth1", mtu=1500, speed=100e6, duplex="half"),)),
     ),
     "D41": tcp(HEALTHY, local=Host(links=(Link("eth1", speed=100e9, numa_node=1),), numa_node=0)),
     "D42": Evidence(

@@ -36,7 +36,6 @@ OFFLOADS = {
     "generic-segmentation-offload": "gso",
 }
 SLOWER = 0.7  # of the rate of the underlay (D24)
-BUSY_OWNER = 0.5  # of a CPU (D25)
 
 
 def differing_mtus(session: Session) -> Optional[Hit]:
@@ -212,26 +211,16 @@ def _first_rate(session: Session, path: str) -> Optional[float]:
 @for_each_host
 def userspace_overlay(end: str, host: Host) -> Optional[Hit]:
     """A process forwards the packets of a tun or tap device."""
-    link = next(filter(_is_userspace, host.on_path), None)
+    link = next((link for link in host.on_path if link.kind in ("tun", "tap")), None)
     if link is None:
         return None
-    share, busy = 0.3, ""
-    if link.owner_cpu:
-        share, busy = 0.7, f", which uses {amounts.percent(link.owner_cpu)} of a CPU"
     return Hit(
-        share,
-        f"packets of the {end} host pass through a process behind {link.name}{busy}: "
-        "a userspace overlay",
+        0.3,
+        f"packets of the {end} host pass through a process behind {link.name}: a userspace overlay",
         (single_fact(f"{link.name} kind", link.kind),),
         "use an overlay that the kernel implements: vxlan, wireguard",
         end,
     )
-
-
-def _is_userspace(link: Link) -> bool:
-    if link.kind not in ("tun", "tap"):
-        return False
-    return link.owner_cpu is None or link.owner_cpu >= BUSY_OWNER
 
 
 # --- D21 ------------------------------------------------------------------------------------------

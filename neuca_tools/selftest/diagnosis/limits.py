@@ -175,9 +175,8 @@ def never_lower(hit: Hit, hosts: Sequence[Host]) -> Hit:
         present = [host.sysctls[name] for host in hosts if name in host.sysctls]
         is_known = is_known and len(present) == len(hosts) > 0
         value = _largest_values(name, [wanted, *present])
-        if len(present) < max(1, len(hosts)) or any(
-            _differs_in_fields(value, other) for other in present
-        ):
+        is_set = {tuple(other.split()) for other in present} == {tuple(value.split())}
+        if len(present) < len(hosts) or not is_set:
             raised[name] = value
     if not raised:
         return replace(hit, sysctls={}, advice=_nothing_to_raise(hit))
@@ -192,10 +191,6 @@ def _nothing_to_raise(hit: Hit) -> str:
         "(SO_RCVBUF, SO_SNDBUF, -w), and for memory pressure (tcp_mem)"
     )
     return "; ".join(filter(None, (text, hit.advice)))
-
-
-def _differs_in_fields(value: str, other: str) -> bool:
-    return value.split() != other.split()
 
 
 def _largest_values(name: str, values: Iterable[str]) -> str:

@@ -143,8 +143,7 @@ class Link:
 
     `kind` is "physical", "vlan", "vxlan", "bridge", "veth", "macvlan", "tun" … and `parent` the
     name of the lower device. `offloads` are those of `ethtool -k`, `rings` has the keys "rx",
-    "rx_max", "tx" and "tx_max". `owner_cpu` is the share of a CPU that the process behind a tun
-    device uses.
+    "rx_max", "tx" and "tx_max".
     """
 
     name: str
@@ -153,7 +152,6 @@ class Link:
     mtu: Optional[int] = None
     max_mtu: Optional[int] = None
     speed: Optional[float] = None
-    max_speed: Optional[float] = None
     duplex: Optional[str] = None
     qdisc: Optional[str] = None
     txqueuelen: Optional[int] = None
@@ -162,7 +160,6 @@ class Link:
     rings: Mapping[str, int] = field(default_factory=dict)
     pcie_speed: Optional[str] = None
     pcie_max_speed: Optional[str] = None
-    owner_cpu: Optional[float] = None
     mac: Optional[str] = None
     addresses: tuple[str, ...] = ()
 

@@ -191,20 +191,21 @@ def _steady_rate(flow: Flow, steady: Sequence[Interval], rates: Sequence[float])
 
 
 def _lost_share(late: Sockets, flow: Flow, mss: Optional[int]) -> Optional[float]:
-    again, sent = (
-        growth_over_samples(late, "bytes_retrans"),
-        growth_over_samples(late, "bytes_sent"),
-    )
+    again = growth_over_samples(late, "bytes_retrans")
+    sent = growth_over_samples(late, "bytes_sent")
     if again is not None and sent:
         return again / sent
     lost, datagrams = _lost_datagrams(flow)
     if lost is not None and datagrams:
-        # Datagrams that arrive twice make iperf3's count of losses meaningless.
-        is_more = (flow.received.bytes or 0.0) > (flow.sent.bytes or math.inf)
-        return 0.0 if is_more else min(1.0, lost / datagrams)
+        return 0.0 if _is_duplicated(flow) else min(1.0, lost / datagrams)
     if flow.retransmits is not None and flow.size:
         return min(1.0, flow.retransmits * (mss or MSS) / flow.size)
     return None
+
+
+def _is_duplicated(flow: Flow) -> bool:
+    """Whether datagrams arrived twice, which makes iperf3's count of losses meaningless."""
+    return (flow.received.bytes or 0.0) > (flow.sent.bytes or math.inf)
 
 
 def _lost_datagrams(flow: Flow) -> tuple[Optional[int], Optional[int]]:

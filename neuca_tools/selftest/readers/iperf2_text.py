@@ -56,17 +56,14 @@ def read(document: str) -> Run:
     """Parse a run. Never raises: if the text cannot be read, the run has an `error`."""
     text = lines.parse_document(document)
     words = text.words
-    udp = _is_udp(text, document)
-    ids = {name for name, _ in text.connections}
+    udp, trip = _is_udp(text, document), _first_round_trip(document)
     error = _find_error(text, document)
     return Run(
         tool="iperf",
         protocol="udp" if udp else "tcp",
-        flows=tuple(
-            _with_trip(flow, _first_round_trip(document)) for flow in _flows_of(text, document, udp)
-        ),
+        flows=tuple(_with_trip(flow, trip) for flow in _flows_of(text, document, udp)),
         connections=text.distinct_connections,
-        streams=words.streams or len(ids or text.ids) or None,
+        streams=words.streams or _count_streams(text),
         duration=words.duration,
         target=_requested_rate(words),
         datagram=words.datagram or _first_number(_SENDING, document),
@@ -78,6 +75,11 @@ def read(document: str) -> Run:
         error=error,
         unreadable=error == lines.NO_RESULTS,
     )
+
+
+def _count_streams(text: Text) -> Optional[int]:
+    ids = {name for name, _ in text.connections}
+    return len(ids or text.ids) or None
 
 
 def _is_udp(text: Text, document: str) -> bool:

@@ -60,9 +60,7 @@ def read(document: str) -> Run:
     """Parse a run. Never raises: if the text cannot be read, the run has an `error`."""
     text = parse_document(document)
     words, head = text.words, document[:HEAD]
-    protocol = "udp" if words.udp or _is_udp(text.rows, document) else "tcp"
-    if words.sctp or "protocol: SCTP" in head:
-        protocol = "sctp"
+    protocol = _find_protocol(text, document)
     target = words.target
     if target is None:
         target = parse_float(first_group(_TARGET, head))
@@ -93,13 +91,26 @@ def read(document: str) -> Run:
     )
 
 
+def _find_protocol(text: Text, document: str) -> str:
+    if text.words.sctp or "protocol: SCTP" in document[:HEAD]:
+        return "sctp"
+    return "udp" if text.words.udp or _is_udp(text.rows, document) else "tcp"
+
+
 def _is_udp(rows: list[Row], document: str) -> bool:
     """By a header or, without one, by jitter and losses or by how many datagrams were sent."""
     if "Datagrams" in document or any(parse_losses(row.rest) for row in rows):
         return True
     if "Retr" in document or not rows:
         return False
-    # TCP prints a lone number too, but of retransmits: it is not in proportion to the bytes.
+    return _are_datagrams(rows)
+
+
+def _are_datagrams(rows: list[Row]) -> bool:
+    """Whether the lone number of each row counts datagrams: it is in proportion to the bytes.
+
+    TCP prints a lone number too, but of retransmits.
+    """
     counts = [parse_float(row.rest) or 0.0 for row in rows]
     sizes = [row.bytes / count for row, count in zip(rows, counts) if count >= 1]
     return len(sizes) == len(rows) and SMALLEST <= max(sizes) <= min(
