@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from ipaddress import ip_network
+from ipaddress import collapse_addresses, ip_network
 from itertools import combinations
 from typing import Any, Optional
 
@@ -22,20 +22,10 @@ from neuca_tools.model.routing import NOWHERE, ROUTE_PROTOCOL, Rule, RuleRequest
 MARKED = "a rule of another program selects packets with this mark"
 SETTING = "policy-routing"
 KERNEL = 2  # RTPROT_KERNEL (linux/rtnetlink.h): the rules that every host has
-# Each set leads all packets, or all to public addresses (RFC 4291, 2.4), to the table's routes.
-# VPNs use halves so as not to replace a default route.
-EVERYTHING: Mapping[int, tuple[frozenset[Network], ...]] = {
-    4: (
-        frozenset({ip_network("0.0.0.0/0")}),
-        frozenset({ip_network("0.0.0.0/1"), ip_network("128.0.0.0/1")}),
-    ),
-    6: (
-        frozenset({ip_network("::/0")}),
-        frozenset({ip_network("::/1"), ip_network("8000::/1")}),
-        frozenset({ip_network("2000::/3")}),
-    ),
-}
-WIDEST = 3  # the longest prefix above
+# Routes to all of IPv4, or to the public addresses of IPv6 (RFC 4291, 2.4), take every packet. VPNs
+# have a route for each half so as not to replace a default route.
+WHOLE: Mapping[int, Network] = {4: ip_network("0.0.0.0/0"), 6: ip_network("2000::/3")}
+LONGEST_PART = 3  # the longest prefix that counts as a part of it
 
 
 def resolve_rules(
@@ -148,7 +138,7 @@ def _wide_routes(world: World) -> dict[int, set[Network]]:
     """The prefixes of each table that may lead everywhere."""
     wide: dict[int, set[Network]] = {}
     for route in (*world.routes, *world.tables):
-        if route.to.prefixlen <= WIDEST:
+        if route.to.prefixlen <= LONGEST_PART:
             wide.setdefault(route.traits.table, set()).add(route.to)
     return wide
 
@@ -158,8 +148,10 @@ def _leads_everywhere(seen: SeenRule, wide: Mapping[int, set[Network]]) -> bool:
     rule = seen.rule
     if not (seen.plain or seen.inverted):
         return False
-    routes = {to for to in wide.get(rule.table, ()) if to.prefixlen > rule.suppress}
-    return any(networks <= routes for networks in EVERYTHING[rule.family])
+    whole, routes = WHOLE[rule.family], wide.get(rule.table, ())
+    parts: Any = [to for to in routes if to.version == whole.version]  # of one family
+    parts = [to for to in parts if to.prefixlen > rule.suppress]
+    return any(is_inside(whole, network) for network in collapse_addresses(parts))
 
 
 def _comes_first(seen: SeenRule, ours: Rule) -> bool:
