@@ -137,8 +137,9 @@ class Hop(NamedTuple):
 
     @property
     def links(self) -> tuple[LinkKey, ...]:
-        """The links of all next hops."""
-        return tuple(link for link in (self.link, *dict(self.others)) if link != NOWHERE)
+        """The link of each next hop, in their order."""
+        links = (self.link, *(link for link, _ in self.others))
+        return tuple(link for link in links if link != NOWHERE)
 
     @property
     def body(self) -> tuple[object, ...]:

@@ -33,7 +33,7 @@ def is_nic(device: Device) -> bool:
 
 
 def nics_in(world: World) -> Iterator[Device]:
-    """The NICs, in the order of their indexes."""
+    """The NICs among the devices."""
     return filter(is_nic, world.devices.values())
 
 

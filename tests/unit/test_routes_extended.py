@@ -76,6 +76,15 @@ def test_a_route_with_several_next_hops_uses_the_link_of_each():
     assert [(str(link), str(via)) for link, via in hop.others] == [(mac(3), "10.0.1.254")]
 
 
+def test_a_route_keeps_all_of_its_next_hops_on_one_link():
+    guest = agent(f"{TWO}[routes]\n10.20.0.0/16 = 10.0.0.252, 10.0.0.253, 10.0.0.254\n")
+    guest.run()
+    assert texts(guest.plan()) == []
+    (route,) = (route for route in guest.survey().world.routes if str(route.to) == "10.20.0.0/16")
+    vias = [route.via, *(via for _, via in route.others)]
+    assert [str(via) for via in vias] == ["10.0.0.252", "10.0.0.253", "10.0.0.254"]
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
