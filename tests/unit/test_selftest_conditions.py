@@ -181,7 +181,7 @@ CASES = {
     "D39": counted(at="sender", retrans=0.01, Tcp__OutSegs=100_000, TcpExt__TCPSACKReorder=900),
     "D40": tcp(
         HEALTHY,
-        local=Host(links=(Link("eth1", mtu=1500, speed=100e6, duplex="half"),)),
+        local=Host(links=(Link("eth1", mtu=1500, speed=100e6, max_speed=1e9, duplex="half"),)),
     ),
     "D41": tcp(HEALTHY, local=Host(links=(Link("eth1", speed=100e9, numa_node=1),), numa_node=0)),
     "D42": Evidence(

@@ -102,6 +102,9 @@ def degraded_link(session: Session) -> Optional[Hit]:
 
 
 def _below_maximum(link: Link) -> Iterator[Fact]:
+    if link.speed and link.max_speed and link.speed < link.max_speed:
+        speeds = (amounts.rate(link.max_speed), amounts.rate(link.speed))
+        yield Fact(f"{link.name} speed", *speeds)
     if link.duplex == "half":
         yield Fact(f"{link.name} duplex", "full", "half")
     if link.pcie_speed and link.pcie_max_speed and link.pcie_speed != link.pcie_max_speed:

@@ -247,12 +247,12 @@ def _rate_change(key: Key, earlier: Sequence[Measured], now: Measured, least: in
     if not rates:
         return RateChange(*key[:2], None, 0.0, 0, rate, worse=False, unlike=unlike)
     usual, deviation = median_and_deviation(rates)
-    loss = median(_known_values(result.loss for result in alike) or [0.0])
     change = RateChange(*key[:2], usual, deviation, len(rates), rate, worse=False, unlike=unlike)
-    is_lossier = (now.result.loss or 0.0) - loss > MORE_LOST
-    if is_lossier:
-        change = replace(change, loss_before=loss, loss=now.result.loss)
-    return replace(change, worse=len(rates) >= least and (is_lossier or _is_slower(rate, rates)))
+    loss = median(_known_values(result.loss for result in alike) or [0.0])
+    is_worse = _is_slower(rate, rates)
+    if (now.result.loss or 0.0) - loss > MORE_LOST:
+        change, is_worse = replace(change, loss_before=loss, loss=now.result.loss), True
+    return replace(change, worse=is_worse and len(rates) >= least)
 
 
 def _known_values(values: Iterable[Optional[float]]) -> list[float]:

@@ -152,6 +152,7 @@ class Link:
     mtu: Optional[int] = None
     max_mtu: Optional[int] = None
     speed: Optional[float] = None
+    max_speed: Optional[float] = None
     duplex: Optional[str] = None
     qdisc: Optional[str] = None
     txqueuelen: Optional[int] = None

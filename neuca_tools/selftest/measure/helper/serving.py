@@ -22,7 +22,7 @@ from neuca_tools.selftest.measure.host import facts, kernel, tcp_info
 from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES, Echo
-from neuca_tools.selftest.measure.program import Program
+from neuca_tools.selftest.measure.program import Ended, Program
 from neuca_tools.selftest.measure.wait import wait_readable
 
 # Seconds that a client may be silent beyond the test it announced. The latency and path MTU steps
@@ -169,9 +169,7 @@ class ServerSession:
     def _begin(self, message: Message) -> Message:
         """Start an iperf3 server for one test, and sample this end meanwhile."""
         self._stop_test()
-        seconds = message.get("seconds")
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-            seconds = 0.0
+        seconds = _parse_seconds(message.get("seconds"))
         if not 0 < seconds <= LONGEST_TEST_SECONDS or self.peer is None:
             raise RefusedError(f"a test takes up to {LONGEST_TEST_SECONDS:g} s, after hello")
         if tcp_info.is_listening(self._address.version, self._port):
@@ -184,14 +182,10 @@ class ServerSession:
         if not self._is_listening(self._program):
             ended, self._program = self._program.end(), None
             self._stop_test()
-            text = (ended.error or ended.out).decode("utf-8", "replace").strip()
-            reason = text.rpartition("\n")[2] or "it printed nothing"
-            raise RefusedError(f"iperf3 does not listen there: {reason}")
+            raise RefusedError(f"iperf3 does not listen there: {_last_line(ended)}")
         way = kernel.way_to(self.peer)
         devices = [device.name for device in facts.devices_below(kernel.read_devices(), way.index)]
-        port = self._port
-        if message.get("udp"):
-            port = 0
+        port = 0 if message.get("udp") else self._port
         self._series = SampleSeries(self._address.version, seconds, port, devices=devices)
         self._expiry = time.monotonic() + seconds + IDLE_SECONDS
         return {"ready": self._port, "clock": time.monotonic()}
@@ -231,6 +225,18 @@ class ServerSession:
         if self._filter is not None:
             self._filter.close()
             self._filter = None
+
+
+def _parse_seconds(value: object) -> float:
+    """0 for anything but a number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0.0
+    return value
+
+
+def _last_line(ended: Ended) -> str:
+    text = (ended.error or ended.out).decode("utf-8", "replace").strip()
+    return text.rpartition("\n")[2] or "it printed nothing"
 
 
 def _parse_address(text: str) -> Address:

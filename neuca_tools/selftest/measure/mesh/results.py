@@ -178,10 +178,15 @@ def join_records(files: Mapping[str, Sequence[dict[str, object]]]) -> Recorded:
     rows = {}
     for row in filter(None, (read_row(record, plan) for record in records)):
         rows[row.slot, row.client] = row
-    times = (record.get("began") for record in records)
-    began = next((time for time in times if isinstance(time, float) and 0 < time < 1e11), None)
     reasons = _parse_reasons(records, {host.name for host in plan.hosts})
-    return Recorded(plan, tuple(rows[key] for key in sorted(rows)), began, reasons)
+    ordered = tuple(rows[key] for key in sorted(rows))
+    return Recorded(plan, ordered, _first_time(records), reasons)
+
+
+def _first_time(records: Iterable[Mapping[str, object]]) -> Optional[float]:
+    """When the run began, in seconds since 1970."""
+    times = (record.get("began") for record in records)
+    return next((time for time in times if isinstance(time, float) and 0 < time < 1e11), None)
 
 
 def _last_plan(files: Mapping[str, Sequence[dict[str, object]]]) -> MeshPlan:
