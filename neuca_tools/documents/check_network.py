@@ -8,7 +8,8 @@ A pass refuses or loses what is found here, but only on the host and one by one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import ne
 from typing import NamedTuple, Optional
 
@@ -155,22 +156,22 @@ def _unlisted_nics(links: Sequence[LinkRequest]) -> Iterator[Clash]:
         nic = request.key.nic
         if nic == request.key or nic.virtual_kind or nic.mac in listed:
             continue
-        same_length = (mac for mac in sorted(listed) if len(mac) == len(nic.mac))
-        alike = [mac for mac in same_length if sum(map(ne, mac, nic.mac)) == 1]
+        alike = min(filter(partial(_is_one_digit_off, nic.mac), listed), default="")
         if alike:
-            text = f"the document describes no NIC {nic.mac}, but {alike[0]}"
-            yield Clash(_place_of(request, "state"), "", text, "warning", alike[0], request.key)
+            text = f"the document describes no NIC {nic.mac}, but {alike}"
+            yield Clash(_place_of(request, "state"), "", text, "warning", alike, request.key)
+
+
+def _is_one_digit_off(mac: str, other: str) -> bool:
+    return len(mac) == len(other) and sum(map(ne, mac, other)) == 1
 
 
 def _next_hops(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -> Iterator[Clash]:
     networks: dict[Optional[LinkKey], set[Network]] = {None: _networks_of(links)}
     networks.update({request.key: _networks_of([request]) for request in links})
     own = {address.ip for request in links for address in request.addresses}
-    direct: dict[Optional[LinkKey], set[Network]] = defaultdict(set)
     listed = list(routes)
-    for route in listed:
-        if route.via is None and route.link is not None:
-            direct[route.link].add(route.to)
+    direct = _direct_networks(listed)
     for route in listed:
         near = networks.get(route.link, set())
         if any(network.version == route.to.version for network in near):
@@ -178,6 +179,15 @@ def _next_hops(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -> 
         for hop in own.intersection((route.via, *route.others)):
             text = f"the next hop {hop} of {route.to} is an address of this host"
             yield Clash(route.where, str(hop), text)
+
+
+def _direct_networks(routes: Iterable[RouteRequest]) -> Mapping[Optional[LinkKey], set[Network]]:
+    """The destinations that need no next hop, by link."""
+    direct: dict[Optional[LinkKey], set[Network]] = defaultdict(set)
+    for route in routes:
+        if route.via is None and route.link is not None:
+            direct[route.link].add(route.to)
+    return direct
 
 
 def _unreached_hops(route: RouteRequest, near: Collection[Network]) -> Iterator[Clash]:

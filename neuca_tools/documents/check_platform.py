@@ -171,12 +171,16 @@ def _all_entries(tree: Tree) -> Iterator[_Entry]:
                 (element, f"{path}[{number}]", False) for number, element in enumerate(item)
             ]
         elif isinstance(item, dict):
-            pairs = ((key, value) for key, value in item.items() if key != REPEATED)
-            entries = [_Entry(_path_below(path, key), key, value) for key, value in pairs]
+            entries = _own_entries(item, path)
             if not named:
                 yield from entries
             for entry in entries:
                 waiting.append((entry.value, entry.path, not named and entry.key in _NAMED))
+
+
+def _own_entries(tree: dict[str, Tree], path: str) -> list[_Entry]:
+    pairs = ((key, value) for key, value in tree.items() if key != REPEATED)
+    return [_Entry(_path_below(path, key), key, value) for key, value in pairs]
 
 
 def _path_below(path: str, key: str) -> str:

@@ -58,7 +58,9 @@ def test_it_requires_packages_that_fedora_and_rhel_have(rpm):
 
 def test_rpm_keeps_its_database_in_a_home_of_the_tests(home, rpm):
     assert _query(rpm, "--queryformat", "%{NAME}") == ["neuca-guest-tools"]
-    assert (home / ".rpmdb").exists()
+    # rpm 6 makes no database for a query of a file.
+    is_made = int(run("rpm", "--version").stdout.split()[-1].partition(".")[0]) < 6
+    assert (home / ".rpmdb").exists() or not is_made
 
 
 def test_both_packages_have_one_version(checkout, rpm):

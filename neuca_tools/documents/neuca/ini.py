@@ -130,7 +130,7 @@ class _Reader:
             else:
                 self._key.add(number, text)
             return
-        if not stripped or stripped[0] in ";#" or REMARK.fullmatch(text.rstrip()):
+        if _is_comment(text):
             return
         is_header = not indent and stripped[0] == "["
         if is_header or not self._skipping:
@@ -216,6 +216,11 @@ class _Reader:
         if is_open(self._name, text.lower()):
             shown = clip(text)
         self.faults.append(Fault(number, self._name, shown, "", reason))
+
+
+def _is_comment(text: str) -> bool:
+    """Whether a line outside of a value is empty or a comment."""
+    return text.strip()[:1] in ("", ";", "#") or bool(REMARK.fullmatch(text.rstrip()))
 
 
 @lru_cache(maxsize=1)  # the copy for other users is made of the document that was just parsed

@@ -281,14 +281,16 @@ def _unfit_reason(
     """Why a link of this kind cannot be on these links."""
     unfit = [lower for lower in lowers if not _can_be_below(lower, key)]
     if unfit:
-        shown_names = (
-            f'"{names[lower]}" ({lower})' if lower in names else lower for lower in unfit
-        )
+        shown_names = (_shown_link(lower, names) for lower in unfit)
         is_of_vlans = key.kind == "bond" and any(lower.vlan_id for lower in unfit)
         advice = _NO_VLANS if is_of_vlans else ""
-        return f"a {key.kind} cannot use {', '.join(map(str, shown_names))}{advice}"
+        return f"a {key.kind} cannot use {', '.join(shown_names)}{advice}"
     port = next(filter(is_ipoib, lowers), None) if key.kind in _ETHERNET_ONLY else None
     return no_ethernet(port, f"a {key.kind}") if port else None
+
+
+def _shown_link(link: LinkKey, names: Mapping[LinkKey, str]) -> str:
+    return f'"{names[link]}" ({link})' if link in names else str(link)
 
 
 def is_ipoib(link: LinkKey) -> bool:

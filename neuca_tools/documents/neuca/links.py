@@ -301,13 +301,17 @@ def check_links(links: Iterable[RequestWithLines]) -> CheckedLinks:
     for asked in every:
         key = asked.request.key
         if key in ignored:
-            lines = [asked.lines[name] for name in (*_LOWER, *asked.lines) if name in asked.lines]
-            line = lines[0] if lines else Line(0, f"vlan {key}", "", "")
-            faults.append(line.fault(why_ignored(ignored[key])))
+            faults.append(_line_of_lower(asked).fault(why_ignored(ignored[key])))
         elif not asked.unusable:
             usable.append(_without_contradictions(asked, faults))
     named, more = _unique_names(usable)
     return CheckedLinks(named, [*faults, *more], {**ignored, **dict(zip(unusable, unusable))})
+
+
+def _line_of_lower(asked: RequestWithLines) -> Line:
+    """The line that names a lower device; else the first one, if there is any."""
+    lines = (asked.lines[name] for name in (*_LOWER, *asked.lines) if name in asked.lines)
+    return next(lines, Line(0, f"vlan {asked.request.key}", "", ""))
 
 
 def why_ignored(lower: LinkKey) -> str:

@@ -107,6 +107,9 @@ class Draft:
         self.management = self.management or reason
         self.is_marked_as_management = self.is_marked_as_management or firm
 
+    def hint(self) -> ManagementHint:
+        return ManagementHint(self.key.mac, self.management, self.is_marked_as_management)
+
     def lease(self, family: int) -> None:
         """Record that the link has DHCP of this family (4, 6)."""
         self.manage("the platform's document has DHCP on it")
@@ -277,6 +280,10 @@ class Draft:
             has_gateway = any(hop.version == family for hop in self.gateways)
             if len(hops) == 1 and not (self.management or has_gateway):
                 self.gateways += hops
+        self._set_on_link()
+
+    def _set_on_link(self) -> None:
+        """The gateway of single addresses is on the link, also as the next hop of routes."""
         for number, route in enumerate(self.routes):
             if route.via in self.gateways and self._is_isolated(route.to.version):
                 self.routes[number] = route._replace(traits=route.traits._replace(onlink=True))
@@ -340,11 +347,6 @@ def finish_document(
     for draft in described if by_hand else ():
         draft.finish_isolated()
     links = {draft.key: draft.request() for draft in described}
-    hints = [
-        ManagementHint(draft.key.mac, draft.management, draft.is_marked_as_management)
-        for draft in described
-        if draft.management
-    ]
     active = [draft for draft in described if draft.state != "user"]
     routes = chain.from_iterable(draft.routes for draft in active)
     rules = chain.from_iterable(draft.rules for draft in active)
@@ -354,7 +356,7 @@ def finish_document(
         links=with_parents(links.values()),
         routes=tuple(islice(routes, MAX_ROUTES)),
         rules=tuple(islice(rules, MAX_RULES)),
-        management=(*hints, *_hints_below(hints, links)),
+        management=_management_hints(described, links),
         items=dns.dns_items(dict(root.tree)),
         faults=tuple(root.faults),
     )
@@ -386,8 +388,9 @@ def _name_unused(drafts: list[Draft]) -> None:
             draft.name_unused()
 
 
-def _hints_below(hints: Iterable[ManagementHint], links: Requests) -> list[ManagementHint]:
-    """Hints for all lower devices of these links, with the reason of the first upper device."""
+def _management_hints(drafts: Iterable[Draft], links: Requests) -> tuple[ManagementHint, ...]:
+    """The hints of these links, and of their lower devices by the first upper one."""
+    hints = [draft.hint() for draft in drafts if draft.management]
     hint_by_mac: dict[str, ManagementHint] = {hint.mac: hint for hint in hints}
     waiting = list(hint_by_mac.values())
     hinted = len(hint_by_mac)
@@ -397,4 +400,4 @@ def _hints_below(hints: Iterable[ManagementHint], links: Requests) -> list[Manag
             if lower.mac not in hint_by_mac:
                 hint_by_mac[lower.mac] = ManagementHint(lower.mac, hint.reason)
                 waiting.append(hint_by_mac[lower.mac])
-    return waiting[hinted:]
+    return (*hints, *waiting[hinted:])

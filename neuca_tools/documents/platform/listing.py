@@ -37,21 +37,26 @@ def list_gap(
     the documents that the same service has given for this guest.
     """
     for name in trees.keys() & _LISTS.keys():
-        nics = _listed_macs(name, trees[name])
-        if nics is None:
-            continue
-        if _has_nic_by_name(name, trees[name]):
-            continue
-        if not nics:
-            return f"{name} has no NIC"
-        own = {_without_separators(mac) for mac in macs}
-        if own and not own & nics:
-            return f"{name} lacks the NIC through which it came, {min(macs)}"
+        reason = _gap_in_list(name, trees[name], macs)
+        if reason:
+            return reason
     for name in before.keys() & _LISTS.keys():
         if _listed_macs(name, before[name]) and (
             name not in trees or _listed_macs(name, trees[name]) is None
         ):
             return f"{name} has been there before, and now it is not"
+    return ""
+
+
+def _gap_in_list(name: str, tree: Mapping[str, Tree], macs: Collection[str]) -> str:
+    nics = _listed_macs(name, tree)
+    if nics is None or _has_nic_by_name(name, tree):
+        return ""
+    if not nics:
+        return f"{name} has no NIC"
+    own = {_without_separators(mac) for mac in macs}
+    if own and not own & nics:
+        return f"{name} lacks the NIC through which it came, {min(macs)}"
     return ""
 
 

@@ -9,7 +9,7 @@ key `network` may be left out. DNS is for other programs; other keys without an 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Optional
@@ -119,10 +119,7 @@ def _version_2(top: Part) -> PlatformDocument:
     taken = _left_to_others(top)
     drafts: dict[str, Draft] = {}
     uppers = _upper_links(top)
-    own = {
-        kind: {name: link for name, link in top.named(kind, _BESIDES) if name not in taken}
-        for kind in _KINDS
-    }
+    own = {kind: _own_links(top, kind, taken) for kind in _KINDS}
     for name, link in own["ethernets"].items():
         made.add_draft(drafts, name, _nic_draft(name, link))
     for kind, name, link in _virtual_links(own):
@@ -131,9 +128,7 @@ def _version_2(top: Part) -> PlatformDocument:
     why_not = dict.fromkeys(sorted(described), LEFT)
     why_not.update(dict.fromkeys(own["vlans"], QINQ))
     why_not.update(dict.fromkeys(own["vrfs"], NO_VLAN))
-    for name, upper in uppers.items():
-        if name in drafts or (name not in taken and not upper.is_master):
-            made.name_members(upper.part, upper.key, drafts, why_not)
+    _name_lower_devices(uppers, taken, drafts, why_not)
     for name, link in own["vlans"].items():
         made.add_draft(drafts, name, _vlan_draft(name, link, drafts, why_not))
     for name, link in own["vrfs"].items():
@@ -143,6 +138,23 @@ def _version_2(top: Part) -> PlatformDocument:
     left.add_unusable(_members_of_unusable_vrfs(own["vrfs"], drafts))
     left.connect(partial(_set_lower_devices, drafts))
     return finish_document(drafts.values(), top, by_hand=True)
+
+
+def _own_links(top: Part, kind: str, taken: Collection[str]) -> dict[str, Part]:
+    """The links of a kind that are not left to other programs."""
+    return {name: link for name, link in top.named(kind, _BESIDES) if name not in taken}
+
+
+def _name_lower_devices(
+    uppers: Mapping[str, made.Upper],
+    taken: Collection[str],
+    drafts: dict[str, Draft],
+    why_not: Collection[str],
+) -> None:
+    """Add drafts for the lower devices that the document only names."""
+    for name, upper in uppers.items():
+        if name in drafts or (name not in taken and not upper.is_master):
+            made.name_members(upper.part, upper.key, drafts, why_not)
 
 
 def _members_of_unusable_vrfs(

@@ -164,12 +164,7 @@ def _new_draft(link: Part, key: LinkKey) -> Draft:
 
 
 def _add_network(network: Part, drafts: dict[str, Draft], ids: Collection[str]) -> None:
-    below, kind = network.text("link") or "", network.text("type") or ""
-    draft = drafts.get(below)
-    if not below:
-        network.fault("link", None, "a network without its link, ignoring it")
-    elif draft is None and below not in ids:
-        network.fault("link", below, "no link has this id, ignoring the network", "warning")
+    kind, draft = network.text("type") or "", _draft_below(network, drafts, ids)
     if draft is None:
         return
     network = network.about(draft.key.mac)
@@ -188,6 +183,18 @@ def _add_network(network: Part, drafts: dict[str, Draft], ids: Collection[str]) 
     else:
         network.warn("type", "an unknown kind of network, ignoring it")
         network.close()
+
+
+def _draft_below(
+    network: Part, drafts: Mapping[str, Draft], ids: Collection[str]
+) -> Optional[Draft]:
+    """The link of a network; None, with a fault unless the link has one, if it is unusable."""
+    below = network.text("link") or ""
+    if not below:
+        network.fault("link", None, "a network without its link, ignoring it")
+    elif below not in drafts and below not in ids:
+        network.fault("link", below, "no link has this id, ignoring the network", "warning")
+    return drafts.get(below)
 
 
 def _take_dns(network: Part, draft: Draft) -> None:
