@@ -270,11 +270,7 @@ class Draft:
         return bool(addresses) and all(address.network.num_addresses == 1 for address in addresses)
 
     def finish_isolated(self) -> None:
-        """Complete the routes of a link that has only single addresses.
-
-        Without a gateway, the only next hop of its routes is its gateway. The gateway counts as on
-        the link, also as the next hop of routes.
-        """
+        """The only next hop of a link with single addresses and no gateway is its gateway."""
         for family in filter(self._is_isolated, (4, 6)):
             hops = {route.via for route in self.routes if route.via and route.to.version == family}
             has_gateway = any(hop.version == family for hop in self.gateways)
