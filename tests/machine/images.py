@@ -161,6 +161,10 @@ RECIPES = {recipe.name: recipe for recipe in (
     Recipe("N", "sid", ("systemd-sysv", "systemd-imds", "dmsetup"),
            (*_SYSTEMD, ("etc/systemd/network/90-dhcp.network", NETWORKD_MANAGEMENT)),
            f"{ENABLE}; systemctl enable systemd-networkd.service", "net.ifnames=0"),
+    # The helpers of two clouds.
+    Recipe("M", "sid", ("systemd-sysv", "azure-vm-utils", "google-guest-agent", "dmsetup"),
+           (*_SYSTEMD, ("etc/systemd/network/90-dhcp.network", NETWORKD_MANAGEMENT)),
+           f"{ENABLE}; systemctl enable systemd-networkd.service", "net.ifnames=0"),
     # The root of A, of which it starts nothing: one root less to build for `make test`.
     Recipe("T", "bookworm", *_A_ROOT,
            "net.ifnames=0 init=/usr/local/lib/lab/init mitigations=off tsc=reliable"),

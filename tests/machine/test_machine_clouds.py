@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -20,7 +21,7 @@ import cloudmocks
 import pytest
 from guest import MANAGEMENT, mac, nics
 from router import Router
-from steps import LEAN, STATUS, addresses, assert_nothing_odd, names
+from steps import LEAN, STATUS, addresses, assert_left_alone, assert_nothing_odd, names
 
 NICS = [(MANAGEMENT, 0), (mac(1), 1), (mac(2), 2)]
 FAR = "198.51.100.1"  # RFC 5737
@@ -202,7 +203,7 @@ def test_a_service_that_systemd_has_locked_is_read_and_its_lock_stays(guests, ro
     ec2 = next(cloud for cloud in CLOUDS if cloud.name == "ec2")
     # What 40-imds.hwdb knows EC2 by.
     ec2 = replace(ec2, dmi=(*ec2.dmi, "type=0,vendor=Amazon EC2"))
-    guest = boot_in_cloud(guests, routers, ec2, "N", f"{LEAN} systemd.imds.network=locked")
+    guest, _ = boot_in_cloud(guests, routers, ec2, "N", f"{LEAN} systemd.imds.network=locked")
     guest.check("systemctl is-active systemd-imdsd.socket")
     assert "lookup 2147420181" in guest.check("ip rule show")
     assert f"prohibit {ec2.at}" in guest.check("ip route show")
@@ -218,16 +219,40 @@ def test_a_service_that_systemd_has_locked_is_read_and_its_lock_stays(guests, ro
     assert "lookup 2147420181" in guest.check("ip rule show")
 
 
-def boot_in_cloud(guests, routers, cloud, image, arguments=LEAN):
-    """A guest of this image in this cloud; every NIC answers from its own address."""
-    made = routers(others=cloud.bare)
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["azure", "gce"])
+def test_every_nic_has_one_owner_beside_the_helper_of_its_cloud(guests, routers, name):
+    """azure-vm-utils and google-guest-agent."""
+    cloud = next(cloud for cloud in CLOUDS if cloud.name == name)
+    arguments = LEAN if name == "gce" else f"{LEAN} systemd.mask=google-guest-agent.service"
+    guest, made = boot_in_cloud(guests, routers, cloud, "M", arguments, leased=(1, 2))
+    assert_left_alone(guest)
+    network = network_of(guest)
+    guest.check("neuca apply", 600)
+    assert network_of(guest) == network
+    assert_answers(guest, made, cloud)
+    guest.reboot()
+    assert_served(guest, made, cloud)
+    assert_left_alone(guest)
+
+
+def network_of(guest):
+    """Addresses, rules and routes, as text; without lifetimes."""
+    words = ("-brief address", "rule", "route show table all", "-6 route show table all", "-6 rule")
+    text = "".join(guest.check(f"ip {word}") for word in words)
+    return re.sub(r" expires \d+sec", "", text)
+
+
+def boot_in_cloud(guests, routers, cloud, image, arguments=LEAN, leased=()):
+    """A guest of this image in this cloud, and its routers; every NIC answers from its own address."""
+    made = routers(leased, others=cloud.bare)
     guest = guests(image, cards(made, cloud.at), files=cloud.files, arguments=arguments)
     guest.equip(*(word for smbios in cloud.dmi for word in ("-smbios", smbios)))
     if cloud.service:
         guest.cloud.mode, guest.cloud.strict = "ok", cloud.service(NICS)
     guest.boot()
     assert_served(guest, made, cloud)
-    return guest
+    return guest, made
 
 
 def assert_served(guest, routers, cloud):
