@@ -35,26 +35,28 @@ def _files(deb: Path) -> dict[str, str]:
     return {row[5].split(" -> ")[0].lstrip(".").rstrip("/"): f"{row[0]} {row[1]}" for row in rows}
 
 
+# Hints of newer versions of lintian to leave out what the packages of Debian 12 need.
+NEWER_HINTS = {
+    "package-uses-old-debhelper-compat-version",
+    "redundant-priority-optional-field",
+    "redundant-rules-requires-root-no-field",
+}
+
+
 def test_lintian_has_nothing_to_say(debs):
     changes = next(debs.glob("*.changes"))
-    # Which version of the policy is current depends on the lintian that is asked. The others are
-    # hints of newer ones to leave out what the packages of Debian 12 need.
-    suppressed = (
-        "out-of-date-standards-version",
-        "package-uses-old-debhelper-compat-version",
-        "redundant-priority-optional-field",
-        "redundant-rules-requires-root-no-field",
-    )
+    # Which version of the policy is current depends on the lintian that is asked.
     options = (
         "--profile",
         "debian",
         "--pedantic",
         "--display-info",
         "--suppress-tags",
-        ",".join(suppressed),
+        "out-of-date-standards-version",
     )
     done = run("lintian", "--allow-root", "--fail-on", "none", *options, changes)
-    assert done.stdout == ""
+    lines = [line for line in done.stdout.splitlines() if NEWER_HINTS.isdisjoint(line.split())]
+    assert lines == []
 
 
 def test_it_depends_on_packages_of_the_distribution_alone(deb):
