@@ -111,17 +111,18 @@ def _is_busy_host(rows: Sequence[Row], suspect: Suspect) -> bool:
     if suspect.entity.kind not in kinds.HOSTS:
         return False
     (name,) = suspect.entity.names
-    ends = [
-        (host == name, busy)
-        for row in rows
-        if name in (row.client, row.server)
-        for host, busy in ((row.client, row.busy_client), (row.server, row.busy_server))
-    ]
-    own, others = (
-        nearest_quantile([busy for is_own, busy in ends if is_own is end and busy is not None], 0.5)
-        for end in (True, False)
-    )
+    own, others = (_usual_load(rows, name, is_own) for is_own in (True, False))
     return own is not None and others is not None and others < HALF <= own
+
+
+def _usual_load(rows: Sequence[Row], name: str, is_own: bool) -> Optional[float]:
+    """In the tests of a host, the median of its own load, or of those of its partners."""
+    loads = []
+    for row in rows:
+        if name in (row.client, row.server):
+            is_client = (row.client == name) is is_own
+            loads.append(row.busy_client if is_client else row.busy_server)
+    return nearest_quantile((load for load in loads if load is not None), 0.5)
 
 
 def _carrier_changes(rows: Sequence[Row], suspect: Suspect) -> int:

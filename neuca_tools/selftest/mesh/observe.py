@@ -114,12 +114,18 @@ def observe_tests(plan: MeshPlan, rows: Sequence[Row]) -> dict[str, list[Observa
         client, server = places[row.client], places[row.server]
         scopes = _scopes_of_test(client, server)
         expected.update(next(own[scope] for scope in scopes if scope in own))
-        for symptom, out, back in _judged_symptoms(row, expected, row.server in shared):
-            if out is not None:
-                by_symptom[symptom].append(Observation(number, client, server, out))
-            if back is not None:
-                by_symptom[symptom].append(Observation(number, server, client, back))
+        for symptom, *ways in _judged_symptoms(row, expected, row.server in shared):
+            by_symptom[symptom] += _observations_of(number, client, server, ways)
     return by_symptom
+
+
+def _observations_of(
+    test: int, client: Place, server: Place, ways: Sequence[Optional[bool]]
+) -> Iterator[Observation]:
+    """Whether a test is bad out and back, as far as that is known."""
+    for sender, receiver, bad in zip((client, server), (server, client), ways):
+        if bad is not None:
+            yield Observation(test, sender, receiver, bad)
 
 
 def _judged_symptoms(

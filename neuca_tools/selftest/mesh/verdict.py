@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -163,17 +164,16 @@ def judge_mesh(
     """The findings of a mesh. `reasons` say why hosts take no part."""
     every, rows, reasons = rows, tests_of(plan, rows), reasons or {}
     suspicions, seen = find_suspects(plan, rows), observe_tests(plan, rows)
-    findings = _findings_of(plan, rows, suspicions, seen)
-    explained = {test for suspect in suspicions.suspects for test in suspect.tests}
+    findings = [
+        _with_diagnosis(plan, finding, every)
+        for finding in _findings_of(plan, rows, suspicions, seen)
+    ]
+    explained = set[int]().union(*(suspect.tests for suspect in suspicions.suspects))
     failed = {number for number, row in enumerate(rows) if row.error in ERRORS_WITHOUT_RESULT}
-    bad = {each.test for of_it in seen.values() for each in of_it if each.bad} | failed
+    bad = _bad_tests(seen) | failed
     silent = _silent_hosts(plan, rows, reasons)
     return Verdict(
-        tuple(
-            sorted(
-                (_with_diagnosis(plan, finding, every) for finding in findings), key=_report_rank
-            )
-        ),
+        tuple(sorted(findings, key=_report_rank)),
         len(rows),
         sum(map(len, plan.tests)),
         silent,
@@ -182,9 +182,14 @@ def judge_mesh(
         unexplained=len(bad - explained),
         untested=tuple(untested_pairs(plan, rows)),
         reasons={name: reasons.get(name, NO_REASON) for name in silent},
-        pairs=len({frozenset(pair) for slot in plan.tests for pair in slot}),
+        pairs=len(set(map(frozenset, chain.from_iterable(plan.tests)))),
         good_pairs=_count_good_pairs(rows, bad),
     )
+
+
+def _bad_tests(seen: Mapping[str, Sequence[Observation]]) -> set[int]:
+    """The places of the tests that are bad in anything."""
+    return {observation.test for observation in chain(*seen.values()) if observation.bad}
 
 
 def _count_good_pairs(rows: Sequence[Row], bad: Collection[int]) -> int:
