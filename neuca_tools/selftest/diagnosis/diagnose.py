@@ -132,11 +132,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     """What limits the dataplane that was measured, and what is wrong with it."""
     looks = tuple(look_at_phase(evidence, phase) for phase in evidence.phases)
     session, results = Session(evidence, looks), tuple(map(_result_of_phase, looks))
-    judged = [
-        result.passed for measured, result in zip(looks, results) if not measured.phase.search
-    ]
-    all_passed = bool(judged) and all(judged)
-    worse = worse_direction(session)
+    all_passed, worse = _have_all_passed(looks, results), worse_direction(session)
     of_phases = [*_of_phases(looks, results)]
     ranked = rank_findings([*of_phases, *_of_the_session(session, all_passed, worse)], worse)
     findings = tuple(finding for finding in ranked if not finding.is_possible)
@@ -153,6 +149,14 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         possible=possible[:MOST_POSSIBLE],
         failures=failures(evidence, looks, findings),
     )
+
+
+def _have_all_passed(looks: Iterable[Look], results: Iterable[PhaseResult]) -> bool:
+    """Whether every phase has passed, without those of a search."""
+    judged = [
+        result.passed for measured, result in zip(looks, results) if not measured.phase.search
+    ]
+    return bool(judged) and all(judged)
 
 
 def phase_results(evidence: Evidence) -> tuple[PhaseResult, ...]:

@@ -59,8 +59,7 @@ def look_at_phase(evidence: Evidence, phase: Phase) -> Look:
         windows=_windows_of(run, steady, samples, late),
         rtt=_median_rtt(late, steady, evidence),
         shortest_rtt=_min_rtt(sockets, flow, evidence),
-        low_rtt=_low_rtt(phase.sender_trace, rough)
-        or _least_of_samples(_values_in_seconds(late, "rtt")),
+        low_rtt=_low_rtt(phase.sender_trace, rough, late),
     )
 
 
@@ -82,17 +81,17 @@ def _median_rtt(
     )
 
 
-def _low_rtt(trace: Trace, rtt: Optional[float]) -> Optional[float]:
-    """The first decile of the round-trip times in seconds; None with fewer than ENOUGH points."""
+def _low_rtt(trace: Trace, rtt: Optional[float], late: Sockets) -> Optional[float]:
+    """The first decile of the round-trip times in seconds.
+
+    With fewer than ENOUGH points the minimum of the samples; None with fewer than FEW of these.
+    """
     points = trace.points("rtt")
     begin = points[0][0] + slow_start(rtt) if points else 0.0
-    late = sorted(value for time, value in points if time >= begin)
-    return late[len(late) // 10] if len(late) >= ENOUGH else None
-
-
-def _least_of_samples(values: Sequence[float]) -> Optional[float]:
-    """The minimum of the samples; None with fewer than FEW of them."""
-    return min(values) if len(values) >= FEW else None
+    values = sorted(value for time, value in points if time >= begin)
+    lowest = values[len(values) // 10] if len(values) >= ENOUGH else None
+    of_samples = _values_in_seconds(late, "rtt")
+    return lowest or (min(of_samples) if len(of_samples) >= FEW else None)
 
 
 def rates_of(samples: Sequence[Sample], phase: Phase) -> Iterator[tuple[float, float]]:

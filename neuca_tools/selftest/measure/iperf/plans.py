@@ -115,9 +115,9 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
     above = _next_above(high, ladder)
     if above is not None and _may_be_chance(rungs):
         return above
-    if not low and len(rungs) == 1:
-        return _rate_below(rungs[0])
-    if not low or len(rungs) >= len(ladder) + SEARCH_STEPS:
+    if not low:
+        return _rate_below(rungs[0]) if len(rungs) == 1 else None
+    if len(rungs) >= len(ladder) + SEARCH_STEPS:
         return None
     return _rate_between(low, high)
 
