@@ -79,9 +79,9 @@ def test_what_a_manager_put_there_on_a_first_boot_goes_and_is_reported(guests, i
     notes = first_boot(guest)["notes"]
     title = {"A": "NetworkManager", "C": "systemd-networkd"}[image]
     for number in (1, 2, 3):
-        where = f"on {names(guest)[mac(number)]} before a document named it: removed"
-        assert f"{title} had put the address 10.99.{number}.16/24 {where}" in notes
-        assert f"{title} had put the route to 0.0.0.0/0 via 10.99.{number}.2 {where}" in notes
+        where = f"to {names(guest)[mac(number)]} before a document named it: removed"
+        assert f"{title} had added the address 10.99.{number}.16/24 {where}" in notes
+        assert f"{title} had added the route to 0.0.0.0/0 via 10.99.{number}.2 {where}" in notes
     for word in ("restart", "stop", "start"):
         guest.check(f"systemctl {word} {SERVICE[image]}")
     settled(guest)
