@@ -318,8 +318,9 @@ def _link_by_source(world: World, keys: Mapping[int, LinkKey]) -> dict[str, Link
 def _is_left_behind(
     route: Route, key: LinkKey, world: World, record: Record, kept: Collection[tuple[int, int]]
 ) -> bool:
-    """Whether the route is of a network manager that is leaving the NIC; `kept` are the
-    lifelines.
+    """Whether the network manager that is leaving the NIC set the route.
+
+    `kept` are the default routes that stay, by device index and IP version.
     """
     if key.vlan_id is not None or (route.index, route.to.version) in kept:
         return False

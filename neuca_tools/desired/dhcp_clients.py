@@ -116,15 +116,20 @@ def assign_clients(requests: Requests, roles: Roles, world: World, complete: boo
     manager = network_manager(world, roles)
     clients = _client_by_link(requests, roles, world, manager)
     if manager and not complete:
-        for known, key in dhcp_files.known_files(world.files).values():
-            if known == manager and roles.role(key.mac) == "unlisted":
-                clients[key] = manager
+        clients.update(dict.fromkeys(_kept_links(roles, world, manager), manager))
     leased = {key.mac for key, request in requests.items() if request.leases.has_dhcp}
     left = leased - {key.mac for key in clients}
     if manager:
         left = set(filter(is_guid, left))
     dataplane = {mac for mac in left if roles.role(mac) == "dataplane"}
     return replace(roles, dhcp=Dhcp(clients, frozenset(dataplane)))
+
+
+def _kept_links(roles: Roles, world: World, manager: str) -> Iterator[LinkKey]:
+    """The unlisted links with a file of ours for this manager."""
+    for known, key in dhcp_files.known_files(world.files).values():
+        if known == manager and roles.role(key.mac) == "unlisted":
+            yield key
 
 
 def _client_by_link(

@@ -1,17 +1,17 @@
 """Read the clouds' own documents, each with all NICs of the guest: one row of FORMATS for each.
 
-`ec2` reads EC2's tree. References: Microsoft, "Azure Instance
-Metadata Service" and "Virtual network subnets"; DigitalOcean, "Droplet Metadata API"; Google, "VPC
-networks: subnets"; Hetzner, "Networks: FAQ"; Oracle, "Virtual Network Interface Cards" and
-"Networking Overview"; Vultr, "Metadata API".
+`ec2` reads EC2's tree. References: Microsoft, "Azure Instance Metadata Service" and "Virtual
+network subnets"; DigitalOcean, "Droplet Metadata API"; Google, "VPC networks: subnets"; Hetzner,
+"Networks: FAQ"; Oracle, "Virtual Network Interface Cards" and "Networking Overview"; Vultr,
+"Metadata API".
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Callable, NamedTuple, Optional
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform import ec2, made
