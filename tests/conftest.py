@@ -29,6 +29,8 @@ else:
 
 # It hides output that is not flushed, and few users have it.
 os.environ.pop("PYTHONUNBUFFERED", None)
+# It wraps the lines that `neuca` prints into a pipe; pytest-xdist sets it for its workers.
+os.environ.pop("COLUMNS", None)
 
 # Whoever runs the tests in the background may ignore SIGINT, and children inherit that. By the C library: a worker of
 # pytest-xdist need not run in the first thread, where alone Python can do it.

@@ -11,10 +11,15 @@ from pathlib import Path
 
 PROGRAM = Path("/lib/systemd/systemd-networkd")
 # Read-only, /sys tells it that there is no udev to wait for; Ubuntu's still waits for a record of
-# each link, so there are empty ones. It has a /run of its own, and no bus.
+# each link, so there are empty ones. It has a /run of its own, and no bus. Its DUID comes from the
+# machine ID, which a root file system that was never booted does not have.
 SCRIPT = """umount /sys 2> /dev/null || true
 mount -t sysfs -o ro sysfs /sys
 mount -t tmpfs tmpfs /run
+if ! [ -s /etc/machine-id ]; then
+    echo 0123456789abcdef0123456789abcdef > /run/machine-id
+    mount --bind /run/machine-id /etc/machine-id
+fi
 mkdir -p /run/systemd/network /run/systemd/netif/links /run/systemd/netif/leases /run/systemd/netif/lldp
 mount --bind "$2" /run/systemd/netif/leases
 mkdir -p /run/udev/data
