@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 # The Pythons that each can be run by (the "ansible-core control node" column of its support matrix).
 PYTHONS = {
-    "requirements.txt": ((3, 11), (3, 13)),
+    "requirements.txt": ((3, 11), (3, 14)),
     "requirements-lint.txt": ((3, 11), (3, 13)),
     "requirements-oldest.txt": ((3, 9), (3, 11)),
 }
