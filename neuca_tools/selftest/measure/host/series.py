@@ -24,7 +24,7 @@ SHORTEST_SECONDS = 0.3
 
 # Seconds between two points, and the most points of a test: a longer one has them further apart. So
 # has one with many connections, by these seconds for each.
-POINT_SECONDS, MOST_POINTS, CONNECTION_SECONDS = 0.1, 600, 0.003
+POINT_SECONDS, MOST_POINTS, CONNECTION_SECONDS = 0.1, 600, 0.006
 # Seconds by which a point or a sample may be early, so that one look serves for both.
 EARLY_SECONDS = POINT_SECONDS / 2
 # A point is followed by a pause of this many times the CPU time that it took, so that a host with
