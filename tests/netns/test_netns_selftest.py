@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -376,6 +377,11 @@ def test_something_else_that_listens_there(ends):
     ends.start(sys.executable, "-c", BANNER, FAR, PORT)
     ends.until(lambda: PORT in ends.listening())
     code, report = ends.report(*TCP)
+    version = re.findall(r"\d+", ends.lab.run("iperf3", "--version").out)[:2]
+    if [int(number) for number in version] >= [3, 22]:  # it ignores what it does not know
+        assert (code, report["verdict"]) == (6, "inconclusive")
+        assert "another program listens on the port" in str(report["unknown"])
+        return
     assert (code, report["verdict"]) == (4, "below threshold"), report["unknown"]
     assert findings(report) == {"D35"}
 
@@ -425,10 +431,7 @@ def test_a_server_that_hangs(ends):
     ends.transferring()
     server.send_signal(signal.SIGSTOP)
     out = test.communicate(timeout=LONG)[0]
-    assert (
-        out
-        == "iperf3 did not end in time and was terminated: the peer may have stopped responding\n"
-    )
+    assert out.startswith("iperf3 did not end in time and was terminated: the peer may have")
     assert f":{PORT:04X} 01" not in ends.lab.run("cat", "/proc/net/tcp").out
 
 

@@ -25,7 +25,11 @@ CONNECT_MILLISECONDS = 3000
 # MAX_STREAMS in iperf3's src/iperf.h.
 MOST_STREAMS = 128
 NO_RESULT = "iperf3 ended without a result or an error message"
-NOT_ENDED = "iperf3 did not end in time and was terminated: the peer may have stopped responding"
+# From 3.22 on, iperf3 waits for ever if another program listens on the port.
+NOT_ENDED = (
+    "iperf3 did not end in time and was terminated: the peer may have stopped responding, or "
+    "another program listens on the port"
+)
 
 
 DIRECTIONS: dict[str, list[str]] = {"forward": [], "reverse": ["-R"], "both": ["--bidir"]}
