@@ -51,7 +51,8 @@ unpack=
 case " $* " in *" wild "*) unpack="cloud-init netplan.io" ;; esac
 case " $* " in *" netns "* | *" attack "* | *" lanes "*) unpack="$unpack network-manager systemd-resolved isc-dhcp-client dhcpcd-base dnsmasq-base busybox" ;; esac
 for package in $unpack; do [ -e "$oracles/unpacked/$package" ] || break; unpack=${unpack#*"$package"}; done
-[ -n "$missing$unpack" ] || exit 0
+# A root file system that was never booted has no machine ID, which the agent and systemd-networkd need.
+[ -n "$missing$unpack" ] || [ ! -s /etc/machine-id ] || exit 0
 
 as_root=()
 if [ "$(id -u)" != 0 ]; then
@@ -80,3 +81,4 @@ if [ -n "$unpack" ]; then
     for archive in "$oracles"/archives/*.deb; do dpkg-deb --extract "$archive" "$oracles"; done
     (cd "$oracles/unpacked" && touch $unpack)
 fi
+[ -s /etc/machine-id ] || ! command -v systemd-machine-id-setup >/dev/null || "${as_root[@]}" systemd-machine-id-setup

@@ -11,17 +11,11 @@ from pathlib import Path
 
 PROGRAM = Path("/lib/systemd/systemd-networkd")
 # Read-only, /sys tells it that there is no udev to wait for; Ubuntu's still waits for a record of
-# each link, so there are empty ones. It has a /run of its own, and no bus. Its DUID comes from the
-# machine ID, which a root file system that was never booted does not have.
+# each link, so there are empty ones. It has a /run of its own, and no bus.
 SCRIPT = """umount /sys 2> /dev/null || true
 mount -t sysfs -o ro sysfs /sys
 mount -t tmpfs tmpfs /run
-if ! [ -s /etc/machine-id ]; then
-    echo 0123456789abcdef0123456789abcdef > /run/machine-id
-    mount --bind /run/machine-id /etc/machine-id
-fi
 mkdir -p /run/systemd/network /run/systemd/netif/links /run/systemd/netif/leases /run/systemd/netif/lldp
-mount --bind "$2" /run/systemd/netif/leases
 mkdir -p /run/udev/data
 for index in 1 2 3 4 5 6 7 8 9; do : > "/run/udev/data/n$index"; done
 chown -R systemd-network:systemd-network /run/systemd/netif
@@ -31,12 +25,11 @@ exec "$0"
 
 
 class Networkd:
-    """The daemon with the files of one directory; `leases` is where it stores its leases."""
+    """The daemon with the files of one directory."""
 
     def __init__(self, namespace, folder: Path) -> None:
-        self.namespace, self.files, self.leases = namespace, folder / "files", folder / "leases"
-        for place in (self.files, self.leases):
-            place.mkdir(parents=True)
+        self.namespace, self.files = namespace, folder / "files"
+        self.files.mkdir(parents=True)
         self._process = None
 
     def write(self, name: str, text: str) -> None:
@@ -53,7 +46,7 @@ class Networkd:
             "-ec",
         ]
         self._process = subprocess.Popen(
-            [*words, SCRIPT, PROGRAM, self.files, self.leases],
+            [*words, SCRIPT, PROGRAM, self.files],
             stderr=(self.files.parent / "log").open("w"),
             env={**os.environ, "SYSTEMD_LOG_LEVEL": "err"},
         )

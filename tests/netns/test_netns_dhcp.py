@@ -177,8 +177,9 @@ def test_the_lease_and_the_settings_of_the_agent_survive_restarts_of_both(cloud)
     with cloud.monitored() as monitor:
         assert cloud.once().code == 0
         assert monitor.lines() == []
-    cloud.client.restart()
-    cloud.wait("the lease again", (cloud.client.leases / str(cloud.index("dp1"))).exists)
+    with cloud.monitored() as monitor:
+        cloud.client.restart()
+        cloud.wait("the lease again", lambda: any(LEASE in line for line in monitor.lines("ADDR")))
     cloud.once()
     assert cloud.addresses("dp1") == {f"{LEASE}/24", "172.16.0.5/24"}
     assert through(cloud) == routes

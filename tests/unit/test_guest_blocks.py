@@ -100,7 +100,9 @@ def test_what_is_no_file_of_one_name_is_refused(tmp_path, make, why):
     with pytest.raises(ApplyError) as caught:
         blocks.edit_file(tmp_path / "hosts", ["new"])
     assert caught.value.text.startswith(f'edit "{tmp_path}/hosts": ')
-    assert why in caught.value.text or "too many levels" in caught.value.text.lower()
+    # For a circle, the text is that of the first call that fails, which depends on Python's version.
+    reasons = (why, "too many levels", blocks.LINK)
+    assert any(reason.lower() in caught.value.text.lower() for reason in reasons)
 
 
 def test_what_a_crash_left_beside_it_is_not_written_through(tmp_path):
