@@ -8,10 +8,9 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from neuca_tools.backends import hostid
+from neuca_tools.backends import hostid, processes
 from neuca_tools.config import Config
 from neuca_tools.errors import RecordError
 from neuca_tools.state import store
@@ -31,6 +30,7 @@ def save_trial(
     data = {
         "boot_id": hostid.boot_id(),
         "pid": os.getpid(),
+        "process": processes.process_note(os.getpid()).decode(),
         "until": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds)),
         "source": intake.stored.source if intake.stored else "",
         "record": record,
@@ -61,9 +61,9 @@ def recover_from_trial(config: Config) -> bool:
     whether another boot was in the middle of a trial.
     """
     interrupted = stored_trial(config)
-    if not interrupted or is_running(interrupted):
-        return False
     is_of_this_boot = interrupted.get("boot_id") == hostid.boot_id()
+    if not interrupted or (is_of_this_boot and is_running(interrupted)):
+        return False
     if is_of_this_boot:
         _disown_changes(config, interrupted)
     else:
@@ -97,12 +97,8 @@ def stored_trial(config: Config) -> dict[str, Any]:
 
 
 def is_running(trial: Mapping[str, Any]) -> bool:
-    """Whether the process of a trial still runs; a zombie does not."""
-    try:
-        state = Path(f"/proc/{trial.get('pid')}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in ("Z", "X")
+    """Whether the process of a trial still runs; a zombie does not, nor another with its ID."""
+    return bool(processes.running_process(str(trial.get("process", ""))))
 
 
 def trial_note(config: Config) -> Optional[str]:

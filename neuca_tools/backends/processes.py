@@ -43,7 +43,12 @@ def process_note(pid: int) -> bytes:
 
 def noted_process(path: Path) -> int:
     """The ID of the process that a file notes; 0 if it has ended."""
-    pid, _, began = text_of(path).partition(" ")
+    return running_process(text_of(path))
+
+
+def running_process(note: str) -> int:
+    """The ID of the process that a note identifies (`process_note`); 0 if it has ended."""
+    pid, _, began = note.partition(" ")
     if pid.isdecimal() and began and _start_ticks(int(pid)) == began:
         return int(pid)
     return 0

@@ -179,27 +179,36 @@ def test_after_the_process_of_the_trial_was_killed_the_next_pass_goes_back(host)
     assert not (host.folder / "state/trial.json").exists()
 
 
-def test_after_a_boot_in_the_middle_names_are_those_from_before(host):
-    before = json.loads((host.folder / "state/record.json").read_text())
-    trial = Trial(host, 3600)
+EDIT = """
+import json, sys; from pathlib import Path; from neuca_tools.state.store import save_state
+data = json.load(sys.stdin); data.pop("crc32"); data.update(json.loads(sys.argv[2]))
+save_state(Path(sys.argv[1]), "trial.json", data, 0o644)
+"""
+
+
+def kill_with_reused_id(host, **changes):
+    """Kill a trial; another process has its ID from then on."""
+    trial, path = Trial(host, 3600), host.folder / "state/trial.json"
     os.kill(trial.pid, signal.SIGKILL)
     trial.end()
-    path = host.folder / "state/trial.json"
     data = json.loads(path.read_text())
-    path.unlink()
-    program = (
-        "import json,sys; from pathlib import Path; from neuca_tools.state.store import save_state;"
-        "data = json.load(sys.stdin); data['boot_id'] = 'another'; data.pop('crc32');"
-        "save_state(Path(sys.argv[1]), 'trial.json', data, 0o644)"
-    )
-    host.run(sys.executable, "-c", program, path.parent, text=json.dumps(data))
+    pid, began = os.getpid(), data["process"].partition(" ")[2]
+    changes = {"pid": pid, "process": f"{pid} {began}", **changes}
+    host.run(sys.executable, "-c", EDIT, path.parent, json.dumps(changes), text=json.dumps(data))
+
+
+@pytest.mark.parametrize("changes", [{"boot_id": "another"}, {}], ids=["boot", "reused"])
+def test_after_a_trial_was_killed_names_are_those_from_before(host, changes):
+    before = json.loads((host.folder / "state/record.json").read_text())
+    kill_with_reused_id(host, **changes)
     host.command("neucad", "--names", "--config", host.config_file)
+    assert host.neuca("apply").code == 0
     after = json.loads((host.folder / "state/record.json").read_text())
     assert {mac_: nic["name"] for mac_, nic in after["nics"].items()} == {
         mac_: nic["name"] for mac_, nic in before["nics"].items()
     }
-    assert not path.exists()
-    assert host.neuca("apply").code == 0
+    assert not (host.folder / "state/trial.json").exists()
+    assert host.link("eth1")
 
 
 def test_without_an_earlier_document_everything_is_given_back(lab):
