@@ -146,6 +146,7 @@ class Transaction:
         operations = [operation for operation in planned if operation.order <= Phase.MARK]
         if not of_kind(operations, Unmanage, Tell, Activate):
             return planned
+        self._note_before()
         self.host.save_record(self.decision.record)
         with self.host.watch() as watch:
             self._carry_out(operations)
@@ -159,8 +160,8 @@ class Transaction:
         self.result += Result(_finished_removals(planned, set(after)))
         return after
 
-    def _save_journal(self, operations: Sequence[Operation]) -> None:
-        """Before the first change, save the current links and what will be ours."""
+    def _note_before(self) -> None:
+        """Note the state to roll back to: before an interrupted pass, if there was one."""
         world, have = self.decision.world, self.decision.have
         interrupted, made = self.host.load_journal(world.boot_id), self.decision.record.made
         links = {**have.links, **(interrupted.links if interrupted else {})}
@@ -171,10 +172,14 @@ class Transaction:
             sysctls={},
             hops=tuple(hop for hop in have.hops if hop.ours),
         )
+
+    def _save_journal(self, operations: Sequence[Operation]) -> None:
+        """Before the first change, save the current links and what will be ours."""
+        self._note_before()
         if operations:  # without any, the record is saved once, at the end
             self.host.save_record(intentions.record_intentions(self.decision.record, operations))
         if any(operation.domain for operation in operations):
-            self.host.save_journal(self.before, world.boot_id)
+            self.host.save_journal(self.before, self.decision.world.boot_id)
 
     def _carry_out(self, operations: Sequence[Operation]) -> None:
         self.result += apply(operations, self.host.writer(self.decision))
