@@ -54,15 +54,19 @@ def restore_record(config: Config, record: Mapping[str, Any]) -> None:
 
 
 def recover_from_trial(config: Config) -> bool:
-    """After a trial that did not end: restore the record from before. Raises ApplyError.
+    """After a trial that did not end: restore the record from before.
+
+    Raises ApplyError, ObserveError.
 
     In the same boot, what the trial did is still there and ours. Only the names are restored then,
     and the NICs that it changed have no request in force: the next pass returns to theirs. Returns
     whether another boot was in the middle of a trial.
     """
     interrupted = stored_trial(config)
+    if not interrupted:
+        return False
     is_of_this_boot = interrupted.get("boot_id") == hostid.boot_id()
-    if not interrupted or (is_of_this_boot and is_running(interrupted)):
+    if is_of_this_boot and is_running(interrupted):
         return False
     if is_of_this_boot:
         _disown_changes(config, interrupted)

@@ -292,7 +292,7 @@ def _try_batch(batch: Sequence[Operation], writer: Writer) -> Optional[NeucaErro
             batch[0].run(writer)
         else:
             _run_together(batch, writer)
-    except (ApplyError, ManagerError) as error:
+    except (ApplyError, ManagerError, ObserveError) as error:
         return error
     return None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from neuca_tools.errors import ObserveError
 from neuca_tools.files import text_of
 from neuca_tools.model import machine
 
@@ -24,8 +25,15 @@ def read_machine() -> machine.Machine:
 
 
 def boot_id() -> str:
-    """The boot ID of the kernel (random(4)); empty if it cannot be read."""
-    return text_of(BOOT_ID, MAX_ID_BYTES)
+    """The boot ID of the kernel (random(4)). Raises ObserveError.
+
+    Without it, a record would seem to be of another boot.
+    """
+    try:
+        with BOOT_ID.open(encoding="ascii") as stream:
+            return stream.read(MAX_ID_BYTES).strip()
+    except OSError as error:
+        raise ObserveError(f'read "{BOOT_ID}": {error.strerror}') from error
 
 
 def boot_age() -> float:

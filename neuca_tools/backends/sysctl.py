@@ -4,31 +4,36 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.errors import ApplyError
+from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
 
 ROOT = Path("/proc/sys")
 MAX_VALUE_BYTES = 65536
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def read_value(path: str) -> Optional[str]:
-    """The value, with white space collapsed; None if it is absent or unreadable."""
+    """The value, with white space collapsed; None if it is absent or may not be read.
+
+    Raises ObserveError if the host is short of a resource, as nothing is known of the value then.
+    """
     try:
         descriptor = os.open(f"{ROOT}/{path}", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+        try:
+            # The kernel gives a whole value in one piece.
+            return " ".join(os.read(descriptor, MAX_VALUE_BYTES).decode("utf-8", "replace").split())
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno in _SHORTAGES:
+            raise ObserveError(f'read "{ROOT}/{path}": {error.strerror}') from error
         return None
-    try:
-        # The kernel gives a whole value in one piece.
-        return " ".join(os.read(descriptor, MAX_VALUE_BYTES).decode("utf-8", "replace").split())
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
 
 
 def are_fixed() -> bool:

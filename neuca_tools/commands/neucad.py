@@ -28,6 +28,7 @@ from neuca_tools.errors import (
     ArgumentsError,
     LockedError,
     NeucaError,
+    ObserveError,
 )
 from neuca_tools.files import locked, write_files
 from neuca_tools.state.store import NO_ROOM
@@ -114,7 +115,7 @@ def _end_trial(config: Config) -> None:
             print(
                 "neuca: a trial was interrupted by a reboot, dropping its record", file=sys.stderr
             )
-    except ApplyError as error:
+    except (ApplyError, ObserveError) as error:
         print(f"neuca: {error.text}, ignoring", file=sys.stderr)
 
 
