@@ -89,10 +89,17 @@ class Restore(Purpose):
         return tuple(of_kind(decision.plan(), *SETTINGS, WriteFile))
 
     def remember(self, decision: Decision, result: Result, postponed: object) -> Record:  # noqa: ARG002
-        """No original value is kept, unless one could not be restored."""
+        """No original value is kept, unless it could not be restored.
+
+        Those of a NIC that must not be changed for now, as a port of a bridge, are among these.
+        """
         if result.failures:
             return decision.record
-        return decision.record._replace(originals={}, original_sysctls={}, declined={}, written={})
+        originals = decision.record.originals.items()
+        left = {key: original for key, original in originals if key not in decision.have.links}
+        return decision.record._replace(
+            originals=left, original_sysctls={}, declined={}, written={}
+        )
 
 
 @dataclass(frozen=True)

@@ -121,3 +121,20 @@ def test_a_verbose_plan_shows_what_changes_in_files(running):
     assert any(line.startswith("+SUBSYSTEM==") for line in lines[at:])
     assert not [line for line in running.neuca("plan").out.splitlines() if "# mine" in line]
     assert running.neuca("apply").code == 0
+
+
+def test_revert_keeps_the_original_values_of_a_nic_that_it_must_not_change(lab):
+    lab.management()
+    lab.veth("dp1", 1)
+    lab.veth("dp2", 2)
+    asked = "".join(f"[interface {mac(number)}]\nmtu = 1400\n" for number in (1, 2))
+    assert lab.once(asked).code == 0
+    lab.ip("link add theirs type bridge")
+    lab.ip("link set dp1 master theirs")
+    assert lab.neuca("revert").code == 0
+    assert (lab.link("dp1")["mtu"], lab.link("dp2")["mtu"]) == (1400, 1500)
+    lab.ip("link set dp1 nomaster")
+    lab.ip("link del theirs")
+    assert lab.neuca("revert").code == 0
+    assert lab.link("dp1")["mtu"] == 1500
+    assert lab.once(asked).code == 0
