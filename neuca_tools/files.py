@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -27,6 +28,8 @@ NEW = ".neuca-new"
 MIN_WAIT_SECONDS = 0.001
 # struct flock of fcntl(2): type, whence, start, length, process ID.
 FLOCK = "hhqqi"
+# What open(2) and read(2) say if the host is short of a resource: nothing about the file.
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 # Up to this number of files, one fsync each is cheaper than a sync of the file system.
 MAX_SINGLE_SYNCS = 4
 
@@ -47,6 +50,12 @@ def read_bytes(path: Union[Path, str], most: int = MAX_BYTES) -> Optional[bytes]
             return content + stream.read(most - len(content))
     finally:
         os.close(descriptor)
+
+
+def demand_resources(error: OSError, path: Union[Path, str]) -> None:
+    """Raise ObserveError unless the error says something about the file at `path`."""
+    if error.errno in SHORTAGES:
+        raise ObserveError(f'read "{path}": {error.strerror}') from error
 
 
 def observed_content(path: Union[Path, str]) -> Optional[bytes]:

@@ -7,12 +7,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Optional, TypeVar
 
 from neuca_tools.backends import sysctl
-from neuca_tools.files import read_bytes, readable_names_in, text_of
+from neuca_tools.files import demand_resources, read_bytes, readable_names_in, text_of
 from neuca_tools.model import ADVERTISED, IPV6_MTU, OWN, World
 from neuca_tools.model.provenance import ROUTER_SECONDS, is_advertised
 from neuca_tools.tuning import environment, sysctld
@@ -113,10 +112,13 @@ def _unknown_profile(name: str, directory: Path) -> str:
 
 def _profile_text(name: str, directory: Path) -> Optional[bytes]:
     for place in (directory, SHIPPED):
-        with suppress(OSError):
+        try:
             content = read_bytes(place / f"{name}.conf")
-            if content is not None:
-                return content
+        except OSError as error:
+            demand_resources(error, place / f"{name}.conf")
+            continue
+        if content is not None:
+            return content
     return None
 
 
@@ -132,7 +134,8 @@ def _beginning_of(path: str) -> Optional[str]:
             return stream.read(MAX_FACT_BYTES).decode("utf-8", "replace")
     except IsADirectoryError:
         return ""
-    except OSError:
+    except OSError as error:
+        demand_resources(error, path)
         return None
 
 

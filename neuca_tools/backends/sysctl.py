@@ -4,18 +4,16 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.errors import ApplyError, ObserveError
-from neuca_tools.files import applying
+from neuca_tools.errors import ApplyError
+from neuca_tools.files import applying, demand_resources
 
 ROOT = Path("/proc/sys")
 MAX_VALUE_BYTES = 65536
-_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def read_value(path: str) -> Optional[str]:
@@ -31,8 +29,7 @@ def read_value(path: str) -> Optional[str]:
         finally:
             os.close(descriptor)
     except OSError as error:
-        if error.errno in _SHORTAGES:
-            raise ObserveError(f'read "{ROOT}/{path}": {error.strerror}') from error
+        demand_resources(error, ROOT / path)
         return None
 
 

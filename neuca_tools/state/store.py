@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union
 
 from neuca_tools.errors import ApplyError, ObserveError, RecordError
-from neuca_tools.files import NEW, names_in, read_bytes, write_files
+from neuca_tools.files import NEW, demand_resources, names_in, read_bytes, write_files
 
 VERSION = 1
 LARGEST = 16 * 1024 * 1024  # bytes; a record has less than 1 KiB for each NIC
@@ -48,7 +48,7 @@ Where = Union[Path, Place]  # a bare path has no spare
 
 
 def read_state(where: Where, name: str) -> Optional[dict[str, Any]]:
-    """What was last saved under this name, None if there is nothing. Raises RecordError."""
+    """What was last saved under this name, None for nothing. Raises RecordError, ObserveError."""
     path, content = _file_in_force(where, name)
     return None if content in _NOTHING else parse_state(path, content or b"")
 
@@ -228,6 +228,7 @@ def _read_content(path: Path) -> Optional[bytes]:
     try:
         return read_bytes(path, LARGEST + 1)
     except OSError as error:
+        demand_resources(error, path)
         raise RecordError(f'read "{path}": {error.strerror}') from error
 
 
