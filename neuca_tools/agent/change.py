@@ -60,7 +60,7 @@ class Release(Purpose):
 
     def remember(self, decision: Decision, result: Result, postponed: object) -> Record:  # noqa: ARG002
         """Nothing on the NICs is ours any more, unless the release failed."""
-        record = updates.forget_restored(decision.record, decision.resolution, decision.have)
+        record = super().remember(decision, result, ())
         return record if result.failures else updates.forget_nics(record, self.macs)
 
 
