@@ -101,7 +101,7 @@ def _set_aside(config: Config) -> bool:
     """Whether the state was another machine's, and is set aside now."""
     try:
         return first_boot.set_aside_foreign_state(config)
-    except ApplyError as error:
+    except (ApplyError, ObserveError) as error:
         # It may stay for now: names are recorded by MAC, and no NIC here has a recorded one.
         log.error("%s", error.text)
         return False

@@ -135,7 +135,7 @@ def _restore_names(config: Config) -> bool:
 
     try:
         ahead = ask_ahead(config)
-    except ApplyError as error:
+    except (ApplyError, ObserveError) as error:
         print(f"neuca: {error.text}", file=sys.stderr)
         pin_names(config)
         return False

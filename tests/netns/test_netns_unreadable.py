@@ -26,9 +26,9 @@ sysctl.net.ipv4.conf.{{interface}}.rp_filter = 2
 """
 
 
-def once_without(lab, end):
+def once_without(lab, end, step="--once"):
     """A pass that cannot open the files whose paths end so."""
-    words = [PROGRAM, end, "neucad", "--once", "--config", lab.config_file]
+    words = [PROGRAM, end, "neucad", step, "--config", lab.config_file]
     return lab.run(sys.executable, *words, check=False)
 
 
@@ -77,3 +77,15 @@ def test_a_killed_trial_that_cannot_be_read_is_not_dropped(lab):
     assert lab.neuca("apply").code == 0
     record = json.loads((lab.folder / "state/record.json").read_text())
     assert record["nics"][mac(1)]["name"] == "dp1"
+
+
+def test_names_are_restored_even_if_it_cannot_be_read_whose_state_this_is(lab):
+    lab.management()
+    lab.veth("dp1", 1)
+    assert lab.once(DOCUMENT).code == 0
+    lab.ip("link set dp1 down")
+    lab.ip("link set dp1 name other")
+    done = once_without(lab, "state/machine.json", "--names")
+    assert 'state/machine.json": Too many open files' in done.err
+    assert lab.link("dp1")
+    assert lab.neuca("apply").code == 0
