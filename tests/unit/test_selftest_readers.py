@@ -602,6 +602,27 @@ def test_totals_below_headers_of_their_own_are_those_of_several_runs():
 RUNS = ((250, 210), (632, 530))
 
 
+def test_an_interval_as_long_as_the_run_is_not_added_to_its_totals():
+    """With -i 10 -t 10, iperf 2 prints the same time twice."""
+    text = """Client connecting to 10.20.0.9, TCP port 5001
+[  3] local 10.20.0.8 port 41000 connected with 10.20.0.9 port 5001
+[  3]  0.0-10.0 sec   632 MBytes   530 Mbits/sec
+[  3]  0.0-10.1 sec   633 MBytes   526 Mbits/sec
+"""
+    (run,) = read_all(text.encode())
+    assert (run.flows[0].sent.rate, len(run.flows[0].intervals)) == (526e6, 1)
+
+
+def test_totals_that_a_script_kept_of_several_runs_are_not_added_up():
+    """A loop over iperf 2 and grep leaves neither headers nor connections."""
+    rows = [f"[  3]  0.0-10.0 sec   {size} MBytes   {rate} Mbits/sec\n" for size, rate in RUNS]
+    runs = read_all("".join(rows).encode())
+    assert [(run.streams, run.flows[0].rate) for run in runs] == [(1, 210e6), (1, 530e6)]
+    pair = rows[0] + rows[1].replace("[  3]", "[  4]")
+    runs = read_all((pair + pair).encode())
+    assert [run.streams for run in runs] == [2, 2]
+
+
 def test_the_totals_of_a_receiver_of_datagrams_are_what_arrived():
     """An old server's last line, which says nothing of its end."""
     rows = [f"[  5] {at}.00-{at + 1}.00 sec 6.20 MBytes 52.0 Mbits/sec" for at in range(3)]

@@ -63,7 +63,7 @@ def read(document: str) -> Run:
         protocol="udp" if udp else "tcp",
         flows=tuple(_with_trip(flow, trip) for flow in _flows_of(text, document, udp)),
         connections=text.distinct_connections,
-        streams=words.streams or _count_streams(text),
+        streams=words.streams or len({name for name, _ in text.connections} or text.ids) or None,
         duration=words.duration,
         target=_requested_rate(words),
         datagram=words.datagram or _first_number(_SENDING, document),
@@ -75,11 +75,6 @@ def read(document: str) -> Run:
         error=error,
         unreadable=error == lines.NO_RESULTS,
     )
-
-
-def _count_streams(text: Text) -> Optional[int]:
-    ids = {name for name, _ in text.connections}
-    return len(ids or text.ids) or None
 
 
 def _is_udp(text: Text, document: str) -> bool:
@@ -181,9 +176,10 @@ def _without_rows(rows: list[Row], removed: Iterable[Row]) -> list[Row]:
 
 
 def _whole_run(rows: list[Row]) -> list[Row]:
-    """The lines with totals: they begin at 0 and end with the run."""
+    """The line with totals of each stream: its last that begins at 0 and ends with the run."""
     last = max((row.end for row in rows), default=0.0)
-    return [row for row in rows if row.start == 0 and row.end > last - 1]
+    whole = {row.id: row for row in rows if row.start == 0 and row.end > last - 1}
+    return list(whole.values())
 
 
 def _lines_of(rows: list[Row], parse_rest: Callable[[str], Optional[Rest]]) -> list[Line]:
@@ -191,13 +187,9 @@ def _lines_of(rows: list[Row], parse_rest: Callable[[str], Optional[Rest]]) -> l
 
 
 def _parse_rest(rest: str) -> Optional[Rest]:
-    return lines.parse_losses(rest) or _parse_enhanced(rest)
-
-
-def _parse_enhanced(rest: str) -> Optional[Rest]:
     match = _ENHANCED.match(rest)
     if match is None:
-        return None
+        return lines.parse_losses(rest)
     rtt = int(match[4]) * 1e-6
     window = lines.parse_amount(match[2].lstrip("-"), match[3], 1024)
     if match[2].startswith("-"):  # "-1K": the kernel did not say

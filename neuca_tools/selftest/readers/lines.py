@@ -56,7 +56,6 @@ _MARKUP = re.compile(
     r"</?(?:b|br|code|div|em|font|i|li|p|pre|span|strong|td|tr)\b[^<>]{0,200}>|\*\*",
     re.IGNORECASE,
 )
-MARKS = ("<", "**")  # what markup begins with
 _QUOTES = " \t\r\",'"  # around a line that is a string in other documents
 _RATE = re.compile(rf"{_AMOUNT}\s*(?:bits?(?:/s|ps)?|bps)?", re.IGNORECASE)
 
@@ -119,19 +118,14 @@ class Text(NamedTuple):
 
 
 def parse_document(document: str) -> Text:
-    every = [line[:LONGEST_LINE] for line in _as_printed(document).split("\n")[:MOST_LINES]]
+    if "<" in document or "**" in document:
+        document = _MARKUP.sub("", document)
+    every = [line[:LONGEST_LINE] for line in document.split("\n")[:MOST_LINES]]
     commands = known_values(map(parse_command, every))
     words = next((command for command in commands if command.client), next(iter(commands), Words()))
     # The same line again is a copy, such as the last one in a script's own summary.
     rows = list(dict.fromkeys(known_values(map(parse_row, every))))
     return Text(rows, known_values(map(parse_connection, every)), words)
-
-
-def _as_printed(document: str) -> str:
-    """Without what web pages and forums add to lines."""
-    if any(mark in document for mark in MARKS):
-        document = _MARKUP.sub("", document)
-    return document
 
 
 def first_group(pattern: re.Pattern[str], document: str) -> Optional[str]:

@@ -37,7 +37,7 @@ class _Results:
         self.totals: dict[str, Row] = {}
         self.ports: set[int] = set()
         self.streams: set[str] = set()  # that have a connection
-        self.latest: dict[str, Row] = {}  # of each stream
+        self.latest: dict[str, Row] = {}  # of each stream, the newest last
         self.is_headed = False  # by a header after the latest row
 
     def add_connection(self, stream: str, connection: Connection) -> None:
@@ -49,6 +49,7 @@ class _Results:
             self.last[_stream_key(row)] = max(row.end, self.last.get(_stream_key(row), 0.0))
         if row.rest.endswith(TOTALS):
             self.totals[_stream_key(row) + row.rest[-6:]] = row
+        self.latest.pop(_stream_key(row), None)
         self.latest[_stream_key(row)] = row
         self.is_headed = False
 
@@ -76,15 +77,19 @@ class _Results:
         return row.start == 0 and row.end < self.last.get(_stream_key(row), 0.0) - 1
 
     def _is_repeated(self, row: Row) -> bool:
-        """Whether this row, below its own header, covers the same time as the one before it."""
-        if not self.is_headed or row.start or row.end <= LONE_INTERVAL_SECONDS:
+        """Whether this row covers the same time as its stream's row before it, in another run.
+
+        It does below its own header, or if a script kept nothing but the totals of each run.
+        """
+        key = _stream_key(row)
+        latest = self.latest.get(key)
+        if latest is None or row.start or latest.start or row.end <= LONE_INTERVAL_SECONDS:
             return False
-        latest = self.latest.get(_stream_key(row))
-        if latest is None or latest.start:
-            return False
-        is_as_long = abs(row.end - latest.end) < 1 and row.bytes != latest.bytes
+        is_apart = self.is_headed or not (self.streams or row.rest or latest.rest)
+        is_copy = row.bytes == latest.bytes and key == next(reversed(self.latest))
         # The report of the other end follows with what it lost.
-        return is_as_long and bool(parse_losses(row.rest)) == bool(parse_losses(latest.rest))
+        is_alike = bool(parse_losses(row.rest)) == bool(parse_losses(latest.rest))
+        return is_apart and is_alike and not is_copy and abs(row.end - latest.end) < 1
 
 
 def split_runs(document: str) -> list[str]:
