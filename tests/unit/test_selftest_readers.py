@@ -928,6 +928,7 @@ PLAIN = [(940e6, 303 * 1024, 3), (934e6, 305 * 1024, 0)]
         (ROWS.replace("  ", " | ").replace("[ | 5]", "[  5]"), PLAIN),
         (ROWS.replace("[  5]   ", ""), PLAIN),
         (ROWS.replace("its/sec", "its/s").replace("Mbits/s", "Mbps"), PLAIN),
+        (ROWS.replace("its/sec", "its /sec"), PLAIN),
         (ROWS.replace("[  5]", "[ *5]"), PLAIN),
         ('"server_output_text": "' + ROWS.replace("\n", "\\n") + '",', PLAIN),
     ],
@@ -935,6 +936,12 @@ PLAIN = [(940e6, 303 * 1024, 3), (934e6, 305 * 1024, 0)]
 def test_a_row_is_read_however_it_is_written(document, known):
     (run,) = read_all(document.encode())
     assert [(one.rate, one.cwnd, one.retransmits) for one in run.flows[0].intervals] == known
+
+
+def test_a_row_that_prose_is_glued_to_is_read():
+    for unit in ("Gbits/sec", "Gbps"):
+        (run,) = read_all(f"[  4] 0.0-10.0 sec 1.19 GBytes 1.02 {unit}The next".encode())
+        assert run.flows[0].rate == 1.02e9
 
 
 def test_the_rows_of_esp_idf_have_a_rate_alone():

@@ -30,7 +30,7 @@ _ROW = re.compile(
     r"\s*(?P<start>[\d.]{1,12})\s*-\s*(?P<end>[\d.]{1,12})\s+sec"
     r"(?:\s+(?P<size>[\d.]{1,20})\s*(?P<prefix>[KMGT]?)(?P<unit>Byte|bit)s?)?"
     r"\s+(?P<rate>[\d.]{1,20})\s*(?P<scale>[KMGT]?)"
-    r"(?:(?P<per>bit|Byte)s?/s(?:ec)?|bps)\b(?P<rest>.*)",
+    r"(?:(?P<per>bit|Byte)s? ?/s(?:ec)?|bps)(?P<rest>.*)",
     re.IGNORECASE,
 )
 # What tables and other languages write instead of a blank and of a decimal point.
