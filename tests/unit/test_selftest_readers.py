@@ -968,6 +968,20 @@ def test_flags_may_share_a_hyphen_and_pacing_is_a_target(command, flags):
     assert (words.udp, words.reverse, words.client, words.target) == flags
 
 
+@pytest.mark.parametrize(
+    "after",
+    [" \\", " \\ | grep bits", " | tail -1", " ------- Client", " [  4] 0.0-9.0 sec", " [ ID] I"],
+)
+def test_options_end_where_the_command_does(after):
+    assert lines.parse_command(f"$ iperf -c 10.20.0.9 -t 9{after}").options == "-c 10.20.0.9 -t 9"
+
+
+def test_an_address_that_a_page_left_out_is_not_the_next_option():
+    words = lines.parse_command("iperf.exe -c -P 2 -b -t 9")
+    assert (words.client, words.peer, words.streams, words.target) == (True, None, 2, None)
+    assert lines.parse_command("$ iperf3 -c [2001:db8::1] -t 9").options == "-c [2001:db8::1] -t 9"
+
+
 def test_the_clients_command_says_what_was_asked_for_not_the_servers():
     """A server's -u without -b limits nothing."""
     both = "$ iperf -u -s\n$ iperf -c 10.20.0.9 -u -b 500K\n"

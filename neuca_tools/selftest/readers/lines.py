@@ -40,7 +40,11 @@ _CONNECTED = re.compile(
     r"\s+local (\S{1,80}) port (\d{1,5}) connected (?:to|with) (\S{1,80}) port (\d{1,5})"
 )
 _LOSSES = re.compile(r"([\d.]{1,12}) ms\s+(-?\d{1,18})/\s*(\d{1,18})")
-_COMMAND = re.compile(r"(?:^|[\s/#$>'\"`(])iperf3?(?:[-.][\w.]{1,20})? +(-\S.*)")
+# Up to a pipe, or to what the command printed where a page lost the newline.
+_COMMAND = re.compile(
+    r"(?:^|[\s/#$>'\"`(])iperf3?(?:[-.][\w.]{1,20})? +(-\S.*?)"
+    r"(?: {0,5}\\?(?: \||-{4}| \[(?:[ \d]{1,5}| ID|SUM)\]).*|\\?)$"
+)
 # The long spelling of an option whose value counts here, values attached as in "-P4", and flags
 # that share a hyphen, of which the last may take a value.
 _LONG = {"--bandwidth": "-b", "--bitrate": "-b", "--parallel": "-P", "--time": "-t"}
@@ -225,7 +229,8 @@ def parse_command(line: str) -> Optional[Words]:
     if match is None:
         return None
     words = _separate_options(match[1].split())
-    options = dict(zip(words, [*words[1:], ""]))
+    pairs = zip(words, [*words[1:], ""])
+    options = {word: value for word, value in pairs if not value.startswith("-")}
     streams: Optional[int] = None
     if options.get("-P", "").isdecimal() and len(options["-P"]) < 6:
         streams = int(options["-P"])
