@@ -328,6 +328,17 @@ def test_a_dual_test_of_iperf_2_has_two_directions():
     ]
 
 
+def test_a_test_each_way_in_turn_has_two_directions_also_without_its_connections():
+    text = """$ iperf -c 10.0.0.2 -r
+[  5]  0.0-10.0 sec  474 MBytes   397 Mbits/sec
+[  4]  0.0-10.1 sec  253 MBytes   210 Mbits/sec
+"""
+    assert [(flow.direction, flow.sent.rate) for flow in read_run(text.encode()).flows] == [
+        ("forward", 397e6),
+        ("reverse", 210e6),
+    ]
+
+
 # --- Words ----------------------------------------------------------------------------------------------------------
 
 

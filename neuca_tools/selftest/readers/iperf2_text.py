@@ -38,7 +38,7 @@ _FAILED = re.compile(
     r"(?:connect|write|bind|read)(?: to \S{1,80} port \d{1,5})? failed:? *\(?([^)\n]{1,200})"
 )
 _EMBEDDED = re.compile(r"mode=(?:tcp|udp)-(?:client|server) sip=")  # of ESP-IDF and NuttX
-_BOTH_WAYS = re.compile(r"(?:^|\s)(?:-d|--dualtest)\b")
+_BOTH_WAYS = re.compile(r"(?:^|\s)(?:-d|--dualtest|(-r|--tradeoff))\b")
 _NOT_ACKNOWLEDGED = re.compile(r"(did not receive ack of last datagram.*)")
 # Time, both ends, stream (-1 is all of them), interval, bytes, bit/s; of UDP jitter in ms, lost
 # datagrams and all of them. 2.0 to 2.2 put more after that.
@@ -135,8 +135,11 @@ def _flows_of(text: Text, document: str, udp: bool) -> tuple[Flow, ...]:
         return ()
     port = _first_number(_PORT, document)
     incoming = {name for name, connection in text.connections if connection.local_port == port}
-    if not text.connections and len(text.ids) == 2 and _BOTH_WAYS.search(text.words.options or ""):
-        return _two_flows(text, document, {max(text.ids)}, udp)
+    both = _BOTH_WAYS.search(text.words.options or "")
+    if both and not text.connections and len(text.ids) == 2:
+        # With -r, the other end sends last.
+        returning = text.rows[-1].id if both[1] else max(text.ids)
+        return _two_flows(text, document, {returning}, udp)
     if not incoming or incoming.issuperset(name for name, _ in text.connections):
         return (_flow_of("forward", text.rows, document, udp),)
     return _two_flows(text, document, incoming, udp)
