@@ -632,6 +632,8 @@ def test_totals_that_a_script_kept_of_several_runs_are_not_added_up():
     pair = rows[0] + rows[1].replace("[  3]", "[  4]")
     runs = read_all((pair + pair).encode())
     assert [run.streams for run in runs] == [2, 2]
+    other = "[  4]  0.0-18.3 sec   196 MBytes   89.6 Mbits/sec\n"
+    assert [run.flows[0].rate for run in read_all((rows[0] + other).encode())] == [210e6, 89.6e6]
 
 
 def test_the_totals_of_a_receiver_of_datagrams_are_what_arrived():

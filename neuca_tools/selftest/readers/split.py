@@ -77,19 +77,20 @@ class _Results:
         return row.start == 0 and row.end < self.last.get(_stream_key(row), 0.0) - 1
 
     def _is_repeated(self, row: Row) -> bool:
-        """Whether this row covers the same time as its stream's row before it, in another run.
+        """Whether this row has the totals of another run: its own header, or a script kept no more.
 
-        It does below its own header, or if a script kept nothing but the totals of each run.
+        They cover its stream's time again, or another time: streams of one run end together.
         """
         key = _stream_key(row)
-        latest = self.latest.get(key)
-        if latest is None or row.start or latest.start or row.end <= LONE_INTERVAL_SECONDS:
+        latest = self.latest.get(key, next(reversed(self.latest.values())))
+        if row.start or latest.start or row.end <= LONE_INTERVAL_SECONDS:
             return False
         is_apart = self.is_headed or not (self.streams or row.rest or latest.rest)
         is_copy = row.bytes == latest.bytes and key == next(reversed(self.latest))
         # The report of the other end follows with what it lost.
         is_alike = bool(parse_losses(row.rest)) == bool(parse_losses(latest.rest))
-        return is_apart and is_alike and not is_copy and abs(row.end - latest.end) < 1
+        is_as_long = abs(row.end - latest.end) < 1
+        return is_apart and is_alike and not is_copy and is_as_long == (key in self.latest)
 
 
 def split_runs(document: str) -> list[str]:
