@@ -63,7 +63,7 @@ def read(document: str) -> Run:
         protocol="udp" if udp else "tcp",
         flows=tuple(_with_trip(flow, trip) for flow in _flows_of(text, document, udp)),
         connections=text.distinct_connections,
-        streams=words.streams or len({name for name, _ in text.connections} or text.ids) or None,
+        streams=words.streams or _count_streams(text),
         duration=words.duration,
         target=_requested_rate(words),
         datagram=words.datagram or _first_number(_SENDING, document),
@@ -75,6 +75,11 @@ def read(document: str) -> Run:
         error=error,
         unreadable=error == lines.NO_RESULTS,
     )
+
+
+def _count_streams(text: Text) -> Optional[int]:
+    ids = {name for name, _ in text.connections}
+    return len(ids or text.ids) or None
 
 
 def _is_udp(text: Text, document: str) -> bool:
@@ -130,19 +135,23 @@ def _first_number(pattern: re.Pattern[str], document: str) -> Optional[int]:
 
 
 def _flows_of(text: Text, document: str, udp: bool) -> tuple[Flow, ...]:
-    """With -d or -r, connections to the port that this iperf serves are the reverse direction."""
     if not text.rows:
         return ()
-    port = _first_number(_PORT, document)
-    incoming = {name for name, connection in text.connections if connection.local_port == port}
+    incoming = _incoming_streams(text, document)
+    if incoming:
+        return _two_flows(text, document, incoming, udp)
+    return (_flow_of("forward", text.rows, document, udp),)
+
+
+def _incoming_streams(text: Text, document: str) -> set[str]:
+    """With -d or -r, those of connections to the port that this iperf serves."""
     both = _BOTH_WAYS.search(text.words.options or "")
     if both and not text.connections and len(text.ids) == 2:
         # With -r, the other end sends last.
-        returning = text.rows[-1].id if both[1] else max(text.ids)
-        return _two_flows(text, document, {returning}, udp)
-    if not incoming or incoming.issuperset(name for name, _ in text.connections):
-        return (_flow_of("forward", text.rows, document, udp),)
-    return _two_flows(text, document, incoming, udp)
+        return {text.rows[-1].id if both[1] else max(text.ids)}
+    port = _first_number(_PORT, document)
+    incoming = {name for name, connection in text.connections if connection.local_port == port}
+    return incoming if incoming < {name for name, _ in text.connections} else set()
 
 
 def _two_flows(text: Text, document: str, incoming: set[str], udp: bool) -> tuple[Flow, ...]:

@@ -85,7 +85,7 @@ class _Results:
         latest = self.latest.get(key, next(reversed(self.latest.values())))
         if row.start or latest.start or row.end <= LONE_INTERVAL_SECONDS:
             return False
-        is_apart = self.is_headed or not (self.streams or row.rest or latest.rest)
+        is_apart = self.is_headed or not any((self.streams, row.rest, latest.rest))
         is_copy = row.bytes == latest.bytes and key == next(reversed(self.latest))
         # The report of the other end follows with what it lost.
         is_alike = bool(parse_losses(row.rest)) == bool(parse_losses(latest.rest))
