@@ -61,8 +61,10 @@ ALONE = (
 LINK = ("ifname", "address", "mtu", "txqlen", "master", "ifalias", "altnames", "qdisc", "linkinfo")
 # It ages, or depends on the moment.
 PASSING = ("expires", "valid_life_time", "preferred_life_time", "metrics", "secondary", "tentative")
-LIVE = ("info_slave_data", "timer", "root", "bridge_id", "ad_info", "active_slave", "group_address")
-LIVE += ("fdb_n_learned",)
+LIVE = (
+    *("info_slave_data", "timer", "root", "bridge_id", "ad_info", "active_slave", "group_address"),
+    "fdb_n_learned",
+)
 
 
 def plain(value):

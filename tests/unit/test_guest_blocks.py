@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -87,10 +88,14 @@ def test_a_missing_file_is_made_only_for_lines(tmp_path):
     [
         (lambda path: path.mkdir(), "it is not a regular file"),
         (os.mkfifo, "it is not a regular file"),
-        (lambda path: path.symlink_to(path.name), "Symlink loop"),
+        # The text of the first call that fails, which depends on Python's version.
+        (
+            lambda path: path.symlink_to(path.name),
+            f"Symlink loop|[Tt]oo many levels|{blocks.LINK}",
+        ),
         (
             lambda path: (path.touch(), os.link(path, path.with_name("other"))),
-            "it has several names (hard links), which an atomic edit cannot keep",
+            r"it has several names \(hard links\), which an atomic edit cannot keep",
         ),
     ],
     ids=["directory", "fifo", "circle", "hard link"],
@@ -100,9 +105,7 @@ def test_what_is_no_file_of_one_name_is_refused(tmp_path, make, why):
     with pytest.raises(ApplyError) as caught:
         blocks.edit_file(tmp_path / "hosts", ["new"])
     assert caught.value.text.startswith(f'edit "{tmp_path}/hosts": ')
-    # For a circle, the text is that of the first call that fails, which depends on Python's version.
-    reasons = (why, "too many levels", blocks.LINK)
-    assert any(reason.lower() in caught.value.text.lower() for reason in reasons)
+    assert re.search(why, caught.value.text)
 
 
 def test_what_a_crash_left_beside_it_is_not_written_through(tmp_path):
