@@ -52,8 +52,8 @@ def read_bytes(path: Union[Path, str], most: int = MAX_BYTES) -> Optional[bytes]
         os.close(descriptor)
 
 
-def demand_resources(error: OSError, path: Union[Path, str]) -> None:
-    """Raise ObserveError unless the error says something about the file at `path`."""
+def raise_shortage(error: OSError, path: Union[Path, str]) -> None:
+    """Raise ObserveError if a shortage caused the error, which then says nothing about the file."""
     if error.errno in SHORTAGES:
         raise ObserveError(f'read "{path}": {error.strerror}') from error
 

@@ -89,9 +89,9 @@ class Restore(Purpose):
         return tuple(of_kind(decision.plan(), *SETTINGS, WriteFile))
 
     def remember(self, decision: Decision, result: Result, postponed: object) -> Record:  # noqa: ARG002
-        """No original value is kept, unless it could not be restored.
+        """Forget the original values, unless one could not be restored.
 
-        Those of a NIC that must not be changed for now, as a port of a bridge, are among these.
+        Those of a NIC that a pass leaves alone, such as a port of a foreign bridge, are kept too.
         """
         if result.failures:
             return decision.record

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Optional, TypeVar
 
 from neuca_tools.backends import sysctl
-from neuca_tools.files import demand_resources, read_bytes, readable_names_in, text_of
+from neuca_tools.files import raise_shortage, read_bytes, readable_names_in, text_of
 from neuca_tools.model import ADVERTISED, IPV6_MTU, OWN, World
 from neuca_tools.model.provenance import ROUTER_SECONDS, is_advertised
 from neuca_tools.tuning import environment, sysctld
@@ -115,7 +115,7 @@ def _profile_text(name: str, directory: Path) -> Optional[bytes]:
         try:
             content = read_bytes(place / f"{name}.conf")
         except OSError as error:
-            demand_resources(error, place / f"{name}.conf")
+            raise_shortage(error, place / f"{name}.conf")
             continue
         if content is not None:
             return content
@@ -135,7 +135,7 @@ def _beginning_of(path: str) -> Optional[str]:
     except IsADirectoryError:
         return ""
     except OSError as error:
-        demand_resources(error, path)
+        raise_shortage(error, path)
         return None
 
 

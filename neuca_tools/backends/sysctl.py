@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import applying, demand_resources
+from neuca_tools.files import applying, raise_shortage
 
 ROOT = Path("/proc/sys")
 MAX_VALUE_BYTES = 65536
@@ -29,7 +29,7 @@ def read_value(path: str) -> Optional[str]:
         finally:
             os.close(descriptor)
     except OSError as error:
-        demand_resources(error, ROOT / path)
+        raise_shortage(error, ROOT / path)
         return None
 
 

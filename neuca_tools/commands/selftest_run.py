@@ -183,7 +183,7 @@ def _dated_evidence(setup: _Setup, address: Address) -> Evidence:
     except OSError as error:
         raise SelftestError(f"test {address}: {error.strerror or error}") from error
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return replace(evidence, taken=taken, boot=boot_id() or None)
+    return replace(evidence, taken=taken, boot=boot_id())
 
 
 def _earlier_tests(setup: _Setup, address: Address) -> list[Evidence]:

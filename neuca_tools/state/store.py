@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union
 
 from neuca_tools.errors import ApplyError, ObserveError, RecordError
-from neuca_tools.files import NEW, demand_resources, names_in, read_bytes, write_files
+from neuca_tools.files import NEW, names_in, raise_shortage, read_bytes, write_files
 
 VERSION = 1
 LARGEST = 16 * 1024 * 1024  # bytes; a record has less than 1 KiB for each NIC
@@ -228,7 +228,7 @@ def _read_content(path: Path) -> Optional[bytes]:
     try:
         return read_bytes(path, LARGEST + 1)
     except OSError as error:
-        demand_resources(error, path)
+        raise_shortage(error, path)
         raise RecordError(f'read "{path}": {error.strerror}') from error
 
 

@@ -144,7 +144,10 @@ def _flows_of(text: Text, document: str, udp: bool) -> tuple[Flow, ...]:
 
 
 def _incoming_streams(text: Text, document: str) -> set[str]:
-    """With -d or -r, those of connections to the port that this iperf serves."""
+    """The streams of the reverse direction, of a test with -d or -r.
+
+    Their connections are to the port that this iperf serves.
+    """
     both = _BOTH_WAYS.search(text.words.options or "")
     if both and not text.connections and len(text.ids) == 2:
         # With -r, the other end sends last.

@@ -122,7 +122,7 @@ class Text(NamedTuple):
 
 
 def parse_document(document: str) -> Text:
-    if "<" in document or "**" in document:
+    if "<" in document or "**" in document:  # which web pages and forums add
         document = _MARKUP.sub("", document)
     every = [line[:LONGEST_LINE] for line in document.split("\n")[:MOST_LINES]]
     commands = known_values(map(parse_command, every))

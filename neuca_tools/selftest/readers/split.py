@@ -77,9 +77,10 @@ class _Results:
         return row.start == 0 and row.end < self.last.get(_stream_key(row), 0.0) - 1
 
     def _is_repeated(self, row: Row) -> bool:
-        """Whether this row has the totals of another run: its own header, or a script kept no more.
+        """Whether another run begins with these totals.
 
-        They cover its stream's time again, or another time: streams of one run end together.
+        They have a header of their own, or the document has nothing but totals. They cover the same
+        time as those of their stream, or end at another time than those of the other streams.
         """
         key = _stream_key(row)
         latest = self.latest.get(key, next(reversed(self.latest.values())))

@@ -25,7 +25,7 @@ CONNECT_MILLISECONDS = 3000
 # MAX_STREAMS in iperf3's src/iperf.h.
 MOST_STREAMS = 128
 NO_RESULT = "iperf3 ended without a result or an error message"
-# From 3.22 on, iperf3 waits for ever if another program listens on the port.
+# iperf3 3.22 waits forever if another program listens on the port; 3.12 ends with an error.
 NOT_ENDED = (
     "iperf3 did not end in time and was terminated: the peer may have stopped responding, or "
     "another program listens on the port"
