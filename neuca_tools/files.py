@@ -160,17 +160,27 @@ class applying:  # noqa: N801 - a context manager, which is used as a function
 
 
 def text_of(path: Path, most: int = MAX_BYTES) -> str:
-    """The text of the first bytes of a file without white space around; empty if unreadable."""
-    with suppress(OSError):
+    """The text of the first bytes of a file without white space around; empty if unreadable.
+
+    Raises ObserveError if the host is short of a resource.
+    """
+    try:
         return (read_bytes(path, most) or b"").decode("utf-8", "replace").strip()
-    return ""
+    except OSError as error:
+        raise_shortage(error, path)
+        return ""
 
 
 def readable_names_in(directory: Path) -> list[str]:
-    """The sorted names in a directory; none if it cannot be read."""
-    with suppress(ObserveError):
-        return names_in(directory)
-    return []
+    """The sorted names in a directory; none if it cannot be read.
+
+    Raises ObserveError if the host is short of a resource.
+    """
+    try:
+        return sorted(os.listdir(directory))
+    except OSError as error:
+        raise_shortage(error, directory)
+        return []
 
 
 def replace_file(

@@ -11,7 +11,7 @@ from pathlib import Path
 from select import select
 
 from neuca_tools.errors import ObserveError
-from neuca_tools.files import names_in, text_of, write_files
+from neuca_tools.files import applying, names_in, text_of, write_files
 
 PROCESS = ".process"  # the suffix of the files
 
@@ -55,8 +55,11 @@ def running_process(note: str) -> int:
 
 
 def end_process(pid: int, number: int, seconds: float) -> None:
-    """Send a process a signal that ends it, and wait at most so many seconds for its end."""
-    with suppress(OSError):
+    """Send a process a signal that ends it, and wait at most so many seconds for its end.
+
+    Raises ApplyError.
+    """
+    with applying(f"end process {pid}"), suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)
         try:
             os.kill(pid, number)

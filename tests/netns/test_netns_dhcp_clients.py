@@ -23,6 +23,7 @@ from test_netns_dhcp import (
     classless,
     through,
 )
+from test_netns_unreadable import once_without
 
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import NOT_INSTALLED
@@ -154,6 +155,18 @@ def test_a_client_that_has_died_is_started_again_and_keeps_its_address(plain):
     assert plain.clients.pid(LABEL) != pid
     plain.wait("the lease of the new client", lambda: plain.clients.written(LABEL) != written)
     plain.wait("the end of its helper", lambda: not plain.clients.reporting(LABEL))
+    assert f"{LEASE}/24" in plain.addresses("dp1")
+
+
+@pytest.mark.parametrize("end", [".process", "{pid}/stat"])
+def test_a_client_is_not_taken_for_dead_for_lack_of_a_descriptor(plain, end):
+    serve(plain)
+    plain.once(DOCUMENT)
+    lease(plain)
+    pid = plain.clients.pid(LABEL)
+    done = once_without(plain, end.format(pid=pid))
+    assert (done.code, "Too many open files" in done.err) == (1, True)
+    assert (plain.clients.pid(LABEL), plain.clients.alive(LABEL)) == (pid, True)
     assert f"{LEASE}/24" in plain.addresses("dp1")
 
 
