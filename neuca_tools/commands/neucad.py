@@ -110,8 +110,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _end_trial(config: Config) -> None:
     """After a boot in the middle of a trial, names and all else are those from before it."""
+    trial = trial_file.stored_trial(config)
+    if not trial or trial_file.is_running(trial):
+        return
     try:
-        if trial_file.recover_from_trial(config):
+        with locked(config.run_directory / "lock", config.command_timeout):
+            is_dropped = trial_file.recover_from_trial(config)
+        if is_dropped:
             print(
                 "neuca: a trial was interrupted by a reboot, dropping its record", file=sys.stderr
             )

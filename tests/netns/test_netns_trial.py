@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -195,6 +196,19 @@ def kill_with_reused_id(host, **changes):
     pid, began = os.getpid(), data["process"].partition(" ")[2]
     changes = {"pid": pid, "process": f"{pid} {began}", **changes}
     host.run(sys.executable, "-c", EDIT, path.parent, json.dumps(changes), text=json.dumps(data))
+
+
+def test_no_step_recovers_from_a_trial_during_another_pass(host):
+    host.configure("[runtime]\ncommand-timeout = 1")
+    path = host.folder / "state/record.json"
+    kill_with_reused_id(host)
+    before = path.read_bytes()
+    with (host.folder / "run/lock").open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        done = host.command("neucad", "--names", "--config", host.config_file)
+    assert "another pass has held it for 1 s, ignoring" in done.err
+    assert path.read_bytes() == before
+    assert host.neuca("apply").code == 0
 
 
 @pytest.mark.parametrize("changes", [{"boot_id": "another"}, {}], ids=["boot", "reused"])
