@@ -8,6 +8,7 @@ import math
 import socket
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -156,9 +157,12 @@ def test_what_did_not_change_is_left_out_but_in_the_first_sample():
 
 
 def test_one_look_serves_for_a_sample_and_for_a_point(monkeypatch):
-    monkeypatch.setattr(series, "PAUSE_FACTOR", 0)
-    observer, end = SampleSeries(4, seconds=1.5), time.monotonic() + 1.3
-    while time.monotonic() < end:
+    clock = SimpleNamespace(now=100.0)
+    clock.monotonic, clock.thread_time = (lambda: clock.now), (lambda: 0.0)
+    monkeypatch.setattr(series, "time", clock)
+    observer = SampleSeries(4, seconds=1.5)
+    while clock.now < 101.3:
+        clock.now = max(clock.now, observer.due())
         observer.turn()
     seen = observer.end()
     assert len(seen.samples) > 2

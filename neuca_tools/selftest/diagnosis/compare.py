@@ -248,11 +248,16 @@ def _rate_change(key: Key, earlier: Sequence[Measured], now: Measured, least: in
         return RateChange(*key[:2], None, 0.0, 0, rate, worse=False, unlike=unlike)
     usual, deviation = median_and_deviation(rates)
     change = RateChange(*key[:2], usual, deviation, len(rates), rate, worse=False, unlike=unlike)
-    loss = median(_known_values(result.loss for result in alike) or [0.0])
+    before, loss = (_usual_loss(results) for results in (alike, [now.result]))
     is_worse = _is_slower(rate, rates)
-    if (now.result.loss or 0.0) - loss > MORE_LOST:
-        change, is_worse = replace(change, loss_before=loss, loss=now.result.loss), True
+    if loss - before > MORE_LOST:
+        change, is_worse = replace(change, loss_before=before, loss=loss), True
     return replace(change, worse=is_worse and len(rates) >= least)
+
+
+def _usual_loss(results: Iterable[PhaseResult]) -> float:
+    """The median share; 0 if none is known."""
+    return median(_known_values(result.loss for result in results) or [0.0])
 
 
 def _known_values(values: Iterable[Optional[float]]) -> list[float]:

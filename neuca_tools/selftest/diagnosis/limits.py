@@ -170,18 +170,22 @@ def never_lower(hit: Hit, hosts: Sequence[Host]) -> Hit:
     """The hit with advice that lowers no value of any of `hosts`."""
     if not hit.sysctls:
         return hit
-    raised, is_known = {}, True
+    present = {name: [host.sysctls.get(name, "") for host in hosts] for name in hit.sysctls}
+    raised = {}
     for name, wanted in hit.sysctls.items():
-        present = [host.sysctls[name] for host in hosts if name in host.sysctls]
-        is_known = is_known and len(present) == len(hosts) > 0
-        value = _largest_values(name, [wanted, *present])
-        is_set = {tuple(other.split()) for other in present} == {tuple(value.split())}
-        if len(present) < len(hosts) or not is_set:
+        value = _largest_values(name, [wanted, *filter(None, present[name])])
+        if not _have_value(present[name], value):
             raised[name] = value
     if not raised:
         return replace(hit, sysctls={}, advice=_nothing_to_raise(hit))
+    is_known = all(values and all(values) for values in present.values())
     advice = hit.advice if is_known else "; ".join(filter(None, (KEEP, hit.advice)))
     return replace(hit, sysctls=raised, advice=advice)
+
+
+def _have_value(present: Sequence[str], value: str) -> bool:
+    """Whether there are hosts, and all have this value of several numbers."""
+    return bool(present) and all(each.split() == value.split() for each in present)
 
 
 def _nothing_to_raise(hit: Hit) -> str:

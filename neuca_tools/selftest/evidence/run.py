@@ -350,11 +350,17 @@ def follows_loss(every: Sequence[Interval], usual: Sequence[float], spread: floa
         return bool(falls) and events == 1
     if len(later) < ANSWERED * (events - 1):
         return False
-    before, after = (sum(known_rates(side)) for side in zip(*later))
+    return later[0][0].seconds > SHORT or _rate_falls(later, usual, spread)
+
+
+def _rate_falls(
+    falls: Sequence[tuple[Interval, Interval]], usual: Sequence[float], spread: float
+) -> bool:
+    before, after = (sum(known_rates(side)) for side in zip(*falls))
     if spread < NEARLY_EVEN:
         # Slower than usual as well, because every radio's rate goes up and down.
-        before = min(before, median(usual) * len(later))
-    return after <= FOLLOWS * before or later[0][0].seconds > SHORT
+        before = min(before, median(usual) * len(falls))
+    return after <= FOLLOWS * before
 
 
 def _lasting_falls(every: Sequence[Interval]) -> list[tuple[Interval, Interval]]:

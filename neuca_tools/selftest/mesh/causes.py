@@ -158,15 +158,16 @@ def _of_identity(rows: Sequence[Row], suspect: Suspect) -> Cause:
     of_address = [row.macs for row in rows if row.server in names and len(row.macs) > 1]
     if not of_address:
         return DUPLICATE, TEXTS[DUPLICATE]
-    owner = _owner_by_mac(row for row in rows if row.server not in names)
-    macs = sorted(set(chain.from_iterable(of_address)))
-    known = [f"{mac} ({owner[mac]})" if mac in owner else mac for mac in macs]
-    return DUPLICATE, f"{TEXTS[DUPLICATE]}: {' and '.join(known)} answer for it"
+    macs = _describe_macs(
+        set(chain.from_iterable(of_address)), (row for row in rows if row.server not in names)
+    )
+    return DUPLICATE, f"{TEXTS[DUPLICATE]}: {' and '.join(macs)} answer for it"
 
 
-def _owner_by_mac(rows: Iterable[Row]) -> dict[str, str]:
-    """The hosts for whose address one MAC alone answers."""
-    return {row.macs[0]: row.server for row in rows if len(row.macs) == 1}
+def _describe_macs(macs: Iterable[str], rows: Iterable[Row]) -> list[str]:
+    """Each MAC, with the host for whose address it alone answers."""
+    owner = {row.macs[0]: row.server for row in rows if len(row.macs) == 1}
+    return [f"{mac} ({owner[mac]})" if mac in owner else mac for mac in sorted(macs)]
 
 
 def _of_mtu(tests: Sequence[Row], entity: Entity, plan: MeshPlan) -> Cause:

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -119,16 +119,17 @@ class Member:
         ready = wait_readable(self._open_inputs(), self._due())
         if self._child and self._child.ending in ready:
             self._end_slot()
-        if (
-            self._lines is not None
-            and self._lines in ready
-            and not self._read_messages(self._lines)
-        ):
+        if not self._read_coordinator(ready):
             return False
         if self._child and time.monotonic() >= self._end:
             self._end_slot()
         self._begin_if_due()
         return self._is_busy() or time.monotonic() < self._heard + IDLE_SECONDS
+
+    def _read_coordinator(self, ready: Collection[Union[Lines, int]]) -> bool:
+        """Handle what the coordinator has sent; False once it has ended."""
+        lines = self._lines
+        return lines is None or lines not in ready or self._read_messages(lines)
 
     def _is_busy(self) -> bool:
         """Whether a test runs or is to come."""
