@@ -303,9 +303,6 @@ def test_slow_start_knows_the_capacity_of_a_path_that_is_not_filled_again():
     "one",
     [
         after_slow_start(
-            (150.0, 14, 0), (151.0, 540, 30), (151.0, 300, 60)
-        ),  # no queue: loss, or a policer
-        after_slow_start(
             (150.0, 14, 0), (208.0, 240, 0), (208.0, 260, 30)
         ),  # in flight again since then
         after_slow_start(*QUEUE, unacked=100),  # the sender has nothing to send
@@ -316,6 +313,33 @@ def test_slow_start_knows_the_capacity_of_a_path_that_is_not_filled_again():
 )
 def test_slow_start_says_nothing_without_a_queue_or_if_something_else_limits(one):
     assert "slow start" not in " ".join(each.text for each in diagnose(one).findings)
+
+
+BURST = ((150.0, 14, 0), (151.0, 540, 30), (151.0, 300, 60))  # without a queue
+
+
+def test_much_that_slow_start_loses_without_a_queue_is_policed():
+    first = diagnose(after_slow_start(*BURST)).findings[0]
+    assert (first.id, first.severity, first.confidence) == ("D17", "limit", "medium")
+    assert first.text == (
+        "slow start lost 24% of 540 KiB in flight while no queue formed, and the window has not been as large since: a "
+        "policer with a small bucket, or a queue of a few packets"
+    )
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        after_slow_start(*BURST[:1], (151.0, 540, 2)),  # few: at random
+        after_slow_start(*BURST, unacked=100),  # the sender has nothing to send
+        after_slow_start(*BURST, rwnd=0.9),
+        after_slow_start(*BURST, (151.0, 600, 0)),  # in flight again since then
+        replace(after_slow_start(*BURST), expect=14e6),
+        replace(after_slow_start(*BURST), expect=None),
+    ],
+)
+def test_what_slow_start_loses_is_not_policed_if_something_else_limits(evidence):
+    assert "slow start" not in " ".join(finding.text for finding in diagnose(evidence).findings)
 
 
 def test_slow_start_overflows_a_short_queue_before_the_path_is_full():

@@ -75,7 +75,7 @@ def overflowing_queue(look: Look) -> Optional[Hit]:
     if not application.is_unbounded(look) or not overflows(look):
         return None
     is_early = not application.is_lossy(look)
-    if is_early and not _is_held_by_its_window(look):
+    if is_early and not is_held_by_its_window(look):
         return None
     return _overflow_below_expected(look, is_early)
 
@@ -115,7 +115,7 @@ def _overflow_hit(look: Look, chosen: Sequence[Loss], rate: float, is_early: boo
     )
 
 
-def _is_held_by_its_window(look: Look) -> bool:
+def is_held_by_its_window(look: Look) -> bool:
     """Whether the congestion window alone limits the flow, and is smaller than it was."""
     in_flight, cwnd = look.windows.in_flight, look.windows.cwnd
     if in_flight is None or not cwnd or in_flight < FULL * cwnd:

@@ -8,8 +8,14 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions import datagrams, figures, thresholds, udp
-from neuca_tools.selftest.conditions.application import is_lossy
+from neuca_tools.selftest.conditions import (
+    application,
+    datagrams,
+    figures,
+    queues,
+    thresholds,
+    udp,
+)
 from neuca_tools.selftest.conditions.base import (
     HIGH,
     LOW,
@@ -20,13 +26,19 @@ from neuca_tools.selftest.conditions.base import (
     single_fact,
 )
 from neuca_tools.selftest.conditions.capacity import STEADY, path_capacity
-from neuca_tools.selftest.conditions.overflow import overflows, policed_by_bbr
+from neuca_tools.selftest.conditions.overflow import (
+    is_held_by_its_window,
+    observed_losses,
+    overflows,
+    policed_by_bbr,
+)
 from neuca_tools.selftest.evidence.look import Look
 
 LEVEL = 0.9  # of the plateau (D17)
 INTERVALS = 3  # that a judgement needs at least
 INITIAL = 10  # segments of the first window (RFC 6928)
 POLICED = 0.01  # of the segments: more than chance or a queue loses at an even rate
+BURST = 0.1  # of the bytes in flight that were lost at once: at random, more are lost later, too
 SEVERAL = "tcp-parallel"
 PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is not dropped
 
@@ -91,6 +103,7 @@ def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
     hit = _policed_by_contrast(tcp, session)
     if hit is None and _looks_policed(tcp) and not _is_lost_for_another_reason(session, tcp):
         hit = _policed_by_tcp_alone(tcp)
+    hit = hit or _policed_at_first(tcp)
     if hit is None:
         return None
     return replace(hit, direction=tcp.phase.direction)
@@ -179,6 +192,37 @@ def _policed_by_tcp_alone(tcp: Look) -> Hit:
     )
 
 
+def _policed_at_first(tcp: Look) -> Optional[Hit]:
+    """Slow start lost much at once, without a queue, and the window has not been as large since.
+
+    The same with a queue is `overflow.overflowing_queue`.
+    """
+    losses = observed_losses(tcp)
+    if not losses or losses[0].lost * tcp.mss < BURST * losses[0].in_flight:
+        return None
+    if thresholds.has_passed(tcp) is not False or thresholds.carries_expected(tcp):
+        return None
+    is_early = application.is_unbounded(tcp) and not application.is_lossy(tcp)
+    if not is_early or queues.backlog_drops(tcp) is not None or overflows(tcp):
+        return None
+    if not _has_no_queue(tcp) or not is_held_by_its_window(tcp):
+        return None
+    return Hit(
+        0.95 * tcp.left,
+        f"slow start lost {amounts.percent(losses[0].lost * tcp.mss / losses[0].in_flight)} of "
+        f"{amounts.size(losses[0].in_flight)} in flight while no queue formed, and the window has "
+        "not been as large since: a policer with a small bucket, or a queue of a few packets",
+        (
+            single_fact("in flight when packets were lost, bytes", losses[0].in_flight),
+            single_fact("segments lost then", losses[0].lost),
+            single_fact("rtt when packets were lost", losses[0].rtt),
+        ),
+        "pacing (fq) avoids the bursts; BBR or CUBIC and a longer test (--time 60) make less of "
+        "such a loss",
+        confidence=MEDIUM,
+    )
+
+
 def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
     """TCP, which sends in bursts, loses a share that evenly sent datagrams do not, and no queue.
 
@@ -234,7 +278,7 @@ def _loses_without_queue(look: Look) -> bool:
     """Whether TCP loses packets while the round trip stays at its minimum."""
     if not look.is_sampled:
         return look.is_unsampled and figures.loss_explains(look)
-    return is_lossy(look) and not overflows(look) and _has_no_queue(look)
+    return application.is_lossy(look) and not overflows(look) and _has_no_queue(look)
 
 
 def _has_no_queue(look: Look) -> bool:
