@@ -460,12 +460,19 @@ def test_guestinfo_that_cannot_be_read_is_an_error(guestinfo, values, reason):
         ("exec sleep 300", "no response within 1 s"),
         ("exec >&-; exec sleep 300", "no response within 1 s"),
         ("exit 3", "vmware-rpctool ended with status 3"),
+        # What rpctool.c of open-vm-tools prints if the hypervisor did not get the request.
+        (
+            "echo RpcOut: Unable to open the communication channel >&2; exit 1",
+            "vmware-rpctool ended with status 1: RpcOut: Unable to open the communication channel",
+        ),
+        ("echo NULL >&2; exit 1", "vmware-rpctool ended with status 1: NULL"),
+        ("exit 1", "vmware-rpctool ended with status 1"),
     ],
 )
 @pytest.mark.usefixtures("guestinfo")
-def test_a_tool_that_has_no_end_is_killed(script, reason):
+def test_a_tool_that_fails_or_has_no_end_is_an_error(script, reason):
     Path(hypervisors.VMware.program).write_text(f"#!/bin/sh\n{script}\n")
-    budget = LONG if "yes" in script or "exit" in script else 1
+    budget = 1 if "sleep" in script else LONG
     with pytest.raises(SourceError) as caught:
         ask_sources([parse_source("vmware")], budget, Session())
     assert str(caught.value).endswith(f"info-get guestinfo.metadata: {reason}")
