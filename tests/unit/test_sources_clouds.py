@@ -625,6 +625,23 @@ def test_user_data_that_the_platform_gives_in_base64_is_decoded(kind):
         assert find_document(ask(f"{kind}={server.url}").data) == text
 
 
+@pytest.mark.parametrize("kind", ["azure", "oracle", "gce"])
+def test_user_data_in_base64_may_have_lines(kind):
+    # As base64(1) prints it, and as cloud-init accepts it.
+    data = 20 * DATA
+    text = base64.encodebytes(data).decode()
+    assert text.count("\n") > 1
+    play = services()[kind]
+    tree = {
+        "azure": {**AZURE, "compute": {"vmId": "x", "userData": text}},
+        "oracle": {"id": "x", "metadata": {"user_data": text}},
+        "gce": {**GCE, "attributes": {"user-data": text, "user-data-encoding": "base64"}},
+    }[kind]
+    play.paths = {path: tree if "vnics" not in path else body for path, body in play.paths.items()}
+    with serving(play) as server:
+        assert ask(f"{kind}={server.url}").data == data
+
+
 @pytest.mark.parametrize("word", [b"true", b"noop", b"hello+world="])
 def test_a_word_as_the_user_data_of_hetzner_stays_as_it_is(word):
     play = services()["hetzner"]
