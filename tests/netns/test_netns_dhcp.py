@@ -225,6 +225,16 @@ def test_an_address_from_router_advertisements_without_their_default_route_in_th
     assert cloud.sysctl("net/ipv6/conf/dp1/accept_ra") == "0"
 
 
+def test_a_requested_route_through_a_router_in_the_network_of_the_lease(cloud):
+    """It is refused until there is a lease. Then the network comes before it: the kernel wants to reach the router."""
+    serve(cloud)
+    text = f"[interface {mac(1)}]\ndhcp4 = yes\n[routes]\n10.99.0.0/16 = {ROUTER}\n"
+    cloud.configure()
+    assert cloud.once(text).code == 4
+    lease(cloud)
+    assert ("10.99.0.0/16", ROUTER) in through(cloud)
+
+
 def test_the_daemon_uses_a_lease_as_soon_as_there_is_one(cloud):
     serve(cloud)
     ask(cloud, "ipv4_dhcp")
