@@ -253,7 +253,8 @@ def resolve_routing(layers: Layers, links: Mapping[LinkKey, Link], work: LinkRes
     requested = {hop.identity for hop in asked}
     own = (hop for hop in policy.hops if hop.identity not in requested)
     return routing._replace(
-        hops=(*asked, *learned.hops, *own),
+        # In the order of the plan: the networks from DHCP have the next hops of requested routes.
+        hops=(*learned.hops, *asked, *own),
         rules=rules,
         tables=policy.tables,
         problems=(*routing.problems, *problems, *learned.problems),

@@ -41,11 +41,11 @@ class _Cloud(Service):
             raise SourceError(f"GET {self.url}{path}: the response is not JSON") from error
 
     def decode_user_data(self, text: object) -> Optional[bytes]:
-        """User-data in base64; None if there is none. Raises SourceError."""
+        """User-data in base64, which may have lines; None if there is none. Raises SourceError."""
         if not isinstance(text, str) or not text:
             return None
         try:
-            return base64.b64decode(text, validate=True)
+            return base64.b64decode("".join(text.split()), validate=True)
         except (binascii.Error, ValueError) as error:
             raise SourceError(f"the user-data of {self.kind} is not base64") from error
 

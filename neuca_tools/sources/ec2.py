@@ -148,23 +148,28 @@ class Ec2(Service):
     ) -> dict[str, object]:
         """The tree of the NICs, empty if the service has none; only listed leaves are read.
 
-        A service lists a leaf once it has a value. Raises IncompleteError for one without.
+        A service lists a leaf once it has a value. Raises IncompleteError for one without, and for
+        what is no list of a NIC.
         """
         macs = list(filter(_MAC_DIRECTORY.fullmatch, listing))
         if not macs:
             self._demand_absent("network/", [*listing], deadline, session)
             return {}
-        tree = {}
-        for mac in macs[:_MAX_NICS]:
-            path = f"network/interfaces/macs/{mac}"
-            leaves = self._read_listed(path, deadline, session).split()
-            tree[mac.rstrip("/")] = {
-                leaf: "\n".join(self._read_listed(path + leaf, deadline, session).split())
-                for leaf in sorted(set(LEAVES).intersection(leaves))
-            }
-        primary = self._read_lines("mac", deadline, session)
+        tree = {mac.rstrip("/"): self._nic(mac, deadline, session) for mac in macs[:_MAX_NICS]}
+        words = self._read_lines("mac", deadline, session)
+        primary = [word for word in words if _MAC_DIRECTORY.fullmatch(f"{word}/")]
         self._demand_absent("mac", primary, deadline, session)
         return {"mac": "".join(primary), "macs": tree}
+
+    def _nic(self, mac: str, deadline: Deadline, session: Session) -> dict[str, str]:
+        path = f"network/interfaces/macs/{mac}"
+        leaves = set(LEAVES).intersection(self._read_listed(path, deadline, session).split())
+        if not leaves:
+            raise IncompleteError(f"GET {self.url}{_ROOT}{path}: the response lists nothing known")
+        return {
+            leaf: "\n".join(self._read_listed(path + leaf, deadline, session).split())
+            for leaf in sorted(leaves)
+        }
 
     def _demand_absent(
         self, name: str, words: Collection[str], deadline: Deadline, session: Session

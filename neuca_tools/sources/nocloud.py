@@ -34,15 +34,25 @@ if TYPE_CHECKING:
 _SEEDS = (Path("/var/lib/cloud/seed/nocloud"), Path("/var/lib/cloud/seed/nocloud-net"))
 _BOOT = re.compile(r"ds=nocloud(?:-net)?(?:;|$)")
 _SHORT = {"s": "seedfrom", "h": "local-hostname", "i": "instance-id"}
-# The names of dmidecode(8) and those of the files in /sys/class/dmi/id.
+# The names of dmidecode(8), as in cloud-init's dmi.py, and those of the files in /sys/class/dmi/id.
 _DMI = {
+    "baseboard-asset-tag": "board_asset_tag",
+    "baseboard-manufacturer": "board_vendor",
+    "baseboard-product-name": "board_name",
+    "baseboard-serial-number": "board_serial",
+    "baseboard-version": "board_version",
+    "bios-release-date": "bios_date",
+    "bios-vendor": "bios_vendor",
+    "bios-version": "bios_version",
+    "chassis-asset-tag": "chassis_asset_tag",
+    "chassis-manufacturer": "chassis_vendor",
+    "chassis-serial-number": "chassis_serial",
+    "chassis-version": "chassis_version",
+    "system-manufacturer": "sys_vendor",
+    "system-product-name": "product_name",
     "system-serial-number": "product_serial",
     "system-uuid": "product_uuid",
-    "system-product-name": "product_name",
-    "system-manufacturer": "sys_vendor",
-    "chassis-serial-number": "chassis_serial",
-    "chassis-asset-tag": "chassis_asset_tag",
-    "baseboard-serial-number": "board_serial",
+    "system-version": "product_version",
 }
 
 

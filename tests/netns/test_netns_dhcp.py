@@ -85,8 +85,8 @@ def cloud(daemons, lab, tmp_path):
     return lab
 
 
-def write(lab, *kinds, static=""):
-    networks = [{"id": kind, "link": "l", "type": kind} for kind in kinds]
+def write(lab, *kinds, static="", routes=()):
+    networks = [{"id": kind, "link": "l", "type": kind, "routes": [*routes]} for kind in kinds]
     if static:
         address = {"ip_address": static, "netmask": "24"}
         networks.append({"id": "s", "link": "l", "type": "ipv4", **address})
@@ -95,8 +95,8 @@ def write(lab, *kinds, static=""):
     place.write_text(json.dumps({"links": links, "networks": networks, "services": []}))
 
 
-def ask(lab, *kinds, static="", codes=(0,)):
-    write(lab, *kinds, static=static)
+def ask(lab, *kinds, static="", codes=(0,), routes=()):
+    write(lab, *kinds, static=static, routes=routes)
     done = lab.once()
     assert done.code in codes, done.err
 
@@ -207,7 +207,10 @@ def test_a_lease_that_is_no_longer_requested_is_released_with_all_that_came_of_i
 
 def test_an_address_from_router_advertisements_without_their_default_route_in_the_main_table(cloud):
     serve(cloud, more=RA)
-    ask(cloud, "ipv6_slaac")
+    # As nova has them: the default route and a host route of the subnet, which no advertisement has.
+    every = {"network": "::", "netmask": "::", "gateway": "fd00:9::1"}
+    more = {"network": "fd00:77::", "netmask": "ffff:ffff::", "gateway": "fd00:9::1"}
+    ask(cloud, "ipv6_slaac", routes=[every, more], codes=(4,))  # until the next hop is in a network
     text = (cloud.folder / "networkd" / FILE).read_text()
     cloud.client.write(FILE, text.replace("PermanentMACAddress=", "MACAddress="))
     cloud.client.start()
@@ -220,9 +223,24 @@ def test_an_address_from_router_advertisements_without_their_default_route_in_th
     assert cloud.once().code == 0
     assert own() == before
     found = cloud.look("-6 route show table main dev dp1")
-    assert {one["dst"] for one in found} == {"fd00:9::/64", "fe80::/64"}
+    assert {one["dst"] for one in found} == {"fd00:9::/64", "fd00:77::/32", "fe80::/64"}
     assert [one["dev"] for one in cloud.look("-6 route show default")] == ["mgmt0"]
     assert cloud.sysctl("net/ipv6/conf/dp1/accept_ra") == "0"
+
+
+@pytest.mark.parametrize("is_platform", [True, False])
+def test_a_requested_route_through_a_router_in_the_network_of_the_lease(cloud, is_platform):
+    """It is refused until there is a lease. Then the network comes before it: the kernel wants to reach the router."""
+    serve(cloud)
+    if is_platform:
+        more = {"network": "10.99.0.0", "netmask": "255.255.0.0", "gateway": ROUTER}
+        ask(cloud, "ipv4_dhcp", routes=[more], codes=(4,))
+    else:
+        text = f"[interface {mac(1)}]\ndhcp4 = yes\n[routes]\n10.99.0.0/16 = {ROUTER}\n"
+        cloud.configure()
+        assert cloud.once(text).code == 4
+    lease(cloud)
+    assert ("10.99.0.0/16", ROUTER) in through(cloud)
 
 
 def test_the_daemon_uses_a_lease_as_soon_as_there_is_one(cloud):

@@ -87,6 +87,28 @@ def test_the_root_of_the_tree_tells_whether_an_item_may_be_absent(item, name, ab
     assert f"the service lists {name}, but gives nothing for it" in str(caught.value)
 
 
+ERROR_PAGE = b"<html><title>Service Unavailable</title></html>"
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        (f"{NICS}{TWO}/", "the response lists nothing known"),
+        ("/latest/meta-data/mac", "the service lists mac, but gives nothing for it"),
+    ],
+)
+def test_a_page_in_place_of_an_item_of_ec2_is_an_error(path, problem):
+    """Without its list of items, a NIC would lose all its addresses."""
+    play = cloudmocks.ec2(BOTH)
+    play.paths["/latest/meta-data/"] = "instance-id\nmac\nnetwork/\n"
+    with serve(play) as server:
+        ask(server, "ec2")
+        play.paths[path] = ERROR_PAGE
+        with pytest.raises(IncompleteError) as caught:
+            ask(server, "ec2")
+    assert problem in str(caught.value)
+
+
 def test_network_data_that_openstack_lists_and_does_not_have_is_an_error():
     play = cloudmocks.openstack(BOTH)
     del play.paths["/openstack/latest/network_data.json"]

@@ -173,6 +173,9 @@ def test_dhcp_and_slaac_are_information(kind, reason):
     [
         ({"network": "0.0.0.0", "netmask": "0.0.0.0"}, DEFAULT),
         ({"network": "::", "netmask": "::"}, DEFAULT),
+        ({"network": "0.0.0.0"}, DEFAULT),
+        ({"network": "0.0.0.0/0.0.0.0"}, DEFAULT),
+        ({"network": "0::0/0"}, DEFAULT),
         (
             {"network": "169.254.169.254", "netmask": "255.255.255.255"},
             "the platform's document gives it the route to the metadata service",
@@ -184,6 +187,16 @@ def test_the_default_and_the_metadata_route_make_a_nic_management_and_are_not_as
 ):
     document = network_data([link()], [static(routes=[{**route, "gateway": "10.0.0.254"}])])
     assert (hints(document), routes(document), faults(document)) == ({MAC: reason}, [], [])
+
+
+@pytest.mark.parametrize(
+    ("to", "via"), [("fd00::/8", "fd00:1::fe"), ("169.254.0.0/16", "10.0.0.254")]
+)
+def test_a_route_that_only_covers_the_metadata_service_is_a_request_like_any_other(to, via):
+    """What it may lead to is decided later: it is refused where it would take over the service."""
+    document = network_data([link()], [static(routes=[{"network": to, "gateway": via}])])
+    assert (hints(document), faults(document)) == ({}, [])
+    assert [(str(route.to), str(route.via)) for route in document.routes] == [(to, via)]
 
 
 BAD_LINKS = {

@@ -684,13 +684,33 @@ def test_of_the_words_for_mac_addresses_none_has_an_effect(word):
     ]
 
 
-def test_routes_of_a_version_1_subnet_with_dhcp_are_made():
+@pytest.mark.parametrize("kind", ["dhcp4", "dhcp6", "ipv6_slaac", "manual"])
+def test_routes_of_a_version_1_subnet_without_an_address_are_made(kind):
     way = {"network": "10.9.0.0/16", "gateway": "10.1.1.254"}
-    document = version_1(physical(subnets=[{"type": "dhcp4", "routes": [way]}]))
+    document = version_1(physical(subnets=[{"type": kind, "routes": [way]}]))
     assert [(str(one.to), str(one.via)) for one in document.routes] == [
         ("10.9.0.0/16", "10.1.1.254")
     ]
     assert faults(document) == []
+
+
+@pytest.mark.parametrize("kind", ["ipv4_dhcp", "ipv6_dhcpv6-stateful", "ipv6_slaac"])
+def test_of_the_routes_of_a_network_with_automatic_addresses_the_default_route_is_information(kind):
+    ways = [
+        {"network": "::", "netmask": "::", "gateway": "fd00:1::1"},
+        {"network": "fd00:9::", "netmask": "ffff:ffff::", "gateway": "fd00:1::1"},
+    ]
+    address = {"ip_address": "fd00:1::5", "netmask": "ffff:ffff:ffff:ffff::"}
+    network = {"link": "a", "type": kind, **address, "routes": ways, "zebra": 1}
+    # Of two links with DHCP, neither is known to be the one for management.
+    other = {"link": "b", "type": "ipv4_dhcp"}
+    document = openstack([one_link(), one_link(id="b", ethernet_mac_address=OTHER)], network, other)
+    assert routes(document) == [("fd00:9::/32", "fd00:1::1", MAC)]
+    assert document.links[0].routing.gateways == ()
+    assert hints(document).get(MAC) in (None, "the platform's document has DHCP on it")
+    assert faults(document) == [
+        f'warning: network_data.json {MAC} "links[0]": these keys have no effect: networks[0].zebra'
+    ]
 
 
 @pytest.mark.parametrize("mode", ["balance-rr", "active-backup"])

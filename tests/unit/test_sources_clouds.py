@@ -460,12 +460,19 @@ def test_guestinfo_that_cannot_be_read_is_an_error(guestinfo, values, reason):
         ("exec sleep 300", "no response within 1 s"),
         ("exec >&-; exec sleep 300", "no response within 1 s"),
         ("exit 3", "vmware-rpctool ended with status 3"),
+        # What rpctool.c of open-vm-tools prints if the hypervisor did not get the request.
+        (
+            "echo RpcOut: Unable to open the communication channel >&2; exit 1",
+            "vmware-rpctool ended with status 1: RpcOut: Unable to open the communication channel",
+        ),
+        ("echo NULL >&2; exit 1", "vmware-rpctool ended with status 1: NULL"),
+        ("exit 1", "vmware-rpctool ended with status 1"),
     ],
 )
 @pytest.mark.usefixtures("guestinfo")
-def test_a_tool_that_has_no_end_is_killed(script, reason):
+def test_a_tool_that_fails_or_has_no_end_is_an_error(script, reason):
     Path(hypervisors.VMware.program).write_text(f"#!/bin/sh\n{script}\n")
-    budget = LONG if "yes" in script or "exit" in script else 1
+    budget = 1 if "sleep" in script else LONG
     with pytest.raises(SourceError) as caught:
         ask_sources([parse_source("vmware")], budget, Session())
     assert str(caught.value).endswith(f"info-get guestinfo.metadata: {reason}")
@@ -616,6 +623,23 @@ def test_user_data_that_the_platform_gives_in_base64_is_decoded(kind):
         play.paths = {**play.paths, "/hetzner/v1/userdata": f"{encoded}\n".encode()}
     with serving(play) as server:
         assert find_document(ask(f"{kind}={server.url}").data) == text
+
+
+@pytest.mark.parametrize("kind", ["azure", "oracle", "gce"])
+def test_user_data_in_base64_may_have_lines(kind):
+    # As base64(1) prints it, and as cloud-init accepts it.
+    data = 20 * DATA
+    text = base64.encodebytes(data).decode()
+    assert text.count("\n") > 1
+    play = services()[kind]
+    tree = {
+        "azure": {**AZURE, "compute": {"vmId": "x", "userData": text}},
+        "oracle": {"id": "x", "metadata": {"user_data": text}},
+        "gce": {**GCE, "attributes": {"user-data": text, "user-data-encoding": "base64"}},
+    }[kind]
+    play.paths = {path: tree if "vnics" not in path else body for path, body in play.paths.items()}
+    with serving(play) as server:
+        assert ask(f"{kind}={server.url}").data == data
 
 
 @pytest.mark.parametrize("word", [b"true", b"noop", b"hello+world="])

@@ -265,12 +265,19 @@ def test_the_serial_number_of_the_firmware_goes_before_the_command_line(around, 
     assert about(ask("nocloud", here)) == {"local-hostname": "here", "instance-id": "7"}
 
 
-def test_what_the_firmware_says_can_be_part_of_the_address(around, serve):
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("chassis-serial-number", "chassis_serial"),
+        ("baseboard-asset-tag", "board_asset_tag"),
+        ("baseboard-manufacturer", "board_vendor"),
+        ("bios-release-date", "bios_date"),
+        ("system-version", "product_version"),
+    ],
+)
+def test_what_the_firmware_says_can_be_part_of_the_address(around, serve, name, file):
     server = serve({path.replace("/x/", "/ab-1/"): data for path, data in AWAY.items()})
-    here = around(
-        {"chassis_serial": "ab-1"},
-        cmdline=f"ds=nocloud;s={server.url}/__dmi.chassis-serial-number__/",
-    )
+    here = around({file: "ab-1"}, cmdline=f"ds=nocloud;s={server.url}/__dmi.{name}__/")
     assert ask("nocloud", here).data == AWAY["/x/user-data"]
 
 

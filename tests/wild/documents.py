@@ -200,6 +200,13 @@ VERSION_1_DOCUMENTS = {
   - {type: physical, name: d, subnets: [{type: ipv6_dhcpv6-stateful}]}
   - {type: physical, name: e, subnets: [{type: ipv6_dhcpv6-stateless}]}
 """,
+    "routes without an address": """
+  - type: physical
+    name: a
+    subnets: [{type: ipv6_slaac, routes: [{destination: "fd00:9::/32", gateway: "fe80::9"}]}]
+  - {type: physical, name: b, subnets: [{type: dhcp, routes: [{destination: 10.9.0.0/16, gateway: 10.1.0.9}]}]}
+  - {type: physical, name: c, subnets: [{type: manual, routes: [{destination: 10.8.0.0/16, gateway: 10.1.0.9}]}]}
+""",
     "loopback": """
   - {type: loopback, name: lo, subnets: [{type: static, address: 10.255.0.1/32}]}
   - {type: physical, name: a, subnets: [{type: static, address: 10.1.0.1/24, gateway: 10.1.0.9}]}
@@ -247,6 +254,16 @@ OPENSTACK_DOCUMENTS = {
 {"links": [{"id": "a", "type": "phy", "ethernet_mac_address": "fa:16:3e:00:00:01"},
            {"id": "b", "type": "phy", "ethernet_mac_address": "fa:16:3e:00:00:02"}],
  "networks": [{"link": "a", "type": "ipv6_slaac", "ip_address": "fd00::1"}, {"link": "b", "type": "ipv6_dhcpv6-stateful"}]}
+""",
+    "host routes of subnets with automatic addresses": """
+{"links": [{"id": "a", "type": "phy", "ethernet_mac_address": "fa:16:3e:00:00:01"},
+           {"id": "b", "type": "phy", "ethernet_mac_address": "fa:16:3e:00:00:02"}],
+ "networks": [
+  {"link": "a", "type": "ipv6_slaac", "ip_address": "fd00::5", "netmask": "ffff:ffff:ffff:ffff::",
+   "routes": [{"network": "fd00:9::", "netmask": "ffff:ffff::", "gateway": "fd00::1"}]},
+  {"link": "b", "type": "ipv6_dhcpv6-stateful", "ip_address": "fd01::5", "netmask": "ffff:ffff:ffff:ffff::",
+   "routes": [{"network": "fd00:8::", "netmask": "ffff:ffff::", "gateway": "fd01::1"}]},
+  {"link": "b", "type": "ipv4_dhcp", "routes": [{"network": "10.9.0.0", "netmask": "255.255.0.0", "gateway": "10.1.0.9"}]}]}
 """,
 }
 

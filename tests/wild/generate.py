@@ -79,9 +79,9 @@ class Generator:
             }
             for number in range(self.random.randrange(3))
         }
-        vlans = {
-            name: vlan for name, vlan in vlans.items() if list(vlans.values()).index(vlan) >= 0
-        }
+        # A link has one VLAN of each ID.
+        distinct = {(vlan["link"], vlan["id"]): name for name, vlan in vlans.items()}
+        vlans = {name: vlans[name] for name in distinct.values()}
         bridges = {}
         if self.random.random() < 0.4:
             ports = (

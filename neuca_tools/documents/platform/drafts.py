@@ -50,7 +50,7 @@ _HOP_KEYS = {"to": "via"}
 _NOWHERE = ("0.0.0.0", "::", "::0")
 DEFAULT_ROUTE = "the platform's document gives it the default route"
 PRIMARY = "it is the primary NIC of the instance"
-_DEFAULT = ("default", "0.0.0.0", "0.0.0.0/0", "::", "::/0")
+_ANY_ADDRESS = ("0.0.0.0", "::")
 
 
 def by_name(pattern: str) -> LinkKey:
@@ -192,19 +192,20 @@ class Draft:
     ) -> None:
         """Add a route.
 
-        The default route, and a route to the metadata service, are not added, because the agent
-        never changes them. A NIC that has one may be the management NIC.
+        The default route, and a route to the metadata service alone, are not added, because the
+        agent never changes them. A NIC that has one may be the management NIC.
         """
-        if _is_default(to, netmask):
-            self.manage(DEFAULT_ROUTE)
-            self.add_default_route(part, _HOP_KEYS.get(key, "gateway"), via)
-            return
+        if to == "default" or (to in _ANY_ADDRESS and netmask is None):
+            to, netmask = _ANY_ADDRESS[0], "0"
         network = part.made(key, to, lambda text: read_destination(cidr_text(text, netmask)))
         if network is None:
             return
         if is_assumed(to, netmask):
             part.fault(key, to, f'it has no prefix length, treated as "{network}"', "warning")
-        if any(host in network for host in METADATA_HOSTS):
+        if network.prefixlen == 0:
+            self.manage(DEFAULT_ROUTE)
+            self.add_default_route(part, _HOP_KEYS.get(key, "gateway"), via)
+        elif network.num_addresses == 1 and network.network_address in METADATA_HOSTS:
             self.manage("the platform's document gives it the route to the metadata service")
         elif via is None or via in _NOWHERE:
             part.fault(key, to, "a route without a next hop, ignoring it", "warning")
@@ -324,10 +325,6 @@ class Draft:
             value = link_kinds.shown_value(self.virtual or Virtual(), name)
             if value:
                 yield Origin(name, value, where)
-
-
-def _is_default(to: str, netmask: Optional[str]) -> bool:
-    return to in _DEFAULT and (netmask is None or netmask in (*_DEFAULT, "0"))
 
 
 def finish_document(

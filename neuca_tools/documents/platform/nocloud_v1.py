@@ -214,8 +214,6 @@ def _add_subnet(draft: Draft, subnet: Part) -> None:
     kind = subnet.text("type") or ""
     if kind in automatic.DHCP:
         draft.lease(automatic.DHCP[kind])
-        for route in subnet.parts("routes"):
-            _add_route(draft, route)
     elif kind in _STATIC:
         _add_static(draft, subnet)
     elif kind in automatic.ADVERTISED:
@@ -223,6 +221,9 @@ def _add_subnet(draft: Draft, subnet: Part) -> None:
     elif kind != "manual":
         subnet.warn("type", "an unknown kind of subnet, ignoring it")
         subnet.close()
+        return
+    for route in subnet.parts("routes"):
+        _add_route(draft, route)
 
 
 def _add_static(draft: Draft, subnet: Part) -> None:
@@ -236,8 +237,6 @@ def _add_static(draft: Draft, subnet: Part) -> None:
             draft.add_address(subnet, "address", address, subnet.prefix_length())
         _set_mtu(draft, subnet, ":" in address)
     draft.add_default_route(subnet, "gateway")
-    for route in subnet.parts("routes"):
-        _add_route(draft, route)
 
 
 def _set_mtu(draft: Draft, subnet: Part, is_ipv6: bool) -> None:

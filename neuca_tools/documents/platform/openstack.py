@@ -30,6 +30,9 @@ _UNUSABLE = "it cannot be used, because its lower device cannot be used"
 # What identifies a link or network to other programs, and DNS.
 _LINK_USED = ("id", "vif_id")
 _NETWORK_USED = ("id", "network_id", "dns_nameservers", "dns_search")
+# What nova says of networks with automatic addresses too (virt/netutils.py).
+_INFORMATIVE = ("ip_address", "netmask")
+_DEFAULT_ROUTES = (("0.0.0.0", "0.0.0.0"), ("::", "::"))
 # The names that the bonding driver uses.
 _BOND = {f"bond_{name.replace('-', '_')}": name for name in OPTIONS["bond"]}
 KEYS = (
@@ -171,17 +174,13 @@ def _add_network(network: Part, drafts: dict[str, Draft], ids: Collection[str]) 
     network.use(*_NETWORK_USED)
     _take_dns(network, draft)
     draft.other_parts.append(network)
-    if kind in automatic.DHCP:
-        draft.lease(automatic.DHCP[kind])
-    elif kind in _STATIC:
+    if kind in _STATIC:
         _add_static(network, draft)
-    elif kind in automatic.ADVERTISED:
-        draft.listen()
-        network.close()
-    elif kind == "manual":
-        network.close()
+    elif kind in automatic.DHCP or kind in automatic.ADVERTISED:
+        _add_automatic(network, draft, automatic.DHCP.get(kind))
     else:
-        network.warn("type", "an unknown kind of network, ignoring it")
+        if kind != "manual":
+            network.warn("type", "an unknown kind of network, ignoring it")
         network.close()
 
 
@@ -217,7 +216,28 @@ def _add_static(network: Part, draft: Draft) -> None:
     draft.add_default_route(network, "gateway")
     draft.has_platform_gateways = True
     for route in network.parts("routes"):
-        route.close("services")
-        with draft.whole():
-            to, netmask = route.text("network") or "", route.prefix_length()
-            draft.add_route(route, "network", to, netmask, route.text("gateway"))
+        _add_route(route, draft)
+
+
+def _add_automatic(network: Part, draft: Draft, dhcp: Optional[int]) -> None:
+    """A network with DHCP of the family `dhcp`, or with router advertisements.
+
+    Its default route comes with its addresses, but nothing else may announce its other routes.
+    """
+    if dhcp is None:
+        draft.listen()
+    else:
+        draft.lease(dhcp)
+    network.use(*_INFORMATIVE)
+    for route in network.parts("routes"):
+        if (route.text("network"), route.text("netmask")) in _DEFAULT_ROUTES:
+            route.close()
+        else:
+            _add_route(route, draft)
+
+
+def _add_route(route: Part, draft: Draft) -> None:
+    route.close("services")
+    with draft.whole():
+        to, netmask = route.text("network") or "", route.prefix_length()
+        draft.add_route(route, "network", to, netmask, route.text("gateway"))
