@@ -1060,3 +1060,22 @@ def test_no_verdict_rests_on_less_than_a_second():
     short = "".join(row.format("0.25", 256, 9.41, end) for end in ("0  sender", "receiver"))
     head = f"[  5] local {WAN[0]} port 41000 connected to {WAN[1]} port 5201\n"
     assert causes(head + short) == []
+
+
+@pytest.mark.parametrize(
+    ("rates", "failures"),
+    [
+        ([95, 94, 0, 0, 0], ("for 3.00 s nothing was transferred",)),
+        ([5, 0, 0, 0, 650, 630, 640], ("for 3.00 s nothing was transferred",)),
+        ([95, 94, 0, 95, 94], ()),
+        ([2.1, 0, 0, 2.1, 0, 2.1], ()),  # a sender's blocks on a slow link
+    ],
+)
+def test_a_test_that_pauses_has_failed(rates, failures):
+    diagnosis = told(text(rates, summary=False))
+    assert diagnosis.failures == failures
+    assert not failures or diagnosis.unexplained is None
+
+
+def test_a_pause_that_a_finding_explains_is_not_told_apart():
+    assert told(BLACK_HOLE).failures == ()

@@ -138,7 +138,8 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     findings = tuple(finding for finding in ranked if not finding.is_possible)
     possible = tuple(finding for finding in ranked if finding.is_possible)
     inconclusive, unexplained = _why_inconclusive(evidence, looks, findings), None
-    if inconclusive is None and not all_passed:
+    failed = failures(evidence, looks, findings)
+    if inconclusive is None and not all_passed and not failed:
         unexplained = _why_unexplained(session, findings)
     return Diagnosis(
         findings,
@@ -147,7 +148,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         evidence.expect,
         unexplained,
         possible=possible[:MOST_POSSIBLE],
-        failures=failures(evidence, looks, findings),
+        failures=failed,
     )
 
 
