@@ -192,6 +192,25 @@ def test_a_truncated_object_without_results_says_where_it_ends(cut):
     assert re.match(rf"the JSON .* line {text.count(chr(10)) + 1}[:,]", run.error)
 
 
+@pytest.mark.parametrize("name", ["3.12-tcp.json", "3.7-bidir.json", "3.9-udp.json"])
+def test_of_an_object_that_is_cut_off_the_whole_intervals_are_read(name):
+    text = (DATA / name).read_text()
+    end, middle = text.rindex('"streams"', 0, text.index('"end":\t{')), text.index('"intervals"')
+    begun = read_run(text[:end].rstrip().encode())
+    whole = sample(name)
+    kept = [flow.intervals[:-1] for flow in whole.flows]
+    assert [flow.intervals for flow in begun.flows] == kept
+    assert "it was truncated" in begun.error
+    (ended,) = {read_run(text[middle + at :].encode()).error for at in (0, 14)}
+    assert ended is None
+    assert read_run(text[middle:].encode()).flows[0].sent == whole.flows[0].sent
+
+
+def test_an_error_among_the_objects_of_debugging_is_read():
+    text = 'send_parameters:\n{\n\t"tcp":\ttrue\n}\niperf3: error - unable to connect stream\n'
+    assert read_run(text.encode()).error == "unable to connect stream"
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
