@@ -40,10 +40,10 @@ _CONNECTED = re.compile(
     r"\s+local (\S{1,80}) port (\d{1,5}) connected (?:to|with) (\S{1,80}) port (\d{1,5})"
 )
 _LOSSES = re.compile(r"([\d.]{1,12}) ms\s+(-?\d{1,18})/\s*(\d{1,18})")
-# Up to a pipe, or to what the command printed where a page lost the newline.
+# Up to a pipe, to what the command printed where a page lost the newline, or to the end of markup.
 _COMMAND = re.compile(
     r"(?:^|[\s/#$>'\"`(])iperf3?(?:[-.][\w.]{1,20})? +(-\S.*?)"
-    r"(?: {0,5}\\?(?: \||-{4}| \[(?:[ \d]{1,5}| ID|SUM)\]).*|\\?)$"
+    r"(?: {0,5}\\?(?: \||-{4}| \[(?:[ \d]{1,5}| ID|SUM)\]|`|</).*|\\?)$"
 )
 # The long spelling of an option whose value counts here, values attached as in "-P4", and flags
 # that share a hyphen, of which the last may take a value.
