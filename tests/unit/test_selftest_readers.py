@@ -1002,7 +1002,16 @@ def test_flags_may_share_a_hyphen_and_pacing_is_a_target(command, flags):
 
 @pytest.mark.parametrize(
     "after",
-    [" \\", " \\ | grep bits", " | tail -1", " ------- Client", " [  4] 0.0-9.0 sec", " [ ID] I"],
+    [
+        " \\",
+        " \\ | grep bits",
+        " | tail -1",
+        " ------- Client",
+        " [  4] 0.0-9.0 sec",
+        " [ ID] I",
+        "`, it is slow",
+        "</summary>",
+    ],
 )
 def test_options_end_where_the_command_does(after):
     assert lines.parse_command(f"$ iperf -c 10.20.0.9 -t 9{after}").options == "-c 10.20.0.9 -t 9"
@@ -1189,3 +1198,11 @@ def test_a_result_inside_the_document_of_another_program_is_found(wrapped):
     document = json.dumps(wrapped).replace('"RUN"', run)
     (found,), (known,) = read_all(document.encode()), read_all(run.encode())
     assert found.flows == known.flows
+
+
+def test_connections_without_results_are_not_the_streams_of_a_test():
+    test = (
+        "[  5] local 10.20.0.9 port 5201 connected to 10.20.0.8 port {}\n"
+        "iperf3: error - unable to receive control message: Connection reset by peer\n"
+    )
+    assert read_run((test.format(41000) + test.format(41002)).encode()).streams == 1
