@@ -1079,3 +1079,9 @@ def test_a_test_that_pauses_has_failed(rates, failures):
 
 def test_a_pause_that_a_finding_explains_is_not_told_apart():
     assert told(BLACK_HOLE).failures == ()
+
+
+def test_a_rate_that_the_timer_of_iperf_does_not_give_is_not_explained_by_it():
+    """Five streams send 52 Mbit/s in the least."""
+    run = "$ iperf3 -c x -P 5 -b 35M -R\n" + _row(0, 10, 347, "receiver") + "\n"
+    assert causes(run.replace("[  5]", "[SUM]")) == []
