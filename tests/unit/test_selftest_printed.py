@@ -1085,3 +1085,12 @@ def test_a_rate_that_the_timer_of_iperf_does_not_give_is_not_explained_by_it():
     """Five streams send 52 Mbit/s in the least."""
     run = "$ iperf3 -c x -P 5 -b 35M -R\n" + _row(0, 10, 347, "receiver") + "\n"
     assert causes(run.replace("[  5]", "[SUM]")) == []
+
+
+@pytest.mark.parametrize("other", [520, 330])
+def test_a_full_link_explains_no_slower_run_beside_it(other):
+    first, near, slow = (text([rate] * 4) for rate in (941, 936, other))
+    assert told(first + near).unexplained is None
+    diagnosis = told(first + slow)
+    assert [one.id for one in diagnosis.findings] == ["D18"]
+    assert diagnosis.unexplained

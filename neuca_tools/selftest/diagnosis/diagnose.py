@@ -23,9 +23,10 @@ from neuca_tools.selftest.conditions.base import (
     Session,
     known_facts,
 )
+from neuca_tools.selftest.conditions.capacity import capacity_of_path
 from neuca_tools.selftest.conditions.compare import worse_direction
 from neuca_tools.selftest.conditions.table import Outcome, hits_of_phase, hits_of_session
-from neuca_tools.selftest.conditions.thresholds import has_passed
+from neuca_tools.selftest.conditions.thresholds import THROUGHPUT, TOGETHER, has_passed
 from neuca_tools.selftest.conditions.udp import SLIGHT
 from neuca_tools.selftest.diagnosis.findings import TRIFLE, Finding, failures, rank_findings
 from neuca_tools.selftest.diagnosis.limits import hosts_of, never_lower, next_after
@@ -290,10 +291,12 @@ def _cut_short(measured: Look) -> Optional[str]:
 
 def _why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[str]:
     """Why a rate that was measured has no explanation; None if it has one."""
-    tcp = next((measured for measured in session.looks if measured.protocol == "tcp"), None)
     if any(measured.rate and measured.is_unanswered for measured in session.looks):
         return "how many datagrams arrived is not known: the receiver's line is missing"
-    if tcp is None or any(map(_is_explanation, findings)):
+    if any(finding.severity != INFO for finding in findings):
+        return None
+    tcp = next(_below_capacity(session), None)
+    if tcp is None:
         return None
     windows = tcp.windows
     if (windows.rwnd_limited, windows.cwnd, windows.snd_wnd) == (None, None, None):
@@ -301,8 +304,15 @@ def _why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[
     return _why_not_known(session.evidence)
 
 
-def _is_explanation(finding: Finding) -> bool:
-    return finding.severity != INFO or finding.id == "D18"
+def _below_capacity(session: Session) -> Iterator[Look]:
+    """The TCP tests without a rate, or with less than what fills the path or another test had."""
+    full = [measured.known_rate for measured in session.tcp if capacity_of_path(measured)]
+    for measured in session.looks:
+        if measured.protocol != "tcp" or (full and measured.phase.name == TOGETHER):
+            continue
+        rate = measured.known_rate
+        if not any(THROUGHPUT <= rate / most <= 1 / THROUGHPUT for most in full):
+            yield measured
 
 
 def _why_not_known(evidence: Evidence) -> str:
