@@ -1009,6 +1009,8 @@ def test_flags_may_share_a_hyphen_and_pacing_is_a_target(command, flags):
         " ------- Client",
         " [  4] 0.0-9.0 sec",
         " [ ID] I",
+        "; done",
+        " && iperf -c 10.20.0.7",
         "`, it is slow",
         "</summary>",
     ],
@@ -1206,3 +1208,22 @@ def test_connections_without_results_are_not_the_streams_of_a_test():
         "iperf3: error - unable to receive control message: Connection reset by peer\n"
     )
     assert read_run((test.format(41000) + test.format(41002)).encode()).streams == 1
+
+
+TRADEOFFS = """$ {}
+Client connecting to 10.20.0.9, TCP port 5001
+[  5] local 10.20.0.8 port {} connected with 10.20.0.9 port 5001
+[  5]  0.0- 5.0 sec   561 MBytes   941 Mbits/sec
+[  4] local 10.20.0.8 port 5001 connected with 10.20.0.9 port {}
+[  4]  0.0- 5.0 sec   301 MBytes   505 Mbits/sec
+"""
+
+
+@pytest.mark.parametrize("without", ["nothing", "local", "Client|local", "Client|iperf"])
+def test_each_direction_of_each_tradeoff_is_a_test_of_its_own(without):
+    command = "for i in 1 2; do iperf -c 10.20.0.9 -r -t 5; done"
+    text = TRADEOFFS.format(command, 41000, 50210) + TRADEOFFS.format("", 41002, 50212)
+    lines_left = [line for line in text.splitlines() if not re.search(without, line)]
+    phases = evidence_of("\n".join(lines_left).encode()).phases
+    ways = [(phase.name, phase.direction, round(phase.flow.rate / 1e6)) for phase in phases]
+    assert ways == [("tcp", "forward", 941), ("tcp", "reverse", 505)] * 2
