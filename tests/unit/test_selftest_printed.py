@@ -1094,3 +1094,11 @@ def test_a_full_link_explains_no_slower_run_beside_it(other):
     diagnosis = told(first + slow)
     assert [one.id for one in diagnosis.findings] == ["D18"]
     assert diagnosis.unexplained
+
+
+def test_a_buffer_does_not_limit_what_is_slower_than_with_it():
+    command = "-c 203.0.113.20 -w 256K"
+    slow = text([19.9, 20.4, 19.2, 20.1], ends=WAN, command=f"{command} -R")
+    assert causes(slow) == ["D01"]
+    fast = text([18000, 18500, 17900, 18100], ends=WAN, command=command)
+    assert causes(fast + slow.replace("41000", "41002")) == ["D27"]
