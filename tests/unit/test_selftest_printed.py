@@ -1102,3 +1102,10 @@ def test_a_buffer_does_not_limit_what_is_slower_than_with_it():
     assert causes(slow) == ["D01"]
     fast = text([18000, 18500, 17900, 18100], ends=WAN, command=command)
     assert causes(fast + slow.replace("41000", "41002")) == ["D27"]
+
+
+@pytest.mark.parametrize(("asked", "passed"), [("9G", True), ("20G", False), ("100G", None)])
+def test_who_asks_for_all_that_is_possible_does_not_expect_it(asked, passed):
+    row = _row(0, 10, 9500, "0.020 ms  0/8200000 (0%)  receiver")
+    diagnosis = told(f"$ iperf3 -c 10.20.0.9 -u -b {asked}\n{row}\n")
+    assert [phase.passed for phase in diagnosis.phases] == [passed]
