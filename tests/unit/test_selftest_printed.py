@@ -1109,3 +1109,8 @@ def test_who_asks_for_all_that_is_possible_does_not_expect_it(asked, passed):
     row = _row(0, 10, 9500, "0.020 ms  0/8200000 (0%)  receiver")
     diagnosis = told(f"$ iperf3 -c 10.20.0.9 -u -b {asked}\n{row}\n")
     assert [phase.passed for phase in diagnosis.phases] == [passed]
+
+
+def test_without_totals_the_rate_is_that_of_all_intervals():
+    (phase,) = told(text([80, 40, 0, 0, 0], summary=False)).phases
+    assert (round(phase.rate / 1e6), phase.steady) == (24, 0)

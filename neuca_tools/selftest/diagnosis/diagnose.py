@@ -242,13 +242,22 @@ def _result_of_phase(measured: Look) -> PhaseResult:
         name=measured.phase.name,
         direction=measured.phase.direction,
         protocol=measured.protocol,
-        rate=measured.flow.rate or measured.rate,
+        rate=measured.flow.rate or _rate_of_intervals(measured),
         loss=measured.loss,
         retransmits=measured.retransmits,
         passed=has_passed(measured),
         error=measured.phase.run.error if measured.phase.run else None,
         steady=measured.rate,
     )
+
+
+def _rate_of_intervals(measured: Look) -> Optional[float]:
+    """bit/s of all of them, where the totals are missing."""
+    known = [each for each in measured.every if each.rate is not None and not each.omitted]
+    seconds = sum(each.seconds for each in known)
+    if not seconds or measured.rate is None:
+        return measured.rate
+    return sum((each.rate or 0.0) * each.seconds for each in known) / seconds
 
 
 def _is_measured(evidence: Evidence, looks: Sequence[Look]) -> bool:
