@@ -1114,3 +1114,14 @@ def test_who_asks_for_all_that_is_possible_does_not_expect_it(asked, passed):
 def test_without_totals_the_rate_is_that_of_all_intervals():
     (phase,) = told(text([80, 40, 0, 0, 0], summary=False)).phases
     assert (round(phase.rate / 1e6), phase.steady) == (24, 0)
+
+
+def test_a_link_is_filled_by_nine_tenths_of_its_best_interval():
+    """A dip that costs 9% of what an Ethernet of 1 Gbit/s carries with timestamps."""
+    rates, losses = [941] * 7 + [680, 630, 700, 870, 930], [0] * 6 + [13, 9] + [0] * 4
+    windows = [1600] * 7 + [1200, 1250, 1300, 1380, 1450]
+    assert causes(text(rates, windows, losses, total=31)) == []
+    assert causes(text([rate - 60 if rate < 900 else rate for rate in rates], windows, losses)) == [
+        "D05",
+        "D17",
+    ]
