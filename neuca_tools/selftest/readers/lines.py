@@ -27,7 +27,7 @@ _AMOUNT = r"([\d.]{1,20})\s*([KMGT]?)"
 # iperf of ESP-IDF prints neither the stream nor the amount; tables are pasted without the stream.
 _ROW = re.compile(
     r"(?:\[[\s*]*(?P<id>\d{1,9}|SUM)\](?:\[(?P<role>[TR]X-[CS])\])?\s|^[\s>#]{0,40})"
-    r"\s*(?P<start>[\d.]{1,12})\s*-\s*(?P<end>[\d.]{1,12})\s+sec"
+    r"\s*(?P<start>[\d.]{1,12})\s*-\s*(?P<end>[\d.]{1,12})\s*sec"
     r"(?:\s+(?P<size>[\d.]{1,20})\s*(?P<prefix>[KMGT]?)(?P<unit>Byte|bit)s?)?"
     r"\s+(?P<rate>[\d.]{1,20})\s*(?P<scale>[KMGT]?)"
     r"(?:(?P<per>bit|Byte)s? ?/s(?:ec)?|bps)(?P<rest>.*)",
