@@ -206,6 +206,15 @@ def test_of_an_object_that_is_cut_off_the_whole_intervals_are_read(name):
     assert read_run(text[middle:].encode()).flows[0].sent == whole.flows[0].sent
 
 
+def test_of_a_piece_of_an_object_the_sum_of_an_interval_is_read():
+    text = (DATA / "3.12-tcp.json").read_text()
+    first = text.index('"end"', text.index('"intervals"'))
+    piece = read_run(text[first : text.index('"socket"', first)].encode())
+    assert piece.error == "the JSON is incomplete: it has neither its beginning nor its end"
+    (interval,) = piece.flow("forward").intervals
+    assert interval.rate == sample("3.12-tcp.json").flow("forward").intervals[0].rate
+
+
 def test_an_error_among_the_objects_of_debugging_is_read():
     text = 'send_parameters:\n{\n\t"tcp":\ttrue\n}\niperf3: error - unable to connect stream\n'
     assert read_run(text.encode()).error == "unable to connect stream"
@@ -1227,3 +1236,8 @@ def test_each_direction_of_each_tradeoff_is_a_test_of_its_own(without):
     phases = evidence_of("\n".join(lines_left).encode()).phases
     ways = [(phase.name, phase.direction, round(phase.flow.rate / 1e6)) for phase in phases]
     assert ways == [("tcp", "forward", 941), ("tcp", "reverse", 505)] * 2
+
+
+def test_a_blank_before_the_unit_of_time_may_be_missing():
+    row = lines.parse_row("[  5] 0.00-10.00sec  1.10 GBytes  943 Mbits/sec   7      sender")
+    assert (row.end, row.rest) == (10, "7      sender")

@@ -91,7 +91,7 @@ def _read_json(document: str) -> list[Run]:
         return runs
     run = read_iperf3_json(document)
     if not run.flows:
-        run = read_fragment(document, run.error) or run
+        run = read_fragment(document, run.error if run.unreadable else None) or run
     return [run] if run.flows or TEXT_ERROR not in document else []
 
 

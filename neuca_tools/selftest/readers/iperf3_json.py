@@ -177,11 +177,8 @@ def read_result(document: Json) -> Run:
 
 
 def _find_peer(start: Json) -> str:
-    for key in ("connecting_to", "accepted_connection"):
-        host = values.text(values.mapping(start.get(key)).get("host"))
-        if host:
-            return host
-    return ""
+    ends = (values.mapping(start.get(key)) for key in ("connecting_to", "accepted_connection"))
+    return next(filter(None, (values.text(end.get("host")) for end in ends)), "")
 
 
 def _describe_options(requested: Json) -> str:
@@ -203,10 +200,11 @@ def _describe_options(requested: Json) -> str:
 
 
 def _read_flows(document: Json, requested: Json) -> tuple[Flow, ...]:
-    intervals, end = values.mappings(document.get("intervals")), document.get("end")
+    intervals = values.mappings(document.get("intervals"))
+    end = values.mapping(document.get("end"))
     if not intervals and not end:
         return ()
-    keys = {key for part in (values.mapping(end), *intervals[:1]) for key in part}
+    keys = {key for part in (end, *intervals[:1]) for key in part}
     if requested.get("bidir") or any(key.endswith(REVERSE) for key in keys):
         return (
             read_flow(document, "forward", "", True),
