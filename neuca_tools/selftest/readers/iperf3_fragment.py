@@ -21,6 +21,7 @@ INCOMPLETE = "the JSON is incomplete: it has neither its beginning nor its end"
 
 def read_fragment(document: str, error: Optional[str]) -> Optional[Run]:
     """The intervals that are whole, with this error unless the end is; None if there are none."""
+    document = document.partition('"server_output_json"')[0]
     objects = _whole_objects(_BEGIN, document)
     start = next((part for part in objects if "connected" in part), {})
     end = next((part for part in objects if CPU in part), {})
@@ -34,11 +35,14 @@ def read_fragment(document: str, error: Optional[str]) -> Optional[Run]:
 
 
 def _whole_objects(begin: re.Pattern[str], document: str) -> list[dict[str, Any]]:
-    """The objects that begin at the end of these matches."""
-    decoder, objects, broken = json_decoder(), [], 0
+    """The objects that begin at the end of these matches, without those within them."""
+    decoder, objects, end, broken = json_decoder(), [], 0, 0
     for match in begin.finditer(document):
+        if match.end() < end:
+            continue
         try:
-            objects.append(decoder.raw_decode(document, match.end())[0])
+            part, end = decoder.raw_decode(document, match.end())
+            objects.append(part)
         except (RecursionError, ValueError):
             broken += 1
             if broken > MOST_BROKEN:
