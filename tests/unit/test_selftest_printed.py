@@ -1060,3 +1060,68 @@ def test_no_verdict_rests_on_less_than_a_second():
     short = "".join(row.format("0.25", 256, 9.41, end) for end in ("0  sender", "receiver"))
     head = f"[  5] local {WAN[0]} port 41000 connected to {WAN[1]} port 5201\n"
     assert causes(head + short) == []
+
+
+@pytest.mark.parametrize(
+    ("rates", "failures"),
+    [
+        ([95, 94, 0, 0, 0], ("for 3.00 s nothing was transferred",)),
+        ([5, 0, 0, 0, 650, 630, 640], ("for 3.00 s nothing was transferred",)),
+        ([95, 94, 0, 95, 94], ()),
+        ([2.1, 0, 0, 2.1, 0, 2.1], ()),  # a sender's blocks on a slow link
+    ],
+)
+def test_a_test_that_pauses_has_failed(rates, failures):
+    diagnosis = told(text(rates, summary=False))
+    assert diagnosis.failures == failures
+    assert not failures or diagnosis.unexplained is None
+
+
+def test_a_pause_that_a_finding_explains_is_not_told_apart():
+    assert told(BLACK_HOLE).failures == ()
+
+
+def test_a_rate_that_the_timer_of_iperf_does_not_give_is_not_explained_by_it():
+    """Five streams send 52 Mbit/s in the least."""
+    run = "$ iperf3 -c x -P 5 -b 35M -R\n" + _row(0, 10, 347, "receiver") + "\n"
+    assert causes(run.replace("[  5]", "[SUM]")) == []
+
+
+@pytest.mark.parametrize("other", [520, 330])
+def test_a_full_link_explains_no_slower_run_beside_it(other):
+    first, near, slow = (text([rate] * 4) for rate in (941, 936, other))
+    assert told(first + near).unexplained is None
+    diagnosis = told(first + slow)
+    assert [one.id for one in diagnosis.findings] == ["D18"]
+    assert diagnosis.unexplained
+
+
+def test_a_buffer_does_not_limit_what_is_slower_than_with_it():
+    command = "-c 203.0.113.20 -w 256K"
+    slow = text([19.9, 20.4, 19.2, 20.1], ends=WAN, command=f"{command} -R")
+    assert causes(slow) == ["D01"]
+    fast = text([18000, 18500, 17900, 18100], ends=WAN, command=command)
+    assert causes(fast + slow.replace("41000", "41002")) == ["D27"]
+
+
+@pytest.mark.parametrize(("asked", "passed"), [("9G", True), ("20G", False), ("100G", None)])
+def test_who_asks_for_all_that_is_possible_does_not_expect_it(asked, passed):
+    row = _row(0, 10, 9500, "0.020 ms  0/8200000 (0%)  receiver")
+    diagnosis = told(f"$ iperf3 -c 10.20.0.9 -u -b {asked}\n{row}\n")
+    assert [phase.passed for phase in diagnosis.phases] == [passed]
+
+
+def test_without_totals_the_rate_is_that_of_all_intervals():
+    (phase,) = told(text([80, 40, 0, 0, 0], summary=False)).phases
+    assert (round(phase.rate / 1e6), phase.steady) == (24, 0)
+
+
+def test_a_link_is_filled_by_nine_tenths_of_its_best_interval():
+    """A dip that costs 9% of what an Ethernet of 1 Gbit/s carries with timestamps."""
+    rates, losses = [941] * 7 + [680, 630, 700, 870, 930], [0] * 6 + [13, 9] + [0] * 4
+    windows = [1600] * 7 + [1200, 1250, 1300, 1380, 1450]
+    assert causes(text(rates, windows, losses, total=31)) == []
+    assert causes(text([rate - 60 if rate < 900 else rate for rate in rates], windows, losses)) == [
+        "D05",
+        "D17",
+    ]

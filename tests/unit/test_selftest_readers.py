@@ -192,6 +192,34 @@ def test_a_truncated_object_without_results_says_where_it_ends(cut):
     assert re.match(rf"the JSON .* line {text.count(chr(10)) + 1}[:,]", run.error)
 
 
+@pytest.mark.parametrize("name", ["3.12-tcp.json", "3.7-bidir.json", "3.9-udp.json"])
+def test_of_an_object_that_is_cut_off_the_whole_intervals_are_read(name):
+    text = (DATA / name).read_text()
+    end, middle = text.rindex('"streams"', 0, text.index('"end":\t{')), text.index('"intervals"')
+    begun = read_run(text[:end].rstrip().encode())
+    whole = sample(name)
+    kept = [flow.intervals[:-1] for flow in whole.flows]
+    assert [flow.intervals for flow in begun.flows] == kept
+    assert "it was truncated" in begun.error
+    (ended,) = {read_run(text[middle + at :].encode()).error for at in (0, 14)}
+    assert ended is None
+    assert read_run(text[middle:].encode()).flows[0].sent == whole.flows[0].sent
+
+
+def test_of_a_piece_of_an_object_the_sum_of_an_interval_is_read():
+    text = (DATA / "3.12-tcp.json").read_text()
+    first = text.index('"end"', text.index('"intervals"'))
+    piece = read_run(text[first : text.index('"socket"', first)].encode())
+    assert piece.error == "the JSON is incomplete: it has neither its beginning nor its end"
+    (interval,) = piece.flow("forward").intervals
+    assert interval.rate == sample("3.12-tcp.json").flow("forward").intervals[0].rate
+
+
+def test_an_error_among_the_objects_of_debugging_is_read():
+    text = 'send_parameters:\n{\n\t"tcp":\ttrue\n}\niperf3: error - unable to connect stream\n'
+    assert read_run(text.encode()).error == "unable to connect stream"
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -983,7 +1011,18 @@ def test_flags_may_share_a_hyphen_and_pacing_is_a_target(command, flags):
 
 @pytest.mark.parametrize(
     "after",
-    [" \\", " \\ | grep bits", " | tail -1", " ------- Client", " [  4] 0.0-9.0 sec", " [ ID] I"],
+    [
+        " \\",
+        " \\ | grep bits",
+        " | tail -1",
+        " ------- Client",
+        " [  4] 0.0-9.0 sec",
+        " [ ID] I",
+        "; done",
+        " && iperf -c 10.20.0.7",
+        "`, it is slow",
+        "</summary>",
+    ],
 )
 def test_options_end_where_the_command_does(after):
     assert lines.parse_command(f"$ iperf -c 10.20.0.9 -t 9{after}").options == "-c 10.20.0.9 -t 9"
@@ -1170,3 +1209,35 @@ def test_a_result_inside_the_document_of_another_program_is_found(wrapped):
     document = json.dumps(wrapped).replace('"RUN"', run)
     (found,), (known,) = read_all(document.encode()), read_all(run.encode())
     assert found.flows == known.flows
+
+
+def test_connections_without_results_are_not_the_streams_of_a_test():
+    test = (
+        "[  5] local 10.20.0.9 port 5201 connected to 10.20.0.8 port {}\n"
+        "iperf3: error - unable to receive control message: Connection reset by peer\n"
+    )
+    assert read_run((test.format(41000) + test.format(41002)).encode()).streams == 1
+
+
+TRADEOFFS = """$ {}
+Client connecting to 10.20.0.9, TCP port 5001
+[  5] local 10.20.0.8 port {} connected with 10.20.0.9 port 5001
+[  5]  0.0- 5.0 sec   561 MBytes   941 Mbits/sec
+[  4] local 10.20.0.8 port 5001 connected with 10.20.0.9 port {}
+[  4]  0.0- 5.0 sec   301 MBytes   505 Mbits/sec
+"""
+
+
+@pytest.mark.parametrize("without", ["nothing", "local", "Client|local", "Client|iperf"])
+def test_each_direction_of_each_tradeoff_is_a_test_of_its_own(without):
+    command = "for i in 1 2; do iperf -c 10.20.0.9 -r -t 5; done"
+    text = TRADEOFFS.format(command, 41000, 50210) + TRADEOFFS.format("", 41002, 50212)
+    lines_left = [line for line in text.splitlines() if not re.search(without, line)]
+    phases = evidence_of("\n".join(lines_left).encode()).phases
+    ways = [(phase.name, phase.direction, round(phase.flow.rate / 1e6)) for phase in phases]
+    assert ways == [("tcp", "forward", 941), ("tcp", "reverse", 505)] * 2
+
+
+def test_a_blank_before_the_unit_of_time_may_be_missing():
+    row = lines.parse_row("[  5] 0.00-10.00sec  1.10 GBytes  943 Mbits/sec   7      sender")
+    assert (row.end, row.rest) == (10, "7      sender")

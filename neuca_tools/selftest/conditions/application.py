@@ -47,11 +47,10 @@ def _whole_blocks(look: Look) -> Optional[Hit]:
     is_alone = look.phase.name != thresholds.TOGETHER
     if look.is_unsampled_tcp and is_alone and not look.asked and _is_one_block_a_tick(look):
         return _unstated_blocks(look)
-    if (
-        not look.is_unsampled_tcp
-        or not look.asked
-        or look.known_rate < thresholds.EXCEEDED * look.asked
-    ):
+    most = TICKS * 8 * (look.run.datagram or BLOCK) * look.streams  # bit/s, of a timer of 0.1 s
+    if not look.is_unsampled_tcp or not look.asked:
+        return None
+    if not thresholds.EXCEEDED * look.asked <= look.known_rate <= thresholds.EXCEEDED * most:
         return None
     return Hit(
         0.9,

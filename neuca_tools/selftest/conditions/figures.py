@@ -55,7 +55,7 @@ def link_filled(look: Look) -> Optional[float]:
         is_full = any(_fills_line(each, speed, look) for each in (rate, rate - _queued_rate(look)))
         if is_full and look.known_spread < EVEN:
             return speed
-        if rate >= NEARLY * OF_LINE[1] * speed and _fills_line(best, speed, look):
+        if look.spread is not None and rate >= NEARLY * best and _fills_line(best, speed, look):
             return speed
     return None
 

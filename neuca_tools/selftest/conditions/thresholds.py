@@ -20,6 +20,7 @@ THROUGHPUT, DATAGRAMS = 0.90, 0.80
 BOTH_WAYS = 0.70
 # Seconds; acknowledgements of less arrive in bursts.
 WHILE = 0.5
+UNLIMITED = 50e9  # bit/s of UDP: who asks for so much wants to see what is possible
 # Of the rate that was asked for: iperf3 did not keep to it.
 EXCEEDED = 1.5
 
@@ -72,7 +73,7 @@ def _share_expected(look: Look) -> float:
 def _rate_expected(look: Look) -> Optional[float]:
     """bit/s: for TCP what is expected of the path, for UDP what was asked for."""
     if look.protocol == "udp":
-        return look.asked or None
+        return look.asked if 0 < (look.asked or 0) < UNLIMITED else None
     if look.evidence.expect and look.asked:
         return min(look.evidence.expect, look.asked)
     return look.evidence.expect

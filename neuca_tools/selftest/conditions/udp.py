@@ -10,7 +10,7 @@ from typing import Optional, Union
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
-from neuca_tools.selftest.conditions.thresholds import has_passed
+from neuca_tools.selftest.conditions.thresholds import UNLIMITED, has_passed
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, growth_of_fact
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
@@ -25,7 +25,6 @@ WHOLE = 1472  # bytes: not fragmented at MTU 1500
 VERY_FEW = 20_000  # datagrams in a second: the default socket buffer holds 5 ms of them at least
 MANY = 100_000  # packets in a second, which a host with its default settings does not receive
 SENT = 0.95  # of the rate that was asked for (D20)
-UNLIMITED = 50e9  # bit/s: who asks for so much wants to see what is possible
 HEADERS = 28  # bytes: IPv4 and UDP
 LARGER_RECEIVE_BUFFERS = {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}
 

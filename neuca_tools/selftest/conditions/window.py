@@ -12,10 +12,12 @@ from neuca_tools.selftest.conditions import application, cpu
 from neuca_tools.selftest.conditions.base import MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.figures import as_asked, is_inside, line_of, link_filled
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
+from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows
 from neuca_tools.selftest.evidence.run import (
     in_flight,
     is_flat,
+    known_rates,
     known_round_trips,
     known_windows,
 )
@@ -86,12 +88,24 @@ def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
     """Whether a window that never grew may be `asked` bytes, at a round trip that paths have."""
     if look.run.is_loopback or look.known_rate >= cpu.CORE:
         return False
+    if any(_is_faster_with_it(phase, look) for phase in look.evidence.phases):
+        return False
     lowest, highest = OF_PATHS[bool(look.cwnd)]
     if look.run.is_local_network and look.known_rate >= SLOWEST_PATH:
         lowest, highest = LOCAL_TRIPS if asked <= SMALL else (1.0, 0.0)
     trip = asked * 8 * look.streams / look.known_rate  # if the window is what limits
     is_larger = (look.cwnd or 0.0) > OF_STATED[1] * asked * look.streams
     return lowest < trip < highest and (look.windows.flat or is_larger or not look.cwnd)
+
+
+def _is_faster_with_it(phase: Phase, look: Look) -> bool:
+    """Whether a stream had much more with the same -w to the same host, at the same round trip."""
+    run, flow = phase.run, phase.flow
+    if run is None or flow is None or (run.buffer, run.peer) != (look.run.buffer, look.run.peer):
+        return False
+    rates = known_rates(flow.intervals) or [flow.rate or 0.0]
+    share = median(rates) / run.stream_count
+    return share > OF_STATED[1] * look.known_rate / look.streams
 
 
 def _window_by_round_trip(look: Look) -> Optional[Hit]:

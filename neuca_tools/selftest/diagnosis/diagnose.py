@@ -23,9 +23,10 @@ from neuca_tools.selftest.conditions.base import (
     Session,
     known_facts,
 )
+from neuca_tools.selftest.conditions.capacity import capacity_of_path
 from neuca_tools.selftest.conditions.compare import worse_direction
 from neuca_tools.selftest.conditions.table import Outcome, hits_of_phase, hits_of_session
-from neuca_tools.selftest.conditions.thresholds import has_passed
+from neuca_tools.selftest.conditions.thresholds import THROUGHPUT, TOGETHER, has_passed
 from neuca_tools.selftest.conditions.udp import SLIGHT
 from neuca_tools.selftest.diagnosis.findings import TRIFLE, Finding, failures, rank_findings
 from neuca_tools.selftest.diagnosis.limits import hosts_of, never_lower, next_after
@@ -138,7 +139,8 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     findings = tuple(finding for finding in ranked if not finding.is_possible)
     possible = tuple(finding for finding in ranked if finding.is_possible)
     inconclusive, unexplained = _why_inconclusive(evidence, looks, findings), None
-    if inconclusive is None and not all_passed:
+    failed = failures(evidence, looks, findings)
+    if inconclusive is None and not all_passed and not failed:
         unexplained = _why_unexplained(session, findings)
     return Diagnosis(
         findings,
@@ -147,7 +149,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         evidence.expect,
         unexplained,
         possible=possible[:MOST_POSSIBLE],
-        failures=failures(evidence, looks, findings),
+        failures=failed,
     )
 
 
@@ -240,13 +242,22 @@ def _result_of_phase(measured: Look) -> PhaseResult:
         name=measured.phase.name,
         direction=measured.phase.direction,
         protocol=measured.protocol,
-        rate=measured.flow.rate or measured.rate,
+        rate=measured.flow.rate or _rate_of_intervals(measured),
         loss=measured.loss,
         retransmits=measured.retransmits,
         passed=has_passed(measured),
         error=measured.phase.run.error if measured.phase.run else None,
         steady=measured.rate,
     )
+
+
+def _rate_of_intervals(measured: Look) -> Optional[float]:
+    """bit/s of all of them, where the totals are missing."""
+    known = [each for each in measured.every if each.rate is not None and not each.omitted]
+    seconds = sum(each.seconds for each in known)
+    if not seconds or measured.rate is None:
+        return measured.rate
+    return sum((each.rate or 0.0) * each.seconds for each in known) / seconds
 
 
 def _is_measured(evidence: Evidence, looks: Sequence[Look]) -> bool:
@@ -289,10 +300,12 @@ def _cut_short(measured: Look) -> Optional[str]:
 
 def _why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[str]:
     """Why a rate that was measured has no explanation; None if it has one."""
-    tcp = next((measured for measured in session.looks if measured.protocol == "tcp"), None)
     if any(measured.rate and measured.is_unanswered for measured in session.looks):
         return "how many datagrams arrived is not known: the receiver's line is missing"
-    if tcp is None or any(map(_is_explanation, findings)):
+    if any(finding.severity != INFO for finding in findings):
+        return None
+    tcp = next(_below_capacity(session), None)
+    if tcp is None:
         return None
     windows = tcp.windows
     if (windows.rwnd_limited, windows.cwnd, windows.snd_wnd) == (None, None, None):
@@ -300,8 +313,15 @@ def _why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[
     return _why_not_known(session.evidence)
 
 
-def _is_explanation(finding: Finding) -> bool:
-    return finding.severity != INFO or finding.id == "D18"
+def _below_capacity(session: Session) -> Iterator[Look]:
+    """The TCP tests without a rate, or with less than what fills the path or another test had."""
+    full = [measured.known_rate for measured in session.tcp if capacity_of_path(measured)]
+    for measured in session.looks:
+        if measured.protocol != "tcp" or (full and measured.phase.name == TOGETHER):
+            continue
+        rate = measured.known_rate
+        if not any(THROUGHPUT <= rate / most <= 1 / THROUGHPUT for most in full):
+            yield measured
 
 
 def _why_not_known(evidence: Evidence) -> str:

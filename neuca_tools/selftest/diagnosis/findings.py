@@ -6,16 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from statistics import median
 from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW
 from neuca_tools.selftest.conditions.datagrams import is_same_way
+from neuca_tools.selftest.conditions.figures import buffered_bytes
 from neuca_tools.selftest.conditions.table import ACROSS, ALONE, CAUSES, is_explained, tell_apart
 from neuca_tools.selftest.conditions.udp import is_losing, offered_rate
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import INTERNAL
 from neuca_tools.selftest.evidence.look import Fact, Look
+from neuca_tools.selftest.evidence.run import known_rates
 
 FAULT_FIRST = 0.15  # how much more a fault weighs than a limit that explains the same share
 TRIFLE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
@@ -162,6 +166,8 @@ def _with_alternative(finding: Finding, findings: Sequence[Finding]) -> Finding:
 # Shares of the packets, bounds of our own. A host that is busy for a moment loses up to LOST; of
 # what is sent slowly and evenly, to see each direction by itself, hardly any is lost.
 LOST, GENTLY_LOST = 0.02, 0.01
+# Seconds without any data: two intervals of iperf, because a slow one may carry no whole block.
+PAUSE = 2.0
 # Of the bytes: what arrives beyond what was sent was duplicated on the path.
 DUPLICATED = 0.02
 # The findings, by their IDs in `conditions.table`, that say the same as a failed step. Other steps
@@ -190,7 +196,14 @@ def failures(
         if step.verdict == "fail" and step.name in SAID_BY and not SAID_BY[step.name] & known
     )
     return tuple(
-        dict.fromkeys([*steps, *_loss_failures(looks, findings), *_lost_one_way(evidence)])
+        dict.fromkeys(
+            [
+                *steps,
+                *_loss_failures(looks, findings),
+                *_pauses(looks, findings),
+                *_lost_one_way(evidence),
+            ]
+        )
     )
 
 
@@ -241,6 +254,24 @@ def _loses_too_much(look: Look, looks: Sequence[Look]) -> bool:
         if is_same_way(other, look) and offered_rate(other) > offered_rate(look)
     )
     return is_losing(look) and all(map(is_losing, faster))
+
+
+def _pauses(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:
+    """How long nothing was transferred in a test that had a rate before or after."""
+    for look in looks:
+        rates = [rate for rate in known_rates(look.every) if rate]
+        seconds, usual = _longest_pause(look), median(rates or [0.0])
+        # What a buffer holds is counted in bursts.
+        is_real = seconds >= PAUSE and seconds * usual / 8 > buffered_bytes(look)
+        if is_real and not _has_finding(findings, look.phase.direction):
+            yield f"for {amounts.time(seconds)} nothing was transferred"
+
+
+def _longest_pause(look: Look) -> float:
+    """Seconds."""
+    groups = groupby(look.every, key=lambda interval: interval.rate == 0)
+    lengths = (sum(each.seconds for each in group) for is_idle, group in groups if is_idle)
+    return max(lengths, default=0.0)
 
 
 def _lost_one_way(evidence: Evidence) -> Iterator[str]:

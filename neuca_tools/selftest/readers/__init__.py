@@ -12,6 +12,7 @@ from typing import Optional
 from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.readers.iperf2_text import as_text
 from neuca_tools.selftest.readers.iperf2_text import read as read_iperf2_text
+from neuca_tools.selftest.readers.iperf3_fragment import read_fragment
 from neuca_tools.selftest.readers.iperf3_json import read as read_iperf3_json
 from neuca_tools.selftest.readers.iperf3_json import read_results
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
@@ -20,7 +21,9 @@ from neuca_tools.selftest.readers.split import join_ends, split_runs
 
 MOST_DOCUMENT_BYTES = 64 * 1024 * 1024  # bytes: a day of 128 streams in JSON
 UNREADABLE = "this is neither iperf3's JSON, nor its text, nor iperf 2's text"
-JSON = re.compile(r"^[ \t]*\{", re.MULTILINE)  # warnings may come before it
+# Warnings may come before it, and its beginning may be missing.
+JSON = re.compile(r'^[ \t]*\{|"streams"\s*:\s*\[', re.MULTILINE)
+TEXT_ERROR = "iperf3: error - "
 IPERF3 = re.compile(
     "iperf3|Connecting to host|Accepted connection from|- - - - - -| sender\n|Retr  ?Cwnd"
 )
@@ -71,14 +74,25 @@ def read_all(content: bytes) -> list[Run]:
         return runs
     document = _clean_text(document)
     if JSON.search(document):
-        runs = read_results(document)
-        if runs or not _has_rows(document):
-            return runs or [read_iperf3_json(document)]
+        runs = _read_json(document)
+        if runs:
+            return runs
         document = _unescape_rows(document)
     form = _reader_for(document)
     if form is None:
         return [Run("iperf", error=UNREADABLE, unreadable=True)]
     return join_ends(form(text) for text in split_runs(document))
+
+
+def _read_json(document: str) -> list[Run]:
+    """Empty if it is a text, with the objects that iperf3 -d prints among its lines."""
+    runs = read_results(document)
+    if runs or _has_rows(document):
+        return runs
+    run = read_iperf3_json(document)
+    if not run.flows:
+        run = read_fragment(document, run.error if run.unreadable else None) or run
+    return [run] if run.flows or TEXT_ERROR not in document else []
 
 
 def _clean_text(document: str) -> str:

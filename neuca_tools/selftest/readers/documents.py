@@ -17,6 +17,7 @@ from neuca_tools.selftest.evidence import VERSION, Evidence, Phase
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.readers import MOST_DOCUMENT_BYTES, read_all
+from neuca_tools.selftest.readers.lines import TRADEOFF
 from neuca_tools.selftest.readers.split import is_server
 
 OPPOSITE = {"forward": "reverse", "reverse": "forward"}
@@ -93,7 +94,7 @@ def _phase_name(run: Run) -> str:
     if run.protocol not in (None, "tcp"):
         return str(run.protocol)
     if len(run.flows) > 1:
-        return "tcp-bidir"
+        return "tcp" if TRADEOFF.search(run.options or "") else "tcp-bidir"
     return "tcp-parallel" if (run.streams or 1) > 1 else "tcp"
 
 

@@ -38,7 +38,7 @@ _FAILED = re.compile(
     r"(?:connect|write|bind|read)(?: to \S{1,80} port \d{1,5})? failed:? *\(?([^)\n]{1,200})"
 )
 _EMBEDDED = re.compile(r"mode=(?:tcp|udp)-(?:client|server) sip=")  # of ESP-IDF and NuttX
-_BOTH_WAYS = re.compile(r"(?:^|\s)(?:-d|--dualtest|(-r|--tradeoff))\b")
+_DUALTEST = re.compile(r"(?:^|\s)(?:-d|--dualtest)\b")
 _NOT_ACKNOWLEDGED = re.compile(r"(did not receive ack of last datagram.*)")
 # Time, both ends, stream (-1 is all of them), interval, bytes, bit/s; of UDP jitter in ms, lost
 # datagrams and all of them. 2.0 to 2.2 put more after that.
@@ -148,10 +148,12 @@ def _incoming_streams(text: Text, document: str) -> set[str]:
 
     Their connections are to the port that this iperf serves.
     """
-    both = _BOTH_WAYS.search(text.words.options or "")
-    if both and not text.connections and len(text.ids) == 2:
-        # With -r, the other end sends last.
-        return {text.rows[-1].id if both[1] else max(text.ids)}
+    options = text.words.options or ""
+    if not text.connections and len(text.ids) == 2:
+        if lines.TRADEOFF.search(options):
+            return {text.rows[-1].id}  # the other end sends last
+        if _DUALTEST.search(options):
+            return {max(text.ids)}
     port = _first_number(_PORT, document)
     incoming = {name for name, connection in text.connections if connection.local_port == port}
     return incoming if incoming < {name for name, _ in text.connections} else set()

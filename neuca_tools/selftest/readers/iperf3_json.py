@@ -25,7 +25,8 @@ MOST_EVENTS = 200_000  # two days of events, one each second
 MOST_DIGITS = 25  # of an integer; int() refuses thousands of them
 MOST_RUNS = 100  # in one file
 NESTED = 5  # objects and lists, one in the other, before a result
-RESULT = {"start", "intervals", "end", "error"}  # of which a result has some
+# What a result has some of; intervals have a "start" and an "end" too, which are numbers.
+RESULT = {"start": dict, "intervals": list, "end": dict, "error": str}
 REVERSE = "_bidir_reverse"  # how iperf3 3.11 and later mark the second direction
 _TRAILING_COMMA = re.compile(r",\s*([\]}])")  # left behind where intervals were cut out by hand
 
@@ -35,7 +36,7 @@ def read(document: str) -> Run:
     start = document.find("{")
     if start < 0:
         return Run("iperf3", error="not a JSON object", unreadable=True)
-    decoder = json.JSONDecoder(object_pairs_hook=_merge_pairs, parse_int=_parse_integer)
+    decoder = json_decoder()
     try:
         data, _, document = _decode_object(decoder, document, start)
     except json.JSONDecodeError as error:
@@ -44,8 +45,8 @@ def read(document: str) -> Run:
         reason = "the JSON cannot be read: it is nested too deeply"
         return Run("iperf3", error=reason, unreadable=True)
     if "event" in data and "data" in data:
-        return _read_run(_from_events(document[start:], decoder))
-    return _read_run(data)
+        return read_result(_from_events(document[start:], decoder))
+    return read_result(data)
 
 
 def read_results(document: str) -> list[Run]:
@@ -53,7 +54,7 @@ def read_results(document: str) -> list[Run]:
 
     Empty if there is none, or only one that cannot be decoded or that consists of events.
     """
-    decoder = json.JSONDecoder(object_pairs_hook=_merge_pairs, parse_int=_parse_integer)
+    decoder = json_decoder()
     results: list[Run] = []
     position, seen = document.find("{"), None
     while position >= 0 and len(results) < MOST_RUNS:
@@ -64,20 +65,24 @@ def read_results(document: str) -> list[Run]:
         if "event" in data:
             return results
         # iperf3 3.16 and 3.17 may print the same object twice.
-        if data.keys() & RESULT and data != seen:
-            results.append(_read_run(data))
+        if _is_result(data) and data != seen:
+            results.append(read_result(data))
             seen = data
-        elif not data.keys() & RESULT:
-            results += map(_read_run, _nested_results(data, NESTED))
+        elif not _is_result(data):
+            results += map(read_result, _nested_results(data, NESTED))
         position = document.find("{", end)
     return results[:MOST_RUNS]
+
+
+def _is_result(data: Json) -> bool:
+    return any(isinstance(data.get(key), kind) for key, kind in RESULT.items())
 
 
 def _nested_results(value: object, depth: int) -> Iterator[Json]:
     """The results in a document of another program."""
     if depth == 0 or not isinstance(value, (dict, list)):
         return
-    if isinstance(value, dict) and {"start", "end"} <= value.keys():
+    if isinstance(value, dict) and {"start", "end"} <= value.keys() and _is_result(value):
         yield value
         return
     for part in value.values() if isinstance(value, dict) else value:
@@ -92,6 +97,11 @@ def _decode_object(decoder: json.JSONDecoder, document: str, start: int) -> tupl
         # What comes before was read already, and positions in it must not change.
         repaired = document[:start] + _TRAILING_COMMA.sub(r"\1", document[start:])
         return *decoder.raw_decode(repaired, start), repaired
+
+
+def json_decoder() -> json.JSONDecoder:
+    """For JSON of any version."""
+    return json.JSONDecoder(object_pairs_hook=_merge_pairs, parse_int=_parse_integer)
 
 
 def _merge_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -133,7 +143,7 @@ def _from_events(document: str, decoder: json.JSONDecoder) -> Json:
     return parts
 
 
-def _read_run(document: Json) -> Run:
+def read_result(document: Json) -> Run:
     start, end = values.mapping(document.get("start")), values.mapping(document.get("end"))
     requested = values.mapping(start.get("test_start"))
     cpu = values.mapping(end.get("cpu_utilization_percent"))
@@ -167,11 +177,8 @@ def _read_run(document: Json) -> Run:
 
 
 def _find_peer(start: Json) -> str:
-    for key in ("connecting_to", "accepted_connection"):
-        host = values.text(values.mapping(start.get(key)).get("host"))
-        if host:
-            return host
-    return ""
+    ends = (values.mapping(start.get(key)) for key in ("connecting_to", "accepted_connection"))
+    return next(filter(None, (values.text(end.get("host")) for end in ends)), "")
 
 
 def _describe_options(requested: Json) -> str:
@@ -193,11 +200,12 @@ def _describe_options(requested: Json) -> str:
 
 
 def _read_flows(document: Json, requested: Json) -> tuple[Flow, ...]:
+    intervals = values.mappings(document.get("intervals"))
     end = values.mapping(document.get("end"))
-    if not document.get("intervals") and not document.get("end"):
+    if not intervals and not end:
         return ()
-    sums = ("sum", "sum_sent", "sum_received")
-    if requested.get("bidir") or any(f"{key}{REVERSE}" in end for key in sums):
+    keys = {key for part in (end, *intervals[:1]) for key in part}
+    if requested.get("bidir") or any(key.endswith(REVERSE) for key in keys):
         return (
             read_flow(document, "forward", "", True),
             read_flow(document, "reverse", REVERSE, False),

@@ -27,7 +27,7 @@ _AMOUNT = r"([\d.]{1,20})\s*([KMGT]?)"
 # iperf of ESP-IDF prints neither the stream nor the amount; tables are pasted without the stream.
 _ROW = re.compile(
     r"(?:\[[\s*]*(?P<id>\d{1,9}|SUM)\](?:\[(?P<role>[TR]X-[CS])\])?\s|^[\s>#]{0,40})"
-    r"\s*(?P<start>[\d.]{1,12})\s*-\s*(?P<end>[\d.]{1,12})\s+sec"
+    r"\s*(?P<start>[\d.]{1,12})\s*-\s*(?P<end>[\d.]{1,12})\s*sec"
     r"(?:\s+(?P<size>[\d.]{1,20})\s*(?P<prefix>[KMGT]?)(?P<unit>Byte|bit)s?)?"
     r"\s+(?P<rate>[\d.]{1,20})\s*(?P<scale>[KMGT]?)"
     r"(?:(?P<per>bit|Byte)s? ?/s(?:ec)?|bps)(?P<rest>.*)",
@@ -40,10 +40,10 @@ _CONNECTED = re.compile(
     r"\s+local (\S{1,80}) port (\d{1,5}) connected (?:to|with) (\S{1,80}) port (\d{1,5})"
 )
 _LOSSES = re.compile(r"([\d.]{1,12}) ms\s+(-?\d{1,18})/\s*(\d{1,18})")
-# Up to a pipe, or to what the command printed where a page lost the newline.
+# Up to a pipe or another command, to what it printed where a page lost the newline, or to markup.
 _COMMAND = re.compile(
     r"(?:^|[\s/#$>'\"`(])iperf3?(?:[-.][\w.]{1,20})? +(-\S.*?)"
-    r"(?: {0,5}\\?(?: \||-{4}| \[(?:[ \d]{1,5}| ID|SUM)\]).*|\\?)$"
+    r"(?: {0,5}\\?(?: \||-{4}| \[(?:[ \d]{1,5}| ID|SUM)\]|`|</|; {0,5}[a-z]| &&).*|\\?)$"
 )
 # The long spelling of an option whose value counts here, values attached as in "-P4", and flags
 # that share a hyphen, of which the last may take a value.
@@ -53,6 +53,7 @@ _LONG |= {"--client": "-c", "--server": "-s", "--fq-rate": "--fq-rate"}
 _LONG |= {"--set-mss": "-M", "--mss": "-M"}
 _ATTACHED = re.compile(r"(-[bPtwlM])(\d\S*)")
 _TOGETHER = re.compile(r"-([uRVZdJN46es]{1,8})([cbPtwl]?)")
+TRADEOFF = re.compile(r"(?:^|\s)(?:-r|--tradeoff)\b")  # iperf 2: one direction after the other
 LONGEST_NAME = 80  # characters of a host, as in the lines of iperf itself
 _SIZE = re.compile(r"([\d.]{1,20})([KMGT]?)B?", re.IGNORECASE)
 # What web pages and forums put around a word of a line.

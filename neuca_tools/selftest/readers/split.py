@@ -13,6 +13,7 @@ from neuca_tools.selftest.evidence.run import Connection, Flow, Run
 from neuca_tools.selftest.readers.gather import OMITTED
 from neuca_tools.selftest.readers.lines import (
     LONGEST_LINE,
+    TRADEOFF,
     Row,
     parse_command,
     parse_connection,
@@ -24,6 +25,7 @@ MOST_RUNS = 100  # in one file
 _HEADER = re.compile(
     r"Connecting to host|Accepted connection from|Client connecting to|Server listening on"
 )
+_LOOP = re.compile(r";\s{0,20}do\s")  # of a shell
 _COLUMNS = re.compile(r"\[ ID\].{0,20}Interval")
 TOTALS = ("sender", "receiver")
 LONE_INTERVAL_SECONDS = 2.0  # a shorter run may have one interval, which its totals repeat
@@ -65,9 +67,16 @@ class _Results:
         return bool(_HEADER.search(line) or parse_command(line))
 
     def ends_with(self, stream: str, connection: Connection) -> bool:
-        """Whether this connection belongs to another run: its port or stream already had one."""
-        is_known = stream in self.streams or connection.local_port in self.ports
-        return bool(self.last) and is_known
+        """Whether this connection belongs to another run.
+
+        Its port or stream already had one, or it follows totals: with -r, iperf 2 sends from the
+        other end afterwards. Streams of one run may connect while others have intervals already.
+        """
+        if not self.last:
+            return False
+        latest = next(reversed(self.latest.values()))
+        has_totals = latest.start == 0 and latest.end > LONE_INTERVAL_SECONDS
+        return has_totals or stream in self.streams or connection.local_port in self.ports
 
     def _is_restarted(self, row: Row) -> bool:
         total = self.totals.get(_stream_key(row) + row.rest[-6:])
@@ -97,15 +106,18 @@ class _Results:
 def split_runs(document: str) -> list[str]:
     """The text of each run; the last ones together if there are too many."""
     runs: list[list[str]] = [[]]
-    results = _Results()
+    results, loop = _Results(), ""
     for line in document.split("\n"):
         row = parse_row(line[:LONGEST_LINE])
         opened = None if row is not None else parse_connection(line[:LONGEST_LINE])
+        if row is None and parse_command(line[:LONGEST_LINE]):
+            # Its command is that of each run.
+            loop = line if _LOOP.search(line) or TRADEOFF.search(line) else ""
         is_end = results.ends_at(line[:LONGEST_LINE], row)
         if opened is not None:
             is_end = results.ends_with(*opened)
         if is_end and len(runs) < MOST_RUNS:
-            runs.append([])
+            runs.append([loop])
             results = _Results()
         if row is not None:
             results.add(row)

@@ -1,0 +1,50 @@
+"""What can be read of iperf3's JSON that is cut off, at either end or within it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any, Optional
+
+from neuca_tools.selftest.evidence.run import Run
+from neuca_tools.selftest.readers.iperf3_json import json_decoder, read_result
+
+CPU = "cpu_utilization_percent"  # of "end"
+MOST_BROKEN = 10  # objects, each of which is read up to where it breaks
+# How iperf3 begins "start", "end" and each interval; and the sum of an interval that is not whole.
+_BEGIN = re.compile(r'(?=\{\s*"(?:connected|streams)"\s*:)')
+_SUM = re.compile(r'"sum"\s*:\s*(?=\{)')
+INCOMPLETE = "the JSON is incomplete: it has neither its beginning nor its end"
+
+
+def read_fragment(document: str, error: Optional[str]) -> Optional[Run]:
+    """The intervals that are whole, with this error unless the end is; None if there are none."""
+    document = document.partition('"server_output_json"')[0]
+    objects = _whole_objects(_BEGIN, document)
+    start = next((part for part in objects if "connected" in part), {})
+    end = next((part for part in objects if CPU in part), {})
+    intervals = [part for part in objects if part is not start and part is not end]
+    if not intervals:
+        intervals = [{"sum": part} for part in _whole_objects(_SUM, document)]
+    if not intervals and not end:
+        return None
+    run = read_result({"start": start, "intervals": intervals, "end": end})
+    return run if end else replace(run, error=error or INCOMPLETE)
+
+
+def _whole_objects(begin: re.Pattern[str], document: str) -> list[dict[str, Any]]:
+    """The objects that begin at the end of these matches, without those within them."""
+    decoder, objects, end, broken = json_decoder(), [], 0, 0
+    for match in begin.finditer(document):
+        if match.end() < end:
+            continue
+        try:
+            part, end = decoder.raw_decode(document, match.end())
+            objects.append(part)
+        except (RecursionError, ValueError):
+            broken += 1
+            if broken > MOST_BROKEN:
+                break
+    return objects
