@@ -53,6 +53,10 @@ PRIMARY = "it is the primary NIC of the instance"
 _ANY_ADDRESS = ("0.0.0.0", "::")
 
 
+def _is_default(to: str, netmask: Optional[str]) -> bool:
+    return to == "default" or (to in _ANY_ADDRESS and netmask is None)
+
+
 def by_name(pattern: str) -> LinkKey:
     """The key of a NIC that a document identifies only by a name, or by a pattern of names."""
     return LinkKey(f"{BY_NAME}{pattern}")
@@ -195,7 +199,7 @@ class Draft:
         The default route, and a route to the metadata service alone, are not added, because the
         agent never changes them. A NIC that has one may be the management NIC.
         """
-        if to == "default" or (to in _ANY_ADDRESS and netmask is None):
+        if _is_default(to, netmask):
             to, netmask = _ANY_ADDRESS[0], "0"
         network = part.made(key, to, lambda text: read_destination(cidr_text(text, netmask)))
         if network is None:

@@ -39,7 +39,6 @@ INTERVALS = 3  # that a judgement needs at least
 INITIAL = 10  # segments of the first window (RFC 6928)
 POLICED = 0.01  # of the segments: more than chance or a queue loses at an even rate
 BURST = 0.1  # of the bytes in flight that were lost at once: at random, more are lost later, too
-SEVERAL = "tcp-parallel"
 PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is not dropped
 
 
@@ -121,7 +120,9 @@ def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:
         return True
     way = tcp.phase.direction
     several = (
-        look for look in session.tcp if (look.phase.name, look.phase.direction) == (SEVERAL, way)
+        look
+        for look in session.tcp
+        if (look.phase.name, look.phase.direction) == (thresholds.SEVERAL, way)
     )
     return any(path_capacity(look) is not None for look in several)
 
@@ -200,27 +201,33 @@ def _policed_at_first(tcp: Look) -> Optional[Hit]:
     losses = observed_losses(tcp)
     if not losses or losses[0].lost * tcp.mss < BURST * losses[0].in_flight:
         return None
-    if thresholds.has_passed(tcp) is not False or thresholds.carries_expected(tcp):
+    if not _is_held_back_since(tcp) or not _has_no_queue(tcp) or overflows(tcp):
         return None
-    is_early = application.is_unbounded(tcp) and not application.is_lossy(tcp)
-    if not is_early or queues.backlog_drops(tcp) is not None or overflows(tcp):
+    if queues.backlog_drops(tcp) is not None:
         return None
-    if not _has_no_queue(tcp) or not is_held_by_its_window(tcp):
-        return None
+    loss = losses[0]
     return Hit(
         0.95 * tcp.left,
-        f"slow start lost {amounts.percent(losses[0].lost * tcp.mss / losses[0].in_flight)} of "
-        f"{amounts.size(losses[0].in_flight)} in flight while no queue formed, and the window has "
+        f"slow start lost {amounts.percent(loss.lost * tcp.mss / loss.in_flight)} of "
+        f"{amounts.size(loss.in_flight)} in flight while no queue formed, and the window has "
         "not been as large since: a policer with a small bucket, or a queue of a few packets",
         (
-            single_fact("in flight when packets were lost, bytes", losses[0].in_flight),
-            single_fact("segments lost then", losses[0].lost),
-            single_fact("rtt when packets were lost", losses[0].rtt),
+            single_fact("in flight when packets were lost, bytes", loss.in_flight),
+            single_fact("segments lost then", loss.lost),
+            single_fact("rtt when packets were lost", loss.rtt),
         ),
         "pacing (fq) avoids the bursts; BBR or CUBIC and a longer test (--time 60) make less of "
         "such a loss",
         confidence=MEDIUM,
     )
+
+
+def _is_held_back_since(tcp: Look) -> bool:
+    """Whether TCP is too slow because of its window alone, without later losses."""
+    if thresholds.has_passed(tcp) is not False or thresholds.carries_expected(tcp):
+        return False
+    is_lossless = application.is_unbounded(tcp) and not application.is_lossy(tcp)
+    return is_lossless and is_held_by_its_window(tcp)
 
 
 def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:

@@ -180,7 +180,7 @@ EXPLANATIONS = (
     ),
     Explanation(
         ("D26", "D27", "D28"),
-        ("D01", "D02", "D03", "D09", "D11", "D13", DROPS, "D17", "D21", "D29"),
+        ("D01", "D02", "D03", "D09", "D11", "D13", DROPS, "D17", "D19", "D21", "D29"),
         "what holds one stream back makes it slower than several, or than the other direction",
     ),
     Explanation(("D20",), ("D09",), "a CPU that is full offers no more datagrams"),

@@ -9,6 +9,7 @@ from typing import Optional
 
 from neuca_tools.selftest.evidence.look import SLICE, WAITS, Look, steady_sockets
 
+SEVERAL = "tcp-parallel"  # the phase of several streams in one direction
 TOGETHER = "tcp-bidir"  # the phase in which both directions send at once
 # Of what is expected: TCP, UDP; bounds of our own. Not 0.95 for many streams: on a link of
 # 10 Gbit/s they get 9.41 at most, with packets of 1500 bytes.

@@ -90,12 +90,17 @@ def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
         return False
     if any(_is_faster_with_it(phase, look) for phase in look.evidence.phases):
         return False
-    lowest, highest = OF_PATHS[bool(look.cwnd)]
-    if look.run.is_local_network and look.known_rate >= SLOWEST_PATH:
-        lowest, highest = LOCAL_TRIPS if asked <= SMALL else (1.0, 0.0)
+    lowest, highest = _possible_trips(look, asked)
     trip = asked * 8 * look.streams / look.known_rate  # if the window is what limits
     is_larger = (look.cwnd or 0.0) > OF_STATED[1] * asked * look.streams
     return lowest < trip < highest and (look.windows.flat or is_larger or not look.cwnd)
+
+
+def _possible_trips(look: Look, asked: float) -> tuple[float, float]:
+    """The shortest and the longest round trip in seconds that the path may have; none is (1, 0)."""
+    if not look.run.is_local_network or look.known_rate < SLOWEST_PATH:
+        return OF_PATHS[bool(look.cwnd)]
+    return LOCAL_TRIPS if asked <= SMALL else (1.0, 0.0)
 
 
 def _is_faster_with_it(phase: Phase, look: Look) -> bool:

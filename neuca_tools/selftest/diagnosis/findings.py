@@ -15,6 +15,7 @@ from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW
 from neuca_tools.selftest.conditions.datagrams import is_same_way
 from neuca_tools.selftest.conditions.figures import buffered_bytes
 from neuca_tools.selftest.conditions.table import ACROSS, ALONE, CAUSES, is_explained, tell_apart
+from neuca_tools.selftest.conditions.thresholds import SEVERAL
 from neuca_tools.selftest.conditions.udp import is_losing, offered_rate
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import INTERNAL
@@ -136,9 +137,8 @@ def _sort_key(finding: Finding, worse: Optional[str]) -> tuple[bool, bool, bool,
     """
     is_information = finding.severity == INFO
     weight = finding.share + (FAULT_FIRST if finding.severity == FAULT else 0.0)
-    is_of_better = (
-        worse is not None and finding.phase == ALONE and finding.direction not in (worse, BOTH)
-    )
+    is_of_one = worse is not None and finding.phase in (ALONE, SEVERAL)
+    is_of_better = is_of_one and finding.direction not in (worse, BOTH)
     return (
         is_information,
         is_information and finding.id in LIMITS,

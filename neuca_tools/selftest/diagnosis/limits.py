@@ -16,7 +16,7 @@ from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.datagrams import CLEARLY
 from neuca_tools.selftest.conditions.figures import Limit, goodput, mathis_rate
 from neuca_tools.selftest.conditions.table import explains_loss
-from neuca_tools.selftest.conditions.thresholds import TOGETHER
+from neuca_tools.selftest.conditions.thresholds import SEVERAL, TOGETHER
 from neuca_tools.selftest.conditions.udp import is_losing
 from neuca_tools.selftest.evidence import Evidence, Host, Phase, derive
 from neuca_tools.selftest.evidence.look import Look
@@ -26,7 +26,6 @@ NOTICEABLE = 0.05  # of a CPU's time: below it, the rate that would fill the CPU
 NOTICED = 1.05  # times the present rate
 # Conditions whose `fixed` was measured on this path: by datagrams, several streams, the underlay.
 MEASURED = frozenset({"D17", "D24", "D26"})
-SEVERAL = "tcp-parallel"
 # Links whose speed is a number that the kernel makes up.
 WITHOUT_SPEED = frozenset({"veth", "tun", "tap", "bridge", "vxlan", "geneve", "macvlan", "ipvlan"})
 NOT_KNOWN = Limit("not known: measure again", "", math.inf)

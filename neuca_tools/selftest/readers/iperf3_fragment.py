@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Optional
 
@@ -23,15 +24,21 @@ def read_fragment(document: str, error: Optional[str]) -> Optional[Run]:
     """The intervals that are whole, with this error unless the end is; None if there are none."""
     document = document.partition('"server_output_json"')[0]
     objects = _whole_objects(_BEGIN, document)
-    start = next((part for part in objects if "connected" in part), {})
-    end = next((part for part in objects if CPU in part), {})
-    intervals = [part for part in objects if part is not start and part is not end]
-    if not intervals:
-        intervals = [{"sum": part} for part in _whole_objects(_SUM, document)]
-    if not intervals and not end:
+    start, end = _part_with("connected", objects), _part_with(CPU, objects)
+    intervals = [part for part in objects if part not in (start, end)] or _lone_sums(document)
+    if not (intervals or end):
         return None
     run = read_result({"start": start, "intervals": intervals, "end": end})
     return run if end else replace(run, error=error or INCOMPLETE)
+
+
+def _part_with(key: str, objects: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    return next((part for part in objects if key in part), {})
+
+
+def _lone_sums(document: str) -> list[dict[str, Any]]:
+    """Each sum as an interval that has nothing else."""
+    return [{"sum": part} for part in _whole_objects(_SUM, document)]
 
 
 def _whole_objects(begin: re.Pattern[str], document: str) -> list[dict[str, Any]]:

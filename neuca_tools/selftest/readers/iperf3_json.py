@@ -161,9 +161,7 @@ def read_result(document: Json) -> Run:
         buffer=positive_number(start, "sock_bufsize"),
         sndbuf=positive_number(start, "sndbuf_actual"),
         rcvbuf=positive_number(start, "rcvbuf_actual"),
-        mss=values.parse_whole(
-            positive_number(start, "tcp_mss") or positive_number(start, "tcp_mss_default")
-        ),
+        mss=_read_mss(start),
         congestion=values.text(end.get("sender_tcp_congestion")) or None,
         cpu_local=values.parse_number(cpu.get("host_total")),
         cpu_remote=values.parse_number(cpu.get("remote_total")),
@@ -174,6 +172,11 @@ def read_result(document: Json) -> Run:
         error=_find_error(document, end),
         notes=() if start else ('no "start": the document is incomplete',),
     )
+
+
+def _read_mss(start: Json) -> Optional[int]:
+    stated = positive_number(start, "tcp_mss") or positive_number(start, "tcp_mss_default")
+    return values.parse_whole(stated)
 
 
 def _find_peer(start: Json) -> str:

@@ -166,7 +166,7 @@ def _flows_of(rows: list[Row], reverse: bool, udp: bool) -> tuple[Flow, ...]:
 
 
 def _flow_of(direction: str, rows: list[Row], udp: bool) -> Flow:
-    old = _old_udp_summary(rows) if udp and not any(map(_is_summary, rows)) else set()
+    old = _old_udp_summary(rows) if udp else set()
     lines = [(row, _parse_rest(row, udp)) for row in (rows if old else _mark_totals(rows))]
     totals = [line for line in lines if _is_total(line[0], old)]
     intervals = gather.gather_intervals([line for line in lines if not _is_total(line[0], old)])
@@ -221,6 +221,8 @@ def _with_end(row: Row, is_first: bool) -> Row:
 
 def _old_udp_summary(rows: list[Row]) -> set[Row]:
     """Before iperf3 3.7, a UDP run ended with one line of totals, with the receiver's losses."""
+    if any(map(_is_summary, rows)):
+        return set()
     last = max((row.end for row in rows), default=0.0)
     whole = [row for row in rows if row.start == 0 and row.end == last]
     return {row for row in whole if parse_losses(row.rest)}

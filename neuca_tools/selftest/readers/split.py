@@ -42,11 +42,18 @@ class _Results:
         self.latest: dict[str, Row] = {}  # of each stream, the newest last
         self.is_headed = False  # by a header after the latest row
 
-    def add_connection(self, stream: str, connection: Connection) -> None:
-        self.streams.add(stream)
-        self.ports.add(connection.local_port)
+    def add(self, line: str, row: Optional[Row]) -> None:
+        """Add what a line says: `row`, or a connection."""
+        if row is not None:
+            self._add_row(row)
+            return
+        opened = parse_connection(line)
+        if opened is not None:
+            stream, connection = opened
+            self.streams.add(stream)
+            self.ports.add(connection.local_port)
 
-    def add(self, row: Row) -> None:
+    def _add_row(self, row: Row) -> None:
         if OMITTED not in row.rest:
             self.last[_stream_key(row)] = max(row.end, self.last.get(_stream_key(row), 0.0))
         if row.rest.endswith(TOTALS):
@@ -55,25 +62,26 @@ class _Results:
         self.latest[_stream_key(row)] = row
         self.is_headed = False
 
-    def ends_at(self, line: str, row: Optional[Row]) -> bool:
+    def are_ended_by(self, line: str, row: Optional[Row]) -> bool:
         """Whether the results of another run begin with this line."""
         if not self.last:
             return False
         if row is not None:
             return self._is_restarted(row) or self._is_repeated(row)
+        opened = parse_connection(line)
+        if opened is not None:
+            return self._is_of_another(*opened)
         if _COLUMNS.search(line):
             self.is_headed = True
             return bool(self.totals)
         return bool(_HEADER.search(line) or parse_command(line))
 
-    def ends_with(self, stream: str, connection: Connection) -> bool:
+    def _is_of_another(self, stream: str, connection: Connection) -> bool:
         """Whether this connection belongs to another run.
 
         Its port or stream already had one, or it follows totals: with -r, iperf 2 sends from the
         other end afterwards. Streams of one run may connect while others have intervals already.
         """
-        if not self.last:
-            return False
         latest = next(reversed(self.latest.values()))
         has_totals = latest.start == 0 and latest.end > LONE_INTERVAL_SECONDS
         return has_totals or stream in self.streams or connection.local_port in self.ports
@@ -108,23 +116,21 @@ def split_runs(document: str) -> list[str]:
     runs: list[list[str]] = [[]]
     results, loop = _Results(), ""
     for line in document.split("\n"):
-        row = parse_row(line[:LONGEST_LINE])
-        opened = None if row is not None else parse_connection(line[:LONGEST_LINE])
-        if row is None and parse_command(line[:LONGEST_LINE]):
-            # Its command is that of each run.
-            loop = line if _LOOP.search(line) or TRADEOFF.search(line) else ""
-        is_end = results.ends_at(line[:LONGEST_LINE], row)
-        if opened is not None:
-            is_end = results.ends_with(*opened)
-        if is_end and len(runs) < MOST_RUNS:
+        start = line[:LONGEST_LINE]
+        row = parse_row(start)
+        if row is None and parse_command(start):
+            loop = line if _is_repeated_command(line) else ""
+        if results.are_ended_by(start, row) and len(runs) < MOST_RUNS:
             runs.append([loop])
             results = _Results()
-        if row is not None:
-            results.add(row)
-        if opened is not None:
-            results.add_connection(*opened)
+        results.add(start, row)
         runs[-1].append(line)
     return ["\n".join(lines) for lines in runs]
+
+
+def _is_repeated_command(line: str) -> bool:
+    """Whether the command in this line is that of several runs."""
+    return bool(_LOOP.search(line) or TRADEOFF.search(line))
 
 
 def _stream_key(row: Row) -> str:
