@@ -31,6 +31,7 @@ from neuca_tools.agent.first_boot import PLACE
 from neuca_tools.agent.status import status_now
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import open_host
+from neuca_tools.commands.common import output_path
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.config import DEFAULT_PATH, Config
 from neuca_tools.config.files import configuration_files as config_files
@@ -71,9 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments)
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     name = f"neuca-logs-{platform.node() or 'host'}-{now}"
-    path = Path(arguments.output or f"{name}.tar.gz").absolute()
-    if not path.parent.is_dir():
-        raise NeucaError(f'write "{path}": its directory does not exist')
+    path = output_path(arguments.output or f"{name}.tar.gz")
     parts = dict(_archive_parts(config, Path(arguments.config or DEFAULT_PATH)))
     write_files({path: _packed_archive(name, parts)}, mode=0o600)
     print(path)

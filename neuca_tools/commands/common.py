@@ -24,6 +24,7 @@ from neuca_tools.errors import (
     NeucaError,
     UsageError,
 )
+from neuca_tools.files import applying
 from neuca_tools.model.printable import plain_lines
 
 if TYPE_CHECKING:
@@ -112,6 +113,15 @@ def read_input(name: str, most: int) -> bytes:
 def _check_size(size: int, most: int) -> None:
     if size > most:
         raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB")
+
+
+def output_path(name: str) -> Path:
+    """The absolute path of a file to write, whose directory has to exist. Raises NeucaError."""
+    path = Path(name).absolute()
+    with applying(f'write "{path}"'):
+        if path.parent.is_dir():
+            return path
+    raise NeucaError(f'write "{path}": its directory does not exist')
 
 
 def is_root() -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
@@ -36,9 +37,9 @@ def load_configuration(
     Raises ConfigError if the file named on the command line does not exist.
     """
     path = Path(arguments.config or DEFAULT_PATH)
+    config = load_config(path)
     if arguments.config and not path.exists():
         raise ConfigError(f'read the configuration "{path}": there is no such file')
-    config = load_config(path)
     if not quiet:
         shown = sys.stderr.isatty() if notes is None else notes
         shown = shown or getattr(arguments, "verbose", False)
@@ -54,8 +55,9 @@ def source_specs(config: Config, source: Optional[str] = None) -> list[SourceSpe
     try:
         return [parse_source(text) for text in ((source,) if source else config.sources)]
     except UsageError as error:
-        if source and Path(source).exists():
-            raise UsageError(error.text, f'did you mean "file:{source}"?') from None
+        with suppress(OSError):  # it is no path, or this user may not look
+            if source and Path(source).exists():
+                raise UsageError(error.text, f'did you mean "file:{source}"?') from None
         raise
 
 

@@ -167,6 +167,26 @@ def test_a_file_of_metrics_or_logs_makes_no_directory(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["status", "--config", "{}"], 78, 'cannot read the configuration file "{}": '),
+        (["plan", "--source", "{}"], 2, 'invalid source "{}": '),
+        (["status", "--prometheus={}/x"], 1, 'write "{}/x": '),
+        (["collect-logs", "--output={}/x"], 1, 'write "{}/x": '),
+        (["image", "capture", "{}/x.tar"], 1, 'capture into "{}/x.tar": '),
+        (["read-drive", "{}"], 1, 'read the drive "{}": '),
+    ],
+)
+def test_a_path_that_cannot_be_looked_up_is_one_line(capsys, monkeypatch, words, code, message):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    path = "/" + "x" * 300
+    assert main([word.replace("{}", path) for word in words]) == code
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"neuca: {message.replace('{}', path)}")
+    assert code == 2 or told.endswith(": File name too long")
+
+
 def test_the_version_does_not_depend_on_what_follows(capsys):
     assert main(["--version", "status"]) == 0
     assert capsys.readouterr().out == "NEuca version 2.0.0\n"
