@@ -116,12 +116,17 @@ def _check_size(size: int, most: int) -> None:
 
 
 def output_path(name: str) -> Path:
-    """The absolute path of a file to write, whose directory has to exist. Raises NeucaError."""
+    """The absolute path of a file to write or replace in an existing directory. Raises NeucaError.
+
+    A device such as /dev/null would be gone once it is replaced.
+    """
     path = Path(name).absolute()
     with applying(f'write "{path}"'):
-        if path.parent.is_dir():
-            return path
-    raise NeucaError(f'write "{path}": its directory does not exist')
+        if not path.parent.is_dir():
+            raise NeucaError(f'write "{path}": its directory does not exist')
+        if path.exists() and not path.is_file():
+            raise NeucaError(f'write "{path}": it exists, and is no regular file')
+    return path
 
 
 def is_root() -> bool:

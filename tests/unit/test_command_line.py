@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shlex
 import subprocess
@@ -165,6 +166,16 @@ def test_a_file_of_metrics_or_logs_makes_no_directory(tmp_path, capsys):
         told = capsys.readouterr().err.splitlines()[-1]
         assert told == f'neuca: write "{path}": its directory does not exist'
     assert list(tmp_path.iterdir()) == []
+
+
+def test_metrics_or_logs_replace_no_device(tmp_path, capsys):
+    path = tmp_path / "x.prom"
+    os.mkfifo(path)
+    for words in (["status", f"--prometheus={path}"], ["collect-logs", "--output", str(path)]):
+        assert main(words) == 1
+        told = capsys.readouterr().err.splitlines()[-1]
+        assert told == f'neuca: write "{path}": it exists, and is no regular file'
+    assert path.is_fifo()
 
 
 @pytest.mark.parametrize(
