@@ -31,8 +31,7 @@ from neuca_tools.agent.first_boot import PLACE
 from neuca_tools.agent.status import status_now
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import open_host
-from neuca_tools.commands.common import output_path
-from neuca_tools.commands.context import load_configuration
+from neuca_tools.commands.context import load_configuration, output_path
 from neuca_tools.config import DEFAULT_PATH, Config
 from neuca_tools.config.files import configuration_files as config_files
 from neuca_tools.errors import EXIT_OK, NeucaError, ObserveError

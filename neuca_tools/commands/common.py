@@ -24,7 +24,6 @@ from neuca_tools.errors import (
     NeucaError,
     UsageError,
 )
-from neuca_tools.files import applying
 from neuca_tools.model.printable import plain_lines
 
 if TYPE_CHECKING:
@@ -113,20 +112,6 @@ def read_input(name: str, most: int) -> bytes:
 def _check_size(size: int, most: int) -> None:
     if size > most:
         raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB")
-
-
-def output_path(name: str) -> Path:
-    """The absolute path of a file to write or replace in an existing directory. Raises NeucaError.
-
-    A device such as /dev/null would be gone once it is replaced.
-    """
-    path = Path(name).absolute()
-    with applying(f'write "{path}"'):
-        if not path.parent.is_dir():
-            raise NeucaError(f'write "{path}": its directory does not exist')
-        if path.exists() and not path.is_file():
-            raise NeucaError(f'write "{path}": it exists, and is no regular file')
-    return path
 
 
 def is_root() -> bool:

@@ -1,4 +1,4 @@
-"""Shared by the commands that read the configuration and the document."""
+"""Shared by the commands of the agent: its configuration, the document, files that they write."""
 
 # SPDX-License-Identifier: MIT
 
@@ -20,6 +20,7 @@ from neuca_tools.errors import (
     NeucaError,
     UsageError,
 )
+from neuca_tools.files import applying
 from neuca_tools.model import Document, Problem
 from neuca_tools.sources import Session, SourceSpec, parse_source
 from neuca_tools.state.active_document import Intake, fetch_document, last_confirmed
@@ -48,6 +49,20 @@ def load_configuration(
                 continue
             print(f"{message_prefix(arguments)}: {fault.severity}: {fault.text}", file=sys.stderr)
     return config
+
+
+def output_path(name: str) -> Path:
+    """The absolute path of a file to write or replace in an existing directory. Raises NeucaError.
+
+    A device such as /dev/null would be gone once it is replaced.
+    """
+    path = Path(name).absolute()
+    with applying(f'write "{path}"'):
+        if not path.parent.is_dir():
+            raise NeucaError(f'write "{path}": its directory does not exist')
+        if path.exists() and not path.is_file():
+            raise NeucaError(f'write "{path}": it exists, and is no regular file')
+    return path
 
 
 def source_specs(config: Config, source: Optional[str] = None) -> list[SourceSpec]:

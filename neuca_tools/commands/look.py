@@ -17,9 +17,10 @@ from neuca_tools.agent.status import expected_status, status_now
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import open_host
 from neuca_tools.backends.linkwatch import Watch
-from neuca_tools.commands.common import LISTED, output_path, show, terminal_width, uses_color
+from neuca_tools.commands.common import LISTED, show, terminal_width, uses_color
 from neuca_tools.commands.context import (
     load_configuration,
+    output_path,
     problems_not_printed,
     read_document,
     report_faults,
