@@ -120,6 +120,12 @@ def test_arguments_that_do_not_fit_each_other_get_the_usage_too(capsys, tmp_path
         ),
         (["status", "--jso"], 'unrecognized arguments: --jso; did you mean "--json"?'),
         (["status", "--prometheus="], "argument --prometheus: the name of the file is empty"),
+        (["status", "--config="], "argument --config: it is empty"),
+        (["apply", "--source", ""], "argument --source: it is empty"),
+        (["tune", "apply", "--interface", ""], "argument --interface: it is empty"),
+        (["tune", "apply", "--profile", ""], "argument --profile: it is empty"),
+        (["collect-logs", "--output="], "argument --output: it is empty"),
+        (["read-drive", ""], "argument DEVICE: it is empty"),
     ],
 )
 def test_a_wrong_word_is_named_with_what_is_right(capsys, words, message):
@@ -151,6 +157,11 @@ def test_no_program_accepts_an_abbreviated_option(capsys, program, words):
 def test_the_daemon_takes_one_step_at_a_time(capsys, words):
     last = refused(capsys, *words, program=neucad.main)[-1]
     assert last == f"neuca: argument {words[1]}: not allowed with argument {words[0]}"
+
+
+def test_the_daemon_takes_no_empty_configuration_for_the_default_one(capsys):
+    last = refused(capsys, "--once", "--config", "", program=neucad.main)[-1]
+    assert last == "neuca: argument --config: it is empty"
 
 
 def test_stay_alone_gets_the_usage_of_the_daemon(capsys):
