@@ -43,6 +43,7 @@ class Release(Purpose):
 
     macs: frozenset[str]
     touched: frozenset[str]
+    demands_room = True
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """What concerns the NICs, and settings of the host that only they asked for."""
@@ -77,6 +78,7 @@ class Restore(Purpose):
     """`neuca revert`: every setting has the value from before the agent."""
 
     sysctl_file: Path
+    demands_room = True
 
     def shape(self, decision: Decision) -> Decision:
         """The original values as the desired state."""
@@ -186,7 +188,8 @@ def undo_release(config: Config, mac: str) -> None:
         if not record.nics.get(mac, NicRecord()).released:
             raise NeucaError(f'release --undo "{mac}": it was not released')
         nics = {known: nic for known, nic in record.nics.items() if known != mac}
-        records.save_record(config.state, record._replace(nics=nics))
+        # Not to the spare directory, which a reboot empties.
+        records.save_record(config.state.directory, record._replace(nics=nics))
 
 
 def revert_settings(config: Config, intake: Intake, *, dry_run: bool) -> Result:
