@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from neuca_tools.commands import INTERRUPTED
 from neuca_tools.errors import (
     EXIT_FAILED,
     EXIT_INVALID,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     import argparse
 
 LISTED = "neuca status lists the interfaces of this host"  # a hint
-INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
 def run_guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
