@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.agent.pass_report import log_change
-from neuca_tools.apply.decide import Decision
+from neuca_tools.apply.decide import Decision, Difference
 from neuca_tools.apply.host import Host, open_host
 from neuca_tools.apply.result import Result
 from neuca_tools.apply.transaction import Outcome, Purpose, Transaction
@@ -43,6 +43,7 @@ class Release(Purpose):
 
     macs: frozenset[str]
     touched: frozenset[str]
+    demands_room = True
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """What concerns the NICs, and settings of the host that only they asked for."""
@@ -77,6 +78,7 @@ class Restore(Purpose):
     """`neuca revert`: every setting has the value from before the agent."""
 
     sysctl_file: Path
+    demands_room = True
 
     def shape(self, decision: Decision) -> Decision:
         """The original values as the desired state."""
@@ -111,10 +113,20 @@ class Tuning(Purpose):
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The settings to change, in the order of a pass."""
-        planned: list[Operation] = of_kind(decision.plan(), *SETTINGS)
+        planned: list[Operation] = of_kind(_without_renames(decision).whole_plan, *SETTINGS)
         if self.link:
             planned = [step for step in planned if step.link and step.link.key == self.link]
         return tuple(operation for operation in planned if operation not in self.others)
+
+
+def _without_renames(decision: Decision) -> Difference:
+    """What to change if each link keeps its name until a pass gives it the requested one."""
+    have, want = decision.have.links, decision.want.links
+    links = {
+        key: replace(link, name=have[key].name) if key in have else link
+        for key, link in want.items()
+    }
+    return replace(decision.difference, want=decision.want._replace(links=links))
 
 
 def release_nic(config: Config, intake: Intake, mac: str, *, dry_run: bool) -> Result:
@@ -186,7 +198,8 @@ def undo_release(config: Config, mac: str) -> None:
         if not record.nics.get(mac, NicRecord()).released:
             raise NeucaError(f'release --undo "{mac}": it was not released')
         nics = {known: nic for known, nic in record.nics.items() if known != mac}
-        records.save_record(config.state, record._replace(nics=nics))
+        # Not to the spare directory, which a reboot empties.
+        records.save_record(config.state.directory, record._replace(nics=nics))
 
 
 def revert_settings(config: Config, intake: Intake, *, dry_run: bool) -> Result:

@@ -67,7 +67,7 @@ class Captured(NamedTuple):
 
 
 def check_destination(destination: Path) -> None:
-    """Raises UsageError for a destination that cannot be used, before anything is read."""
+    """Raises UsageError or ApplyError for an unusable destination, before anything is read."""
     if not destination.name.endswith(tuple(OPTIONS)):
         *most, last = OPTIONS
         text = f"{', '.join(most)} or {last}"
@@ -75,8 +75,9 @@ def check_destination(destination: Path) -> None:
     for path in _result_paths(destination):
         if os.path.lexists(path):
             raise UsageError(f'capture into "{destination}": "{path}" exists')
-    if not destination.parent.is_dir():
-        raise UsageError(f'capture into "{destination}": its directory does not exist')
+    with applying(f'capture into "{destination}"'):
+        if not destination.parent.is_dir():
+            raise UsageError(f'capture into "{destination}": its directory does not exist')
 
 
 def capture_image(config: Config, root: Path, findings: Findings, destination: Path) -> Captured:

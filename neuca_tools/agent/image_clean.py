@@ -14,7 +14,7 @@ import os
 import re
 import select
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -119,13 +119,22 @@ def own_files(config: Config) -> list[Path]:
     be repeated. Raises ApplyError, ObserveError.
     """
     listed = [*storage.own_files(config), *users.own_files(config)]
+    return list(dict.fromkeys([*listed, *_begun(listed), *named_files(config)]))
+
+
+def named_files(config: Config) -> list[Path]:
+    """Those of `own_files` that no record for root alone lists. Raises ObserveError."""
     marks = map(Path, own_paths(file_places(config)))
-    files = [*listed, *marks, *_state_files(config), *_run_files(config)]
+    files = [*marks, *_state_files(config), *_run_files(config)]
     outputs = [config.log_directory / name for name in (AGENT_OUTPUT, GUEST_OUTPUT)]
-    begun = [path.with_name(path.name + NEW) for path in files]
     installed = config.state_directory / GENERATED_FILES_LIST
     first = [*first_boot.rules(config), *_log_files(config), *outputs]
-    return list(dict.fromkeys([*first, *files, *begun, installed]))
+    return [*first, *files, *_begun(files), installed]
+
+
+def _begun(files: Iterable[Path]) -> list[Path]:
+    """What an interrupted write of these files leaves."""
+    return [path.with_name(path.name + NEW) for path in files]
 
 
 def _log_files(config: Config) -> list[Path]:

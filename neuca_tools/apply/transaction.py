@@ -8,6 +8,7 @@ their purpose: which operations of a decision they carry out, and what the recor
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -62,6 +63,9 @@ REASON_NOT_IN_EFFECT = "done, but not in effect: another program or the driver h
 
 class Purpose(Protocol):
     """What a transaction is for."""
+
+    demands_room: bool = False
+    """Whether nothing is changed unless the state can be saved, in place of waiting for room."""
 
     def shape(self, decision: Decision) -> Decision:
         """The decision with the desired state of this purpose."""
@@ -180,6 +184,9 @@ class Transaction:
             self.host.save_record(intentions.record_intentions(self.decision.record, operations))
         if any(operation.domain for operation in operations):
             self.host.save_journal(self.before, self.decision.world.boot_id)
+        if self.purpose.demands_room and self.host.unsaved():
+            self.host.remove_journal()
+            raise ApplyError(self.host.unsaved(), errno.ENOSPC)
 
     def _carry_out(self, operations: Sequence[Operation]) -> None:
         self.result += apply(operations, self.host.writer(self.decision))

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, Optional, TextIO
 
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
 
 def collect_rarely() -> None:
     """Spend less of a short process on the search for cyclic garbage.
@@ -36,6 +38,8 @@ def with_output(run: Callable[[], int], program: str) -> int:
         code = run()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:  # while modules are imported, which is half of the time of a command
+        code = INTERRUPTED
     sys.stdout.flush()
     if output.error is None or isinstance(output.error, BrokenPipeError):
         return code

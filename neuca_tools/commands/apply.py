@@ -24,6 +24,7 @@ from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError
 from neuca_tools.model import Problem
+from neuca_tools.model.printable import painted_lines
 from neuca_tools.status import render
 from neuca_tools.status.judge import Status
 
@@ -71,7 +72,7 @@ def apply_once(
 def outcome_text(status: Status, changed: int, left: Iterable[Problem], color: bool) -> str:
     """What a pass did not do, and its last line."""
     last = render.applied_line(status.data["state"], changed, status.problems, color)
-    return "\n".join([*render.undone_lines(left, status.names, color), last])
+    return painted_lines("\n".join([*render.undone_lines(left, status.names, color), last]))
 
 
 def _apply_or_plan(arguments: argparse.Namespace, config: Config) -> int:

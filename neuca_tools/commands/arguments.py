@@ -21,7 +21,17 @@ def flag(text: str) -> Keywords:
 
 def value(metavar: str, text: str, **more: object) -> Keywords:
     """An option or argument with a value, with its help text."""
-    return {"metavar": metavar, "help": text, **more}
+    return {"metavar": metavar, "help": text, "type": filled_in, **more}
+
+
+def filled_in(text: str) -> str:
+    """A text that is not empty, as an unset variable of a script would be."""
+    if not text:
+        # As in `seconds_up_to`.
+        from argparse import ArgumentTypeError
+
+        raise ArgumentTypeError("it is empty")
+    return text
 
 
 def seconds_up_to(high: float, low: float = 1.0) -> Callable[[str], float]:

@@ -106,7 +106,8 @@ def _record_as_management(config: Config, mac: str) -> None:
         demand_room(config.state)
         record = records.load_record(config.state)
         nic = record.nics.get(mac, NicRecord())._replace(role="management", doubtful=())
-        records.save_record(config.state, record._replace(nics={**record.nics, mac: nic}))
+        # Not to the spare directory, which a reboot empties.
+        records.save_record(config.state.directory, record._replace(nics={**record.nics, mac: nic}))
 
 
 def show_changed(arguments: argparse.Namespace, result: Result, text: str) -> int:

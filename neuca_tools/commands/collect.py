@@ -31,10 +31,10 @@ from neuca_tools.agent.first_boot import PLACE
 from neuca_tools.agent.status import status_now
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import open_host
-from neuca_tools.commands.context import load_configuration
+from neuca_tools.commands.context import load_configuration, output_path
 from neuca_tools.config import DEFAULT_PATH, Config
 from neuca_tools.config.files import configuration_files as config_files
-from neuca_tools.errors import EXIT_OK, NeucaError
+from neuca_tools.errors import EXIT_OK, NeucaError, ObserveError
 from neuca_tools.files import write_files
 from neuca_tools.guest import programs
 from neuca_tools.guest.outcome import with_guest
@@ -71,9 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments)
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     name = f"neuca-logs-{platform.node() or 'host'}-{now}"
-    path = Path(arguments.output or f"{name}.tar.gz").absolute()
-    if not path.parent.is_dir():
-        raise NeucaError(f'write "{path}": its directory does not exist')
+    path = output_path(arguments.output or f"{name}.tar.gz")
     parts = dict(_archive_parts(config, Path(arguments.config or DEFAULT_PATH)))
     write_files({path: _packed_archive(name, parts)}, mode=0o600)
     print(path)
@@ -93,7 +91,12 @@ def _archive_parts(config: Config, file: Path) -> Iterator[tuple[str, bytes]]:
             )
             yield name, _content_or_error(name, execute)
     log = config.log_directory / image_clean.AGENT_OUTPUT
-    for path in [*config_files(file), *image_clean.own_files(config)]:
+    paths = config_files(file)
+    try:
+        paths += image_clean.named_files(config)
+    except ObserveError as error:
+        yield "files.txt", _report_error("files.txt", error)
+    for path in paths:
         if _is_secret(config, path):
             continue
         content = _public_content(path, even_private=path == log)
@@ -106,9 +109,14 @@ def _content_or_error(name: str, get: Callable[[], str]) -> bytes:
     try:
         return get().encode("utf-8", "backslashreplace")[-MOST:]
     except NeucaError as error:
-        what = f"collect {name}: "
-        print(f"neuca: {what}{error.text.removeprefix(what)}", file=sys.stderr)
-        return f"{error.text}\n".encode()
+        return _report_error(name, error)
+
+
+def _report_error(name: str, error: NeucaError) -> bytes:
+    """Print why a part cannot be collected; returns it, in place of the part."""
+    what = f"collect {name}: "
+    print(f"neuca: {what}{error.text.removeprefix(what)}", file=sys.stderr)
+    return f"{error.text}\n".encode()
 
 
 def _views_of_stages(config: Config) -> Mapping[str, Callable[[], str]]:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from neuca_tools.commands import INTERRUPTED
 from neuca_tools.errors import (
     EXIT_FAILED,
     EXIT_INVALID,
@@ -24,13 +25,12 @@ from neuca_tools.errors import (
     NeucaError,
     UsageError,
 )
-from neuca_tools.model.printable import plain_lines
+from neuca_tools.model.printable import painted_lines, plain_lines
 
 if TYPE_CHECKING:
     import argparse
 
 LISTED = "neuca status lists the interfaces of this host"  # a hint
-INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
 def run_guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
@@ -129,14 +129,18 @@ def show(
 ) -> None:
     """Print data as JSON, or as the text that `text` makes of it.
 
-    On a terminal, or with COLUMNS, lines are wrapped, unless they have to be whole (`wraps`).
+    On a terminal, or with COLUMNS, lines are wrapped, unless they have to be whole (`wraps`). Those
+    may be for another program, which gets them with all their characters.
     """
     if as_json:
         print(json.dumps(data, indent=1))
-    elif wraps and (sys.stdout.isatty() or os.environ.get("COLUMNS")):
-        print("\n".join(_wrapped_line(line, terminal_width()) for line in text(data).split("\n")))
-    else:
-        print(text(data))
+        return
+    lines, on_terminal = text(data), sys.stdout.isatty()
+    if wraps or on_terminal:
+        lines = painted_lines(lines)
+    if wraps and (on_terminal or os.environ.get("COLUMNS")):
+        lines = "\n".join(_wrapped_line(line, terminal_width()) for line in lines.split("\n"))
+    print(lines)
 
 
 def _wrapped_line(line: str, width: int) -> str:

@@ -1,4 +1,4 @@
-"""Shared by the commands that read the configuration and the document."""
+"""Shared by the commands of the agent: its configuration, the document, files that they write."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
@@ -19,6 +20,7 @@ from neuca_tools.errors import (
     NeucaError,
     UsageError,
 )
+from neuca_tools.files import applying
 from neuca_tools.model import Document, Problem
 from neuca_tools.sources import Session, SourceSpec, parse_source
 from neuca_tools.state.active_document import Intake, fetch_document, last_confirmed
@@ -36,9 +38,9 @@ def load_configuration(
     Raises ConfigError if the file named on the command line does not exist.
     """
     path = Path(arguments.config or DEFAULT_PATH)
+    config = load_config(path)
     if arguments.config and not path.exists():
         raise ConfigError(f'read the configuration "{path}": there is no such file')
-    config = load_config(path)
     if not quiet:
         shown = sys.stderr.isatty() if notes is None else notes
         shown = shown or getattr(arguments, "verbose", False)
@@ -49,13 +51,28 @@ def load_configuration(
     return config
 
 
+def output_path(name: str) -> Path:
+    """The absolute path of a file to write or replace in an existing directory. Raises NeucaError.
+
+    A device such as /dev/null would be gone once it is replaced.
+    """
+    path = Path(name).absolute()
+    with applying(f'write "{path}"'):
+        if not path.parent.is_dir():
+            raise NeucaError(f'write "{path}": its directory does not exist')
+        if path.exists() and not path.is_file():
+            raise NeucaError(f'write "{path}": it exists, and is no regular file')
+    return path
+
+
 def source_specs(config: Config, source: Optional[str] = None) -> list[SourceSpec]:
     """The source of the command line, else the configured ones. Raises UsageError."""
     try:
         return [parse_source(text) for text in ((source,) if source else config.sources)]
     except UsageError as error:
-        if source and Path(source).exists():
-            raise UsageError(error.text, f'did you mean "file:{source}"?') from None
+        with suppress(OSError):  # it is no path, or this user may not look
+            if source and Path(source).exists():
+                raise UsageError(error.text, f'did you mean "file:{source}"?') from None
         raise
 
 

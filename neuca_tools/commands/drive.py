@@ -12,6 +12,7 @@ from neuca_tools.agent.drives import copy_directory, copy_volume
 from neuca_tools.commands.common import require_root
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.errors import EXIT_OK, NeucaError, SourceError
+from neuca_tools.files import applying
 
 NOT_USED = 77  # exit code for a volume of another instance; EX_NOPERM of sysexits.h
 
@@ -21,7 +22,8 @@ def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments, quiet=True)
     require_root("read-drive")
     device = Path(arguments.device)
-    read = copy_directory if device.is_dir() else copy_volume
+    with applying(f'read the drive "{device}"'):
+        read = copy_directory if device.is_dir() else copy_volume
     try:
         kind, why = read(device, config.state, config.run_directory)
     except SourceError as error:

@@ -14,6 +14,7 @@ from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import open_host
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.desired.roles import find_links
+from neuca_tools.documents.neuca.values import UnusableError, address, link_name
 from neuca_tools.errors import EXIT_OK
 from neuca_tools.model import Device, LinkKey, World
 from neuca_tools.model.printable import printable_lines
@@ -61,19 +62,30 @@ def _exported_devices(survey: Decision) -> dict[LinkKey, Device]:
 def _link_lines(key: LinkKey, device: Device, world: World) -> Iterator[str]:
     vlan = "" if key.vlan_id is None else f" {key.vlan_id}"
     yield f"[{'vlan' if vlan else 'interface'} {key.mac}{vlan}]"
-    yield f"name = {device.name}"
+    try:
+        yield f"name = {link_name(device.name)}"
+    except UnusableError as reason:
+        yield f"# not exported: {reason}"
     yield f"state = {'up' if device.up else 'down'}"
     yield f"mtu = {device.mtu}"
+    yield from _address_lines(device, world)
+    yield ""
+
+
+def _address_lines(device: Device, world: World) -> Iterator[str]:
+    """The addresses that somebody has set, without those that no document can request."""
     automatic = world.leased | world.endless | world.autoconf
     lasting = []
-    for address in world.addresses.get(device.index, ()):
-        if (device.index, address) in automatic:
-            yield f"# not exported: {address}, which was leased or advertised"
-        elif not address.is_link_local:
-            lasting.append(str(address))
+    for present in world.addresses.get(device.index, ()):
+        if (device.index, present) in automatic:
+            yield f"# not exported: {present}, which was leased or advertised"
+        elif not present.is_link_local:
+            try:
+                lasting.append(str(address(str(present))))
+            except UnusableError as reason:
+                yield f"# not exported: {reason}"
     if lasting:
         yield f"addresses = {', '.join(lasting)}"
-    yield ""
 
 
 def _route_lines(world: World, names: Mapping[int, str]) -> Iterator[str]:

@@ -7,6 +7,14 @@ from __future__ import annotations
 import logging
 
 from neuca_tools.backends.systemd import journal_handler
+from neuca_tools.model.printable import plain_lines
+
+
+class PrintableFormatter(logging.Formatter):
+    """The message alone: the names of links and texts of others may have control characters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return plain_lines(super().format(record))
 
 
 def to_stderr(level: str = "INFO") -> None:
@@ -20,7 +28,7 @@ def to_journal(level: str) -> None:
 
 
 def _install_handler(handler: logging.Handler, level: str) -> None:
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.setFormatter(PrintableFormatter("%(message)s"))
     log = logging.getLogger("neuca")
     log.handlers[:] = [handler]
     log.setLevel(level)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, Optional
 
 from neuca_tools.agent import trial_file
@@ -21,13 +20,14 @@ from neuca_tools.backends.linkwatch import Watch
 from neuca_tools.commands.common import LISTED, show, terminal_width, uses_color
 from neuca_tools.commands.context import (
     load_configuration,
+    output_path,
     problems_not_printed,
     read_document,
     report_faults,
 )
 from neuca_tools.commands.links import find_link
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_PENDING, ApplyError, ArgumentsError, NeucaError, UsageError
+from neuca_tools.errors import EXIT_PENDING, ApplyError, ArgumentsError, UsageError
 from neuca_tools.files import lock_holder, write_files
 from neuca_tools.guest.base import INSIDE
 from neuca_tools.guest.outcome import with_guest
@@ -101,10 +101,8 @@ def _write_metrics(name: str, text: str) -> None:
     """Print the metrics, or replace a file, which readers never find half written."""
     if name == "-":
         print(text, end="")
-    elif not Path(name).absolute().parent.is_dir():
-        raise NeucaError(f'write "{name}": its directory does not exist')
     else:
-        write_files({Path(name).absolute(): text.encode()})
+        write_files({output_path(name): text.encode()})
 
 
 def _current_status(config: Config) -> Status:

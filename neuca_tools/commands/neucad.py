@@ -64,7 +64,7 @@ def arguments_of_units(given: Sequence[str]) -> Optional[argparse.Namespace]:
     The daemon would keep argparse for as long as it runs.
     """
     words, path = list(given), None
-    if words[-2:-1] == ["--config"] and not words[-1].startswith("-"):
+    if words[-2:-1] == ["--config"] and words[-1][:1] not in ("", "-"):
         path = words.pop()
         words.pop()
     steps = {f"--{name}": name for name in _STEPS}

@@ -27,6 +27,7 @@ from neuca_tools.commands.context import (
 )
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError
+from neuca_tools.model.printable import painted_lines
 from neuca_tools.state.active_document import Intake, stored_document
 from neuca_tools.status.judge import Report, Status
 
@@ -118,7 +119,7 @@ def _run_in_child(
 def _send_to_command(parent: socket.socket, text: str) -> None:
     """Tell the command, which may be gone."""
     with suppress(OSError):
-        parent.sendall(text.encode("utf-8", "backslashreplace"))
+        parent.sendall(painted_lines(text).encode())
 
 
 def _watch_child(child: socket.socket, pid: int, code: int) -> int:

@@ -31,7 +31,7 @@ from neuca_tools.guest.base import FEATURES, STATES, Finding, State
 from neuca_tools.model import Document
 from neuca_tools.model.shapes import Shapes
 from neuca_tools.state.active_document import Intake
-from neuca_tools.state.store import read_state
+from neuca_tools.state.store import file_exists, read_state
 from neuca_tools.state.store import save_state as write
 from neuca_tools.status.judge import Status
 
@@ -158,7 +158,7 @@ def _has_records(directory: Path) -> bool:
 
 
 def is_due(directory: Path) -> bool:
-    return (directory / DUE).exists()
+    return file_exists(directory / DUE)
 
 
 def begin_run(directory: Path) -> None:
@@ -168,7 +168,7 @@ def begin_run(directory: Path) -> None:
 
 def has_run(directory: Path) -> bool:
     """Whether a run has ended since the boot."""
-    return (directory / RAN).exists()
+    return file_exists(directory / RAN)
 
 
 def end_run(directory: Path, sha256: str) -> None:
@@ -213,6 +213,6 @@ def _feature_states(outcomes: Iterable[Outcome], directory: Path) -> set[str]:
     words = {
         "degraded" if outcome.state == "refused" else str(outcome.state) for outcome in outcomes
     }
-    if is_due(directory) or (directory / BEGUN).exists():
+    if is_due(directory) or file_exists(directory / BEGUN):
         words.add("pending")
     return words

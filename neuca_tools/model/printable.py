@@ -10,10 +10,13 @@ look like another one, and a line end in a field starts a new line: all of them 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 
 # ECMA-48, SGR
 GREEN, RED, YELLOW, PLAIN = "\033[32m", "\033[31m", "\033[33m", "\033[0m"
+_KEPT = (GREEN, RED, YELLOW, PLAIN, "\t")
+_KEPT_PARTS = re.compile(f"({'|'.join(map(re.escape, _KEPT))})")
 
 
 def printable_line(text: str) -> str:
@@ -37,6 +40,11 @@ def printable_lines(parts: Iterable[str]) -> str:
 def plain_lines(text: str) -> str:
     """`printable_line` for each line of a text; line ends are kept."""
     return printable_lines(text.split("\n"))
+
+
+def painted_lines(text: str) -> str:
+    """`plain_lines` of a text that may have colors of `painted_text`, and tabs; both are kept."""
+    return "".join(part if part in _KEPT else plain_lines(part) for part in _KEPT_PARTS.split(text))
 
 
 def escape_markup(text: str) -> str:

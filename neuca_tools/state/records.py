@@ -54,7 +54,8 @@ RUN_FILES = (DOCUMENT, LOOK, CHOICE, VOLUMES)  # those of the run directory
 MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 
 
-_NAME = re.compile(r"(?!\.{1,2}$)[^/:\s\0]{1,15}")  # dev_valid_name(), net/core/dev.c
+# dev_valid_name(), net/core/dev.c: any bytes but these, such as an ideographic space.
+_NAME = re.compile(r"(?!\.{1,2}$)[^/:\s\0]{1,15}", re.ASCII)
 # Fields of a link that a journal need not have.
 _NOT_SAVED = ("profile", "unmarked", "bare", "theirs")
 _UNLESS_EMPTY = ("tables", "made", "routers")  # as earlier versions wrote a record

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union
 
 from neuca_tools.errors import ApplyError, ObserveError, RecordError
-from neuca_tools.files import NEW, names_in, raise_shortage, read_bytes, write_files
+from neuca_tools.files import NEW, applying, names_in, raise_shortage, read_bytes, write_files
 
 VERSION = 1
 LARGEST = 16 * 1024 * 1024  # bytes; a record has less than 1 KiB for each NIC
@@ -87,7 +87,7 @@ def content_of(name: str, data: Mapping[str, Any]) -> bytes:
 
 def remove_state(where: Where, name: str, *, sync: bool = True) -> None:
     """Remove the file. Without `sync`, a power cut may bring it back. Raises ApplyError."""
-    if isinstance(where, Place) or (where / name).exists():
+    if isinstance(where, Place) or file_exists(where / name):
         _write_or_spare(where, name, None, 0o644, sync)
 
 
@@ -191,7 +191,7 @@ def _write_or_spare(
         _write(where / name, content, mode, sync)
         return
     spare = where.spare / name
-    if spare.exists():
+    if file_exists(spare):
         # It takes precedence, so it must never be older.
         _write(spare, REMOVED_MARK if content is None else content, mode)
     try:
@@ -202,16 +202,22 @@ def _write_or_spare(
         _write(spare, REMOVED_MARK if content is None else content, mode)
         save_unsaved_reason(where, error.text)
         return
-    if spare.exists():
+    if file_exists(spare):
         write_files({spare: None})
 
 
 def _write(path: Path, content: Optional[bytes], mode: int, sync: bool = True) -> None:
     if content is None:
-        if path.exists():
+        if file_exists(path):
             write_files({path: None}, sync=sync)
     elif not _is_unchanged(path, content, mode):
         write_files({path: content}, mode, sync=sync)
+
+
+def file_exists(path: Path) -> bool:
+    """Raises ApplyError if that cannot be determined."""
+    with applying(f'look for "{path}"'):
+        return path.exists()
 
 
 def _is_unchanged(path: Path, content: bytes, mode: int) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import tarfile
 
+import pytest
 from lab import mac
 
 DOCUMENT = f"""[global]
@@ -69,6 +70,29 @@ def test_what_cannot_be_had_says_why_and_costs_only_itself(lab):
     assert f'neuca: collect status.json: read "{record}": it is not JSON: ' in said
     assert "172.16.1.1/24" in parts["links.txt"]
     record.write_text(before)
+
+
+@pytest.mark.parametrize("name", ["guest-users.json", "guest-storage.json"])
+def test_no_record_that_only_root_may_read_is_needed(lab, name):
+    """Other users may collect logs, and a record that is damaged is a reason to collect them."""
+    lab.veth("dp1", 1)
+    assert lab.once(DOCUMENT).code == 0
+    record = lab.folder / "state" / name
+    record.write_text("{")
+    parts, said = collected(lab)
+    assert f"files{lab.folder}/state/record.json" in parts
+    assert name not in said
+    record.unlink()
+
+
+def test_a_directory_that_cannot_be_listed_costs_only_its_files(lab):
+    log = f"{lab.folder}/{'x' * 300}"
+    text = lab.config_file.read_text()
+    lab.config_file.write_text(text.replace(f"{lab.folder}/log\n", f"{log}\n"))
+    parts, said = collected(lab)
+    assert parts["files.txt"] == f'list "{log}": File name too long\n'
+    assert f"neuca: collect files.txt: {parts['files.txt']}" in said
+    assert f"files{lab.config_file}" in parts
 
 
 def test_a_place_that_cannot_be_written_to_is_an_error(lab):

@@ -48,3 +48,18 @@ def test_the_configuration_of_a_document_is_exported_as_one_that_requests_the_sa
     assert host.once(exported).code == 0
     assert network(host) == before
     assert host.plan() == []
+
+
+def test_what_no_document_can_request_is_a_comment(host):
+    host.ip("link set dp2 name x;y")
+    host.ip("address add 127.7.7.7/24 dev dp1")
+    document = host.neuca("export").out
+    for reason in (
+        '"x;y" is not an interface name: letters, digits, ".", "_" and "-" only',
+        '"127.7.7.7" cannot be the address of a NIC',
+    ):
+        assert f"# not exported: {reason}" in document.splitlines()
+    host.document(document)
+    assert host.neuca("check", host.document_file).code == 0
+    assert host.once().code == 0
+    assert host.link("x;y")

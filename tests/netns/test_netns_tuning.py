@@ -253,3 +253,20 @@ def test_a_profile_raises_the_mtu_of_no_virtual_machine(host):
     assert host.once().code == 0
     assert host.look("link show eth1")[0]["mtu"] == 1500
     assert audit(host)["mtu"]["effect"] == "not applicable"
+
+
+def test_a_link_that_a_pass_would_rename_is_tuned_under_its_present_name(lab):
+    lab.veth("dp1", 1)
+    assert lab.once(f"[interface {mac(1)}]\n").code == 0
+    setting = "sysctl.net.ipv4.conf.{interface}.rp_filter = 2"
+    lab.document(f"[interface {mac(1)}]\nname = data1\nmtu = 1400\n{setting}\n")
+    expected = [
+        "set the MTU of dp1 from 1500 to 1400",
+        'set the sysctl net.ipv4.conf.dp1.rp_filter from "0" to "2"',
+    ]
+    assert tuned(lab) == expected
+    done = lab.neuca("tune", "apply")
+    assert (done.code, done.err.splitlines()) == (0, expected)
+    assert (lab.link("dp1")["mtu"], lab.sysctl("net/ipv4/conf/dp1/rp_filter")) == (1400, "2")
+    assert lab.neuca("apply").code == 0
+    assert lab.link("data1")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shlex
 import subprocess
@@ -119,6 +120,12 @@ def test_arguments_that_do_not_fit_each_other_get_the_usage_too(capsys, tmp_path
         ),
         (["status", "--jso"], 'unrecognized arguments: --jso; did you mean "--json"?'),
         (["status", "--prometheus="], "argument --prometheus: the name of the file is empty"),
+        (["status", "--config="], "argument --config: it is empty"),
+        (["apply", "--source", ""], "argument --source: it is empty"),
+        (["tune", "apply", "--interface", ""], "argument --interface: it is empty"),
+        (["tune", "apply", "--profile", ""], "argument --profile: it is empty"),
+        (["collect-logs", "--output="], "argument --output: it is empty"),
+        (["read-drive", ""], "argument DEVICE: it is empty"),
     ],
 )
 def test_a_wrong_word_is_named_with_what_is_right(capsys, words, message):
@@ -152,6 +159,11 @@ def test_the_daemon_takes_one_step_at_a_time(capsys, words):
     assert last == f"neuca: argument {words[1]}: not allowed with argument {words[0]}"
 
 
+def test_the_daemon_takes_no_empty_configuration_for_the_default_one(capsys):
+    last = refused(capsys, "--once", "--config", "", program=neucad.main)[-1]
+    assert last == "neuca: argument --config: it is empty"
+
+
 def test_stay_alone_gets_the_usage_of_the_daemon(capsys):
     assert neucad.main(["--stay"]) == 2
     first, *_, last = capsys.readouterr().err.splitlines()
@@ -165,6 +177,36 @@ def test_a_file_of_metrics_or_logs_makes_no_directory(tmp_path, capsys):
         told = capsys.readouterr().err.splitlines()[-1]
         assert told == f'neuca: write "{path}": its directory does not exist'
     assert list(tmp_path.iterdir()) == []
+
+
+def test_metrics_or_logs_replace_no_device(tmp_path, capsys):
+    path = tmp_path / "x.prom"
+    os.mkfifo(path)
+    for words in (["status", f"--prometheus={path}"], ["collect-logs", "--output", str(path)]):
+        assert main(words) == 1
+        told = capsys.readouterr().err.splitlines()[-1]
+        assert told == f'neuca: write "{path}": it exists, and is no regular file'
+    assert path.is_fifo()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["status", "--config", "{}"], 78, 'cannot read the configuration file "{}": '),
+        (["plan", "--source", "{}"], 2, 'invalid source "{}": '),
+        (["status", "--prometheus={}/x"], 1, 'write "{}/x": '),
+        (["collect-logs", "--output={}/x"], 1, 'write "{}/x": '),
+        (["image", "capture", "{}/x.tar"], 1, 'capture into "{}/x.tar": '),
+        (["read-drive", "{}"], 1, 'read the drive "{}": '),
+    ],
+)
+def test_a_path_that_cannot_be_looked_up_is_one_line(capsys, monkeypatch, words, code, message):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    path = "/" + "x" * 300
+    assert main([word.replace("{}", path) for word in words]) == code
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"neuca: {message.replace('{}', path)}")
+    assert code == 2 or told.endswith(": File name too long")
 
 
 def test_the_version_does_not_depend_on_what_follows(capsys):

@@ -74,3 +74,17 @@ def test_closed_streams_change_nothing(code, words, expected, descriptors):
         [*start, *words.split()], capture_output=True, text=True, check=False, env=environment
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (expected, "", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("status", "neuca_tools.status.judge"),
+        ("selftest paths", "neuca_tools.commands.selftest"),
+    ],
+)
+def test_an_interrupt_while_modules_are_imported_prints_nothing(words, name):
+    interrupt = f"event == 'import' and names[0] == {name!r} and os.kill(os.getpid(), 2)"
+    hook = f"import os, sys; sys.addaudithook(lambda event, names: {interrupt}); "
+    ended = run(hook + NEUCA, words, unbuffered=False, stdout=subprocess.PIPE)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")

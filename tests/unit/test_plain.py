@@ -12,13 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_fuzz import FUZZ
 
+from neuca_tools.commands.common import show
 from neuca_tools.commands.neuca import main
 from neuca_tools.model.printable import (
+    GREEN,
     escape_markup,
     json_document,
+    painted_text,
     printable_line,
     printable_lines,
 )
+from neuca_tools.state.store import save_state
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\x00\u202egpj.exe\u2066\u200b\u2028\ufeff\U000e0041\udc1b"
 SHOWN = (
@@ -38,6 +42,24 @@ FORGED = "x\nVERDICT     pass"
 )
 def test_what_is_not_printable_is_shown_as_its_escape(text, shown):
     assert printable_line(text) == shown
+
+
+def test_colors_and_tabs_of_a_text_are_kept(capsys):
+    text = painted_text("ok", GREEN, color=True)
+    show({}, False, lambda _: f"{text}\t{EVIL}\n{EVIL}")
+    assert capsys.readouterr().out == f"{text}\t{SHOWN}\n{SHOWN}\n"
+
+
+def test_the_status_shows_nothing_that_a_terminal_obeys(tmp_path, capsys):
+    (tmp_path / "config").write_text(
+        f"[runtime]\nstate-directory = {tmp_path}\nrun-directory = {tmp_path}\n"
+    )
+    report = {"finished": "\x1b[2J", "seconds": 1, "changed": [], "problems": [], "undone": False}
+    save_state(tmp_path, "last-pass.json", report, 0o644)
+    main(["status", "--config", str(tmp_path / "config")])
+    told = capsys.readouterr().out
+    assert "\\x1b[2J" in told
+    assert "\x1b" not in told
 
 
 def test_a_line_end_in_a_part_makes_no_line():

@@ -120,6 +120,15 @@ def test_a_record_that_cannot_be_used_is_named_with_what_to_do(tmp_path, content
     assert caught.value.hint == HINT.format("record.json")
 
 
+@pytest.mark.parametrize(
+    "name", ["a\u3000b", "a\x85b", "a\x1bb", "\udcff", "..x", "-n", "%", "ü" * 7]
+)
+def test_any_name_that_the_kernel_permits_comes_back(tmp_path, name):
+    record = Record(nics={mac(1): NicRecord(name=name)})
+    save_record(tmp_path, record)
+    assert load_record(tmp_path) == record
+
+
 @pytest.mark.parametrize("content", [b"null", b"false", b"0"])
 def test_a_record_that_is_json_and_no_record_is_refused_too(tmp_path, content):
     (tmp_path / "record.json").write_bytes(content)

@@ -1,15 +1,23 @@
-"""What the record keeps when a NIC is released."""
+"""What the record keeps when a NIC is released, and that nothing is done that it could not keep."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import errno
+import os
 from ipaddress import ip_interface
 
+import pytest
 from worlds import Agent, key, mac, machine, nic
 
-from neuca_tools.agent.change import Release
+from neuca_tools.agent.change import Release, Restore, undo_release
 from neuca_tools.apply.transaction import Transaction
+from neuca_tools.commands.change import _record_as_management
+from neuca_tools.config import Config
+from neuca_tools.errors import ApplyError
+from neuca_tools.model import NicRecord, Record
+from neuca_tools.state.records import load_record, save_record
 
 
 def test_a_release_keeps_what_is_ours_on_another_nic_that_is_in_a_bridge_of_others():
@@ -24,3 +32,40 @@ def test_a_release_keeps_what_is_ours_on_another_nic_that_is_in_a_bridge_of_othe
     released = frozenset({mac(3)})
     done = Transaction(agent, Release(released, released), agent.survey()).run()
     assert done.decision.record.owned.addresses == {(key(2), ip_interface("10.2.0.1/24"))}
+
+
+class AgentWithoutRoom(Agent):
+    def unsaved(self):
+        return 'write "record.json": No space left on device'
+
+
+@pytest.mark.parametrize("purpose", [Release(frozenset({mac(2)}), frozenset({mac(2)})), "revert"])
+def test_nothing_is_released_or_reverted_that_the_record_cannot_keep(tmp_path, purpose):
+    """The disk may become full after `demand_room`: addresses would stay, and be forgotten as ours."""
+    kernel = machine(nic(1), nic(2), mgmt=1)
+    agent = AgentWithoutRoom(kernel, f"[interface {mac(2)}]\naddresses = 10.2.0.1/24\nmtu = 1400\n")
+    agent.run()
+    agent.ask("[interfaces]\n")
+    purpose = Restore(tmp_path / "sysctl") if purpose == "revert" else purpose
+    before = kernel.world()
+    with pytest.raises(ApplyError) as caught:
+        Transaction(agent, purpose, purpose.shape(agent.survey())).run()
+    assert (caught.value.text, caught.value.errno) == (agent.unsaved(), errno.ENOSPC)
+    assert kernel.world() == before
+
+
+@pytest.mark.parametrize("change", [undo_release, _record_as_management])
+def test_what_a_reboot_would_undo_is_an_error(tmp_path, monkeypatch, change):
+    config = Config(state_directory=tmp_path / "state", run_directory=tmp_path / "run")
+    save_record(config.state, Record(nics={mac(2): NicRecord(released=True)}))
+    before, replace = load_record(config.state), os.replace
+
+    def refuse(new, path):
+        if path == config.state_directory / "record.json":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(new, path)
+
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(ApplyError, match="No space left on device"):
+        change(config, mac(2))
+    assert load_record(config.state) == before

@@ -158,6 +158,13 @@ def test_lines_below_the_level_are_not_written(logger, capsys):
     assert len(logger.handlers) == 1
 
 
+@pytest.mark.usefixtures("logger")
+def test_a_line_of_the_log_has_no_control_character(capsys):
+    logs.to_stderr()
+    log.info("%s", "bring a\x1b[2Jb up\nbring \u202ec up")
+    assert capsys.readouterr().err == "bring a\\x1b[2Jb up\nbring \\u202ec up\n"
+
+
 def test_a_line_is_written_though_no_module_can_be_read():
     """EMFILE: standard input, output and error are all that this process may have open."""
     code = """import resource

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Optional
 
 import pytest
 
-from neuca_tools.errors import RecordError
+from neuca_tools.errors import ApplyError, RecordError
 from neuca_tools.files import write_files
 from neuca_tools.guest import outcome, scripts, storage, users
 from neuca_tools.model import Record
@@ -22,6 +23,7 @@ from neuca_tools.state.records import (
     load_look,
     load_machine,
     load_record,
+    remove_journal,
     save_record,
 )
 from neuca_tools.state.store import (
@@ -204,3 +206,10 @@ def test_a_dataclass_in_another_is_checked_too():
     for wrong in ({"inner": {"number": "1"}}, {"inner": {"x": 1}}, {"inner": 1}, {"names": "a"}):
         with pytest.raises(ShapeError):
             read(Outer, wrong)
+
+
+@pytest.mark.parametrize("names", [("x" * 300, "run"), ("state", "x" * 300)])
+@pytest.mark.parametrize("change", [partial(save_record, record=Record()), remove_journal])
+def test_a_file_that_cannot_be_looked_up_is_an_error_of_a_step(tmp_path, names, change):
+    with pytest.raises(ApplyError, match=r": File name too long$"):
+        change(Place(*(tmp_path / name for name in names)))
