@@ -161,7 +161,7 @@ def read_result(document: Json) -> Run:
         buffer=positive_number(start, "sock_bufsize"),
         sndbuf=positive_number(start, "sndbuf_actual"),
         rcvbuf=positive_number(start, "rcvbuf_actual"),
-        mss=_read_mss(start),
+        mss=values.parse_whole(positive_number(start, "tcp_mss", "tcp_mss_default")),
         congestion=values.text(end.get("sender_tcp_congestion")) or None,
         cpu_local=values.parse_number(cpu.get("host_total")),
         cpu_remote=values.parse_number(cpu.get("remote_total")),
@@ -172,11 +172,6 @@ def read_result(document: Json) -> Run:
         error=_find_error(document, end),
         notes=() if start else ('no "start": the document is incomplete',),
     )
-
-
-def _read_mss(start: Json) -> Optional[int]:
-    stated = positive_number(start, "tcp_mss") or positive_number(start, "tcp_mss_default")
-    return values.parse_whole(stated)
 
 
 def _find_peer(start: Json) -> str:
@@ -337,9 +332,9 @@ def _select_streams(streams: list[Json], sender: Optional[bool]) -> list[Json]:
     ]
 
 
-def positive_number(document: Json, key: str) -> Optional[float]:
-    """iperf3 writes zero where the kernel or its own end has no value."""
-    return values.parse_number(document.get(key)) or None
+def positive_number(document: Json, *keys: str) -> Optional[float]:
+    """The first that is not zero, which iperf3 writes where the kernel or it has no value."""
+    return next(filter(None, map(values.parse_number, map(document.get, keys))), None)
 
 
 def _is_of_server(document: Json) -> bool:
