@@ -88,7 +88,7 @@ def write_files(
     """
     try:
         _write_files(files, mode, sync)
-    except ApplyError:
+    except BaseException:  # an interrupt, too
         # Remove the temporary files. Those that were renamed no longer have such a name.
         for path in files:
             with suppress(OSError):
@@ -193,7 +193,7 @@ def replace_file(
     try:
         _write_new(name + NEW, content, prepare, directory=directory)
         os.rename(name + NEW, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except OSError:
+    except BaseException:
         with suppress(OSError):
             os.unlink(name + NEW, dir_fd=directory)
         raise

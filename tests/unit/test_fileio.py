@@ -165,6 +165,19 @@ def test_after_a_failure_no_half_written_file_is_left(tmp_path):
     assert listing(tmp_path) == [f"z{NEW}"]
 
 
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_an_interrupt_leaves_no_temporary_file(tmp_path, monkeypatch, call):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    (tmp_path / "file").write_bytes(b"before")
+    monkeypatch.setattr(os, call, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_files({tmp_path / "file": b"after"})
+    assert listing(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_bytes() == b"before"
+
+
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_bytes(b"in the way")
     with pytest.raises(ApplyError) as caught:
