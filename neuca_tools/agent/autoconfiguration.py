@@ -26,7 +26,7 @@ from neuca_tools.model.routing import Traits
 FIRST_SOLICITATION_SECONDS, LONGEST_SOLICITATION_SECONDS = 4.0, 3600.0
 SECONDS_BETWEEN_CHANGES = 3.0  # however many advertisements arrive
 SHORTEST_VALID_SECONDS = 7200  # no router shortens an address below them (RFC 4862, 5.5.3)
-MOST_ROUTERS, MOST_PREFIXES = 8, 16  # of one link: any host there can send advertisements
+MAX_ROUTERS, MAX_PREFIXES = 8, 16  # of one link: any host there can send advertisements
 IPV6_ROUTE_METRIC = 1024  # the kernel's for a route of IPv6
 
 
@@ -49,16 +49,16 @@ class State:
                 self._prefixes[network] = (Prefix(network, False, True, left, left), now)
 
     def hear(self, advertisement: Advertisement, now: float) -> None:
-        """Store an advertisement. Only the first MOST_ROUTERS routers count."""
+        """Store an advertisement. Only the first MAX_ROUTERS routers count."""
         self._drop_expired(now)
         self._mtu = advertisement.mtu
         self._routers.pop(advertisement.router, None)
-        if advertisement.lifetime and len(self._routers) < MOST_ROUTERS:
+        if advertisement.lifetime and len(self._routers) < MAX_ROUTERS:
             self._routers[advertisement.router] = _Router(
                 advertisement.preference, now + advertisement.lifetime
             )
         for prefix in advertisement.prefixes:
-            if prefix.network in self._prefixes or len(self._prefixes) < MOST_PREFIXES:
+            if prefix.network in self._prefixes or len(self._prefixes) < MAX_PREFIXES:
                 valid = max(
                     prefix.valid, min(self._left(prefix.network, now), SHORTEST_VALID_SECONDS)
                 )

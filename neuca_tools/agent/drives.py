@@ -41,7 +41,7 @@ _OF_A_DRIVE = (
     "openstack/*/user_data",
     "ec2/latest/user-data",
 )
-_MOST_FILES = 100  # files: nova has had some fifteen versions so far
+_MAX_FILES = 100  # files: nova has had some fifteen versions so far
 _MOUNTED = "volume"  # the mount point; only the process that mounts sees the volume there
 LOCK = "drives.lock"  # also of the copies
 COPY_LOCK_SECONDS = 15.0  # to wait for the copy of another volume; the unit has 60
@@ -185,7 +185,7 @@ def _read_documents(volume: Path, patterns: Sequence[str]) -> Iterator[tuple[str
     """The path and the content of each file that matches. Raises SourceError."""
     paths = [path for pattern in patterns for path in _matching_paths(volume, pattern.split("/"))]
     root = os.path.realpath(volume) + os.sep
-    for path in paths[:_MOST_FILES]:
+    for path in paths[:_MAX_FILES]:
         name = str(path.relative_to(volume))
         if not os.path.realpath(path).startswith(root):  # through a symbolic link on the volume
             raise SourceError(f'"{name}" points outside the volume')

@@ -24,7 +24,7 @@ from neuca_tools.status.report import read_report, report_now, write_report
 
 log = logging.getLogger("neuca")
 
-MOST_REMOVED = 1000  # lines that status keeps until the next boot
+MAX_REMOVED = 1000  # lines that status keeps until the next boot
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def report_pass(
     if last and waiting:
         problems = tuple(dict.fromkeys((*problems, *_problems_of(waiting, last.problems))))
         stuck += tuple(_problems_of(waiting, last.stuck))
-    told = (*(last.removed if last else ()), *gone)[-MOST_REMOVED:]
+    told = (*(last.removed if last else ()), *gone)[-MAX_REMOVED:]
     report = report_now(seconds, texts, problems, bool(outcome.undone.done), told)
     report = report._replace(stuck=stuck)
     write_report(config.state, report)

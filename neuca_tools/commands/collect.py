@@ -47,7 +47,7 @@ from neuca_tools.status.judge import Status
 OPEN = ("record.json", "journal.json", "machine.json")
 LONGEST = 20.0  # seconds for one program
 LINES = 20000  # of the journal; the last ones are included
-MOST = 4 << 20  # bytes of one part; the last ones are included
+MAX_PART_BYTES = 4 << 20  # bytes of one part; the last ones are included
 # Our own units only: the scripts of a document run in other units, and may print secrets.
 UNITS = ("neuca-names", "neuca-guest-tools", "neuca-guest")
 JOURNAL = (
@@ -105,9 +105,9 @@ def _archive_parts(config: Config, file: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _content_or_error(name: str, get: Callable[[], str]) -> bytes:
-    """The last MOST bytes of the text, or the error, which is also printed on standard error."""
+    """The last MAX_PART_BYTES of the text, or the error, which standard error gets too."""
     try:
-        return get().encode("utf-8", "backslashreplace")[-MOST:]
+        return get().encode("utf-8", "backslashreplace")[-MAX_PART_BYTES:]
     except NeucaError as error:
         return _report_error(name, error)
 
@@ -154,14 +154,14 @@ def _is_secret(config: Config, path: Path) -> bool:
 
 
 def _public_content(path: Path, even_private: bool) -> Optional[bytes]:
-    """The last MOST bytes of a regular file, None unless everyone may read it or `even_private`."""
+    """The last MAX_PART_BYTES of a regular file; None unless all may read it or `even_private`."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             if stat.S_ISREG(status.st_mode) and (even_private or status.st_mode & stat.S_IROTH):
-                file.seek(max(0, status.st_size - MOST))
-                return file.read(MOST)
+                file.seek(max(0, status.st_size - MAX_PART_BYTES))
+                return file.read(MAX_PART_BYTES)
     return None
 
 

@@ -26,7 +26,7 @@ from neuca_tools.state.active_document import last_confirmed
 from neuca_tools.status.report import read_report
 from neuca_tools.tuning.layer import CONGESTION
 
-MOST = 50  # differences in a report
+MAX_DIFFERENCES = 50  # differences in a report
 # The problems of a document that make a host differ from it.
 REPORTED_PROBLEMS = ("absent", "contested", "name", "mtu")
 
@@ -70,7 +70,7 @@ def _drift_texts(decision: Decision) -> tuple[str, ...]:
     operations = [
         operation.text for operation in decision.plan() if not _is_host_wide_sysctl(operation)
     ]
-    return tuple(dict.fromkeys([*problems, *operations]))[:MOST]
+    return tuple(dict.fromkeys([*problems, *operations]))[:MAX_DIFFERENCES]
 
 
 def _is_host_wide_sysctl(operation: Operation) -> bool:

@@ -13,7 +13,7 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.model.printable import json_document
 from neuca_tools.selftest.codes import NAGIOS
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
-from neuca_tools.selftest.readers import MOST_DOCUMENT_BYTES
+from neuca_tools.selftest.readers import MAX_DOCUMENT_BYTES
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.record import (
     Test,
@@ -83,6 +83,6 @@ def write_series(arguments: argparse.Namespace, runs: Runs) -> None:
 def read_content(name: str) -> bytes:
     """The content of a file or of standard input. Raises SelftestError."""
     try:
-        return read_input(name, MOST_DOCUMENT_BYTES)
+        return read_input(name, MAX_DOCUMENT_BYTES)
     except OSError as error:
         raise SelftestError(f'read "{name}": {error.strerror}') from error

@@ -65,7 +65,7 @@ REMOTE = "neuca-selftest mesh join -"
 # How many hosts clush starts at a time: all of them, so that they are ready together.
 FANOUT = 1000
 # Bytes of a list of hosts.
-MOST_TEXT = 4 * 2**20
+MAX_TEXT = 4 * 2**20
 PLAN_OPTIONS: Options = {
     "rate": value("RATE", "the highest rate of each transfer (1G)", type=link_rate, required=True),
     "expect": value("RATE", "the rate that every path should achieve", type=link_rate),
@@ -202,7 +202,7 @@ def budget_line(plan: MeshPlan) -> str:
 
 def _read_text(name: str) -> str:
     try:
-        return read_input(name, MOST_TEXT).decode("utf-8", "replace")
+        return read_input(name, MAX_TEXT).decode("utf-8", "replace")
     except OSError as error:
         raise SelftestError(f'read "{name}": {error.strerror}') from error
 

@@ -48,9 +48,9 @@ from neuca_tools.selftest.report.paths import path_record, path_table
 from neuca_tools.selftest.report.text import phase_words, shown_report
 
 WORDS = ("netns", "container", "interface", "port")
-MOST_ROUNDS, ROUNDS, MOST_PATHS = 20, 3, 16
+MAX_ROUNDS, ROUNDS, MAX_PATHS = 20, 3, 16
 LABEL = re.compile(r"[^=,\s]{1,40}")
-_rounds = integer("a number of rounds", 1, MOST_ROUNDS)
+_rounds = integer("a number of rounds", 1, MAX_ROUNDS)
 
 
 class Path(NamedTuple):
@@ -83,9 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments)
     paths: Sequence[Path] = arguments.paths
     if len({path.label for path in paths}) < len(paths) or len(paths) not in range(
-        2, MOST_PATHS + 1
+        2, MAX_PATHS + 1
     ):
-        needed = f"2 to {MOST_PATHS} paths with different labels"
+        needed = f"2 to {MAX_PATHS} paths with different labels"
         raise ArgumentsError(f"compare-paths: {needed} are required")
     if not has_iperf3():
         return without_iperf3()

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Optional
 
 from neuca_tools.desired.device_settings import Wish, flat_settings
-from neuca_tools.desired.mtu import LEAST_IPV6_MTU
+from neuca_tools.desired.mtu import MIN_IPV6_MTU
 from neuca_tools.desired.policy_routing import Gateways, addresses_in_management
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.router_advertisements import (
@@ -130,7 +130,7 @@ class CommonSettings:
         """Why a link with this MTU can have no IPv6."""
         if not self.world.has_ipv6:
             return "this kernel has no IPv6"
-        return f"IPv6 needs an MTU of at least {LEAST_IPV6_MTU}" if room < LEAST_IPV6_MTU else None
+        return f"IPv6 needs an MTU of at least {MIN_IPV6_MTU}" if room < MIN_IPV6_MTU else None
 
     def _ipv6_disabled_reason(
         self, request: LinkRequest, link: Link, original: Mapping[str, str]

@@ -37,8 +37,8 @@ SHORTEST_PREFIX = 2  # a prefix of length 0 or 1 is a default route, or half of 
 # the largest blocks that IANA has assigned (a /8 each), and 7 % of the public addresses. IPv6: a
 # /13, half of what IANA assigns to a regional registry (a /12 of 2000::/3; IANA IPv6 Global Unicast
 # Address Assignments): no document reroutes all customers of a registry.
-MOST: Mapping[int, int] = {4: 4, 6: 13}
-LONGEST: Mapping[int, int] = {4: 32, 6: 128}
+LIMIT_LENGTH: Mapping[int, int] = {4: 4, 6: 13}
+ADDRESS_BITS: Mapping[int, int] = {4: 32, 6: 128}
 # Not counted: what is not public (IANA IPv4 and IPv6 Special-Purpose Address Registries; multicast,
 # RFC 5771; reserved, RFC 1112; and all of IPv6 outside 2000::/3, RFC 4291, 2.4).
 _SPECIAL = {
@@ -60,7 +60,7 @@ def is_inside(inner: Network, outer: Network) -> bool:
 
 def is_broad(network: Network) -> bool:
     """Whether it covers a whole private block or reaches the limit, much like a default route."""
-    return network.prefixlen <= MOST[network.version] or any(
+    return network.prefixlen <= LIMIT_LENGTH[network.version] or any(
         is_inside(block, network) for block in PRIVATE
     )
 
@@ -123,8 +123,8 @@ def shortest_granted(asked: Collection[Network], kept: Collection[Network]) -> d
     and of what is kept is within the limit. So the order of the requests does not matter.
     """
     shortest = {}
-    for version, most in MOST.items():
-        limit = 1 << (LONGEST[version] - most)
+    for version, most in LIMIT_LENGTH.items():
+        limit = 1 << (ADDRESS_BITS[version] - most)
         kept_here, wanted = _networks_of(version, kept), _networks_of(version, asked)
         shortest[version] = SHORTEST_PREFIX
         for length in sorted({network.prefixlen for network in wanted}):

@@ -37,7 +37,7 @@ from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
 from neuca_tools.model.topology import foreign_routes
 
 SETTING = "dhcp"  # in the notes of a link
-MOST_ROUTES = 64  # for each link: a server or router must not fill the routing table
+MAX_ROUTES = 64  # for each link: a server or router must not fill the routing table
 
 
 def learned_gateways(roles: Roles, world: World) -> dict[LinkKey, dict[int, Host]]:
@@ -177,10 +177,10 @@ class LearnedConfiguration:
         return f"its next hop {gateway} is in no network on this link"
 
     def _excess_reason(self) -> Optional[str]:
-        """Why no more routes are copied: the links so far have MOST_ROUTES each, all together."""
-        if len(self.hops) < MOST_ROUTES * len(self.addresses):
+        """Why no more routes are copied: the links so far have MAX_ROUTES each, all together."""
+        if len(self.hops) < MAX_ROUTES * len(self.addresses):
             return None
-        return f"there are more than {MOST_ROUTES} routes"
+        return f"there are more than {MAX_ROUTES} routes"
 
     def _report_violations(self, key: LinkKey, device: Device) -> None:
         """Report what a client should not have set; it stays, because we did not set it."""

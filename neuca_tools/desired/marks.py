@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Optional
 
-from neuca_tools.model.addresses import MOST_KEPT
+from neuca_tools.model.addresses import MAX_CACHED
 from neuca_tools.model.ports import ADDRESS_BYTES, GUID_BYTES, INFINIBAND, is_guid
 
 # Names without a number sort after all numbered ones. The last file wins in both directories, and
@@ -49,7 +49,7 @@ _OWNERS = {
 }
 
 
-@lru_cache(MOST_KEPT)  # a pass that changes something needs each twice
+@lru_cache(MAX_CACHED)  # a pass that changes something needs each twice
 def udev_rule(mac: str, name: str, dataplane: bool, client: str = "") -> bytes:
     """The udev rule file of a NIC: its name and, for a dataplane NIC, properties that claim it.
 

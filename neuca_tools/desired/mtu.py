@@ -24,13 +24,13 @@ from neuca_tools.model import (
 )
 from neuca_tools.tuning.layer import PROFILE
 
-LEAST_IPV6_MTU = 1280  # RFC 8200, section 5
+MIN_IPV6_MTU = 1280  # RFC 8200, section 5
 USUAL_MTU = 1500  # ETH_DATA_LEN, what the kernel gives a new bond or bridge
 
 
 # With the four bytes of IPoIB's own header (RFC 4391, 6): the largest and the smallest packet that
 # the kernel takes (ipoib.h, ipoib_change_mtu), and the largest InfiniBand MTU, 4096.
-DATAGRAM_MTU, CONNECTED_MTU, LEAST_IPOIB_MTU = 4092, 65520, 72
+DATAGRAM_MTU, CONNECTED_MTU, MIN_IPOIB_MTU = 4092, 65520, 72
 
 
 def _largest_mtu(mode: str, port: Device) -> int:
@@ -94,7 +94,7 @@ class Sizes:
         least, most, why = device.min_mtu, device.max_mtu, ""
         if device.infiniband:
             mode = self._ipoib_mode(key, device)
-            least, most, why = LEAST_IPOIB_MTU, _largest_mtu(mode, device), f" in {mode} mode"
+            least, most, why = MIN_IPOIB_MTU, _largest_mtu(mode, device), f" in {mode} mode"
         foreign = self._foreign_above(device, mtu)
         if most and mtu > most:
             self._refuse(key, mtu, f'"{device.name}" supports at most {most}{why}')
@@ -218,7 +218,7 @@ class Sizes:
             and not address.is_link_local
             and (key, address) not in self.record.owned.addresses
         )
-        address = next(theirs, None) if mtu < LEAST_IPV6_MTU <= device.mtu else None
+        address = next(theirs, None) if mtu < MIN_IPV6_MTU <= device.mtu else None
         if address is None:
             return mtu
         self._refuse(key, mtu, f'"{device.name}" would lose its IPv6 address {address}')

@@ -49,7 +49,7 @@ OWN_NETWORKS, MAIN, DEFAULT = 31000, 31100, 31200
 # to through the NIC that was asked: the probes of Azure's load balancers.
 PLATFORM_HOSTS = (ip_address("168.63.129.16"),)
 NO_ROUTER = "its IPv6 gateway is not known: no router has advertised itself on this link yet"
-MOST_ROUTES = 65536  # a bound of our own: each table has the networks of all other NICs
+MAX_ROUTES = 65536  # a bound of our own: each table has the networks of all other NICs
 
 
 Gateways = Mapping[LinkKey, Mapping[int, Host]]
@@ -143,11 +143,11 @@ def build_routing(routed: Gateways, links: Mapping[LinkKey, Link], scene: Scene)
         reason = _no_rules_reason(scene.requests[key].routing, key in tables, routed[key])
         if reason is not None:
             work.note(key, reason)
-        elif len(work.hops) <= MOST_ROUTES:
+        elif len(work.hops) <= MAX_ROUTES:
             work.link(usable[key], tables[key], routed[key])
-    if len(work.hops) > MOST_ROUTES:
+    if len(work.hops) > MAX_ROUTES:
         # No rules for any link: it must not depend on their order which ones answer.
-        reason = f"the tables of all links together would have more than {MOST_ROUTES} routes"
+        reason = f"the tables of all links together would have more than {MAX_ROUTES} routes"
         return Routing(notes=tuple(Note(SETTING, "not applicable", reason, key) for key in usable))
     kept = {key: table for key, table in tables.items() if key in work.used}
     return Routing(tuple(work.hops), rules=work.rules, tables=kept, notes=tuple(work.notes))

@@ -31,7 +31,7 @@ from neuca_tools.model.topology import (
 )
 
 LINK_LOCAL = ip_network("fe80::/64")  # RFC 4291, 2.5.6: on every link, so no management prefix
-MOST_ROUTED = 1000  # routes through the management NIC that are remembered for the next boot
+MAX_ROUTED = 1000  # routes through the management NIC that are remembered for the next boot
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class RequestLimits:
         is_granted = to.prefixlen >= self.shortest.get(to.version, 0)
         if is_granted or not coverage.count_public([to], to.version):
             return None
-        most = coverage.MOST[to.version]
+        most = coverage.LIMIT_LENGTH[to.version]
         return (
             f"together, the requested routes and networks cover more public IPv{to.version}"
             f" addresses than a /{most}, which is the limit, so the widest of them are refused"
@@ -207,7 +207,7 @@ def management_networks(world: World, roles: Roles) -> tuple[str, ...]:
         str(network) for network in _routed_networks(world, roles) if not is_broad(network)
     )
     kept = {*prefixes, *map(ip_network, gateways)}
-    return tuple(sorted({*map(str, kept), *routed[:MOST_ROUTED]}))
+    return tuple(sorted({*map(str, kept), *routed[:MAX_ROUTED]}))
 
 
 def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:

@@ -24,7 +24,7 @@ from neuca_tools.documents.platform import openstack
 from neuca_tools.documents.platform.tree import from_json
 from neuca_tools.documents.privacy import LINK_KINDS, is_known_section, link_kind
 from neuca_tools.documents.spelling import (
-    MOST_SPELLINGS,
+    MAX_SPELLINGS,
     Finding,
     closest_name,
     closest_word,
@@ -124,7 +124,7 @@ def _neuca_findings(data: bytes) -> Iterator[Finding]:
         raise DocumentError(f"cannot read the document: {reason}")
     document = parse(text)
     for number, fault in enumerate(document.faults):
-        yield _of_line(fault, number < MOST_SPELLINGS)
+        yield _of_line(fault, number < MAX_SPELLINGS)
     yield from _misspelt_globals(document)
     yield from _file_systems(document)
     yield from _unnamed_initiator(document)
@@ -152,7 +152,7 @@ def _of_line(fault: Fault, compared: bool) -> Finding:
 def _misspelt_globals(document: Document) -> Iterator[Finding]:
     """Keys of [global] that look like one of its options; others are for `neuca get`."""
     keys = [item for item in document.items if item.section == "global"]
-    for item in keys[:MOST_SPELLINGS]:
+    for item in keys[:MAX_SPELLINGS]:
         meant = closest_word(item.key, tuple(GLOBALS), 0.75)
         if meant:
             text = f'[global] "{clip(item.key)}": it has no effect'
@@ -183,7 +183,7 @@ def _clash_findings(document: Document, text: str) -> Iterator[Finding]:
     """What of the document does not fit together, on the line of the item if it can be found."""
     lines, headers = text.splitlines(), _header_lines(text)
     clashes = check_network.find_clashes(document.links, document.routes)
-    for clash in islice(chain(_default_routes(document), clashes), MOST_SPELLINGS):
+    for clash in islice(chain(_default_routes(document), clashes), MAX_SPELLINGS):
         place = _LINE.search(clash.where)
         line = headers.get(clash.link, int(place[1]) if place else 0)
         severity: Severity = "error" if clash.severity == "error" else "warning"

@@ -24,7 +24,7 @@ from neuca_tools.documents.platform import (
 )
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml, lines_of
 from neuca_tools.documents.spelling import (
-    MOST_SPELLINGS,
+    MAX_SPELLINGS,
     Finding,
     closest_name,
     closest_word,
@@ -139,7 +139,7 @@ def _known_keys(kind: str, tree: dict[str, Tree]) -> tuple[frozenset[str], float
 def _misspelt_keys(tree: Tree, known: frozenset[str], cutoff: float) -> Iterator[tuple[str, str]]:
     """The path of each key that looks like a known one, and that one."""
     unknown = (entry for entry in _all_entries(tree) if entry.key not in known)
-    for entry in islice(unknown, MOST_SPELLINGS):
+    for entry in islice(unknown, MAX_SPELLINGS):
         parent = _parent_key(entry.path)
         elsewhere = _names_elsewhere(parent, entry.key)
         meant = next(filter(known.__contains__, elsewhere), "")
@@ -244,7 +244,7 @@ def _clash_findings(
     """What of the document does not fit together; other programs may use it for other links."""
     made_of = check_network.made_of(document.links)
     clashes = check_network.find_clashes(document.links, document.routes)
-    for clash in islice(chain(made_of, clashes), MOST_SPELLINGS):
+    for clash in islice(chain(made_of, clashes), MAX_SPELLINGS):
         line = _line_of(lines, clash.where[len(kind) :].lstrip(", "))
         said = with_suggestion(clash.text, clash.meant)
         yield Finding(line_with(text, line, clash.item), "warning", said, clash.meant)
@@ -289,7 +289,7 @@ def _undescribed_links(tree: dict[str, Tree]) -> Iterator[tuple[str, str, str, s
         for reference in _named_links(entry)
     )
     unknown = ((path, item, name) for path, item, name in named if name not in described)
-    for path, item, name in islice(unknown, MOST_SPELLINGS):
+    for path, item, name in islice(unknown, MAX_SPELLINGS):
         yield path, item, name, closest_name(name, described)
 
 

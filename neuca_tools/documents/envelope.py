@@ -18,7 +18,7 @@ MAX_UNZIPPED_BYTES = 4 * 1024 * 1024
 MIME_TYPE = "text/x-neuca-userdata"
 # The email package recurses into every multipart and every message in a message, and compares each
 # line with the boundary of every multipart around it.
-_MOST_PARTS = 32
+_MAX_PARTS = 32
 _BOM = b"\xef\xbb\xbf"
 # Without the characters that every other kind of user-data begins with.
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\s]{16,}={0,2}")
@@ -116,9 +116,9 @@ def _neuca_part(data: bytes) -> Optional[bytes]:
     from email import message_from_bytes
 
     lower = data.lower()
-    if lower.count(b"multipart/") + lower.count(b"message/") > _MOST_PARTS:
+    if lower.count(b"multipart/") + lower.count(b"message/") > _MAX_PARTS:
         raise DocumentError(
-            f"cannot read the document: its MIME message has more than {_MOST_PARTS} levels"
+            f"cannot read the document: its MIME message has more than {_MAX_PARTS} levels"
         )
     ours = [
         part for part in message_from_bytes(data).walk() if part.get_content_type() == MIME_TYPE

@@ -14,7 +14,7 @@ from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS
 from neuca_tools.model import Fault
 from neuca_tools.model.rows import Severity
 
-MOST_SPELLINGS = 200  # unknown words that are compared with the known ones
+MAX_SPELLINGS = 200  # unknown words that are compared with the known ones
 LONGEST = 80  # characters of a word that is compared
 
 

@@ -26,16 +26,16 @@ Address = Union[IPv4Interface, IPv6Interface]
 Network = Union[IPv4Network, IPv6Network]
 Host = Union[IPv4Address, IPv6Address]
 
-MOST_KEPT = 16384  # objects: as many as a document may have routes (MAX_ROUTES)
+MAX_CACHED = 16384  # objects in a cache: as many as a document may have routes (MAX_ROUTES)
 
 
-@lru_cache(MOST_KEPT)  # the document, the record and the kernel each name every address
+@lru_cache(MAX_CACHED)  # the document, the record and the kernel each name every address
 def address_of(packed: bytes, length: int) -> Address:
     """The address with these 4 or 16 bytes and this prefix length. Raises ValueError."""
     return ip_interface((packed, length))
 
 
-@lru_cache(MOST_KEPT)
+@lru_cache(MAX_CACHED)
 def network_of(packed: bytes, length: int) -> Network:
     """The network with these bytes. Raises ValueError if bits behind the prefix are set."""
     return ip_network((packed, length))

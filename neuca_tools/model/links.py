@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Optional
 
-from neuca_tools.model.addresses import MOST_KEPT, Address
+from neuca_tools.model.addresses import MAX_CACHED, Address
 
 LINK_ALIAS = "neuca-guest-tools"
 """The alias (ip-link(8)) of every link that neucad has created."""
@@ -73,7 +73,7 @@ class LinkKey(tuple[str, int]):  # noqa: SLOT001 - a tuple can have no other slo
         return self.mac if self.vlan_id is None else f"{self.mac}.{self.vlan_id}"
 
 
-@lru_cache(MOST_KEPT)  # the document, the record and the kernel each name every link
+@lru_cache(MAX_CACHED)  # the document, the record and the kernel each name every link
 def _link_key(mac: str, vlan_id: Optional[int]) -> LinkKey:
     key = tuple.__new__(LinkKey, (mac, _NO_VLAN if vlan_id is None else vlan_id))
     kind, _, name = mac.partition(" ")

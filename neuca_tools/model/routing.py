@@ -16,7 +16,7 @@ ROUTE_PROTOCOL = 110
 MAIN_TABLE = 254  # RT_TABLE_MAIN
 # RT_TABLE_UNSPEC, _DEFAULT, _MAIN and _LOCAL: tables that every host has.
 KERNEL_TABLES = frozenset((0, 253, MAIN_TABLE, 255))
-MOST = 2**32 - 1  # the largest number of a table, a metric or a priority
+MAX_U32 = 2**32 - 1  # the highest number of a table, a metric, a priority or a mark
 # The handle of operations on rules and on tables of our own, which every pass may carry out.
 POLICY_ROUTING = "policy-routing"
 # With a MAC or a prefix after it, the handle of operations on routes of the main table through this

@@ -30,7 +30,7 @@ from neuca_tools.model import (
     Record,
     WrittenSetting,
 )
-from neuca_tools.model.addresses import MOST_KEPT, read_address
+from neuca_tools.model.addresses import MAX_CACHED, read_address
 from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.machine import Machine
 from neuca_tools.model.rows import StoredDocument
@@ -241,7 +241,7 @@ class _Journal(NamedTuple):
     links: tuple[Link, ...]
 
 
-@lru_cache(MOST_KEPT)  # a record names each link several times
+@lru_cache(MAX_CACHED)  # a record names each link several times
 def key_of(text: str) -> LinkKey:
     """The key of a link from its text. Raises ValueError."""
     mac, dot, vlan_id = text.partition(".")

@@ -25,7 +25,7 @@ from neuca_tools.plan.operation import Operation, joined_domains
 from neuca_tools.plan.operations import Tell, WriteFile
 from neuca_tools.state.leftovers import TITLES
 
-MOST_FILES = 3  # so many are listed one by one
+MAX_FILES = 3  # so many are listed one by one
 NO_NAMES: Mapping[LinkKey, str] = {}
 NO_WORLD = World()
 EXIT_CODES = {
@@ -241,7 +241,7 @@ def _file_problems(
         return []
     paths = [operation.path for operation in left if isinstance(operation, WriteFile)]
     code, word = _DRIFT if applied else _PENDING
-    if len(paths) > MOST_FILES:
+    if len(paths) > MAX_FILES:
         return [Problem(code, f'{len(paths)} files are not {word}, "{paths[0]}" among them')]
     return [Problem(code, f'"{path}" is not {word}') for path in paths]
 

@@ -33,7 +33,7 @@ class Words(NamedTuple):
     words: tuple[str, ...]
 
 
-MOST_DIGITS = 10  # of a number: 2**31 - 1 has as many
+MAX_DIGITS = 10  # of a number: 2**31 - 1 has as many
 _INT = 2**31 - 1
 _MIB = 1024 * 1024
 # Congestion control algorithms of the kernel (net/ipv4/Kconfig).
@@ -193,7 +193,7 @@ def value_reason(key: str, value: str) -> Optional[str]:
     if len(words) != len(rule.bounds):
         return f"numbers needed: {len(rule.bounds)}, found: {len(words)}"
     for word, (low, high) in zip(words, rule.bounds):
-        decimal = word.isascii() and word.isdecimal() and len(word) <= MOST_DIGITS
+        decimal = word.isascii() and word.isdecimal() and len(word) <= MAX_DIGITS
         if not (decimal and low <= int(word) <= high):
             return f'"{word[:80]}" is not a number from {low} to {high}: {rule.why}'
     return None

@@ -16,7 +16,7 @@ from neuca_tools.documents.neuca.values import UnusableError, clip
 
 SHARE = 2  # buffer size divided by window size
 MARGIN = 1.25  # for packet overhead and retransmissions
-MOST_OF_MEMORY = 16  # a buffer takes at most a sixteenth, the two of a connection an eighth
+MEMORY_DIVISOR = 16  # a buffer takes at most a sixteenth, the two of a connection an eighth
 LARGEST = 2**31 - 1  # bytes: tcp_rmem and tcp_wmem are int (net/ipv4/sysctl_net_ipv4.c)
 _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -57,7 +57,7 @@ def buffer_size(bits: float, seconds: float, memory: int = 0) -> int:
 
     `memory` is that of the host in bytes, 0 if unknown.
     """
-    limit = memory // MOST_OF_MEMORY if memory else LARGEST
+    limit = memory // MEMORY_DIVISOR if memory else LARGEST
     return min(limit, LARGEST, round(SHARE * MARGIN * bandwidth_delay_product(bits, seconds)))
 
 

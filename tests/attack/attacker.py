@@ -24,7 +24,7 @@ OPENSTACK = "/openstack/latest/"
 MAC = "02:00:00:00:66:66"
 LINK_LOCAL = "fe80::66:66"
 SERVICES = (SERVICE, "fd00:ec2::254", "fe80::a9fe:a9fe")
-MOST = 10_000  # frames of one flood
+MAX_FRAMES = 10_000  # frames of one flood
 # A socket made where the attacker is, and handed over.
 PACKET = """import socket, sys
 with socket.socket(fileno=int(sys.argv[2])) as end:
@@ -163,8 +163,8 @@ class Attacker:
             self.send(make(self.mac, address))
 
     def flood(self, count, make):
-        """`count` frames, at most MOST of them; `make` gets the number of each."""
-        assert count <= MOST
+        """`count` frames, at most MAX_FRAMES of them; `make` gets the number of each."""
+        assert count <= MAX_FRAMES
         self.send(*(make(number) for number in range(count)))
 
     # --- it answers ---

@@ -29,7 +29,7 @@ CHUNK = 5000  # documents of one process
 SLOWEST = 1.0  # seconds of processor time that one document may take
 STUCK = 10.0  # seconds of processor time after which one is given up
 MEMORY = 64 * 1024  # KiB of resident memory
-MOST_FAILURES = 20  # inputs that are kept of one chunk
+MAX_FAILURES = 20  # inputs that are kept of one chunk
 COUNTED = ("documents", "passes", "crashes", "slow")
 HEADER = "target             documents  passes crashes over 1 s  slowest  memory"
 
@@ -67,7 +67,7 @@ def run_chunk(target: str, seed: int, first: int, count: int, every: int) -> dic
             failure = f"{seconds:.2f} s of processor time"
         if seconds > figures["slowest"]:
             figures.update(slowest=seconds, slowest_number=number)
-        if failure and len(figures["failures"]) < MOST_FAILURES:
+        if failure and len(figures["failures"]) < MAX_FAILURES:
             figures["failures"].append({"number": number, "text": failure, "pass": carry_out})
     figures["rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return figures

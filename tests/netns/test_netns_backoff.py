@@ -19,7 +19,9 @@ PLAIN = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n"
 OTHER_LENGTH = f"[interface {mac(2)}]\naddresses = 172.16.2.1/24, fd00:2::1/64\n"
 BRIDGE = f"{ROUTE}[bridge br0]\nmembers = {mac(2)}\naddresses = 172.16.2.1/24, fd00:2::1/64\n"
 SECONDS = 25.0  # with intervals of 2, 4, 8, … seconds
-MOST = 9  # passes: an attempt at the start and after 2, 6 and 14 s, each with one for its events
+MAX_PASSES = (
+    9  # passes: an attempt at the start and after 2, 6 and 14 s, each with one for its events
+)
 
 
 def looks(lab):
@@ -75,7 +77,7 @@ def test_the_events_of_an_attempt_do_not_cause_another(failing, situation):
         failing.document(document)
     failing.start()
     (made,) = passes(failing)
-    assert 2 <= made <= MOST, failing.daemon.log()
+    assert 2 <= made <= MAX_PASSES, failing.daemon.log()
     assert failing.addresses("dp1") == {"172.16.1.1/24"}
     assert failing.status()[0] == 1
 
@@ -102,7 +104,7 @@ def test_the_failing_nic_is_configured_at_once_when_it_is_plugged_in_again(faili
     assert "172.16.2.1/24" in failing.addresses("dp2")
 
 
-LONG_SECONDS, MOST_IN_LONG = 600.0, 12
+LONG_SECONDS, MAX_IN_LONG = 600.0, 12
 
 
 def begin(lab, situation):
@@ -142,7 +144,7 @@ def test_a_failing_nic_costs_at_most_twelve_passes_in_ten_minutes(tmp_path):
         print(made)
         logs = {name: lab.daemon.log() for name, lab in labs.items()}
         assert all(log.count("pass:") >= 2 for log in logs.values()), logs
-        assert max(made.values()) <= MOST_IN_LONG, made
+        assert max(made.values()) <= MAX_IN_LONG, made
         assert all(lab.status()[0] == 1 for lab in labs.values())
     finally:
         for lab in labs.values():

@@ -40,7 +40,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE.parents[1] / "build/sequences"
 MODULES = Path("/usr/lib/uml/modules")
 MEMORY = "700M"
-MOST_SEEDS = 50  # of one player: the command line of a kernel is short
+MAX_SEEDS = 50  # of one player: the command line of a kernel is short
 
 
 class Results:
@@ -157,8 +157,8 @@ def main():
     words = [f"shrink={arguments.shrink}", f"leave-out={arguments.leave_out.encode().hex()}"]
 
     def play_part(seeds):
-        for first in range(0, len(seeds), MOST_SEEDS):
-            play([*words, *map(str, seeds[first : first + MOST_SEEDS])], results)
+        for first in range(0, len(seeds), MAX_SEEDS):
+            play([*words, *map(str, seeds[first : first + MAX_SEEDS])], results)
 
     threads = [threading.Thread(target=play_part, args=(part,)) for part in parts]
     for thread in threads:

@@ -25,7 +25,7 @@ ACTIONS = (
     "apply", "apply", "once", "refuse", "refuse", "disable", "kill", "trial", "confirm", "daemon")  # fmt: skip
 SECONDS = 60.0  # for the daemon to use a document, far more than it takes
 QUIET = 0.6  # seconds without a pass: the daemon is done
-MOST_PASSES = 6  # of the daemon for one new document, those of its events included
+MAX_PASSES = 6  # of the daemon for one new document, those of its events included
 
 
 @dataclass
@@ -263,7 +263,7 @@ class Play:
         done = self.good(self.host.finish(child))
         with (self.host.folder / "run/lock").open("a") as lock:
             fcntl.lockf(lock, fcntl.LOCK_EX)  # a pass that was started goes on without the daemon
-        if passes > MOST_PASSES:
+        if passes > MAX_PASSES:
             raise Broken("the daemon makes few passes", f"{passes} passes", done.err)
 
     def passes(self, least):

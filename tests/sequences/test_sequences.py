@@ -15,12 +15,12 @@ import pytest
 
 RUN = Path(__file__).with_name("run.py")
 FIXED = "1-4"
-MOST_SECONDS = 600  # far more than this takes on a busy machine
+MAX_SECONDS = 600  # far more than this takes on a busy machine
 
 
 def play(*words, **environment):
     """The exit code and the output of run.py."""
-    done = subprocess.run([sys.executable, str(RUN), *words], capture_output=True, text=True, timeout=MOST_SECONDS, check=False,
+    done = subprocess.run([sys.executable, str(RUN), *words], capture_output=True, text=True, timeout=MAX_SECONDS, check=False,
                           env={**os.environ, **environment})  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 

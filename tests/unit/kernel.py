@@ -23,7 +23,7 @@ from neuca_tools.model.links import LINK_ALIAS
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, SeenRule, Traits
 
 KERNEL_PROTOCOL = 2  # RTPROT_KERNEL
-LEAST_IPV6_MTU = 1280
+MIN_IPV6_MTU = 1280
 VLAN_QUEUE = 1000  # DEFAULT_TX_QUEUE_LEN
 EMPTY = World()
 # What each device has at first. This driver takes no coalescing when it is told to, though it shows some, and has no pause.
@@ -40,7 +40,7 @@ ATTRIBUTES = tuple(groups_through("attribute", SETTINGS))
 IPOIB_MOST, GROUP_MTU = {"datagram": 4092, "connected": 65520}, 2044
 NEW_PORT = {"path-cost": "100", "port-priority": "32"}
 WITH_PRIMARY = ("active-backup", "balance-tlb", "balance-alb")
-MOST_RINGS = {"rings.rx": "1024", "rings.tx": "512"}
+MAX_RINGS = {"rings.rx": "1024", "rings.tx": "512"}
 
 
 def _is_main(route):
@@ -102,7 +102,7 @@ class Kernel:
         settings = {
             index: joined_settings(
                 (
-                    DeviceSettings(dict(self.gear.get(index, GEAR)), MOST_RINGS, missing),
+                    DeviceSettings(dict(self.gear.get(index, GEAR)), MAX_RINGS, missing),
                     kinds.read_groups(seen, index, ATTRIBUTES),
                 )
             )
@@ -135,7 +135,7 @@ class Kernel:
         parts = path.split("/")
         if len(parts) > 4 and parts[2] in ("conf", "neigh") and parts[3] not in ("all", "default"):
             device = self.named("/".join(parts[3:-1]))
-            gone = device is None or (parts[1] == "ipv6" and device.mtu < LEAST_IPV6_MTU)
+            gone = device is None or (parts[1] == "ipv6" and device.mtu < MIN_IPV6_MTU)
             return None if gone else self.sysctls.get(path, "0")
         return self.sysctls.get(path, "0")
 
@@ -214,10 +214,10 @@ class Kernel:
                 self._mtu(child.index, mtu)
         for member in self.members(index) if self.devices[index].kind == "bond" else ():
             self._mtu(member.index, mtu)
-        if mtu < LEAST_IPV6_MTU <= before:
+        if mtu < MIN_IPV6_MTU <= before:
             self._drop_ipv6(index)
             self._forget_sysctls(f"net/ipv6/conf/{self.devices[index].name}/")
-        elif before < LEAST_IPV6_MTU <= mtu and self.devices[index].up:
+        elif before < MIN_IPV6_MTU <= mtu and self.devices[index].up:
             self._link_local(index)
 
     def set_attributes(self, index, values):
@@ -473,7 +473,7 @@ class Kernel:
         device = self._device(index)
         if bare and address not in self.addresses.get(index, ()):
             self.bare.add((index, address))
-        if address.version == 6 and device.mtu < LEAST_IPV6_MTU:
+        if address.version == 6 and device.mtu < MIN_IPV6_MTU:
             refuse(errno.EINVAL, "Invalid argument")
         if address in self.addresses.setdefault(index, []):
             return
@@ -577,7 +577,7 @@ class Kernel:
     def _link_local(self, index):
         own = ip_interface(f"fe80::{index:x}/64")
         found = self.addresses.setdefault(index, [])
-        if self.devices[index].mtu >= LEAST_IPV6_MTU and own not in found:
+        if self.devices[index].mtu >= MIN_IPV6_MTU and own not in found:
             found.append(own)
             self._connect(index, own)
 

@@ -16,7 +16,7 @@ from neuca_tools.agent.pass_report import Pass
 from neuca_tools.apply.decide import Observation, Policies, decide_pass
 from neuca_tools.apply.result import Failure, Result
 from neuca_tools.desired import dhcp_files
-from neuca_tools.desired.dhcp import MOST_ROUTES
+from neuca_tools.desired.dhcp import MAX_ROUTES
 from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.documents import parse
 from neuca_tools.model import Automatic, Document, NicRecord, Record, Route
@@ -400,9 +400,9 @@ def test_a_link_local_router_may_have_the_address_of_another_link():
 
 
 def test_a_server_cannot_fill_the_main_table():
-    many = [offered(f"10.50.{n}.0/24", "10.9.0.1") for n in range(MOST_ROUTES + 10)]
+    many = [offered(f"10.50.{n}.0/24", "10.9.0.1") for n in range(MAX_ROUTES + 10)]
     found = solve(seen(LINK, *many))
-    assert len(main_routes(found)) == MOST_ROUTES
+    assert len(main_routes(found)) == MAX_ROUTES
 
 
 def test_routes_of_a_lease_go_with_it():

@@ -54,7 +54,7 @@ MAN = {path.name: path.read_text() for path in sorted((ROOT / "docs" / "man").it
 README = (ROOT / "README.md").read_text()
 GUIDE = (ROOT / "docs" / "GUIDE.md").read_text()
 DECISIONS = (ROOT / "docs" / "DECISIONS.md").read_text()
-MOST_WORDS_OF_THE_DAEMON = 5000
+MAX_WORDS_OF_THE_DAEMON = 5000
 HACKING = (ROOT / "docs" / "HACKING.md").read_text()
 
 
@@ -418,7 +418,7 @@ def test_every_manual_page_that_is_referred_to_is_there():
 
 def test_the_page_of_the_daemon_has_what_an_administrator_needs():
     """Why it is so is on the page about decisions, the effect of a key beside the key."""
-    assert len(MAN["neucad.8"].split()) <= MOST_WORDS_OF_THE_DAEMON
+    assert len(MAN["neucad.8"].split()) <= MAX_WORDS_OF_THE_DAEMON
 
 
 @pytest.mark.parametrize("page", MAN)

@@ -19,7 +19,7 @@ OPTIONS = "--headless=new --no-sandbox --disable-gpu --no-first-run --hide-scrol
 PHONE, DESKTOP = (390, 844), (1280, 800)  # width and height in pixels
 SCHEMES = {"light": "default", "dark": "slate"}  # of a browser, and its name in the theme
 LOAD_SECONDS = 60.0  # until a page is loaded or a search has results, on a busy machine
-LEAST_CONTRAST = 4.5  # of text and background: WCAG 2.1, success criterion 1.4.3
+MIN_CONTRAST = 4.5  # of text and background: WCAG 2.1, success criterion 1.4.3
 LOOK = """
 const size = tag => parseFloat(getComputedStyle(tag).fontSize);
 const commands = [...document.querySelectorAll("table.Nm td:first-child code")];
@@ -108,7 +108,7 @@ def test_every_page_fits_the_screen_and_its_links_are_legible(
         faint = [
             colour
             for colour in look["link_colours"]
-            if contrast(colour, look["background"]) < LEAST_CONTRAST
+            if contrast(colour, look["background"]) < MIN_CONTRAST
         ]
         assert (page, faint) == (page, [])
         assert (page, browser.get_log("browser")) == (page, [])

@@ -30,8 +30,8 @@ PAGES = {
 LARGEST_README = 6 * 1024  # bytes
 REFERENCES = ("docs/ACCURACY.md", "docs/PERFORMANCE.md", "docs/TUNING.md", "tests/README.md")
 LARGEST_REFERENCE = 1500  # words
-MOST_WORDS = 13000  # docs/*.md
-MOST_WORDS_FOR_DEVELOPERS = 3000  # HACKING and the README of the tests
+MAX_WORDS = 13000  # docs/*.md
+MAX_WORDS_FOR_DEVELOPERS = 3000  # HACKING and the README of the tests
 WIDEST_ROW_OF_CLOUDS = 100
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 HISTORY = re.compile(
@@ -79,7 +79,7 @@ def test_a_reference_has_one_page_of_present_figures_and_no_history(page):
 
 def test_the_pages_are_no_longer_than_a_user_reads():
     count = sum(words_of(page) for page in PAGES if page.startswith("docs/"))
-    assert count <= MOST_WORDS, f"shorten pages in docs by {count - MOST_WORDS} words"
+    assert count <= MAX_WORDS, f"shorten pages in docs by {count - MAX_WORDS} words"
 
 
 def test_no_row_about_clouds_is_wider_than_a_screen():
@@ -111,7 +111,7 @@ def test_the_pages_for_developers_show_a_test_that_is_run_and_no_commit():
     assert example in (ROOT / "tests/netns/test_netns_settings.py").read_text()
     assert HISTORY.findall(PAGES["docs/HACKING.md"]) == []
     pages = ("docs/HACKING.md", "tests/README.md")
-    excess = sum(map(words_of, pages)) - MOST_WORDS_FOR_DEVELOPERS
+    excess = sum(map(words_of, pages)) - MAX_WORDS_FOR_DEVELOPERS
     assert excess <= 0, f"shorten docs/HACKING.md or tests/README.md by {excess} words"
 
 

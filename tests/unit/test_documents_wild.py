@@ -9,7 +9,7 @@ import json
 import pytest
 from platforms import faults, hints, links, made, routes, virtual
 
-from neuca_tools.documents.platform.drafts import IPV6_MTU, MOST_UNUSED
+from neuca_tools.documents.platform.drafts import IPV6_MTU, MAX_UNUSED
 from neuca_tools.documents.platform.parts import MAX_FAULTS
 from neuca_tools.model import Automatic, LinkKey
 
@@ -70,9 +70,9 @@ def test_switches_that_are_off_by_default_are_not_named():
 
 
 def test_a_warning_names_the_first_unused_keys_and_counts_the_others():
-    many = {f"key{number:02}": number for number in range(MOST_UNUSED + 5)}
+    many = {f"key{number:02}": number for number in range(MAX_UNUSED + 5)}
     (fault,) = faults(nic(**many))
-    assert fault.endswith(f"key{MOST_UNUSED - 1} and 5 more")
+    assert fault.endswith(f"key{MAX_UNUSED - 1} and 5 more")
 
 
 def test_a_value_of_an_unknown_key_is_not_kept():

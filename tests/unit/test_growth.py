@@ -118,14 +118,16 @@ def assert_even(sizes, found):
 
 
 # Calls for one more link: a tenth more than they are.
-MOST = {"parse": 380, "first pass": 1950, "second pass": 820, "poll": 755}
-MOST |= {"save": 18, "load": 73}
+MAX_CALLS = {"parse": 380, "first pass": 1950, "second pass": 820, "poll": 755}
+MAX_CALLS |= {"save": 18, "load": 73}
 
 
 def test_a_link_costs_no_more_calls_than_before(tmp_path):
     costs(tmp_path, 3, 1)  # what a process does once
     few, many = (costs(tmp_path, links, 1) for links in (4, 12))
-    assert {part: most for part, most in MOST.items() if many[part] - few[part] > 8 * most} == {}
+    assert {
+        part: most for part, most in MAX_CALLS.items() if many[part] - few[part] > 8 * most
+    } == {}
 
 
 @pytest.mark.parametrize(

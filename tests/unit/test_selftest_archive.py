@@ -98,21 +98,21 @@ def test_each_test_is_a_line_that_only_root_can_read(tmp_path, keep):
 
 def test_a_file_of_a_thousand_tests_becomes_the_old_one(tmp_path, keep):
     line = json.dumps({"version": 1, "taken": "2026-11-22T19:00:00Z", "peer": "10.0.0.1"}) + "\n"
-    (tmp_path / ARCHIVE).write_text(line * (archive.MOST_ENTRIES - 1))
+    (tmp_path / ARCHIVE).write_text(line * (archive.MAX_ENTRIES - 1))
     (tmp_path / OLD_ARCHIVE).write_text("an older one\n")
     keep(a_test(1))
     assert (tmp_path / OLD_ARCHIVE).read_text() == "an older one\n"
     keep(a_test(2))
     found, damaged = archive.read_entries(tmp_path)
-    assert (len(found), damaged) == (archive.MOST_ENTRIES + 1, 0)
+    assert (len(found), damaged) == (archive.MAX_ENTRIES + 1, 0)
     assert (tmp_path / ARCHIVE).read_text().count("\n") == 1
     assert (tmp_path / ARCHIVE).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_file_of_many_bytes_becomes_the_old_one(tmp_path, keep):
-    (tmp_path / ARCHIVE).write_text(" " * (archive.MOST_BYTES - 100) + "\n")
+    (tmp_path / ARCHIVE).write_text(" " * (archive.MAX_BYTES - 100) + "\n")
     keep(a_test(1))
-    assert (tmp_path / OLD_ARCHIVE).stat().st_size == archive.MOST_BYTES - 99
+    assert (tmp_path / OLD_ARCHIVE).stat().st_size == archive.MAX_BYTES - 99
     assert len(archive.read_entries(tmp_path)[0]) == 1
 
 

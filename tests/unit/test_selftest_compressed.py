@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from neuca_tools.commands.neuca import main
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
-from neuca_tools.selftest.readers.documents import MOST_EXPANDED, evidence_of, expand_gzip
+from neuca_tools.selftest.readers.documents import MAX_EXPANDED, evidence_of, expand_gzip
 from neuca_tools.selftest.report.record import report_json
 
 IPERF3 = {
@@ -51,14 +51,14 @@ def test_several_members_are_one_document():
     assert evidence_of(content) == read(IPERF3)
 
 
-BOMB = gzip.compress(bytes(MOST_EXPANDED // 2), 9)
+BOMB = gzip.compress(bytes(MAX_EXPANDED // 2), 9)
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
         (BOMB * 3, "it expands to more than 32 MiB"),
-        (gzip.compress(bytes(MOST_EXPANDED + 1)), "it expands to more than 32 MiB"),
+        (gzip.compress(bytes(MAX_EXPANDED + 1)), "it expands to more than 32 MiB"),
         (gzip.compress(b"x" * 1000)[:-9], "it is truncated"),
         (b"\x1f\x8b", "it is truncated"),
         (b"\x1f\x8b\x08\x00" + b"\xff" * 40, "it is damaged"),
@@ -75,7 +75,7 @@ def test_a_compressed_file_that_cannot_be_read(content, reason, tmp_path, capsys
 
 
 def test_a_bomb_of_bombs_is_expanded_once():
-    inner = gzip.compress(bytes(MOST_EXPANDED))
+    inner = gzip.compress(bytes(MAX_EXPANDED))
     assert expand_gzip(gzip.compress(inner)) == inner
 
 

@@ -15,7 +15,7 @@ from neuca_tools.model import Device
 from neuca_tools.selftest.evidence import Cpu
 from neuca_tools.selftest.measure.host import counters, facts, tcp_info
 from neuca_tools.selftest.measure.probes.requests import answered_number, echo_request
-from neuca_tools.selftest.measure.probes.roundtrip import MOST_REQUESTS, latency_of
+from neuca_tools.selftest.measure.probes.roundtrip import MAX_REQUESTS, latency_of
 
 NETSTAT = """TcpExt: SyncookiesSent ListenDrops TCPTimeouts
 TcpExt: 0 4 17
@@ -207,7 +207,7 @@ def test_the_answer_to_an_echo_request():
 
 
 @pytest.mark.parametrize("identity", [0, 1, 0x7FFF, 0xF7FE, 0xF7FF, 0xF800, 0xFFFF])
-@pytest.mark.parametrize("number", [1, 0x800, MOST_REQUESTS])
+@pytest.mark.parametrize("number", [1, 0x800, MAX_REQUESTS])
 def test_the_words_of_an_echo_request_add_up_to_ones(identity, number):
     """The complement of their sum is zero (RFC 1071)."""
     request = echo_request(4, identity, number, 64)
@@ -218,8 +218,8 @@ def test_the_words_of_an_echo_request_add_up_to_ones(identity, number):
 
 
 def test_the_last_request_of_a_probe_has_a_number_of_its_own():
-    answer = b"\x81" + echo_request(6, 77, MOST_REQUESTS, 64)[1:]
-    assert answered_number(6, 77, answer) == MOST_REQUESTS
+    answer = b"\x81" + echo_request(6, 77, MAX_REQUESTS, 64)[1:]
+    assert answered_number(6, 77, answer) == MAX_REQUESTS
 
 
 def test_known_sockets_are_read_without_a_search_until_they_are_closed(monkeypatch):

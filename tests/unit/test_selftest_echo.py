@@ -11,7 +11,7 @@ from ipaddress import ip_address
 import pytest
 from test_selftest_server import free_ports
 
-from neuca_tools.selftest.measure.probes.echo import HEADER, LARGEST_PAYLOAD, MOST_GROWTH, Echo
+from neuca_tools.selftest.measure.probes.echo import HEADER, LARGEST_PAYLOAD, MAX_GROWTH, Echo
 
 HOST, TOKEN = "127.0.0.1", bytes(range(16))
 
@@ -53,4 +53,4 @@ def test_a_listener_with_the_token_gets_no_amplifier(echo):
     """200 small requests in the name of the peer ask for 13 MB."""
     came = answers(echo, [HEADER.pack(TOKEN, 1, LARGEST_PAYLOAD)] * 200)
     assert came == [LARGEST_PAYLOAD] * len(came)
-    assert len(came) <= 2 * MOST_GROWTH // LARGEST_PAYLOAD  # should a second end in between
+    assert len(came) <= 2 * MAX_GROWTH // LARGEST_PAYLOAD  # should a second end in between

@@ -205,8 +205,8 @@ def test_refused_probes_have_failed_and_are_no_error(port):
 
 def test_unanswered_probes_are_bounded_and_have_failed_when_they_are_late(monkeypatch):
     """Nobody accepts: the kernel makes the connection, and no answer comes."""
-    monkeypatch.setattr(roundtrip, "MOST_OPEN", 3)
-    monkeypatch.setattr(roundtrip, "MOST_PROBES", 4)
+    monkeypatch.setattr(roundtrip, "MAX_OPEN", 3)
+    monkeypatch.setattr(roundtrip, "MAX_PROBES", 4)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         probes = ForeignProbes(LOCAL, silent.getsockname()[1], LOCAL, every=0.0)
         run(probes, lambda: len(probes._open) == 3)

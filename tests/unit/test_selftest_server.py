@@ -25,8 +25,8 @@ from test_fuzz import FUZZ
 from neuca_tools.selftest.measure.helper import peer
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.greeting import (
-    MOST_CONNECTIONS,
-    MOST_OF_NETWORK,
+    MAX_CONNECTIONS,
+    MAX_PER_NETWORK,
     network_of,
 )
 
@@ -151,17 +151,17 @@ def test_idle_connections_lock_nobody_out(served, source):
             stack.enter_context(served.stranger(source))
         began = time.monotonic()
         assert served.good()
-        for _ in range(2 * MOST_CONNECTIONS):
+        for _ in range(2 * MAX_CONNECTIONS):
             stack.enter_context(served.stranger(source))
         assert served.good()
         assert time.monotonic() < began + peer.ANSWER_SECONDS
-        assert served.descriptors() < 2 * MOST_CONNECTIONS
+        assert served.descriptors() < 2 * MAX_CONNECTIONS
 
 
 def test_one_network_never_displaces_anothers_connection(served):
     with contextlib.ExitStack() as stack:
         theirs = stack.enter_context(served.stranger("127.0.0.2"))
-        for _ in range(2 * MOST_CONNECTIONS):
+        for _ in range(2 * MAX_CONNECTIONS):
             stack.enter_context(served.stranger("127.0.0.3"))
         theirs.setblocking(False)
         with pytest.raises(BlockingIOError):
@@ -170,7 +170,7 @@ def test_one_network_never_displaces_anothers_connection(served):
 
 def test_of_one_address_the_oldest_goes_first(served):
     with contextlib.ExitStack() as stack:
-        idle = [stack.enter_context(served.stranger("127.0.0.4")) for _ in range(MOST_OF_NETWORK)]
+        idle = [stack.enter_context(served.stranger("127.0.0.4")) for _ in range(MAX_PER_NETWORK)]
         stack.enter_context(served.stranger("127.0.0.4"))
         assert idle[0].recv(1) == b""
         idle[1].setblocking(False)

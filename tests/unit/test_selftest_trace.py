@@ -125,7 +125,7 @@ def test_a_peer_without_a_clock_is_refused(clock):
 
 
 def test_a_recorder_sees_a_connection_and_the_processors(monkeypatch):
-    monkeypatch.setattr(series, "MOST_POINTS", 1)
+    monkeypatch.setattr(series, "MAX_POINTS", 1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as one:

@@ -29,9 +29,9 @@ SEED = int(os.environ.get("NEUCA_SEED", "1"))
 DOCUMENTS = int(os.environ.get("NEUCA_WILD", "40"))
 # Lines of Python for one document. A processor of 2015 runs some 6 million in a second of processor time; YAML and JSON are parsed
 # in C, and the size of a document is limited.
-MOST_LINES = 4_000_000
+MAX_LINES = 4_000_000
 # The same for one of the largest size, which has thousands of links.
-MOST_LINES_OF_LARGEST = 12_000_000
+MAX_LINES_OF_LARGEST = 12_000_000
 
 
 class Judged:
@@ -170,7 +170,7 @@ def test_no_document_takes_long(tmp_path):
     documents = [(kind, text) for _, kind, text in written()]
     documents += [one[1:] for kind in KINDS for one in generated(kind, SEED, 5)]
     assert [
-        one["lines"] for one in oracles.ours(documents, tmp_path, True) if one["lines"] > MOST_LINES
+        one["lines"] for one in oracles.ours(documents, tmp_path, True) if one["lines"] > MAX_LINES
     ] == []
 
 
@@ -179,7 +179,7 @@ def test_no_document_takes_long(tmp_path):
 def test_no_document_of_the_largest_size_takes_long(name, tmp_path):
     (shown,) = oracles.ours([large.document(name)], tmp_path, True)
     assert shown["document"] is not None, shown["err"]
-    assert shown["lines"] < MOST_LINES_OF_LARGEST
+    assert shown["lines"] < MAX_LINES_OF_LARGEST
 
 
 def test_every_limit_is_in_the_manual():

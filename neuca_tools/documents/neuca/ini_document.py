@@ -164,9 +164,9 @@ def _unknown_sections(sections: Iterable[Section]) -> Iterable[Fault]:
 def _misspelt_sections(names: Sequence[str]) -> frozenset[str]:
     """The names that resemble the name of a section; only the first ones are compared."""
     # Documents without unknown sections need neither module, which load difflib and typing.
-    from neuca_tools.documents.spelling import MOST_SPELLINGS, section_meant
+    from neuca_tools.documents.spelling import MAX_SPELLINGS, section_meant
 
-    return frozenset(name for name in names[:MOST_SPELLINGS] if section_meant(name))
+    return frozenset(name for name in names[:MAX_SPELLINGS] if section_meant(name))
 
 
 def _unknown_reason(name: str) -> str:

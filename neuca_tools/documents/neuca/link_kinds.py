@@ -17,13 +17,13 @@ from neuca_tools.model import Host
 from neuca_tools.model.links import KINDS, LinkKey, Virtual
 from neuca_tools.model.ports import is_guid
 
-MOST_MEMBERS = 256  # of a bond or VRF, or ports of a bridge
+MAX_MEMBERS = 256  # of a bond or VRF, or ports of a bridge
 # BOND_MAX_ARP_TARGETS of the kernel.
-MOST_ARP_TARGETS = 16
+MAX_ARP_TARGETS = 16
 # A bond in one of these modes cannot watch its members by ARP (bonding.rst, arp_interval).
 _WITHOUT_ARP = ("802.3ad", "balance-tlb", "balance-alb")
 # Seconds, with the spanning tree protocol (IEEE 802.1D).
-LEAST_FORWARD_DELAY = 2
+MIN_FORWARD_DELAY = 2
 MACVLAN_MODES = ("bridge", "private", "vepa", "passthru")
 DEFAULTS: Mapping[str, Mapping[str, str]] = {
     # Milliseconds; with the kernel's default, 0, a bond never detects a lost link (bonding.rst).
@@ -83,8 +83,8 @@ def _virtual_reference(kind: str, text: str) -> LinkKey:
 
 def _read_members(text: str) -> tuple[LinkKey, ...]:
     parts = [part for part in text.split(",") if part.strip()]
-    if len(parts) > MOST_MEMBERS:
-        raise UnusableError(f"more than {MOST_MEMBERS} members")
+    if len(parts) > MAX_MEMBERS:
+        raise UnusableError(f"more than {MAX_MEMBERS} members")
     return tuple(dict.fromkeys(map(link_reference, parts)))
 
 
@@ -101,8 +101,8 @@ def _vxlan_endpoint(text: str) -> str:
 
 def _arp_targets(text: str) -> str:
     targets = [values.host(part) for part in text.split(",") if part.strip()]
-    if len(targets) > MOST_ARP_TARGETS:
-        raise UnusableError(f"more than {MOST_ARP_TARGETS} addresses")
+    if len(targets) > MAX_ARP_TARGETS:
+        raise UnusableError(f"more than {MAX_ARP_TARGETS} addresses")
     six = next((target for target in targets if target.version == 6), None)
     if six is not None:
         raise UnusableError(f'"{six}" is not an IPv4 address')
@@ -175,7 +175,7 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
     },
     "bridge": {
         "stp": Option(_yes_or_no, "no", _NO_YES),
-        # Seconds (IEEE 802.1D); with stp, the least is LEAST_FORWARD_DELAY.
+        # Seconds (IEEE 802.1D); with stp, the least is MIN_FORWARD_DELAY.
         "forward-delay": Option(_number_reader(0, 30), "15"),
         "hello-time": Option(_number_reader(1, 10), "2"),
         "max-age": Option(_number_reader(6, 40), "20"),
@@ -309,8 +309,8 @@ def _excluding_options(virtual: Virtual) -> Optional[str]:
     if len({values.host(end).version for end in ends}) > 1:
         return "local and remote are not of the same family"
     delay = virtual.option("forward-delay")
-    if virtual.option("stp") == "yes" and delay and int(delay) < LEAST_FORWARD_DELAY:
-        return f"with stp, forward-delay is at least {LEAST_FORWARD_DELAY}"
+    if virtual.option("stp") == "yes" and delay and int(delay) < MIN_FORWARD_DELAY:
+        return f"with stp, forward-delay is at least {MIN_FORWARD_DELAY}"
     return _bond_contradiction(virtual)
 
 

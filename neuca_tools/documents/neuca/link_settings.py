@@ -21,9 +21,9 @@ from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model.device_settings import rate_text, rate_value
 
 # CONFIG_NR_CPUS of the largest distribution kernels.
-MOST_CPUS = 8192
+MAX_CPUS = 8192
 # A bound of our own; no kernel has as many features.
-MOST_OFFLOADS = 64
+MAX_OFFLOADS = 64
 # The option that each qdisc takes; empty for none.
 _QDISCS: Mapping[str, str] = {
     "fq": "maxrate",
@@ -34,14 +34,14 @@ _QDISCS: Mapping[str, str] = {
     "default": "",
 }
 # Rates in bit/s; fq stores bytes/s in 32 bits (TCA_FQ_FLOW_MAX_RATE).
-_LEAST_RATE, _MOST_RATE = 8000, 34_000_000_000
+_MIN_RATE, _MAX_RATE = 8000, 34_000_000_000
 # The qdisc that the kernel chooses (net.core.default_qdisc); "default KIND" for the present one.
 DEFAULT_QDISC = "default"
 # The qdiscs that can be restored; bfifo is a kernel default of some devices.
 _CREATABLE = (*_QDISCS, "bfifo")
 # A link without DNS servers, or without search domains.
 NO_DNS = "none"
-MOST_DNS = 16  # a bound of our own
+MAX_DNS = 16  # a bound of our own
 LONGEST_DOMAIN = 253  # RFC 1035, 2.3.4
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 # Top-level domains for private use (RFC 6762, appendix G; RFC 8375), but "internal".
@@ -75,10 +75,10 @@ def _read_rate(text: str) -> str:
         rate = rate_value(text)
     except ValueError:
         rate = 0
-    if not _LEAST_RATE <= rate <= _MOST_RATE:
+    if not _MIN_RATE <= rate <= _MAX_RATE:
         raise UnusableError(
             f'"{values.clip(text)}" is not a rate from'
-            f" {rate_text(_LEAST_RATE)} to {rate_text(_MOST_RATE)}"
+            f" {rate_text(_MIN_RATE)} to {rate_text(_MAX_RATE)}"
         )
     return rate_text(rate)
 
@@ -116,8 +116,8 @@ def _read_switch(_: str, text: str) -> str:
 
 def _read_offloads(text: str) -> str:
     pairs = _read_pairs(text)
-    if len(pairs) > MOST_OFFLOADS:
-        raise UnusableError(f"more than {MOST_OFFLOADS} offloads")
+    if len(pairs) > MAX_OFFLOADS:
+        raise UnusableError(f"more than {MAX_OFFLOADS} offloads")
     for name, value in pairs.items():
         if not _OFFLOAD.fullmatch(name):
             raise UnusableError(f'"{values.clip(name)}" is not the name of an offload')
@@ -140,8 +140,8 @@ def _cpu_list(text: str) -> str:
     ranges: set[tuple[int, int]] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        low = values.integer(first, 0, MOST_CPUS - 1, "the CPU")
-        high = values.integer(last, low, MOST_CPUS - 1, "the CPU") if dash else low
+        low = values.integer(first, 0, MAX_CPUS - 1, "the CPU")
+        high = values.integer(last, low, MAX_CPUS - 1, "the CPU") if dash else low
         ranges.add((low, high))
     return _join_ranges(ranges)
 
@@ -179,8 +179,8 @@ def _yes_or_no(text: str) -> str:
 def read_nameservers(text: str) -> str:
     """DNS servers, separated by commas or spaces."""
     words = text.replace(",", " ").split()
-    if not 0 < len(words) <= MOST_DNS:
-        raise UnusableError(f"there are not 1 to {MOST_DNS} DNS servers")
+    if not 0 < len(words) <= MAX_DNS:
+        raise UnusableError(f"there are not 1 to {MAX_DNS} DNS servers")
     hosts = [values.host(word) for word in words]
     for host in hosts:
         if host.is_unspecified or host.is_loopback or host.is_multicast:
@@ -195,8 +195,8 @@ def read_search_domains(text: str) -> str:
     refused, and so is what the metadata service is in.
     """
     words = text.lower().replace(",", " ").split()
-    if not 0 < len(words) <= MOST_DNS:
-        raise UnusableError(f"there are not 1 to {MOST_DNS} search domains")
+    if not 0 < len(words) <= MAX_DNS:
+        raise UnusableError(f"there are not 1 to {MAX_DNS} search domains")
     return " ".join(dict.fromkeys(map(_search_domain, words)))
 
 
@@ -269,7 +269,7 @@ def _number_row(key: str, limits: Limits, through: Through = "files", master: st
     return Setting(key, lambda text: str(parse(text)), through, limits, master=master)
 
 
-_CHANNELS = dict.fromkeys(("rx", "tx", "combined"), _number_or_max(1, MOST_CPUS))
+_CHANNELS = dict.fromkeys(("rx", "tx", "combined"), _number_or_max(1, MAX_CPUS))
 _RINGS = dict.fromkeys(("rx", "tx"), _number_or_max(1, 1 << 20))
 _COALESCE = {
     **dict.fromkeys(("rx-usecs", "rx-frames", "tx-usecs", "tx-frames"), _read_delay),

@@ -13,10 +13,10 @@ from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import Host, LinkKey, Network, RouteRequest, RouteState
 from neuca_tools.model.links import KINDS as LINK_KINDS
-from neuca_tools.model.routing import KINDS, MOST, Traits
+from neuca_tools.model.routing import KINDS, MAX_U32, Traits
 from neuca_tools.model.rows import UnknownWord
 
-MOST_NEXT_HOPS = 64  # of one route
+MAX_NEXT_HOPS = 64  # of one route
 SCOPES = ("global", "link", "host")
 _STATES: dict[str, RouteState] = {"down": "absent", "user": "user"}
 _KINDS = {kind: kind for kind in KINDS if kind != "unicast"}
@@ -34,7 +34,7 @@ def kept_by_kernel(version: int, number: int) -> int:
     return number
 
 
-metric = partial(values.integer, low=0, high=MOST, what="the metric")
+metric = partial(values.integer, low=0, high=MAX_U32, what="the metric")
 # An MSS leaves at least 8 bytes of data, and room for the headers in a packet of 65535 bytes.
 advmss = partial(values.integer, low=8, high=65495, what="the advmss")
 _TRAITS: dict[str, Callable[[str], Any]] = {
@@ -81,8 +81,8 @@ def _split_next_hops(text: str) -> tuple[list[str], list[str]]:
     words = last.split()
     count = 1 if words and words[0] not in (*_TRAITS, *_OTHERS) else 0
     hops = [hop.strip() for hop in others] + words[:count]
-    if len(hops) > MOST_NEXT_HOPS:
-        raise UnusableError(f"more than {MOST_NEXT_HOPS} next hops")
+    if len(hops) > MAX_NEXT_HOPS:
+        raise UnusableError(f"more than {MAX_NEXT_HOPS} next hops")
     return hops, words[count:]
 
 

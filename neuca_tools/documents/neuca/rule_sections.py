@@ -14,7 +14,7 @@ from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import is_rule
 from neuca_tools.model import Fault, Network
-from neuca_tools.model.routing import MOST, Rule, RuleRequest
+from neuca_tools.model.routing import MAX_U32, Rule, RuleRequest
 from neuca_tools.model.rows import UnknownWord
 
 MAX_RULES = 1024
@@ -26,7 +26,7 @@ def _read_mark(text: str) -> tuple[int, int]:
     """`MARK` or `MARK/MASK`, decimal or hexadecimal. A mark of 0 would select unmarked packets."""
     mark, slash, mask = text.partition("/")
     number = _mark_number(mark)
-    bits = _mark_number(mask) if slash else MOST
+    bits = _mark_number(mask) if slash else MAX_U32
     if not number & bits:
         raise UnusableError(f'"{values.clip(text)}" selects packets without a mark')
     if number & ~bits:
@@ -39,7 +39,7 @@ def _mark_number(text: str) -> int:
         number = int(text.strip(), 16 if text.strip().lower().startswith("0x") else 10)
     except ValueError:
         number = -1
-    if not 0 <= number <= MOST:
+    if not 0 <= number <= MAX_U32:
         raise UnusableError(f'"{values.clip(text)}" is not a mark')
     return number
 

@@ -11,8 +11,8 @@ from ipaddress import ip_address, ip_network
 from typing import Optional
 
 from neuca_tools.model import OWN, Address, Host, Network
-from neuca_tools.model.addresses import MOST_KEPT, address_of
-from neuca_tools.model.routing import KERNEL_TABLES, MAIN_TABLE, MOST
+from neuca_tools.model.addresses import MAX_CACHED, address_of
+from neuca_tools.model.routing import KERNEL_TABLES, MAIN_TABLE, MAX_U32
 from neuca_tools.model.rows import UnknownWord
 
 IPV6_MINIMUM_MTU = 1280  # bytes (RFC 8200, 5)
@@ -107,7 +107,7 @@ def mac(text: str) -> str:
     return address.hex(":")
 
 
-@lru_cache(MOST_KEPT)  # each line about a NIC names it
+@lru_cache(MAX_CACHED)  # each line about a NIC names it
 def nic(text: str) -> str:
     """What identifies a NIC: a MAC address, or the GUID of an InfiniBand port.
 
@@ -174,7 +174,7 @@ def table(text: str) -> int:
     """The number of a routing table: not one that the kernel uses by itself, except `main`."""
     if text.strip().lower() == "main":
         return MAIN_TABLE
-    number = integer(text, 1, MOST, "the table")
+    number = integer(text, 1, MAX_U32, "the table")
     if number in KERNEL_TABLES - {MAIN_TABLE}:
         raise ForOthersError(f"the table {number} is one of the kernel's own")
     return number

@@ -18,7 +18,7 @@ from neuca_tools.model.rows import Item
 SECTION = "dns"
 KEYS = frozenset(("type", "address", "addresses", "search", "dns_nameservers", "dns_search"))
 # Servers, and domains, that are kept.
-MOST = 64
+MAX_VALUES = 64
 _KINDS = ("dns", "nameserver")
 
 
@@ -29,7 +29,7 @@ def dns_items(tree: Tree) -> tuple[Item, ...]:
     for key, value in chain.from_iterable(map(_own_entries, objects)):
         offers[key][value] = None
     return tuple(
-        Item(SECTION, key, " ".join(list(values)[:MOST]), 0)
+        Item(SECTION, key, " ".join(list(values)[:MAX_VALUES]), 0)
         for key, values in offers.items()
         if values
     )

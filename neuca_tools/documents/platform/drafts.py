@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import Any, Optional
 
 from neuca_tools.documents.neuca import link_kinds, route_lines, values
-from neuca_tools.documents.neuca.link_settings import MOST_DNS, SETTINGS
+from neuca_tools.documents.neuca.link_settings import MAX_DNS, SETTINGS
 from neuca_tools.documents.platform import BY_NAME, dns
 from neuca_tools.documents.platform.parts import Part, cidr_text, is_assumed, read_destination
 from neuca_tools.documents.stacking import hands_off, lower_of, with_parents, without_small_mtu
@@ -43,7 +43,7 @@ LEFT = "it is left to other programs, as is its NIC"
 QINQ = "a VLAN on a VLAN (QinQ) is not supported, ignoring it"
 IPV6_MTU = f"net/ipv6/conf/{OWN}/mtu"
 # Names of unused keys in one warning.
-MOST_UNUSED = 20
+MAX_UNUSED = 20
 # The key of the next hop, by that of the destination; "gateway" for every other one.
 _HOP_KEYS = {"to": "via"}
 # Next hops that stand for none.
@@ -139,7 +139,7 @@ class Draft:
                 part.fault(key, text, f"{reason}, ignoring it", "warning")
                 continue
             known = self.offers.setdefault(setting, [])
-            if offer not in known and len(known) < MOST_DNS:
+            if offer not in known and len(known) < MAX_DNS:
                 known.append(offer)
 
     def set_ipv6_mtu(self, part: Part, key: str) -> None:
@@ -306,9 +306,9 @@ class Draft:
         for other in self.other_parts:
             unused += (f"{other.path}.{key}" for key in other.unused())
         if unused:
-            listed = ", ".join(map(values.clip, unused[:MOST_UNUSED]))
-            if len(unused) > MOST_UNUSED:
-                listed += f" and {len(unused) - MOST_UNUSED} more"
+            listed = ", ".join(map(values.clip, unused[:MAX_UNUSED]))
+            if len(unused) > MAX_UNUSED:
+                listed += f" and {len(unused) - MAX_UNUSED} more"
             self.part.fault("", None, f"these keys have no effect: {listed}", "warning")
 
     def _setting_origins(self) -> Iterator[Origin]:

@@ -130,9 +130,9 @@ def raise_forward_delay(bridge: Draft, part: Part, key: str) -> None:
     """Raise the forwarding delay of a bridge with STP to the least, as the kernel does."""
     virtual = bridge.virtual or Virtual()
     delay = virtual.option("forward-delay")
-    if virtual.option("stp") != "yes" or not delay or int(delay) >= link_kinds.LEAST_FORWARD_DELAY:
+    if virtual.option("stp") != "yes" or not delay or int(delay) >= link_kinds.MIN_FORWARD_DELAY:
         return
-    least = str(link_kinds.LEAST_FORWARD_DELAY)
+    least = str(link_kinds.MIN_FORWARD_DELAY)
     reason = f"with the spanning tree protocol, the forwarding delay is at least {least} seconds"
     part.about(bridge.key.mac).fault(key, delay, f"{reason}, treated as {least}", "warning")
     bridge.virtual = Virtual(options=(("forward-delay", least),)).over(virtual)

@@ -25,7 +25,7 @@ MAX_ITEMS = 50000  # of a whole document
 _ITEM = 32
 REPEATED = "repeated keys"
 """The key of the root for the paths of keys that occur twice in their object, with a severity."""
-MOST_REPEATED = 20  # that are reported
+MAX_REPEATED = 20  # that are reported
 _EXACT = 2.0**53  # below it, a float has every integer
 _YAML = "tag:yaml.org,2002:"
 _TAGS = frozenset(
@@ -89,7 +89,7 @@ class _Reader:
 
     def _note_repeated(self, path: str, *items: object) -> None:
         """Note a key that occurs twice: an error if more than a single value is lost."""
-        if len(self._repeated) < MOST_REPEATED:
+        if len(self._repeated) < MAX_REPEATED:
             is_whole = any(isinstance(self._open_item(item), list) for item in items)
             self._repeated[path] = "error" if is_whole else "warning"
 

@@ -314,7 +314,7 @@ LOST = 0.02  # of the datagrams
 FEWEST = 3  # intervals
 FEW = 100_000  # datagrams in a second: fewer than any host receives
 # Of few datagrams: more is lost than by chance, and less than if nothing got through.
-MUCH, MOST = 0.05, 0.9
+MIN_LOSS, MAX_LOSS = 0.05, 0.9
 DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
 MORE = 1.1  # times the rate of another test
 SMALL = 512  # bytes of a datagram
@@ -364,7 +364,7 @@ def _is_contradicted_by(look: Look, phase: Phase) -> bool:
 def _slow_path(look: Look) -> Optional[Hit]:
     """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
     loss, size = look.known_loss, datagram_size(look)
-    if not 0 < size <= WHOLE or not MUCH <= loss <= MOST or look.run.is_loopback:
+    if not 0 < size <= WHOLE or not MIN_LOSS <= loss <= MAX_LOSS or look.run.is_loopback:
         return None
     if not is_gentle(look) or is_one_of_several(look):
         return None

@@ -19,15 +19,15 @@ from neuca_tools.selftest.conditions.window import full_window
 from neuca_tools.selftest.evidence.derive import growth_over_samples
 from neuca_tools.selftest.evidence.look import Look, data_sockets
 
-# Of the shortest round trip, and seconds, beyond what a busy host adds: by so much it grows where
-# a sender fills a queue (RFC 9406, section 4.2).
-GROWN, LEAST, ENOUGH = 0.125, 0.004, 0.016
+# By how much a round trip grows, beyond what a busy host adds, where a sender fills a queue: a part
+# of the shortest one, within bounds in seconds (RFC 9406, section 4.2).
+RTT_GROWTH, MIN_RTT_THRESH, MAX_RTT_THRESH = 0.125, 0.004, 0.016
 # Of the congestion window in flight: nothing else holds the sender back.
 FULL = 0.8
 # Round trips in which what overflowed a queue is sent again.
 RECOVERY = 4
-# Of the times at which something was lost: a queue was full then.
-MOST = 0.5
+# Of the times at which something was lost: the share at which a queue was full.
+FULL_SHARE = 0.5
 SHORT = 0.3  # of the shortest round trip: a queue that bursts overflow
 SHARE, PACED_SHARE = 0.9, 0.8  # of the lost time: by losses; by BBR
 # Coefficient of variation of the rate: BBR's own probes for more bandwidth average out in a second.
@@ -128,10 +128,13 @@ def is_held_by_its_window(look: Look) -> bool:
 def overflows(look: Look) -> bool:
     """Whether a queue was full at most of the times at which packets were lost."""
     shortest = look.shortest_rtt or 0.0
-    grown = max(look.noise + max(LEAST, min(GROWN * shortest, ENOUGH)), _of_a_pair(look))
+    grown = max(
+        look.noise + max(MIN_RTT_THRESH, min(RTT_GROWTH * shortest, MAX_RTT_THRESH)),
+        _of_a_pair(look),
+    )
     every = observed_losses(look)
     full = sum(loss.rtt >= shortest + grown for loss in every)
-    return bool(every) and full >= MOST * len(every)
+    return bool(every) and full >= FULL_SHARE * len(every)
 
 
 def _of_a_pair(look: Look) -> float:
@@ -215,7 +218,7 @@ def _is_measured(look: Look) -> bool:
 def _lost_by_policer(look: Look) -> float:
     """The share that was lost in the worst second, if that was POLICED and no queue formed."""
     shortest = look.shortest_rtt or 0.0
-    queued = shortest + max(GROWN * shortest, _of_a_pair(look))
+    queued = shortest + max(RTT_GROWTH * shortest, _of_a_pair(look))
     every = observed_losses(look)
     if not every or any(loss.rtt >= queued for loss in every):
         return 0.0

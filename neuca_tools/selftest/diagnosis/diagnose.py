@@ -35,7 +35,7 @@ from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.look import Look
 
 PREPARATIONS = {"as-planned", "reach"}  # steps that measure nothing
-MOST_POSSIBLE = 3  # guesses that are reported
+MAX_POSSIBLE = 3  # guesses that are reported
 SHORTEST = 0.9  # of the duration that was asked for
 # Conditions that compare rates or losses of several phases: other load on the hosts changes those.
 MEASURED = frozenset({"D06", "D17", "D19", "D24", "D26", "D27", "D28", "D42"})
@@ -148,7 +148,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         inconclusive,
         evidence.expect,
         unexplained,
-        possible=possible[:MOST_POSSIBLE],
+        possible=possible[:MAX_POSSIBLE],
         failures=failed,
     )
 

@@ -23,16 +23,16 @@ from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
 from neuca_tools.selftest.evidence import VERSION as EVIDENCE_VERSION
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import decode
-from neuca_tools.selftest.readers import MOST_DOCUMENT_BYTES
+from neuca_tools.selftest.readers import MAX_DOCUMENT_BYTES
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.record import ENTRY_VERSION, Entry
 
 # The most reports that are kept.
-MOST_REPORTS = 30
+MAX_REPORTS = 30
 # The most earlier tests that a rate is compared with.
-MOST_EARLIER = 10
+MAX_EARLIER = 10
 # The entries and bytes of one file, after which it becomes the old one.
-MOST_ENTRIES, MOST_BYTES = 1000, 8 * 1024 * 1024
+MAX_ENTRIES, MAX_BYTES = 1000, 8 * 1024 * 1024
 # Bytes of one entry; a test of the plan full has about 20,000. A larger one has no evidence.
 LARGEST_ENTRY = 256 * 1024
 # Seconds to wait for another test that is being archived.
@@ -51,7 +51,7 @@ def append_entry(state: Path, entry: Mapping[str, object]) -> None:
         if content and not content.endswith(b"\n"):
             content += b"\n"
         files = {path: content + line}
-        if content.count(b"\n") >= MOST_ENTRIES or len(content) + len(line) > MOST_BYTES:
+        if content.count(b"\n") >= MAX_ENTRIES or len(content) + len(line) > MAX_BYTES:
             files = {state / OLD_ARCHIVE: content, path: line}
         write_files(files, mode=0o600)
 
@@ -70,7 +70,7 @@ def read_entries(state: Path) -> tuple[list[Entry], int]:
     for name in (OLD_ARCHIVE, ARCHIVE):
         path = state / name
         try:
-            content = read_bytes(path, 2 * MOST_BYTES) or b""
+            content = read_bytes(path, 2 * MAX_BYTES) or b""
         except OSError as error:
             raise SelftestError(f'read "{path}": {error.strerror}') from error
         known = [_parse_entry(line) for line in content.split(b"\n") if line]
@@ -108,7 +108,7 @@ class EarlierTest:
         """What was observed; None if it cannot be read."""
         if self.report:
             with suppress(OSError, SelftestError):
-                return evidence_of(read_bytes(self.report, MOST_DOCUMENT_BYTES + 1) or b"")
+                return evidence_of(read_bytes(self.report, MAX_DOCUMENT_BYTES + 1) or b"")
         if isinstance(self.archived, dict):
             with suppress(RecursionError, SelftestError):
                 return decode(Evidence, self.archived, EVIDENCE_VERSION)
@@ -123,7 +123,7 @@ def report_paths(state: Path) -> list[Path]:
 
 
 def keep_report(state: Path, evidence: Evidence, report: str) -> Path:
-    """Write a report and return its path; the oldest beyond MOST_REPORTS are deleted.
+    """Write a report and return its path; the oldest beyond MAX_REPORTS are deleted.
 
     Raises ApplyError.
     """
@@ -133,7 +133,7 @@ def keep_report(state: Path, evidence: Evidence, report: str) -> Path:
         path, number = state / f"selftest-{stamp}-{number}.json", number + 1
     old = report_paths(state)
     write_files(
-        {path: report.encode(), **dict.fromkeys(old[: max(0, len(old) + 1 - MOST_REPORTS)])},
+        {path: report.encode(), **dict.fromkeys(old[: max(0, len(old) + 1 - MAX_REPORTS)])},
         mode=0o600,
     )
     return path
@@ -160,12 +160,12 @@ def _of_entry(entry: Entry, reports: dict[str, Path]) -> EarlierTest:
 
 
 def earlier_tests(state: Path, address: Optional[str]) -> list[Evidence]:
-    """The last MOST_EARLIER tests of this peer, the oldest first. Raises SelftestError."""
+    """The last MAX_EARLIER tests of this peer, the oldest first. Raises SelftestError."""
     evidences: list[Evidence] = []
     for test in reversed(kept_tests(state)):
         evidence = test.evidence() if test.address == address else None
         if evidence is not None:
             evidences.insert(0, evidence)
-        if len(evidences) == MOST_EARLIER:
+        if len(evidences) == MAX_EARLIER:
             break
     return evidences

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Callable
 
 from neuca_tools.libc import call
-from neuca_tools.selftest.measure.program import MOST_OUTPUT
+from neuca_tools.selftest.measure.program import MAX_OUTPUT
 
 # The user and the group, in every distribution.
 NOBODY = 65534
@@ -44,7 +44,7 @@ LIMITS = {
     # 128 streams have a socket and a file each.
     resource.RLIMIT_NOFILE: 1024,
     # Bytes; the file of a stream has 128 KiB, but what is printed is a file as well.
-    resource.RLIMIT_FSIZE: MOST_OUTPUT,
+    resource.RLIMIT_FSIZE: MAX_OUTPUT,
 }
 # For users other than root, and for root in a user namespace to which nobody is not mapped.
 NOT_ALLOWED = (errno.EPERM, errno.EINVAL)

@@ -16,7 +16,7 @@ from neuca_tools.libc import end_with
 # Never the current directory, whatever the environment says.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Bytes of each output: 128 streams for an hour.
-MOST_OUTPUT = 32 * 1024 * 1024
+MAX_OUTPUT = 32 * 1024 * 1024
 
 
 class Ended(NamedTuple):
@@ -71,7 +71,7 @@ class Program:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code, was_killed = self._process.wait(), True
-        out, error = (os.pread(output, MOST_OUTPUT, 0) for output in self._outputs)
+        out, error = (os.pread(output, MAX_OUTPUT, 0) for output in self._outputs)
         self._close()
         return Ended(code, out, error, was_killed)
 

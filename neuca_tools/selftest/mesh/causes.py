@@ -76,7 +76,7 @@ TEXTS = {
     JITTER: "round trips vary more than those of the others",
 }
 # The share of good tests above which connections fail only now and then.
-LEAST_GOOD_SHARE = 0.1
+MIN_GOOD_SHARE = 0.1
 
 
 # The kind of a finding and what there is to say of it.
@@ -191,7 +191,7 @@ def _of_reach(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, tests: Sequ
         return NO_ROUTE, f"{TEXTS[NO_ROUTE]}{within}"
     if entity.kind == kinds.PAIR:
         return BAD_PAIR, _of_pair(rows, suspect)
-    if suspect.good > LEAST_GOOD_SHARE * (suspect.bad + suspect.good):
+    if suspect.good > MIN_GOOD_SHARE * (suspect.bad + suspect.good):
         return UNREACHABLE, _partly_unreachable(plan, rows, suspect)
     return UNREACHABLE, TEXTS[UNREACHABLE]
 

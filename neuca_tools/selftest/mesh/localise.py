@@ -51,16 +51,16 @@ CHANCE_OF_BAD = {
     DELAY: 0.04,
     JITTER: 0.04,
 }
-LEAST_SCORE = 4.0
+MIN_SCORE = 4.0
 # The most that CHANCE_OF_BAD is raised to, for what varies more.
 HIGHEST_CHANCE = {RATE: 0.2, LOSS: 0.4, DELAY: 0.4, JITTER: 0.4}
-# What scores less than LEAST_SCORE, but more than this, is tested again. So is a single test in
+# What scores less than MIN_SCORE, but more than this, is tested again. So is a single test in
 # which two hosts answered for an address: few tests may have the right host as their server.
-LEAST_SCORE_OF_RETEST = {symptom: -4.0 if symptom == IDENTITY else 0.0 for symptom in SYMPTOMS}
+MIN_SCORE_OF_RETEST = {symptom: -4.0 if symptom == IDENTITY else 0.0 for symptom in SYMPTOMS}
 # Groups may be far from each other: a long time is only a fault of hosts and pairs.
 TIME_SYMPTOMS = frozenset({DELAY, JITTER})
 # The most entities that are named for one symptom.
-MOST_SUSPECTS = 40
+MAX_SUSPECTS = 40
 # Entities explain the same if they share this part of the bad tests, and are about as likely.
 SAME_TESTS_SHARE, SIMILAR_SCORES = 0.9, 3.0
 
@@ -225,9 +225,9 @@ def _explain_with_chance(
 ) -> tuple[Suspicions, float]:
     """What was found, and the share of the other tests that are bad."""
     tally, suspects = Tally(seen), list[Suspect]()
-    while len(suspects) < MOST_SUSPECTS:
+    while len(suspects) < MAX_SUSPECTS:
         scored = _scored_entities(tally, symptom, chance, size)
-        if not scored or scored[0].score <= LEAST_SCORE_OF_RETEST[symptom]:
+        if not scored or scored[0].score <= MIN_SCORE_OF_RETEST[symptom]:
             break
         tests = tally.tests(scored[0].entity)
         suspects.append(
@@ -237,7 +237,7 @@ def _explain_with_chance(
             )
         )
         tally.drop(scored[0].entity)
-    likely = tuple(suspect for suspect in suspects if suspect.score > LEAST_SCORE)
+    likely = tuple(suspect for suspect in suspects if suspect.score > MIN_SCORE)
     doubtful = tuple(suspects[len(likely) :])
     return Suspicions(likely, doubtful, tuple(tally.odd_pairs())), tally.share_bad
 
@@ -246,7 +246,7 @@ def _equivalent_entities(
     tests: frozenset[int], tally: Tally, scored: Sequence[Suspect]
 ) -> Iterator[Entity]:
     """What explains the same tests as the first suspect, and is about as likely."""
-    for rival in scored[1:MOST_SUSPECTS]:
+    for rival in scored[1:MAX_SUSPECTS]:
         is_likely = scored[0].score - rival.score < SIMILAR_SCORES
         if is_likely and _is_same(tests, tally.tests(rival.entity)):
             yield rival.entity

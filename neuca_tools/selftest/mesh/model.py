@@ -17,7 +17,7 @@ from neuca_tools.selftest.evidence.codec import decode, encode
 
 VERSION = 1
 # Hosts of one mesh; labels of a host; slots of a plan with its retests.
-MOST_HOSTS, MOST_LABELS, MOST_SLOTS = 4096, 8, 20_000
+MAX_HOSTS, MAX_LABELS, MAX_SLOTS = 4096, 8, 20_000
 # Seconds that a slot adds to its two guard intervals and its two transfers: iperf3 starts on a busy
 # host, and lost probes of the path MTU time out (path_mtu.ANSWER_SECONDS).
 SETTLE_SECONDS = 15.0
@@ -27,9 +27,9 @@ DIAGNOSIS_SECONDS = 60.0
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 # What a host may say of itself: MACs of one address, characters of a text.
-MOST_MACS, MOST_TEXT = 4, 200
+MAX_MACS, MAX_TEXT = 4, 200
 # Texts of the diagnosis of a path; a line of a host has 4096 bytes (coordinate.LINE_BYTES).
-MOST_DIAGNOSIS = 3
+MAX_DIAGNOSIS = 3
 # Rates in bit/s, sizes in bytes, times in seconds that a host may report.
 BOUNDS = {
     "rate_out": 1e13,
@@ -180,8 +180,8 @@ def read_plan(data: object) -> MeshPlan:
     plan = decode(MeshPlan, data, VERSION, "plan")
     _check_hosts(plan.hosts)
     _check_numbers(plan)
-    if len(plan.slots) > MOST_SLOTS:
-        raise _plan_error(f"it has more than {MOST_SLOTS} slots")
+    if len(plan.slots) > MAX_SLOTS:
+        raise _plan_error(f"it has more than {MAX_SLOTS} slots")
     for number, slot in enumerate(plan.slots):
         check_slot(slot, len(plan.hosts), number)
     return plan
@@ -193,8 +193,8 @@ def _check_numbers(plan: MeshPlan) -> None:
         "seconds": (plan.seconds, 1.0, 3600.0),
         "guard": (plan.guard, 0.1, 60.0),
         "port": (plan.port, 1024, 65533),
-        "per_uplink": (plan.per_uplink, 1, MOST_HOSTS),
-        "per_hypervisor": (plan.per_hypervisor, 1, MOST_HOSTS),
+        "per_uplink": (plan.per_uplink, 1, MAX_HOSTS),
+        "per_hypervisor": (plan.per_hypervisor, 1, MAX_HOSTS),
         "expect": (plan.expect or 1.0, 1.0, 1e13),
     }
     for name, (value, low, high) in bounds.items():
@@ -203,8 +203,8 @@ def _check_numbers(plan: MeshPlan) -> None:
 
 
 def _check_hosts(hosts: Sequence[MeshHost]) -> None:
-    if not 2 <= len(hosts) <= MOST_HOSTS:
-        raise _plan_error(f"it requires 2 to {MOST_HOSTS} hosts, and has {len(hosts)}")
+    if not 2 <= len(hosts) <= MAX_HOSTS:
+        raise _plan_error(f"it requires 2 to {MAX_HOSTS} hosts, and has {len(hosts)}")
     for host in hosts:
         check_host(host)
     addresses = (str(ip_address(host.address)) for host in hosts)
@@ -228,8 +228,8 @@ def check_host(host: MeshHost) -> None:
     if address.is_multicast or address.is_unspecified or address.is_loopback:
         raise _plan_error(f'"{host.name}": {address} is not the address of a host')
     words = [*host.labels, *host.labels.values()]
-    if len(host.labels) > MOST_LABELS or not all(NAME.fullmatch(word) for word in words):
-        raise _plan_error(f'"{host.name}": its labels are not up to {MOST_LABELS} of NAME=VALUE')
+    if len(host.labels) > MAX_LABELS or not all(NAME.fullmatch(word) for word in words):
+        raise _plan_error(f'"{host.name}": its labels are not up to {MAX_LABELS} of NAME=VALUE')
 
 
 def check_slot(slot: Sequence[Sequence[int]], hosts: int, number: int) -> None:
@@ -288,9 +288,9 @@ def _is_within_bounds(row: Row) -> bool:
     # NaN is in no range.
     if not all(0 <= (getattr(row, name) or 0) <= most for name, most in BOUNDS.items()):
         return False
-    if len(row.macs) > MOST_MACS or not all(map(MAC.fullmatch, row.macs)):
+    if len(row.macs) > MAX_MACS or not all(map(MAC.fullmatch, row.macs)):
         return False
     texts = (row.text or "", *row.diagnosis)
-    if len(row.diagnosis) > MOST_DIAGNOSIS or max(map(len, texts)) > MOST_TEXT:
+    if len(row.diagnosis) > MAX_DIAGNOSIS or max(map(len, texts)) > MAX_TEXT:
         return False
     return row.error is None or row.error in ERRORS

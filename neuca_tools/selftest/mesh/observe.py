@@ -21,7 +21,7 @@ LOSS, DELAY, JITTER = "loss", "delay", "jitter"
 # In this order: what an earlier one explains is not held against a path again.
 SYMPTOMS = (IDENTITY, REACH, MTU, RATE, LOSS, DELAY, JITTER)
 # The part of the reference below which a rate is bad; the quantiles that are the references.
-LEAST_RATE_SHARE, HIGH_QUANTILE, LOW_QUANTILE = 0.8, 0.8, 0.2
+MIN_RATE_SHARE, HIGH_QUANTILE, LOW_QUANTILE = 0.8, 0.8, 0.2
 # A test is bad above ALLOWED_FACTOR times its reference plus ALLOWED_EXCESS (shares and seconds),
 # by which healthy paths of busy hosts exceed it.
 ALLOWED_FACTOR = 3.0
@@ -72,7 +72,7 @@ def reference_values(rows: Sequence[Row], expect: Optional[float]) -> dict[str, 
 def is_slow_everywhere(rows: Sequence[Row], expect: Optional[float]) -> bool:
     """Whether nearly all paths are below the rate that is expected."""
     achieved = nearest_quantile(known_values(rows, RATE), HIGH_QUANTILE)
-    return bool(expect and achieved and achieved < LEAST_RATE_SHARE * expect)
+    return bool(expect and achieved and achieved < MIN_RATE_SHARE * expect)
 
 
 def _references_by_scope(
@@ -167,7 +167,7 @@ def _is_bad(symptom: str, reference: Optional[float], value: Optional[float]) ->
         return None
     if symptom in ALLOWED_EXCESS:
         return value > ALLOWED_FACTOR * reference + ALLOWED_EXCESS[symptom]
-    return value < reference * (LEAST_RATE_SHARE if symptom == RATE else 1.0)
+    return value < reference * (MIN_RATE_SHARE if symptom == RATE else 1.0)
 
 
 def hosts_by_shared_mac(rows: Sequence[Row]) -> dict[str, list[str]]:

@@ -22,9 +22,9 @@ from neuca_tools.selftest.report.record import STATES
 
 VERSION = 1
 # The most findings that are exported as metrics.
-MOST_FINDINGS = 100
+MAX_FINDINGS = 100
 # The most hosts that are named in a line.
-MOST_NAMES = 20
+MAX_NAMES = 20
 METRICS = {
     "run_info": "The plan of the last mesh, by its seed and what distinguishes it from others.",
     "last_run_timestamp_seconds": "When the last mesh began, in seconds since 1970.",
@@ -182,7 +182,7 @@ def verdict_shortcomings(verdict: Verdict) -> Iterator[tuple[str, str]]:
 def _most_of(verdict: Verdict) -> str:
     """The hosts of the pairs without a result, those with most of them first."""
     left, words = list(verdict.untested), list[str]()
-    while left and len(words) < MOST_NAMES:
+    while left and len(words) < MAX_NAMES:
         ((name, times),) = Counter(name for pair in left for name in pair).most_common(1)
         partners = "1 host" if times == 1 else f"{times} hosts"
         words.append(f"{name} with {partners}")
@@ -191,8 +191,8 @@ def _most_of(verdict: Verdict) -> str:
 
 
 def _some_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more
 
 
 def disturbance_text(verdict: Verdict) -> str:
@@ -275,7 +275,7 @@ def _metric_samples(result: MeshResult) -> Iterator[openmetrics.Sample]:
         for shares in rates_of(result, kind):
             yield f"{kind}_rate_ratio", {kind: shares.name, "direction": "out"}, shares.sent
             yield f"{kind}_rate_ratio", {kind: shares.name, "direction": "in"}, shares.received
-    for finding in verdict.findings[:MOST_FINDINGS]:
+    for finding in verdict.findings[:MAX_FINDINGS]:
         fields = ("kind", "subject", "direction", "symptom", "state")
         labels = {name: str(getattr(finding, name)) for name in fields}
         yield "finding_score", labels, finding.score

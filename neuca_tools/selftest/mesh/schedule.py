@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.selftest.mesh.model import (
-    MOST_HOSTS,
+    MAX_HOSTS,
     SETTLE_SECONDS,
     MeshHost,
     MeshPlan,
@@ -246,8 +246,8 @@ def read_hosts(text: str) -> tuple[MeshHost, ...]:
                 raise _line_error(number, f"{key} is on line {names[key]} too")
             names[key] = number
         hosts.append(host)
-        if len(hosts) > MOST_HOSTS:
-            raise _line_error(number, f"there are more than {MOST_HOSTS} hosts")
+        if len(hosts) > MAX_HOSTS:
+            raise _line_error(number, f"there are more than {MAX_HOSTS} hosts")
     if len(hosts) < 2:
         raise UsageError("read the hosts: a mesh needs at least two, as NAME ADDRESS on each line")
     return tuple(hosts)

@@ -41,8 +41,8 @@ from neuca_tools.selftest.mesh.observe import (
     DELAY,
     ERRORS_WITHOUT_RESULT,
     JITTER,
-    LEAST_RATE_SHARE,
     LOSS,
+    MIN_RATE_SHARE,
     MTU,
     RATE,
     is_slow_everywhere,
@@ -60,9 +60,9 @@ CONFIRMED, SUSPECTED, NOT_REPEATED = "confirmed", "suspected", "not-repeated"
 # The log-likelihood ratio of the retests alone that confirms a suspect, or clears it.
 CONFIRMING_SCORE = 2.0
 # The most paths of a run that are diagnosed: that takes longer than a test.
-MOST_DIAGNOSES = 8
+MAX_DIAGNOSES = 8
 # The names of the tests that are listed with a finding.
-MOST_TESTS = 20
+MAX_TESTS = 20
 # The share of tests on busy hosts with which a run may say nothing.
 BUSY_SHARE = 0.5
 # The share of bad tests that nothing explains with which a run on busy hosts says nothing.
@@ -228,9 +228,7 @@ def _with_diagnosis(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -
 
 
 def _least_good_rate(plan: MeshPlan, rows: Sequence[Row]) -> float:
-    return LEAST_RATE_SHARE * (
-        reference_values(tests_of(plan, rows), plan.expect)[RATE] or math.inf
-    )
+    return MIN_RATE_SHARE * (reference_values(tests_of(plan, rows), plan.expect)[RATE] or math.inf)
 
 
 def _not_always_slow(rates: Sequence[float]) -> str:
@@ -279,7 +277,7 @@ def _finding_of(
         suspect.good,
         text,
         names=suspect.entity.names,
-        tests=tuple(tests[-MOST_TESTS:]),
+        tests=tuple(tests[-MAX_TESTS:]),
         equivalent=tuple(map(_entity_words, suspect.equivalent)),
         path=path,
         paths=_disjoint_paths([path, *(way.hosts for way in suspect.ways)], suspect.entity),
@@ -318,7 +316,7 @@ def _slow_everywhere_finding(plan: MeshPlan, rows: Sequence[Row]) -> Optional[Me
     if not plan.expect or not is_slow_everywhere(rows, plan.expect):
         return None
     rates = known_values(rows, RATE)
-    bad = [rate for rate in rates if rate < LEAST_RATE_SHARE * plan.expect]
+    bad = [rate for rate in rates if rate < MIN_RATE_SHARE * plan.expect]
     middle = nearest_quantile(rates, 0.5) or 0.0
     last = next(row for row in reversed(rows) if row.rate_out is not None)
     return MeshFinding(
@@ -374,5 +372,5 @@ def with_diagnoses(plan: MeshPlan, rows: Sequence[Row]) -> MeshPlan:
     for finding in judge_mesh(plan, rows).confirmed:
         paths.update(dict.fromkeys(finding.paths))
     pairs: list[Pair] = [(numbers[sender], numbers[receiver]) for sender, receiver in paths]
-    slots = (*plan.slots, *packed_slots(plan, pairs[:MOST_DIAGNOSES]))
+    slots = (*plan.slots, *packed_slots(plan, pairs[:MAX_DIAGNOSES]))
     return replace(plan, slots=slots, diagnoses=len(plan.slots), origin=plan_identity(plan))

@@ -19,7 +19,7 @@ from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 from neuca_tools.selftest.readers.lines import LONGEST_LINE, parse_row
 from neuca_tools.selftest.readers.split import join_ends, split_runs
 
-MOST_DOCUMENT_BYTES = 64 * 1024 * 1024  # bytes: a day of 128 streams in JSON
+MAX_DOCUMENT_BYTES = 64 * 1024 * 1024  # bytes: a day of 128 streams in JSON
 UNREADABLE = "this is neither iperf3's JSON, nor its text, nor iperf 2's text"
 # Warnings may come before it, and its beginning may be missing.
 JSON = re.compile(r'^[ \t]*\{|"streams"\s*:\s*\[', re.MULTILINE)
@@ -64,8 +64,8 @@ def read_run(content: bytes) -> Run:
 
 def read_all(content: bytes) -> list[Run]:
     """Parse a document with one or more runs; one with an `error` if it cannot be read."""
-    if len(content) > MOST_DOCUMENT_BYTES:
-        error = f"the document has more than {MOST_DOCUMENT_BYTES // 1024 // 1024} MiB"
+    if len(content) > MAX_DOCUMENT_BYTES:
+        error = f"the document has more than {MAX_DOCUMENT_BYTES // 1024 // 1024} MiB"
         return [Run("iperf", error=error, unreadable=True)]
     document = _decode_bytes(content)
     # As iperf3 wrote it: with 128 streams, cleaning it takes longer than reading it.

@@ -16,7 +16,7 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence import VERSION, Evidence, Phase
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.evidence.run import Run
-from neuca_tools.selftest.readers import MOST_DOCUMENT_BYTES, read_all
+from neuca_tools.selftest.readers import MAX_DOCUMENT_BYTES, read_all
 from neuca_tools.selftest.readers.lines import TRADEOFF
 from neuca_tools.selftest.readers.split import is_server
 
@@ -25,7 +25,7 @@ REPORT_KEY = "phases"  # a key of evidence that iperf3's JSON does not have
 # RFC 1952.
 GZIP = b"\x1f\x8b"
 # Bytes that a compressed document may expand to.
-MOST_EXPANDED = 32 * 1024 * 1024
+MAX_EXPANDED = 32 * 1024 * 1024
 
 
 def evidence_of(
@@ -37,9 +37,9 @@ def evidence_of(
     it, and for a self-test's evidence that is damaged or of another version.
     """
     content = expand_gzip(content)
-    if len(content) > MOST_DOCUMENT_BYTES:
+    if len(content) > MAX_DOCUMENT_BYTES:
         raise SelftestError(
-            f"read the output of iperf: it is larger than {MOST_DOCUMENT_BYTES >> 20} MiB"
+            f"read the output of iperf: it is larger than {MAX_DOCUMENT_BYTES >> 20} MiB"
         )
     evidence = _read_report(content)
     if evidence is None:
@@ -103,15 +103,13 @@ def expand_gzip(content: bytes) -> bytes:
     if not content.startswith(GZIP):
         return content
     try:
-        document = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MOST_EXPANDED + 1)
+        document = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MAX_EXPANDED + 1)
     except EOFError:
         raise SelftestError("read the gzip file: it is truncated") from None
     except (gzip.BadGzipFile, zlib.error):
         raise SelftestError("read the gzip file: it is damaged") from None
-    if len(document) > MOST_EXPANDED:
-        raise SelftestError(
-            f"read the gzip file: it expands to more than {MOST_EXPANDED >> 20} MiB"
-        )
+    if len(document) > MAX_EXPANDED:
+        raise SelftestError(f"read the gzip file: it expands to more than {MAX_EXPANDED >> 20} MiB")
     return document
 
 

@@ -13,7 +13,7 @@ from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.readers.iperf3_json import json_decoder, read_result
 
 CPU = "cpu_utilization_percent"  # of "end"
-MOST_BROKEN = 10  # objects, each of which is read up to where it breaks
+MAX_BROKEN = 10  # objects, each of which is read up to where it breaks
 # How iperf3 begins "start", "end" and each interval; and the sum of an interval that is not whole.
 _BEGIN = re.compile(r'(?=\{\s*"(?:connected|streams)"\s*:)')
 _SUM = re.compile(r'"sum"\s*:\s*(?=\{)')
@@ -52,6 +52,6 @@ def _whole_objects(begin: re.Pattern[str], document: str) -> list[dict[str, Any]
             objects.append(part)
         except (RecursionError, ValueError):
             broken += 1
-            if broken > MOST_BROKEN:
+            if broken > MAX_BROKEN:
                 break
     return objects

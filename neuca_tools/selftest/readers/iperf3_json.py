@@ -21,9 +21,9 @@ from neuca_tools.selftest.readers import values
 from neuca_tools.selftest.readers.gather import received_total, without_zeros
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 
-MOST_EVENTS = 200_000  # two days of events, one each second
-MOST_DIGITS = 25  # of an integer; int() refuses thousands of them
-MOST_RUNS = 100  # in one file
+MAX_EVENTS = 200_000  # two days of events, one each second
+MAX_DIGITS = 25  # of an integer; int() refuses thousands of them
+MAX_RUNS = 100  # in one file
 NESTED = 5  # objects and lists, one in the other, before a result
 # What a result has some of; intervals have a "start" and an "end" too, which are numbers.
 RESULT = {"start": dict, "intervals": list, "end": dict, "error": str}
@@ -57,7 +57,7 @@ def read_results(document: str) -> list[Run]:
     decoder = json_decoder()
     results: list[Run] = []
     position, seen = document.find("{"), None
-    while position >= 0 and len(results) < MOST_RUNS:
+    while position >= 0 and len(results) < MAX_RUNS:
         try:
             data, end, document = _decode_object(decoder, document, position)
         except (RecursionError, json.JSONDecodeError):
@@ -71,7 +71,7 @@ def read_results(document: str) -> list[Run]:
         elif not _is_result(data):
             results += map(read_result, _nested_results(data, NESTED))
         position = document.find("{", end)
-    return results[:MOST_RUNS]
+    return results[:MAX_RUNS]
 
 
 def _is_result(data: Json) -> bool:
@@ -116,7 +116,7 @@ def _merge_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _parse_integer(digits: str) -> Optional[int]:
     """int() raises ValueError for thousands of digits (sys.set_int_max_str_digits)."""
-    return int(digits) if len(digits) <= MOST_DIGITS else None
+    return int(digits) if len(digits) <= MAX_DIGITS else None
 
 
 def _describe_damage(document: str, error: json.JSONDecodeError) -> str:
@@ -130,7 +130,7 @@ def _from_events(document: str, decoder: json.JSONDecoder) -> Json:
     """The output of `--json-stream`: one event on each line; a broken line is skipped."""
     intervals: list[Any] = []
     parts: dict[str, Any] = {"intervals": intervals}
-    for line in document.split("\n")[:MOST_EVENTS]:
+    for line in document.split("\n")[:MAX_EVENTS]:
         try:
             event = values.mapping(decoder.decode(line))
         except (RecursionError, json.JSONDecodeError):
@@ -258,12 +258,12 @@ def _find_error(document: Json, end: Json) -> Optional[str]:
 
 
 Json = Mapping[str, Any]
-MOST_INTERVALS = 200_000  # two days of intervals, one each second
+MAX_INTERVALS = 200_000  # two days of intervals, one each second
 # What only the sender knows of an interval of TCP.
 WINDOWS = ("retransmits", "cwnd", "snd_wnd", "rtt", "pmtu")
 # The receiver counts gaps between datagrams, and so misses those lost after the last one that it
 # received. This share of them may still be in flight when the test ends.
-MOST_IN_FLIGHT = 0.1
+MAX_IN_FLIGHT = 0.1
 
 
 def read_flow(
@@ -273,7 +273,7 @@ def read_flow(
 
     `sender` selects the streams whose own end sends (True) or receives (False); None selects all.
     """
-    every = values.mappings(document.get("intervals"))[:MOST_INTERVALS]
+    every = values.mappings(document.get("intervals"))[:MAX_INTERVALS]
     intervals = tuple(
         filter(None, (_read_interval(interval, suffix, sender) for interval in every))
     )
@@ -369,7 +369,7 @@ def _with_missing_tail(received: Total, sent: Optional[int]) -> Total:
     if not sent or received.datagrams is None or received.lost is None:
         return received
     missing = sent - received.datagrams
-    if missing <= MOST_IN_FLIGHT * sent:
+    if missing <= MAX_IN_FLIGHT * sent:
         return received
     return replace(received, datagrams=sent, lost=received.lost + missing)
 

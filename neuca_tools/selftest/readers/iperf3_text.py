@@ -31,7 +31,7 @@ HEAD = 10_000
 # Bytes of a datagram, and how much those of two rows differ, which have three digits.
 SMALLEST, LARGEST, SIZE_TOLERANCE = 16, 65_507, 1.05
 _ERROR = re.compile(r"iperf3: (?:error - )?(.*)")
-MOST_ERRORS = 5  # messages that are reported
+MAX_ERRORS = 5  # messages that are reported
 TOTALS_FACTOR = 1.5  # times the usual interval: a line of totals
 _FAILED = re.compile(r"iperf3: error - (.*)")  # among results, other lines are warnings or prose
 _VERSION = re.compile(r"iperf (3\.[\w.+-]{1,20})")
@@ -121,7 +121,7 @@ def _are_datagrams(rows: list[Row]) -> bool:
 def _find_error(text: Text, document: str) -> Optional[str]:
     if not text.rows:
         messages = dict.fromkeys(message.strip() for message in _ERROR.findall(document))
-        return " | ".join(list(messages)[:MOST_ERRORS]) or NO_RESULTS
+        return " | ".join(list(messages)[:MAX_ERRORS]) or NO_RESULTS
     # What failed before the results was another attempt.
     failed = first_group(_FAILED, document[document.find(" sec ") :])
     return failed.strip() if failed else None

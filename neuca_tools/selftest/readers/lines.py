@@ -15,7 +15,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.selftest.evidence.run import Connection
 from neuca_tools.selftest.readers.values import known_values, parse_whole, scaled
 
-MOST_LINES = 500_000
+MAX_LINES = 500_000
 LONGEST_LINE = 1000  # characters
 NO_RESULTS = "no results found"
 SUM = "SUM"  # the row of all streams
@@ -125,7 +125,7 @@ class Text(NamedTuple):
 def parse_document(document: str) -> Text:
     if "<" in document or "**" in document:  # which web pages and forums add
         document = _MARKUP.sub("", document)
-    every = [line[:LONGEST_LINE] for line in document.split("\n")[:MOST_LINES]]
+    every = [line[:LONGEST_LINE] for line in document.split("\n")[:MAX_LINES]]
     commands = known_values(map(parse_command, every))
     words = next((command for command in commands if command.client), next(iter(commands), Words()))
     # The same line again is a copy, such as the last one in a script's own summary.

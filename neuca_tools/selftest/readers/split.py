@@ -21,7 +21,7 @@ from neuca_tools.selftest.readers.lines import (
     parse_row,
 )
 
-MOST_RUNS = 100  # in one file
+MAX_RUNS = 100  # in one file
 _HEADER = re.compile(
     r"Connecting to host|Accepted connection from|Client connecting to|Server listening on"
 )
@@ -120,7 +120,7 @@ def split_runs(document: str) -> list[str]:
         row = parse_row(start)
         if row is None and parse_command(start):
             loop = line if _is_repeated_command(line) else ""
-        if results.are_ended_by(start, row) and len(runs) < MOST_RUNS:
+        if results.are_ended_by(start, row) and len(runs) < MAX_RUNS:
             runs.append([loop])
             results = _Results()
         results.add(start, row)

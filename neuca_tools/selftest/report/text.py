@@ -27,7 +27,7 @@ LABEL_WIDTH = 12  # columns, of the name of a phase and of a label
 SHORTENED_LENGTH = 120 - LABEL_WIDTH
 # The rate after slow start is shown as well if it differs by more than this share.
 SHOWN_DIFFERENCE = 0.05
-MOST_PHASES = 4  # lines for phases, unless the report is verbose
+MAX_PHASES = 4  # lines for phases, unless the report is verbose
 # Of the first limit and of the others: the limit, its fix, what limits after the fix, and how to
 # tell the limit from another cause.
 FIRST_LABELS = ("LIMIT", "FIX", "NEXT LIMIT", "TELL APART")
@@ -47,10 +47,10 @@ HOST_WORDS = {
 def report_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
     """The whole report, without a newline at its end; it fits one screen unless it is `verbose`."""
     phases = [phase_line(phase) for phase in diagnosis.phases]
-    if not verbose and len(phases) > MOST_PHASES:
-        others = len(phases) - MOST_PHASES + 1
+    if not verbose and len(phases) > MAX_PHASES:
+        others = len(phases) - MAX_PHASES + 1
         phases = [
-            *phases[: MOST_PHASES - 1],
+            *phases[: MAX_PHASES - 1],
             _labelled_line("", f"{others} more tests (--verbose)"),
         ]
     return printable_lines([*phases, *_conclusion_lines(diagnosis, verbose)])

@@ -189,11 +189,11 @@ def _receive_bytes(connection: socket.socket, room: int) -> bytes:
 
 # Connections at the same time: in total, and of one IPv4 address or one IPv6 /64, of which a single
 # host can use every address.
-MOST_CONNECTIONS, MOST_OF_NETWORK = 64, 8
+MAX_CONNECTIONS, MAX_PER_NETWORK = 64, 8
 # Seconds for the handshake: one and a half round trips, with a lost segment.
 HANDSHAKE_SECONDS = 5.0
 # Refused connections that are logged.
-MOST_REFUSALS = 100
+MAX_REFUSALS = 100
 
 
 class Proven(NamedTuple):
@@ -275,9 +275,9 @@ class Lobby:
 
     def _make_room(self, newcomer: bytes) -> None:
         count = Counter(guest.network for guest in self._guests.values())
-        if count[newcomer] >= MOST_OF_NETWORK:
+        if count[newcomer] >= MAX_PER_NETWORK:
             crowded = newcomer
-        elif len(self._guests) >= MOST_CONNECTIONS:
+        elif len(self._guests) >= MAX_CONNECTIONS:
             crowded = count.most_common(1)[0][0]
         else:
             return
@@ -291,9 +291,9 @@ class Lobby:
 
     def _log_refusal(self, text: str) -> None:
         self._refused += 1
-        if self._refused <= MOST_REFUSALS:
+        if self._refused <= MAX_REFUSALS:
             self._log(text)
-        if self._refused == MOST_REFUSALS:
+        if self._refused == MAX_REFUSALS:
             self._log("further refused connections are not logged")
 
 

@@ -23,7 +23,7 @@ from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES
 LONGEST_TEXT = 2048
 # Counters are unsigned numbers of 64 bits.
 LARGEST_NUMBER = 2.0**64
-MOST_LINKS, MOST_LINES = 4096, 1000  # of the peer: its links, and lines of its log
+MAX_LINKS, MAX_LINES = 4096, 1000  # of the peer: its links, and lines of its log
 TOKEN_FORM = re.compile(rf"[0-9a-f]{{{2 * TOKEN_BYTES}}}")
 # At most 15 characters: IFNAMSIZ without the final NUL.
 DEVICE = re.compile(r"[A-Za-z0-9_.:@+-]{1,15}")
@@ -42,7 +42,7 @@ def token_of(answer: Message) -> bytes:
 def host_of(answer: Message, what: str) -> Host:
     """The peer's description of itself. Raises ChannelError."""
     host = _checked_evidence({"peer": answer.get("host", {})}, what).peer
-    if len(host.links) > MOST_LINKS or len(host.log) > MOST_LINES:
+    if len(host.links) > MAX_LINKS or len(host.log) > MAX_LINES:
         raise ChannelError(f"the peer's response to {what}: it has too many links or log lines")
     return replace(
         host,
@@ -70,7 +70,7 @@ def observations_of(answer: Message) -> tuple[Phase, tuple[str, ...]]:
     }
     known = {"phases": [phase], "peer": {"log": answer.get("log", [])}}
     evidence = _checked_evidence(known, "finish")
-    return evidence.phases[0], evidence.peer.log[:MOST_LINES]
+    return evidence.phases[0], evidence.peer.log[:MAX_LINES]
 
 
 def clock_of(answer: Message) -> float:

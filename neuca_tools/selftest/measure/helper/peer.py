@@ -99,7 +99,7 @@ class Helper:
             phase, log = heard.observations_of(answer)
         except ChannelError:
             return EndObservations()
-        self._log = (*self._log, *log)[-heard.MOST_LINES :]
+        self._log = (*self._log, *log)[-heard.MAX_LINES :]
         trace = shifted_trace(phase.sender_trace, self._ahead)
         return EndObservations(phase.sender, trace_within(trace, self._began, time.monotonic()))
 

@@ -22,7 +22,7 @@ from neuca_tools.selftest.evidence import Cpu
 from neuca_tools.selftest.measure.host import kernel
 
 PROC = Path("/proc/net")
-MOST_BYTES = 1024 * 1024  # that are read from one file below /proc
+MAX_BYTES = 1024 * 1024  # that are read from one file below /proc
 TABLES = ("arp_cache", "ndisc_cache", "nf_conntrack")  # files in /proc/net/stat
 # Columns that describe the whole table in every line, instead of the events on one CPU.
 TABLE_COLUMNS = ("entries", "searched")
@@ -44,20 +44,20 @@ STATISTICS_NAMES = 1
 NAME_LENGTH = 32  # bytes of a name (ETH_GSTRING_LEN)
 # struct ethtool_drvinfo: its size, and the offset of n_stats, the number of counters.
 INFO_LENGTH, COUNT_OFFSET = 196, 180
-MOST_COUNTERS = 4096  # of one device; a NIC with hundreds of queues has about that many
+MAX_COUNTERS = 4096  # of one device; a NIC with hundreds of queues has about that many
 
 
 def read_counters(devices: Iterable[str] = ()) -> dict[str, int]:
     """All counters by name, without those that this kernel does not have."""
     totals = {
-        **parse_pairs(text_of(PROC / "snmp", MOST_BYTES)),
-        **parse_pairs(text_of(PROC / "netstat", MOST_BYTES)),
-        **parse_softnet(text_of(PROC / "softnet_stat", MOST_BYTES)),
+        **parse_pairs(text_of(PROC / "snmp", MAX_BYTES)),
+        **parse_pairs(text_of(PROC / "netstat", MAX_BYTES)),
+        **parse_softnet(text_of(PROC / "softnet_stat", MAX_BYTES)),
     }
-    for name, value in parse_snmp6(text_of(PROC / "snmp6", MOST_BYTES)).items():
+    for name, value in parse_snmp6(text_of(PROC / "snmp6", MAX_BYTES)).items():
         totals[name] = totals.get(name, 0) + value
     for name in TABLES:
-        totals.update(parse_table(name, text_of(PROC / "stat" / name, MOST_BYTES)))
+        totals.update(parse_table(name, text_of(PROC / "stat" / name, MAX_BYTES)))
     with suppress(OSError):
         for prefix, values in kernel.read_link_counters().items():
             totals.update(_with_prefix(prefix, values))
@@ -68,7 +68,7 @@ def read_counters(devices: Iterable[str] = ()) -> dict[str, int]:
 
 def read_cpus() -> tuple[Cpu, ...]:
     """The times of each CPU since the boot, in seconds."""
-    return parse_cpus(text_of(Path("/proc/stat"), MOST_BYTES))
+    return parse_cpus(text_of(Path("/proc/stat"), MAX_BYTES))
 
 
 def _with_prefix(prefix: str, values: Mapping[str, int]) -> dict[str, int]:
@@ -181,7 +181,7 @@ def _read_statistics(descriptor: int, device: str) -> dict[str, int]:
         descriptor, device, struct.pack("=I", GET_DRIVER_INFO).ljust(INFO_LENGTH, b"\0")
     )
     count = struct.unpack_from("=I", information, COUNT_OFFSET)[0]
-    if not 0 < count <= MOST_COUNTERS:
+    if not 0 < count <= MAX_COUNTERS:
         return {}
     header = struct.pack("=III", GET_STRINGS, STATISTICS_NAMES, count)
     strings = _query_driver(descriptor, device, header + bytes(count * NAME_LENGTH))[len(header) :]

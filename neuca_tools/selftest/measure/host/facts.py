@@ -61,7 +61,7 @@ HARDWARE = (
     "device/max_link_speed",
 )
 # The most lines of the kernel's log that are kept, and characters of each.
-MOST_LOG_LINES = 1000
+MAX_LOG_LINES = 1000
 LOG_LINE_CHARACTERS = 1024
 
 
@@ -251,11 +251,11 @@ class Messages:
             os.lseek(self._descriptor, 0, os.SEEK_END)
 
     def end(self) -> tuple[str, ...]:
-        """At most MOST_LOG_LINES lines, without their prefix. Stops listening."""
+        """At most MAX_LOG_LINES lines, without their prefix. Stops listening."""
         lines: list[str] = []
         if self._descriptor is None:
             return ()
-        for _ in range(MOST_LOG_LINES):
+        for _ in range(MAX_LOG_LINES):
             try:
                 line = os.read(self._descriptor, 8192)
             except BrokenPipeError:

@@ -24,7 +24,7 @@ SHORTEST_SECONDS = 0.3
 
 # Seconds between two points, and the most points of a test: a longer one has them further apart. So
 # has one with many connections, by these seconds for each.
-POINT_SECONDS, MOST_POINTS, CONNECTION_SECONDS = 0.1, 600, 0.006
+POINT_SECONDS, MAX_POINTS, CONNECTION_SECONDS = 0.1, 600, 0.006
 # Seconds by which a point or a sample may be early, so that one look serves for both.
 EARLY_SECONDS = POINT_SECONDS / 2
 # A point is followed by a pause of this many times the CPU time that it took, so that a host with
@@ -62,7 +62,7 @@ class SampleSeries:
         if local_port or remote_port:
             self._reader = tcp_info.SocketReader(version, local_port, remote_port)
         self._devices = tuple(devices)
-        self._every = max(POINT_SECONDS, seconds / MOST_POINTS)
+        self._every = max(POINT_SECONDS, seconds / MAX_POINTS)
         self._points: list[Sample] = []
         self._samples: list[Sample] = []
         self._point_due = self._sample_due = time.monotonic()
@@ -99,7 +99,7 @@ class SampleSeries:
 
     def _next_point(self, look: Sample, used: float) -> float:
         """When the next point is due, after one that took `used` seconds of a CPU."""
-        if len(self._points) >= 2 * MOST_POINTS:
+        if len(self._points) >= 2 * MAX_POINTS:
             return math.inf
         every = max(self._every, CONNECTION_SECONDS * len(look.sockets))
         return max(look.time + every, time.monotonic() + PAUSE_FACTOR * used)

@@ -63,7 +63,7 @@ LONG_WORDS = {
 # SK_MEMINFO_RCVBUF, SK_MEMINFO_SNDBUF and SK_MEMINFO_WMEM_QUEUED of linux/sock_diag.h.
 BUFFERS = {"rcvbuf": 1, "sndbuf": 3, "wmem_queued": 5}
 # The most sockets of one sample; iperf3 has at most 128 streams.
-MOST_SOCKETS = 1024
+MAX_SOCKETS = 1024
 # So many sockets take less time one by one, these seconds after the last was opened: iperf3 opens
 # its streams one after the other, and then all of them send.
 FEW, SETTLED_SECONDS = 12, 1.0
@@ -82,7 +82,7 @@ class SocketReader:
         self._changed = 0.0
 
     def read(self, search: bool = True) -> tuple[Socket, ...]:
-        """At most MOST_SOCKETS; new ones too if `search`. Raises OSError."""
+        """At most MAX_SOCKETS; new ones too if `search`. Raises OSError."""
         is_settled = time.monotonic() > self._changed + SETTLED_SECONDS
         if search or not is_settled or not 0 < len(self._known) <= FEW:
             return tuple(map(_parse_socket, self._find_all()))
@@ -90,7 +90,7 @@ class SocketReader:
 
     def _find_all(self) -> list[bytes]:
         states = sum(1 << state for state in SENDING)
-        bodies = list(_query_kernel(self._version, EXTENSIONS, states, *self._ports))[:MOST_SOCKETS]
+        bodies = list(_query_kernel(self._version, EXTENSIONS, states, *self._ports))[:MAX_SOCKETS]
         known = tuple(body[IDENTITY] for body in bodies)
         if known != self._known:
             self._known, self._changed = known, time.monotonic()

@@ -22,8 +22,8 @@ from neuca_tools.selftest.readers import read_run
 PROGRAM = "iperf3"
 # Milliseconds for connecting.
 CONNECT_MILLISECONDS = 3000
-# MAX_STREAMS in iperf3's src/iperf.h.
-MOST_STREAMS = 128
+# The limit of iperf3 (src/iperf.h).
+MAX_STREAMS = 128
 NO_RESULT = "iperf3 ended without a result or an error message"
 # iperf3 3.22 waits forever if another program listens on the port; 3.12 ends with an error.
 NOT_ENDED = (

@@ -18,7 +18,7 @@ from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Latency, Phase, S
 from neuca_tools.selftest.evidence.responsiveness import Probes, responsiveness
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.measure.helper.peer import Helper
-from neuca_tools.selftest.measure.iperf.command import MOST_STREAMS, Test
+from neuca_tools.selftest.measure.iperf.command import MAX_STREAMS, Test
 from neuca_tools.selftest.measure.iperf.conduct import GRACE_SECONDS, run_test
 from neuca_tools.selftest.measure.iperf.plans import (
     LOAD_STREAMS,
@@ -45,11 +45,11 @@ from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_wor
 GENTLE_SHARE = 0.1
 # Datagrams of that test: 0.5% of them are ten, which is more than chance. They are smaller than
 # packets if the rate is low, but no smaller than SMALLEST bytes, so that headers hardly count.
-MOST_DATAGRAMS, SMALLEST, LARGEST = 2000, 256, 1400
+MAX_DATAGRAMS, SMALLEST, LARGEST = 2000, 256, 1400
 # Round trips in which iperf3 opens a connection, one after the other; a lost packet takes longer.
 ROUND_TRIPS_TO_OPEN = 2
 # Seconds beyond a test of many streams: a helper waits for a minute (IDLE in serving.py).
-MOST_GRACE_SECONDS = 50.0
+MAX_GRACE_SECONDS = 50.0
 # The test that may fail although the peer responds: iperf3 opens all streams before it begins.
 MAY_FAIL = "tcp-parallel"
 # Seconds between the round trips that are measured under load.
@@ -87,7 +87,7 @@ class ThroughputSteps:
         self._run_step("tcp-reverse", partial(self._measure_tcp, "tcp-reverse", "reverse"))
         for streams in self._options.parallel:
             if streams > 1:
-                measure = partial(self._measure_tcp, streams=min(streams, MOST_STREAMS))
+                measure = partial(self._measure_tcp, streams=min(streams, MAX_STREAMS))
                 self._run_step("tcp-parallel", partial(measure, "tcp-parallel"))
         self._run_step("tcp-bidir", partial(self._measure_tcp, "tcp-bidir", "both"))
         self._run_step("udp", self._search_udp_rate)
@@ -132,7 +132,7 @@ class ThroughputSteps:
         phase = "tcp" if name == "tcp-reverse" else name
         grace = GRACE_SECONDS + streams * ROUND_TRIPS_TO_OPEN * (self._evidence.idle.p50 or 0.0)
         phases = run_test(
-            phase, test, self._helper, self._devices, beside, min(grace, MOST_GRACE_SECONDS)
+            phase, test, self._helper, self._devices, beside, min(grace, MAX_GRACE_SECONDS)
         )
         more = ""
         if streams > 1:
@@ -281,7 +281,7 @@ def datagram_size(rate: float, seconds: float) -> int:
 
     What is lost at random is counted in packets, of which a slow path carries few.
     """
-    size = int(rate * seconds / 8 / MOST_DATAGRAMS)
+    size = int(rate * seconds / 8 / MAX_DATAGRAMS)
     return 0 if size >= LARGEST else max(SMALLEST, size)
 
 

@@ -24,7 +24,7 @@ from neuca_tools.selftest.measure.wait import Lines, parse_message, wait_readabl
 from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS_SECONDS,
-    MOST_TEXT,
+    MAX_TEXT,
     VERSION,
     MeshPlan,
     Row,
@@ -43,7 +43,7 @@ SIGNAL_SECONDS = 1.0
 COMMAND_ENDED = re.compile(
     r"clush: ([A-Za-z0-9._-]+): (exited with exit code .*|command timeout.*)"
 )
-MOST_ERRORS = 100  # lines of the hosts' errors that are shown
+MAX_ERRORS = 100  # lines of the hosts' errors that are shown
 # Bytes of a line of a host, and lines of it in addition to its tests.
 LINE_BYTES, MORE_LINES = 4096, 10
 # Seconds for the engine to accept a message.
@@ -313,7 +313,7 @@ class Coordinator:
 
     def _handle_error(self, line: bytes) -> None:
         """A line of the engine's standard error, which begins with a name if it is of a host."""
-        text = line.decode("utf-8", "replace")[:MOST_TEXT]
+        text = line.decode("utf-8", "replace")[:MAX_TEXT]
         match = COMMAND_ENDED.match(text)
         if match is not None:
             self._hosts.ended_names.add(match[1])
@@ -322,9 +322,9 @@ class Coordinator:
         if name in self._hosts.names:
             self._hosts.last_error_by_name[name] = complaint.strip()
         self._hosts.error_count += 1
-        if self._hosts.error_count <= MOST_ERRORS:
+        if self._hosts.error_count <= MAX_ERRORS:
             self._tell(text)
-        elif self._hosts.error_count == MOST_ERRORS + 1:
+        elif self._hosts.error_count == MAX_ERRORS + 1:
             self._tell("further errors are not shown; the report has the reason of each host")
 
     def _obey(self, name: str, message: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from neuca_tools.selftest.measure.mesh.pair import diagnose_pair, measure_pair, 
 from neuca_tools.selftest.measure.wait import Lines, wait_readable
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS_SECONDS,
-    MOST_SLOTS,
+    MAX_SLOTS,
     VERSION,
     MeshPlan,
     Row,
@@ -258,8 +258,8 @@ def read_slots(data: object, hosts: int) -> tuple[Slot, ...]:
             )
     except (AssertionError, TypeError, ValueError):
         raise SelftestError("follow the coordinator: its slots cannot be read") from None
-    if len(slots) > MOST_SLOTS:
-        raise SelftestError(f"follow the coordinator: more than {MOST_SLOTS} slots")
+    if len(slots) > MAX_SLOTS:
+        raise SelftestError(f"follow the coordinator: more than {MAX_SLOTS} slots")
     for number, slot in slots:
         check_slot(slot, hosts, number)
     return tuple(slots)

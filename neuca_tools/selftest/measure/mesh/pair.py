@@ -32,7 +32,7 @@ from neuca_tools.selftest.measure.probes import path_mtu, reach, roundtrip
 from neuca_tools.selftest.measure.probes.requests import echo_requests
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.measure.wait import wait_readable
-from neuca_tools.selftest.mesh.model import MOST_DIAGNOSIS, MOST_MACS, MOST_TEXT, MeshPlan, Row
+from neuca_tools.selftest.mesh.model import MAX_DIAGNOSIS, MAX_MACS, MAX_TEXT, MeshPlan, Row
 
 # Seconds in addition to the guard interval within which the server has to listen, and between two
 # attempts: its clock may be behind, and its host busy.
@@ -95,13 +95,13 @@ def _answering_macs(route: PeerRoute) -> tuple[str, ...]:
     if route.way.gateway is not None or route.peer.version != 4:
         return ()
     try:
-        return reach.answering_macs(route.peer, route.source, route.device)[:MOST_MACS]
+        return reach.answering_macs(route.peer, route.source, route.device)[:MAX_MACS]
     except OSError:
         return ()
 
 
 def _with_error(row: Row, word: str, error: Exception) -> Row:
-    return replace(row, error=word, text=str(error)[:MOST_TEXT])
+    return replace(row, error=word, text=str(error)[:MAX_TEXT])
 
 
 def _connect_to_server(route: PeerRoute, plan: MeshPlan, secret: bytes) -> Helper:
@@ -130,7 +130,7 @@ def _with_measurements(row: Row, plan: MeshPlan, route: PeerRoute, helper: Helpe
         (phase,) = run_test("tcp", test._replace(direction=direction), helper)
         row = _with_transfer(row, way, phase)
         if phase.run is not None and phase.run.error is not None:
-            return replace(row, error="failed", text=phase.run.error[:MOST_TEXT])
+            return replace(row, error="failed", text=phase.run.error[:MAX_TEXT])
     return row
 
 
@@ -174,17 +174,15 @@ def diagnose_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> 
                 _connect_to_server(route, plan, secret).close()
         diagnosis = diagnose(PeerTest(ip_address(address), options, agent, lambda _: None).run())
     except (NeucaError, OSError) as error:
-        return replace(row, error="failed", text=str(error)[:MOST_TEXT])
+        return replace(row, error="failed", text=str(error)[:MAX_TEXT])
     rate = next((phase.steady or phase.rate for phase in diagnosis.phases), None)
-    return replace(
-        row, rate_out=rate, diagnosis=tuple(_diagnosis_texts(diagnosis))[:MOST_DIAGNOSIS]
-    )
+    return replace(row, rate_out=rate, diagnosis=tuple(_diagnosis_texts(diagnosis))[:MAX_DIAGNOSIS])
 
 
 def _diagnosis_texts(diagnosis: Diagnosis) -> Iterator[str]:
     """The findings, the most important first; why there is no explanation, if there is none."""
     for finding in diagnosis.findings:
         if finding.severity != INFO:
-            yield f"{finding.title}: {finding.text}"[:MOST_TEXT]
+            yield f"{finding.title}: {finding.text}"[:MAX_TEXT]
     if diagnosis.unknown:
-        yield diagnosis.unknown[:MOST_TEXT]
+        yield diagnosis.unknown[:MAX_TEXT]

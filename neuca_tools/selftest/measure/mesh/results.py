@@ -21,7 +21,7 @@ from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.files import lock_holder
 from neuca_tools.selftest.measure.wait import parse_message, wait_readable
 from neuca_tools.selftest.mesh.model import (
-    MOST_TEXT,
+    MAX_TEXT,
     VERSION,
     MeshPlan,
     Row,
@@ -33,7 +33,7 @@ from neuca_tools.selftest.mesh.model import (
 )
 
 # Bytes of a line, and of the files that are read: all pairs of 1,000 hosts.
-LONGEST_LINE, MOST_BYTES = 32 * 2**20, 2**30
+LONGEST_LINE, MAX_BYTES = 32 * 2**20, 2**30
 # Seconds for a process to end that has a lock, and between two attempts to get it.
 END_SECONDS, RETRY_SECONDS = 10.0, 0.1
 
@@ -212,7 +212,7 @@ def _parse_reasons(records: Iterable[Mapping[str, object]], hosts: set[str]) -> 
         absent = record.get("absent")
         if isinstance(absent, dict):
             for name in hosts & absent.keys():
-                reasons[name] = str(absent[name])[:MOST_TEXT]
+                reasons[name] = str(absent[name])[:MAX_TEXT]
     return reasons
 
 
@@ -223,7 +223,7 @@ def continues(later: MeshPlan, plan: MeshPlan) -> bool:
 
 def _read_records(stream: BinaryIO) -> Iterator[dict[str, object]]:
     """The JSON objects in a file; lines that are none are passed over."""
-    left = MOST_BYTES
+    left = MAX_BYTES
     while left > 0 and (line := stream.readline(LONGEST_LINE)):
         left -= len(line)
         record = parse_message(line)

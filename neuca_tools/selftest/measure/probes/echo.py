@@ -20,13 +20,13 @@ PMTUDISC_PROBE = 3  # IP_PMTUDISC_PROBE: don't fragment, and use the MTU of the 
 TOKEN_BYTES = 16  # of the secret of a session, without which nothing is answered
 HEADER = struct.Struct("!16sII")  # token, number of the request, bytes of the answer's payload
 LARGEST_PAYLOAD = 65507  # bytes of a datagram: 65535 less those of IP and UDP (RFC 768, RFC 791)
-MOST_CONNECTIONS = 64  # at the same time
+MAX_CONNECTIONS = 64  # at the same time
 LARGEST_PIECE = 4096  # bytes of a connection that are echoed at once
 # Bytes per second by which the answers may exceed their requests. The token can be read on the
 # path, so without a limit small requests with a forged source would cause large answers to the
 # peer. A search for the path MTU needs less: it has at most 17 large answers.
-MOST_GROWTH = 2**20
-MOST_PER_TURN = 256  # datagrams or connections
+MAX_GROWTH = 2**20
+MAX_PER_TURN = 256  # datagrams or connections
 
 
 class Echo:
@@ -48,7 +48,7 @@ class Echo:
             self._datagrams.bind((str(address), port))
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._listener.bind((str(address), port + 1))
-            self._listener.listen(MOST_PER_TURN)
+            self._listener.listen(MAX_PER_TURN)
         except OSError:
             self.close()
             raise
@@ -62,11 +62,11 @@ class Echo:
         """Answer what has arrived at these descriptors, until there is no more (EAGAIN)."""
         if self._datagrams.fileno() in ready:
             with suppress(OSError):
-                for _ in range(MOST_PER_TURN):
+                for _ in range(MAX_PER_TURN):
                     self._answer(*self._datagrams.recvfrom(LARGEST_PAYLOAD))
         if self._listener.fileno() in ready:
             with suppress(OSError):
-                for _ in range(MOST_PER_TURN):
+                for _ in range(MAX_PER_TURN):
                     self._accept(*self._listener.accept())
         for descriptor in ready & self._connections.keys():
             self._echo_request(descriptor)
@@ -86,10 +86,10 @@ class Echo:
         if time.monotonic() - self._second_began >= 1:
             self._second_began, self._growth = time.monotonic(), 0
         self._growth += max(0, growth)
-        return self._growth <= MOST_GROWTH
+        return self._growth <= MAX_GROWTH
 
     def _accept(self, connection: socket.socket, sender: tuple[str, int]) -> None:
-        if sender[0] != self._peer or len(self._connections) >= MOST_CONNECTIONS:
+        if sender[0] != self._peer or len(self._connections) >= MAX_CONNECTIONS:
             connection.close()
             return
         connection.setblocking(False)

@@ -39,14 +39,14 @@ from neuca_tools.selftest.measure.probes.path_mtu import ERROR, LOCAL, RECEIVE_E
 from neuca_tools.selftest.measure.wait import wait_readable
 
 # The most hops; those that may be silent one after the other; flows; and seconds for everything.
-MOST_HOPS, MOST_SILENT, FLOWS, TRACE_SECONDS = 30, 4, 6, 30.0
+MAX_HOPS, MAX_SILENT_HOPS, FLOWS, TRACE_SECONDS = 30, 4, 6, 30.0
 FIRST_PORT = 33434  # the first one of traceroute(8), which firewalls expect
 # A hop limit that no route needs.
 LARGEST_HOP_LIMIT = 64
 # Seconds to wait for an answer beyond two round trips, at most, and before silence is believed.
-ANSWER_SECONDS, MOST_ANSWER_SECONDS, ICMP_PAUSE_SECONDS = 0.3, 1.0, 1.1
+ANSWER_SECONDS, MAX_ANSWER_SECONDS, ICMP_PAUSE_SECONDS = 0.3, 1.0, 1.1
 # The most times that routers may report a smaller MTU: a forged report must not keep this busy.
-MOST_REPORTS = 8
+MAX_REPORTS = 8
 # IP_TTL, IPV6_UNICAST_HOPS (linux/in.h, in6.h).
 HOP_LIMIT = {4: (socket.IPPROTO_IP, 2), 6: (socket.IPPROTO_IPV6, 16)}
 # ICMP's type and code, None for any (RFC 792, RFC 4443).
@@ -189,7 +189,7 @@ class _Tracer:
         self._flows, self._target = flows, target
         self._smallest = SMALLEST[target.peer.version]
         self._size, self._known = max(mtu, self._smallest), known
-        self._patience = min(MOST_ANSWER_SECONDS, ANSWER_SECONDS + 2 * target.rtt)
+        self._patience = min(MAX_ANSWER_SECONDS, ANSWER_SECONDS + 2 * target.rtt)
         self._end = time.monotonic() + TRACE_SECONDS
         self._hops: list[Hop] = []
         self._narrowings: list[Narrowing] = []
@@ -215,11 +215,11 @@ class _Tracer:
     def _walk_hops(self) -> None:
         """Ask hop after hop, until the peer or too many silent ones; drop those at the end."""
         silent = 0
-        for number in range(1, MOST_HOPS + 1):
+        for number in range(1, MAX_HOPS + 1):
             hop = self._find_hop(number)
             silent = 0 if hop.addresses else silent + 1
             self._hops.append(hop)
-            if self._reached or self._refused or silent >= MOST_SILENT or self._is_late():
+            if self._reached or self._refused or silent >= MAX_SILENT_HOPS or self._is_late():
                 break
         while self._hops and not self._hops[-1].addresses:
             self._hops.pop()
@@ -233,7 +233,7 @@ class _Tracer:
         """Try the size that got to the hop before, then again more patiently, then smaller ones."""
         reply = self._ask(number, self._size)
         if reply is None:
-            reply = self._ask(number, self._size, MOST_ANSWER_SECONDS)
+            reply = self._ask(number, self._size, MAX_ANSWER_SECONDS)
         if reply is None:
             reply = self._ask_smaller(number)
         if reply is None:
@@ -248,7 +248,7 @@ class _Tracer:
 
     def _ask(self, number: int, size: int, patience: float = 0.0) -> Optional[Reply]:
         """The answer to one packet; a report that it is too large makes it smaller."""
-        for _ in range(MOST_REPORTS):
+        for _ in range(MAX_REPORTS):
             reply = self._await_replies(self._flows[:1], number, size, patience).get(0)
             if reply is None or reply.kind != LARGE:
                 return reply

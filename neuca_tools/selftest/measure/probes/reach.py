@@ -30,7 +30,7 @@ PINGS, PING_EVERY, PING_SECONDS = 5, 0.05, 1.0
 # Seconds for one connection.
 CONNECT_SECONDS = 3.0
 # Failed connections after which the test ends.
-MOST_FAILED = 100
+MAX_FAILED = 100
 
 
 def check_reach(peer: Address, way: Way, device: Device) -> Reach:
@@ -97,7 +97,7 @@ def connection_rate(peer: Address, port: int, source: Address, seconds: float) -
     """
     made = failed = no_address = 0
     began = time.monotonic()
-    while time.monotonic() < began + seconds and failed < MOST_FAILED:
+    while time.monotonic() < began + seconds and failed < MAX_FAILED:
         try:
             with socket.socket(kernel.FAMILIES[peer.version], socket.SOCK_STREAM) as connection:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

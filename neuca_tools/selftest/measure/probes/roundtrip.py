@@ -28,7 +28,7 @@ UNKNOWN_ROUND_TRIP = 0.25
 # Round trips that are not counted: they resolve addresses and wake CPUs.
 UNCOUNTED = 3
 # The most requests of one probe: the number of a ping has 16 bits.
-MOST_REQUESTS = 0xFFFF
+MAX_REQUESTS = 0xFFFF
 
 
 class RoundTrips:
@@ -52,7 +52,7 @@ class RoundTrips:
     def turn(self) -> None:
         """Read the answers that have arrived, and send a request if it is due."""
         self._take()
-        if time.monotonic() >= self._next_due and self._number < MOST_REQUESTS:
+        if time.monotonic() >= self._next_due and self._number < MAX_REQUESTS:
             self._next_due = max(self._next_due + self._every, time.monotonic())
             self._number += 1
             self._sent[self._number] = time.monotonic()
@@ -141,7 +141,7 @@ PROBE_SECONDS = 0.05
 # use: the draft's PTC.
 PROBE_BYTES, CAPACITY_SHARE = 700, 0.05
 # Probes at the same time, fewer than the connections that an echo accepts; probes of one test.
-MOST_OPEN, MOST_PROBES = 32, 1000
+MAX_OPEN, MAX_PROBES = 32, 1000
 # Seconds after which a probe has failed.
 FAILED_SECONDS = 5.0
 
@@ -211,7 +211,7 @@ class ForeignProbes:
             self._failed += 1
         if now >= self._next_due:
             self._next_due = max(self._next_due + self._every, now)
-            if len(self._open) < MOST_OPEN and self._begun_count < MOST_PROBES:
+            if len(self._open) < MAX_OPEN and self._begun_count < MAX_PROBES:
                 self._begin(now)
 
     def end(self) -> Times:
