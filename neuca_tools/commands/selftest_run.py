@@ -178,11 +178,11 @@ def _report_all(arguments: argparse.Namespace, results: Sequence[PeerResult]) ->
 
 def _dated_evidence(setup: _Setup, address: Address) -> Evidence:
     """Test one peer. Raises SelftestError."""
+    taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     try:
         evidence = _run_test(setup, address, setup.options)
     except OSError as error:
         raise SelftestError(f"test {address}: {error.strerror or error}") from error
-    taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     return replace(evidence, taken=taken, boot=boot_id())
 
 
