@@ -197,6 +197,10 @@ def test_hosts_are_names_addresses_and_labels():
             'read the hosts, line 1: "a": its labels are not up to 8 of NAME=VALUE',
         ),
     ],
+        (
+            "a fe80::1%eth1",
+            'read the hosts, line 1: "a": fe80::1%eth1 is link-local, which is not supported',
+        ),
 )
 def test_what_is_no_list_of_hosts_is_an_error_with_its_line(text, reason):
     with pytest.raises(UsageError) as refused:

@@ -17,6 +17,7 @@ from neuca_tools.commands.selftest_options import (
     read_secret,
     run_parser,
 )
+from neuca_tools.commands.selftest_serve import check_servable
 from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Roles
@@ -25,7 +26,7 @@ from neuca_tools.model import Device, NetworkState, OwnedObjects
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.measure import archive
 from neuca_tools.selftest.measure.host.kernel import Way
-from neuca_tools.selftest.measure.host.planned import AgentPlan, permitted_device
+from neuca_tools.selftest.measure.host.planned import AgentPlan, permitted_device, permitted_route
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.iperf.command import Test as Asked
 from neuca_tools.selftest.measure.iperf.phases import datagram_size
@@ -316,6 +317,14 @@ def test_the_plans():
         "tcp-parallel",
     }
     assert asked("--only", "tcp,udp", "--skip", "udp").steps == {"reach", "tcp"}
+
+def test_an_address_that_is_nothing_without_its_link_is_refused_before_anything_is_queried():
+    for address in (ip_address("fe80::2%dp1"), ip_address("fe80::2")):
+        with pytest.raises(UsageError, match=f"test {address}: it is link-local"):
+            permitted_route(address, OUTLOOK)
+        with pytest.raises(UsageError, match=f"serve at {address}: it is link-local"):
+            check_servable(address, device(3, "eth0"), None, OUTLOOK)
+
 
 
 def test_the_command_line_wins_over_the_configuration():
