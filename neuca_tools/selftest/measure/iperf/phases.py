@@ -179,7 +179,8 @@ class ThroughputSteps:
         results = phase_results(replace(self._evidence, phases=tuple(phases)))
         for phase, result in zip(phases, results):
             back = " back" if len(results) > 1 and result.direction == "reverse" else ""
-            yield _phase_verdict(phase, result), f"{phase_words(result)}{more}{back}"
+            offered = "" if result.error else more
+            yield _phase_verdict(phase, result), f"{phase_words(result)}{offered}{back}"
         error = next((result.error for result in results if result.error), None)
         if error and name != MAY_FAIL and not any(result.rate for result in results):
             self._skip_reason = f"the previous test got nothing through: {error}"
