@@ -63,6 +63,7 @@ from neuca_tools.selftest.report.text import shown_report
 ENGINE = "clush"
 REMOTE = "neuca-selftest mesh join -"
 # How many hosts clush starts at a time: all of them, so that they are ready together.
+LATEST_START = 1e11  # seconds since 1970
 FANOUT = 1000
 # Bytes of a list of hosts.
 MOST_TEXT = 4 * 2**20
@@ -117,7 +118,10 @@ RUN_OPTIONS: Options = {
 }  # fmt: skip
 JOIN_OPTIONS: Options = {
     "name": value("NAME", "the name of this host in the plan (default: its host name)"),
-    "start": value("SECONDS", "when the first slot begins, in seconds since the epoch", type=float),
+    "start": value(
+        *("SECONDS", "when the first slot begins, in seconds since the epoch"),
+        type=seconds_up_to(LATEST_START),
+    ),
     "secret-file": value("FILE", "file with the secret shared by all hosts"),
     **CONFIG,
 }

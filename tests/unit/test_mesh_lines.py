@@ -8,18 +8,20 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
 from test_mesh_localise import mesh_of, rows_of
 
-from neuca_tools.commands.selftest_mesh import own_host
+from neuca_tools.commands.selftest_mesh import mesh_parser, own_host
 from neuca_tools.errors import SelftestError, UsageError
+from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.mesh import results
 from neuca_tools.selftest.measure.mesh.coordinate import Coordinator, Engine
-from neuca_tools.selftest.measure.mesh.host import read_slots
-from neuca_tools.selftest.measure.wait import Lines
+from neuca_tools.selftest.measure.mesh.host import IDLE_SECONDS, Member, read_slots
+from neuca_tools.selftest.measure.wait import Lines, wait_readable
 from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, row_record
 from neuca_tools.selftest.mesh.retest import with_retests
@@ -69,6 +71,29 @@ def test_slots_that_are_none_are_an_error(data):
 def test_slots_with_a_host_twice_are_an_error():
     with pytest.raises(SelftestError, match="slot 3 has a host twice"):
         read_slots([[3, [[0, 1], [1, 2]]]], 4)
+
+
+def test_a_host_without_a_coordinator_sleeps_until_its_slot_however_long_that_is():
+    """After IDLE_SECONDS, it would take a whole processor from the tests of its neighbours."""
+    plan = mesh_of(4)
+    member = Member(plan, "n0", AgentPlan(), b"", print)
+    member._schedule.slots = tuple(enumerate(plan.slots))
+    member._schedule.start = time.time() + 3 * IDLE_SECONDS
+    assert member._due() > time.monotonic() + 2 * IDLE_SECONDS
+
+
+def test_a_wait_may_be_longer_than_poll_can_wait(pipe):
+    lines, writing = pipe
+    os.write(writing, b"{}\n")
+    assert wait_readable([lines], time.monotonic() + 1e10) == [lines]
+
+
+@pytest.mark.parametrize("start", ["nan", "inf", "-inf", "1e400", "1e12", "0", "-5", "now"])
+def test_a_start_that_is_no_time_is_refused(capsys, start):
+    with pytest.raises(SystemExit) as refused:
+        mesh_parser().parse_args(["join", f"--start={start}", "plan.json"])
+    assert refused.value.code == 2
+    assert f'"{start}" is not a number of seconds from 1 to 1e+11' in capsys.readouterr().err
 
 
 # --- A coordinator whose hosts are one program ---------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 PIECE = 65536  # bytes that are read or written at once
+LONGEST_POLL = 2**31 - 1  # milliseconds (poll(2))
 
 
 def wait_readable(sources: Sequence[Any], deadline: float) -> list[Any]:
@@ -43,7 +44,7 @@ def write_all(descriptor: int, content: bytes, seconds: float) -> None:
 
 
 def _milliseconds(deadline: float) -> int:
-    return math.ceil(max(0.0, deadline - time.monotonic()) * 1000)
+    return math.ceil(min(max(0.0, deadline - time.monotonic()) * 1000, LONGEST_POLL))
 
 
 class Lines:
