@@ -40,7 +40,6 @@ from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import printable_line
-from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.mesh import results
@@ -54,9 +53,9 @@ from neuca_tools.selftest.measure.mesh.coordinate import (
 from neuca_tools.selftest.measure.mesh.host import LONGEST, Member, await_plan
 from neuca_tools.selftest.measure.wait import Lines
 from neuca_tools.selftest.mesh import report
-from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, tests_of
+from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, read_plan, tests_of
 from neuca_tools.selftest.mesh.page import mesh_page
-from neuca_tools.selftest.mesh.schedule import duration_words, make_plan, plan_budget, read_hosts
+from neuca_tools.selftest.mesh.schedule import budget_line, make_plan, read_hosts
 from neuca_tools.selftest.mesh.verdict import judge_mesh
 from neuca_tools.selftest.report.text import shown_report
 
@@ -188,20 +187,10 @@ def _print_plan(arguments: argparse.Namespace) -> int:
         port=arguments.port,
         expect=arguments.expect,
     )
-    plan = make_plan(draft)
+    plan = read_plan(plan_record(make_plan(draft)))
     print(json.dumps(plan_record(plan), separators=(",", ":")))
     print(f"neuca-selftest: {budget_line(plan)}", file=sys.stderr)
     return ExitCode.PASS
-
-
-def budget_line(plan: MeshPlan) -> str:
-    """What a plan takes, in one line."""
-    cost, tests = plan_budget(plan), sum(map(len, plan.slots))
-    return (
-        f"{len(plan.hosts)} hosts, {tests} tests in {len(plan.slots)} slots:"
-        f" {duration_words(plan)}, and retests of what is found;"
-        f" at most {amounts.size(cost.bytes)}, {amounts.size(cost.most_of_a_host)} of one host"
-    )
 
 
 def _read_text(name: str) -> str:

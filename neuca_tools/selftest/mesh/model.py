@@ -207,10 +207,10 @@ def _check_hosts(hosts: Sequence[MeshHost]) -> None:
         raise _plan_error(f"it requires 2 to {MOST_HOSTS} hosts, and has {len(hosts)}")
     for host in hosts:
         check_host(host)
-    addresses = (str(ip_address(host.address)) for host in hosts)
-    count = Counter([*(host.name for host in hosts), *addresses])
-    for value, times in count.items():
-        if times > 1:
+    names = Counter(host.name for host in hosts)
+    addresses = Counter(str(ip_address(host.address)) for host in hosts)
+    for value, count in (*names.items(), *addresses.items()):
+        if count > 1:
             raise _plan_error(f'two hosts have the name or address "{value}"')
 
 
