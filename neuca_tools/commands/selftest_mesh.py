@@ -278,7 +278,7 @@ def _join(arguments: argparse.Namespace) -> int:
     planned = outlook(config)
     _check_servable(host.address, planned)
     if lines is None:
-        results.take_over(Path(arguments.plan))
+        results.take_over(Path(arguments.plan), plan.hosts.index(host))
     member = Member(plan, host.name, planned, key, partial(print, flush=True), lines)
     if lines is not None:
         member.announce()

@@ -379,7 +379,7 @@ def test_the_output_of_another_plan_is_refused(tmp_path, change):
 TAKER = """import sys
 from pathlib import Path
 from neuca_tools.selftest.measure.mesh import results
-results.take_over(Path(sys.argv[1]))
+results.take_over(Path(sys.argv[1]), int(sys.argv[2]))
 print("locked", flush=True)
 input()
 """
@@ -393,7 +393,7 @@ def test_a_host_that_joins_again_ends_the_one_of_an_interrupted_play(tmp_path):
         for _ in range(2):
             holders.append(
                 subprocess.Popen(
-                    [sys.executable, "-c", TAKER, path],
+                    [sys.executable, "-c", TAKER, path, "1"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
@@ -427,3 +427,28 @@ def test_a_host_knows_itself_by_its_name_with_dots_or_by_its_address(own, names,
     plan = make_plan(MeshPlan(hosts, (), 1e9))
     own_names = [own, own.partition(".")[0]]
     assert own_host(plan, own_names, {ip_address("10.0.0.1")}).name == known
+def test_hosts_that_share_the_file_of_a_plan_do_not_end_each_other(tmp_path):
+    """As with Slurm on a shared directory; a lock over NFS is one for all hosts."""
+    path = tmp_path / "plan.json"
+    path.write_text("{}")
+    holders = [
+        subprocess.Popen(
+            [sys.executable, "-c", TAKER, path, str(place)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for place in (0, 1, 4095)
+    ]
+    try:
+        assert [holder.stdout.readline() for holder in holders] == ["locked\n"] * 3
+        assert [holder.poll() for holder in holders] == [None] * 3
+        assert results.stop_run(path)
+        assert [holder.wait(60) for holder in holders] == [-15] * 3
+        assert not results.stop_run(path)
+    finally:
+        for holder in holders:
+            holder.kill()
+            holder.communicate()
+
+

@@ -198,14 +198,14 @@ def test_hosts_are_names_addresses_and_labels():
         ("a 10.0.0.256", "read the hosts, line 1: \"a\": '10.0.0.256' is not an IP address"),
         ("a 127.0.0.1", 'read the hosts, line 1: "a": 127.0.0.1 is not the address of a host'),
         (
+            "a fe80::1%eth1",
+            'read the hosts, line 1: "a": fe80::1%eth1 is link-local, which is not supported',
+        ),
+        (
             "a 10.0.0.1 rack",
             'read the hosts, line 1: "a": its labels are not up to 8 of NAME=VALUE',
         ),
     ],
-        (
-            "a fe80::1%eth1",
-            'read the hosts, line 1: "a": fe80::1%eth1 is link-local, which is not supported',
-        ),
 )
 def test_what_is_no_list_of_hosts_is_an_error_with_its_line(text, reason):
     with pytest.raises(UsageError) as refused:
