@@ -62,8 +62,8 @@ from neuca_tools.selftest.report.text import shown_report
 ENGINE = "clush"
 REMOTE = "neuca-selftest mesh join -"
 # How many hosts clush starts at a time: all of them, so that they are ready together.
-LATEST_START = 1e11  # seconds since 1970
 FANOUT = 1000
+LATEST_START = 1e11  # seconds since 1970
 # Bytes of a list of hosts.
 MOST_TEXT = 4 * 2**20
 PLAN_OPTIONS: Options = {
@@ -236,8 +236,9 @@ def _coordinate_run(
     arguments: argparse.Namespace, recorded: results.Recorded, output: results.Results
 ) -> tuple[Coordinator, bool]:
     """The run, and whether it was stopped."""
-    names = ",".join(host.name for host in recorded.plan.hosts)
-    command = [ENGINE, "-w", names, "-f", str(FANOUT), *arguments.engine]
+    # The kernel limits the length of one argument: MAX_ARG_STRLEN, 128 KiB.
+    hosts = [word for host in recorded.plan.hosts for word in ("-w", host.name)]
+    command = [ENGINE, *hosts, "-f", str(FANOUT), *arguments.engine]
     on_signals()
     engine = Engine([*command, arguments.remote])
     run = Coordinator(recorded.plan, recorded.rows, engine, output, _log)

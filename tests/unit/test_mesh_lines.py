@@ -23,7 +23,7 @@ from neuca_tools.selftest.measure.mesh.coordinate import Coordinator, Engine
 from neuca_tools.selftest.measure.mesh.host import IDLE_SECONDS, Member, read_slots
 from neuca_tools.selftest.measure.wait import Lines, wait_readable
 from neuca_tools.selftest.mesh.localise import find_suspects
-from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, row_record
+from neuca_tools.selftest.mesh.model import MOST_HOSTS, MeshHost, MeshPlan, plan_record, row_record
 from neuca_tools.selftest.mesh.retest import with_retests
 from neuca_tools.selftest.mesh.schedule import make_plan
 from neuca_tools.selftest.mesh.verdict import judge_mesh
@@ -334,10 +334,10 @@ def test_the_plan_with_its_retests_replaces_the_plan(tmp_path):
     assert (found.plan, len(found.rows), found.complete) == (again, len(rows), False)
 
 
-def run_of(tmp_path, plan, *words):
+def run_of(tmp_path, plan, *words, script=f"exec {sys.executable} -c '{HOSTS}' '[]'"):
     """`mesh run` with an engine whose hosts are the program above: its exit code, and what it said."""
     engine = tmp_path / "clush"
-    engine.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{HOSTS}' '[]'\n")
+    engine.write_text(f"#!/bin/sh\n{script}\n")
     engine.chmod(0o755)
     (tmp_path / "plan.json").write_text(json.dumps(plan_record(plan)))
     main = "from neuca_tools.commands.selftest import main; sys.exit(main(sys.argv[1:]))"
@@ -361,6 +361,26 @@ def test_the_same_output_again_is_a_new_run_and_never_the_old_answer(tmp_path):
     assert f'a new run replaces the one in "{tmp_path}/run.jsonl", which is complete' in err
     second = results.read_results([tmp_path / "run.jsonl"])
     assert second.began > first.began
+
+
+COMPLAINS = f"{sys.executable} -c 'import sys; sys.stderr.write(\"! no host\\n\" * 100_000)'"
+
+
+@pytest.mark.parametrize("script", ["echo ! no host >&2", f"{COMPLAINS}; cat >/dev/null"])
+def test_the_most_hosts_with_the_longest_names_and_an_engine_that_fails(tmp_path, script):
+    """One argument has 128 KiB at most. The plan fills a pipe, and so may the complaints."""
+    hosts = [
+        MeshHost(f"node{one:04}.{'x' * 54}", f"10.0.{one // 256}.{one % 256}")
+        for one in range(MOST_HOSTS)
+    ]
+    plan = make_plan(MeshPlan(tuple(hosts), (), 1e9, rounds=1))
+    code, _, err = run_of(tmp_path, plan, script=script)
+    lines = err.splitlines()
+    assert (code, lines[1], lines[-1]) == (
+        1,
+        "neuca-selftest: ! no host",
+        "neuca-selftest: run the mesh: fewer than two hosts could be started",
+    )
 
 
 @pytest.mark.parametrize(
@@ -412,21 +432,6 @@ def test_a_host_that_joins_again_ends_the_one_of_an_interrupted_play(tmp_path):
             holder.communicate()
 
 
-@pytest.mark.parametrize(
-    ("own", "names", "known"),
-    [
-        ("c1.site.example", ("c1.site.example", "c2.site.example"), "c1.site.example"),
-        ("c1.site.example", ("c1", "c2"), "c1"),
-        # Neither name is in the plan, and one of its addresses is of this host.
-        ("c1", ("c1.site.example", "c2.site.example"), "c1.site.example"),
-        ("c1", ("172.16.0.1", "172.16.0.2"), "172.16.0.1"),
-    ],
-)
-def test_a_host_knows_itself_by_its_name_with_dots_or_by_its_address(own, names, known):
-    hosts = [MeshHost(name, f"10.0.0.{number}") for number, name in enumerate(names, 1)]
-    plan = make_plan(MeshPlan(hosts, (), 1e9))
-    own_names = [own, own.partition(".")[0]]
-    assert own_host(plan, own_names, {ip_address("10.0.0.1")}).name == known
 def test_hosts_that_share_the_file_of_a_plan_do_not_end_each_other(tmp_path):
     """As with Slurm on a shared directory; a lock over NFS is one for all hosts."""
     path = tmp_path / "plan.json"
@@ -452,3 +457,18 @@ def test_hosts_that_share_the_file_of_a_plan_do_not_end_each_other(tmp_path):
             holder.communicate()
 
 
+@pytest.mark.parametrize(
+    ("own", "names", "known"),
+    [
+        ("c1.site.example", ("c1.site.example", "c2.site.example"), "c1.site.example"),
+        ("c1.site.example", ("c1", "c2"), "c1"),
+        # Neither name is in the plan, and one of its addresses is of this host.
+        ("c1", ("c1.site.example", "c2.site.example"), "c1.site.example"),
+        ("c1", ("172.16.0.1", "172.16.0.2"), "172.16.0.1"),
+    ],
+)
+def test_a_host_knows_itself_by_its_name_with_dots_or_by_its_address(own, names, known):
+    hosts = [MeshHost(name, f"10.0.0.{number}") for number, name in enumerate(names, 1)]
+    plan = make_plan(MeshPlan(hosts, (), 1e9))
+    own_names = [own, own.partition(".")[0]]
+    assert own_host(plan, own_names, {ip_address("10.0.0.1")}).name == known
