@@ -18,7 +18,6 @@ from typing import Callable, NamedTuple, Optional
 from neuca_tools.commands.arguments import (
     CONFIG,
     Options,
-    add_options,
     add_output_options,
     seconds_up_to,
     value,
@@ -31,6 +30,7 @@ from neuca_tools.commands.selftest_options import port_number, read_secret
 from neuca_tools.commands.selftest_parsers import (
     OUTPUT_OPTIONS,
     REPORT_OPTIONS,
+    add_exclusive,
     integer,
     link_rate,
     parser_of,
@@ -154,7 +154,7 @@ def mesh_parser() -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=command.purpose, description=description)
         for word, keywords in command.positional.items():
             subparser.add_argument(word, **keywords)
-        add_options(subparser, command.options)
+        add_exclusive(subparser, command.options)
         add_output_options(subparser)
         subparser.set_defaults(act=command.act)
     return parser
@@ -324,9 +324,12 @@ def _judged_result(run: results.Recorded) -> report.MeshResult:
 
 
 def _show_result(arguments: argparse.Namespace, result: report.MeshResult) -> int:
-    """Write the files, print what was asked for, and return the exit code."""
-    if arguments.json and arguments.nagios:
-        raise UsageError("mesh: --json and --nagios cannot be combined")
+    """Print what was asked for, write the files, and return the exit code."""
+    if arguments.json:
+        print(report.report_json(result))
+    elif not arguments.nagios:
+        text, code = report.report_text(result), result.verdict.exit_code
+        print(shown_report(text, code, terminal_width(0), uses_color(arguments)))
     wanted = {arguments.html: mesh_page, arguments.prometheus: report.report_metrics}
     files = {path: make(result).encode() for path, make in wanted.items() if path}
     try:
@@ -336,11 +339,6 @@ def _show_result(arguments: argparse.Namespace, result: report.MeshResult) -> in
     if arguments.nagios:
         print(report.nagios_line(result))
         return NAGIOS[result.verdict.exit_code]
-    if arguments.json:
-        print(report.report_json(result))
-    else:
-        text, code = report.report_text(result), result.verdict.exit_code
-        print(shown_report(text, code, terminal_width(0), uses_color(arguments)))
     return result.verdict.exit_code
 
 

@@ -49,3 +49,12 @@ def test_a_test_has_the_time_of_its_beginning(ends):
     while_it_runs = datetime.now(timezone.utc).isoformat()
     taken = json.loads(test.communicate(timeout=LONG)[0])["evidence"]["taken"]
     assert taken[:19] <= while_it_runs[:19]
+
+
+def test_a_report_that_cannot_be_written_does_not_cost_the_result(ends):
+    ends.serve()
+    done = ends.test(
+        "--json", "--secret-file", ends.secret, *TCP, "--prometheus", "/proc/x", "--html", "/proc/y"
+    )
+    assert (done.code, done.json["evidence"]["address"]) == (1, FAR)
+    assert done.err == 'neuca-selftest: write "/proc/y": No such file or directory\n'

@@ -363,6 +363,15 @@ def test_the_same_output_again_is_a_new_run_and_never_the_old_answer(tmp_path):
     assert second.began > first.began
 
 
+@pytest.mark.parametrize(
+    ("form", "shown"), [((), "MESH pass: 6 of 6 tests"), (("--json",), '"verdict": "pass"')]
+)
+def test_a_page_that_cannot_be_written_does_not_cost_the_result(tmp_path, form, shown):
+    code, out, err = run_of(tmp_path, mesh_of(4), *form, "--html", "/proc/x")
+    assert (code, shown in out) == (1, True)
+    assert err.endswith('neuca-selftest: write "/proc/x": No such file or directory\n')
+
+
 COMPLAINS = f"{sys.executable} -c 'import sys; sys.stderr.write(\"! no host\\n\" * 100_000)'"
 
 
