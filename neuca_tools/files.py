@@ -312,8 +312,8 @@ def _await_lock(descriptor: int, path: Path, patience: float) -> None:
         signal.signal(signal.SIGALRM, before)
 
 
-def lock_holder(path: Path) -> int:
-    """The ID of the process that holds a lock of `locked`.
+def lock_holder(path: Path, start: int = 0, length: int = 0) -> int:
+    """The ID of the process that holds a lock of `locked`, or of these bytes; `length` 0 for all.
 
     0 if there is none, or if it is in another PID namespace (fcntl(2)). Raises ApplyError. Do not
     call this for a lock that this process holds: closing any descriptor of the file releases it.
@@ -324,7 +324,7 @@ def lock_holder(path: Path) -> int:
         except FileNotFoundError:
             return 0
     try:
-        asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
         kind, _, _, _, holder = struct.unpack(FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
         if kind == fcntl.F_UNLCK:
             return 0

@@ -18,7 +18,6 @@ from typing import Callable, NamedTuple, Optional
 from neuca_tools.commands.arguments import (
     CONFIG,
     Options,
-    add_options,
     add_output_options,
     seconds_up_to,
     value,
@@ -31,6 +30,7 @@ from neuca_tools.commands.selftest_options import port_number, read_secret
 from neuca_tools.commands.selftest_parsers import (
     OUTPUT_OPTIONS,
     REPORT_OPTIONS,
+    add_exclusive,
     integer,
     link_rate,
     parser_of,
@@ -40,7 +40,6 @@ from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import printable_line
-from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.mesh import results
@@ -54,9 +53,9 @@ from neuca_tools.selftest.measure.mesh.coordinate import (
 from neuca_tools.selftest.measure.mesh.host import LONGEST, Member, await_plan
 from neuca_tools.selftest.measure.wait import Lines
 from neuca_tools.selftest.mesh import report
-from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, tests_of
+from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, read_plan, tests_of
 from neuca_tools.selftest.mesh.page import mesh_page
-from neuca_tools.selftest.mesh.schedule import duration_words, make_plan, plan_budget, read_hosts
+from neuca_tools.selftest.mesh.schedule import budget_line, make_plan, read_hosts
 from neuca_tools.selftest.mesh.verdict import judge_mesh
 from neuca_tools.selftest.report.text import shown_report
 
@@ -64,6 +63,7 @@ ENGINE = "clush"
 REMOTE = "neuca-selftest mesh join -"
 # How many hosts clush starts at a time: all of them, so that they are ready together.
 FANOUT = 1000
+LATEST_START = 1e11  # seconds since 1970
 # Bytes of a list of hosts.
 MAX_TEXT = 4 * 2**20
 PLAN_OPTIONS: Options = {
@@ -117,7 +117,10 @@ RUN_OPTIONS: Options = {
 }  # fmt: skip
 JOIN_OPTIONS: Options = {
     "name": value("NAME", "the name of this host in the plan (default: its host name)"),
-    "start": value("SECONDS", "when the first slot begins, in seconds since the epoch", type=float),
+    "start": value(
+        *("SECONDS", "when the first slot begins, in seconds since the epoch"),
+        type=seconds_up_to(LATEST_START),
+    ),
     "secret-file": value("FILE", "file with the secret shared by all hosts"),
     **CONFIG,
 }
@@ -151,7 +154,7 @@ def mesh_parser() -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=command.purpose, description=description)
         for word, keywords in command.positional.items():
             subparser.add_argument(word, **keywords)
-        add_options(subparser, command.options)
+        add_exclusive(subparser, command.options)
         add_output_options(subparser)
         subparser.set_defaults(act=command.act)
     return parser
@@ -184,20 +187,10 @@ def _print_plan(arguments: argparse.Namespace) -> int:
         port=arguments.port,
         expect=arguments.expect,
     )
-    plan = make_plan(draft)
+    plan = read_plan(plan_record(make_plan(draft)))
     print(json.dumps(plan_record(plan), separators=(",", ":")))
     print(f"neuca-selftest: {budget_line(plan)}", file=sys.stderr)
     return ExitCode.PASS
-
-
-def budget_line(plan: MeshPlan) -> str:
-    """What a plan takes, in one line."""
-    cost, tests = plan_budget(plan), sum(map(len, plan.slots))
-    return (
-        f"{len(plan.hosts)} hosts, {tests} tests in {len(plan.slots)} slots:"
-        f" {duration_words(plan)}, and retests of what is found;"
-        f" at most {amounts.size(cost.bytes)}, {amounts.size(cost.most_of_a_host)} of one host"
-    )
 
 
 def _read_text(name: str) -> str:
@@ -243,8 +236,9 @@ def _coordinate_run(
     arguments: argparse.Namespace, recorded: results.Recorded, output: results.Results
 ) -> tuple[Coordinator, bool]:
     """The run, and whether it was stopped."""
-    names = ",".join(host.name for host in recorded.plan.hosts)
-    command = [ENGINE, "-w", names, "-f", str(FANOUT), *arguments.engine]
+    # The kernel limits the length of one argument: MAX_ARG_STRLEN, 128 KiB.
+    hosts = [word for host in recorded.plan.hosts for word in ("-w", host.name)]
+    command = [ENGINE, *hosts, "-f", str(FANOUT), *arguments.engine]
     on_signals()
     engine = Engine([*command, arguments.remote])
     run = Coordinator(recorded.plan, recorded.rows, engine, output, _log)
@@ -285,7 +279,7 @@ def _join(arguments: argparse.Namespace) -> int:
     planned = outlook(config)
     _check_servable(host.address, planned)
     if lines is None:
-        results.take_over(Path(arguments.plan))
+        results.take_over(Path(arguments.plan), plan.hosts.index(host))
     member = Member(plan, host.name, planned, key, partial(print, flush=True), lines)
     if lines is not None:
         member.announce()
@@ -330,9 +324,12 @@ def _judged_result(run: results.Recorded) -> report.MeshResult:
 
 
 def _show_result(arguments: argparse.Namespace, result: report.MeshResult) -> int:
-    """Write the files, print what was asked for, and return the exit code."""
-    if arguments.json and arguments.nagios:
-        raise UsageError("mesh: --json and --nagios cannot be combined")
+    """Print what was asked for, write the files, and return the exit code."""
+    if arguments.json:
+        print(report.report_json(result))
+    elif not arguments.nagios:
+        text, code = report.report_text(result), result.verdict.exit_code
+        print(shown_report(text, code, terminal_width(0), uses_color(arguments)))
     wanted = {arguments.html: mesh_page, arguments.prometheus: report.report_metrics}
     files = {path: make(result).encode() for path, make in wanted.items() if path}
     try:
@@ -342,11 +339,6 @@ def _show_result(arguments: argparse.Namespace, result: report.MeshResult) -> in
     if arguments.nagios:
         print(report.nagios_line(result))
         return NAGIOS[result.verdict.exit_code]
-    if arguments.json:
-        print(report.report_json(result))
-    else:
-        text, code = report.report_text(result), result.verdict.exit_code
-        print(shown_report(text, code, terminal_width(0), uses_color(arguments)))
     return result.verdict.exit_code
 
 

@@ -241,13 +241,16 @@ def add_grouped(parser: argparse.ArgumentParser, *tables: Options) -> None:
     for title, names in GROUPS:
         present = [name for name in names.split() if name in options]
         if present:
-            _add_group(parser.add_argument_group(title), {name: options[name] for name in present})
+            add_exclusive(
+                parser.add_argument_group(title), {name: options[name] for name in present}
+            )
     add_options(parser, {name: options[name] for name in options if name not in GROUPED})
     add_output_options(parser.add_argument_group(GROUPS[-1][0]))
 
 
-def _add_group(group: argparse._ArgumentGroup, options: Options) -> None:
-    exclusive = {name: options[name] for name in options if name in EXCLUSIVE}
-    if exclusive:
-        add_options(group.add_mutually_exclusive_group(), exclusive)
-    add_options(group, {name: options[name] for name in options if name not in EXCLUSIVE})
+def add_exclusive(group: argparse._ActionsContainer, options: Options) -> None:
+    """Add options, of which --json and --nagios cannot be combined."""
+    # An empty group is an error for argparse.
+    either = group.add_mutually_exclusive_group() if EXCLUSIVE & options.keys() else group
+    for name, keywords in options.items():
+        add_options(either if name in EXCLUSIVE else group, {name: keywords})

@@ -163,13 +163,14 @@ def _test_peer(setup: _Setup, address: Address) -> PeerResult:
 
 
 def _report_all(arguments: argparse.Namespace, results: Sequence[PeerResult]) -> int:
-    """Write reports, print the output for programs, and return the exit code of the worst peer."""
+    """Print the output for programs, write reports, and return the exit code of the worst peer."""
     tests = [(result.evidence, result.diagnosis) for result in results]
-    write_reports(arguments, tests, results[0].before)
     if arguments.json and len(results) == 1:
         print(report_json(*tests[0]))
     elif arguments.json:
         print(json_document([report(*test) for test in tests]))
+    # After that, because a file that cannot be written must not cost the result of minutes.
+    write_reports(arguments, tests, results[0].before)
     if arguments.nagios:
         print(nagios_line(results[0].diagnosis))
         return NAGIOS[results[0].diagnosis.exit_code]
@@ -178,11 +179,11 @@ def _report_all(arguments: argparse.Namespace, results: Sequence[PeerResult]) ->
 
 def _dated_evidence(setup: _Setup, address: Address) -> Evidence:
     """Test one peer. Raises SelftestError."""
+    taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     try:
         evidence = _run_test(setup, address, setup.options)
     except OSError as error:
         raise SelftestError(f"test {address}: {error.strerror or error}") from error
-    taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     return replace(evidence, taken=taken, boot=boot_id())
 
 

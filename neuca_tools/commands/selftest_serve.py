@@ -24,7 +24,7 @@ from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.measure.helper.serve import Server, serve_pipes
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.planned import AgentPlan
+from neuca_tools.selftest.measure.host.planned import AgentPlan, check_scope
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -106,6 +106,7 @@ def check_servable(
     planned: AgentPlan,
 ) -> None:
     """Raise UsageError unless a requested address may be served."""
+    check_scope("serve at", address)
     if device is None:
         raise UsageError(f"serve at {address}: this host has no such address")
     if _may_serve(device, interface, planned):

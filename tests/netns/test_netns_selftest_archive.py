@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 
-from ends import FAR, FAR6, TCP
+from ends import FAR, FAR6, LONG, TCP
 
 
 def test_each_test_is_archived_and_in_the_metrics(ends):
@@ -39,3 +40,21 @@ def test_a_full_disk_costs_the_archive_and_not_the_test(ends):
     assert f'neuca-selftest: write "{state}/selftests.jsonl": No space' in done.err
     assert ends.lab.run("ls", state).out == "full\nselftests.lock\n"
     ends.lab.run("umount", state)
+
+
+def test_a_test_has_the_time_of_its_beginning(ends):
+    ends.serve()
+    test = ends.begin("--json", "--secret-file", ends.secret, seconds=3)
+    ends.transferring()
+    while_it_runs = datetime.now(timezone.utc).isoformat()
+    taken = json.loads(test.communicate(timeout=LONG)[0])["evidence"]["taken"]
+    assert taken[:19] <= while_it_runs[:19]
+
+
+def test_a_report_that_cannot_be_written_does_not_cost_the_result(ends):
+    ends.serve()
+    done = ends.test(
+        "--json", "--secret-file", ends.secret, *TCP, "--prometheus", "/proc/x", "--html", "/proc/y"
+    )
+    assert (done.code, done.json["evidence"]["address"]) == (1, FAR)
+    assert done.err == 'neuca-selftest: write "/proc/y": No such file or directory\n'

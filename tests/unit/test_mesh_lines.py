@@ -8,20 +8,22 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
 from test_mesh_localise import mesh_of, rows_of
 
-from neuca_tools.commands.selftest_mesh import own_host
+from neuca_tools.commands.selftest_mesh import mesh_parser, own_host
 from neuca_tools.errors import SelftestError, UsageError
+from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.mesh import results
 from neuca_tools.selftest.measure.mesh.coordinate import Coordinator, Engine
-from neuca_tools.selftest.measure.mesh.host import read_slots
-from neuca_tools.selftest.measure.wait import Lines
+from neuca_tools.selftest.measure.mesh.host import IDLE_SECONDS, Member, read_slots
+from neuca_tools.selftest.measure.wait import Lines, wait_readable
 from neuca_tools.selftest.mesh.localise import find_suspects
-from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, row_record
+from neuca_tools.selftest.mesh.model import MAX_HOSTS, MeshHost, MeshPlan, plan_record, row_record
 from neuca_tools.selftest.mesh.retest import with_retests
 from neuca_tools.selftest.mesh.schedule import make_plan
 from neuca_tools.selftest.mesh.verdict import judge_mesh
@@ -69,6 +71,29 @@ def test_slots_that_are_none_are_an_error(data):
 def test_slots_with_a_host_twice_are_an_error():
     with pytest.raises(SelftestError, match="slot 3 has a host twice"):
         read_slots([[3, [[0, 1], [1, 2]]]], 4)
+
+
+def test_a_host_without_a_coordinator_sleeps_until_its_slot_however_long_that_is():
+    """After IDLE_SECONDS, it would take a whole processor from the tests of its neighbours."""
+    plan = mesh_of(4)
+    member = Member(plan, "n0", AgentPlan(), b"", print)
+    member._schedule.slots = tuple(enumerate(plan.slots))
+    member._schedule.start = time.time() + 3 * IDLE_SECONDS
+    assert member._due() > time.monotonic() + 2 * IDLE_SECONDS
+
+
+def test_a_wait_may_be_longer_than_poll_can_wait(pipe):
+    lines, writing = pipe
+    os.write(writing, b"{}\n")
+    assert wait_readable([lines], time.monotonic() + 1e10) == [lines]
+
+
+@pytest.mark.parametrize("start", ["nan", "inf", "-inf", "1e400", "1e12", "0", "-5", "now"])
+def test_a_start_that_is_no_time_is_refused(capsys, start):
+    with pytest.raises(SystemExit) as refused:
+        mesh_parser().parse_args(["join", f"--start={start}", "plan.json"])
+    assert refused.value.code == 2
+    assert f'"{start}" is not a number of seconds from 1 to 1e+11' in capsys.readouterr().err
 
 
 # --- A coordinator whose hosts are one program ---------------------------------------------------------------------------
@@ -309,10 +334,10 @@ def test_the_plan_with_its_retests_replaces_the_plan(tmp_path):
     assert (found.plan, len(found.rows), found.complete) == (again, len(rows), False)
 
 
-def run_of(tmp_path, plan, *words):
+def run_of(tmp_path, plan, *words, script=f"exec {sys.executable} -c '{HOSTS}' '[]'"):
     """`mesh run` with an engine whose hosts are the program above: its exit code, and what it said."""
     engine = tmp_path / "clush"
-    engine.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{HOSTS}' '[]'\n")
+    engine.write_text(f"#!/bin/sh\n{script}\n")
     engine.chmod(0o755)
     (tmp_path / "plan.json").write_text(json.dumps(plan_record(plan)))
     main = "from neuca_tools.commands.selftest import main; sys.exit(main(sys.argv[1:]))"
@@ -339,6 +364,35 @@ def test_the_same_output_again_is_a_new_run_and_never_the_old_answer(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("form", "shown"), [((), "MESH pass: 6 of 6 tests"), (("--json",), '"verdict": "pass"')]
+)
+def test_a_page_that_cannot_be_written_does_not_cost_the_result(tmp_path, form, shown):
+    code, out, err = run_of(tmp_path, mesh_of(4), *form, "--html", "/proc/x")
+    assert (code, shown in out) == (1, True)
+    assert err.endswith('neuca-selftest: write "/proc/x": No such file or directory\n')
+
+
+COMPLAINS = f"{sys.executable} -c 'import sys; sys.stderr.write(\"! no host\\n\" * 100_000)'"
+
+
+@pytest.mark.parametrize("script", ["echo ! no host >&2", f"{COMPLAINS}; cat >/dev/null"])
+def test_the_most_hosts_with_the_longest_names_and_an_engine_that_fails(tmp_path, script):
+    """One argument has 128 KiB at most. The plan fills a pipe, and so may the complaints."""
+    hosts = [
+        MeshHost(f"node{one:04}.{'x' * 54}", f"10.0.{one // 256}.{one % 256}")
+        for one in range(MAX_HOSTS)
+    ]
+    plan = make_plan(MeshPlan(tuple(hosts), (), 1e9, rounds=1))
+    code, _, err = run_of(tmp_path, plan, script=script)
+    lines = err.splitlines()
+    assert (code, lines[1], lines[-1]) == (
+        1,
+        "neuca-selftest: ! no host",
+        "neuca-selftest: run the mesh: fewer than two hosts could be started",
+    )
+
+
+@pytest.mark.parametrize(
     "change", [{"expect": 2e9}, {"rate": 2e9}, {"seconds": 3.0}, {"rounds": 1}]
 )
 def test_the_output_of_another_plan_is_refused(tmp_path, change):
@@ -354,7 +408,7 @@ def test_the_output_of_another_plan_is_refused(tmp_path, change):
 TAKER = """import sys
 from pathlib import Path
 from neuca_tools.selftest.measure.mesh import results
-results.take_over(Path(sys.argv[1]))
+results.take_over(Path(sys.argv[1]), int(sys.argv[2]))
 print("locked", flush=True)
 input()
 """
@@ -368,7 +422,7 @@ def test_a_host_that_joins_again_ends_the_one_of_an_interrupted_play(tmp_path):
         for _ in range(2):
             holders.append(
                 subprocess.Popen(
-                    [sys.executable, "-c", TAKER, path],
+                    [sys.executable, "-c", TAKER, path, "1"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
@@ -381,6 +435,31 @@ def test_a_host_that_joins_again_ends_the_one_of_an_interrupted_play(tmp_path):
             -15,
             False,
         )
+    finally:
+        for holder in holders:
+            holder.kill()
+            holder.communicate()
+
+
+def test_hosts_that_share_the_file_of_a_plan_do_not_end_each_other(tmp_path):
+    """As with Slurm on a shared directory; a lock over NFS is one for all hosts."""
+    path = tmp_path / "plan.json"
+    path.write_text("{}")
+    holders = [
+        subprocess.Popen(
+            [sys.executable, "-c", TAKER, path, str(place)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for place in (0, 1, 4095)
+    ]
+    try:
+        assert [holder.stdout.readline() for holder in holders] == ["locked\n"] * 3
+        assert [holder.poll() for holder in holders] == [None] * 3
+        assert results.stop_run(path)
+        assert [holder.wait(60) for holder in holders] == [-15] * 3
+        assert not results.stop_run(path)
     finally:
         for holder in holders:
             holder.kill()

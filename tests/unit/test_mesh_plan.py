@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from neuca_tools.commands.selftest import main as selftest
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.selftest.mesh.model import (
     MeshHost,
@@ -190,8 +191,16 @@ def test_hosts_are_names_addresses_and_labels():
             "a 10.0.0.1\nb 10.0.0.1",
             "read the hosts, line 2: the address 10.0.0.1 is on line 1 too",
         ),
+        (
+            "a 2001:db8::1\nb 2001:DB8:0::1",
+            "read the hosts, line 2: the address 2001:db8::1 is on line 1 too",
+        ),
         ("a 10.0.0.256", "read the hosts, line 1: \"a\": '10.0.0.256' is not an IP address"),
         ("a 127.0.0.1", 'read the hosts, line 1: "a": 127.0.0.1 is not the address of a host'),
+        (
+            "a fe80::1%eth1",
+            'read the hosts, line 1: "a": fe80::1%eth1 is link-local, which is not supported',
+        ),
         (
             "a 10.0.0.1 rack",
             'read the hosts, line 1: "a": its labels are not up to 8 of NAME=VALUE',
@@ -202,6 +211,40 @@ def test_what_is_no_list_of_hosts_is_an_error_with_its_line(text, reason):
     with pytest.raises(UsageError) as refused:
         read_hosts(text)
     assert refused.value.text == reason
+
+
+def test_a_host_may_be_reached_by_its_address():
+    plan = make_plan(MeshPlan(read_hosts("10.0.0.1 10.0.0.1\n10.0.0.2 10.0.0.2"), (), 1e9))
+    assert read_plan(json.loads(json.dumps(plan_record(plan)))) == plan
+
+
+def planned(tmp_path, hosts, *options):
+    """`mesh plan`: the exit code."""
+    (tmp_path / "hosts").write_text(hosts)
+    return selftest(["mesh", "plan", *options, str(tmp_path / "hosts")])
+
+
+PAIR = "a 10.0.0.1\nb 10.0.0.2\n"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "options", "reason"),
+    [
+        (PAIR, ("--rate", "20T"), '"rate" is not from 1 to 1e+13'),
+        (PAIR, ("--rate", "0.0001K"), '"rate" is not from 1 to 1e+13'),
+        (PAIR, ("--rate", "1G", "--expect", "20T"), '"expect" is not from 1 to 1e+13'),
+        (
+            "".join(
+                f"n{one} 10.0.{one // 250}.{one % 250} hypervisor=h\n" for one in range(1, 205)
+            ),
+            ("--rate", "1G", "--rounds", "4096"),
+            "it has more than 20000 slots",
+        ),
+    ],
+)
+def test_no_plan_is_printed_that_run_would_refuse(tmp_path, capsys, hosts, options, reason):
+    assert planned(tmp_path, hosts, *options) == 1
+    assert capsys.readouterr() == ("", f"neuca-selftest: read the plan: {reason}\n")
 
 
 # --- What is no plan ----------------------------------------------------------------------------------------------------

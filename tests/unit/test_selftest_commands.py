@@ -206,6 +206,11 @@ def test_the_messages_of_a_mesh_have_the_name_of_the_program(capsys):
     ("words", "usage", "message"),
     [
         (["mesh", "stop", "x", "y"], "mesh stop [-h]", "unrecognized arguments: y"),
+        (
+            ["mesh", "run", "--json", "--nagios", "--output", "x", "y"],
+            "mesh run [-h]",
+            "argument --nagios: not allowed with argument --json",
+        ),
         (["mesh", "stp"], "mesh [-h]", 'there is no command "stp"; did you mean "stop"?'),
         (
             ["run", "--plan", "quik"],

@@ -529,3 +529,26 @@ def test_without_a_peer_there_is_nothing_to_test(tmp_path, capsys):
     assert capsys.readouterr().err == (
         "neuca-selftest: no PEER, and no [selftest] peers in the configuration: nothing to test\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ["explain", "--nagios", "/nowhere/a|b"],
+            'DATAPLANE UNKNOWN - read "/nowhere/a/b": No such file or directory\n',
+        ),
+        (
+            ["run", "--nagios", "--config", "/dev/null", "172.16.0.2", "--numa", "x"],
+            'DATAPLANE UNKNOWN - --numa "x": it is neither a number nor auto\n',
+        ),
+        (
+            ["mesh", "report", "--nagios", "/nowhere"],
+            'MESH UNKNOWN - read "/nowhere": No such file or directory\n',
+        ),
+        # The message on standard error is for people.
+        (["run", "--nagios", "--config", "/dev/null"], ""),
+    ],
+)
+def test_what_is_no_result_is_unknown_for_nagios(capsys, words, line):
+    assert (run(*words), capsys.readouterr().out) == (3, line)

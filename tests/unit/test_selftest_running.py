@@ -17,22 +17,25 @@ from neuca_tools.commands.selftest_options import (
     read_secret,
     run_parser,
 )
+from neuca_tools.commands.selftest_serve import check_servable
 from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Roles
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Device, NetworkState, OwnedObjects
-from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.evidence import Evidence, Phase
+from neuca_tools.selftest.evidence.run import Flow, Run, Total
 from neuca_tools.selftest.measure import archive
 from neuca_tools.selftest.measure.host.kernel import Way
-from neuca_tools.selftest.measure.host.planned import AgentPlan, permitted_device
+from neuca_tools.selftest.measure.host.planned import AgentPlan, permitted_device, permitted_route
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.iperf.command import Test as Asked
-from neuca_tools.selftest.measure.iperf.phases import datagram_size
+from neuca_tools.selftest.measure.iperf.phases import ThroughputSteps, datagram_size
 from neuca_tools.selftest.measure.iperf.plans import (
     LADDER,
     LOAD_BYTES,
     SEARCH_STEPS,
+    Options,
     Rung,
     load_of,
     loss_free,
@@ -74,6 +77,31 @@ def test_the_clients_command_line():
 )
 def test_one_way_loss_is_measured_with_enough_datagrams_on_slow_paths_too(rate, size):
     assert datagram_size(rate, 5.0) == size
+
+
+def throughput(protocol, rate, direction="forward"):
+    flow = Flow(direction, received=Total(10.0, rate * 10 / 8, rate))
+    return Phase(protocol, Run("iperf3", protocol=protocol, flows=(flow,)), direction)
+
+
+def test_the_slowest_rate_of_a_path_is_not_the_little_that_was_offered_first():
+    """The step rpm probes, and the step one-way sends, at a part of the slowest rate."""
+    steps = ThroughputSteps(PEER, Options(), lambda _: None)
+    steps._evidence = Evidence(
+        phases=(
+            throughput("tcp", 90e6),
+            throughput("tcp", 40e6, "reverse"),
+            throughput("tcp", 94e6),
+            *(throughput("udp", share * 94e6) for share in LADDER),
+        )
+    )
+    assert sorted(steps._measured_rates()) == [40e6, 94e6, 94e6]
+
+
+def test_a_udp_test_that_failed_is_the_error_alone():
+    steps = ThroughputSteps(PEER, Options(), lambda _: None)
+    failed = Phase("udp", Run("iperf3", protocol="udp", error="Connection refused"))
+    assert list(steps._add("udp", [failed], " of 1.00 Mbit/s")) == [("fail", "Connection refused")]
 
 
 ENDS = {
@@ -288,6 +316,14 @@ def test_what_is_never_tested(name):
     with pytest.raises(UsageError) as raised:
         permitted_device(peer, route, device(route.index, "eth0"), OUTLOOK, None)
     assert raised.value.text == text
+
+
+def test_an_address_that_is_nothing_without_its_link_is_refused_before_anything_is_queried():
+    for address in (ip_address("fe80::2%dp1"), ip_address("fe80::2")):
+        with pytest.raises(UsageError, match=f"test {address}: it is link-local"):
+            permitted_route(address, OUTLOOK)
+        with pytest.raises(UsageError, match=f"serve at {address}: it is link-local"):
+            check_servable(address, device(3, "eth0"), None, OUTLOOK)
 
 
 # --- Options --------------------------------------------------------------------------------------------------------------

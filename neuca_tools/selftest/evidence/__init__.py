@@ -269,8 +269,8 @@ class Evidence:
 
     `expect` is the rate in bit/s that the path should carry, `rtt` the round trip of the idle path
     in seconds, if it is known from elsewhere. `address` is that of the peer, `boot` the kernel's
-    boot id on the local host, `taken` the time in ISO 8601. `loads` are the tests during which
-    `responsiveness` was measured: they are shown, but not judged.
+    boot id on the local host, `taken` when it began, in ISO 8601. `loads` are the tests during
+    which `responsiveness` was measured: they are shown, but not judged.
     """
 
     local: Host = Host()

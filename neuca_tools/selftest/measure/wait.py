@@ -13,12 +13,16 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 PIECE = 65536  # bytes that are read or written at once
+LONGEST_POLL = 2**31 - 1  # milliseconds (poll(2))
 
 
-def wait_readable(sources: Sequence[Any], deadline: float) -> list[Any]:
+def wait_readable(
+    sources: Sequence[Any], deadline: float, writing: Optional[int] = None
+) -> list[Any]:
     """The sources that can be read; empty if none can by the monotonic time `deadline`, in seconds.
 
-    A source is a descriptor or an object with `fileno`.
+    A source is a descriptor or an object with `fileno`. The descriptor `writing` is in the list if
+    it can be written.
     """
     waiting = select.poll()
     by_descriptor = {
@@ -26,24 +30,31 @@ def wait_readable(sources: Sequence[Any], deadline: float) -> list[Any]:
     }
     for descriptor in by_descriptor:
         waiting.register(descriptor, select.POLLIN)
+    if writing is not None:
+        waiting.register(writing, select.POLLOUT)
+        by_descriptor[writing] = writing
     return [by_descriptor[descriptor] for descriptor, _ in waiting.poll(_milliseconds(deadline))]
 
 
 def write_all(descriptor: int, content: bytes, seconds: float) -> None:
     """Write to a descriptor that does not block. Raises OSError, as after `seconds`."""
-    deadline, waiting = time.monotonic() + seconds, select.poll()
-    waiting.register(descriptor, select.POLLOUT)
+    deadline = time.monotonic() + seconds
     while content:
-        if not waiting.poll(_milliseconds(deadline)):
+        if not wait_readable([], deadline, descriptor):
             raise TimeoutError(0, f"it accepted nothing for {seconds:g} s")
-        try:
-            content = content[os.write(descriptor, content[:PIECE]) :]
-        except BlockingIOError:
-            continue
+        content = content[write_piece(descriptor, content) :]
+
+
+def write_piece(descriptor: int, content: bytes) -> int:
+    """Write the beginning of the content, without waiting; return its length. Raises OSError."""
+    try:
+        return os.write(descriptor, content[:PIECE])
+    except BlockingIOError:
+        return 0
 
 
 def _milliseconds(deadline: float) -> int:
-    return math.ceil(max(0.0, deadline - time.monotonic()) * 1000)
+    return math.ceil(min(max(0.0, deadline - time.monotonic()) * 1000, LONGEST_POLL))
 
 
 class Lines:

@@ -207,10 +207,10 @@ def _check_hosts(hosts: Sequence[MeshHost]) -> None:
         raise _plan_error(f"it requires 2 to {MAX_HOSTS} hosts, and has {len(hosts)}")
     for host in hosts:
         check_host(host)
-    addresses = (str(ip_address(host.address)) for host in hosts)
-    count = Counter([*(host.name for host in hosts), *addresses])
-    for value, times in count.items():
-        if times > 1:
+    names = Counter(host.name for host in hosts)
+    addresses = Counter(str(ip_address(host.address)) for host in hosts)
+    for value, count in (*names.items(), *addresses.items()):
+        if count > 1:
             raise _plan_error(f'two hosts have the name or address "{value}"')
 
 
@@ -227,6 +227,8 @@ def check_host(host: MeshHost) -> None:
         raise _plan_error(text) from None
     if address.is_multicast or address.is_unspecified or address.is_loopback:
         raise _plan_error(f'"{host.name}": {address} is not the address of a host')
+    if address.version == 6 and address.is_link_local:
+        raise _plan_error(f'"{host.name}": {address} is link-local, which is not supported')
     words = [*host.labels, *host.labels.values()]
     if len(host.labels) > MAX_LABELS or not all(NAME.fullmatch(word) for word in words):
         raise _plan_error(f'"{host.name}": its labels are not up to {MAX_LABELS} of NAME=VALUE')

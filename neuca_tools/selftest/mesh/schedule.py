@@ -12,10 +12,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from ipaddress import ip_address
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from neuca_tools.errors import SelftestError, UsageError
+from neuca_tools.selftest import amounts
 from neuca_tools.selftest.mesh.model import (
     MAX_HOSTS,
     SETTLE_SECONDS,
@@ -229,6 +231,16 @@ def duration_words(plan: MeshPlan) -> str:
     return f"about {cost.usual / 60:.1f} min, at most {cost.seconds / 60:.1f} min"
 
 
+def budget_line(plan: MeshPlan) -> str:
+    """What a plan takes, in one line."""
+    cost, tests = plan_budget(plan), sum(map(len, plan.slots))
+    return (
+        f"{len(plan.hosts)} hosts, {tests} tests in {len(plan.slots)} slots:"
+        f" {duration_words(plan)}, and retests of what is found;"
+        f" at most {amounts.size(cost.bytes)}, {amounts.size(cost.most_of_a_host)} of one host"
+    )
+
+
 def read_hosts(text: str) -> tuple[MeshHost, ...]:
     """The hosts in a text such as "node1 172.16.0.1 rack=r1", one on each line.
 
@@ -262,7 +274,7 @@ def _read_host(words: list[str], number: int) -> MeshHost:
         check_host(host)
     except SelftestError as error:
         raise _line_error(number, error.text.partition(": ")[2]) from None
-    return host
+    return replace(host, address=str(ip_address(host.address)))
 
 
 def _line_error(number: int, reason: str) -> UsageError:

@@ -75,12 +75,20 @@ def permitted_route(peer: Address, plan: AgentPlan, interface: Optional[str] = N
 
     Raises UsageError for a peer that must not be tested, OSError if there is no usable route.
     """
+    check_scope("test", peer)
     way = kernel.way_to(peer)
     device = kernel.read_devices().get(way.index)
     if device is None or way.source is None:
         raise OSError(0, "the route has no device or no source address")
     planned = permitted_device(peer, way, device, plan, interface)
     return PeerRoute(peer, way.source, way, device, planned)
+
+
+def check_scope(doing: str, address: Address) -> None:
+    """Raise UsageError for an IPv6 address of one link, which is nothing without its scope."""
+    if address.version == 6 and address.is_link_local:
+        hint = "use a global or a unique local address"
+        raise UsageError(f"{doing} {address}: it is link-local, which is not supported", hint)
 
 
 def _is_special(peer: Address) -> bool:

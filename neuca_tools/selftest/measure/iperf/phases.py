@@ -179,7 +179,8 @@ class ThroughputSteps:
         results = phase_results(replace(self._evidence, phases=tuple(phases)))
         for phase, result in zip(phases, results):
             back = " back" if len(results) > 1 and result.direction == "reverse" else ""
-            yield _phase_verdict(phase, result), f"{phase_words(result)}{more}{back}"
+            offered = "" if result.error else more
+            yield _phase_verdict(phase, result), f"{phase_words(result)}{offered}{back}"
         error = next((result.error for result in results if result.error), None)
         if error and name != MAY_FAIL and not any(result.rate for result in results):
             self._skip_reason = f"the previous test got nothing through: {error}"
@@ -255,8 +256,15 @@ class ThroughputSteps:
         return replace(phase, raw=None), replace(probes, rate=result.rate)
 
     def _measured_rates(self) -> list[float]:
-        """The rates of all throughput tests so far, in bit/s."""
-        return [result.rate for result in phase_results(self._evidence) if result.rate]
+        """The highest rate so far of each protocol and direction, in bit/s.
+
+        Lower ones are not what the path carries: of UDP, little is offered at first.
+        """
+        highest: dict[tuple[Optional[str], str], float] = {}
+        for result in phase_results(self._evidence):
+            key = (result.protocol, result.direction)
+            highest[key] = max(result.rate or 0.0, highest.get(key, 0.0))
+        return [rate for rate in highest.values() if rate]
 
     def _measure_one_way(self) -> Iterator[Result]:
         """The loss of each direction on its own, at a rate that the path carries without queues."""

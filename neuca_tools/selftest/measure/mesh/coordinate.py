@@ -20,7 +20,7 @@ from typing import Any
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.measure.mesh.results import Results
-from neuca_tools.selftest.measure.wait import Lines, parse_message, wait_readable, write_all
+from neuca_tools.selftest.measure.wait import Lines, parse_message, wait_readable, write_piece
 from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS_SECONDS,
@@ -92,13 +92,23 @@ class Engine:
         """The outputs that have not ended."""
         return [output for output in (self.lines, self.errors) if not output.ended]
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Send a message to all hosts."""
+    def send(self, message: dict[str, Any], handle: Callable[[Sequence[Any]], None]) -> None:
+        """Send a message to all hosts; `handle` the outputs that can be read meanwhile.
+
+        An engine that cannot write its messages reads none. One that has ended is no error here:
+        its outputs, which end too, have the reason.
+        """
         content = json.dumps(message, separators=(",", ":")).encode() + b"\n"
-        try:
-            write_all(self._input, content, SEND_SECONDS)
-        except OSError as error:
-            raise SelftestError(f"send to the hosts: {error.strerror}") from error
+        deadline = time.monotonic() + SEND_SECONDS
+        with suppress(BrokenPipeError):
+            while content:
+                ready = wait_readable(self.open, deadline, self._input)
+                if time.monotonic() >= deadline:
+                    text = f"send to the hosts: it took more than {SEND_SECONDS:g} s"
+                    raise SelftestError(text)
+                handle(ready)
+                if self._input in ready:
+                    content = content[write_piece(self._input, content) :]
 
     def end(self) -> None:
         """Close the input of all hosts, which ends them, and then the engine."""
@@ -168,7 +178,7 @@ class Coordinator:
         If hosts are missing at the beginning, the others get a plan of their own.
         """
         record = {**plan_record(self.plan), "slots": []}
-        self._engine.send({"plan": record, "secret": secrets.token_hex(32)})
+        self._send({"plan": record, "secret": secrets.token_hex(32)})
         self._await_hosts(patience)
         ready = self._present_hosts()
         if not self._rows and len(ready) < len(self._hosts.names):
@@ -258,10 +268,10 @@ class Coordinator:
     def _run_slots(self, left: Sequence[tuple[int, list[tuple[int, ...]]]], more: float) -> None:
         """Run slots that take so many seconds more than tests do."""
         if left:
-            self._engine.send({"slots": left, "diagnoses": more > 0})
+            self._send({"slots": left, "diagnoses": more > 0})
         for place, (number, pairs) in enumerate(left):
             now = time.time()
-            self._engine.send({"next": place, "start": now + self.plan.guard, "clock": now})
+            self._send({"next": place, "start": now + self.plan.guard, "clock": now})
             clients = {self.plan.hosts[pair[0]].name for pair in pairs}
             deadline = time.monotonic() + self.plan.guard + self.plan.slot_seconds + more
             self._await_rows(number, clients, deadline)
@@ -285,16 +295,22 @@ class Coordinator:
 
     # --- What hosts say --------------------------------------------------------------------------
 
+    def _send(self, message: dict[str, Any]) -> None:
+        self._engine.send(message, self._handle_outputs)
+
     def _read(self, deadline: float) -> bool:
         """Handle what has arrived; False if the engine has ended."""
-        ready = wait_readable(self._engine.open, deadline)
+        self._handle_outputs(wait_readable(self._engine.open, deadline))
+        return not self._engine.lines.ended
+
+    def _handle_outputs(self, ready: Sequence[Any]) -> None:
+        """Handle what has arrived at these outputs of the engine."""
         if self._engine.lines in ready:
             for line in self._engine.lines.raw():
                 self._handle_line(line)
         if self._engine.errors in ready:
             for line in self._engine.errors.raw():
                 self._handle_error(line)
-        return not self._engine.lines.ended
 
     def _handle_line(self, line: bytes) -> None:
         """Handle a line of a host, which may report only for itself, and only its planned tests."""

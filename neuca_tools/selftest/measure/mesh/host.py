@@ -146,12 +146,10 @@ class Member:
 
     def _due(self) -> float:
         """When something has to be done in any case, by the monotonic clock."""
-        due = self._heard + IDLE_SECONDS
-        if self._child:
-            due = self._end
+        moments = [self._end] if self._child else []
         if self._schedule.next is not None and self._schedule.start is not None:
-            due = min(due, time.monotonic() + self._schedule.start - time.time())
-        return due
+            moments.append(time.monotonic() + self._schedule.start - time.time())
+        return min(moments, default=self._heard + IDLE_SECONDS)
 
     # --- Messages of the coordinator -----------------------------------------------------------
 

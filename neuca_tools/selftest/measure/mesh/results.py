@@ -21,6 +21,7 @@ from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.files import lock_holder
 from neuca_tools.selftest.measure.wait import parse_message, wait_readable
 from neuca_tools.selftest.mesh.model import (
+    MAX_HOSTS,
     MAX_TEXT,
     VERSION,
     MeshPlan,
@@ -119,11 +120,16 @@ def _end_line(descriptor: int) -> None:
 
 
 def stop_run(path: Path) -> bool:
-    """End the run that writes this file; False if there is none.
+    """End the run that writes this file, or the hosts that follow it; False if there is none.
 
     Raises SelftestError, ApplyError.
     """
-    holder = lock_holder(path)
+    holders = {lock_holder(path, place, 1) for place in range(MAX_HOSTS)}
+    return sum(map(_end_holder, holders)) > 0
+
+
+def _end_holder(holder: int) -> bool:
+    """End the process with a lock; False if there is none, or if it is not on this host."""
     if holder <= 0:
         return False
     try:
@@ -133,27 +139,30 @@ def stop_run(path: Path) -> bool:
     return True
 
 
-def take_over(path: Path) -> None:
-    """Lock a plan, for as long as this process lives, and end the host that has it locked.
+def take_over(path: Path, place: int) -> None:
+    """Lock a plan for the host at this place, and end the process that has locked it for this host.
 
-    Ansible leaves `mesh join` behind where a play is interrupted. Do not open the plan afterwards:
-    closing it releases the lock (fcntl(2)). Raises SelftestError, ApplyError.
+    The lock is that of one byte, because hosts may share the file: over NFS, they share its locks
+    too. It is kept for as long as this process lives. Ansible leaves `mesh join` behind where a
+    play is interrupted. Do not open the plan afterwards: closing it releases the lock (fcntl(2)).
+    Raises SelftestError, ApplyError.
     """
     deadline = time.monotonic() + END_SECONDS
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
         raise SelftestError(f'lock "{path}": {error.strerror}') from error
-    while not _is_locked(descriptor):
+    while not _is_locked(descriptor, place, 1):
         if time.monotonic() >= deadline:
             raise SelftestError(f'lock "{path}": the process that has it does not end')
-        stop_run(path)
+        _end_holder(lock_holder(path, place, 1))
         wait_readable([], time.monotonic() + RETRY_SECONDS)
 
 
-def _is_locked(descriptor: int) -> bool:
+def _is_locked(descriptor: int, start: int = 0, length: int = 0) -> bool:
+    """Lock `length` bytes of a file, 0 for all; False if another process has locked any of them."""
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
     except OSError:
         return False
     return True
