@@ -22,6 +22,7 @@ from neuca_tools.desired.resolve import Resolution, Settings, resolve_state
 from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, groups_through
 from neuca_tools.documents.platform import BY_NAME
 from neuca_tools.model import (
+    IPV6_MTU,
     OWN,
     Document,
     Hop,
@@ -249,6 +250,7 @@ class Decision(NamedTuple):
         if self._has_tables():
             scope |= {POLICY_ROUTING}
         scope |= {f"{ROUTES_OF}{key.mac}" for key in self.resolution.roles.dhcp.clients}
+        scope = scope.union(self._reset_ipv6_mtus())
         is_all = "" in scope
         routes = (
             hop.to
@@ -256,6 +258,17 @@ class Decision(NamedTuple):
             if is_all or (hop.ours and not hop.to.prefixlen)
         )
         return scope.union(f"{ROUTES_OF}{to}" for to in routes)
+
+    def _reset_ipv6_mtus(self) -> Iterator[str]:
+        """The sysctl of each IPv6 MTU that the kernel has reset to the MTU of its link.
+
+        It does so when the link gets its carrier, often after the pass (addrconf_notify).
+        """
+        for key, wanted in self.want.links.items():
+            current = self.have.links.get(key, wanted)
+            is_reset = current.sysctls.get(IPV6_MTU) == str(current.mtu)
+            if current.name and is_reset and IPV6_MTU in wanted.sysctls:
+                yield IPV6_MTU.replace(OWN, current.name)
 
     def _unwanted_routes(self) -> Iterator[Hop]:
         kept = {hop.identity for hop in self.want.hops}

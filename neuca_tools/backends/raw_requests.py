@@ -25,6 +25,7 @@ from neuca_tools.backends.routing import (
     HEAD,
     MULTIPATH,
     NEXT_HOP,
+    NEXT_HOP_ID,
     ONLINK,
     OUTPUT,
     SOURCE,
@@ -41,7 +42,7 @@ _ADDRESS = struct.Struct("=BBBBI")  # struct ifaddrmsg
 _PEER, _LOCAL, _BROADCAST, _LIFETIMES, _FLAGS, _PROTOCOL = 1, 2, 4, 6, 8, 11  # IFA_*
 # struct ifa_cacheinfo: preferred, valid, and when the kernel made and changed the address.
 _CACHE, _FOR_EVER = struct.Struct("=IIII"), 0xFFFFFFFF
-_LIFETIME, _NEXT_HOP_ID = 23, 30  # RTA_*
+_LIFETIME = 23  # RTA_EXPIRES
 _TICKS = 100  # USER_HZ
 
 
@@ -133,7 +134,7 @@ def _restored_routes(message: bytes, indexes: Mapping[int, int], elapsed: float)
             if lifetime is None:
                 return
             parts.append(lifetime)
-        elif kind != _NEXT_HOP_ID:
+        elif kind != NEXT_HOP_ID:
             parts.append(wire.encode_attribute(kind, value))
     for hop in hops:
         yield b"".join((*parts, hop))

@@ -10,10 +10,10 @@ from __future__ import annotations
 import errno
 import socket
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
-from itertools import filterfalse
-from typing import Any, Optional
+from itertools import chain, filterfalse
+from typing import Any, Optional, get_args
 
 from neuca_tools.backends import wire
 from neuca_tools.errors import ObserveError
@@ -23,6 +23,7 @@ from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import (
     KINDS,
     MAIN_TABLE,
+    OF_KERNEL,
     ROUTE_PROTOCOL,
     RouteKind,
     Rule,
@@ -30,7 +31,7 @@ from neuca_tools.model.routing import (
     Traits,
 )
 
-GET_ROUTE, GET_NEIGHBOUR, GET_RULE = 26, 30, 34  # RTM_*
+GET_ROUTE, GET_NEIGHBOUR, GET_RULE, GET_NEXT_HOP = 26, 30, 34, 106  # RTM_*
 # struct rtmsg, and struct fib_rule_hdr with the same layout: family, lengths of destination and
 # source, TOS, table, protocol, scope, type, flags.
 HEAD = struct.Struct("=BBBBBBBBI")
@@ -38,9 +39,12 @@ _NEIGHBOUR = struct.Struct("=BxxxIHBB")  # struct ndmsg: family, ifindex, state,
 # NTF_ROUTER is set by an advertisement with the router's link-layer address, whatever accept_ra is.
 _IS_ROUTER, _FAILED, _NEIGHBOUR_ADDRESS = 0x80, 0x20, 1  # NTF_ROUTER, NUD_FAILED, NDA_DST
 NEXT_HOP = struct.Struct("=HBBi")  # struct rtnexthop: length, flags, hops, ifindex
+# Of nexthop objects (ip-nexthop(8)): struct nhmsg, struct nexthop_grp, NHA_*.
+_OBJECT_SIZE, _MEMBER = 8, struct.Struct("=I4x")
+_OBJECT_ID, _MEMBERS, _OBJECT_OUTPUT, _OBJECT_GATEWAY = 1, 2, 5, 6
 # RTA_*, and RTAX_* in RTA_METRICS
 _TO, OUTPUT, _GATEWAY, _PRIORITY, SOURCE, _METRICS, MULTIPATH = 1, 4, 5, 6, 7, 8, 9
-CACHE, _TABLE = 12, 15
+CACHE, _TABLE, _VIA, NEXT_HOP_ID = 12, 15, 18, 30
 EXPIRES = struct.Struct("=8xi")  # rta_expires in struct rta_cacheinfo, in USER_HZ
 _MTU, _ADVMSS = 2, 8
 # FRA_*; FRA_L3MDEV is a whole table of its own.
@@ -55,13 +59,15 @@ ONLINK = 4  # RTNH_F_ONLINK
 _CLONED = 0x200  # RTM_F_CLONED: an entry of the cache of IPv6
 _LOCAL_TABLE = 255
 _NOTHING = 0xFFFFFFFF  # the value of an attribute that is not set
-_TYPES: Mapping[RouteKind, int] = dict(zip(KINDS, (1, 6, 7, 8)))  # RTN_*
-_NAMES = {number: name for name, number in _TYPES.items()}
+_NAMES: Mapping[int, RouteKind] = dict(enumerate(get_args(RouteKind), 1))  # RTN_*
 _SCOPES = {"global": 0, "link": 253, "host": 254}  # RT_SCOPE_*
 FAMILIES = {4: int(socket.AF_INET), 6: int(socket.AF_INET6)}
 _VERSIONS = {family: version for version, family in FAMILIES.items()}
 _ANYWHERE = {4: bytes(4), 6: bytes(16)}
-# How a kernel without IPv6, or without rules, answers.
+_NextHop = tuple[int, Optional[Host], int]  # device, address and flags
+_Objects = Mapping[int, tuple[tuple[int, Optional[Host]], ...]]
+_NO_OBJECTS: _Objects = {}
+# How a kernel without IPv6, rules or nexthop objects answers.
 _MISSING = (errno.EAFNOSUPPORT, errno.EOPNOTSUPP)
 # Errors for an unreachable host: no route or a `throw` route, `unreachable`, `prohibit` and
 # `blackhole` routes (fib_props in net/ipv4/fib_semantics.c, ip6_route_info_create_nh), no IPv6.
@@ -78,8 +84,8 @@ _NO_ROUTE = (
 def read_routing(kernel: wire.Socket) -> dict[str, Any]:
     """The fields of `World` that concern routes, rules and routers. Raises OSError."""
     # Those of the local table, several for each address, are passed over unparsed.
-    bodies = _dump_family(kernel, GET_ROUTE, keep=_is_relevant)
-    seen = dict.fromkeys(route for body in bodies for route in parse_routes(body))
+    bodies, objects = _dump_family(kernel, GET_ROUTE, keep=_is_relevant), _read_objects(kernel)
+    seen = dict.fromkeys(route for body in bodies for route in parse_routes(body, objects))
     return {
         "routes": tuple(filter(_is_main, sorted(seen, key=_is_ours))),
         "tables": tuple(filterfalse(_is_main, sorted(seen, key=_is_ours, reverse=True))),
@@ -94,8 +100,14 @@ def _dump_family(
     kernel: wire.Socket, kind: int, version: int = 0, keep: Callable[[bytes], bool] = bool
 ) -> list[bytes]:
     """The answers to a dump of one family, 0 for all; empty if the kernel has none of it."""
+    return _dump(kernel, kind, HEAD.pack(FAMILIES.get(version, 0), *[0] * 8), keep)
+
+
+def _dump(
+    kernel: wire.Socket, kind: int, payload: bytes, keep: Callable[[bytes], bool] = bool
+) -> list[bytes]:
     try:
-        return kernel.dump(kind, HEAD.pack(FAMILIES.get(version, 0), *[0] * 8), keep)
+        return kernel.dump(kind, payload, keep)
     except OSError as error:
         if error.errno in _MISSING:
             return []
@@ -121,9 +133,14 @@ def _is_router(body: bytes) -> bool:
 
 
 def _is_relevant(body: bytes) -> bool:
-    """Whether the route is ours, or in a table other than the kernel's own."""
+    """Whether the route is ours, or in a table other than the kernel's own.
+
+    The kernel puts its routes to addresses into the tables of VRFs too.
+    """
     _, _, _, _, table, protocol, _, kind, _ = HEAD.unpack_from(body)
-    return kind in _NAMES and (protocol == ROUTE_PROTOCOL or table != _LOCAL_TABLE)
+    if _NAMES.get(kind) not in KINDS:
+        return bool(table != _LOCAL_TABLE and protocol not in (ROUTE_PROTOCOL, *OF_KERNEL))
+    return bool(protocol == ROUTE_PROTOCOL or table != _LOCAL_TABLE)
 
 
 def _is_ours(route: Route) -> bool:
@@ -135,7 +152,7 @@ def _is_main(route: Route) -> bool:
     return (route.traits.table, route.traits.kind) == (MAIN_TABLE, "unicast")
 
 
-def parse_routes(body: bytes) -> Iterator[Route]:
+def parse_routes(body: bytes, objects: _Objects = _NO_OBJECTS) -> Iterator[Route]:
     """The route of a message; a foreign one of the main table for each next hop, if it is unicast.
 
     Nothing for another family, and for an entry of the cache.
@@ -147,19 +164,22 @@ def parse_routes(body: bytes) -> Iterator[Route]:
     values = wire.Attributes(body[HEAD.size :])
     table = values.number(_TABLE) or table
     to = network_of(values.bytes(_TO) or _ANYWHERE[version], length)
-    if protocol == ROUTE_PROTOCOL or table != MAIN_TABLE:
-        yield _whole_route(body, to, table, values)
-    elif _NAMES[kind] == "unicast":
-        expires, metric = any(values.bytes(CACHE)[8 : EXPIRES.size]), values.number(_PRIORITY)
-        for index, via, _ in _next_hops(values, flags):
-            yield Route(to, index, via, metric, protocol, expires, message=body)
+    hops = list(_next_hops(values, flags, objects))
+    if protocol == ROUTE_PROTOCOL or (table, _NAMES[kind]) != (MAIN_TABLE, "unicast"):
+        yield _whole_route(body, to, table, values, hops)
+        return
+    expires, metric = any(values.bytes(CACHE)[8 : EXPIRES.size]), values.number(_PRIORITY)
+    for index, via, _ in hops:
+        yield Route(to, index, via, metric, protocol, expires, message=body)
 
 
-def _whole_route(body: bytes, to: Network, table: int, values: wire.Attributes) -> Route:
+def _whole_route(
+    body: bytes, to: Network, table: int, values: wire.Attributes, hops: Sequence[_NextHop]
+) -> Route:
     """The route of a message with its traits, and with all of its next hops."""
-    _, _, _, tos, _, protocol, scope, kind, flags = HEAD.unpack_from(body)
+    _, _, _, tos, _, protocol, scope, kind, _ = HEAD.unpack_from(body)
     name, metrics = _NAMES[kind], values.nest(_METRICS)
-    (index, via, flags), *others = _next_hops(values, flags)
+    (index, via, flags), *others = hops
     traits = Traits(
         table,
         name,
@@ -194,21 +214,41 @@ def _unusual_scope(scope: int, usual: str) -> str:
     return "" if name == usual else name
 
 
-def _next_hops(values: wire.Attributes, flags: int) -> Iterator[tuple[int, Optional[Host], int]]:
-    """Device, address and flags of each next hop of a route."""
+def _next_hops(values: wire.Attributes, flags: int, objects: _Objects) -> Iterator[_NextHop]:
+    """The next hops of a route, or those of the object that it names instead."""
     rest = values.bytes(MULTIPATH)
     if not rest:
-        yield values.number(OUTPUT), _host_or_none(values.bytes(_GATEWAY)), flags
+        named = () if OUTPUT in values else objects.get(values.number(NEXT_HOP_ID), ())
+        for index, via in named or ((values.number(OUTPUT), _gateway(values)),):
+            yield index, via, flags
     while len(rest) >= NEXT_HOP.size:
         length, flags, _, index = NEXT_HOP.unpack_from(rest)
         if not NEXT_HOP.size <= length <= len(rest):
             raise wire.truncated_error("a next hop")
-        yield (
-            index,
-            _host_or_none(wire.Attributes(rest[NEXT_HOP.size : length]).bytes(_GATEWAY)),
-            flags,
-        )
+        yield index, _gateway(wire.Attributes(rest[NEXT_HOP.size : length])), flags
         rest = rest[length + -length % 4 :]
+
+
+def _gateway(values: wire.Attributes) -> Optional[Host]:
+    """The address of a next hop; that of an IPv4 route may be an IPv6 address (struct rtvia)."""
+    return _host_or_none(values.bytes(_GATEWAY) or values.bytes(_VIA)[2:])
+
+
+def _read_objects(kernel: wire.Socket) -> _Objects:
+    """Device and address of each next hop of each nexthop object, by its ID.
+
+    A route that names one need not repeat them (sysctl net.ipv4.nexthop_compat_mode).
+    """
+    objects, groups = dict[int, tuple[tuple[int, Optional[Host]], ...]](), dict[int, bytes]()
+    for body in _dump(kernel, GET_NEXT_HOP, bytes(_OBJECT_SIZE)):
+        values = wire.Attributes(body[_OBJECT_SIZE:])
+        number, via = values.number(_OBJECT_ID), _host_or_none(values.bytes(_OBJECT_GATEWAY))
+        objects[number] = ((values.number(_OBJECT_OUTPUT), via),)
+        groups[number] = values.bytes(_MEMBERS)
+    for number, members in groups.items():
+        hops = (objects.get(member, ()) for (member,) in _MEMBER.iter_unpack(members))
+        objects[number] = tuple(chain.from_iterable(hops)) or objects[number]
+    return objects
 
 
 def _host_or_none(data: bytes) -> Optional[Host]:

@@ -56,11 +56,13 @@ def nic_names(
     movable = _movable(roles)
     current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
     fallback = {key: current[key] for key in movable}
-    own = set(fallback.values()).union(*(roles.nics[key.mac].altnames for key in movable))
+    holders = {name: key for key in movable for name in roles.nics[key.mac].altnames}
+    own = {*fallback.values(), *holders}
     fixed = {*reserved_names(roles, record).values()} - own
     fixed |= names_in_use(world, {roles.nics[key.mac].index for key in movable})
     wishes = _wished_names(movable, requests, record, roles)
-    names = _grant_wishes({**fallback, **wishes}, fallback, fixed, requests)
+    free = {key: wish for key, wish in wishes.items() if holders.get(wish, key) == key}
+    names = _grant_wishes({**fallback, **free}, fallback, fixed, requests)
     problems = [
         Problem(
             "name",

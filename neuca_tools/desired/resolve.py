@@ -32,6 +32,7 @@ from neuca_tools.desired.rules import resolve_rules, shadowed_rules, without_inc
 from neuca_tools.desired.safety import RequestLimits, management_networks, request_limits
 from neuca_tools.desired.virtual_links import deletable_links
 from neuca_tools.model import (
+    IPV6_MTU,
     Document,
     Host,
     Link,
@@ -100,10 +101,12 @@ class Resolution(NamedTuple):
     def is_routed(self) -> bool:
         """Whether there are rules to keep, routes to copy from DHCP, or our own default route.
 
-        A link that lacks IPv6 may also get it at any time.
+        A link that lacks IPv6 may also get it at any time, and the kernel may reset an IPv6 MTU.
         """
         default = any(not hop.to.prefixlen for hop in self.want.hops)
-        return bool(self.want.rules or self.roles.dhcp.clients) or default or self.lacks_ipv6
+        has_ipv6_mtu = any(IPV6_MTU in link.sysctls for link in self.want.links.values())
+        is_routed = bool(self.want.rules or self.roles.dhcp.clients) or default
+        return is_routed or has_ipv6_mtu or self.lacks_ipv6
 
 
 def resolve_state(

@@ -138,7 +138,7 @@ def _wide_routes(world: World) -> dict[int, set[Network]]:
     """The prefixes of each table that may lead everywhere."""
     wide: dict[int, set[Network]] = {}
     for route in (*world.routes, *world.tables):
-        if route.to.prefixlen <= LONGEST_PART:
+        if route.to.prefixlen <= LONGEST_PART and route.traits.kind != "throw":
             wide.setdefault(route.traits.table, set()).add(route.to)
     return wide
 

@@ -26,7 +26,18 @@ ROUTES_OF = "routes of "
 OF_KERNEL = frozenset((1, 2, 9))
 
 RouteState = Literal["present", "absent", "user"]
-RouteKind = Literal["unicast", "blackhole", "unreachable", "prohibit"]
+RouteKind = Literal[
+    "unicast",
+    "local",
+    "broadcast",
+    "anycast",
+    "multicast",
+    "blackhole",
+    "unreachable",
+    "prohibit",
+    "throw",
+]
+# Those that a document can request.
 KINDS: tuple[RouteKind, ...] = ("unicast", "blackhole", "unreachable", "prohibit")
 Choice = Literal["auto", "yes", "no"]
 CHOICES: tuple[Choice, ...] = ("auto", "yes", "no")

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal, Optional
 
 from neuca_tools.desired import routing_tables
@@ -54,7 +54,23 @@ def remember_nics(record: Record, resolution: Resolution) -> Record:
         doubtful = resolution.roles.choice.by_automatic_route_only.get(mac, ())
         if mac not in nics or (nic.name, nic.role, nic.doubtful) != (name, lasting, doubtful):
             nics[mac] = nic._replace(name=name, role=lasting, doubtful=doubtful)
+    nics.update(_without_lost_names(nics, resolution))
     return record._replace(nics=nics, ground=resolution.management_networks or record.ground)
+
+
+def _without_lost_names(
+    nics: Mapping[str, NicRecord], resolution: Resolution
+) -> Iterator[tuple[str, NicRecord]]:
+    """The absent NICs whose name another NIC has taken with their place, without that name.
+
+    At boot, a recorded name is kept free even for an absent NIC.
+    """
+    roles = resolution.roles
+    names = {nics[mac].name for mac in nics.keys() & roles.nics.keys()} - {""}
+    for mac, nic in nics.items():
+        is_present = mac in roles.nics or mac in roles.twins or LinkKey(mac).virtual_kind
+        if nic.name in names and not is_present and nic.role != "management":
+            yield mac, nic._replace(name="")
 
 
 def remember_tables(record: Record, resolution: Resolution) -> Record:

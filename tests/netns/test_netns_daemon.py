@@ -221,6 +221,24 @@ def test_drift_is_set_right_by_a_start(host, way):
     assert host.status("--wait")[0] == 0
 
 
+def test_an_ipv6_mtu_is_set_again_when_the_carrier_comes_after_the_pass(host):
+    """The kernel resets it to the MTU of the NIC then."""
+    setting = "net/ipv6/conf/dp1/mtu"
+    host.run("ip", "link", "set", "dp1", "down", where=host.outside)
+    host.document(asked(1) + "sysctl.net.ipv6.conf.{interface}.mtu = 1400\n")
+    run(host)
+    host.run("ip", "link", "set", "dp1", "up", where=host.outside)
+    for _ in range(2):
+        host.wait("there is a carrier", lambda: host.link("dp1")["operstate"] == "UP")
+        host.wait("it is set again", lambda: host.sysctl(setting) == "1400", SOON)
+        host.ip("link set dp1 down")
+        host.ip("link set dp1 up")
+    host.wait("it is set again", lambda: host.sysctl(setting) == "1400", SOON)
+    host.sysctl(setting, 1300)
+    assert [code for code, _ in host.problems("dp1")] == ["drift"]
+    assert host.neuca("apply").code == 0
+
+
 def test_with_enforce_drift_is_set_right_by_itself(host):
     host.configure("[network]\ndrift = enforce", sources="ec2")
     host.document(

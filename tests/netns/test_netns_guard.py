@@ -275,6 +275,34 @@ COPIES = {
 }
 
 
+@pytest.mark.parametrize("compatible", [1, 0])
+def test_a_route_by_a_nexthop_object_is_guarded(lab, compatible):
+    """As routing daemons set them; without the compatibility the kernel names the object only."""
+    lab.management(default_route=False)
+    lab.veth("dp1", 1)
+    lab.sysctl("net/ipv4/nexthop_compat_mode", compatible)
+    lab.ip("nexthop add id 7 via 192.0.2.1 dev mgmt0")
+    lab.ip("nexthop add id 8 via 192.0.2.2 dev mgmt0")
+    lab.ip("nexthop add id 9 group 7/8")
+    for words in ("default nhid 7", "10.20.0.0/16 nhid 8", "10.21.0.0/16 nhid 9"):
+        lab.ip(f"route add {words}")
+    lines = ("192.0.2.1/32", "10.20.1.0/24", "10.21.1.0/24", "10.22.0.0/16")
+    lab.once(f"{NIC}[routes]\n" + "".join(f"{to} = 172.16.0.254\n" for to in lines))
+    assert lab.role(MANAGEMENT_MAC) == "management"
+    refused = [text.split()[2].rstrip(":") for _, text in lab.problems()]
+    assert refused == list(lines[:3])
+    assert len(lab.routes("10.22.0.0/16")) == 1
+
+
+def test_an_ipv4_route_through_an_ipv6_gateway_is_guarded_like_any_other(guarded):
+    for prefix in ("10.20.0.0/16", "172.16.0.0/12"):
+        guarded.ip(f"route add {prefix} via inet6 2001:db8:ffff::1 dev mgmt0")
+    guarded.once(f"{NIC}[routes]\n10.20.1.0/24 = 172.16.0.254\n")
+    place = "it is inside 10.20.0.0/16, which is routed through the management NIC"
+    assert guarded.problems() == [("refused", f"route to 10.20.1.0/24: {place}")]
+    assert "172.16.0.1/24" in guarded.addresses("dp1")
+
+
 @pytest.mark.parametrize("name", COPIES)
 @pytest.mark.parametrize(("owner", "whose"), [
     (MANAGEMENT_MAC, 'the management NIC "mgmt0"'),

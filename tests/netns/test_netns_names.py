@@ -95,6 +95,22 @@ def test_an_alternative_name_of_its_own_is_in_nobodys_way(lab):
     assert name_of(lab, mac(1)) == "data7"
 
 
+def test_an_alternative_name_of_another_nic_costs_only_the_name(lab):
+    """As after a change of slots, where each NIC has the other's name of the path."""
+    for number in (1, 2):
+        lab.veth(f"dp{number}", number)
+        lab.ip(f"link property add dev dp{number} altname data{number}")
+    document = "".join(
+        f"[interface {mac(number)}]\naddresses = 172.16.{number}.1/24\nname = data{3 - number}\n"
+        for number in (1, 2)
+    )
+    assert lab.once(document).code == 4
+    for number in (1, 2):
+        assert lab.addresses(f"dp{number}") == {f"172.16.{number}.1/24"}
+        reason = f'"dp{number}" should be "data{3 - number}", but another interface has that name'
+        assert lab.problems(mac(number)) == [("name", reason)]
+
+
 def test_a_nic_that_comes_back_under_another_name_gets_its_first_one(lab):
     lab.veth("dp1", 1)
     lab.once(f"[interfaces]\n{mac(1)} = up:ipv4:172.16.1.1/24\n")
@@ -102,6 +118,25 @@ def test_a_nic_that_comes_back_under_another_name_gets_its_first_one(lab):
     lab.ip("link set dp1 name odd")
     assert lab.once().code == 0
     assert (name_of(lab, mac(1)), lab.addresses("dp1")) == ("dp1", {"172.16.1.1/24"})
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1)])
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_nic_that_takes_the_place_of_another_keeps_the_name_at_boot(lab, first, second, listed):
+    lab.management()
+    lab.veth("eth1", first)
+    sections = {one: f"[interface {mac(one)}]\naddresses = 172.16.{one}.1/24\n" for one in (1, 2)}
+    lab.once(sections[first])
+    with lab.foreign.changing():
+        lab.run("ip", "link", "delete", "eth1")
+    lab.veth("eth1", second)
+    lab.once(sections[second] + (sections[first] if listed else ""))
+    lab.command("neucad", "--names", "--config", lab.config_file)
+    assert lab.addresses("eth1") == {f"172.16.{second}.1/24"}
+    lab.veth("eth2", first)
+    assert lab.once("".join(sections.values())).code == 0
+    lab.command("neucad", "--names", "--config", lab.config_file)
+    assert [name_of(lab, mac(one)) for one in (second, first)] == ["eth1", "eth2"]
 
 
 def test_a_nic_that_became_the_users_keeps_its_name(lab):

@@ -87,6 +87,13 @@ def test_a_rule_that_shadows_ours_is_a_note(host, rules, routes, named):
     assert "31200: from 10.1.0.5/32 lookup" in note
 
 
+def test_a_table_that_sends_packets_on_to_the_next_rule_shadows_nothing(host):
+    host.ip("route add throw default table 52")
+    host.ip("rule add pref 5270 lookup 52")
+    assert host.once(SECTION).code == 0
+    assert _notes(host.status()[1]) == []
+
+
 def test_a_configured_nic_keeps_everything_while_another_device_has_its_mac(host):
     """A virtual function, on a cloud that takes it away and gives it back, before it has a master."""
     host.document(SECTION)

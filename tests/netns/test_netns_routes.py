@@ -86,6 +86,26 @@ def test_the_users_route_with_our_prefix_and_our_metric_is_left_alone(routed):
     assert ("172.17.0.99", "dp2", 20, "boot") in routed.routes("10.20.0.0/16")
 
 
+@pytest.mark.parametrize("kind", ["blackhole", "throw", "local", "nhid 7"])
+def test_a_route_of_another_kind_with_our_prefix_and_our_metric_is_left_alone(routed, kind):
+    """The kernel replaces a route of any kind; routing daemons set blackholes with our metric."""
+    dev = " dev lo" if kind == "local" else ""
+    for family, prefix in ((4, "10.20.0.0/16"), (6, "fd20::/48")):
+        if kind == "nhid 7":
+            routed.ip(f"-{family} nexthop replace id {family} blackhole")
+        words = f"{prefix} nhid {family}" if kind == "nhid 7" else f"{kind} {prefix}"
+        for table in ("main", "99"):
+            routed.ip(f"-{family} route add {words}{dev} table {table} metric 20 proto bgp")
+    for table in ("", " table 99"):
+        # The laboratory checks that the routes of others are those from before.
+        lines = (f"10.20.0.0/16 = 172.16.0.254{table}", f"fd20::/48 = fd00:16::fe{table}")
+        routed.once(NICS + "[routes]\n" + "\n".join(lines))
+        reason = "a route of another program has the same prefix and metric (20)"
+        assert routed.problems() == [
+            ("refused", f"route to {prefix}: {reason}") for prefix in ("10.20.0.0/16", "fd20::/48")
+        ]
+
+
 def test_down_removes_a_route_on_a_dataplane_nic_whoever_set_it(routed):
     routed.once(NICS)
     routed.ip("route add 10.20.0.0/16 via 172.17.0.99 dev dp2")
