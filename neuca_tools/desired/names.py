@@ -58,23 +58,24 @@ def nic_names(
     fallback = {key: current[key] for key in movable}
     holders = {name: key for key in movable for name in roles.nics[key.mac].altnames}
     own = {*fallback.values(), *holders}
-    fixed = {*reserved_names(roles, record).values()} - own
-    fixed |= names_in_use(world, {roles.nics[key.mac].index for key in movable})
+    others = names_in_use(world, {roles.nics[key.mac].index for key in movable})
+    fixed = {*reserved_names(roles, record).values()} - own | others
     wishes = _wished_names(movable, requests, record, roles)
     free = {key: wish for key, wish in wishes.items() if holders.get(wish, key) == key}
     names = _grant_wishes({**fallback, **free}, fallback, fixed, requests)
-    problems = [
-        Problem(
-            "name",
-            f'"{current[key]}" should be "{wish}", but another interface has that name',
-            key,
-        )
-        for key, wish in sorted(wishes.items())
-        if names[key] != wish
-    ]
+    problems = list(_taken_problems(current, names, wishes))
     fixed_macs = {*roles.nics, *roles.twins} - {key.mac for key in movable}
     problems += _astray_problems(fixed_macs, requests, world, roles, record)
     return {**current, **names}, problems
+
+
+def _taken_problems(
+    current: Mapping[LinkKey, str], names: Mapping[LinkKey, str], wishes: Mapping[LinkKey, str]
+) -> Iterator[Problem]:
+    for key, wish in sorted(wishes.items()):
+        if names[key] != wish:
+            text = f'"{current[key]}" should be "{wish}", but another interface has that name'
+            yield Problem("name", text, key)
 
 
 def _movable(roles: Roles) -> set[LinkKey]:

@@ -179,8 +179,7 @@ class ThroughputSteps:
         results = phase_results(replace(self._evidence, phases=tuple(phases)))
         for phase, result in zip(phases, results):
             back = " back" if len(results) > 1 and result.direction == "reverse" else ""
-            offered = "" if result.error else more
-            yield _phase_verdict(phase, result), f"{phase_words(result)}{offered}{back}"
+            yield _phase_verdict(phase, result), f"{_offered_words(result, more)}{back}"
         error = next((result.error for result in results if result.error), None)
         if error and name != MAY_FAIL and not any(result.rate for result in results):
             self._skip_reason = f"the previous test got nothing through: {error}"
@@ -352,6 +351,11 @@ def _rpm_result(phase: Phase, probes: Probes) -> Result:
     if known is None:
         return "unknown", f"{way}: no response to any probe under load, {probes.failed} failed"
     return "pass", f"{rpm_words(known)} {way}"
+
+
+def _offered_words(result: PhaseResult, more: str) -> str:
+    """The result, with what was offered unless the test failed."""
+    return phase_words(result) if result.error else f"{phase_words(result)}{more}"
 
 
 def _phase_verdict(phase: Phase, result: PhaseResult) -> str:
