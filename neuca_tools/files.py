@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import signal
+import stat
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -105,6 +106,7 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -
             make_directory(Path(directory))
         for path in paths:
             with applying(f'write "{path}"'):
+                _refuse_device(path)
                 _write_new(f"{path}{NEW}", contents[path], set_mode, sync=sync and are_few)
     if sync and not are_few:
         _sync_file_systems(_by_directory(contents))
@@ -112,6 +114,14 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -
         _rename_or_remove(path, wanted is not None)
     if sync:
         _sync_names(_by_directory(files), are_few)
+
+
+def _refuse_device(path: Path) -> None:
+    """Raise OSError for a device or a FIFO, which would be gone once it is replaced."""
+    with suppress(FileNotFoundError):
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise OSError(errno.EEXIST, "it exists, and is no regular file")
 
 
 def _sync_names(directories: Iterable[str], are_few: bool) -> None:

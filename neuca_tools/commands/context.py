@@ -54,7 +54,7 @@ def load_configuration(
 def output_path(name: str) -> Path:
     """The absolute path of a file to write or replace in an existing directory. Raises NeucaError.
 
-    A device such as /dev/null would be gone once it is replaced.
+    A device is refused, as by `files.write_files`, before anything is done for it.
     """
     path = Path(name).absolute()
     with applying(f'write "{path}"'):

@@ -165,6 +165,18 @@ def test_after_a_failure_no_half_written_file_is_left(tmp_path):
     assert listing(tmp_path) == [f"z{NEW}"]
 
 
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_a_device_or_fifo_is_not_replaced(tmp_path, is_linked):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("fifo")
+    path = tmp_path / ("link" if is_linked else "fifo")
+    with pytest.raises(ApplyError) as caught:
+        write_files({path: b"x"})
+    assert caught.value.text == f'write "{path}": it exists, and is no regular file'
+    assert listing(tmp_path) == ["fifo", "link"]
+    assert path.is_fifo()
+
+
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_an_interrupt_leaves_no_temporary_file(tmp_path, monkeypatch, call):
     def interrupted(*_):
