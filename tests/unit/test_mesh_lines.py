@@ -105,6 +105,7 @@ plan = json.loads(sys.stdin.readline())["plan"]
 names = [host["name"] for host in plan["hosts"]]
 def say(name, message):
     print(name + ": " + (message if isinstance(message, str) else json.dumps(message)), flush=True)
+later = [line[2:] for line in json.loads(sys.argv[1]) if line.startswith("? ")]
 for line in json.loads(sys.argv[1]):
     is_error = line.startswith(("clush: ", "! "))
     print(line.replace("! ", ""), flush=True, file=sys.stderr if is_error else sys.stdout)
@@ -122,6 +123,8 @@ for line in sys.stdin:
     if "next" in message:
         number, pairs = slots[message["next"]]
         for client, server in pairs:
+        while later:
+            print(later.pop(), file=sys.stderr, flush=True)
             row = {"mesh": 1, "slot": number, "client": names[client], "server": names[server]}
             if diagnoses:
                 say(names[client], {**row, "diagnosis": ["why it is slow"]})
@@ -264,6 +267,43 @@ def test_a_host_whose_clock_is_ahead_has_no_tests(tmp_path, clock):
 
 def test_an_engine_that_is_not_installed_is_an_error():
     with pytest.raises(SelftestError) as refused:
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (["? clush: n2: exited with exit code 137"], "exited with exit code 137"),
+        # The last one is written first.
+        (
+            ["? clush: n2: exited with exit code 255", "? n2: Connection reset by peer"],
+            "Connection reset by peer",
+        ),
+    ],
+)
+def test_a_host_that_leaves_in_the_middle_has_its_reason(tmp_path, said, reason):
+    run, _ = coordinated(tmp_path, mesh_of(4), said=said)
+    assert run.reasons == {"n2": reason}
+    assert results.read_results([tmp_path / "run.jsonl"]).reasons == run.reasons
+
+
+STOPPED = """import os, signal
+from neuca_tools.selftest.measure.mesh.signals import StoppedError, stopped_by_signals
+try:
+    with stopped_by_signals():
+        os.kill(os.getpid(), signal.{name})
+except StoppedError:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(os.getpid(), number)
+    print("ended in peace")
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_second_signal_does_not_cut_off_the_end_of_a_run(name):
+    """`timeout` sends SIGTERM twice."""
+    script = STOPPED.format(name=name)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"ended in peace\n", b"")
+
+
         Engine(["/nowhere/clush"])
     assert refused.value.text == 'start "/nowhere/clush": No such file or directory'
 

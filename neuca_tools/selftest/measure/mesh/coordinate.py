@@ -332,13 +332,21 @@ class Coordinator:
         text = line.decode("utf-8", "replace")[:MOST_TEXT]
         match = COMMAND_ENDED.match(text)
         if match is not None:
-            self._hosts.ended_names.add(match[1])
-            self._hosts.last_error_by_name.setdefault(match[1], match[2])
+            self._end_host(match[1], match[2])
         name, _, complaint = text.partition(": ")
         if name in self._hosts.names:
             self._hosts.last_error_by_name[name] = complaint.strip()
         self._hosts.error_count += 1
         if self._hosts.error_count <= MOST_ERRORS:
+    def _end_host(self, name: str, how: str) -> None:
+        """The command on a host has ended, which of one that had started is to be reported."""
+        hosts = self._hosts
+        hosts.ended_names.add(name)
+        reason = hosts.last_error_by_name.setdefault(name, how)
+        if name in hosts.ready_names:
+            hosts.reason_by_name[name] = reason
+            self._results.absent({name: reason})
+
             self._tell(text)
         elif self._hosts.error_count == MOST_ERRORS + 1:
             self._tell("further errors are not shown; the report has the reason of each host")
