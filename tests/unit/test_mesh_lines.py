@@ -107,6 +107,8 @@ def say(name, message):
     print(name + ": " + (message if isinstance(message, str) else json.dumps(message)), flush=True)
 later = [line[2:] for line in json.loads(sys.argv[1]) if line.startswith("? ")]
 for line in json.loads(sys.argv[1]):
+    if line.startswith("? "):
+        continue
     is_error = line.startswith(("clush: ", "! "))
     print(line.replace("! ", ""), flush=True, file=sys.stderr if is_error else sys.stdout)
 for name in names:
@@ -121,10 +123,10 @@ for line in sys.stdin:
     message = json.loads(line)
     slots, diagnoses = message.get("slots", slots), message.get("diagnoses", diagnoses)
     if "next" in message:
-        number, pairs = slots[message["next"]]
-        for client, server in pairs:
         while later:
             print(later.pop(), file=sys.stderr, flush=True)
+        number, pairs = slots[message["next"]]
+        for client, server in pairs:
             row = {"mesh": 1, "slot": number, "client": names[client], "server": names[server]}
             if diagnoses:
                 say(names[client], {**row, "diagnosis": ["why it is slow"]})
@@ -265,8 +267,6 @@ def test_a_host_whose_clock_is_ahead_has_no_tests(tmp_path, clock):
     assert "n0: its clock is ahead, it has no tests" in told
 
 
-def test_an_engine_that_is_not_installed_is_an_error():
-    with pytest.raises(SelftestError) as refused:
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
@@ -304,6 +304,8 @@ def test_a_second_signal_does_not_cut_off_the_end_of_a_run(name):
     assert (done.returncode, done.stdout, done.stderr) == (0, b"ended in peace\n", b"")
 
 
+def test_an_engine_that_is_not_installed_is_an_error():
+    with pytest.raises(SelftestError) as refused:
         Engine(["/nowhere/clush"])
     assert refused.value.text == 'start "/nowhere/clush": No such file or directory'
 

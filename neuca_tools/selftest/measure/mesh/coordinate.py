@@ -51,10 +51,6 @@ SEND_SECONDS = 60.0
 Tell = Callable[[str], None]
 
 
-class StoppedError(Exception):
-    """A signal asked for the end of the run."""
-
-
 class Engine:
     """The program that starts a command on all hosts, and connects our input to theirs.
 
@@ -338,6 +334,10 @@ class Coordinator:
             self._hosts.last_error_by_name[name] = complaint.strip()
         self._hosts.error_count += 1
         if self._hosts.error_count <= MOST_ERRORS:
+            self._tell(text)
+        elif self._hosts.error_count == MOST_ERRORS + 1:
+            self._tell("further errors are not shown; the report has the reason of each host")
+
     def _end_host(self, name: str, how: str) -> None:
         """The command on a host has ended, which of one that had started is to be reported."""
         hosts = self._hosts
@@ -346,10 +346,6 @@ class Coordinator:
         if name in hosts.ready_names:
             hosts.reason_by_name[name] = reason
             self._results.absent({name: reason})
-
-            self._tell(text)
-        elif self._hosts.error_count == MOST_ERRORS + 1:
-            self._tell("further errors are not shown; the report has the reason of each host")
 
     def _obey(self, name: str, message: dict[str, Any]) -> None:
         if "ready" in message:
@@ -378,13 +374,3 @@ class Coordinator:
         self._hosts.reason_by_name[name] = reason
         self._results.absent({name: reason})
         self._tell(f"{name}: {reason}, it has no tests")
-
-
-def on_signals() -> None:
-    """Make SIGTERM and SIGHUP raise StoppedError, as SIGINT raises KeyboardInterrupt."""
-
-    def stop(_number: int, _frame: object) -> None:
-        raise StoppedError
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop)
