@@ -47,10 +47,9 @@ from neuca_tools.selftest.measure.mesh.coordinate import (
     START_SECONDS,
     Coordinator,
     Engine,
-    StoppedError,
-    on_signals,
 )
 from neuca_tools.selftest.measure.mesh.host import LONGEST, Member, await_plan
+from neuca_tools.selftest.measure.mesh.signals import StoppedError, stopped_by_signals
 from neuca_tools.selftest.measure.wait import Lines
 from neuca_tools.selftest.mesh import report
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, read_plan, tests_of
@@ -239,13 +238,13 @@ def _coordinate_run(
     # The kernel limits the length of one argument: MAX_ARG_STRLEN, 128 KiB.
     hosts = [word for host in recorded.plan.hosts for word in ("-w", host.name)]
     command = [ENGINE, *hosts, "-f", str(FANOUT), *arguments.engine]
-    on_signals()
     engine = Engine([*command, arguments.remote])
     run = Coordinator(recorded.plan, recorded.rows, engine, output, _log)
     stopped = False
     try:
-        run.run(arguments.patience)
-    except (StoppedError, KeyboardInterrupt):
+        with stopped_by_signals():
+            run.run(arguments.patience)
+    except StoppedError:
         stopped = True
     finally:
         engine.end()

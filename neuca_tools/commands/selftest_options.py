@@ -206,6 +206,7 @@ def _selected_steps(arguments: argparse.Namespace, plan: Options) -> frozenset[s
     if arguments.only is not None:
         steps = {"reach", *arguments.only}
     implied = {
+        "tcp": "loaded" in steps,
         "tcp-bidir": arguments.bidir,
         "udp": arguments.udp,
         "tcp-parallel": arguments.parallel,

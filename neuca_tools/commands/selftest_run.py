@@ -8,6 +8,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import NamedTuple, Optional
@@ -34,7 +35,7 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Step
 from neuca_tools.selftest.measure import archive, program
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.planned import AgentPlan
+from neuca_tools.selftest.measure.host.planned import AgentPlan, permitted_route
 from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.live import can_draw, draw_progress, header, planned_stages
@@ -124,6 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
     wanted, plan = measurement_options(arguments, config), plan_name(arguments, config)
     addresses = [address_of(entry, arguments.family) for entry in entries]
     planned = outlook_of(arguments, config)
+    _check_peers(addresses, planned, wanted.interface)
     setup = _Setup(arguments, config, wanted, plan, planned)
     results = []
     for entry, address in zip(entries, addresses):
@@ -131,6 +133,16 @@ def run(arguments: argparse.Namespace) -> int:
             print(printable_line(f"— {entry}"))
         results.append(_test_peer(setup, address))
     return _report_all(arguments, results)
+
+
+def _check_peers(
+    addresses: Sequence[Address], planned: AgentPlan, interface: Optional[str]
+) -> None:
+    """Raise UsageError if a peer must not be tested, before minutes are spent on another one."""
+    for address in addresses:
+        # That there is no route is a result of the test.
+        with suppress(OSError):
+            permitted_route(address, planned, interface)
 
 
 def has_iperf3() -> bool:

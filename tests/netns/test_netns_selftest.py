@@ -231,6 +231,13 @@ def test_never_over_the_management_nic_unless_told_so(ends):
     assert "tcp          pass" in ends.test("--interface", "mgmt0", *TCP, peer="192.0.2.1").out
 
 
+def test_no_peer_is_tested_if_one_of_them_must_not_be(ends):
+    ends.iperf("-1")
+    done = ends.test(*TCP, "--json", FAR, peer="192.0.2.1")
+    assert (done.code, done.out) == (2, "")
+    assert not (ends.lab.folder / "state" / "selftests.jsonl").exists()
+
+
 @pytest.mark.parametrize("peer", [NEAR, "127.0.0.1", "172.16.0.255", "224.0.0.1"])
 def test_never_to_what_is_no_peer(ends, peer):
     done = ends.test(*TCP, peer=peer)

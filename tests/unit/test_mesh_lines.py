@@ -105,7 +105,10 @@ plan = json.loads(sys.stdin.readline())["plan"]
 names = [host["name"] for host in plan["hosts"]]
 def say(name, message):
     print(name + ": " + (message if isinstance(message, str) else json.dumps(message)), flush=True)
+later = [line[2:] for line in json.loads(sys.argv[1]) if line.startswith("? ")]
 for line in json.loads(sys.argv[1]):
+    if line.startswith("? "):
+        continue
     is_error = line.startswith(("clush: ", "! "))
     print(line.replace("! ", ""), flush=True, file=sys.stderr if is_error else sys.stdout)
 for name in names:
@@ -120,6 +123,8 @@ for line in sys.stdin:
     message = json.loads(line)
     slots, diagnoses = message.get("slots", slots), message.get("diagnoses", diagnoses)
     if "next" in message:
+        while later:
+            print(later.pop(), file=sys.stderr, flush=True)
         number, pairs = slots[message["next"]]
         for client, server in pairs:
             row = {"mesh": 1, "slot": number, "client": names[client], "server": names[server]}
@@ -260,6 +265,43 @@ def test_a_host_whose_clock_is_ahead_has_no_tests(tmp_path, clock):
     said = [f"n0: {json.dumps({'mesh': 1, 'ready': 'n0', 'clock': clock})}"]
     _, told = coordinated(tmp_path, plan, said=said)
     assert "n0: its clock is ahead, it has no tests" in told
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (["? clush: n2: exited with exit code 137"], "exited with exit code 137"),
+        # The last one is written first.
+        (
+            ["? clush: n2: exited with exit code 255", "? n2: Connection reset by peer"],
+            "Connection reset by peer",
+        ),
+    ],
+)
+def test_a_host_that_leaves_in_the_middle_has_its_reason(tmp_path, said, reason):
+    run, _ = coordinated(tmp_path, mesh_of(4), said=said)
+    assert run.reasons == {"n2": reason}
+    assert results.read_results([tmp_path / "run.jsonl"]).reasons == run.reasons
+
+
+STOPPED = """import os, signal
+from neuca_tools.selftest.measure.mesh.signals import StoppedError, stopped_by_signals
+try:
+    with stopped_by_signals():
+        os.kill(os.getpid(), signal.{name})
+except StoppedError:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(os.getpid(), number)
+    print("ended in peace")
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_second_signal_does_not_cut_off_the_end_of_a_run(name):
+    """`timeout` sends SIGTERM twice."""
+    script = STOPPED.format(name=name)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"ended in peace\n", b"")
 
 
 def test_an_engine_that_is_not_installed_is_an_error():

@@ -652,6 +652,23 @@ def test_a_duplicate_address_names_both_hosts_and_both_macs():
     assert f"{mac_of('n3')} and {mac_of('n9')} (n9) answer for it" in finding.text
 
 
+@pytest.mark.parametrize("macs", [1, 0])
+def test_another_secret_is_no_second_host_where_a_single_mac_answers(macs):
+    """Behind a gateway, no MAC is known."""
+    plan = mesh_of(16)
+    rows = [
+        replace(
+            row, macs=row.macs[:macs], rate_out=None, rate_back=None, error="wrong-peer", text="x"
+        )
+        if row.server == "n3"
+        else row
+        for row in rows_of(plan)
+    ]
+    finding = judge_mesh(plan, rows).findings[0]
+    kind = {1: "other-test", 0: "duplicate-address"}[macs]
+    assert (finding.kind, finding.names) == (kind, ("n3",))
+
+
 def test_two_hosts_with_one_mac_are_both_named_and_a_router_is_not():
     plan = mesh_of(16)
     rows = [

@@ -352,6 +352,7 @@ def test_the_plans():
         "tcp-parallel",
     }
     assert asked("--only", "tcp,udp", "--skip", "udp").steps == {"reach", "tcp"}
+    assert asked("--only", "loaded").steps == {"reach", "tcp", "loaded"}
 
 
 def test_the_command_line_wins_over_the_configuration():

@@ -33,11 +33,11 @@ GROUP_BOUNDARY, SLOW_GROUP, ASYMMETRIC = "group-boundary", "slow-group", "asymme
 MTU_HOLE, SMALL_MTU, DUPLICATE = "mtu-hole", "small-mtu", "duplicate-address"
 DUPLICATE_MAC, BAD_PAIR, UNREACHABLE = "duplicate-mac", "bad-pair", "unreachable"
 FLAPPING, NO_ROUTE, SLOW_EVERYWHERE = "flapping-link", "no-route", "slow-everywhere"
-BUSY_HOST = "busy-host"
+BUSY_HOST, OTHER_TEST = "busy-host", "other-test"
 KINDS = (
     *(SLOW_EGRESS, SLOW_INGRESS, WRONG_NIC, GROUP_BOUNDARY, SLOW_GROUP, ASYMMETRIC),
     *(MTU_HOLE, SMALL_MTU, DUPLICATE, DUPLICATE_MAC, BAD_PAIR, UNREACHABLE),
-    *(FLAPPING, NO_ROUTE, SLOW_EVERYWHERE, BUSY_HOST, LOSS, DELAY, JITTER),
+    *(FLAPPING, NO_ROUTE, SLOW_EVERYWHERE, BUSY_HOST, OTHER_TEST, LOSS, DELAY, JITTER),
 )
 # What an entity is called in a sentence, which direction of it is affected, and what it is if it is
 # slow.
@@ -64,6 +64,7 @@ TEXTS = {
     MTU_HOLE: "large packets do not get through, small ones do",
     SMALL_MTU: "the MTU of the NIC is smaller than what the other paths carry",
     DUPLICATE: "another host has its address too",
+    OTHER_TEST: "another self-test, such as neuca-selftest serve or another mesh, uses its port",
     DUPLICATE_MAC: "another host has the same MAC",
     BAD_PAIR: "slow with each other only",
     UNREACHABLE: "tests of it get no connection",
@@ -150,14 +151,19 @@ def _has_rivals(suspect: Suspect, tests: Iterable[Row]) -> bool:
 
 
 def _of_identity(rows: Sequence[Row], suspect: Suspect) -> Cause:
-    """Two hosts with one address or one MAC, with both names and MACs as far as rows tell them."""
+    """Two hosts with one address or one MAC, with both names and MACs as far as rows tell them.
+
+    If a single MAC answers, what has another secret there is a program of the same host.
+    """
     names = suspect.entity.names
     for mac, owners in hosts_by_shared_mac(rows).items():
         if set(names) & set(owners):
             return DUPLICATE_MAC, f"{' and '.join(owners)} both have the MAC {mac}"
     of_address = [row.macs for row in rows if row.server in names and len(row.macs) > 1]
     if not of_address:
-        return DUPLICATE, TEXTS[DUPLICATE]
+        is_single = all(len(rows[number].macs) == 1 for number in suspect.tests)
+        kind = OTHER_TEST if is_single else DUPLICATE
+        return kind, TEXTS[kind]
     macs = _describe_macs(
         set(chain.from_iterable(of_address)), (row for row in rows if row.server not in names)
     )

@@ -51,10 +51,6 @@ SEND_SECONDS = 60.0
 Tell = Callable[[str], None]
 
 
-class StoppedError(Exception):
-    """A signal asked for the end of the run."""
-
-
 class Engine:
     """The program that starts a command on all hosts, and connects our input to theirs.
 
@@ -332,8 +328,7 @@ class Coordinator:
         text = line.decode("utf-8", "replace")[:MAX_TEXT]
         match = COMMAND_ENDED.match(text)
         if match is not None:
-            self._hosts.ended_names.add(match[1])
-            self._hosts.last_error_by_name.setdefault(match[1], match[2])
+            self._end_host(match[1], match[2])
         name, _, complaint = text.partition(": ")
         if name in self._hosts.names:
             self._hosts.last_error_by_name[name] = complaint.strip()
@@ -342,6 +337,15 @@ class Coordinator:
             self._tell(text)
         elif self._hosts.error_count == MAX_ERRORS + 1:
             self._tell("further errors are not shown; the report has the reason of each host")
+
+    def _end_host(self, name: str, how: str) -> None:
+        """The command on a host has ended, which of one that had started is to be reported."""
+        hosts = self._hosts
+        hosts.ended_names.add(name)
+        reason = hosts.last_error_by_name.setdefault(name, how)
+        if name in hosts.ready_names:
+            hosts.reason_by_name[name] = reason
+            self._results.absent({name: reason})
 
     def _obey(self, name: str, message: dict[str, Any]) -> None:
         if "ready" in message:
@@ -370,13 +374,3 @@ class Coordinator:
         self._hosts.reason_by_name[name] = reason
         self._results.absent({name: reason})
         self._tell(f"{name}: {reason}, it has no tests")
-
-
-def on_signals() -> None:
-    """Make SIGTERM and SIGHUP raise StoppedError, as SIGINT raises KeyboardInterrupt."""
-
-    def stop(_number: int, _frame: object) -> None:
-        raise StoppedError
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop)
