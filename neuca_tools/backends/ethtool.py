@@ -35,7 +35,7 @@ class _Field(NamedTuple):
     """One value: its attribute, that of its maximum (0: none), and whether it is an 8-bit flag."""
 
     value: int
-    most: int = 0
+    maximum: int = 0
     switch: bool = False
 
 
@@ -135,9 +135,9 @@ class Ethtool(AbstractContextManager["Ethtool"]):
         attributes = self._get(GROUPS[group].get, index)
         fields = GROUPS[group].fields
         maximums = {
-            f"{group}.{name}": str(attributes.number(field.most))
+            f"{group}.{name}": str(attributes.number(field.maximum))
             for name, field in fields.items()
-            if field.most
+            if field.maximum
         }
         values = {
             f"{group}.{name}": _value_text(attributes.number(field.value), field)

@@ -80,7 +80,7 @@ class Queues:
     def _read_masks(self, group: str) -> DeviceSettings:
         """The lists of CPUs of the queues.
 
-        `most` has the CPUs that are online, which `all` stands for, and the number of queues.
+        `maximums` has the CPUs that are online, which `all` stands for, and the number of queues.
         """
         masks = [text_of(file) for file in self._mask_files(group)]
         lists = [_cpu_list(mask) for mask in masks if mask]
@@ -92,7 +92,7 @@ class Queues:
         value = lists[0] if len(set(lists)) == 1 else SEPARATOR.join(lists)
         online = text_of(self._sys / "devices/system/cpu/online") or "0"
         return DeviceSettings(
-            values={group: value}, most={group: online, f"{group}.queues": str(len(lists))}
+            values={group: value}, maximums={group: online, f"{group}.queues": str(len(lists))}
         )
 
 

@@ -71,8 +71,8 @@ def apply_once(
 
 def outcome_text(status: Status, changed: int, left: Iterable[Problem], color: bool) -> str:
     """What a pass did not do, and its last line."""
-    last = render.applied_line(status.data["state"], changed, status.problems, color)
-    return painted_lines("\n".join([*render.undone_lines(left, status.names, color), last]))
+    last = render.outcome_line(status.data["state"], changed, status.problems, color)
+    return painted_lines("\n".join([*render.unfulfilled_lines(left, status.names, color), last]))
 
 
 def _apply_or_plan(arguments: argparse.Namespace, config: Config) -> int:

@@ -25,7 +25,7 @@ from neuca_tools.model.rows import Severity
 
 STANDARD_INPUT = "-"
 _HEADER = re.compile(rb"^\[([\w -]+)\]", re.MULTILINE)
-INKS = {"error": RED, "warning": YELLOW}
+COLOR_BY_SEVERITY = {"error": RED, "warning": YELLOW}
 TITLES = {
     "neuca": "NEuca's format",
     "network_data.json": "OpenStack's network_data.json",
@@ -91,7 +91,7 @@ def _print_faults(name: str, document: CheckResult, color: bool, *, only_errors:
     """One line for each fault, as compilers print them, and a line about the whole file."""
     for finding in document.findings:
         place = f"{name}:{finding.line}" if finding.line else name
-        severity = painted_text(finding.severity, INKS[finding.severity], color)
+        severity = painted_text(finding.severity, COLOR_BY_SEVERITY[finding.severity], color)
         # With --quiet, nothing of standard output is printed.
         to_stderr = only_errors and finding.severity == "error"
         text = f"{printable_line(place)}: {severity}: {printable_line(finding.text)}"

@@ -54,7 +54,7 @@ def desired_sysctls(resolution: Resolution) -> dict[str, str]:
     """
     algorithms = (choice for choice in resolution.tuning.values if choice.setting == CONGESTION)
     missing = {
-        choice.setting: choice.asked for choice in algorithms if choice.effect == "unsupported"
+        choice.setting: choice.requested for choice in algorithms if choice.effect == "unsupported"
     }
     sysctls = {**resolution.want.sysctls, **missing}
     return {key.translate(SWAP_SEPARATORS): value for key, value in sysctls.items()}

@@ -77,12 +77,12 @@ def _count_addresses(networks: Iterable[Network]) -> int:
 
 
 def shared_tables(world: World) -> frozenset[int]:
-    """The main table and those that rules of other programs lead to.
+    """The main table and those that rules of other programs look up.
 
     Any packet may be routed by these, also one of the management NIC.
     """
-    led = {seen.rule.table for seen in world.rules if not seen.is_ours}
-    return frozenset({*led, MAIN_TABLE})
+    foreign = {seen.rule.table for seen in world.rules if not seen.is_ours}
+    return frozenset({*foreign, MAIN_TABLE})
 
 
 def requested_networks(
@@ -107,7 +107,7 @@ def kept_networks(
     world: World,
     tables: Collection[int],
 ) -> frozenset[Network]:
-    """The networks of an earlier document in these tables that this one does not take away."""
+    """The networks that the agent added to these tables earlier and may not remove now."""
     connected = {address.network for _, address in {*owned} - removable.addresses}
     if removable.routes:
         return frozenset(connected)
@@ -116,22 +116,24 @@ def kept_networks(
     return frozenset(connected | routed)
 
 
-def shortest_granted(asked: Collection[Network], kept: Collection[Network]) -> dict[int, int]:
+def shortest_granted(requested: Collection[Network], kept: Collection[Network]) -> dict[int, int]:
     """The shortest prefix length of each family that is granted to requests for public addresses.
 
     The widest requests are refused first, all of one length together, until the union of the rest
     and of what is kept is within the limit. So the order of the requests does not matter.
     """
     shortest = {}
-    for version, most in LIMIT_LENGTH.items():
-        limit = 1 << (ADDRESS_BITS[version] - most)
-        kept_here, wanted = _networks_of(version, kept), _networks_of(version, asked)
+    for version, limit_length in LIMIT_LENGTH.items():
+        limit = 1 << (ADDRESS_BITS[version] - limit_length)
+        of_kept, of_requested = _networks_of(version, kept), _networks_of(version, requested)
         shortest[version] = SHORTEST_PREFIX
-        for length in sorted({network.prefixlen for network in wanted}):
-            granted = [network for network in wanted if network.prefixlen >= shortest[version]]
-            every = [*kept_here, *granted]
-            # The first is fast: they may overlap, or be private.
-            if _count_addresses(every) <= limit or count_public(every, version) <= limit:
+        for length in sorted({network.prefixlen for network in of_requested}):
+            granted = (
+                network for network in of_requested if network.prefixlen >= shortest[version]
+            )
+            networks = [*of_kept, *granted]
+            # The first count is the faster one: too high if networks overlap or are not public.
+            if _count_addresses(networks) <= limit or count_public(networks, version) <= limit:
                 break
             shortest[version] = length + 1
     return shortest
@@ -155,7 +157,7 @@ def bypassing_routes(roles: Roles, world: World, have: NetworkState) -> Iterator
     A DHCP client of the image may have added one before a document named the NIC. It is not
     removed: it may be meant, and a client that still runs would add it again.
 
-    Those that this pass removes (`have`), and those on links with a client (`dhcp`), are left out.
+    Routes that this pass removes, and those of links on which we have a DHCP client, are left out.
     """
     removed = {
         (hop.to, have.links[hop.link].index, hop.metric) for hop in have.hops if hop.left_over
@@ -182,7 +184,7 @@ def _default_routes_of_others(
 
 
 def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> Problem:
-    way = f"{device.name} via {route.via}" if route.via else device.name
+    path = f"{device.name} via {route.via}" if route.via else device.name
     leases = [
         str(address)
         for address in world.addresses.get(device.index, ())
@@ -193,6 +195,6 @@ def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> 
         lease = f"; {device.name} has {', '.join(leases)} from a DHCP client or router"
     return Problem(
         "contested",
-        f"another program leads the IPv{route.to.version} default route of this host through {way}"
+        f"another program leads the IPv{route.to.version} default route of this host through {path}"
         f" (metric {route.metric}), not through the management NIC (metric {metric}){lease}",
     )

@@ -137,19 +137,19 @@ class Wish:
             return self._cpus(setting, value, observed)
         elif setting not in observed.values:
             self.note(setting, "the driver has no such setting")
-        elif setting in observed.most:
-            return self._at_most(setting, value, int(observed.most[setting]))
+        elif setting in observed.maximums:
+            return self._at_most(setting, value, int(observed.maximums[setting]))
         else:
             return value
         return None
 
     def _cpus(self, setting: str, value: str, observed: DeviceSettings) -> Optional[str]:
         """The value; of CPUs, one list where all queues have the same."""
-        every = observed.most.get(setting)
+        every = observed.maximums.get(setting)
         if setting not in ("rps", "xps") or every is None:
             return value
         lists = [every if part == "all" else part for part in value.split(" / ")]
-        queues = int(observed.most[f"{setting}.queues"])
+        queues = int(observed.maximums[f"{setting}.queues"])
         absent = sorted(_cpu_numbers(lists) - _cpu_numbers([every]))
         if absent:
             self.note(setting, f"there is no CPU {absent[0]}: there are {every}")

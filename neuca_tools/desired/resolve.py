@@ -223,12 +223,12 @@ def _request_limits(
     requests, roles = layers.requests, layers.roles
     tables = coverage.shared_tables(world)
     kept = coverage.kept_networks(record.owned.addresses, removable, world, tables)
-    asked = coverage.requested_networks(requests, layers.routes, roles, tables)
+    requested = coverage.requested_networks(requests, layers.routes, roles, tables)
     hosts, allow = settings.metadata_hosts, settings.allow_default_route
     return replace(
         request_limits(world, roles, hosts, allow, record.ground),
         requested_twice=requested_twice(requests, roles),
-        shortest=coverage.shortest_granted(asked, kept),
+        shortest=coverage.shortest_granted(requested, kept),
     )
 
 

@@ -16,13 +16,13 @@ Refusal = Literal["not applicable", "unsupported"]
 class DeviceSettings(NamedTuple):
     """The observed settings of a device, by names such as `rings.rx`; only requested ones are read.
 
-    `most` has the driver's maximum, or what `all` stands for on this host. `missing` says
+    `maximums` has the driver's maximum, or what `all` stands for on this host. `missing` says
     why a setting, or a group of them, does not exist; `unsupported` are the groups among these that
     the kernel lacks, rather than the device.
     """
 
     values: Mapping[str, str] = {}
-    most: Mapping[str, str] = {}
+    maximums: Mapping[str, str] = {}
     missing: Mapping[str, str] = {}
     unsupported: frozenset[str] = frozenset()
 
@@ -36,15 +36,15 @@ class DeviceSettings(NamedTuple):
 def joined_settings(parts: Iterable[DeviceSettings]) -> DeviceSettings:
     """The settings of several groups as one."""
     values: dict[str, str] = {}
-    most: dict[str, str] = {}
+    maximums: dict[str, str] = {}
     missing: dict[str, str] = {}
     unsupported: set[str] = set()
     for part in parts:
         values.update(part.values)
-        most.update(part.most)
+        maximums.update(part.maximums)
         missing.update(part.missing)
         unsupported |= part.unsupported
-    return DeviceSettings(values, most, missing, frozenset(unsupported))
+    return DeviceSettings(values, maximums, missing, frozenset(unsupported))
 
 
 def missing_groups(

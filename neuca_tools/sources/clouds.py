@@ -60,14 +60,14 @@ class OpenStack(Service):
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         """The documents; none without meta_data.json. The other two are optional."""
-        about = self._get(instance.OPENSTACK, deadline, _NO_OPENSTACK)
-        if about is None:
+        metadata = self._get(instance.OPENSTACK, deadline, _NO_OPENSTACK)
+        if metadata is None:
             return Answer(self.name, None, session)
         # Another service may answer every path alike.
-        if not about.lstrip().startswith(b"{"):
+        if not metadata.lstrip().startswith(b"{"):
             url = f"{self.url}/openstack/latest/{instance.OPENSTACK}"
             raise SourceError(f"GET {url}: the response is not a JSON object")
-        parts = {instance.OPENSTACK: about}
+        parts = {instance.OPENSTACK: metadata}
         network = self._get(openstack.NAME, deadline)
         if network is not None:
             parts[openstack.NAME] = network
@@ -109,16 +109,16 @@ class Oracle(_Cloud):
     headers: ClassVar[Mapping[str, str]] = {"Authorization": "Bearer Oracle"}
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        about = _mapping_or_empty(
+        metadata = _mapping_or_empty(
             self.parsed(_OCI_INSTANCE, self.get(_OCI_INSTANCE, deadline).body)
         )
         nics = self.parsed(_OCI_NICS, self.get(_OCI_NICS, deadline).body)
         if not isinstance(nics, list):
             raise SourceError(f"GET {self.url}{_OCI_NICS}: the response is not a list")
-        data = self.decode_user_data(_mapping_or_empty(about.get("metadata")).get("user_data"))
+        data = self.decode_user_data(_mapping_or_empty(metadata.get("metadata")).get("user_data"))
         parts = {clouds.OCI: json.dumps({clouds.OCI_ROOT: nics}).encode()}
         return Answer(
-            self.name, data, session, parts, instance_text(self.kind, str(about.get("id", "")))
+            self.name, data, session, parts, instance_text(self.kind, str(metadata.get("id", "")))
         )
 
 
@@ -149,11 +149,11 @@ class Hetzner(_Cloud):
     kind = "hetzner"
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        about = self.get(f"{_HETZNER}/metadata/instance-id", deadline).body
+        instance_id = self.get(f"{_HETZNER}/metadata/instance-id", deadline).body
         networks = self.get(f"{_HETZNER}/metadata/private-networks", deadline).body
         data = self.get(f"{_HETZNER}/userdata", deadline, absent=(204, 404)).body or None
         parts = {clouds.HETZNER: networks} if networks.strip() else {}
-        name = instance_text(self.kind, about.decode("ascii", "replace").strip())
+        name = instance_text(self.kind, instance_id.decode("ascii", "replace").strip())
         return Answer(self.name, data, session, parts, name)
 
 

@@ -66,7 +66,7 @@ class Ec2(Service):
 
     @property
     def _tree_key(self) -> str:
-        return f"{self.place}{NICS}"
+        return f"{self.session_key}{NICS}"
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         """The user-data, with NICs and keys if they can be read completely."""
@@ -74,7 +74,7 @@ class Ec2(Service):
 
     def _with_instance(self, answer: Answer, deadline: Deadline) -> Answer:
         """The answer with the instance ID, which is cached; empty if it cannot be read."""
-        known = f"{self.place}{INSTANCE_ID}"
+        known = f"{self.session_key}{INSTANCE_ID}"
         token = answer.session.token(known)
         if token is None:
             try:
@@ -204,7 +204,7 @@ class Ec2(Service):
 
         401 means that the token expired early, or that version 1 was disabled.
         """
-        token = session.token(self.place) or self._new_token(deadline)
+        token = session.token(self.session_key) or self._new_token(deadline)
         response = self._get(path, token, deadline)
         if response.status == 401:
             token = self._new_token(deadline)
@@ -213,7 +213,7 @@ class Ec2(Service):
             raise SourceError(
                 f"GET {self.url}{path}: HTTP {response.status}{_no_entry(response, token)}"
             )
-        return Answer(self.name, response.content, session.keep(self.place, token))
+        return Answer(self.name, response.content, session.keep(self.session_key, token))
 
     def _get(self, path: str, token: Token, deadline: Deadline) -> Response:
         headers = {}

@@ -47,12 +47,12 @@ class Directory(Source):
 
     kind = ""
 
-    def __init__(self, argument: str, places: tuple[Path, ...]) -> None:
+    def __init__(self, argument: str, directories: tuple[Path, ...]) -> None:
         if not argument.isprintable():
             raise UsageError(f'a path of printable characters must follow "{self.kind}="')
-        self.places, self.name, self.expected = places, self.kind, bool(argument)
+        self.directories, self.name, self.expected = directories, self.kind, bool(argument)
         if argument:
-            self.places, self.name = (Path(argument),), f"{self.kind}={argument}"
+            self.directories, self.name = (Path(argument),), f"{self.kind}={argument}"
 
     def none(self, session: Session, what: str) -> Answer:
         if self.expected:
@@ -72,18 +72,18 @@ class ConfigDrive(Directory):
         # Only with a directory of documents; it saves 1 ms.
         from neuca_tools.documents.platform import instance, openstack
 
-        for drive in self.places:
-            place = _newest_version(drive / "openstack")
-            if place is None:
+        for drive in self.directories:
+            directory = _newest_version(drive / "openstack")
+            if directory is None:
                 continue
-            about = read_document(place / instance.OPENSTACK)
-            if about is None:
+            metadata = read_document(directory / instance.OPENSTACK)
+            if metadata is None:
                 continue
-            parts = {instance.OPENSTACK: about}
-            network = read_document(place / openstack.NAME)
+            parts = {instance.OPENSTACK: metadata}
+            network = read_document(directory / openstack.NAME)
             if network is not None:
                 parts[openstack.NAME] = network
-            data = read_document(place / "user_data")
+            data = read_document(directory / "user_data")
             if data is None:
                 data = read_document(drive / "ec2/latest/user-data")
             return Answer(self.name, data, session, parts)
@@ -109,16 +109,16 @@ def copied_volume(surroundings: Surroundings, kind: str) -> tuple[Path, ...]:
     return (surroundings.run_directory / DRIVES / kind,)
 
 
-def _newest_version(place: Path) -> Optional[Path]:
+def _newest_version(directory: Path) -> Optional[Path]:
     try:
-        name = newest_version_name(path.name for path in place.iterdir())
+        name = newest_version_name(path.name for path in directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise SourceError(f"cannot be read: {error.strerror}") from error
     if not name:
         return None
-    return place / name
+    return directory / name
 
 
 def newest_version_name(names: Iterable[str]) -> str:

@@ -1,8 +1,8 @@
 """`imds`: the user-data from systemd's metadata service (systemd 261 and later), over Varlink.
 
-Unless it is told otherwise, that service asks on every NIC with an address and takes the first
-response. Here, it is told to use the interface of a possible management NIC, and not to use its
-cache, which is kept by interface name: the name may have belonged to another NIC.
+By default, that service asks on every NIC with an address and takes the first response. Here, it
+is told to use the interface of a possible management NIC, and not to use its cache, which is kept
+by interface name: the name may have belonged to another NIC.
 
 References: systemd-imdsd@.service(8); the interface `io.systemd.InstanceMetadata`, as `varlinkctl
 introspect` prints it; varlink.org, "Service": a message is a JSON object followed by a NUL byte.
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 _SOCKET = "/run/systemd/io.systemd.InstanceMetadata"
 _INTERFACE = "io.systemd.InstanceMetadata"
+# The errors that mean that the platform has no such data; any other may be a failure.
 _ABSENT = (f"{_INTERFACE}.KeyNotFound", f"{_INTERFACE}.WellKnownKeyUnset")
-"""The errors that say that there is no such data; all others leave that open."""
-_MAX_NICS = 4  # that the service is asked on
+_MAX_NICS = 4  # on which the service is told to ask, one after the other
 
 
 class Imds(Source):
-    """`imds`, or `imds=SOCKET`."""
+    """`imds`, or `imds=SOCKET`; `outlet` is the NIC on which the service is told to ask."""
 
     local = False
 
@@ -57,7 +57,7 @@ class Imds(Source):
         self.outlet: Optional[Outlet] = None
 
     def through_each(self) -> Sequence[Imds]:
-        # User-data does not prove which instance it is for.
+        # User-data does not prove which instance it is for, so the NIC has to be trusted.
         outlets = [
             outlet for outlet in self.surroundings.outlets if outlet.likely and outlet.vouched
         ]
@@ -74,7 +74,7 @@ class Imds(Source):
             raise SourceError(self.surroundings.blocked)
         data = self._get("userdata", self.outlet, deadline)
         if data is None:
-            # The key of platforms whose service encodes it (Azure).
+            # The key of a platform whose service encodes user-data (Azure).
             encoded = self._get("userdata_base64", self.outlet, deadline)
             data = None if encoded is None else _from_base64(encoded)
         return Answer(self.name, data or None, session)
@@ -120,7 +120,10 @@ def _call_method(path: Path, method: str, parameters: dict[str, Any], deadline: 
 
 
 def _value_in(response: Any, index: int) -> Optional[bytes]:  # noqa: ANN401 - JSON
-    """The data in a response, None if the service has none. Raises SourceError."""
+    """The data in a response through the interface `index`; None if the platform has none.
+
+    Raises SourceError.
+    """
     fields = response if isinstance(response, dict) else {}
     if fields.get("error") in _ABSENT:
         return None

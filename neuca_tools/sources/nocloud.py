@@ -60,7 +60,7 @@ class _Seed(NamedTuple):
     """The documents of one place."""
 
     data: bytes
-    about: bytes
+    metadata: bytes
     network: Optional[bytes]
 
 
@@ -84,15 +84,19 @@ class NoCloud(Directory):
         if seed is None and not boot:
             return self.none(session, "user-data or meta-data")
         seed = seed or _Seed(b"", b"", None)
-        place = boot.pop("seedfrom", "") or _seed_place(seed.about)
+        place = boot.pop("seedfrom", "") or _seed_place(seed.metadata)
         if place:
             seed = _merged_seed(self._at(place, deadline), seed)
         if boot:
-            seed = seed._replace(about=json.dumps({**_parse_metadata(seed.about), **boot}).encode())
+            seed = seed._replace(
+                metadata=json.dumps({**_parse_metadata(seed.metadata), **boot}).encode()
+            )
         return _answer_from(self.name, seed, session, has_boot_items=bool(boot))
 
     def _first_seed(self) -> Optional[_Seed]:
-        return next((seed for seed in map(_read_directory, self.places) if seed is not None), None)
+        return next(
+            (seed for seed in map(_read_directory, self.directories) if seed is not None), None
+        )
 
     def _at(self, text: str, deadline: Deadline) -> _Seed:
         """The seed at a URL or path. Raises SourceError, also if there is none."""
@@ -142,21 +146,21 @@ def _answer_from(name: str, seed: _Seed, session: Session, has_boot_items: bool)
     data = seed.data if seed.data.strip() else None
     if data is None and seed.network is None and not has_boot_items:
         return Answer(name, None, session)
-    parts = {instance.NOCLOUD: seed.about}
+    parts = {instance.NOCLOUD: seed.metadata}
     if seed.network is not None:
         parts[netplan.NAME] = seed.network
     return Answer(name, data, session, parts)
 
 
 def _seed_from(get: Callable[[str], Optional[bytes]]) -> Optional[_Seed]:
-    data, about = get("user-data"), get("meta-data")
-    if data is None or about is None:
+    data, metadata = get("user-data"), get("meta-data")
+    if data is None or metadata is None:
         return None
-    return _Seed(data, about, get("network-config"))
+    return _Seed(data, metadata, get("network-config"))
 
 
-def _read_directory(place: Path) -> Optional[_Seed]:
-    return _seed_from(lambda name: read_document(place / name))
+def _read_directory(directory: Path) -> Optional[_Seed]:
+    return _seed_from(lambda name: read_document(directory / name))
 
 
 def _fetched(connection: Connection, deadline: Deadline, name: str) -> Optional[bytes]:
@@ -181,24 +185,24 @@ def _dmi_value(folder: Path, name: str) -> str:
     return text_of(folder / _DMI[name])
 
 
-def _seed_place(about: bytes) -> str:
+def _seed_place(metadata: bytes) -> str:
     """The value of `seedfrom` in meta-data; meta-data without that word is not parsed."""
-    if b"seedfrom" not in about:
+    if b"seedfrom" not in metadata:
         return ""
-    value = _parse_metadata(about).get("seedfrom")
+    value = _parse_metadata(metadata).get("seedfrom")
     return value if isinstance(value, str) else ""
 
 
 def _merged_seed(new: _Seed, old: _Seed) -> _Seed:
     """The seed `new`, with the meta-data of `old`, and its network-config as a fallback."""
-    about = {**_parse_metadata(new.about), **_parse_metadata(old.about)}
+    metadata = {**_parse_metadata(new.metadata), **_parse_metadata(old.metadata)}
     network = old.network if new.network is None else new.network
-    return _Seed(new.data, json.dumps(about).encode(), network)
+    return _Seed(new.data, json.dumps(metadata).encode(), network)
 
 
-def _parse_metadata(about: bytes) -> Mapping[str, Tree]:
+def _parse_metadata(metadata: bytes) -> Mapping[str, Tree]:
     try:
-        tree = from_yaml(about, instance.NOCLOUD)
+        tree = from_yaml(metadata, instance.NOCLOUD)
     except DocumentError as error:
         raise SourceError(error.text) from None
     return tree if isinstance(tree, dict) else {}

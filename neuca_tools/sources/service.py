@@ -69,8 +69,8 @@ class Service(Source):
         return Origin(self.kind, _url_without_zone(self.url), identity, tuple(sorted(others)))
 
     @property
-    def place(self) -> str:
-        """The key of this service in a session: behind another NIC there is another service."""
+    def session_key(self) -> str:
+        """The key of this service in a Session: behind another NIC there is another service."""
         if self.outlet is None:
             return str(self.url)
         return f"{self.url} {self.outlet.identity}"

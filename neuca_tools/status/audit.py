@@ -13,7 +13,7 @@ from neuca_tools.documents.neuca.values import dotted_name
 from neuca_tools.model import OWN, LinkKey, LinkRequest, NetworkState
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
-from neuca_tools.tuning.layer import Value
+from neuca_tools.tuning.layer import JudgedValue
 from neuca_tools.tuning.sysctl_values import is_same_sysctl
 
 RECEIVE = "net/ipv4/tcp_rmem"
@@ -66,7 +66,7 @@ def audit_rows(
     settings = list(_host_rows(resolution, have))
     if link:
         keys, settings = [key for key in keys if key == link], []
-    tuned: dict[LinkKey, list[Value]] = {key: [] for key in keys}
+    tuned: dict[LinkKey, list[JudgedValue]] = {key: [] for key in keys}
     for value in resolution.tuning.values:
         if value.link in tuned:
             tuned[value.link].append(value)
@@ -92,7 +92,7 @@ def _host_rows(resolution: Resolution, have: NetworkState) -> Iterator[Row]:
 
 
 def _link_scalars(
-    key: LinkKey, resolution: Resolution, have: NetworkState, tuned: Iterable[Value]
+    key: LinkKey, resolution: Resolution, have: NetworkState, tuned: Iterable[JudgedValue]
 ) -> Iterator[Row]:
     """The MTU and the queue length of a link, if a profile (`tuned`) or a request sets them."""
     link, name = have.links.get(key), _name_of_link(key, resolution, have)
@@ -134,10 +134,10 @@ def _requested_row(setting: str, current: Optional[str], desired: str, source: s
     return Row(setting, current, desired, source, _effect_of(setting, current, desired))
 
 
-def _of_profile(value: Value, current: Optional[str], name: str = "") -> Row:
+def _of_profile(value: JudgedValue, current: Optional[str], name: str = "") -> Row:
     desired, effect = value.wanted, value.effect or _effect_of(value.setting, current, value.wanted)
     if value.effect or desired is None:
-        desired = value.asked
+        desired = value.requested
     row = Row(value.setting, current, desired, value.source, effect)
     return row._replace(reason=value.reason, link=value.link, name=name)
 

@@ -37,7 +37,7 @@ EXIT_CODES = {
 _DRIFT: tuple[ProblemCode, str] = ("drift", "as requested")
 _PENDING: tuple[ProblemCode, str] = ("pending", "written yet")
 # Problem codes that leave the state "ok", because the administrator wants it so.
-INFORMATION = frozenset({"ignored"})
+INFORMATIVE_CODES = frozenset({"ignored"})
 
 
 class Report(NamedTuple):
@@ -122,7 +122,7 @@ def judge_host(
     undone = [*failed, *_unfinished_problems(alive, pending), *_rolled_back(failed, left)]
     undone += _file_problems(left, failed, applied=report is not None and not pending)
     problems = tuple(dict.fromkeys([*unfulfilled, *undone, *_contested_problems(resolution, have)]))
-    codes = {problem.code for problem in problems} - INFORMATION
+    codes = {problem.code for problem in problems} - INFORMATIVE_CODES
     state = _state_of_host(codes, document, "pending" in codes or bool(resolution.roles.held_back))
     data = {
         "version": 2,
@@ -326,7 +326,7 @@ def _interfaces_json(
             "role": link.role,
             "desired_state": link.state,
             **network_json(device, world),
-            "ok": all(problem.code in INFORMATION for problem in on_link),
+            "ok": all(problem.code in INFORMATIVE_CODES for problem in on_link),
             "managers": {
                 manager: _manager_state(world.managers.get(manager), name) for manager in TITLES
             },

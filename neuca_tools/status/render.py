@@ -15,18 +15,18 @@ from neuca_tools.model.clouds import CLOUDS
 from neuca_tools.model.printable import GREEN, RED, YELLOW, painted_text
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status.audit import SYSCTL, effect_text
-from neuca_tools.status.judge import INFORMATION
+from neuca_tools.status.judge import INFORMATIVE_CODES
 
-INKS = {"ok": GREEN, "pending": YELLOW, "degraded": YELLOW, "failed": RED}  # by state
+COLOR_BY_STATE = {"ok": GREEN, "pending": YELLOW, "degraded": YELLOW, "failed": RED}
 INTERFACE_HEAD = (
     *("", "NAME", "ROLE", "MODE", "LINK", "MTU", "ID"),
-    *("NM", "NETWORKD"),  # the managers in the order of `leftovers.TITLES`
+    *("NM", "NETWORKD"),  # network managers, in the order of `state.leftovers.TITLES`
 )
-NOT_OURS = "--"  # the mark of a NIC of which nothing is requested
-NO_NAME = {"current": None, "desired": None}
-WIDTH = 80  # of a terminal, in characters
+NOT_CHECKED = "--"  # the mark of an interface of which nothing is requested
+NO_NAME_ROW = {"current": None, "desired": None}
+WIDTH = 80  # characters of a line, if the width of the terminal is not given
 NARROWEST = 6  # characters of a column
-PLATFORMS = {
+PLATFORM_TEXTS = {
     **{cloud.kind: f"{cloud.label}, as the firmware (DMI) says" for cloud in CLOUDS},
     "unknown": "not named by the firmware (DMI), so no well-known address is queried",
     "any": "not checked (platform = any)",
@@ -34,7 +34,7 @@ PLATFORMS = {
 
 
 def table_lines(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Left-aligned columns, two spaces apart; the first row is their head. A text for each row.
+    """A text for each row, with left-aligned columns two spaces apart; the first row is the head.
 
     Columns that are "-" in every row are left out. The widest cells are wrapped into several lines
     until the table is no wider than `width`; words are broken only if that is not enough.
@@ -45,12 +45,13 @@ def table_lines(rows: Sequence[Sequence[str]], width: int) -> list[str]:
 
 
 def _column_widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
+    """The width of each column: the widest ones lose a character each time until all fit."""
     widths = [max(1, *map(len, column)) for column in columns]
     words = [max(map(len, " ".join(column).split()), default=1) for column in columns]
-    for least in (words, [NARROWEST] * len(columns)):
+    for minimum in (words, [NARROWEST] * len(columns)):
         excess = sum(widths) + 2 * (len(widths) - 1) - width
         for _ in range(excess):
-            spare = [max(0, have - need) for have, need in zip(widths, least)]
+            spare = [max(0, have - need) for have, need in zip(widths, minimum)]
             if any(spare):
                 widest = max(range(len(widths)), key=lambda at: (spare[at] > 0, widths[at]))
                 widths[widest] -= 1
@@ -70,11 +71,11 @@ def status_text(data: Mapping[str, Any], color: bool, width: int = WIDTH) -> str
     lines.append(_headline_text(data, color))
     platform = data["document"].get("platform")
     if platform:
-        lines.append(f"platform: {PLATFORMS[platform]}")
+        lines.append(f"platform: {PLATFORM_TEXTS[platform]}")
     reported = {problem["text"] for problem in data["problems"]}
     if data.get("unsaved") and data["unsaved"] not in reported:
         lines.append(f"degraded: not saved: {data['unsaved']}")
-    lines.append(_last_pass(data["last_pass"]))
+    lines.append(_last_pass_line(data["last_pass"]))
     lines += _interface_lines(data["interfaces"], color, width)
     mark = _colored_by_state("!!", _severity_of_codes(_problem_codes(data)), color)
     lines += [f"{mark} {problem['code']}: {problem['text']}" for problem in data["problems"]]
@@ -101,11 +102,9 @@ def _interface_lines(interfaces: Sequence[Mapping[str, Any]], color: bool, width
         return ["no interfaces"]
     head, *rows = table_lines([INTERFACE_HEAD, *map(_interface_row, interfaces)], width)
     for at, interface in enumerate(interfaces):
-        mark, state = (
-            rows[at][:2],
-            "ok" if interface["ok"] else _severity_of_codes(_problem_codes(interface)),
-        )
-        rows[at] = _colored_by_state(mark, state, color and mark != NOT_OURS) + rows[at][2:]
+        mark = rows[at][:2]
+        state = "ok" if interface["ok"] else _severity_of_codes(_problem_codes(interface))
+        rows[at] = _colored_by_state(mark, state, color and mark != NOT_CHECKED) + rows[at][2:]
     return [head, *_with_details(rows, map(_lines_below, interfaces))]
 
 
@@ -135,7 +134,7 @@ def _without_link_local(addresses: Iterable[str]) -> str:
 
 def _interface_row(interface: Mapping[str, Any]) -> list[str]:
     return [
-        _mark_of_interface(interface),
+        _interface_mark(interface),
         _cell_text(interface["name"]),
         interface["role"],
         _cell_text(interface["desired_state"]),
@@ -149,11 +148,11 @@ def _interface_row(interface: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _mark_of_interface(interface: Mapping[str, Any]) -> str:
-    """ "ok" is for what was checked: of other NICs, nothing is requested."""
+def _interface_mark(interface: Mapping[str, Any]) -> str:
+    """Two characters: "ok", "!!", or "--" for an interface of which nothing is requested."""
     if not interface["ok"]:
         return "!!"
-    return "ok" if interface["role"] in ("dataplane", "management") else NOT_OURS
+    return "ok" if interface["role"] in ("dataplane", "management") else NOT_CHECKED
 
 
 def _link_state(interface: Mapping[str, Any]) -> str:
@@ -167,12 +166,12 @@ def _problem_codes(holder: Mapping[str, Any]) -> list[str]:
 
 
 def _severity_of_codes(codes: Iterable[str]) -> str:
-    """The state that gives problems with these codes their color."""
+    """The state, "failed" or "degraded", whose color problems with these codes have."""
     return "failed" if "failed" in codes else "degraded"
 
 
 def _identity_cell(interface: Mapping[str, Any]) -> str:
-    """The MAC of a NIC; for other links, their lower devices."""
+    """The MAC of a NIC; of other links, the kind and the lower devices."""
     if interface["mac"]:
         return str(interface["mac"])
     if interface["vlan_id"]:
@@ -187,7 +186,7 @@ def _note_text(note: Mapping[str, str]) -> str:
 
 
 def _guest_lines(features: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The state of each feature, with those findings that are not problems."""
+    """The state of each feature of the guest, with the findings that are not problems."""
     if not features:
         return []
     lines = [
@@ -201,7 +200,7 @@ def _guest_lines(features: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def _last_pass(last: Optional[Mapping[str, Any]]) -> str:
+def _last_pass_line(last: Optional[Mapping[str, Any]]) -> str:
     if last is None:
         return "no pass since the boot"
     counts = f"{last['changed']} changed, {last['failed']} failed"
@@ -209,7 +208,7 @@ def _last_pass(last: Optional[Mapping[str, Any]]) -> str:
 
 
 def _colored_by_state(text: str, state: str, color: bool) -> str:
-    return painted_text(text, INKS[state], color)
+    return painted_text(text, COLOR_BY_STATE[state], color)
 
 
 def plan_text(
@@ -220,29 +219,29 @@ def plan_text(
 ) -> str:
     """One line for each operation, in order, then one for each problem."""
     lines = [operation.text for operation in operations] or ["nothing to do"]
-    return "\n".join([*lines, *undone_lines(problems, names, color)])
+    return "\n".join([*lines, *unfulfilled_lines(problems, names, color)])
 
 
-def undone_lines(
+def unfulfilled_lines(
     problems: Iterable[Problem], names: Mapping[LinkKey, str], color: bool = False
 ) -> list[str]:
-    """One line for each request that is not carried out: its interface, and the reason."""
+    """One line for each request that is not fulfilled: its interface, and the reason."""
     lines = []
     for problem in problems:
         outcome = "left alone"
-        if problem.code not in INFORMATION:
+        if problem.code not in INFORMATIVE_CODES:
             outcome = _colored_by_state("not done", _severity_of_codes([problem.code]), color)
         link = problem.link and (names.get(problem.link) or str(problem.link))
         lines.append(": ".join(filter(None, (outcome, link, problem.text))))
     return lines
 
 
-def applied_line(state: str, changed: int, problems: Sequence[Problem], color: bool = False) -> str:
-    """The last line of `neuca apply`: the state, and how many changes and shortfalls there are."""
-    left = sum(problem.code not in INFORMATION for problem in problems)
+def outcome_line(state: str, changed: int, problems: Sequence[Problem], color: bool = False) -> str:
+    """The last line of `neuca apply`: the state, and how many things are changed and not done."""
+    undone = sum(problem.code not in INFORMATIVE_CODES for problem in problems)
     parts = [f"{changed} changed" if changed else "nothing to do"]
-    if left:
-        parts.append(f"{left} not done")
+    if undone:
+        parts.append(f"{undone} not done")
     return f"{_colored_by_state(state, state, color)}: {', '.join(parts)}"
 
 
@@ -253,7 +252,7 @@ def tuning_text(data: Mapping[str, Any], color: bool = False, width: int = WIDTH
         columns = ("interface", "setting", "desired", "current", "effect")
         rows = [[value[name] or "-" for name in columns] for value in data["values"]]
         head, *rest = table_lines([[name.upper() for name in columns], *rows], width)
-        lines += [head, *_with_details(rest, map(_of_tuning, data["values"]))]
+        lines += [head, *_with_details(rest, map(_tuning_details, data["values"]))]
     else:
         lines.append("nothing to tune")
     mark = _colored_by_state("not done", "degraded", color)
@@ -261,7 +260,7 @@ def tuning_text(data: Mapping[str, Any], color: bool = False, width: int = WIDTH
     return "\n".join([*lines, *data["notes"]])
 
 
-def _of_tuning(value: Mapping[str, Any]) -> Iterator[str]:
+def _tuning_details(value: Mapping[str, Any]) -> Iterator[str]:
     yield f"origin: {value['origin']}"
     if value["reason"]:
         yield effect_text(value["effect"], value["reason"])
@@ -269,7 +268,7 @@ def _of_tuning(value: Mapping[str, Any]) -> Iterator[str]:
 
 def explanation_text(data: Mapping[str, Any], width: int = WIDTH) -> str:
     """`neuca explain`: the result of `render_json.explain_link` as a table."""
-    name = next((row for row in data["settings"] if row["setting"] == "name"), NO_NAME)
+    name = next((row for row in data["settings"] if row["setting"] == "name"), NO_NAME_ROW)
     link = name["current"] or name["desired"] or OWN
     rows = [_explained_row(row, link) for row in data["settings"]]
     head, *rest = table_lines([["SETTING", "DESIRED", "CURRENT", "ORIGINAL"], *rows], width)

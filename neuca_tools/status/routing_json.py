@@ -9,12 +9,21 @@ from typing import Any, Optional
 
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca import routing_keys
-from neuca_tools.model import LinkKey, LinkRequest, NetworkState, Origin, RouteRequest, World
+from neuca_tools.model import (
+    Host,
+    LinkKey,
+    LinkRequest,
+    Network,
+    NetworkState,
+    Origin,
+    RouteRequest,
+    World,
+)
 from neuca_tools.model.routing import PLAIN, Traits
 
 
 def desired_routes(resolution: Resolution) -> list[dict[str, Any]]:
-    """The desired routes, those that must not be, and those that are left to the user."""
+    """The routes that must be present, those that must be absent, and those left to the user."""
     want = resolution.want
     routes = [_route_json(hop.to, hop.via, "present", hop.metric, hop.traits) for hop in want.hops]
     routes += [_route_json(to, None, "absent") for to in want.banned]
@@ -33,7 +42,11 @@ def requested_routes(routes: Iterable[RouteRequest]) -> list[dict[str, Any]]:
 
 
 def _route_json(
-    to: object, via: object, state: str, metric: Optional[int] = None, traits: Traits = PLAIN
+    to: Network,
+    via: Optional[Host],
+    state: str,
+    metric: Optional[int] = None,
+    traits: Traits = PLAIN,
 ) -> dict[str, Any]:
     return {
         "to": str(to),
@@ -46,7 +59,7 @@ def _route_json(
 
 
 def observed_routes(world: World, names: Mapping[int, str]) -> list[dict[str, Any]]:
-    """The routes of the kernel, without those of the table `local`."""
+    """The routes of the kernel but those of the table `local`. `names` are interfaces by index."""
     return [
         {
             "to": str(route.to),
@@ -72,7 +85,10 @@ def observed_rules(world: World) -> list[dict[str, Any]]:
 def explained_routing(
     key: LinkKey, request: LinkRequest, resolution: Resolution, have: NetworkState
 ) -> list[dict[str, Any]]:
-    """The rows of `neuca explain` on the policy routing of a link, if it has any."""
+    """The rows of `neuca explain` on the policy routing of a link, none without a request for it.
+
+    Of the current settings, only the table is known: the one that the agent's routes are in.
+    """
     origins = {origin.setting: origin for origin in request.origins}
     desired = routing_keys.shown_values(request.routing)
     table = resolution.tables.get(key)

@@ -62,22 +62,22 @@ class TuningInputs(NamedTuple):
     facts: Facts = Facts()
 
 
-class Asked(NamedTuple):
-    """One value that the profiles request, and those that request it."""
+class ProfileValue(NamedTuple):
+    """A value that the profiles request; `source` names the profiles that do."""
 
     value: str
     source: str
 
 
-class Value(NamedTuple):
-    """One judged value.
+class JudgedValue(NamedTuple):
+    """A value that the profiles request, judged against the host.
 
     `setting` is a path below /proc/sys, `mtu` or `txqueuelen`. `wanted` is None if the setting is
-    not to change. `effect` is None if the value can be set.
+    not to change. `effect` is None if the value, or a lower one for this `reason`, can be set.
     """
 
     setting: str
-    asked: str
+    requested: str
     source: str
     wanted: Optional[str] = None
     effect: Optional[Effect] = None
@@ -95,9 +95,9 @@ class Layer(NamedTuple):
 
     choice: Choice = Choice()
     environment: Environment = Environment()
-    values: tuple[Value, ...] = ()
-    mtu: Optional[Asked] = None
-    txqueuelen: Optional[Asked] = None
+    values: tuple[JudgedValue, ...] = ()
+    mtu: Optional[ProfileValue] = None
+    txqueuelen: Optional[ProfileValue] = None
     before: Mapping[str, str] = {}
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -125,14 +125,14 @@ def judge_profiles(
     usable, size = [profile for profile in profiles if not profile.needs_path], 0
     if choice.rate and choice.rtt:
         usable, size = list(profiles), arithmetic.buffer_size(choice.rate, choice.rtt, facts.memory)
-    asked = _combine_profiles(usable, str(size))
+    requested = _combine_profiles(usable, str(size))
     unusable = [profile.name for profile in profiles if profile not in usable]
     faults = [*missing, *chain.from_iterable(profile.faults for profile in profiles)]
     faults += [f'profile "{name}": it requires rate and rtt' for name in unusable]
     return Layer(
         choice,
         facts.environment,
-        values=tuple(_judge_value(path, wish, facts, record) for path, wish in asked.items()),
+        values=tuple(_judge_value(path, value, facts, record) for path, value in requested.items()),
         mtu=_highest_value("mtu", usable),
         txqueuelen=_highest_value("txqueuelen", usable),
         before=_to_restore(facts, record),
@@ -148,33 +148,33 @@ def _to_restore(facts: Facts, record: Record) -> dict[str, str]:
     return {**record.original_sysctls, **of_files}
 
 
-def _combine_profiles(profiles: Sequence[Profile], buffer: str) -> dict[str, Asked]:
+def _combine_profiles(profiles: Sequence[Profile], buffer: str) -> dict[str, ProfileValue]:
     """By path, the highest of each number; of words, the last value."""
-    asked: dict[str, Asked] = {}
+    values: dict[str, ProfileValue] = {}
     for profile in profiles:
         for path, value in profile.sysctls.items():
-            new = Asked(value.replace(BUFFER, buffer), PROFILE + profile.name)
-            asked[path] = _merge_values(asked[path], new) if path in asked else new
-    return asked
+            new = ProfileValue(value.replace(BUFFER, buffer), PROFILE + profile.name)
+            values[path] = _merge_values(values[path], new) if path in values else new
+    return values
 
 
-def _merge_values(old: Asked, new: Asked) -> Asked:
+def _merge_values(old: ProfileValue, new: ProfileValue) -> ProfileValue:
     """Two values combined number by number; the source names the profiles they are from."""
     both = raised_value(old.value, new.value)
     sources = {new.value: new.source, old.value: old.source}
-    return Asked(both, sources.get(both, f"{old.source}, {new.source[len(PROFILE) :]}"))
+    return ProfileValue(both, sources.get(both, f"{old.source}, {new.source[len(PROFILE) :]}"))
 
 
-def _judge_value(path: str, asked: Asked, facts: Facts, record: Record) -> Value:
-    value = Value(path, asked.value, asked.source, current=facts.sysctls.get(path))
+def _judge_value(path: str, requested: ProfileValue, facts: Facts, record: Record) -> JudgedValue:
+    value = JudgedValue(path, requested.value, requested.source, current=facts.sysctls.get(path))
     obstacle = facts.obstacles.get(path)
     if obstacle is None and path == CONGESTION:
-        obstacle = _congestion_obstacle(asked.value, facts, record)
+        obstacle = _congestion_obstacle(requested.value, facts, record)
     if obstacle:
         return value._replace(effect=obstacle.effect, reason=obstacle.reason)
     override = facts.words.setting(path)
     theirs = override and override.value
-    if override and not is_same_sysctl(path, theirs, raised_value(theirs, asked.value)):
+    if override and not is_same_sysctl(path, theirs, raised_value(theirs, requested.value)):
         reason = f'by {override.file}, which sets it to "{override.value}"'
         return value._replace(effect="overridden", reason=reason)
     base = value.current
@@ -182,7 +182,7 @@ def _judge_value(path: str, asked: Asked, facts: Facts, record: Record) -> Value
     if path in record.original_sysctls and is_same_sysctl(path, base, written):
         # The present value is our own.
         base = record.original_sysctls[path]
-    wanted = raised_value(base, asked.value)
+    wanted = raised_value(base, requested.value)
     if KEEP in wanted.split():
         reason = f'its current value "{value.current}" has a different number of words'
         return value._replace(effect="not applicable", reason=reason)
@@ -207,13 +207,13 @@ def _congestion_obstacle(name: str, facts: Facts, record: Record) -> Optional[Ob
 
 def _highest_value(
     setting: Literal["mtu", "txqueuelen"], profiles: Sequence[Profile]
-) -> Optional[Asked]:
+) -> Optional[ProfileValue]:
     """The highest value of this setting; of equal ones, that of the last profile."""
     given = [profile for profile in profiles if getattr(profile, setting) is not None]
     if not given:
         return None
     profile = sorted(given, key=lambda profile: int(getattr(profile, setting)))[-1]
-    return Asked(str(getattr(profile, setting)), PROFILE + profile.name)
+    return ProfileValue(str(getattr(profile, setting)), PROFILE + profile.name)
 
 
 def _layer_notes(choice: Choice, usable: Sequence[Profile], facts: Facts) -> Iterator[str]:

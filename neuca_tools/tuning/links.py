@@ -19,14 +19,14 @@ from neuca_tools.model import (
     WrittenSetting,
 )
 from neuca_tools.model.device_settings import Note
-from neuca_tools.tuning.layer import Asked, Layer, Value
+from neuca_tools.tuning.layer import JudgedValue, Layer, ProfileValue
 
 
 class Tuned(NamedTuple):
-    """The requests with the values of the profiles, and every such value as judged."""
+    """The requests with the values of the profiles, and the judgement of every such value."""
 
     requests: dict[LinkKey, LinkRequest]
-    values: tuple[Value, ...]
+    values: tuple[JudgedValue, ...]
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -47,95 +47,98 @@ def tune_links(
     others follow their lower devices.
     """
     tuned = dict(requests)
-    values: list[Value] = []
+    values: list[JudgedValue] = []
     # NICs come first, because the MTU of a VLAN depends on that of its NIC.
     for key in sorted(requests, key=lambda key: (key.vlan_id is not None, key)):
         if requests[key].state != "up" or key.nic not in devices or key.virtual_kind:
             continue
-        for setting, asked in _missing_settings(requests[key], layer):
-            limit = _Limit(int(asked.value))
+        for setting, requested in _missing_settings(requests[key], layer):
+            limit = _Limit(int(requested.value))
             if setting == "mtu":
                 limit = _highest_mtu(key, layer, tuned, devices)
-            value = Value(setting, asked.value, asked.source, link=key)
-            present = _present_value(key, setting, devices.get(key), record, limit)
-            value, kept = _judge_link_value(value, present, limit)
+            value = JudgedValue(setting, requested.value, requested.source, link=key)
+            current = _current_value(key, setting, devices.get(key), record, limit)
+            value, is_unchanged = _judge_link_value(value, current, limit)
             values.append(value)
-            if value.wanted is not None and not kept:
+            if value.wanted is not None and not is_unchanged:
                 tuned[key] = _with_value(tuned[key], value)
     return Tuned(tuned, tuple(values))
 
 
-def _missing_settings(request: LinkRequest, layer: Layer) -> Iterator[tuple[str, Asked]]:
+def _missing_settings(request: LinkRequest, layer: Layer) -> Iterator[tuple[str, ProfileValue]]:
     """The settings of the profiles that the request lacks, with their values."""
-    for setting, asked in (("mtu", layer.mtu), ("txqueuelen", layer.txqueuelen)):
-        if asked is not None and getattr(request, setting) is None:
-            yield setting, asked
+    for setting, value in (("mtu", layer.mtu), ("txqueuelen", layer.txqueuelen)):
+        if value is not None and getattr(request, setting) is None:
+            yield setting, value
 
 
 class _Limit(NamedTuple):
     """The highest value that may be set, and what limits it."""
 
-    most: int
+    value: int
     reason: str = ""
 
 
-class _Present(NamedTuple):
-    """The present value of a setting, None if the link does not exist yet.
+class _CurrentValue(NamedTuple):
+    """The current value of a setting, None if the link does not exist yet.
 
-    `base` is the value without the agent, 0 if unknown. `ours`: the agent wrote the present value.
-    `changed`: the agent has changed the setting before.
+    `base` is the value without the agent, 0 if unknown. `is_ours`: the agent wrote the current
+    value. `was_changed`: the agent has changed the setting before.
     """
 
-    current: Optional[int]
+    value: Optional[int]
     base: int
-    ours: bool
-    changed: bool
+    is_ours: bool
+    was_changed: bool
 
 
-def _present_value(
+def _current_value(
     key: LinkKey, setting: str, device: Optional[Device], record: Record, limit: _Limit
-) -> _Present:
+) -> _CurrentValue:
     original: Optional[int] = getattr(record.originals.get(key, UNCHANGED), setting)
     # A new VLAN inherits the MTU of its NIC.
-    current: Optional[int] = limit.most
+    current: Optional[int] = limit.value
     if device is not None:
         current = getattr(device, setting)
     elif setting != "mtu":
         current = None
-    ours = record.written.get(WrittenSetting(setting, key)) == str(current)
-    if ours and device is not None:
-        return _Present(current, original or 0, ours=True, changed=original is not None)
-    return _Present(current, current or 0, ours=False, changed=original is not None)
+    is_written = record.written.get(WrittenSetting(setting, key)) == str(current)
+    is_ours = is_written and device is not None
+    base = original if is_ours else current
+    return _CurrentValue(current, base or 0, is_ours, was_changed=original is not None)
 
 
-def _judge_link_value(value: Value, present: _Present, limit: _Limit) -> tuple[Value, bool]:
+def _judge_link_value(
+    value: JudgedValue, current: _CurrentValue, limit: _Limit
+) -> tuple[JudgedValue, bool]:
     """The judged value, and whether the link has it without the agent."""
-    asked = int(value.asked)
-    wanted = max(present.base, min(asked, limit.most))
-    kept = wanted == present.current and not present.changed
+    requested = int(value.requested)
+    wanted = max(current.base, min(requested, limit.value))
+    is_unchanged = wanted == current.value and not current.was_changed
     judged = value._replace(wanted=str(wanted))
-    if limit.most >= asked:
-        return judged, kept
-    if wanted > present.base:
-        return judged._replace(reason=limit.reason), kept
-    if present.ours or kept:
+    if limit.value >= requested:
+        return judged, is_unchanged
+    if wanted > current.base:
+        return judged._replace(reason=limit.reason), is_unchanged
+    if current.is_ours or is_unchanged:
         judged = value
-    return judged._replace(effect="not applicable", reason=limit.reason), kept
+    return judged._replace(effect="not applicable", reason=limit.reason), is_unchanged
 
 
 def _highest_mtu(
     key: LinkKey, layer: Layer, tuned: Requests, devices: Mapping[LinkKey, Device]
 ) -> _Limit:
-    """The highest MTU in bytes.
+    """The highest MTU in bytes, 0 to leave it alone.
 
-    In datagram mode, only the subnet manager knows that of an InfiniBand port.
+    That of an InfiniBand port in datagram mode is known to the subnet manager only.
     """
     nic = devices[key.nic]
     if nic.infiniband and nic.mode != "connected":
         return _Limit(nic.mtu, f'"{nic.name}" is an InfiniBand port in datagram mode')
     if key.vlan_id is not None:
-        most = tuned[key.nic].mtu or nic.mtu
-        return _Limit(most, f'its NIC "{nic.name}" has {most}')
+        mtu = tuned[key.nic].mtu or nic.mtu
+        return _Limit(mtu, f'its NIC "{nic.name}" has {mtu}')
+    # A driver without a limit reports 0. No profile has more than 65535.
     device = _Limit(nic.max_mtu or 65535, f'"{nic.name}" supports at most {nic.max_mtu}')
     if layer.environment.kind == "bare metal":
         return device
@@ -143,7 +146,7 @@ def _highest_mtu(
     return _Limit(0, f"in {where} its maximum says nothing about the path; request an MTU by name")
 
 
-def _with_value(request: LinkRequest, value: Value) -> LinkRequest:
+def _with_value(request: LinkRequest, value: JudgedValue) -> LinkRequest:
     """The request with a judged value."""
     setting: dict[str, Any] = {value.setting: int(value.wanted or 0)}
     origin = Origin(value.setting, value.wanted or "0", value.source)

@@ -85,8 +85,8 @@ def _host_sysctl(key: str) -> str:
     return path
 
 
-def raised_value(base: Optional[str], asked: str) -> str:
-    """The value to set: `asked`, with no number lower than in `base`.
+def raised_value(base: Optional[str], requested: str) -> str:
+    """The value to set: `requested`, with no number lower than in `base`.
 
     KEEP is the other number. Words, and a different count of numbers, are used as requested.
 
@@ -97,9 +97,9 @@ def raised_value(base: Optional[str], asked: str) -> str:
     >>> raised_value("cubic", "htcp")
     'htcp'
     """
-    pairs = list(zip((base or "").split(), asked.split()))
-    if not len(pairs) == len((base or "").split()) == len(asked.split()):
-        return asked
+    pairs = list(zip((base or "").split(), requested.split()))
+    if not len(pairs) == len((base or "").split()) == len(requested.split()):
+        return requested
     have_numbers = all(word.isdecimal() or word == KEEP for pair in pairs for word in pair)
     return " ".join(_raised_word(*pair, have_numbers) for pair in pairs)
 

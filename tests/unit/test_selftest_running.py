@@ -43,7 +43,7 @@ from neuca_tools.selftest.measure.iperf.plans import (
 )
 from neuca_tools.selftest.measure.probes.path_mtu import largest_carried
 from neuca_tools.selftest.measure.program import Ended
-from neuca_tools.tuning.layer import CONGESTION, Layer, Value
+from neuca_tools.tuning.layer import CONGESTION, JudgedValue, Layer
 
 PEER = ip_address("172.16.0.2")
 ASKED = Asked(PEER, 45678, 10)
@@ -456,7 +456,7 @@ def test_a_test_at_boot_is_quick_and_can_be_off():
 )
 def test_a_congestion_control_that_this_kernel_has_not_is_wanted_all_the_same(effect, more):
     values = (
-        Value(name, asked, "profile own", effect=effect)
+        JudgedValue(name, asked, "profile own", effect=effect)
         for name, asked in ((CONGESTION, "htcp"), ("net/core/x", "1"))
     )
     tuning = Layer(values=tuple(values))

@@ -44,7 +44,7 @@ def of_netplan(link: Part) -> Automatic:
     families = None
     if "link-local" in part.tree:
         reader = partial(values.word, allowed=_FAMILIES)
-        read = (part.made("link-local", text, reader) for text in part.texts("link-local"))
+        read = (part.parse("link-local", text, reader) for text in part.texts("link-local"))
         families = tuple(filter(None, read))
     automatic = Automatic(
         dhcp4=part.flag("dhcp4"),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.platform import ec2, made
+from neuca_tools.documents.platform import ec2, virtual_links
 from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_document, of_nic, of_nics
 from neuca_tools.documents.platform.ec2 import Subnets
 from neuca_tools.documents.platform.parts import Part
@@ -58,7 +58,7 @@ def _read_azure(root: Part) -> PlatformDocument:
     """
     drafts = of_nics(root.child("network").parts("interface"), "macAddress")
     for draft in drafts:
-        draft.manage(ANY)
+        draft.hint_management(ANY)
         subnets = _add_azure_addresses(draft, draft.part.child("ipv4"))
         # The gateway, which is not given, is the first host address of the subnet.
         if subnets and subnets[0].num_addresses > 2:
@@ -82,7 +82,7 @@ def _azure_subnet(part: Part) -> Optional[Network]:
     address, prefix = part.text("address"), part.text("prefix")
     if address is None or prefix is None:
         return None
-    return part.made("address", f"{address}/{prefix}", values.network)
+    return part.parse("address", f"{address}/{prefix}", values.network)
 
 
 # --- DigitalOcean ---------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def _read_gce(root: Part) -> PlatformDocument:
         if draft is None:
             continue
         if number == 0:
-            draft.manage(PRIMARY, firm=True)
+            draft.hint_management(PRIMARY, firm=True)
         else:
             _add_gce_addresses(draft)
         nics[str(number)] = draft
@@ -155,11 +155,11 @@ def _gce_vlans(root: Part, nics: Mapping[str, Draft]) -> Iterator[Draft]:
             continue
         mac = nics[index].key.mac
         for number in group.tree:
-            vlan = group.child(number).about(mac)
-            tag = vlan.made("", number, values.vlan_id)
+            vlan = group.child(number).for_nic(mac)
+            tag = vlan.parse("", number, values.vlan_id)
             if tag is not None:
                 draft = Draft(LinkKey(mac, tag), vlan, mtu=vlan.mtu())
-                if made.set_options(draft, vlan, {"mac": "mac"}):
+                if virtual_links.set_options(draft, vlan, {"mac": "mac"}):
                     _add_gce_addresses(draft)
                     yield draft
 
@@ -170,7 +170,7 @@ def _add_gce_addresses(draft: Draft) -> None:
     texts = ((key, text) for key in _GCE_ADDRESSES for text in nic.texts(key))
     for where, text in texts:
         host, _, length = text.partition("/")
-        address = nic.made(where, host, values.host)
+        address = nic.parse(where, host, values.host)
         if address is None:
             continue
         if length in ("", str(address.max_prefixlen)):
@@ -245,7 +245,7 @@ def _read_oci(root: Part) -> PlatformDocument:
         if not draft.key.vlan_id:
             physical.setdefault(vnic.text("nicIndex") or "", draft)
         if number == 0:
-            draft.manage(PRIMARY, firm=True)
+            draft.hint_management(PRIMARY, firm=True)
         else:
             _add_oci_addresses(draft)
         drafts.append(draft)
@@ -266,8 +266,8 @@ def _oci_vlan(vnic: Part, physical: Mapping[str, Draft]) -> Optional[Draft]:
     if number is None:
         return None
     mac = parent.key.mac
-    draft = Draft(LinkKey(mac, number), vnic.about(mac))
-    return draft if made.set_options(draft, vnic, {"macAddr": "mac"}) else None
+    draft = Draft(LinkKey(mac, number), vnic.for_nic(mac))
+    return draft if virtual_links.set_options(draft, vnic, {"macAddr": "mac"}) else None
 
 
 def _add_oci_addresses(draft: Draft) -> None:
@@ -275,7 +275,7 @@ def _add_oci_addresses(draft: Draft) -> None:
     network, address = _oci_subnet(vnic, "subnetCidrBlock"), vnic.text("privateIp")
     if network and address:
         draft.add_address(vnic, "privateIp", f"{address}/{network.prefixlen}")
-    with draft.whole():
+    with draft.all_or_nothing():
         network = _oci_subnet(vnic, "ipv6SubnetCidrBlock")
         length = network.prefixlen if network else _IPV6_LENGTH
         for text in vnic.texts("ipv6Addresses"):

@@ -49,6 +49,7 @@ _HOP_KEYS = {"to": "via"}
 # Next hops that stand for none.
 _NOWHERE = ("0.0.0.0", "::", "::0")
 DEFAULT_ROUTE = "the platform's document gives it the default route"
+METADATA_ROUTE = "the platform's document gives it the route to the metadata service"
 PRIMARY = "it is the primary NIC of the instance"
 _ANY_ADDRESS = ("0.0.0.0", "::")
 
@@ -67,7 +68,7 @@ def of_nic(part: Part, key: str, **more: Any) -> Optional[Draft]:  # noqa: ANN40
     mac = part.read(key, values.nic)
     if mac is None:
         return None
-    return Draft(LinkKey(mac), part.about(mac), **more)
+    return Draft(LinkKey(mac), part.for_nic(mac), **more)
 
 
 def of_nics(parts: Iterable[Part], key: str, **more: Any) -> list[Draft]:  # noqa: ANN401
@@ -106,21 +107,21 @@ class Draft:
     has_platform_gateways: bool = False
     offers: dict[str, list[str]] = field(default_factory=dict)
 
-    def manage(self, reason: str, firm: bool = False) -> None:
-        """Record that the NIC may be, or with `firm` is, for management; keep the first reason."""
+    def hint_management(self, reason: str, firm: bool = False) -> None:
+        """Record why this may be, or with `firm` is, the management NIC; keep the first reason."""
         self.management = self.management or reason
         self.is_marked_as_management = self.is_marked_as_management or firm
 
     def hint(self) -> ManagementHint:
         return ManagementHint(self.key.mac, self.management, self.is_marked_as_management)
 
-    def lease(self, family: int) -> None:
+    def use_dhcp(self, family: int) -> None:
         """Record that the link has DHCP of this family (4, 6)."""
-        self.manage("the platform's document has DHCP on it")
+        self.hint_management("the platform's document has DHCP on it")
         changes: dict[str, Any] = {f"dhcp{family}": True}
         self.automatic = self.automatic._replace(**changes)
 
-    def listen(self) -> None:
+    def accept_advertisements(self) -> None:
         """Record that the link gets addresses or settings from router advertisements."""
         self.automatic = self.automatic._replace(accept_ra=True)
 
@@ -130,7 +131,7 @@ class Draft:
         reason = "the link is left to the user, with its addresses, routes and other settings"
         self.part.fault("", None, reason, "warning")
 
-    def offer(self, part: Part, key: str, setting: str, texts: Iterable[str]) -> None:
+    def offer_dns(self, part: Part, key: str, setting: str, texts: Iterable[str]) -> None:
         """Add DNS servers (`nameservers`) or domains (`search`), which count only on request."""
         for text in texts:
             try:
@@ -153,8 +154,8 @@ class Draft:
             self.sysctls[IPV6_MTU] = str(mtu)
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
-        """Drop what is added to the addresses, routes, rules and gateways if an error is found."""
+    def all_or_nothing(self) -> Iterator[None]:
+        """Drop the addresses, routes, rules and gateways added in a context that has a fault."""
         errors, addresses = self.part.faults.unusable, len(self.addresses)
         lists: tuple[list[Any], ...] = (self.routes, self.rules, self.gateways)
         lengths = [*map(len, lists)]
@@ -173,7 +174,7 @@ class Draft:
         """
         via = via or part.text(key)
         if via is not None:
-            self.manage(DEFAULT_ROUTE)
+            self.hint_management(DEFAULT_ROUTE)
             self._add_router(part, key, via)
 
     def add_address(self, part: Part, key: str, text: str, netmask: Optional[str] = None) -> None:
@@ -181,7 +182,7 @@ class Draft:
 
         An unusable one becomes a fault of `key`; more than MAX_ADDRESSES are dropped.
         """
-        address = part.made(key, text, lambda text: values.address(cidr_text(text, netmask)))
+        address = part.parse(key, text, lambda text: values.address(cidr_text(text, netmask)))
         if address is None:
             return
         if is_assumed(text, netmask):
@@ -201,16 +202,16 @@ class Draft:
         """
         if _is_default(to, netmask):
             to, netmask = _ANY_ADDRESS[0], "0"
-        network = part.made(key, to, lambda text: read_destination(cidr_text(text, netmask)))
+        network = part.parse(key, to, lambda text: read_destination(cidr_text(text, netmask)))
         if network is None:
             return
         if is_assumed(to, netmask):
             part.fault(key, to, f'it has no prefix length, treated as "{network}"', "warning")
         if network.prefixlen == 0:
-            self.manage(DEFAULT_ROUTE)
+            self.hint_management(DEFAULT_ROUTE)
             self.add_default_route(part, _HOP_KEYS.get(key, "gateway"), via)
         elif network.num_addresses == 1 and network.network_address in METADATA_HOSTS:
-            self.manage("the platform's document gives it the route to the metadata service")
+            self.hint_management(METADATA_ROUTE)
         elif via is None or via in _NOWHERE:
             part.fault(key, to, "a route without a next hop, ignoring it", "warning")
             part.close()
@@ -226,12 +227,12 @@ class Draft:
 
     def _add_router(self, part: Part, key: str, text: str) -> None:
         """Add a router; the first of each family counts."""
-        hop = part.made(key, text, values.next_hop)
+        hop = part.parse(key, text, values.next_hop)
         if hop is not None and all(hop.version != other.version for other in self.gateways):
             self.gateways.append(hop)
 
     def _add_hop(self, part: Part, key: str, via: str, network: Network) -> None:
-        hop = part.made(key, via, values.next_hop)
+        hop = part.parse(key, via, values.next_hop)
         if hop is None:
             return
         if hop.version != network.version:
@@ -336,9 +337,8 @@ def finish_document(
 ) -> PlatformDocument:
     """The document with these links; a second link with the same key is a fault.
 
-    `by_hand`: people write such documents, so that keys without an effect are worth a warning, and
-    a gateway may be missing.
-    What is said of a link that may be for management is said of its lower devices too.
+    `by_hand`: people write such documents, so keys without an effect are worth a warning, and a
+    gateway may be missing. A management hint of a link is one of its lower devices too.
     """
     described = _distinct_drafts(drafts, root)
     for draft in described if by_hand else ():

@@ -67,7 +67,7 @@ class Subnets:
 
     def add_address(self, draft: Draft, part: Part, key: str, text: str) -> None:
         """Add an address; one of no known subnet is a single address, if all of them are known."""
-        host = part.made(key, text, values.host)
+        host = part.parse(key, text, values.host)
         if host is None:
             return
         subnet = min(self._table.covering(host), key=self._places.__getitem__, default=None)
@@ -90,14 +90,14 @@ def read(root: Part) -> PlatformDocument:
     ]
     primary = root.read("mac", values.mac)
     for name, nic in root.named("macs"):
-        mac = nic.made("", name, values.mac)
+        mac = nic.parse("", name, values.mac)
         if mac is None:
             continue
-        draft = Draft(LinkKey(mac), nic.about(mac))
+        draft = Draft(LinkKey(mac), nic.for_nic(mac))
         # Every network card has a number 0.
         is_first = nic.text("device-number") == "0" and nic.text("network-card") in (None, "0")
         if mac == primary or (primary is None and is_first):
-            draft.manage(PRIMARY, firm=True)
+            draft.hint_management(PRIMARY, firm=True)
         else:
             _add_addresses(draft)
         drafts.append(draft)
@@ -131,7 +131,7 @@ def _add_addresses(draft: Draft) -> None:
 
 
 def _blocks(nic: Part, key: str) -> Iterator[Optional[Network]]:
-    return (nic.made(key, text, values.network) for text in _leaf_words(nic, key))
+    return (nic.parse(key, text, values.network) for text in _leaf_words(nic, key))
 
 
 def _leaf_words(nic: Part, key: str) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Optional
 
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
-from neuca_tools.documents.platform import automatic, made, netplan_routing, nocloud_v1
+from neuca_tools.documents.platform import automatic, netplan_routing, nocloud_v1, virtual_links
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish_document
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument, Virtual
@@ -121,22 +121,22 @@ def _version_2(top: Part) -> PlatformDocument:
     uppers = _upper_links(top)
     own = {kind: _own_links(top, kind, taken) for kind in _KINDS}
     for name, link in own["ethernets"].items():
-        made.add_draft(drafts, name, _nic_draft(name, link))
+        virtual_links.add_draft(drafts, name, _nic_draft(name, link))
     for kind, name, link in _virtual_links(own):
-        made.add_draft(drafts, name, _virtual_draft(kind, name, link))
+        virtual_links.add_draft(drafts, name, _virtual_draft(kind, name, link))
     described = taken.union(*(top.child(kind).tree for kind in _KINDS))
-    why_not = dict.fromkeys(sorted(described), LEFT)
-    why_not.update(dict.fromkeys(own["vlans"], QINQ))
-    why_not.update(dict.fromkeys(own["vrfs"], NO_VLAN))
-    _name_lower_devices(uppers, taken, drafts, why_not)
+    no_vlan_reasons = dict.fromkeys(sorted(described), LEFT)
+    no_vlan_reasons.update(dict.fromkeys(own["vlans"], QINQ))
+    no_vlan_reasons.update(dict.fromkeys(own["vrfs"], NO_VLAN))
+    _name_lower_devices(uppers, taken, drafts, no_vlan_reasons)
     for name, link in own["vlans"].items():
-        made.add_draft(drafts, name, _vlan_draft(name, link, drafts, why_not))
+        virtual_links.add_draft(drafts, name, _vlan_draft(name, link, drafts, no_vlan_reasons))
     for name, link in own["vrfs"].items():
-        made.add_draft(drafts, name, _vrf_draft(name, link))
-    left = made.LeftLinks(sorted(taken), uppers, drafts)
-    left.add_unusable(name for name in why_not if name not in drafts)
-    left.add_unusable(_members_of_unusable_vrfs(own["vrfs"], drafts))
-    left.connect(partial(_set_lower_devices, drafts))
+        virtual_links.add_draft(drafts, name, _vrf_draft(name, link))
+    skipped = virtual_links.SkippedLinks(sorted(taken), uppers, drafts)
+    skipped.add_unusable(name for name in no_vlan_reasons if name not in drafts)
+    skipped.add_unusable(_members_of_unusable_vrfs(own["vrfs"], drafts))
+    skipped.connect_others(partial(_set_lower_devices, drafts))
     return finish_document(drafts.values(), top, by_hand=True)
 
 
@@ -146,15 +146,15 @@ def _own_links(top: Part, kind: str, taken: Collection[str]) -> dict[str, Part]:
 
 
 def _name_lower_devices(
-    uppers: Mapping[str, made.Upper],
+    uppers: Mapping[str, virtual_links.Upper],
     taken: Collection[str],
     drafts: dict[str, Draft],
-    why_not: Collection[str],
+    no_vlan_reasons: Collection[str],
 ) -> None:
     """Add drafts for the lower devices that the document only names."""
     for name, upper in uppers.items():
         if name in drafts or (name not in taken and not upper.is_master):
-            made.name_members(upper.part, upper.key, drafts, why_not)
+            virtual_links.name_members(upper.part, upper.key, drafts, no_vlan_reasons)
 
 
 def _members_of_unusable_vrfs(
@@ -169,16 +169,18 @@ def _members_of_unusable_vrfs(
                 yield member
 
 
-def _upper_links(top: Part) -> dict[str, made.Upper]:
+def _upper_links(top: Part) -> dict[str, virtual_links.Upper]:
     """The links that name their lower devices."""
     uppers = {
-        name: made.Upper(link, "interfaces")
+        name: virtual_links.Upper(link, "interfaces")
         for kind in ("bonds", "bridges", "vrfs")
         for name, link in top.named(kind, _BESIDES)
     }
     for kind in ("vlans", "tunnels"):
         links = top.named(kind, _BESIDES)
-        uppers.update((name, made.Upper(link, "link", is_master=False)) for name, link in links)
+        uppers.update(
+            (name, virtual_links.Upper(link, "link", is_master=False)) for name, link in links
+        )
     return uppers
 
 
@@ -220,17 +222,19 @@ def _foreign_kind(kind: str, link: Part) -> str:
     return ""
 
 
-def _set_lower_devices(drafts: Mapping[str, Draft], draft: Draft, upper: made.Upper) -> None:
+def _set_lower_devices(
+    drafts: Mapping[str, Draft], draft: Draft, upper: virtual_links.Upper
+) -> None:
     """Set the lower devices of a virtual link: the parent of a VXLAN, else the members or ports."""
     link, kind = upper.part, draft.key.kind
     if kind == "vxlan":
-        made.set_parent(draft, link, upper.key, drafts)
+        virtual_links.set_parent(draft, link, upper.key, drafts)
     elif upper.is_master:
-        made.set_members(draft, link, upper.key, drafts)
+        virtual_links.set_members(draft, link, upper.key, drafts)
     if kind == "bond":
-        made.set_primary(draft, link.child("parameters"), "primary", drafts)
+        virtual_links.set_primary(draft, link.child("parameters"), "primary", drafts)
     elif kind == "bridge":
-        made.set_ports(draft, link.child("parameters"), drafts)
+        virtual_links.set_ports(draft, link.child("parameters"), drafts)
 
 
 def _virtual_links(own: Mapping[str, Mapping[str, Part]]) -> Iterator[tuple[str, str, Part]]:
@@ -248,35 +252,37 @@ def _virtual_links(own: Mapping[str, Mapping[str, Part]]) -> Iterator[tuple[str,
 
 
 def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
-    draft = made.virtual_draft(kind, name, link)
+    draft = virtual_links.virtual_draft(kind, name, link)
     if draft is None:
         return None
     unusable, holder = link.faults.unusable, link
     if kind != "vxlan":
         holder = link.child("parameters")
         holder.refuse_besides({*_OPTIONS[kind], *_OF_MEMBERS})
-    made.set_options(draft, holder, _OPTIONS[kind])
+    virtual_links.set_options(draft, holder, _OPTIONS[kind])
     if link.faults.unusable != unusable:
         return None
     if kind == "bond":
-        made.set_default(draft, "mode", "balance-rr")
-        made.drop_packets_per_slave(draft, holder, ("packets-per-slave", "packets-per-member"))
+        virtual_links.set_default(draft, "mode", "balance-rr")
+        virtual_links.drop_packets_per_slave(
+            draft, holder, ("packets-per-slave", "packets-per-member")
+        )
     if kind == "bridge" and "parameters" in link.tree:
         # netplan-yaml(5). Without parameters, netplan generates none: the kernel's default counts.
-        made.set_default(draft, "stp", "yes")
-        made.raise_forward_delay(draft, holder, "forward-delay")
+        virtual_links.set_default(draft, "stp", "yes")
+        virtual_links.raise_forward_delay(draft, holder, "forward-delay")
     return _add_common_keys(draft, draft.part)
 
 
 def _vrf_draft(name: str, link: Part) -> Optional[Draft]:
-    key = link.made("", name, partial(link_kinds.link_key, "vrf"))
+    key = link.parse("", name, partial(link_kinds.link_key, "vrf"))
     table = link.read("table", values.vrf_table)
     if key is None or table is None:
         if link.text("table") is None:
             link.fault("table", None, "a VRF without its table, ignoring it")
         return None
     virtual = Virtual(options=(("table", str(table)),))
-    draft = Draft(key, link.about(key.mac), virtual=virtual)
+    draft = Draft(key, link.for_nic(key.mac), virtual=virtual)
     return _add_common_keys(draft, draft.part)
 
 
@@ -321,7 +327,7 @@ def _match_nic(name: str, link: Part) -> Optional[Draft]:
         match.use("driver")
         if mac is None:
             return None
-        return Draft(LinkKey(mac), link.about(mac))
+        return Draft(LinkKey(mac), link.for_nic(mac))
     if present == "lo":
         link.warn("", "the loopback interface is left to other programs")
         return None
@@ -337,12 +343,12 @@ def _match_nic(name: str, link: Part) -> Optional[Draft]:
 
 
 def _vlan_draft(
-    name: str, link: Part, drafts: Mapping[str, Draft], why_not: Mapping[str, str]
+    name: str, link: Part, drafts: Mapping[str, Draft], no_vlan_reasons: Mapping[str, str]
 ) -> Optional[Draft]:
-    draft = made.vlan_draft(link, ("link", "id"), drafts, why_not)
+    draft = virtual_links.vlan_draft(link, ("link", "id"), drafts, no_vlan_reasons)
     if draft is None:
         return None
-    draft.name = link.made("", name, values.link_name)
+    draft.name = link.parse("", name, values.link_name)
     return _add_common_keys(draft, draft.part)
 
 
@@ -350,7 +356,7 @@ def _add_common_keys(draft: Draft, link: Part) -> Draft:
     draft.mtu = link.mtu()
     for family in (4, 6):
         if link.flag(f"dhcp{family}"):
-            draft.lease(family)
+            draft.use_dhcp(family)
         draft.add_default_route(link, f"gateway{family}")
     draft.automatic = automatic.of_netplan(link)
     if draft.automatic.accept_ra is not None:
@@ -359,8 +365,8 @@ def _add_common_keys(draft: Draft, link: Part) -> Draft:
     draft.set_ipv6_mtu(link, "ipv6-mtu")
     link.use("renderer")
     names = link.child("nameservers")
-    draft.offer(names, "addresses", "nameservers", names.texts("addresses"))
-    draft.offer(names, "search", "search", names.texts("search"))
+    draft.offer_dns(names, "addresses", "nameservers", names.texts("addresses"))
+    draft.offer_dns(names, "search", "search", names.texts("search"))
     link.close("nameservers")
     link.use_defaults(*_OFF)
     _set_state(draft, link)

@@ -35,7 +35,7 @@ def read(draft: Draft, link: Part) -> None:
         ("routing-policy", _RULE_READERS.keys(), _add_rule),
     ):
         for item in link.parts(kind):
-            with draft.whole():
+            with draft.all_or_nothing():
                 item.refuse_besides(known)
                 add(draft, item, own)
 
@@ -81,7 +81,7 @@ def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
     if to == "default":
         version = via.version if via else 4
         to = "0.0.0.0/0" if version == 4 else "::/0"
-    network = route.made("to", to, _selected_prefix)
+    network = route.parse("to", to, _selected_prefix)
     if network is None:
         return
     if via is not None and via.version != network.version:

@@ -15,7 +15,7 @@ from typing import Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import MEMBERS, OPTIONS
-from neuca_tools.documents.platform import automatic, dns, made
+from neuca_tools.documents.platform import automatic, dns, virtual_links
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish_document
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import ACCEPT_RA, LinkKey, Network, PlatformDocument
@@ -62,23 +62,25 @@ def read(top: Part) -> PlatformDocument:
     drafts: dict[str, Draft] = {}
     for link in top.parts("config"):
         name = link.text("name") or ""
-        made.add_draft(drafts, name, _nic_or_upper_draft(name, link))
-    why_not = _why_not(top, taken)
+        virtual_links.add_draft(drafts, name, _nic_or_upper_draft(name, link))
+    no_vlan_reasons = _no_vlan_reasons(top, taken)
     for link in _of_kind(top, "vlan"):
-        made.name_members(link, "vlan_link", drafts, why_not)
-        made.add_draft(drafts, link.text("name") or link.path, _vlan_draft(link, drafts, why_not))
-    _set_members(top, taken, drafts, why_not)
+        virtual_links.name_members(link, "vlan_link", drafts, no_vlan_reasons)
+        virtual_links.add_draft(
+            drafts, link.text("name") or link.path, _vlan_draft(link, drafts, no_vlan_reasons)
+        )
+    _set_members(top, taken, drafts, no_vlan_reasons)
     _add_unattached(_of_kind(top, "route"), drafts.values())
     return finish_document(drafts.values(), top, by_hand=True)
 
 
-def _why_not(top: Part, taken: Iterable[str]) -> dict[str, str]:
+def _no_vlan_reasons(top: Part, taken: Iterable[str]) -> dict[str, str]:
     """Why links that are described cannot be the lower device of a VLAN, by their names."""
     names = (link.text("name") or "" for link in top.parts("config"))
-    why_not = {**dict.fromkeys(names, _UNUSABLE), **dict.fromkeys(taken, LEFT)}
-    why_not.update((link.text("name") or "", QINQ) for link in _of_kind(top, "vlan"))
-    why_not.pop("", None)
-    return why_not
+    no_vlan_reasons = {**dict.fromkeys(names, _UNUSABLE), **dict.fromkeys(taken, LEFT)}
+    no_vlan_reasons.update((link.text("name") or "", QINQ) for link in _of_kind(top, "vlan"))
+    no_vlan_reasons.pop("", None)
+    return no_vlan_reasons
 
 
 def _of_kind(top: Part, kind: str) -> Iterator[Part]:
@@ -123,65 +125,67 @@ def _nic_draft(name: str, link: Part) -> Optional[Draft]:
     mac = link.read("mac_address", values.nic)
     if mac is None:
         return None
-    link = link.about(mac)
+    link = link.for_nic(mac)
     return _add_common_keys(Draft(LinkKey(mac), link, link.read("name", values.link_name)), link)
 
 
 def _set_members(
-    top: Part, taken: Iterable[str], drafts: dict[str, Draft], why_not: Mapping[str, str]
+    top: Part, taken: Iterable[str], drafts: dict[str, Draft], no_vlan_reasons: Mapping[str, str]
 ) -> None:
     uppers = _upper_links(top)
     for name, upper in uppers.items():
         if name in drafts and upper.is_master:
-            made.name_members(upper.part, upper.key, drafts, why_not)
-    left = made.LeftLinks(sorted(taken), uppers, drafts)
-    left.add_unusable(name for name in why_not if name not in drafts)
-    left.connect(partial(_set_lower_devices, drafts))
+            virtual_links.name_members(upper.part, upper.key, drafts, no_vlan_reasons)
+    skipped = virtual_links.SkippedLinks(sorted(taken), uppers, drafts)
+    skipped.add_unusable(name for name in no_vlan_reasons if name not in drafts)
+    skipped.connect_others(partial(_set_lower_devices, drafts))
 
 
-def _upper_links(top: Part) -> dict[str, made.Upper]:
+def _upper_links(top: Part) -> dict[str, virtual_links.Upper]:
     """The links that name their lower devices."""
     uppers = {}
     for link in top.parts("config"):
         kind, name = link.text("type") or "", link.text("name") or link.path
         if kind in MEMBERS:
-            uppers[name] = made.Upper(link, f"{kind}_interfaces")
+            uppers[name] = virtual_links.Upper(link, f"{kind}_interfaces")
         elif kind == "vlan":
-            uppers[name] = made.Upper(link, "vlan_link", is_master=False)
+            uppers[name] = virtual_links.Upper(link, "vlan_link", is_master=False)
     return uppers
 
 
-def _set_lower_devices(drafts: Mapping[str, Draft], draft: Draft, upper: made.Upper) -> None:
+def _set_lower_devices(
+    drafts: Mapping[str, Draft], draft: Draft, upper: virtual_links.Upper
+) -> None:
     """Set the members of a bond or the ports of a bridge, with their settings."""
     if not upper.is_master:
         return
-    made.set_members(draft, upper.part, upper.key, drafts)
+    virtual_links.set_members(draft, upper.part, upper.key, drafts)
     params = upper.part.child("params")
     if draft.key.kind == "bridge":
-        made.set_ports(draft, params, drafts)
+        virtual_links.set_ports(draft, params, drafts)
     else:
         for key in _PRIMARY:
-            made.set_primary(draft, params, key, drafts)
+            virtual_links.set_primary(draft, params, key, drafts)
 
 
 def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     """A bond or bridge. A bond without a mode gets the kernel's default, as with cloud-init."""
-    draft = made.virtual_draft(kind, name, link)
+    draft = virtual_links.virtual_draft(kind, name, link)
     if draft is None:
         return None
-    if not made.set_options(draft, link.child("params"), _OPTIONS[kind]):
+    if not virtual_links.set_options(draft, link.child("params"), _OPTIONS[kind]):
         return None
     if kind == "bond":
-        made.set_default(draft, "mode", "balance-rr")
+        virtual_links.set_default(draft, "mode", "balance-rr")
     else:
-        made.raise_forward_delay(draft, link.child("params"), "bridge_fd")
+        virtual_links.raise_forward_delay(draft, link.child("params"), "bridge_fd")
     return _add_common_keys(draft, link)
 
 
 def _vlan_draft(
-    link: Part, drafts: Mapping[str, Draft], why_not: Mapping[str, str]
+    link: Part, drafts: Mapping[str, Draft], no_vlan_reasons: Mapping[str, str]
 ) -> Optional[Draft]:
-    draft = made.vlan_draft(link, ("vlan_link", "vlan_id"), drafts, why_not)
+    draft = virtual_links.vlan_draft(link, ("vlan_link", "vlan_id"), drafts, no_vlan_reasons)
     if draft is None:
         return None
     draft.name = draft.part.read("name", values.link_name)
@@ -213,11 +217,11 @@ def _add_common_keys(draft: Draft, link: Part) -> Draft:
 def _add_subnet(draft: Draft, subnet: Part) -> None:
     kind = subnet.text("type") or ""
     if kind in automatic.DHCP:
-        draft.lease(automatic.DHCP[kind])
+        draft.use_dhcp(automatic.DHCP[kind])
     elif kind in _STATIC:
         _add_static(draft, subnet)
     elif kind in automatic.ADVERTISED:
-        draft.listen()
+        draft.accept_advertisements()
     elif kind != "manual":
         subnet.warn("type", "an unknown kind of subnet, ignoring it")
         subnet.close()
@@ -233,7 +237,7 @@ def _add_static(draft: Draft, subnet: Part) -> None:
     if address is None:
         subnet.fault("address", None, "a static subnet without its address")
     else:
-        with draft.whole():
+        with draft.all_or_nothing():
             draft.add_address(subnet, "address", address, subnet.prefix_length())
         _set_mtu(draft, subnet, ":" in address)
     draft.add_default_route(subnet, "gateway")
@@ -251,7 +255,7 @@ def _add_route(draft: Draft, route: Part) -> None:
     key = "network"
     if route.text("destination"):
         key = "destination"
-    with draft.whole():
+    with draft.all_or_nothing():
         to, netmask = route.text(key) or "", route.prefix_length()
         draft.add_route(route, key, to, netmask, route.text("gateway"))
 

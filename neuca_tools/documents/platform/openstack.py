@@ -14,7 +14,7 @@ from typing import Literal, Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import OPTIONS
-from neuca_tools.documents.platform import automatic, dns, made
+from neuca_tools.documents.platform import automatic, dns, virtual_links
 from neuca_tools.documents.platform.drafts import QINQ, Draft, by_name, finish_document
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, PlatformDocument
@@ -27,13 +27,13 @@ PHYSICAL = frozenset(
 )
 _STATIC = ("ipv4", "ipv6", "static", "static6")
 _UNUSABLE = "it cannot be used, because its lower device cannot be used"
-# What identifies a link or network to other programs, and DNS.
-_LINK_USED = ("id", "vif_id")
-_NETWORK_USED = ("id", "network_id", "dns_nameservers", "dns_search")
-# What nova says of networks with automatic addresses too (virt/netutils.py).
-_INFORMATIVE = ("ip_address", "netmask")
+# Keys that only other programs use, or that are read elsewhere (DNS): no warning about them.
+_LINK_KEYS_OF_OTHERS = ("id", "vif_id")
+_NETWORK_KEYS_OF_OTHERS = ("id", "network_id", "dns_nameservers", "dns_search")
+# Keys that nova writes for networks with automatic addresses too (virt/netutils.py).
+_KEYS_WITHOUT_EFFECT = ("ip_address", "netmask")
 _DEFAULT_ROUTES = (("0.0.0.0", "0.0.0.0"), ("::", "::"))
-# The names that the bonding driver uses.
+# Our names of bond options by their keys: those of the bonding driver after `bond_`.
 _BOND = {f"bond_{name.replace('-', '_')}": name for name in OPTIONS["bond"]}
 KEYS = (
     frozenset(
@@ -54,9 +54,9 @@ def read(root: Part) -> PlatformDocument:
     root.warn_besides("links", "networks", "services")
     kinds = _links_by_kind(root)
     # Why there can be no VLAN on a link.
-    why_not = {link.text("id") or "": _UNUSABLE for link in root.parts("links")}
-    why_not.update((link.text("id") or "", QINQ) for link in kinds["vlan"])
-    why_not.pop("", None)
+    no_vlan_reasons = {link.text("id") or "": _UNUSABLE for link in root.parts("links")}
+    no_vlan_reasons.update((link.text("id") or "", QINQ) for link in kinds["vlan"])
+    no_vlan_reasons.pop("", None)
     drafts: dict[str, Draft] = {}
     for link in kinds["physical"]:
         _add_draft(drafts, link, _nic_draft(link))
@@ -64,9 +64,9 @@ def read(root: Part) -> PlatformDocument:
         _add_draft(drafts, link, _bond_draft(number, link))
     _set_members(kinds["physical"], drafts)
     for link in kinds["vlan"]:
-        _add_draft(drafts, link, _vlan_draft(link, why_not, drafts))
+        _add_draft(drafts, link, _vlan_draft(link, no_vlan_reasons, drafts))
     for network in root.parts("networks"):
-        _add_network(network, drafts, why_not)
+        _add_network(network, drafts, no_vlan_reasons)
     return finish_document(drafts.values(), root, by_hand=True)
 
 
@@ -79,7 +79,7 @@ def _links_by_kind(root: Part) -> dict[str, list[Part]]:
 
 
 def _add_draft(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> None:
-    """Add a draft by the id of its link, or by its path if it has none that is its own."""
+    """Add a draft by the id of its link, or by its path if it has no id or that of another link."""
     if draft is None:
         return
     name = link.text("id") or link.path
@@ -100,7 +100,7 @@ def _nic_draft(link: Part) -> Optional[Draft]:
     mac = link.read("ethernet_mac_address", values.nic)
     if mac is None:
         return None
-    draft = _new_draft(link.about(mac), LinkKey(mac))
+    draft = _new_draft(link.for_nic(mac), LinkKey(mac))
     draft.name = link.read("name", values.link_name)
     return draft
 
@@ -118,60 +118,63 @@ def _named_nic_draft(link: Part, severity: Literal["error", "warning"]) -> Optio
 
 
 def _set_members(physical: Iterable[Part], drafts: dict[str, Draft]) -> None:
-    """Set the members of the bonds, without those bonds of which a member is unusable."""
+    """Set the members of the bonds, and skip the bonds of which a member is unusable."""
     named = {draft.name: draft for draft in drafts.values() if draft.name}
     bonds = {
-        name: made.Upper(draft.part, "bond_links")
+        name: virtual_links.Upper(draft.part, "bond_links")
         for name, draft in drafts.items()
         if draft.key.kind == "bond"
     }
-    left = made.LeftLinks((), bonds, drafts)
+    skipped = virtual_links.SkippedLinks((), bonds, drafts)
     ids = (link.text("id") for link in physical)
-    left.add_unusable(name for name in ids if name and name not in drafts)
-    left.connect(partial(_set_lower_devices, drafts, named))
+    skipped.add_unusable(name for name in ids if name and name not in drafts)
+    skipped.connect_others(partial(_set_lower_devices, drafts, named))
 
 
 def _bond_draft(number: int, link: Part) -> Optional[Draft]:
-    """A bond, numbered as in cloud-init: OpenStack gives it an id but no name."""
-    bond = made.virtual_draft("bond", link.text("name") or f"bond{number}", link)
-    if bond is None or not made.set_options(bond, link, _BOND):
+    """A bond. OpenStack gives it an id but no name, so it is `bond<number>`, as in cloud-init."""
+    bond = virtual_links.virtual_draft("bond", link.text("name") or f"bond{number}", link)
+    if bond is None or not virtual_links.set_options(bond, link, _BOND):
         return None
-    link.use(*_LINK_USED)
+    link.use(*_LINK_KEYS_OF_OTHERS)
     bond.mtu = link.mtu()
     return bond
 
 
 def _set_lower_devices(
-    drafts: Mapping[str, Draft], named: Mapping[str, Draft], bond: Draft, upper: made.Upper
+    drafts: Mapping[str, Draft], named: Mapping[str, Draft], bond: Draft, upper: virtual_links.Upper
 ) -> None:
-    """Set the members of a bond, and the primary one, given by the id of its link or its name."""
-    made.set_members(bond, upper.part, upper.key, drafts)
+    """Set the members of a bond, and the primary one, which is given by link id or by name."""
+    virtual_links.set_members(bond, upper.part, upper.key, drafts)
     known = drafts if (bond.part.text("bond_primary") or "") in drafts else named
-    made.set_primary(bond, bond.part, "bond_primary", known)
+    virtual_links.set_primary(bond, bond.part, "bond_primary", known)
 
 
 def _vlan_draft(
-    link: Part, why_not: Mapping[str, str], drafts: Mapping[str, Draft]
+    link: Part, no_vlan_reasons: Mapping[str, str], drafts: Mapping[str, Draft]
 ) -> Optional[Draft]:
     unknown = "no link has this id, ignoring the VLAN"
-    draft = made.vlan_draft(link, ("vlan_link", "vlan_id"), drafts, why_not, unknown)
+    draft = virtual_links.vlan_draft(
+        link, ("vlan_link", "vlan_id"), drafts, no_vlan_reasons, unknown
+    )
     if draft is not None:
-        link.use(*_LINK_USED)
+        link.use(*_LINK_KEYS_OF_OTHERS)
         draft.mtu = draft.part.mtu()
     return draft
 
 
 def _new_draft(link: Part, key: LinkKey) -> Draft:
-    link.use(*_LINK_USED)
+    link.use(*_LINK_KEYS_OF_OTHERS)
     return Draft(key, link, mtu=link.mtu())
 
 
-def _add_network(network: Part, drafts: dict[str, Draft], ids: Collection[str]) -> None:
+def _add_network(network: Part, drafts: Mapping[str, Draft], ids: Collection[str]) -> None:
+    """Add the addresses and routes of a network to its link. `ids` are those of all links."""
     kind, draft = network.text("type") or "", _draft_below(network, drafts, ids)
     if draft is None:
         return
-    network = network.about(draft.key.mac)
-    network.use(*_NETWORK_USED)
+    network = network.for_nic(draft.key.mac)
+    network.use(*_NETWORK_KEYS_OF_OTHERS)
     _take_dns(network, draft)
     draft.other_parts.append(network)
     if kind in _STATIC:
@@ -187,7 +190,7 @@ def _add_network(network: Part, drafts: dict[str, Draft], ids: Collection[str]) 
 def _draft_below(
     network: Part, drafts: Mapping[str, Draft], ids: Collection[str]
 ) -> Optional[Draft]:
-    """The link of a network; None, with a fault unless the link has one, if it is unusable."""
+    """The draft of a network's link; None if that is unusable, with a fault unless it has one."""
     below = network.text("link") or ""
     if not below:
         network.fault("link", None, "a network without its link, ignoring it")
@@ -199,9 +202,9 @@ def _draft_below(
 def _take_dns(network: Part, draft: Draft) -> None:
     for service in network.parts("services"):
         if service.text("type") == "dns":
-            draft.offer(service, "address", "nameservers", service.texts("address"))
-    draft.offer(network, "dns_nameservers", "nameservers", network.texts("dns_nameservers"))
-    draft.offer(network, "dns_search", "search", network.texts("dns_search"))
+            draft.offer_dns(service, "address", "nameservers", service.texts("address"))
+    draft.offer_dns(network, "dns_nameservers", "nameservers", network.texts("dns_nameservers"))
+    draft.offer_dns(network, "dns_search", "search", network.texts("dns_search"))
     network.close("services")
 
 
@@ -211,7 +214,7 @@ def _add_static(network: Part, draft: Draft) -> None:
         network.fault("ip_address", None, "a static network without its address", "warning")
         network.close()
     else:
-        with draft.whole():
+        with draft.all_or_nothing():
             draft.add_address(network, "ip_address", address, network.text("netmask"))
     draft.add_default_route(network, "gateway")
     draft.has_platform_gateways = True
@@ -220,15 +223,15 @@ def _add_static(network: Part, draft: Draft) -> None:
 
 
 def _add_automatic(network: Part, draft: Draft, dhcp: Optional[int]) -> None:
-    """A network with DHCP of the family `dhcp`, or with router advertisements.
+    """A network with DHCP of the family `dhcp` (4, 6), or with router advertisements if None.
 
-    Its default route comes with its addresses, but nothing else may announce its other routes.
+    Its default route comes with its addresses; its other routes may come from nowhere else.
     """
     if dhcp is None:
-        draft.listen()
+        draft.accept_advertisements()
     else:
-        draft.lease(dhcp)
-    network.use(*_INFORMATIVE)
+        draft.use_dhcp(dhcp)
+    network.use(*_KEYS_WITHOUT_EFFECT)
     for route in network.parts("routes"):
         if (route.text("network"), route.text("netmask")) in _DEFAULT_ROUTES:
             route.close()
@@ -238,6 +241,6 @@ def _add_automatic(network: Part, draft: Draft, dhcp: Optional[int]) -> None:
 
 def _add_route(route: Part, draft: Draft) -> None:
     route.close("services")
-    with draft.whole():
+    with draft.all_or_nothing():
         to, netmask = route.text("network") or "", route.prefix_length()
         draft.add_route(route, "network", to, netmask, route.text("gateway"))

@@ -84,8 +84,8 @@ class Part:
         """Document and path, for messages: `network_data.json, links[0]`."""
         return ", ".join(filter(None, (self.document, self.path)))
 
-    def about(self, mac: str) -> Part:
-        """This part, as one that describes the NIC with this MAC."""
+    def for_nic(self, mac: str) -> Part:
+        """This part, with the MAC of the NIC that it describes."""
         return replace(self, mac=mac)
 
     def fault(
@@ -166,14 +166,14 @@ class Part:
         return _scalar_text(value)
 
     def read(self, key: str, reader: Callable[[str], _T]) -> Optional[_T]:
-        """A scalar, parsed; None if there is none, or, with a fault, if it is unusable."""
+        """The parsed scalar of a key; None if there is none or, with a fault, if it is unusable."""
         text = self.text(key)
         if text is None:
             return None
-        return self.made(key, text, reader)
+        return self.parse(key, text, reader)
 
-    def made(self, key: str, text: str, reader: Callable[[str], _T]) -> Optional[_T]:
-        """A text, parsed; None, with a fault about this key, if the reader raises UnusableError."""
+    def parse(self, key: str, text: str, reader: Callable[[str], _T]) -> Optional[_T]:
+        """The parsed text; None, with a fault of this key, if the reader raises UnusableError."""
         try:
             return reader(text)
         except ForOthersError as reason:

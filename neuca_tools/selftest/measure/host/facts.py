@@ -217,7 +217,7 @@ def _changeable_offloads(settings: DeviceSettings) -> dict[str, bool]:
 
 def _ring_sizes(settings: DeviceSettings) -> dict[str, int]:
     """The sizes of the rings, and under `…_max` the largest that the device supports."""
-    largest = {f"{name}_max": value for name, value in settings.most.items()}
+    largest = {f"{name}_max": value for name, value in settings.maximums.items()}
     return {
         name.partition(".")[2]: int(value)
         for name, value in {**largest, **settings.values}.items()

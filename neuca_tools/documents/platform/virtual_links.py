@@ -15,21 +15,21 @@ from neuca_tools.documents.platform.drafts import Draft, by_name
 from neuca_tools.documents.platform.parts import Part, milliseconds, seconds
 from neuca_tools.model import LinkKey, Virtual
 
-# The options that are time spans, by the unit of a number without one.
+# The options that are time spans (systemd.time(7)), with the reader that knows their default unit.
 _SPANS: Mapping[str, Callable[[str], str]] = {
     **dict.fromkeys(("miimon", "updelay", "downdelay", "arp-interval"), milliseconds),
     **dict.fromkeys(("forward-delay", "hello-time", "max-age", "ageing-time"), seconds),
     "lp-interval": seconds,
 }
-PER_SLAVE = "packets-per-slave"
-# What a bridge says of its ports.
-PORTS = {
+PACKETS_PER_SLAVE = "packets-per-slave"
+# The settings of ports that a bridge has, by the document's key.
+PORT_SETTINGS = {
     "path-cost": "path-cost",
     "port-priority": "port-priority",
     "bridge_pathcost": "path-cost",
     "bridge_portprio": "port-priority",
 }
-MAC = {
+MAC_KEYS = {
     "mac_address": "mac",
     "macaddress": "mac",
     "ethernet_mac_address": "mac",
@@ -39,14 +39,12 @@ MAC = {
 
 def virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     """A virtual link of this name without lower devices; None, with a fault, for a bad name."""
-    where = ""
-    if "name" in link.tree:
-        where = "name"
-    key = link.made(where, name, lambda text: link_kinds.link_key(kind, text))
+    where = "name" if "name" in link.tree else ""
+    key = link.parse(where, name, lambda text: link_kinds.link_key(kind, text))
     if key is None:
         return None
-    virtual_link = Draft(key, link.about(key.mac), virtual=Virtual())
-    return virtual_link if set_options(virtual_link, link, MAC) else None
+    virtual_link = Draft(key, link.for_nic(key.mac), virtual=Virtual())
+    return virtual_link if set_options(virtual_link, link, MAC_KEYS) else None
 
 
 def add_draft(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
@@ -59,25 +57,25 @@ def vlan_draft(
     link: Part,
     keys: tuple[str, str],
     drafts: Mapping[str, Draft],
-    why_not: Mapping[str, str],
+    no_vlan_reasons: Mapping[str, str],
     unknown: str = "",
 ) -> Optional[Draft]:
-    """A VLAN without its settings; None, with a fault, if its link or ID is unusable.
+    """A VLAN without its settings; None, with a fault, if its lower device or ID is unusable.
 
-    `keys` are those of the link and of the ID. `why_not` are the reasons why other links cannot
-    have VLANs, `unknown` is the one for a link that is not described, if none is recorded yet.
+    `keys` are those of the lower device and of the ID. `no_vlan_reasons` are the reasons why other
+    links cannot have VLANs, by name, and `unknown` is that for a link which is not among them.
     """
     below = link.text(keys[0]) or ""
     parent, number = drafts.get(below), link.read(keys[1], values.vlan_id)
     if parent is None or parent.key.vlan_id is not None:
-        if below in why_not:
-            link.fault(keys[0], below, why_not[below], "warning")
+        if below in no_vlan_reasons:
+            link.fault(keys[0], below, no_vlan_reasons[below], "warning")
         elif not below:
             link.fault(keys[0], None, "a VLAN without its link, ignoring it")
         elif unknown:
             link.fault(keys[0], below, unknown)
         return None
-    link = link.about(parent.part.mac)
+    link = link.for_nic(parent.part.mac)
     if number is None:
         if link.text(keys[1]) is None:
             link.fault(keys[1], None, "a VLAN without its ID, ignoring it")
@@ -90,51 +88,49 @@ def _with_own_mac(vlan: Draft, parent: Draft) -> Optional[Draft]:
 
     None, with a fault, if the MAC is unusable.
     """
-    is_usable = set_options(vlan, vlan.part, MAC)
-    below = parent.key.mac
-    if parent.virtual:
-        below = parent.virtual.option("mac")
-    if vlan.virtual and vlan.virtual.option("mac") == below:
+    is_usable = set_options(vlan, vlan.part, MAC_KEYS)
+    parent_mac = parent.virtual.option("mac") if parent.virtual else parent.key.mac
+    if vlan.virtual and vlan.virtual.option("mac") == parent_mac:
         vlan.virtual = None
     return vlan if is_usable else None
 
 
 def set_options(draft: Draft, part: Part, names: Mapping[str, str]) -> bool:
-    """Set the options that `part` has; False, with faults, if one of them is unusable.
+    """Set the options in `part`; False, with faults, if one of them is unusable.
 
-    `names` maps the document's names to ours.
+    `names` maps the document's keys to our names.
     """
-    part, errors = part.about(draft.key.mac), part.faults.unusable
-    for theirs, ours in names.items():
-        # A list is one text of its items, separated by commas.
-        text = ",".join(part.texts(theirs)) if theirs in part.tree else ""
-        read = partial(_read_setting, draft.key.kind, ours)
-        own = part.made(theirs, text, read) if text else None
-        if own is not None:
-            draft.virtual = own.over(draft.virtual)
+    part, errors = part.for_nic(draft.key.mac), part.faults.unusable
+    for key, name in names.items():
+        # The items of a list become one text, separated by commas.
+        text = ",".join(part.texts(key)) if key in part.tree else ""
+        read = partial(_read_setting, draft.key.kind, name)
+        option = part.parse(key, text, read) if text else None
+        if option is not None:
+            draft.virtual = option.over(draft.virtual)
     return part.faults.unusable == errors
 
 
 def drop_packets_per_slave(bond: Draft, part: Part, keys: Collection[str]) -> None:
-    """Drop the option of a bond in another mode than balance-rr, as systemd-networkd does."""
+    """Drop packets-per-slave in any mode but balance-rr, as systemd-networkd does."""
     virtual = bond.virtual or Virtual()
-    if virtual.option("mode") == "balance-rr" or not virtual.option(PER_SLAVE):
+    if virtual.option("mode") == "balance-rr" or not virtual.option(PACKETS_PER_SLAVE):
         return
     for key in part.tree.keys() & keys:
-        part.about(bond.key.mac).warn(key, "it has no effect in this mode, ignoring it")
-    kept = tuple(pair for pair in virtual.options if pair[0] != PER_SLAVE)
+        part.for_nic(bond.key.mac).warn(key, "it has no effect in this mode, ignoring it")
+    kept = tuple(pair for pair in virtual.options if pair[0] != PACKETS_PER_SLAVE)
     bond.virtual = virtual._replace(options=kept)
 
 
 def raise_forward_delay(bridge: Draft, part: Part, key: str) -> None:
-    """Raise the forwarding delay of a bridge with STP to the least, as the kernel does."""
+    """Raise the forward delay of a bridge with STP to its minimum, as the kernel does."""
     virtual = bridge.virtual or Virtual()
     delay = virtual.option("forward-delay")
     if virtual.option("stp") != "yes" or not delay or int(delay) >= link_kinds.MIN_FORWARD_DELAY:
         return
     least = str(link_kinds.MIN_FORWARD_DELAY)
     reason = f"with the spanning tree protocol, the forwarding delay is at least {least} seconds"
-    part.about(bridge.key.mac).fault(key, delay, f"{reason}, treated as {least}", "warning")
+    part.for_nic(bridge.key.mac).fault(key, delay, f"{reason}, treated as {least}", "warning")
     bridge.virtual = Virtual(options=(("forward-delay", least),)).over(virtual)
 
 
@@ -155,9 +151,9 @@ def set_default(draft: Draft, name: str, value: str) -> None:
 
 
 class Upper(NamedTuple):
-    """What describes a link on top of others.
+    """The part that describes an upper device.
 
-    `key` names the lower ones; with `is_master` they become its members or ports.
+    `key` is that of its lower devices; with `is_master` they become its members or ports.
     """
 
     part: Part
@@ -165,11 +161,11 @@ class Upper(NamedTuple):
     is_master: bool = True
 
 
-class LeftLinks:
+class SkippedLinks:
     """The links that are left to other programs, and those that are described but unusable.
 
-    What is on top of them is left too, and so are the members of what is left: another program
-    needs them. `uppers` are all links that are on others, by name, `drafts` what can be made.
+    Their upper devices are skipped too, and so are the members of what is skipped: another program
+    needs them. `uppers` are all upper devices by name. Skipped links are removed from `drafts`.
     """
 
     def __init__(
@@ -187,15 +183,15 @@ class LeftLinks:
         return name in self._origins
 
     def add_unusable(self, names: Iterable[str]) -> None:
-        """Leave out what is on top of these links, which have faults, but keep their members."""
+        """Skip these links, which have faults, and their upper devices, but not their members."""
         added = [name for name in names if name not in self]
         self._origins.update(zip(added, added))
         self._spread(added, with_members=False)
 
-    def connect(self, connect: Callable[[Draft, Upper], None]) -> None:
-        """Give every other link its lower devices, but leave one for which this is a fault.
+    def connect_others(self, connect: Callable[[Draft, Upper], None]) -> None:
+        """Give every other upper device its lower devices, and skip one for which this is a fault.
 
-        A link whose name an earlier one has is none of them.
+        Of links with the same name, only the first has a draft.
         """
         for name, upper in self._uppers.items():
             draft = self._drafts.get(name)
@@ -220,7 +216,7 @@ class LeftLinks:
             waiting += new
 
     def _leave(self, name: str, lower: str) -> None:
-        """Say why a link is left that could be made."""
+        """Warn about an upper device that is usable itself but left because of a lower one."""
         if name in self or name not in self._drafts:
             return
         part, key, _ = self._uppers[name]
@@ -228,15 +224,17 @@ class LeftLinks:
         part.fault(key, lower, f"{reason}: it is left to other programs too", "warning")
 
 
-def name_members(link: Part, key: str, drafts: dict[str, Draft], why_not: Collection[str]) -> None:
+def name_members(
+    link: Part, key: str, drafts: dict[str, Draft], described: Collection[str]
+) -> None:
     """Add a draft for each lower device that the document only names: the NIC of that name.
 
-    `why_not` are the names of the links that are described, and of those that cannot be used.
+    `described` are the names of all other links in the document, usable or not.
     """
     for text in link.texts(key):
-        if text in drafts or text in why_not:
+        if text in drafts or text in described:
             continue
-        name = link.made(key, text, values.link_name)
+        name = link.parse(key, text, values.link_name)
         if name is not None:
             drafts[name] = Draft(by_name(name), replace(link, tree={}))
 
@@ -253,22 +251,22 @@ def set_primary(bond: Draft, part: Part, key: str, drafts: Mapping[str, Draft]) 
     """Set the primary member of a bond."""
     name = part.text(key)
     if name:
-        part = part.about(bond.key.mac)
-        _set_place(_member_keys(bond), part, (key, "bond-primary"), (name, "yes"), drafts)
+        part = part.for_nic(bond.key.mac)
+        _set_port_settings(_member_keys(bond), part, key, name, {"bond-primary": "yes"}, drafts)
 
 
 def set_ports(bridge: Draft, part: Part, drafts: Mapping[str, Draft]) -> None:
-    """Set what an object, or a list of `NAME VALUE`, says of each port of a bridge."""
-    part, members = part.about(bridge.key.mac), _member_keys(bridge)
-    for key, setting in PORTS.items():
+    """Set the settings of a bridge's ports, from objects or from lists of `NAME VALUE`."""
+    part, members = part.for_nic(bridge.key.mac), _member_keys(bridge)
+    for key, setting in PORT_SETTINGS.items():
         for where, name, value in _port_values(part, key):
-            own = part.made(where, value, SETTINGS[setting].parse)
-            if own is not None:
-                _set_place(members, part, (where, setting), (name, str(own)), drafts)
+            parsed = part.parse(where, value, SETTINGS[setting].parse)
+            if parsed is not None:
+                _set_port_settings(members, part, where, name, {setting: str(parsed)}, drafts)
 
 
 def _port_values(part: Part, key: str) -> Iterator[tuple[str, str, str]]:
-    """Key for messages, name and value of each port."""
+    """The key for faults, and the name and value, of each port."""
     if isinstance(part.tree.get(key), dict):
         ports = part.child(key)
         for name in ports.tree:
@@ -283,18 +281,17 @@ def _member_keys(draft: Draft) -> frozenset[LinkKey]:
     return frozenset((draft.virtual or Virtual()).members)
 
 
-def _set_place(
+def _set_port_settings(
     members: Collection[LinkKey],
     part: Part,
-    what: tuple[str, str],
-    value: tuple[str, str],
+    key: str,
+    name: str,
+    settings: Mapping[str, str],
     drafts: Mapping[str, Draft],
 ) -> None:
-    """Set a setting of a member or port. `what`: the key and the setting; `value`: name, value."""
-    key, setting = what
-    name, text = value
+    """Set these settings of the member or port `name`. `key` is where a fault is reported."""
     if name in drafts and drafts[name].key in members:
-        drafts[name].device[setting] = text
+        drafts[name].device.update(settings)
     else:
         part.fault(key, name, "it is not a member or port of this link")
 
@@ -302,9 +299,7 @@ def _set_place(
 def set_parent(vxlan: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
     """Set the lower device of a VXLAN."""
     name = link.text(key)
-    parent = None
-    if name:
-        parent = _by_name(name, link, key, drafts)
+    parent = _by_name(name, link, key, drafts) if name else None
     vxlan.virtual = (vxlan.virtual or Virtual())._replace(parent=parent)
 
 
