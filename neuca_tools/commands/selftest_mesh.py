@@ -118,7 +118,7 @@ JOIN_OPTIONS: Options = {
     "name": value("NAME", "the name of this host in the plan (default: its host name)"),
     "start": value(
         *("SECONDS", "when the first slot begins, in seconds since the epoch"),
-        type=seconds_up_to(LATEST_START),
+        type=seconds_up_to(LATEST_START, low=0),
     ),
     "secret-file": value("FILE", "file with the secret shared by all hosts"),
     **CONFIG,

@@ -88,12 +88,12 @@ def test_a_wait_may_be_longer_than_poll_can_wait(pipe):
     assert wait_readable([lines], time.monotonic() + 1e10) == [lines]
 
 
-@pytest.mark.parametrize("start", ["nan", "inf", "-inf", "1e400", "1e12", "0", "-5", "now"])
+@pytest.mark.parametrize("start", ["nan", "inf", "-inf", "1e400", "1e12", "-5", "now"])
 def test_a_start_that_is_no_time_is_refused(capsys, start):
     with pytest.raises(SystemExit) as refused:
         mesh_parser().parse_args(["join", f"--start={start}", "plan.json"])
     assert refused.value.code == 2
-    assert f'"{start}" is not a number of seconds from 1 to 1e+11' in capsys.readouterr().err
+    assert f'"{start}" is not a number of seconds from 0 to 1e+11' in capsys.readouterr().err
 
 
 # --- A coordinator whose hosts are one program ---------------------------------------------------------------------------
