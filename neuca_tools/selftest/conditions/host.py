@@ -271,11 +271,13 @@ def server_busy(session: Session) -> Optional[Hit]:
     said = error_text(session)
     if session.evidence.reach.tcp != "busy" and not BUSY.search(said):
         return None
+    port = session.evidence.reach.port
+    words = f" -p {port}" if port else ", with the -p of the client"
     return Hit(
         1.0,
-        "the peer's iperf3 is busy with another test, or with one that never ended",
-        (single_fact("iperf3", said or "busy"),),
-        "try again later; a server for a single test: iperf3 -s -1 --idle-timeout 20",
+        "the peer's server is busy with another test, or with one that never ended",
+        (single_fact("server", said or "busy"),),
+        f"try again later, or restart it; a server for a single test: iperf3 -s -1{words}",
         "receiver",
     )
 

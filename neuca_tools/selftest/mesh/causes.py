@@ -161,13 +161,16 @@ def _of_identity(rows: Sequence[Row], suspect: Suspect) -> Cause:
             return DUPLICATE_MAC, f"{' and '.join(owners)} both have the MAC {mac}"
     of_address = [row.macs for row in rows if row.server in names and len(row.macs) > 1]
     if not of_address:
-        is_single = all(len(rows[number].macs) == 1 for number in suspect.tests)
-        kind = OTHER_TEST if is_single else DUPLICATE
-        return kind, TEXTS[kind]
+        return _without_rivals([rows[number] for number in suspect.tests])
     macs = _describe_macs(
         set(chain.from_iterable(of_address)), (row for row in rows if row.server not in names)
     )
     return DUPLICATE, f"{TEXTS[DUPLICATE]}: {' and '.join(macs)} answer for it"
+
+
+def _without_rivals(tests: Sequence[Row]) -> Cause:
+    kind = OTHER_TEST if all(len(row.macs) == 1 for row in tests) else DUPLICATE
+    return kind, TEXTS[kind]
 
 
 def _describe_macs(macs: Iterable[str], rows: Iterable[Row]) -> list[str]:
