@@ -25,7 +25,13 @@ from neuca_tools.commands.selftest_options import (
     port_number,
 )
 from neuca_tools.commands.selftest_parsers import add_grouped, integer, parser_of
-from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, show_nothing, without_iperf3
+from neuca_tools.commands.selftest_run import (
+    SEVEREST,
+    check_peers,
+    has_iperf3,
+    show_nothing,
+    without_iperf3,
+)
 from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError, SelftestError
 from neuca_tools.model import Host as Address
@@ -63,6 +69,11 @@ class Path(NamedTuple):
     interface: Optional[str] = None
     port: Optional[int] = None
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it begins in another network namespace."""
+        return bool(self.netns or self.container)
+
 
 def compare_paths_parser() -> argparse.ArgumentParser:
     parser = parser_of("compare-paths")
@@ -92,6 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = _path_options(arguments, config)
     planned = outlook(config)
     tested = [(path, address_of(path.peer)) for path in paths]
+    local = ((path, address) for path, address in tested if not path.is_elsewhere)
+    check_peers(((address, path.interface or wanted.interface) for path, address in local), planned)
     turns = [
         _Turn(path, address, f"round {number} of {arguments.rounds}")
         for number in range(1, arguments.rounds + 1)
@@ -168,9 +181,8 @@ def _test_path(path: Path, peer: Address, wanted: Options, planned: AgentPlan) -
     """Raises UsageError, SelftestError, ObserveError."""
     port, interface = path.port or wanted.port, path.interface or wanted.interface
     wanted = replace(wanted, port=port, interface=interface, label=path.label)
-    is_elsewhere = path.netns or path.container
     try:
-        with namespaces_restored() if is_elsewhere else nullcontext():
+        with namespaces_restored() if path.is_elsewhere else nullcontext():
             planned = enter_namespace(path.netns, path.container) or planned
             return PeerTest(peer, wanted, planned, show_nothing).run()
     except OSError as error:

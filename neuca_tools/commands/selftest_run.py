@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
     wanted, plan = measurement_options(arguments, config), plan_name(arguments, config)
     addresses = [address_of(entry, arguments.family) for entry in entries]
     planned = outlook_of(arguments, config)
-    _check_peers(addresses, planned, wanted.interface)
+    check_peers(((address, wanted.interface) for address in addresses), planned)
     setup = _Setup(arguments, config, wanted, plan, planned)
     results = []
     for entry, address in zip(entries, addresses):
@@ -135,11 +135,12 @@ def run(arguments: argparse.Namespace) -> int:
     return _report_all(arguments, results)
 
 
-def _check_peers(
-    addresses: Sequence[Address], planned: AgentPlan, interface: Optional[str]
-) -> None:
-    """Raise UsageError if a peer must not be tested, before minutes are spent on another one."""
-    for address in addresses:
+def check_peers(peers: Iterable[tuple[Address, Optional[str]]], planned: AgentPlan) -> None:
+    """Raise UsageError if a peer must not be tested, before minutes are spent on another one.
+
+    Each may have an interface through which it is to be tested.
+    """
+    for address, interface in peers:
         # That there is no route is a result of the test.
         with suppress(OSError):
             permitted_route(address, planned, interface)

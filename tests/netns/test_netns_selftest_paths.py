@@ -132,3 +132,8 @@ def test_a_path_that_leads_nowhere_does_not_hide_the_others(paths):
         1,
         'neuca-selftest: enter the network namespace "/run/netns/red": No such file or directory\n',
     )
+
+
+def test_no_path_is_tested_if_one_of_them_must_not_be(ends):
+    done = compared(ends, f"host={FAR}", "management=192.0.2.1")
+    assert (done.code, done.out) == (2, "")
