@@ -97,11 +97,8 @@ def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Opt
 
 def is_lossy(look: Look) -> bool:
     """Whether TCP loses packets, not only in bursts of a full send buffer or among many streams."""
-    if (
-        look.known_network_share < NETWORK
-        or look.known_loss <= LOSSY
-        or thresholds.is_crowded(look)
-    ):
+    is_lossless = look.known_loss <= LOSSY
+    if is_lossless or look.known_network_share < NETWORK or thresholds.is_crowded(look):
         return False
     return sender_buffer(look) is None
 

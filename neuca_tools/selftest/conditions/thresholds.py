@@ -200,10 +200,8 @@ def is_read_late(look: Look, waits: float) -> bool:
     in_flight, shortest = look.windows.in_flight, look.shortest_rtt
     if not in_flight or not shortest or not look.rate or look.is_full or look.is_disturbed:
         return False
-    return (
-        waits >= max(shortest, MAX_WAITS * SLICE_SECONDS)
-        and waits * look.rate / 8 >= HALF * in_flight
-    )
+    limit = max(shortest, MAX_WAITS * SLICE_SECONDS)
+    return waits >= limit and waits * look.rate / 8 >= HALF * in_flight
 
 
 def upper_median(values: Sequence[float]) -> float:
