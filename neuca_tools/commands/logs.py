@@ -11,14 +11,14 @@ from neuca_tools.model.printable import plain_lines
 
 
 class PrintableFormatter(logging.Formatter):
-    """The message alone: the names of links and texts of others may have control characters."""
+    """Escapes control characters, which names of links and texts of other programs may have."""
 
     def format(self, record: logging.LogRecord) -> str:
         return plain_lines(super().format(record))
 
 
 def to_stderr(level: str = "INFO") -> None:
-    """Log plain lines to standard error."""
+    """Log plain lines to standard error. `level` is a name that `logging` knows."""
     _install_handler(logging.StreamHandler(), level)
 
 

@@ -19,20 +19,20 @@ from neuca_tools.selftest.report.record import (
     Test,
     nagios_line,
     prometheus_text,
+    report_data,
     subject_line,
     subject_of,
 )
-from neuca_tools.selftest.report.record import report_data as report
 from neuca_tools.selftest.report.text import report_text, shown_report
 
-# Imports inside functions: most runs write no report of this kind.
+# Imports inside functions: most runs write no report to a file.
 
 if TYPE_CHECKING:
     from neuca_tools.selftest.report.page import Runs
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the diagnosis. Raises SelftestError, ApplyError."""
+    """Print and write the diagnosis as requested. Raises SelftestError and ApplyError."""
     evidence = evidence_of(read_content(arguments.file), arguments.expect, arguments.rtt)
     diagnosis = diagnose(evidence)
     write_reports(arguments, [(evidence, diagnosis)])
@@ -40,13 +40,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.nagios:
         print(nagios_line(diagnosis))
         return NAGIOS[diagnosis.exit_code]
-    about = subject_of(evidence, arguments.file)
+    subject = subject_of(evidence, arguments.file)
     if arguments.json:
-        print(json_document({"subject": about, **report(evidence, diagnosis)}))
+        print(json_document({"subject": subject, **report_data(evidence, diagnosis)}))
     else:
         shown = report_text(diagnosis, arguments.verbose)
         shown = shown_report(shown, diagnosis.exit_code, terminal_width(0), uses_color(arguments))
-        print(f"{subject_line(about)}\n{shown}")
+        print(f"{subject_line(subject)}\n{shown}")
     return diagnosis.exit_code
 
 
@@ -71,7 +71,7 @@ def write_reports(
 
 
 def write_series(arguments: argparse.Namespace, runs: Runs) -> None:
-    """Write the files of --csv and --svg, if requested. Raises ApplyError."""
+    """Write the intervals of these runs to --csv and --svg, if requested. Raises ApplyError."""
     if arguments.csv or arguments.svg:
         from neuca_tools.files import write_files
         from neuca_tools.selftest.report.page import csv_of, svg_of
@@ -81,7 +81,7 @@ def write_series(arguments: argparse.Namespace, runs: Runs) -> None:
 
 
 def read_content(name: str) -> bytes:
-    """The content of a file or of standard input. Raises SelftestError."""
+    """The content of a file, or of standard input for `-`. Raises SelftestError."""
     try:
         return read_input(name, MAX_DOCUMENT_BYTES)
     except OSError as error:

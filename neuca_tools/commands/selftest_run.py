@@ -40,8 +40,7 @@ from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.live import can_draw, draw_progress, header, planned_stages
 from neuca_tools.selftest.measure.session import PeerTest
-from neuca_tools.selftest.report.record import entry_of, nagios_line, report_json
-from neuca_tools.selftest.report.record import report_data as report
+from neuca_tools.selftest.report.record import entry_of, nagios_line, report_data, report_json
 from neuca_tools.selftest.report.text import (
     conclusion_text,
     differences_text,
@@ -181,7 +180,7 @@ def _report_all(arguments: argparse.Namespace, results: Sequence[PeerResult]) ->
     if arguments.json and len(results) == 1:
         print(report_json(*tests[0]))
     elif arguments.json:
-        print(json_document([report(*test) for test in tests]))
+        print(json_document([report_data(*test) for test in tests]))
     # After that, because a file that cannot be written must not cost the result of minutes.
     write_reports(arguments, tests, results[0].before)
     if arguments.nagios:

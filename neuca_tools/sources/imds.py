@@ -120,10 +120,7 @@ def _call_method(path: Path, method: str, parameters: dict[str, Any], deadline: 
 
 
 def _value_in(response: Any, index: int) -> Optional[bytes]:  # noqa: ANN401 - JSON
-    """The data in a response through the interface `index`; None if the platform has none.
-
-    Raises SourceError.
-    """
+    """The data in a response through interface `index`, None if absent. Raises SourceError."""
     fields = response if isinstance(response, dict) else {}
     if fields.get("error") in _ABSENT:
         return None

@@ -88,15 +88,12 @@ class NoCloud(Directory):
         if place:
             seed = _merged_seed(self._at(place, deadline), seed)
         if boot:
-            seed = seed._replace(
-                metadata=json.dumps({**_parse_metadata(seed.metadata), **boot}).encode()
-            )
+            items = {**_parse_metadata(seed.metadata), **boot}
+            seed = seed._replace(metadata=json.dumps(items).encode())
         return _answer_from(self.name, seed, session, has_boot_items=bool(boot))
 
     def _first_seed(self) -> Optional[_Seed]:
-        return next(
-            (seed for seed in map(_read_directory, self.directories) if seed is not None), None
-        )
+        return next(filter(None, map(_read_directory, self.directories)), None)
 
     def _at(self, text: str, deadline: Deadline) -> _Seed:
         """The seed at a URL or path. Raises SourceError, also if there is none."""

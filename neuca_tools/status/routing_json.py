@@ -9,16 +9,8 @@ from typing import Any, Optional
 
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca import routing_keys
-from neuca_tools.model import (
-    Host,
-    LinkKey,
-    LinkRequest,
-    Network,
-    NetworkState,
-    Origin,
-    RouteRequest,
-    World,
-)
+from neuca_tools.model import LinkKey, LinkRequest, NetworkState, Origin, RouteRequest, World
+from neuca_tools.model.addresses import Host, Network
 from neuca_tools.model.routing import PLAIN, Traits
 
 
@@ -26,8 +18,8 @@ def desired_routes(resolution: Resolution) -> list[dict[str, Any]]:
     """The routes that must be present, those that must be absent, and those left to the user."""
     want = resolution.want
     routes = [_route_json(hop.to, hop.via, "present", hop.metric, hop.traits) for hop in want.hops]
-    routes += [_route_json(to, None, "absent") for to in want.banned]
-    return routes + [_route_json(to, None, "user") for to in resolution.left_alone]
+    routes += [_route_json(to, None, "absent", None) for to in want.banned]
+    return routes + [_route_json(to, None, "user", None) for to in resolution.left_alone]
 
 
 def requested_routes(routes: Iterable[RouteRequest]) -> list[dict[str, Any]]:
@@ -42,11 +34,7 @@ def requested_routes(routes: Iterable[RouteRequest]) -> list[dict[str, Any]]:
 
 
 def _route_json(
-    to: Network,
-    via: Optional[Host],
-    state: str,
-    metric: Optional[int] = None,
-    traits: Traits = PLAIN,
+    to: Network, via: Optional[Host], state: str, metric: Optional[int], traits: Traits = PLAIN
 ) -> dict[str, Any]:
     return {
         "to": str(to),
@@ -85,10 +73,7 @@ def observed_rules(world: World) -> list[dict[str, Any]]:
 def explained_routing(
     key: LinkKey, request: LinkRequest, resolution: Resolution, have: NetworkState
 ) -> list[dict[str, Any]]:
-    """The rows of `neuca explain` on the policy routing of a link, none without a request for it.
-
-    Of the current settings, only the table is known: the one that the agent's routes are in.
-    """
+    """The rows of `neuca explain` on the policy routing of a link, none if it is not requested."""
     origins = {origin.setting: origin for origin in request.origins}
     desired = routing_keys.shown_values(request.routing)
     table = resolution.tables.get(key)

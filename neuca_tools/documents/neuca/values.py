@@ -16,8 +16,8 @@ from neuca_tools.model.routing import KERNEL_TABLES, MAIN_TABLE, MAX_U32
 from neuca_tools.model.rows import UnknownWord
 
 IPV6_MINIMUM_MTU = 1280  # bytes (RFC 8200, 5)
-_LONGEST_SHOWN = 80  # characters of a value in a message
-_LONGEST_SYSCTL = 4096  # bytes
+_MAX_SHOWN = 80  # characters of a value in a message
+_MAX_SYSCTL_BYTES = 4096
 _MAC = re.compile(
     r"[0-9a-f]{12}"
     r"|[0-9a-f]{2}(?P<two>[:.-])(?:[0-9a-f]{2}(?P=two)){4}[0-9a-f]{2}"
@@ -32,8 +32,8 @@ _GUID = (
     r"|[0-9a-f]{2}(?P<two>[:-])(?:[0-9a-f]{2}(?P=two)){6}[0-9a-f]{2}"
     r"|[0-9a-f]{2}(?P<all>[:-])(?:[0-9a-f]{2}(?P=all)){18}[0-9a-f]{2}"
 )
-# The first bytes of IPv4 addresses that are those of hosts (RFC 6890; 127 is loopback).
-_USUAL = frozenset(range(1, 224)) - {127}
+# The first byte of the IPv4 addresses that a NIC can have (RFC 6890; 127 is loopback).
+_UNICAST_FIRST_BYTES = frozenset(range(1, 224)) - {127}
 _SHORT_PREFIX = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,3}){0,2})(/.+)")
 _PKEY = re.compile(r"0x([0-9a-f]{1,4})")
 _FULL_MEMBER = 0x8000  # the highest bit of a P_Key (InfiniBand specification, 10.9.1.1)
@@ -45,40 +45,43 @@ TXQUEUELEN_LIMITS = (1, 1000000)
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 ACCEPT_DAD = f"net/ipv6/conf/{OWN}/accept_dad"
-# The tables that policy routing numbers by itself.
-OWN_TABLES = range(31000, 32000)
-# Those for the routes that NICs get by DHCP (`desired.dhcp_files`).
+# The tables that the agent assigns to NICs for policy routing.
+POLICY_TABLES = range(31000, 32000)
+# Those for the routes that NICs get from DHCP (`desired.dhcp_files`).
 DHCP_TABLES = range(1 << 30, 1 << 31)
 _SYSCTL = re.compile(r"[A-Za-z0-9_./+~-]+")
 
 
 class UnusableError(ValueError):
-    """A value is unusable; the text of the exception is the reason. `unknown`: see `Fault`."""
+    """A value is unusable; the text of the exception is the reason.
+
+    `unknown` is a misspelt word with those that are allowed, for a suggestion.
+    """
 
     def __init__(self, reason: str, unknown: Optional[UnknownWord] = None) -> None:
         super().__init__(reason)
         self.unknown = unknown
 
 
-class ForOthersError(UnusableError):
-    """A valid value of something that only other programs make, or that no NIC here can have.
+class ForeignValueError(UnusableError):
+    """A valid value that is not for the agent: a table of the kernel, a MAC that no NIC can have.
 
-    In a platform's document, it is no error: what is not made is not missing.
+    In a platform's document it is no error, because other programs read that document too.
     """
 
 
 def clip(text: str) -> str:
     """The text on one line, without control characters and shortened for a message."""
-    folded = " ".join(text[: 4 * _LONGEST_SHOWN].split())
+    folded = " ".join(text[: 4 * _MAX_SHOWN].split())
     printable = folded
     if not folded.isprintable():
         printable = "".join(character if character.isprintable() else "?" for character in folded)
-    whole = len(printable) <= _LONGEST_SHOWN and len(text) <= 4 * _LONGEST_SHOWN
-    return printable if whole else printable[: _LONGEST_SHOWN - 1] + "…"
+    whole = len(printable) <= _MAX_SHOWN and len(text) <= 4 * _MAX_SHOWN
+    return printable if whole else printable[: _MAX_SHOWN - 1] + "…"
 
 
 def hash_hint(value: str) -> str:
-    """What to say of an unusable value with a `#` in it that was meant to begin a comment."""
+    """A hint to append to the reason if a `#` in the value was meant to begin a comment."""
     if not re.search(r"\s#", value):
         return ""
     return ' ("#" begins a comment only at the beginning of a line; behind a value, ";" does)'
@@ -100,10 +103,10 @@ def mac(text: str) -> str:
         raise UnusableError(f'"{clip(text)}" is not a MAC address')
     address = bytes.fromhex(lower.translate(_SEPARATORS))
     if not any(address):
-        raise ForOthersError("the all-zero MAC address names no NIC")
+        raise ForeignValueError("the all-zero MAC address names no NIC")
     if address[0] & 1:
         kind = {b"\xff" * 6: "broadcast"}.get(address, "multicast")
-        raise ForOthersError(f"the {kind} MAC address names no NIC")
+        raise ForeignValueError(f"the {kind} MAC address names no NIC")
     return address.hex(":")
 
 
@@ -136,7 +139,7 @@ def pkey(text: str) -> str:
 
 
 def word(text: str, allowed: Iterable[str]) -> str:
-    """One of the allowed words, in lower case."""
+    """The text in lower case, which must be one of the allowed words."""
     choices = tuple(allowed)
     lower = text.strip().lower()
     if lower not in choices:
@@ -161,7 +164,7 @@ def mtu(text: str) -> int:
 
 
 def txqueuelen(text: str) -> int:
-    """A queue length in packets. The kernel accepts 32 bits; our bound only catches typos."""
+    """A queue length in packets. The kernel accepts 32 bits; the limit only catches typos."""
     return integer(text, *TXQUEUELEN_LIMITS, "the txqueuelen")
 
 
@@ -176,16 +179,16 @@ def table(text: str) -> int:
         return MAIN_TABLE
     number = integer(text, 1, MAX_U32, "the table")
     if number in KERNEL_TABLES - {MAIN_TABLE}:
-        raise ForOthersError(f"the table {number} is one of the kernel's own")
+        raise ForeignValueError(f"the table {number} is one of the kernel's own")
     return number
 
 
 def route_table(text: str) -> int:
     """The number of a table that a document may add routes to."""
     number = table(text)
-    if number in OWN_TABLES:
-        raise ForOthersError(
-            f"the tables {OWN_TABLES[0]} to {OWN_TABLES[-1]} are those of policy routing"
+    if number in POLICY_TABLES:
+        raise ForeignValueError(
+            f"the tables {POLICY_TABLES[0]} to {POLICY_TABLES[-1]} are those of policy routing"
         )
     return number
 
@@ -233,14 +236,14 @@ def address(text: str) -> Address:
 def _is_usable(ip: Host) -> bool:
     """Whether it can be the address of a NIC: no loopback, multicast or broadcast address."""
     first = ip.packed[0]
-    if ip.version == 4 and first in _USUAL:
+    if ip.version == 4 and first in _UNICAST_FIRST_BYTES:
         return True
     special = ip.is_unspecified or ip.is_loopback or ip.is_multicast
     return not special and ip.packed != b"\xff" * 4
 
 
 def network(text: str) -> Network:
-    """A prefix without host bits; a bare address is a prefix of its full length.
+    """A network without host bits; an address alone is a network of one address.
 
     As in ip-route(8), `10/8` is 10.0.0.0/8.
     """
@@ -295,7 +298,7 @@ def link_name(text: str) -> str:
 def hostname(text: str) -> str:
     """A host name (RFC 1123, 2.1) of at most 64 bytes (sethostname(2)).
 
-    As in version 1.7, `/` becomes `-`, and `_` is accepted. A dot at the end is dropped.
+    As in version 1.7 of this package, `/` becomes `-`, and `_` is accepted. A final dot is dropped.
     """
     name = text.strip().replace("/", "-")
     if name.endswith("."):
@@ -313,7 +316,8 @@ def hostname(text: str) -> str:
 def sysctl_key(text: str) -> str:
     """The path below /proc/sys of a key of sysctl.d(5), in lower case; see `sysctl_path`.
 
-    Only `net/` is accepted, the part that CAP_NET_ADMIN alone may write to. `{interface}` is kept.
+    Only `net/` is accepted, for which CAP_NET_ADMIN is enough. `{interface}` (OWN) is kept: it
+    stands for the name of the link.
     """
     path = _lower_sysctl(sysctl_path(re.sub(r"(?i)\{interface\}", OWN, text.strip())))
     if len(path) > 255 or not _SYSCTL.fullmatch(path.replace(OWN, "x")):
@@ -339,7 +343,7 @@ def sysctl_path(key: str) -> str:
 
 
 def dotted_name(path: str) -> str:
-    """A sysctl path in the notation of sysctl.d(5); any other setting unchanged.
+    """A sysctl path with dots, the reverse of `sysctl_path`; any other setting is unchanged.
 
     >>> dotted_name("net/ipv4/conf/eth1.1445/rp_filter")
     'net.ipv4.conf.eth1/1445.rp_filter'
@@ -357,16 +361,16 @@ def _lower_sysctl(path: str) -> str:
 
 
 def duplicate_detection(text: str) -> tuple[str, str]:
-    """The sysctl of a link for duplicate address detection (ip-sysctl.rst), with its value."""
+    """The path and value of the sysctl that switches duplicate address detection (RFC 4862)."""
     switches = {"yes": "1", "no": "0"}
     return ACCEPT_DAD, switches[word(text, switches)]
 
 
 def sysctl_value(text: str) -> str:
-    """A sysctl's value with its white space folded."""
+    """The value of a sysctl, with single spaces between its words."""
     folded = " ".join(text.split())
     if not folded.isprintable():
         raise UnusableError("the value has control characters")
-    if len(folded.encode()) > _LONGEST_SYSCTL:
-        raise UnusableError(f"the value is longer than {_LONGEST_SYSCTL} bytes")
+    if len(folded.encode()) > _MAX_SYSCTL_BYTES:
+        raise UnusableError(f"the value is longer than {_MAX_SYSCTL_BYTES} bytes")
     return folded

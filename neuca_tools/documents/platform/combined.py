@@ -14,16 +14,10 @@ from functools import partial
 from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.documents.neuca.values import clip
-from neuca_tools.documents.platform import (
-    clouds,
-    instance,
-    listing,
-    netplan,
-    openstack,
-    virtual_links,
-)
+from neuca_tools.documents.platform import clouds, instance, listing, netplan, openstack
 from neuca_tools.documents.platform.parts import Faults, Part
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml
+from neuca_tools.documents.platform.virtual_links import PORT_SETTINGS
 from neuca_tools.documents.stacking import overlay_requests
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Fault, PlatformDocument, machine
@@ -66,7 +60,7 @@ def _pruned_object(
     tree: dict[str, Tree], keys: frozenset[str], unknown: Optional[str]
 ) -> dict[str, Tree]:
     items = {key: _prune_tree(value, keys, key in keys, unknown) for key, value in tree.items()}
-    for key in virtual_links.PORT_SETTINGS.keys() & tree.keys():
+    for key in PORT_SETTINGS.keys() & tree.keys():
         ports = tree[key]
         if isinstance(ports, dict):
             # Its keys are names of links.

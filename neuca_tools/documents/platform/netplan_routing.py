@@ -59,7 +59,7 @@ def _add_route(draft: Draft, route: Part, own: int) -> None:
 
 def _route_type(text: str) -> str:
     if text in _FOREIGN_KINDS:
-        raise values.ForOthersError(f"routes of the type {text} are left to other programs")
+        raise values.ForeignValueError(f"routes of the type {text} are left to other programs")
     return values.word(text, KINDS)
 
 

@@ -12,7 +12,7 @@ from ipaddress import ip_network
 from typing import Callable, Literal, Optional, TypeVar
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.neuca.values import ForOthersError, UnusableError, clip
+from neuca_tools.documents.neuca.values import ForeignValueError, UnusableError, clip
 from neuca_tools.documents.platform.tree import Tree
 from neuca_tools.model import Fault, Network
 from neuca_tools.model.rows import UnknownWord
@@ -176,7 +176,7 @@ class Part:
         """The parsed text; None, with a fault of this key, if the reader raises UnusableError."""
         try:
             return reader(text)
-        except ForOthersError as reason:
+        except ForeignValueError as reason:
             self.faults.unusable += 1
             self.fault(key, text, f"{reason}, ignoring it", "warning")
         except UnusableError as reason:

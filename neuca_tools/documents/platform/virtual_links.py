@@ -137,7 +137,7 @@ def raise_forward_delay(bridge: Draft, part: Part, key: str) -> None:
 def _read_setting(kind: str, name: str, text: str) -> Virtual:
     try:
         return link_kinds.read_setting(kind, name, _SPANS.get(name, str)(text))
-    except values.ForOthersError as reason:
+    except values.ForeignValueError as reason:
         # No other program can make this link with such a MAC address either.
         raise values.UnusableError(str(reason)) from None
 

@@ -32,7 +32,7 @@ MOSTLY = 0.5  # of the samples: a buffer that is full so often is the limit (D03
 SLOW_READER = 0.5  # of the receive buffer full (D02)
 # Seconds until data is read (D02): 0.1 to 0.2 ms was measured with buffers of 16 to 256 KiB,
 # 0.5 s with a slow reader.
-WAITS = 0.002
+WAIT_SECONDS = 0.002
 # Seconds: so much waits only for a reader that is slower than the sender, whatever the buffer.
 HOARDS = 0.1
 IDLE = 0.5  # of the time with nothing in flight (D04)
@@ -45,19 +45,19 @@ FEED_THE_SENDER = "check what the sender reads from, and whether its rate was li
 def _whole_blocks(look: Look) -> Optional[Hit]:
     """iperf3 sends whole blocks: a lower rate than one block for each tick cannot be requested."""
     is_alone = look.phase.name != thresholds.TOGETHER
-    if look.is_unsampled_tcp and is_alone and not look.asked and _is_one_block_a_tick(look):
+    if look.is_unsampled_tcp and is_alone and not look.target and _is_one_block_a_tick(look):
         return _unstated_blocks(look)
     most = TICKS * 8 * (look.run.datagram or BLOCK) * look.streams  # bit/s, of a timer of 0.1 s
-    if not look.is_unsampled_tcp or not look.asked:
+    if not look.is_unsampled_tcp or not look.target:
         return None
-    if not thresholds.EXCEEDED * look.asked <= look.known_rate <= thresholds.EXCEEDED * most:
+    if not thresholds.EXCEEDED * look.target <= look.known_rate <= thresholds.EXCEEDED * most:
         return None
     return Hit(
         0.9,
-        f"-b requested {amounts.rate(look.asked)}, and iperf3 sent "
+        f"-b requested {amounts.rate(look.target)}, and iperf3 sent "
         f"{amounts.rate(look.known_rate)}: it sends whole blocks, one for each tick of its timer "
         "at least",
-        (single_fact("-b", round(look.asked)), single_fact("rate, bit/s", round(look.known_rate))),
+        (single_fact("-b", round(look.target)), single_fact("rate, bit/s", round(look.known_rate))),
         "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
         confidence=MEDIUM,
@@ -69,7 +69,9 @@ def _is_one_block_a_tick(look: Look) -> bool:
     """Whether each second has just the blocks of an old iperf3's timer; links have no such rate."""
     sizes = {round((each.bytes or 0.0) / BLOCK, 1) for each in look.steady if each.seconds > 0.9}
     return (
-        len(look.steady) >= MANY and sizes == {TICKS} and (look.retransmits or 0) <= len(look.every)
+        len(look.steady) >= MANY
+        and sizes == {TICKS}
+        and (look.retransmits or 0) <= len(look.all_intervals)
     )
 
 
@@ -95,7 +97,8 @@ def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Opt
 
 def is_lossy(look: Look) -> bool:
     """Whether TCP loses packets, not only in bursts of a full send buffer or among many streams."""
-    if look.left < NETWORK or look.known_loss <= LOSSY or thresholds.is_crowded(look):
+    is_lossless = look.known_loss <= LOSSY
+    if is_lossless or look.known_network_share < NETWORK or thresholds.is_crowded(look):
         return False
     return sender_buffer(look) is None
 
@@ -118,7 +121,7 @@ def slow_reader(look: Look) -> Optional[Hit]:
         return None
     fill, waits = _receive_buffer_fill(sockets), _reading_delay(look, sockets)
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
-    is_full = fill > SLOW_READER and waits >= WAITS and limited >= RECEIVER_LIMITED
+    is_full = fill > SLOW_READER and waits >= WAIT_SECONDS and limited >= RECEIVER_LIMITED
     is_hopeless = thresholds.is_read_late(look, waits) or (waits >= HOARDS and limited >= SOMEWHAT)
     if not is_hopeless and not is_full:
         return None
@@ -220,7 +223,7 @@ def _queued_full(look: Look) -> float:
     # The kernel says that all of the buffer was sent; that it fills a window too is a coincidence.
     if not has_room and not all(socket.app_limited for socket in known):
         return 0.0
-    return look.left * full / len(known)
+    return look.known_network_share * full / len(known)
 
 
 def _sockets_with_queue(look: Look) -> list[Socket]:
@@ -248,7 +251,7 @@ def idle_application(look: Look) -> Optional[Hit]:
     if look.protocol != "tcp" or look.sender_load.has_full_cpu or not look.rate:
         return None
     # It is information if the rate is what the test was limited to.
-    severity = INFO if look.asked and look.rate >= 0.95 * look.asked else None
+    severity = INFO if look.target and look.rate >= 0.95 * look.target else None
     if idle < IDLE:
         return _starved_sender(look, severity)
     return Hit(
@@ -264,13 +267,13 @@ def idle_application(look: Look) -> Optional[Hit]:
 def _starved_sender(look: Look, severity: Optional[str]) -> Optional[Hit]:
     """Little is in flight: an application that writes small pieces keeps TCP waiting."""
     window, in_flight = _smaller_window(look.windows), look.windows.in_flight
-    if in_flight is None or in_flight > IDLE * window or look.left < NETWORK:
+    if in_flight is None or in_flight > IDLE * window or look.known_network_share < NETWORK:
         return None
     known = [socket for socket in _sockets_with_queue(look) if socket.app_limited is not None]
     if not known or not all(map(_is_starved, known)):
         return None
     return Hit(
-        look.left,
+        look.known_network_share,
         f"{amounts.size(in_flight)} of a window of {amounts.size(window)} were in flight, and "
         f"nothing was queued: {NOTHING_TO_SEND}",
         (single_fact("app_limited", "in every sample"),),

@@ -79,7 +79,7 @@ def _full_link(look: Look, speed: float) -> Hit:
     text = f"{rate} is all that TCP can carry over {line} Ethernet"
     if look.known_rate < figures.OF_LINE[0] * speed:
         text = f"the best interval fills {line} Ethernet; the mean is {rate}"
-    is_wanted = bool(look.evidence.expect or (look.asked and look.asked > speed))
+    is_wanted = bool(look.evidence.expect or (look.target and look.target > speed))
     return Hit(
         1.0,
         text,
@@ -98,7 +98,7 @@ def _token_bucket(look: Look) -> Optional[Hit]:
     """The rate of a bucket's tokens after all that it held went out."""
     # What a receiver counts did arrive; a sender also counts what waits in its buffer.
     rates, times = (
-        known_rates(look.every),
+        known_rates(look.all_intervals),
         figures.ARRIVED if look.is_counted_by_receiver else BURST,
     )
     at = next((at for at, rate in enumerate(rates) if rate * times <= rates[0]), 0)
@@ -108,13 +108,13 @@ def _token_bucket(look: Look) -> Optional[Hit]:
     slow = median(rest) or mean(rest)
     if not 0 < times * slow <= min(early) or rest[-1] > 2 * slow:
         return None
-    seconds = look.every[at].start
+    seconds = look.all_intervals[at].start
     return _bucket_hit(look, mean(early), slow, (mean(early) - slow) * seconds / 8)
 
 
 def _is_left_by_loss(look: Look, rates: Sequence[float]) -> bool:
     """Whether the rates vary as those that loss leaves, or are too few to tell."""
-    return len(look.every) < 3 or (
+    return len(look.all_intervals) < 3 or (
         look.known_loss >= figures.LOSSY and pstdev(rates) > figures.UNEVEN * mean(rates)
     )
 
@@ -236,7 +236,7 @@ def path_capacity(look: Look) -> Optional[Hit]:
     speed = _filled_line(look, look.rate)
     if speed is not None:
         return Hit(
-            look.left,
+            look.known_network_share,
             f"{amounts.rate(look.rate)} is all that TCP can carry over {amounts.rate(speed)} "
             "Ethernet",
             (single_fact("rate, bit/s", round(look.rate)),),
@@ -256,7 +256,7 @@ def _queued_capacity(look: Look, rate: float) -> Optional[Hit]:
     if is_noisy(look):
         confidence = min(confidence, MEDIUM, key=(LOW, MEDIUM, HIGH).index)
     return Hit(
-        share * look.left,
+        share * look.known_network_share,
         f"the rate stays within {amounts.percent(spread)} of {amounts.rate(rate)} while a "
         "queue forms: this is the capacity of the path",
         (single_fact("rate, bit/s", round(rate)), single_fact("rtt / min_rtt", look.queueing)),
@@ -275,7 +275,7 @@ def _standing_queue_hit(look: Look, rate: float) -> Optional[Hit]:
     if not has_standing_queue(look) or (look.spread or 1.0) > SAWTOOTH:
         return None
     return Hit(
-        FULL_QUEUE * look.left,
+        FULL_QUEUE * look.known_network_share,
         f"packets wait at {amounts.rate(rate)}: a queue on the path is never empty, so that this "
         "is about its capacity",
         (

@@ -161,7 +161,7 @@ def _is_too_slow_for_its_window(look: Look) -> bool:
 
 def _is_falling(look: Look) -> bool:
     """Whether each interval is slower than the one before, by a tenth in the end."""
-    rates = known_rates(look.every[1:])
+    rates = known_rates(look.all_intervals[1:])
     is_sorted = len(rates) > 2 and rates == sorted(rates, reverse=True)
     return is_sorted and rates[-1] < (1 - VARIED) * rates[0]
 
@@ -241,7 +241,7 @@ def _full_cpu(look: Look) -> Optional[Hit]:
         # iperf3 itself hardly computes.
         suspect, confidence = "; another program may be running there", MEDIUM
     return Hit(
-        full * look.left,
+        full * look.known_network_share,
         f"CPU {load.cpu} of the {end} is full {amounts.percent(full)} of the time, mostly with "
         f"{load.what}{suspect}",
         (
@@ -270,7 +270,7 @@ def _waits_for_cpu(look: Look, end: str, load: Load) -> Optional[Hit]:
     if not is_unbounded(look):
         return None
     return Hit(
-        look.left,
+        look.known_network_share,
         f"other programs kept CPU {load.cpu} of the {end} busy, and left iperf "
         f"{amounts.percent(load.own or 0)} of it: much less was in flight than the windows had "
         "room for",

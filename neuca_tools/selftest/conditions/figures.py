@@ -150,10 +150,10 @@ def is_limited(look: Look) -> bool:
 
     Loss at any rate makes TCP's own rate vary by more than this.
     """
-    is_rare = not look.is_counted_by_receiver and 2 * look.lossy_intervals < len(look.every)
+    is_rare = not look.is_counted_by_receiver and 2 * look.lossy_intervals < len(look.all_intervals)
     if look.known_loss < LOSSY or is_rare:
         return False
-    losses = (look.retransmits or 0) / max(1, len(look.every))
+    losses = (look.retransmits or 0) / max(1, len(look.all_intervals))
     by_chance = BY_CHANCE / math.sqrt(max(1.0, losses))
     return look.spread is not None and look.spread < min(STEADY, by_chance)
 
@@ -182,11 +182,11 @@ def is_paced(look: Look) -> bool:
 
 def _is_answered(look: Look) -> bool:
     """Whether window and rate are what this loss leaves of them."""
-    if run.is_recovering(look.every):
+    if run.is_recovering(look.all_intervals):
         return True
     if look.spread is None or is_constant(look):
         return False
-    return run.follows_loss(look.every, look.rates, look.spread or 1.0)
+    return run.follows_loss(look.all_intervals, look.rates, look.spread or 1.0)
 
 
 def as_asked(look: Look) -> bool:
@@ -194,11 +194,11 @@ def as_asked(look: Look) -> bool:
 
     iperf writes whole blocks, and may have one less to write than was asked for.
     """
-    if not look.asked or not look.rate:
+    if not look.target or not look.rate:
         return False
     seconds = sum(interval.seconds for interval in look.steady)
-    missing = (look.asked - look.rate) * seconds / 8
-    return look.rate >= NEARLY * look.asked or (seconds > 0 and missing <= BLOCK)
+    missing = (look.target - look.rate) * seconds / 8
+    return look.rate >= NEARLY * look.target or (seconds > 0 and missing <= BLOCK)
 
 
 # --- Arithmetic of paths: line rates, windows and losses ------------------------------------------

@@ -100,7 +100,7 @@ def _overflow_hit(look: Look, chosen: Sequence[Loss], rate: float, is_early: boo
         text = f"slow start filled a queue of {waited} and lost packets"
         advice = f"{ORDERED}; a longer test (--time 60) fills the path again"
     return Hit(
-        SHARE * look.left,
+        SHARE * look.known_network_share,
         f"{text} at about {amounts.rate(rate)}: this is about the capacity of the path",
         (
             single_fact("rtt when packets were lost", rtt),
@@ -178,7 +178,7 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
     if not look.rate or not _is_measured(look) or _lost_by_policer(look):
         return None
     return Hit(
-        PACED_SHARE * look.left,
+        PACED_SHARE * look.known_network_share,
         "BBR, which sends what the path delivers, stays within "
         f"{amounts.percent(_smaller_spread(look) or 0)} of {amounts.rate(look.rate)} "
         "without any loss, and nothing of the hosts limits it: this is the capacity of the path",
@@ -198,7 +198,7 @@ def policed_by_bbr(look: Look) -> Optional[Hit]:
     if not look.rate or not lost:
         return None
     return Hit(
-        SHARE * look.left,
+        SHARE * look.known_network_share,
         f"BBR lost {amounts.percent(lost)} at first, while no queue formed, and nothing "
         f"since then, at {amounts.rate(look.rate)}: a policer, or a queue of a few packets",
         (
@@ -329,7 +329,7 @@ def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
         # This little loss cannot hold the rate back so much.
         return None
     return Hit(
-        look.left,
+        look.known_network_share,
         f"{amounts.percent(look.known_loss)} of what was sent was lost and retransmitted, and the "
         f"congestion window follows the loss{_best_interval(look)}",
         (
@@ -338,7 +338,7 @@ def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
             single_fact("Mathis limit, bit/s", ceiling),
         ),
         FIND,
-        confidence=MEDIUM if look.network is None else HIGH,
+        confidence=MEDIUM if look.network_share is None else HIGH,
     )
 
 

@@ -180,7 +180,7 @@ def _policed_by_tcp_alone(tcp: Look) -> Hit:
     if thresholds.is_noisy(tcp) or (tcp.is_disturbed and tcp.low_rtt is None):
         confidence = LOW
     return Hit(
-        share * tcp.left,
+        share * tcp.known_network_share,
         f"packets are lost while no queue forms{where}: a policer, a queue of a few packets, or "
         "random loss; a UDP ladder can tell them apart",
         (
@@ -207,7 +207,7 @@ def _policed_at_first(tcp: Look) -> Optional[Hit]:
         return None
     loss = losses[0]
     return Hit(
-        0.95 * tcp.left,
+        0.95 * tcp.known_network_share,
         f"slow start lost {amounts.percent(loss.lost * tcp.mss / loss.in_flight)} of "
         f"{amounts.size(loss.in_flight)} in flight while no queue formed, and the window has "
         "not been as large since: a policer with a small bucket, or a queue of a few packets",
@@ -239,7 +239,7 @@ def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
     if not datagrams.hits_bursts(tcp, session) or thresholds.has_passed(tcp):
         return None
     return Hit(
-        0.95 * tcp.left,
+        0.95 * tcp.known_network_share,
         f"TCP loses {amounts.percent(loss)} at {amounts.rate(tcp.rate or 0)}, and evenly sent "
         f"datagrams {amounts.percent(part)}: bursts are dropped, by a policer with a small bucket "
         "or by a queue that is too short",

@@ -56,7 +56,7 @@ def _explained_share(look: Look, count: float) -> float:
     if look.protocol == "udp" or not again or has_passed(look) or is_small:
         # A path that is full drops now and then; otherwise nothing holds the rate back.
         return UNIMPORTANT
-    return look.left * min(1.0, count / again)
+    return look.known_network_share * min(1.0, count / again)
 
 
 def _slowed_by(look: Look, count: float) -> float:
@@ -73,7 +73,7 @@ def _slowed_by(look: Look, count: float) -> float:
     # As for D05: a loss rate that would allow twice this rate does not limit it.
     if ceiling is None or look.rate < ceiling / 2:
         return 0.0
-    return look.left
+    return look.known_network_share
 
 
 def nic_ring(look: Look) -> Optional[Hit]:
@@ -214,7 +214,7 @@ def reordered_packets(look: Look) -> Optional[Hit]:
     # Much more than that is lost for another reason.
     is_taken_for_loss = LOSSY < look.known_loss <= EACH * share
     if (is_taken_for_loss or share > HEAVILY) and not has_passed(look):
-        cost = 0.9 * look.left
+        cost = 0.9 * look.known_network_share
     return _reordering_hit(share, facts, cost=cost)
 
 

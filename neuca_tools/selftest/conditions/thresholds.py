@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Optional
 
-from neuca_tools.selftest.evidence.look import SLICE, WAITS, Look, steady_sockets
+from neuca_tools.selftest.evidence.look import MAX_WAITS, SLICE_SECONDS, Look, steady_sockets
 
 SEVERAL = "tcp-parallel"  # the phase of several streams in one direction
 TOGETHER = "tcp-bidir"  # the phase in which both directions send at once
@@ -36,7 +36,7 @@ def has_passed(look: Look) -> Optional[bool]:
     enough, wanted = _share_expected(look), _rate_expected(look)
     if wanted is not None:
         return (_mean_of_directions(look) or look.rate) >= enough * wanted
-    if look.asked and enough * look.asked <= look.rate <= EXCEEDED * look.asked:
+    if look.target and enough * look.target <= look.rate <= EXCEEDED * look.target:
         # Nothing is expected, but the test was as fast as it was allowed to be.
         return True
     return None
@@ -74,9 +74,9 @@ def _share_expected(look: Look) -> float:
 def _rate_expected(look: Look) -> Optional[float]:
     """bit/s: for TCP what is expected of the path, for UDP what was asked for."""
     if look.protocol == "udp":
-        return look.asked if 0 < (look.asked or 0) < UNLIMITED else None
-    if look.evidence.expect and look.asked:
-        return min(look.evidence.expect, look.asked)
+        return look.target if 0 < (look.target or 0) < UNLIMITED else None
+    if look.evidence.expect and look.target:
+        return min(look.evidence.expect, look.target)
     return look.evidence.expect
 
 
@@ -146,7 +146,7 @@ def has_standing_queue(look: Look) -> bool:
     if least is None or shortest is None:
         return False
     # What a tenth does not exceed has waited for a CPU less often than the median.
-    noise = SLICE / 2 if look.is_disturbed else 0.0
+    noise = SLICE_SECONDS / 2 if look.is_disturbed else 0.0
     return least > shortest + max(min((QUEUED - 1) * shortest, NOTICED), noise)
 
 
@@ -200,7 +200,8 @@ def is_read_late(look: Look, waits: float) -> bool:
     in_flight, shortest = look.windows.in_flight, look.shortest_rtt
     if not in_flight or not shortest or not look.rate or look.is_full or look.is_disturbed:
         return False
-    return waits >= max(shortest, WAITS * SLICE) and waits * look.rate / 8 >= HALF * in_flight
+    limit = max(shortest, MAX_WAITS * SLICE_SECONDS)
+    return waits >= limit and waits * look.rate / 8 >= HALF * in_flight
 
 
 def upper_median(values: Sequence[float]) -> float:

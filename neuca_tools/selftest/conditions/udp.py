@@ -267,21 +267,21 @@ def lost_fragments(look: Look) -> Optional[Hit]:
 
 def sender_too_slow(look: Look) -> Optional[Hit]:
     sent = _sent_rate(look)
-    if look.protocol != "udp" or not look.asked or sent is None or sent >= SENT * look.asked:
+    if look.protocol != "udp" or not look.target or sent is None or sent >= SENT * look.target:
         return None
     is_enough = is_losing(look) and look.known_loss >= SLIGHT
     load = look.sender_load
     full = f": its CPU {load.cpu} is full" if load.is_full else ""
     return Hit(
-        1 - sent / look.asked,
-        f"the sender offered {amounts.rate(sent)} of the requested {amounts.rate(look.asked)}"
+        1 - sent / look.target,
+        f"the sender offered {amounts.rate(sent)} of the requested {amounts.rate(look.target)}"
         f"{full}",
-        (single_fact("sent bit/s", round(sent)), single_fact("-b", round(look.asked))),
+        (single_fact("sent bit/s", round(sent)), single_fact("-b", round(look.target))),
         "larger datagrams (-l 8948 with jumbo frames), more streams (-P), or iperf3 3.16 or later",
         "sender",
         confidence=HIGH if not look.is_unsampled else MEDIUM,
         # More than arrives is enough, whatever was asked for.
-        severity=INFO if is_enough or look.asked >= UNLIMITED else LIMIT,
+        severity=INFO if is_enough or look.target >= UNLIMITED else LIMIT,
     )
 
 

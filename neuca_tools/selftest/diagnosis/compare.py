@@ -121,7 +121,7 @@ def _manner_of(evidence: Evidence, phase: Phase) -> Manner:
     """In the order of DIFFERENCES."""
     measured, run = look_at_phase(evidence, phase), phase.run or Run("iperf3")
     is_helped = bool(evidence.peer.kernel)
-    return measured.asked or 0.0, run.duration, run.streams, is_helped, measured.is_disturbed
+    return measured.target or 0.0, run.duration, run.streams, is_helped, measured.is_disturbed
 
 
 def _difference(manner: Manner, other: Manner) -> Optional[str]:

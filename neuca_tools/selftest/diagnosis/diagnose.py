@@ -253,7 +253,7 @@ def _result_of_phase(measured: Look) -> PhaseResult:
 
 def _rate_of_intervals(measured: Look) -> Optional[float]:
     """bit/s of all of them, where the totals are missing."""
-    known = [each for each in measured.every if each.rate is not None and not each.omitted]
+    known = [each for each in measured.all_intervals if each.rate is not None and not each.omitted]
     seconds = sum(each.seconds for each in known)
     if not seconds or measured.rate is None:
         return measured.rate

@@ -259,7 +259,7 @@ def _loses_too_much(look: Look, looks: Sequence[Look]) -> bool:
 def _pauses(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:
     """How long nothing was transferred in a test that had a rate before or after."""
     for look in looks:
-        rates = [rate for rate in known_rates(look.every) if rate]
+        rates = [rate for rate in known_rates(look.all_intervals) if rate]
         seconds, usual = _longest_pause(look), median(rates or [0.0])
         # What a buffer holds is counted in bursts.
         is_real = seconds >= PAUSE and seconds * usual / 8 > buffered_bytes(look)
@@ -269,7 +269,7 @@ def _pauses(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]
 
 def _longest_pause(look: Look) -> float:
     """Seconds."""
-    groups = groupby(look.every, key=lambda interval: interval.rate == 0)
+    groups = groupby(look.all_intervals, key=lambda interval: interval.rate == 0)
     lengths = (sum(each.seconds for each in group) for is_idle, group in groups if is_idle)
     return max(lengths, default=0.0)
 

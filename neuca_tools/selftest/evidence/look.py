@@ -1,4 +1,4 @@
-"""One phase as numbers for the rules of the diagnosis; None where a number is not known."""
+"""A Look: one phase as the rules of the diagnosis see it, in numbers; None if one is not known."""
 
 # SPDX-License-Identifier: MIT
 
@@ -15,12 +15,12 @@ from neuca_tools.selftest.evidence import Evidence, Host, Phase, Sample, Socket
 from neuca_tools.selftest.evidence.load import Load, busiest_load
 from neuca_tools.selftest.evidence.run import MSS, Flow, Interval, Run, slow_start, whole_intervals
 
-STEAL = 0.05  # of a CPU's time: what the hypervisor takes otherwise is noise (D10)
-# Seconds that a thread may wait for a CPU which others fill too (base_slice_ns of the scheduler).
-SLICE = 0.003
-FEW_SECONDS = 5.0
-# How many of them a round trip may wait for: two hosts, and the queue of the CPU is not empty.
-WAITS = 3
+STEAL = 0.05  # of a CPU's time: a hypervisor that takes less does no harm (D10)
+# How long a thread may wait for a CPU that is busy with another one (base_slice_ns of the
+# scheduler), and how often in a round trip: on two hosts, with other threads in the queue.
+SLICE_SECONDS, MAX_WAITS = 0.003, 3
+# A test is long enough after the first, or after the second if it delivers so many bytes.
+ENOUGH_SECONDS, MIN_SECONDS, MIN_BYTES = 5.0, 1.0, 1e6
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Fact:
 class Windows:
     """What bounded the data in flight in the steady part of a phase. Sizes in bytes.
 
-    `rwnd_limited` and `sndbuf_limited` are shares of the time in which data was in flight (the
-    kernel's chronographs, tcp(7)), `idle_share` of all time. `flat`: the congestion window stayed
+    `rwnd_limited` and `sndbuf_limited` are shares of the time in which data was in flight
+    (tcpi_busy_time, linux/tcp.h), `idle_share` of all time. `flat`: the congestion window stayed
     the same.
     """
 
@@ -66,9 +66,9 @@ class Look:
     Of the part after slow start: iperf's intervals (`steady`), the rate as received and those of
     the intervals in bit/s, and in `acked` the rates at which the kernel saw TCP data acknowledged.
     `loss` is a share: of TCP the bytes that were sent twice, of UDP the datagrams that never
-    arrived. Round trips are in seconds: `rtt` is their median during the phase, `shortest_rtt` the
-    least ever seen, `low_rtt` what a tenth of those under load did not exceed, as the trace has it,
-    or the least of all samples.
+    arrived. Round-trip times are in seconds: `rtt` is their median during the phase, `shortest_rtt`
+    the minimum with or without load, `low_rtt` the first decile under load, from the trace, or the
+    minimum of the samples.
     """
 
     evidence: Evidence
@@ -115,8 +115,8 @@ class Look:
         return self.is_unsampled and self.protocol == "tcp"
 
     @property
-    def asked(self) -> Optional[float]:
-        """bit/s that this phase was limited to; None or 0 if it was not."""
+    def target(self) -> Optional[float]:
+        """The bit/s that iperf was told to send (`-b`); None or 0 if it was not limited."""
         return self.phase.target or self.run.target
 
     @property
@@ -172,31 +172,31 @@ class Look:
 
     @property
     def is_too_short(self) -> bool:
-        """Whether no verdict can rest on it: less than a second, or than a megabyte in a few.
+        """Whether it took too little time for a verdict, or delivered too little in a short time.
 
-        As far as the totals tell. A test that delivers nothing for longer says a lot.
+        A total that is not known counts as enough. A longer test that delivers nothing says a lot.
         """
         ends = (self.flow.sent, self.flow.received)
         seconds = max((end.seconds for end in ends if end.seconds), default=math.inf)
         size = max((end.bytes for end in ends if end.bytes), default=math.inf)
-        return seconds < 1 or (size < 1e6 and seconds < FEW_SECONDS)
+        return seconds < MIN_SECONDS or (size < MIN_BYTES and seconds < ENOUGH_SECONDS)
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether it is UDP of which only the sender's own count is known."""
+        """Whether it is UDP without the receiver's report: only what was sent is known."""
         return self.protocol == "udp" and self.loss is None
 
     @property
     def duplicated(self) -> float:
-        """The share of the sent UDP data that arrived once more; 0 if that is not known."""
+        """The share of the sent UDP data that arrived in duplicate; 0 if that is not known."""
         flow = self.flow
         if self.protocol != "udp" or not flow.sent.bytes:
             return 0.0
         return max(0.0, (flow.received.bytes or 0.0) / flow.sent.bytes - 1)
 
     @property
-    def network(self) -> Optional[float]:
-        """The share of the time not limited by window or buffer."""
+    def network_share(self) -> Optional[float]:
+        """The share of the time in which neither the receiver's window nor a buffer limited it."""
         receiver, sender = self.windows.rwnd_limited, self.windows.sndbuf_limited
         if receiver is None or sender is None:
             return None
@@ -213,13 +213,13 @@ class Look:
         return any(map(_is_disturbed, (self.sender_load, self.receiver_load)))
 
     @property
-    def left(self) -> float:
-        """The share of the time not limited by window or buffer; 1 if that is not known."""
-        return 1.0 if self.network is None else self.network
+    def known_network_share(self) -> float:
+        """`network_share`; 1 if it is not known."""
+        return 1.0 if self.network_share is None else self.network_share
 
     @cached_property
-    def every(self) -> tuple[Interval, ...]:
-        """iperf's intervals, slow start included."""
+    def all_intervals(self) -> tuple[Interval, ...]:
+        """iperf's whole intervals, those of slow start included."""
         return whole_intervals(self.flow.intervals)
 
     @property
@@ -229,13 +229,13 @@ class Look:
 
     @property
     def lossy_intervals(self) -> int:
-        """In how many of them, slow start included, something was sent again."""
-        return sum(1 for interval in self.every if interval.retransmits)
+        """In how many of `all_intervals` something was sent again."""
+        return sum(1 for interval in self.all_intervals if interval.retransmits)
 
     @property
     def is_counted_by_receiver(self) -> bool:
         """Whether the intervals are the receiver's, although the sender's count is known."""
-        counts = {interval.retransmits for interval in self.every}
+        counts = {interval.retransmits for interval in self.all_intervals}
         return self.retransmits is not None and counts <= {None}
 
     @property
@@ -253,12 +253,15 @@ class Look:
 
     @property
     def is_unused(self) -> bool:
-        """Whether nothing made the congestion window change: neither loss nor a need for more."""
+        """Whether the congestion window never changed, neither for a loss nor for want of more."""
         return self.windows.flat and self.retransmits == 0
 
     @property
     def implied_rtt(self) -> float:
-        """Seconds: the round trip if the congestion window is what limits; 0 if not known."""
+        """The round-trip time, in seconds, at which the congestion window would give this rate.
+
+        0 if that is not known.
+        """
         return (self.cwnd or 0.0) * 8 / self.rate if self.rate else 0.0
 
     @property
@@ -283,26 +286,26 @@ class Look:
 
     @property
     def queueing(self) -> Optional[float]:
-        """The round trip under this load as a multiple of the idle one, without `noise`.
+        """The round-trip time under this load, without `noise`, divided by the shortest one.
 
-        On a busy host the shorter round trips tell more: they did not wait for a CPU.
+        On a busy host the first decile tells more: those packets did not wait for a CPU.
         """
         shortest = self.shortest_rtt
         if not self.rtt or not shortest:
             return None
         usual = self.rtt - self.noise
-        low = (self.low_rtt or 0.0) - SLICE / 2
+        low = (self.low_rtt or 0.0) - SLICE_SECONDS / 2
         return max(usual, low if self.is_disturbed else 0.0, shortest) / shortest
 
     @property
     def noise(self) -> float:
-        """Seconds that a busy host adds to a round trip, which are no queue on the path.
+        """Seconds that busy hosts, rather than a queue on the path, add to a round trip.
 
-        The kernel answers by itself, and waits for a CPU at most. Requests that the idle round
-        trips were measured with wait for the programs of both hosts as well.
+        The kernel's own samples are of acknowledgements, which wait for a CPU only. Without them,
+        the round trips were measured with requests, which wait for a program on each host too.
         """
         if self.phase.sender:
-            return WAITS * SLICE if self.is_disturbed else 0.0
+            return MAX_WAITS * SLICE_SECONDS if self.is_disturbed else 0.0
         return max(0.0, (self.evidence.idle.p50 or 0.0) - (self.shortest_rtt or 0.0))
 
     def sender_fact(self, name: str) -> Optional[Fact]:
@@ -331,7 +334,7 @@ def counter_growth(samples: Sequence[Sample], name: str) -> Optional[Fact]:
 
 
 def growth_of_fact(fact: Optional[Fact]) -> float:
-    """By how much a counter grew; 0 if it is not known."""
+    """By how much a counter grew; 0 if that is not known."""
     if not fact or isinstance(fact.before, str) or isinstance(fact.after, str):
         return 0.0
     if fact.before is None or fact.after is None:
@@ -340,7 +343,7 @@ def growth_of_fact(fact: Optional[Fact]) -> float:
 
 
 def steady_samples(samples: Sequence[Sample], rtt: Optional[float]) -> tuple[Sample, ...]:
-    """Without slow start; the later half of a test that was too short for that."""
+    """The samples after slow start; the later half of a test that was too short for that."""
     if len(samples) < 2:
         return tuple(samples)
     begin = samples[0].time + slow_start(rtt)
