@@ -18,7 +18,7 @@ from neuca_tools.model.device_settings import Effect
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.environment import Environment
-from neuca_tools.tuning.profile import BUFFER, KEEP, Profile, raised_value
+from neuca_tools.tuning.profile import BUFFER, KEEP, Profile, has_other_count, raised_value
 from neuca_tools.tuning.sysctl_values import is_same_sysctl
 from neuca_tools.tuning.sysctld import Settings
 
@@ -183,7 +183,7 @@ def _judge_value(path: str, asked: Asked, facts: Facts, record: Record) -> Value
         # The present value is our own.
         base = record.original_sysctls[path]
     wanted = raised_value(base, asked.value)
-    if KEEP in wanted.split():
+    if KEEP in wanted.split() or has_other_count(base, wanted):
         reason = f'its current value "{value.current}" has a different number of words'
         return value._replace(effect="not applicable", reason=reason)
     return value._replace(wanted=wanted)

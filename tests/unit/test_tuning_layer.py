@@ -119,6 +119,14 @@ def test_what_is_higher_already_stays():
     )
 
 
+@pytest.mark.parametrize("asked", ["2048", "4096 131072 6291456 7", "0x800 0x800 0x800"])
+def test_other_notations_and_counts_of_numbers_lower_nothing(asked):
+    agent = Tuned(host(), TWO, [own(net__ipv4__tcp_rmem=asked)])
+    assert tuning_texts(agent.run()[0]) == []
+    effect = "effective" if "0x" in asked else "not applicable"
+    assert (agent.rows()["", TCP].effect, agent.kernel.read_sysctl(TCP)) == (effect, KERNEL[TCP])
+
+
 def test_a_value_that_somebody_raised_by_hand_stays():
     agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216")])
     agent.run()
