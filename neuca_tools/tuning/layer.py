@@ -218,9 +218,10 @@ def _highest_value(
 
 def _layer_notes(choice: Choice, usable: Sequence[Profile], facts: Facts) -> Iterator[str]:
     if choice.rate and choice.rtt and any(profile.needs_path for profile in usable):
-        needed = arithmetic.buffer_size(choice.rate, choice.rtt)
+        needed = arithmetic.needed_size(choice.rate, choice.rtt)
         size = arithmetic.buffer_size(choice.rate, choice.rtt, facts.memory)
         path = f"{arithmetic.rate_text(choice.rate)} at {arithmetic.rtt_text(choice.rtt)} RTT"
         yield f"{path} needs TCP buffers of {arithmetic.size_text(needed)}"
+        limit = "a sixteenth of the memory" if size < arithmetic.LARGEST else "that of the kernel"
         if size < needed:
-            yield f"their limit here is a sixteenth of the memory, {arithmetic.size_text(size)}"
+            yield f"their limit here is {limit}, {arithmetic.size_text(size)}"

@@ -269,6 +269,15 @@ def test_bdp_computes_the_maxima_and_leaves_the_rest():
     ]
 
 
+def test_bdp_says_when_the_kernel_permits_no_buffer_of_that_size():
+    agent = Tuned(host(), TWO, [shipped("bdp")], Choice(("bdp",), 10**11, 0.1))
+    survey = agent.survey()
+    assert audit.to_json(survey.resolution, survey.have)["notes"][:2] == [
+        "100 Gbit/s at 100 ms RTT needs TCP buffers of 2.9 GiB",
+        "their limit here is that of the kernel, 2 GiB",
+    ]
+
+
 def test_bdp_stays_within_the_memory_and_says_so():
     found = judge_profiles(
         Choice(("bdp",), 10**10, 0.1),
