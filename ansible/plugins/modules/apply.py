@@ -45,7 +45,7 @@ operations:
   returned: success
   type: list
   elements: dict
-  sample: [{"operation": "set-mtu", "target": "eth1", "from": "1500", "to": "9000"}]
+  sample: [{"operation": "set-mtu", "target": "eth1", "from": 1500, "to": 9000}]
 remaining:
   description: What is still to be done after the pass; in check mode the same as RV(operations).
   returned: success
