@@ -241,6 +241,14 @@ def test_the_roles_install_configure_apply_and_test_three_hosts(ansible, hosts, 
     assert "+set the MTU of data0 from 1500 to 1400" in would.stdout.splitlines()
     assert [one["changed"] for one in recap(would.stdout).values()] == ["0", "1", "0"]
     assert [one["changed"] for one in recap(play("site.yml").stdout).values()] == ["0", "1", "0"]
+    absent = [{"section": "interface fe:16:3e:00:02:99", "settings": {"state": "up"}}]
+    given = {"neuca_configure_links": absent, "neuca_apply_require": ["degraded"]}
+    degraded = play("site.yml", "--limit", "h3", "-e", json.dumps(given))
+    assert degraded.returncode == 0, degraded.stdout
+    given["neuca_apply_require"] = ["ok"]
+    refused = play("site.yml", "--limit", "h3", "-e", json.dumps(given)).stdout
+    assert "neuca status is degraded: no NIC has the MAC" in refused
+    assert play("site.yml").returncode == 0
     words = [
         "--diff",
         "-vvv",
