@@ -41,12 +41,13 @@ def options() -> dict[str, dict[str, dict[str, Any]]]:
 
     fields = {where: name for where, (name, _) in OPTIONS.items()} | MAC_LISTS
     kinds, page = get_type_hints(Config), manual()
+    placeholders = re.findall(r"^\.It Cm (\S+) No = .*\bAr\b", PAGE.read_text(), re.MULTILINE)
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for (section, option), name in fields.items():
         # A rate, a time and a file's name are text with a grammar of their own.
         written = {"type": "str"} if name in ("rate", "rtt") else _argument(kinds[name])
         choices = page[section, option][0].split(" | ")
-        if written == {"type": "str"} and len(choices) > 1:
+        if written == {"type": "str"} and len(choices) > 1 and option not in placeholders:
             written["choices"] = choices
         found.setdefault(section, {})[option] = written
     found["selftest"] = {option: SELFTEST.get(option, {"type": "str"}) for option in SETTINGS}

@@ -29,7 +29,7 @@ def find_link(text: str, survey: Decision) -> Optional[LinkKey]:
     candidates = [by_name.get(text), by_text.get(text), _key_of_mac(text, None)]
     if vlan.isdecimal():
         candidates.append(_key_of_mac(mac, int(vlan)))
-    meant = {key.mac for key in candidates if key is not None}
+    meant = {key.mac for key in candidates if key is not None and not key.rank}
     ports = sorted(key for key in known if not key.rank and identity_forms([key.mac]) & meant)
     return next((key for key in (*candidates, *ports) if key in known), None)
 

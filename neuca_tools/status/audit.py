@@ -71,7 +71,8 @@ def audit_rows(
         if value.link in tuned:
             tuned[value.link].append(value)
     for key in sorted(keys, key=lambda key: (key.vlan_id is not None, key)):
-        settings += _link_scalars(key, resolution, have, tuned[key])
+        scalars = _link_scalars(key, resolution, have, tuned[key])
+        settings += _without_effect(scalars, resolution)
         settings += _link_sysctls(key, resolution, have)
     return settings
 
@@ -106,6 +107,16 @@ def _link_scalars(
         elif setting in sources and desired is not None:
             row = _requested_row(setting, current, desired, sources[setting])
             yield row._replace(link=key, name=name)
+
+
+def _without_effect(rows: Iterable[Row], resolution: Resolution) -> Iterator[Row]:
+    """The rows, of which none is effective if status has a note that it has no effect."""
+    notes = {(note.link, note.setting): note for note in resolution.notes}
+    for row in rows:
+        note = notes.get((row.link, row.setting))
+        if note and row.effect == EFFECTIVE:
+            row = row._replace(effect=note.effect, reason=note.reason)
+        yield row
 
 
 def _link_sysctls(key: LinkKey, resolution: Resolution, have: NetworkState) -> Iterator[Row]:

@@ -52,13 +52,18 @@ def bandwidth_delay_product(bits: float, seconds: float) -> float:
     return bits * seconds / 8
 
 
+def needed_size(bits: float, seconds: float) -> int:
+    """The buffer in bytes that such a path needs."""
+    return round(SHARE * MARGIN * bandwidth_delay_product(bits, seconds))
+
+
 def buffer_size(bits: float, seconds: float, memory: int = 0) -> int:
     """The buffer in bytes that such a path needs, as far as the kernel and the memory permit.
 
     `memory` is that of the host in bytes, 0 if unknown.
     """
     limit = memory // MEMORY_DIVISOR if memory else LARGEST
-    return min(limit, LARGEST, round(SHARE * MARGIN * bandwidth_delay_product(bits, seconds)))
+    return min(limit, LARGEST, needed_size(bits, seconds))
 
 
 def allowed_rate(size: int, seconds: float) -> float:

@@ -18,7 +18,7 @@ from neuca_tools.model.device_settings import Effect
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.environment import Environment
-from neuca_tools.tuning.profile import BUFFER, KEEP, Profile, raised_value
+from neuca_tools.tuning.profile import BUFFER, KEEP, Profile, has_other_count, raised_value
 from neuca_tools.tuning.sysctl_values import is_same_sysctl
 from neuca_tools.tuning.sysctld import Settings
 
@@ -183,7 +183,7 @@ def _judge_value(path: str, requested: ProfileValue, facts: Facts, record: Recor
         # The present value is our own.
         base = record.original_sysctls[path]
     wanted = raised_value(base, requested.value)
-    if KEEP in wanted.split():
+    if KEEP in wanted.split() or has_other_count(base, wanted):
         reason = f'its current value "{value.current}" has a different number of words'
         return value._replace(effect="not applicable", reason=reason)
     return value._replace(wanted=wanted)
@@ -218,9 +218,10 @@ def _highest_value(
 
 def _layer_notes(choice: Choice, usable: Sequence[Profile], facts: Facts) -> Iterator[str]:
     if choice.rate and choice.rtt and any(profile.needs_path for profile in usable):
-        needed = arithmetic.buffer_size(choice.rate, choice.rtt)
+        needed = arithmetic.needed_size(choice.rate, choice.rtt)
         size = arithmetic.buffer_size(choice.rate, choice.rtt, facts.memory)
         path = f"{arithmetic.rate_text(choice.rate)} at {arithmetic.rtt_text(choice.rtt)} RTT"
         yield f"{path} needs TCP buffers of {arithmetic.size_text(needed)}"
+        limit = "a sixteenth of the memory" if size < arithmetic.LARGEST else "that of the kernel"
         if size < needed:
-            yield f"their limit here is a sixteenth of the memory, {arithmetic.size_text(size)}"
+            yield f"their limit here is {limit}, {arithmetic.size_text(size)}"

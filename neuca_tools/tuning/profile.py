@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import OWN
 from neuca_tools.tuning.allowed_sysctls import key_reason
+from neuca_tools.tuning.sysctl_values import number_of
 
 BUFFER = "{buffer}"  # placeholder for the buffer size in bytes that the path needs
 KEEP = "-"  # placeholder for the present number
@@ -100,11 +102,17 @@ def raised_value(base: Optional[str], requested: str) -> str:
     pairs = list(zip((base or "").split(), requested.split()))
     if not len(pairs) == len((base or "").split()) == len(requested.split()):
         return requested
-    have_numbers = all(word.isdecimal() or word == KEEP for pair in pairs for word in pair)
+    have_numbers = all(word == KEEP or number_of(word) is not None for word in chain(*pairs))
     return " ".join(_raised_word(*pair, have_numbers) for pair in pairs)
 
 
 def _raised_word(old: str, new: str, have_numbers: bool) -> str:
     if KEEP in (old, new):
         return old if new == KEEP else new
-    return str(max(int(old), int(new))) if have_numbers else new
+    return max(old, new, key=lambda word: number_of(word) or 0) if have_numbers else new
+
+
+def has_other_count(base: Optional[str], requested: str) -> bool:
+    """Whether `base` consists of numbers, but of fewer or more than `requested`."""
+    numbers = (base or "").split()
+    return len(numbers) not in (0, len(requested.split())) and None not in map(number_of, numbers)

@@ -43,13 +43,19 @@ def _rounding_of(path: str) -> range:
     return range(-1 if _HUNDREDTHS.search(path) else 0, 1)
 
 
-def _number_or_word(word: str) -> Union[int, str]:
+def number_of(word: str) -> Optional[int]:
+    """A number as the kernel reads it; None for another word."""
     match = _NUMBER.fullmatch(word)
     if match is None:
-        return word
+        return None
     if match["hex"]:
         return int(word, 16)
     return int(word, 8 if match["octal"] else 10)
+
+
+def _number_or_word(word: str) -> Union[int, str]:
+    number = number_of(word)
+    return word if number is None else number
 
 
 def _is_near(current: Union[int, str], wanted: Union[int, str], rounding: range) -> bool:

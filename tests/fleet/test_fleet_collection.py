@@ -162,6 +162,30 @@ def test_the_integration_tests_of_the_collection_pass(ansible):
         pytest.fail(done.stdout[-8000:], pytrace=False)
 
 
+LOOK = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - neuca.guest.status_info: {config: "{{ place }}"}
+      register: found
+    - neuca.guest.plan_info: {config: "{{ place }}"}
+      register: planned
+    - debug: {msg: "codes {{ found.rc }} {{ planned.rc }}"}
+"""
+
+
+@BOTH
+def test_a_host_that_is_not_as_requested_does_not_fail_the_modules_that_look(config, tmp_path):
+    text = f"[runtime]\nstate-directory = {tmp_path}\nrun-directory = {tmp_path}\n"
+    text += "[linux]\nmanagers = none\n[metadata]\nsources = none\n[network]\ndrift = never\n"
+    (tmp_path / "file").write_text(text)
+    (tmp_path / "play.yml").write_text(LOOK)
+    done = config()
+    assert done.returncode == 0, done.stdout
+    assert '"msg": "codes 78 78"' in done.stdout
+
+
 @pytest.fixture(scope="session")
 def package(tmp_path_factory):
     place = tmp_path_factory.mktemp("package")
@@ -217,6 +241,14 @@ def test_the_roles_install_configure_apply_and_test_three_hosts(ansible, hosts, 
     assert "+set the MTU of data0 from 1500 to 1400" in would.stdout.splitlines()
     assert [one["changed"] for one in recap(would.stdout).values()] == ["0", "1", "0"]
     assert [one["changed"] for one in recap(play("site.yml").stdout).values()] == ["0", "1", "0"]
+    absent = [{"section": "interface fe:16:3e:00:02:99", "settings": {"state": "up"}}]
+    given = {"neuca_configure_links": absent, "neuca_apply_require": ["degraded"]}
+    degraded = play("site.yml", "--limit", "h3", "-e", json.dumps(given))
+    assert degraded.returncode == 0, degraded.stdout
+    given["neuca_apply_require"] = ["ok"]
+    refused = play("site.yml", "--limit", "h3", "-e", json.dumps(given)).stdout
+    assert "neuca status is degraded: no NIC has the MAC" in refused
+    assert play("site.yml").returncode == 0
     words = [
         "--diff",
         "-vvv",

@@ -162,6 +162,15 @@ def test_what_the_document_asks_for_by_name_comes_first_and_explain_says_so(host
     )
 
 
+def test_audit_and_status_agree_that_a_queue_length_has_no_effect(host):
+    host.document(f"{DOCUMENT}[interface {mac(1)}]\ntxqueuelen = 500\n")
+    host.once()
+    row = audit(host, "--interface", "eth1")["txqueuelen"]
+    reason = 'the qdisc is "noqueue", which has no queue'
+    assert (row["current"], row["effect"], row["reason"]) == ("500", "not applicable", reason)
+    assert f"txqueuelen: not applicable: {reason}" in host.neuca("status").out
+
+
 def test_a_profile_of_ones_own_comes_before_the_shipped_one(host):
     (host.folder / "profiles").mkdir()
     mine = "[sysctl]\nnet.ipv4.tcp_max_syn_backlog = 100000\n[link]\ntxqueuelen = 2000\n"

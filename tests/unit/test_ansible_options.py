@@ -48,6 +48,12 @@ def test_every_option_of_the_product_is_there():
     }
 
 
+def test_an_option_that_takes_a_path_or_a_name_has_no_fixed_choices():
+    linux = ansible_options.options()["linux"]
+    assert linux["dhcp-client"] == {"type": "str"}
+    assert linux["managers"]["choices"] == ["auto", "none"]
+
+
 def test_options_that_are_written_are_read_back(tmp_path):
     options = {
         "network": {

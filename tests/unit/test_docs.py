@@ -84,6 +84,13 @@ def test_the_sysctls_that_a_document_may_set_are_documented_with_their_bounds():
     assert "\n.It Va net.ipv4.ip_local_port_range\n1024 to 40000, 50000 to 65535\n" in page
 
 
+def test_the_version_of_the_status_is_that_of_its_schema():
+    (schema,) = (ROOT / "docs" / "schema").glob("status-*.json")
+    status = parts("neuca-status.7", "Ss")["neuca status \\-\\-json"]
+    version = re.search(r"^\.It Ic version\n(\d+)$", status, re.MULTILINE)[1]
+    assert schema.stem == f"status-{version}"
+
+
 # --- The configuration ----------------------------------------------------------------------------------------------
 
 DOCUMENTED = {

@@ -469,6 +469,8 @@ def test_a_problem_is_told_once():
     (mac(9), None),
     ("eth9", None),
     ("", None),
+    (f"{mac(2)}.8", None),
+    ("020000000001.7", None),
     ("02:00:00:00:00", None),
     (f"{mac(2)}.x", None),
     ("xx02:00:00:00:00:02", None),

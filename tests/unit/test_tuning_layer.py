@@ -119,6 +119,14 @@ def test_what_is_higher_already_stays():
     )
 
 
+@pytest.mark.parametrize("asked", ["2048", "4096 131072 6291456 7", "0x800 0x800 0x800"])
+def test_other_notations_and_counts_of_numbers_lower_nothing(asked):
+    agent = Tuned(host(), TWO, [own(net__ipv4__tcp_rmem=asked)])
+    assert tuning_texts(agent.run()[0]) == []
+    effect = "effective" if "0x" in asked else "not applicable"
+    assert (agent.rows()["", TCP].effect, agent.kernel.read_sysctl(TCP)) == (effect, KERNEL[TCP])
+
+
 def test_a_value_that_somebody_raised_by_hand_stays():
     agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216")])
     agent.run()
@@ -258,6 +266,15 @@ def test_bdp_computes_the_maxima_and_leaves_the_rest():
     assert audit.to_json(survey.resolution, survey.have)["notes"] == [
         "1 Gbit/s at 100 ms RTT needs TCP buffers of 29.8 MiB",
         "29.8 MiB at 100 ms RTT allows 1.2 Gbit/s",
+    ]
+
+
+def test_bdp_says_when_the_kernel_permits_no_buffer_of_that_size():
+    agent = Tuned(host(), TWO, [shipped("bdp")], Choice(("bdp",), 10**11, 0.1))
+    survey = agent.survey()
+    assert audit.to_json(survey.resolution, survey.have)["notes"][:2] == [
+        "100 Gbit/s at 100 ms RTT needs TCP buffers of 2.9 GiB",
+        "their limit here is that of the kernel, 2 GiB",
     ]
 
 

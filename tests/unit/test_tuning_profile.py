@@ -147,6 +147,9 @@ def test_no_number_is_lowered_and_raising_twice_changes_nothing(before, asked):
         ("cubic", "htcp", "htcp"),
         (None, "5", "5"),
         ("1 2", "5", "5"),
+        ("4096 16384", "0x800 0x8000", "4096 0x8000"),
+        ("15", "-1", "15"),
+        ("8", "07", "8"),
     ],
 )
 def test_raising(base, asked, expected):

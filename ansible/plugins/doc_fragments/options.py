@@ -124,7 +124,6 @@ options:
               - >-
                 Default: auto.
             type: "str"
-            choices: ["auto", "none", "dhcpcd", "path"]
           dhcp_helper:
             description:
               - >-

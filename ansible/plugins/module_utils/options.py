@@ -41,13 +41,7 @@ OPTIONS = {
                 "type": "int"
             },
             "dhcp_client": {
-                "type": "str",
-                "choices": [
-                    "auto",
-                    "none",
-                    "dhcpcd",
-                    "path"
-                ]
+                "type": "str"
             },
             "dhcp_helper": {
                 "type": "path"

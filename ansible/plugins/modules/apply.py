@@ -45,7 +45,7 @@ operations:
   returned: success
   type: list
   elements: dict
-  sample: [{"operation": "set-mtu", "target": "eth1", "from": "1500", "to": "9000"}]
+  sample: [{"operation": "set-mtu", "target": "eth1", "from": 1500, "to": 9000}]
 remaining:
   description: What is still to be done after the pass; in check mode the same as RV(operations).
   returned: success
@@ -88,14 +88,13 @@ def main() -> None:
             changed=bool(before), operations=before, remaining=before, diff=_diff(before, [])
         )
     code, out, err = module.run_command([program(module), "apply", *words])
-    if code != OK and not (code == PENDING and module.params["pending"]):
-        text = err.strip() or out.strip()
-        module.fail_json(msg=f"neuca apply: {text}", rc=code, stdout=out, stderr=err)
     after = operations(module, words)
-    done = before != after
-    module.exit_json(
-        changed=done, operations=before, remaining=after, stdout=out, diff=_diff(before, after)
-    )
+    result = {"operations": before, "remaining": after, "stdout": out}
+    result.update(changed=before != after, diff=_diff(before, after))
+    if code != OK and not (code == PENDING and module.params["pending"]):
+        text = out.strip() or err.strip()
+        module.fail_json(msg=f"neuca apply: {text}", rc=code, stderr=err, **result)
+    module.exit_json(**result)
 
 
 def operations(module: AnsibleModule, words: list[str]) -> list[dict[str, Any]]:

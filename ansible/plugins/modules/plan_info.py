@@ -39,7 +39,7 @@ operations:
   returned: success
   type: list
   elements: dict
-  sample: [{"operation": "set-mtu", "target": "eth1", "from": "1500", "to": "9000"}]
+  sample: [{"operation": "set-mtu", "target": "eth1", "from": 1500, "to": 9000}]
 rc:
   description: The exit code that C(neuca apply) would have, as described in neuca-status(7).
   returned: success
@@ -62,7 +62,8 @@ def main() -> None:
     if module.params["source"]:
         words += ["--source", module.params["source"]]
     code, plan = shown(module, "plan", *words)
-    module.exit_json(changed=False, operations=plan["operations"], rc=code)
+    # Without `failed`, Ansible takes a code other than 0 for a failure.
+    module.exit_json(changed=False, failed=False, operations=plan["operations"], rc=code)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ status:
   description: The output of C(neuca status --json), as described in neuca-status(7).
   returned: success
   type: dict
-  sample: {"version": 1, "state": "ok", "interfaces": []}
+  sample: {"version": 2, "state": "ok", "interfaces": []}
 rc:
   description: The exit code of C(neuca status), as described in neuca-status(7).
   returned: success
@@ -78,7 +78,8 @@ def main() -> None:
     if module.params["wait"]:
         words += ["--wait", "--timeout", str(module.params["timeout"])]
     code, status = shown(module, "status", *words)
-    module.exit_json(changed=False, status=status, rc=code)
+    # Without `failed`, Ansible takes a code other than 0 for a failure.
+    module.exit_json(changed=False, failed=False, status=status, rc=code)
 
 
 if __name__ == "__main__":
