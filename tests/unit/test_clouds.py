@@ -45,7 +45,7 @@ def test_each_sign_alone_recognizes_the_cloud(cloud, tmp_path):
         (tmp_path / sign.field).write_text(f"{sign.text}\n")
         assert detected_cloud([SourceSpec("auto")], Surroundings(dmi=tmp_path)) == cloud.kind
         (tmp_path / sign.field).unlink()
-    assert render.PLATFORMS[cloud.kind] == f"{cloud.label}, as the firmware (DMI) says"
+    assert render.PLATFORM_TEXTS[cloud.kind] == f"{cloud.label}, as the firmware (DMI) says"
 
 
 def test_no_two_clouds_have_a_sign_or_a_kind_in_common():
