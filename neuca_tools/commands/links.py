@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Optional
 
 from neuca_tools.apply.decide import Decision
@@ -29,9 +30,14 @@ def find_link(text: str, survey: Decision) -> Optional[LinkKey]:
     candidates = [by_name.get(text), by_text.get(text), _key_of_mac(text, None)]
     if vlan.isdecimal():
         candidates.append(_key_of_mac(mac, int(vlan)))
-    meant = {key.mac for key in candidates if key is not None and not key.rank}
-    ports = sorted(key for key in known if not key.rank and identity_forms([key.mac]) & meant)
+    ports = _ports_of(candidates, known)
     return next((key for key in (*candidates, *ports) if key in known), None)
+
+
+def _ports_of(candidates: Iterable[Optional[LinkKey]], known: Iterable[LinkKey]) -> list[LinkKey]:
+    """The InfiniBand ports among the known links of which a candidate has the short form."""
+    meant = {key.mac for key in candidates if key is not None and not key.rank}
+    return sorted(key for key in known if not key.rank and identity_forms([key.mac]) & meant)
 
 
 def _key_by_name(survey: Decision) -> dict[str, LinkKey]:

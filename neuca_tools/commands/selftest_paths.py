@@ -93,18 +93,20 @@ def run(arguments: argparse.Namespace) -> int:
     """
     config = load_configuration(arguments)
     paths: Sequence[Path] = arguments.paths
-    if len({path.label for path in paths}) < len(paths) or len(paths) not in range(
-        2, MAX_PATHS + 1
-    ):
-        needed = f"2 to {MAX_PATHS} paths with different labels"
-        raise ArgumentsError(f"compare-paths: {needed} are required")
+    _check_labels([path.label for path in paths])
     if not has_iperf3():
         return without_iperf3()
     wanted = _path_options(arguments, config)
     planned = outlook(config)
     tested = [(path, address_of(path.peer)) for path in paths]
-    local = ((path, address) for path, address in tested if not path.is_elsewhere)
-    check_peers(((address, path.interface or wanted.interface) for path, address in local), planned)
+    check_peers(
+        (
+            (address, path.interface or wanted.interface)
+            for path, address in tested
+            if not path.is_elsewhere
+        ),
+        planned,
+    )
     turns = [
         _Turn(path, address, f"round {number} of {arguments.rounds}")
         for number in range(1, arguments.rounds + 1)
@@ -115,6 +117,13 @@ def run(arguments: argparse.Namespace) -> int:
     )
     tests = [Tests(path.label, tuple(tests_by_label[path.label])) for path in paths]
     return _print_comparison(tests, arguments)
+
+
+def _check_labels(labels: Sequence[str]) -> None:
+    """Raise ArgumentsError unless there are enough paths, with different labels."""
+    if len({*labels}) < len(labels) or not 2 <= len(labels) <= MAX_PATHS:
+        needed = f"2 to {MAX_PATHS} paths with different labels"
+        raise ArgumentsError(f"compare-paths: {needed} are required")
 
 
 class _Turn(NamedTuple):

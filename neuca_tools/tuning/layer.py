@@ -177,16 +177,20 @@ def _judge_value(path: str, requested: ProfileValue, facts: Facts, record: Recor
     if override and not is_same_sysctl(path, theirs, raised_value(theirs, requested.value)):
         reason = f'by {override.file}, which sets it to "{override.value}"'
         return value._replace(effect="overridden", reason=reason)
-    base = value.current
-    written = record.written.get(WrittenSetting(path))
-    if path in record.original_sysctls and is_same_sysctl(path, base, written):
-        # The present value is our own.
-        base = record.original_sysctls[path]
+    base = _foreign_value(path, value.current, record)
     wanted = raised_value(base, requested.value)
     if KEEP in wanted.split() or has_other_count(base, wanted):
         reason = f'its current value "{value.current}" has a different number of words'
         return value._replace(effect="not applicable", reason=reason)
     return value._replace(wanted=wanted)
+
+
+def _foreign_value(path: str, current: Optional[str], record: Record) -> Optional[str]:
+    """The current value or, if that is our own, the one from before it."""
+    written = record.written.get(WrittenSetting(path))
+    if path in record.original_sysctls and is_same_sysctl(path, current, written):
+        return record.original_sysctls[path]
+    return current
 
 
 def _congestion_obstacle(name: str, facts: Facts, record: Record) -> Optional[Obstacle]:

@@ -1,9 +1,9 @@
 """The entities that explain the bad tests of a mesh best: a greedy cover by likelihood.
 
 A test is bad or good in each of its symptoms. An entity at fault makes its tests bad with the
-probability h (HIT, of a steady and of an intermittent fault), a healthy one with q (CHANCE). The
+probability h (FAULT_PROBABILITIES), a healthy one with q (CHANCE_OF_BAD). The
 entity with the highest log-likelihood ratio is taken, its tests are removed, and so on while the
-ratio exceeds ENOUGH after a penalty for the number of entities among which it was chosen.
+ratio exceeds MIN_SCORE after a penalty for the number of entities among which it was chosen.
 """
 
 # SPDX-License-Identifier: MIT
