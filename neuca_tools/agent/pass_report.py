@@ -16,8 +16,9 @@ from neuca_tools.apply.transaction import Outcome, Purpose
 from neuca_tools.config import Config
 from neuca_tools.model import Problem, ProblemCode, Record, messages
 from neuca_tools.model.routing import ROUTES_OF
+from neuca_tools.plan.link_operations import MarkLink
 from neuca_tools.plan.operation import Operation, of_kind
-from neuca_tools.plan.operations import StartClient, Tell
+from neuca_tools.plan.operations import StartClient, Tell, WriteFile, WriteSysctl
 from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.status.judge import Report
 from neuca_tools.status.report import read_report, report_now, write_report
@@ -53,6 +54,8 @@ class Pass(Purpose):
         record = leftovers.change_nics(record, untold, unheard=True)
         undone = result.nics_to_roll_back.union(*(operation.domains for operation in postponed))
         undone |= result.nics_waiting_for_address | {key.mac for key in result.missing_vlans}
+        if result.failures and _host_operations(decision):
+            undone |= {""}
         return updates.record_applied(
             record, resolution, world, scope=self.scope, failed=undone, retry=result.refused_sysctls
         )
@@ -66,6 +69,16 @@ class Pass(Purpose):
             return set()
         macs = {key.mac for key, link in decision.want.links.items() if link.profile}
         return macs if self.scope is None else macs & {*self.scope}
+
+
+def _host_operations(decision: Decision) -> list[Operation]:
+    """What is planned of the part that belongs to no NIC, without what has retries of its own."""
+    planned = decision.plan(decision.host_scope())
+    return [
+        operation
+        for operation in planned
+        if not isinstance(operation, (WriteFile, WriteSysctl, Tell, MarkLink))
+    ]
 
 
 def _log_outcome(outcome: Outcome, removed: Sequence[str]) -> None:
@@ -139,13 +152,13 @@ def report_pass(
 
 
 def tried_parts(outcome: Outcome) -> frozenset[str]:
-    """The parts of the scope on which an operation was carried out or failed."""
+    """The parts of the scope on which an operation was carried out or failed, and the host's."""
     operations = outcome.result.tried_operations
     macs = {operation.link.key.mac for operation in operations if operation.link is not None}
     macs |= outcome.result.nics_to_roll_back
-    return frozenset(
-        {*macs, *(f"{ROUTES_OF}{mac}" for mac in macs), *outcome.result.refused_sysctls}
-    )
+    routes = {f"{ROUTES_OF}{mac}" for mac in macs}
+    host = changes.host_scope(outcome.decision.resolution)
+    return frozenset({*macs, *routes, *host, *outcome.result.refused_sysctls})
 
 
 def restarted_clients(outcome: Outcome, before: Decision) -> list[str]:

@@ -60,7 +60,7 @@ def changed_scope(record: Record, resolution: Resolution, world: World) -> froze
     """
     scope = set(record.retry)
     if record.applied != resolution.digests.get("", ""):
-        scope |= {"", *(f"{ROUTES_OF}{prefix}" for prefix in resolution.dependent_prefixes)}
+        scope |= host_scope(resolution)
     present = present_incarnations(resolution, world)
     for mac in _requested_macs(record, resolution):
         nic, digest = record.nics.get(mac, UNRECORDED), resolution.digests.get(mac, "")
@@ -71,6 +71,11 @@ def changed_scope(record: Record, resolution: Resolution, world: World) -> froze
         elif nic.applied != digest:
             scope.add(f"{ROUTES_OF}{mac}")
     return frozenset(scope | _new_vlans(record, present))
+
+
+def host_scope(resolution: Resolution) -> frozenset[str]:
+    """The scope of the part of the document that belongs to no NIC."""
+    return frozenset({"", *(f"{ROUTES_OF}{prefix}" for prefix in resolution.dependent_prefixes)})
 
 
 def has_same_links(applied: str, digest: str) -> bool:

@@ -257,7 +257,8 @@ def record_applied(
     """Record which request is in force on each NIC of this pass that did not fail.
 
     `scope` holds what the pass was about: MACs, keys of VLANs and paths of sysctls; None is
-    everything. `retry` holds the paths of sysctls to write again in the next pass.
+    everything. `failed` has "" if the part that belongs to no NIC failed. `retry` holds the paths
+    of sysctls to write again; those that the pass has left out stay so.
     """
     nics, present = dict(record.nics), present_incarnations(resolution, world)
     for mac, nic in record.nics.items():
@@ -271,7 +272,10 @@ def record_applied(
             nics[mac] = _with_request(nic, digest, present.get(mac))
         elif _has_vlan_in(scope, mac):
             nics[mac] = nic._replace(incarnation=present.get(mac, nic.incarnation))
-    return record._replace(nics=nics, applied=resolution.digests.get("", ""), retry=retry)
+    applied, left_out = record.applied, () if scope is None else {*record.retry} - {*scope}
+    if "" not in failed and (scope is None or "" in scope):
+        applied = resolution.digests.get("", "")
+    return record._replace(nics=nics, applied=applied, retry=tuple(sorted({*retry, *left_out})))
 
 
 def _is_in(scope: Optional[Collection[str]], mac: str, nic: NicRecord, digest: str) -> bool:

@@ -15,9 +15,7 @@ from pathlib import Path
 
 import pytest
 from lab import mac, refused_route
-from running import Daemon
 
-FAILING = Path(__file__).with_name("failing.py")
 MANY = 6
 LONGEST_PASS = 20.0  # seconds
 
@@ -212,15 +210,11 @@ def test_the_document_from_before_an_incomplete_pass_is_applied_again(lab, broke
     lab.veth("dp1", 1)
     lab.once(EARLIER)
     before = lab.link("dp1")["mtu"], lab.addresses("dp1")
-    (is_broken := lab.folder / "broken").touch()
-    words = map(str, (FAILING, broken, "neucad", "--config", lab.config_file))
-    environment = {**lab.environment, "UNTIL_GONE": str(is_broken)}
-    command = [*lab.guest.enter, sys.executable, *words]
-    lab.daemon = Daemon(command, environment, lab.folder / "daemon.log")
+    cause = lab.start_failing(broken)
     lab.wait("it has started", lambda: "pass: " in lab.daemon.log())
     lab.document(NEWER)
     lab.wait("the pass is incomplete", lambda: sign in lab.daemon.log())
-    is_broken.unlink()
+    cause.unlink()
     lab.document(EARLIER)
     lab.wait(
         "all is as before", lambda: (lab.link("dp1")["mtu"], lab.addresses("dp1")) == before, 20
