@@ -57,7 +57,12 @@ class Pass(Purpose):
         if result.failures and _host_operations(decision):
             undone |= {""}
         return updates.record_applied(
-            record, resolution, world, scope=self.scope, failed=undone, retry=result.refused_sysctls
+            record,
+            resolution,
+            world,
+            scope=self.scope,
+            failed=undone,
+            retry=result.refused_settings,
         )
 
     def _unanswered_nics(self, decision: Decision) -> set[str]:
@@ -142,8 +147,9 @@ def report_pass(
     texts = tuple(operation.text for operation in outcome.result.done)
     last = read_report(config.run_directory)
     if last and waiting:
-        problems = tuple(dict.fromkeys((*problems, *_problems_of(waiting, last.problems))))
-        stuck += tuple(_problems_of(waiting, last.stuck))
+        tried = tried_parts(outcome).difference(waiting)
+        problems = tuple(dict.fromkeys((*problems, *_problems_left(last.problems, tried))))
+        stuck += tuple(_problems_left(last.stuck, tried))
     told = (*(last.removed if last else ()), *gone)[-MOST_REMOVED:]
     report = report_now(seconds, texts, problems, bool(outcome.undone.done), told)
     report = report._replace(stuck=stuck)
@@ -158,7 +164,7 @@ def tried_parts(outcome: Outcome) -> frozenset[str]:
     macs |= outcome.result.nics_to_roll_back
     routes = {f"{ROUTES_OF}{mac}" for mac in macs}
     host = changes.host_scope(outcome.decision.resolution)
-    return frozenset({*macs, *routes, *host, *outcome.result.refused_sysctls})
+    return frozenset({*macs, *routes, *host, *outcome.result.refused_settings})
 
 
 def restarted_clients(outcome: Outcome, before: Decision) -> list[str]:
@@ -167,11 +173,11 @@ def restarted_clients(outcome: Outcome, before: Decision) -> list[str]:
     return [client.label for client in started if before.have.clients.get(client.label) == ""]
 
 
-def _problems_of(parts: Collection[str], problems: Iterable[Problem]) -> Iterator[Problem]:
-    """The problems with these parts of the scope, and those with no link."""
+def _problems_left(problems: Iterable[Problem], tried: Collection[str]) -> Iterator[Problem]:
+    """The problems with no link, and those with links that were not tried as a whole."""
     for problem in problems:
         mac = problem.link.mac if problem.link else ""
-        if not mac or not {mac, f"{ROUTES_OF}{mac}"}.isdisjoint(parts):
+        if not mac or not {mac, f"{ROUTES_OF}{mac}"}.issubset(tried):
             yield problem
 
 

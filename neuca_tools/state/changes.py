@@ -55,8 +55,8 @@ def changed_scope(record: Record, resolution: Resolution, world: World) -> froze
 
     MACs: NICs that appeared, or whose request differs from the one in force. `ROUTES_OF` with a
     MAC: NICs of which the requested routes alone differ. Keys of VLANs that appeared on other NICs.
-    Paths of sysctls that failed in the last pass. "" if the part of the document that belongs to no
-    NIC differs, with `ROUTES_OF` the routes in that part.
+    Handles of settings that failed in earlier passes. "" if the part of the document that belongs
+    to no NIC differs, with `ROUTES_OF` the routes in that part.
     """
     scope = set(record.retry)
     if record.applied != resolution.digests.get("", ""):

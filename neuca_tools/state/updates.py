@@ -256,9 +256,9 @@ def record_applied(
 ) -> Record:
     """Record which request is in force on each NIC of this pass that did not fail.
 
-    `scope` holds what the pass was about: MACs, keys of VLANs and paths of sysctls; None is
-    everything. `failed` has "" if the part that belongs to no NIC failed. `retry` holds the paths
-    of sysctls to write again; those that the pass has left out stay so.
+    `scope` holds what the pass was about: MACs, keys of VLANs and handles of settings; None
+    is everything. `failed` has "" if the part that belongs to no NIC failed. `retry` holds the
+    handles of settings to set again; those that the pass has left out stay so.
     """
     nics, present = dict(record.nics), present_incarnations(resolution, world)
     for mac, nic in record.nics.items():

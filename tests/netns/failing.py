@@ -2,6 +2,7 @@
 
 WHICH is the number of the operation, or how its text begins ("THIS|THAT"); then each such one fails. With the word "kill" before
 it, the process is killed instead. All this holds while the file of the variable UNTIL_GONE exists, if that is set.
+The error is number 5 (EIO), or that of the variable ERRNO.
 """
 
 # SPDX-License-Identifier: MIT
@@ -36,7 +37,7 @@ def main():
             print(f"{INJECTED}{text}", file=sys.stderr, flush=True)
             if is_killed:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return ApplyError("injected failure", 5)
+            return ApplyError("injected failure", int(os.environ.get("ERRNO", "5")))
         return attempt(batch, writer)
 
     execute._try_batch = failing
