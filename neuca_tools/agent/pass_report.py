@@ -16,8 +16,9 @@ from neuca_tools.apply.transaction import Outcome, Purpose
 from neuca_tools.config import Config
 from neuca_tools.model import Problem, ProblemCode, Record, messages
 from neuca_tools.model.routing import ROUTES_OF
+from neuca_tools.plan.link_operations import MarkLink
 from neuca_tools.plan.operation import Operation, of_kind
-from neuca_tools.plan.operations import StartClient, Tell
+from neuca_tools.plan.operations import StartClient, Tell, WriteFile, WriteSysctl
 from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.status.judge import Report
 from neuca_tools.status.report import read_report, report_now, write_report
@@ -53,8 +54,15 @@ class Pass(Purpose):
         record = leftovers.change_nics(record, untold, unheard=True)
         undone = result.nics_to_roll_back.union(*(operation.domains for operation in postponed))
         undone |= result.nics_waiting_for_address | {key.mac for key in result.missing_vlans}
+        if result.failures and _host_operations(decision):
+            undone |= {""}
         return updates.record_applied(
-            record, resolution, world, scope=self.scope, failed=undone, retry=result.refused_sysctls
+            record,
+            resolution,
+            world,
+            scope=self.scope,
+            failed=undone,
+            retry=result.refused_settings,
         )
 
     def _unanswered_nics(self, decision: Decision) -> set[str]:
@@ -66,6 +74,16 @@ class Pass(Purpose):
             return set()
         macs = {key.mac for key, link in decision.want.links.items() if link.profile}
         return macs if self.scope is None else macs & {*self.scope}
+
+
+def _host_operations(decision: Decision) -> list[Operation]:
+    """What is planned of the part that belongs to no NIC, without what has retries of its own."""
+    planned = decision.plan(decision.host_scope())
+    return [
+        operation
+        for operation in planned
+        if not isinstance(operation, (WriteFile, WriteSysctl, Tell, MarkLink))
+    ]
 
 
 def _log_outcome(outcome: Outcome, removed: Sequence[str]) -> None:
@@ -129,8 +147,9 @@ def report_pass(
     texts = tuple(operation.text for operation in outcome.result.done)
     last = read_report(config.run_directory)
     if last and waiting:
-        problems = tuple(dict.fromkeys((*problems, *_problems_of(waiting, last.problems))))
-        stuck += tuple(_problems_of(waiting, last.stuck))
+        tried = tried_parts(outcome).difference(waiting)
+        problems = tuple(dict.fromkeys((*problems, *_problems_left(last.problems, tried))))
+        stuck += tuple(_problems_left(last.stuck, tried))
     told = (*(last.removed if last else ()), *gone)[-MAX_REMOVED:]
     report = report_now(seconds, texts, problems, bool(outcome.undone.done), told)
     report = report._replace(stuck=stuck)
@@ -139,13 +158,13 @@ def report_pass(
 
 
 def tried_parts(outcome: Outcome) -> frozenset[str]:
-    """The parts of the scope on which an operation was carried out or failed."""
+    """The parts of the scope on which an operation was carried out or failed, and the host's."""
     operations = outcome.result.tried_operations
     macs = {operation.link.key.mac for operation in operations if operation.link is not None}
     macs |= outcome.result.nics_to_roll_back
-    return frozenset(
-        {*macs, *(f"{ROUTES_OF}{mac}" for mac in macs), *outcome.result.refused_sysctls}
-    )
+    routes = {f"{ROUTES_OF}{mac}" for mac in macs}
+    host = changes.host_scope(outcome.decision.resolution)
+    return frozenset({*macs, *routes, *host, *outcome.result.refused_settings})
 
 
 def restarted_clients(outcome: Outcome, before: Decision) -> list[str]:
@@ -154,11 +173,11 @@ def restarted_clients(outcome: Outcome, before: Decision) -> list[str]:
     return [client.label for client in started if before.have.clients.get(client.label) == ""]
 
 
-def _problems_of(parts: Collection[str], problems: Iterable[Problem]) -> Iterator[Problem]:
-    """The problems with these parts of the scope, and those with no link."""
+def _problems_left(problems: Iterable[Problem], tried: Collection[str]) -> Iterator[Problem]:
+    """The problems with no link, and those with links that were not tried as a whole."""
     for problem in problems:
         mac = problem.link.mac if problem.link else ""
-        if not mac or not {mac, f"{ROUTES_OF}{mac}"}.isdisjoint(parts):
+        if not mac or not {mac, f"{ROUTES_OF}{mac}"}.issubset(tried):
             yield problem
 
 

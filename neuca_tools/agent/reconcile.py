@@ -79,7 +79,7 @@ def _apply_document(
     indexes = indexes_of(decision)
     waiting = {name for name, index in left_out.items() if index == indexes.get(name, 0)}
     corrects_drift = whole or (config.drift == "enforce" and not waiting)
-    scope = None if corrects_drift else decision.changed() - waiting
+    scope = None if corrects_drift else decision.changed(waiting)
     outcome = Transaction(host, Pass(scope), decision).run()
     save_unsaved_files(config.state)
     seconds = time.monotonic() - began

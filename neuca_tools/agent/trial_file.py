@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Optional
 from neuca_tools.backends import hostid, processes
 from neuca_tools.config import Config
 from neuca_tools.errors import RecordError
+from neuca_tools.model.links import NONE_IN_FORCE
 from neuca_tools.state import store
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.records import RECORD, TRIAL, load_record, save_record
 
 if TYPE_CHECKING:
     from neuca_tools.apply.decide import Decision
-
-TAKEN_BACK = "taken back"  # in place of the digest of a request: no request is in force
 
 
 def save_trial(
@@ -85,11 +84,11 @@ def _disown_changes(config: Config, interrupted: Mapping[str, Any]) -> None:
         nics = {
             mac: nic._replace(
                 name=earlier.get(mac, {}).get("name") or names.get(mac, nic.name),
-                applied=TAKEN_BACK if mac in changed else nic.applied,
+                applied=NONE_IN_FORCE if mac in changed else nic.applied,
             )
             for mac, nic in record.nics.items()
         }
-        applied = TAKEN_BACK if "" in changed else record.applied
+        applied = NONE_IN_FORCE if "" in changed else record.applied
         save_record(config.state, record._replace(nics=nics, applied=applied))
 
 

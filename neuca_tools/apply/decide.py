@@ -241,23 +241,26 @@ class Decision(NamedTuple):
         is_up = want.state != "up" or have.state == "up"
         return is_up and set(want.addresses) <= set(have.addresses)
 
-    def changed(self) -> frozenset[str]:
+    def host_scope(self) -> frozenset[str]:
+        """The scope of the part of the document that belongs to no NIC."""
+        routes = (f"{ROUTES_OF}{hop.to}" for hop in self._unwanted_routes())
+        return changes.host_scope(self.resolution).union(routes)
+
+    def changed(self, left_out: Collection[str] = ()) -> frozenset[str]:
         """The scope of a pass: `unapplied`; always rules, tables, copied routes and clients.
 
-        Our default route, if it is no longer wanted, gives way to one of the host.
+        Our default route, if it is no longer wanted, gives way to one of the host. `left_out` are
+        the parts that this pass does not try.
         """
-        scope = self.unapplied_scope() | self.want.clients.keys()
+        scope = self.unapplied_scope().difference(left_out) | self.want.clients.keys()
+        if "" in scope:
+            scope |= self.host_scope()
         if self._has_tables():
             scope |= {POLICY_ROUTING}
         scope |= {f"{ROUTES_OF}{key.mac}" for key in self.resolution.roles.dhcp.clients}
         scope = scope.union(self._reset_ipv6_mtus())
-        is_all = "" in scope
-        routes = (
-            hop.to
-            for hop in self._unwanted_routes()
-            if is_all or (hop.ours and not hop.to.prefixlen)
-        )
-        return scope.union(f"{ROUTES_OF}{to}" for to in routes)
+        ours = (hop.to for hop in self._unwanted_routes() if hop.ours and not hop.to.prefixlen)
+        return scope.union(f"{ROUTES_OF}{to}" for to in ours).difference(left_out)
 
     def _reset_ipv6_mtus(self) -> Iterator[str]:
         """The sysctl of each IPv6 MTU that the kernel has reset to the MTU of its link.

@@ -158,15 +158,15 @@ class Result:
         return frozenset(link.on.key for link in created if link.spares_others)
 
     @property
-    def refused_sysctls(self) -> tuple[str, ...]:
-        """The paths of the sysctls that the kernel refused, which later passes try again.
+    def refused_settings(self) -> tuple[str, ...]:
+        """The handles of sysctls and device settings that were refused, to be tried again.
 
         Those that another program has changed again (without an errno) are not among them.
         """
         refused = {
-            failure.operation.path
+            failure.operation.own_handle
             for failure in self.failures
-            if isinstance(failure.operation, WriteSysctl) and failure.errno
+            if isinstance(failure.operation, (WriteSysctl, SetDevice)) and failure.errno
         }
         return tuple(sorted(refused))
 

@@ -151,7 +151,7 @@ class Transaction:
         if not of_kind(operations, Unmanage, Tell, Activate):
             return planned
         self._note_before()
-        self.host.save_record(self.decision.record)
+        self._save_intentions(self.decision.record, operations)
         with self.host.watch() as watch:
             self._carry_out(operations)
             watch.wait(RELEASE_SECONDS)
@@ -181,12 +181,17 @@ class Transaction:
         """Before the first change, save the current links and what will be ours."""
         self._note_before()
         if operations:  # without any, the record is saved once, at the end
-            self.host.save_record(intentions.record_intentions(self.decision.record, operations))
+            record = intentions.record_intentions(self.decision.record, operations)
+            self._save_intentions(record, operations)
         if any(operation.domain for operation in operations):
             self.host.save_journal(self.before, self.decision.world.boot_id)
         if self.purpose.demands_room and self.host.unsaved():
             self.host.remove_journal()
             raise ApplyError(self.host.unsaved(), errno.ENOSPC)
+
+    def _save_intentions(self, record: Record, operations: Sequence[Operation]) -> None:
+        """Save the record for the case that the operations are interrupted."""
+        self.host.save_record(intentions.without_requests(record, operations))
 
     def _carry_out(self, operations: Sequence[Operation]) -> None:
         self.result += apply(operations, self.host.writer(self.decision))
@@ -232,7 +237,7 @@ class Transaction:
             record = intentions.record_intentions(self.decision.record, steps)
             self.decision = self.decision._replace(record=record)
             with suppress(ApplyError):  # without room for the record, the host is what counts
-                self.host.save_record(record)
+                self._save_intentions(record, steps)
             tried = apply(steps, self.host.writer(self.decision), goes_on=True)
             self._wait_for_renames(tried)
             reasons.update(
@@ -292,6 +297,8 @@ class Transaction:
             record=self._with_done()._replace(made=self.made_links)
         )
         record = self.purpose.remember(self.decision, self.result, postponed)
+        left = [failure.operation for failure in self.undone.failures]
+        record = intentions.without_requests(record, left)
         self.host.save_record(record)
         self.host.remove_journal()
         self.decision = self.decision._replace(record=record)

@@ -150,8 +150,12 @@ def serves_this_namespace() -> bool:
     own, first = _network_namespace("self"), _network_namespace("1")
     if not _CONTROL.exists() or (own and first and own != first):
         return False
-    # Twice: an interface may appear or disappear between the two readings.
-    return any(_interfaces_in_sysfs() == index_by_interface() for _ in range(2))
+    before, shown = index_by_interface().items(), _interfaces_in_sysfs().items()
+    if before == shown:
+        return True
+    # Interfaces appear, disappear and are renamed: those that were there throughout decide.
+    after, lasting = index_by_interface().items(), shown & _interfaces_in_sysfs().items()
+    return lasting <= after and before & after <= shown
 
 
 def read_rules() -> Iterator[tuple[Path, str]]:

@@ -363,7 +363,7 @@ class Record(NamedTuple):
 
     `boot_id` is the boot that `owned` and all originals belong to. `ground` are the networks of the
     management NICs and their gateways, for a boot on which they have no address yet. `written` has
-    what the agent last set. `retry` are the sysctls that failed. `tables` maps a link to the number
+    what the agent last set. `retry` are settings that failed. `tables` maps a link to the number
     of its routing table, `routers` to its IPv6 router. `made` are our links and their members as
     they were requested, for a roll-back that has to create them again.
     """

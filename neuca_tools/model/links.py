@@ -170,6 +170,7 @@ class NicRecord(NamedTuple):
 
 
 UNCHANGED, UNRECORDED = OriginalValues(), NicRecord()
+NONE_IN_FORCE = "none in force"  # in place of the digest of a request (`NicRecord.applied`)
 
 
 class Virtual(NamedTuple):

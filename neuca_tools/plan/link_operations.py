@@ -202,6 +202,15 @@ class SetDevice(LinkOperation):
         return hash((self.on, self.group, *sorted(self.after.items())))
 
     @property
+    def own_handle(self) -> str:
+        """The entry of a scope that includes this setting alone."""
+        return f"{self.on.key} {self.group}"
+
+    @property
+    def handles(self) -> frozenset[str]:
+        return super().handles | {self.own_handle}
+
+    @property
     def change(self) -> tuple[Value, Value]:
         after = f"{self.group} {group_text(self.after)}"
         if not self.before:

@@ -175,8 +175,13 @@ class WriteSysctl(Operation):
         return self.path
 
     @property
+    def own_handle(self) -> str:
+        """The entry of a scope that includes this setting alone."""
+        return self.path
+
+    @property
     def handles(self) -> frozenset[str]:
-        return super().handles | {self.path}
+        return super().handles | {self.own_handle}
 
     @property
     def change(self) -> tuple[Value, Value]:

@@ -55,12 +55,12 @@ def changed_scope(record: Record, resolution: Resolution, world: World) -> froze
 
     MACs: NICs that appeared, or whose request differs from the one in force. `ROUTES_OF` with a
     MAC: NICs of which the requested routes alone differ. Keys of VLANs that appeared on other NICs.
-    Paths of sysctls that failed in the last pass. "" if the part of the document that belongs to no
-    NIC differs, with `ROUTES_OF` the routes in that part.
+    Handles of settings that failed in earlier passes. "" if the part of the document that belongs
+    to no NIC differs, with `ROUTES_OF` the routes in that part.
     """
     scope = set(record.retry)
     if record.applied != resolution.digests.get("", ""):
-        scope |= {"", *(f"{ROUTES_OF}{prefix}" for prefix in resolution.dependent_prefixes)}
+        scope |= host_scope(resolution)
     present = present_incarnations(resolution, world)
     for mac in _requested_macs(record, resolution):
         nic, digest = record.nics.get(mac, UNRECORDED), resolution.digests.get(mac, "")
@@ -71,6 +71,11 @@ def changed_scope(record: Record, resolution: Resolution, world: World) -> froze
         elif nic.applied != digest:
             scope.add(f"{ROUTES_OF}{mac}")
     return frozenset(scope | _new_vlans(record, present))
+
+
+def host_scope(resolution: Resolution) -> frozenset[str]:
+    """The scope of the part of the document that belongs to no NIC."""
+    return frozenset({"", *(f"{ROUTES_OF}{prefix}" for prefix in resolution.dependent_prefixes)})
 
 
 def has_same_links(applied: str, digest: str) -> bool:

@@ -25,9 +25,18 @@ from neuca_tools.model import (
     WrittenSetting,
 )
 from neuca_tools.model.device_settings import Declined, Refusal
+from neuca_tools.model.links import NONE_IN_FORCE
+from neuca_tools.model.routing import POLICY_ROUTING
 from neuca_tools.plan.link_operations import CreateLink, SetDevice, SetMaster
 from neuca_tools.plan.operation import Operation, of_kind
-from neuca_tools.plan.operations import AddAddress, SetAttribute, SetMtu, WriteSysctl
+from neuca_tools.plan.operations import (
+    AddAddress,
+    SetAttribute,
+    SetMtu,
+    Tell,
+    WriteFile,
+    WriteSysctl,
+)
 
 TXQUEUELEN = 1000  # DEFAULT_TX_QUEUE_LEN of the kernel
 
@@ -66,6 +75,23 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
         nics=nics,
         declined=dict(_declined_after(record, operations)),
     )
+
+
+def without_requests(record: Record, operations: Iterable[Operation]) -> Record:
+    """The record with no request in force where these operations change something.
+
+    So it is until they are complete: if they are not, the next pass changes the same NICs, even for
+    the document from before. Files, managers and policy routing are part of every pass.
+    """
+    macs: set[str] = set()
+    is_host_changed = False
+    for operation in operations:
+        if not isinstance(operation, (WriteFile, Tell)) and POLICY_ROUTING not in operation.handles:
+            macs |= operation.domains
+            is_host_changed |= "" in operation.handles
+    nics = {mac: record.nics[mac]._replace(applied=NONE_IN_FORCE) for mac in macs & {*record.nics}}
+    applied = NONE_IN_FORCE if is_host_changed else record.applied
+    return record._replace(nics={**record.nics, **nics}, applied=applied)
 
 
 def _declined_after(

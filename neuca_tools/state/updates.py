@@ -272,8 +272,9 @@ def record_applied(
 ) -> Record:
     """Record which request is in force on each NIC of this pass that did not fail.
 
-    `scope` holds what the pass was about: MACs, keys of VLANs and paths of sysctls; None is
-    everything. `retry` holds the paths of sysctls to write again in the next pass.
+    `scope` holds what the pass was about: MACs, keys of VLANs and handles of settings; None
+    is everything. `failed` has "" if the part that belongs to no NIC failed. `retry` holds the
+    handles of settings to set again; those that the pass has left out stay so.
     """
     nics, present = dict(record.nics), present_incarnations(resolution, world)
     for mac, nic in record.nics.items():
@@ -287,7 +288,15 @@ def record_applied(
             nics[mac] = _with_request(nic, digest, present.get(mac))
         elif _has_vlan_in(scope, mac):
             nics[mac] = nic._replace(incarnation=present.get(mac, nic.incarnation))
-    return record._replace(nics=nics, applied=resolution.digests.get("", ""), retry=retry)
+    record = record._replace(nics=nics, retry=tuple(sorted({*retry, *_left_out(record, scope)})))
+    if "" in failed or (scope is not None and "" not in scope):
+        return record
+    return record._replace(applied=resolution.digests.get("", ""))
+
+
+def _left_out(record: Record, scope: Optional[Collection[str]]) -> set[str]:
+    """The settings to set again that the pass was not about."""
+    return set() if scope is None else {*record.retry} - {*scope}
 
 
 def _is_in(scope: Optional[Collection[str]], mac: str, nic: NicRecord, digest: str) -> bool:

@@ -1,7 +1,8 @@
 """`neuca` or `neucad` in which one operation fails: `failing.py WHICH PROGRAM ARGUMENT...`.
 
-WHICH is the number of the operation, or how its text begins; then each such one fails. With the word "kill" before
-it, the process is killed instead.
+WHICH is the number of the operation, or how its text begins ("THIS|THAT"); then each such one fails. With the word "kill" before
+it, the process is killed instead. All this holds while the file of the variable UNTIL_GONE exists, if that is set.
+The error is number 5 (EIO), or that of the variable ERRNO.
 """
 
 # SPDX-License-Identifier: MIT
@@ -13,6 +14,7 @@ import itertools
 import os
 import signal
 import sys
+from pathlib import Path
 
 from neuca_tools.apply import execute
 from neuca_tools.errors import ApplyError
@@ -28,11 +30,14 @@ def main():
 
     def failing(batch, writer):
         number, text = next(numbers), " and ".join(one.text for one in batch)
-        if (str(number) == which) if which.isdecimal() else text.startswith(which):
+        meant = (
+            str(number) == which if which.isdecimal() else text.startswith(tuple(which.split("|")))
+        )
+        if meant and Path(os.environ.get("UNTIL_GONE", "/")).exists():
             print(f"{INJECTED}{text}", file=sys.stderr, flush=True)
             if is_killed:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return ApplyError("injected failure", 5)
+            return ApplyError("injected failure", int(os.environ.get("ERRNO", "5")))
         return attempt(batch, writer)
 
     execute._try_batch = failing

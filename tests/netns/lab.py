@@ -339,6 +339,21 @@ class Lab:
         )
         return self.daemon
 
+    def start_failing(self, which):
+        """The daemon, in which operations fail (`failing.py`) until the file that is returned is removed."""
+        self.applied = True
+        self.foreign.remember()
+        cause = self.folder / "cause"
+        cause.touch()
+        words = map(
+            str,
+            (Path(__file__).with_name("failing.py"), which, "neucad", "--config", self.config_file),
+        )
+        environment = {**self.environment, "UNTIL_GONE": str(cause)}
+        command = [*self.guest.enter, sys.executable, *words]
+        self.daemon = Daemon(command, environment, self.folder / "daemon.log")
+        return cause
+
     def plan(self):
         """The texts of `neuca plan`."""
         done = self.neuca("plan", "--json")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 
 import pytest
@@ -128,6 +129,36 @@ def begin(lab, situation):
         lab.document(SITUATIONS[situation][0])
     uptime = int(time.clock_gettime(time.CLOCK_BOOTTIME))
     lab.start(*(("unshare", "--time", "--boottime", str(-uptime)) if young else ()))
+
+
+@pytest.mark.parametrize(
+    ("asked", "broken"),
+    [
+        ("[routes]\n10.60.0.0/16 = blackhole\n", "route 10.60"),
+        ("[routes]\n10.50.0.0/16 = down\n", "delete the route to 10.50"),
+        ("sysctl.net.ipv4.ip_local_port_range = 10000 60000\n", "set the sysctl"),
+        ("qdisc = fq\n", "set qdisc"),
+    ],
+    ids=["blackhole", "down", "sysctl", "device setting"],
+)
+def test_what_failed_alone_is_tried_again_after_a_pass_for_something_else(lab, asked, broken):
+    lab.environment["ERRNO"] = str(errno.EBUSY)  # not that a device lacks the setting
+    lab.foreign.may_set("net/ipv4/ip_local_port_range")
+    lab.management()
+    lab.veth("dp1", 1, up=True)
+    lab.ip("address add 10.40.0.7/24 dev dp1")
+    lab.ip("route add 10.50.0.0/16 via 10.40.0.9")
+    lab.once(PLAIN)
+    cause = lab.start_failing(broken)
+    lab.wait("it has started", lambda: "pass: " in lab.daemon.log())
+    lab.document(PLAIN + asked)
+    lab.wait("it fails", lambda: ", 1 failed" in lab.daemon.log())
+    before = looks(lab)
+    lab.veth("dp3", 3)
+    lab.wait("a pass for the new NIC", lambda: looks(lab) > before)
+    assert lab.status()[0] == 1
+    cause.unlink()
+    lab.wait("it is done", lambda: lab.plan() == [] and lab.status()[0] == 0, 30)
 
 
 @pytest.mark.long

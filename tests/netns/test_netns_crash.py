@@ -194,6 +194,34 @@ def test_a_nic_that_fails_keeps_what_it_had_from_the_pass_before(lab):
     assert lab.once(before).code == 0
 
 
+EARLIER = f"[interface {mac(1)}]\nmtu = 1400\naddresses = 172.16.1.1/24\n"
+NEWER = f"[interface {mac(1)}]\nmtu = 1300\naddresses = 172.16.1.2/24, fd00:1::2/64\n"
+
+
+@pytest.mark.parametrize(
+    ("broken", "sign"),
+    [
+        ("kill add the address fd00:1::2", "the pass ended without a report"),
+        ("add the address fd00:1::2|set the MTU of dp1 from 1300", "could not be rolled back"),
+    ],
+    ids=["killed", "not rolled back"],
+)
+def test_the_document_from_before_an_incomplete_pass_is_applied_again(lab, broken, sign):
+    lab.veth("dp1", 1)
+    lab.once(EARLIER)
+    before = lab.link("dp1")["mtu"], lab.addresses("dp1")
+    cause = lab.start_failing(broken)
+    lab.wait("it has started", lambda: "pass: " in lab.daemon.log())
+    lab.document(NEWER)
+    lab.wait("the pass is incomplete", lambda: sign in lab.daemon.log())
+    cause.unlink()
+    lab.document(EARLIER)
+    lab.wait(
+        "all is as before", lambda: (lab.link("dp1")["mtu"], lab.addresses("dp1")) == before, 20
+    )
+    assert lab.status("--wait")[0] == 0
+
+
 def test_a_pass_waits_for_the_one_that_runs_and_gives_up_after_its_time(lab):
     lab.veth("dp1", 1)
     lab.configure("[runtime]\ncommand-timeout = 1")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import socket
@@ -75,6 +76,22 @@ def test_an_interface_that_came_since_does_not_make_it_another_namespace(monkeyp
     readings = iter([{"lo": 1}, HERE])
     monkeypatch.setattr(udev, "index_by_interface", lambda: next(readings))
     assert udev.serves_this_namespace()
+
+
+@pytest.mark.parametrize("ours", [HERE, {"lo": 1, "eth0": 3}, {"lo": 1}], ids=str)
+def test_interfaces_that_come_and_go_all_the_time_do_not_change_whose_udevd_it_is(
+    monkeypatch, tmp_path, ours
+):
+    show(monkeypatch, tmp_path, HERE)
+    numbers = itertools.count(7)
+
+    def with_new_one(interfaces):
+        number = next(numbers)
+        return {**interfaces, f"veth{number}": number}
+
+    monkeypatch.setattr(udev, "index_by_interface", lambda: with_new_one(ours))
+    monkeypatch.setattr(udev, "_interfaces_in_sysfs", lambda: with_new_one(HERE))
+    assert udev.serves_this_namespace() is (ours == HERE)
 
 
 def test_without_udevd_nothing_else_is_looked_at(monkeypatch, tmp_path):

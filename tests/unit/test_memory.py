@@ -300,8 +300,8 @@ def test_a_sysctl_that_failed_is_tried_again_and_nothing_else_of_its_nic_is():
 
 def test_a_sysctl_that_another_program_puts_back_is_not_fought_over():
     write = WriteSysctl("net/core/rmem_max", "0", "7")
-    assert Result((), (Failure(write, "done, but it is not so"),)).refused_sysctls == ()
-    assert Result((), (Failure(write, "Invalid argument", 22),)).refused_sysctls == (
+    assert Result((), (Failure(write, "done, but it is not so"),)).refused_settings == ()
+    assert Result((), (Failure(write, "Invalid argument", 22),)).refused_settings == (
         "net/core/rmem_max",
     )
 
