@@ -289,19 +289,23 @@ def record_applied(
         elif _has_vlan_in(scope, mac):
             nics[mac] = nic._replace(incarnation=present.get(mac, nic.incarnation))
     record = record._replace(nics=nics, retry=tuple(sorted({*retry, *_left_out(record, scope)})))
-    if "" in failed or (scope is not None and "" not in scope):
+    if "" in failed or not _is_about(scope, ""):
         return record
     return record._replace(applied=resolution.digests.get("", ""))
 
 
+def _is_about(scope: Optional[Collection[str]], part: str) -> bool:
+    return scope is None or part in scope
+
+
 def _left_out(record: Record, scope: Optional[Collection[str]]) -> set[str]:
     """The settings to set again that the pass was not about."""
-    return set() if scope is None else {*record.retry} - {*scope}
+    return {setting for setting in record.retry if not _is_about(scope, setting)}
 
 
 def _is_in(scope: Optional[Collection[str]], mac: str, nic: NicRecord, digest: str) -> bool:
     """Whether the pass was about all in which the NIC's request differs from the one in force."""
-    if scope is None or mac in scope:
+    if scope is None or _is_about(scope, mac):
         return True
     return f"{ROUTES_OF}{mac}" in scope and has_same_links(nic.applied, digest)
 
