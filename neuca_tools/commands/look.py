@@ -121,7 +121,11 @@ def _intake_and_survey(arguments: argparse.Namespace, config: Config) -> tuple[I
 
 
 def show_plan(arguments: argparse.Namespace, config: Config) -> int:
-    """`neuca plan`, and `neuca apply --dry-run`: print what a pass would do."""
+    """`neuca plan`, and `neuca apply --dry-run`: print what a pass would do.
+
+    Raises ConfigError if it would do nothing, because an option that protects is unusable.
+    """
+    config.demand_protection()
     intake, survey = _intake_and_survey(arguments, config)
     operations, after = survey.plan(), expected_status(config, intake, survey)
     problems = problems_not_printed(after.problems, intake, config)

@@ -45,6 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     action = arguments.action
     if action == "apply" and arguments.dry_run:
         action = "plan"
+    if action == "plan":
+        config.demand_protection()
     if action in ("apply", "revert"):
         require_root(f"tune {action}")
     if action == "revert":

@@ -31,6 +31,18 @@ def test_nothing_new_is_configured_until_it_is_corrected(host, command):
     assert host.addresses("dp2") == {"172.16.2.1/24"}
 
 
+@pytest.mark.parametrize("command", ["plan", "apply --dry-run", "tune plan --profile exogeni"])
+def test_no_plan_shows_what_a_pass_would_not_do(host, command):
+    assert host.once(OURS).code == 0
+    host.configure(WRONG)
+    host.document(MORE)
+    done = host.neuca(*command.split())
+    assert (done.code, done.out) == (78, "")
+    assert "neuca: nothing new is configured until this is corrected: " in done.err
+    host.configure()
+    assert host.once().code == 0
+
+
 def test_the_daemon_keeps_what_is_configured_after_a_reload(host):
     host.document(OURS)
     daemon = host.start()

@@ -48,6 +48,12 @@ def test_every_option_of_the_product_is_there():
     }
 
 
+def test_booleans_of_a_link_are_the_words_of_a_document():
+    settings = {"dhcp4": True, "accept-ra": False}
+    text = neuca.configuration({}, [{"section": "bridge br0", "settings": settings}])
+    assert text.endswith("\n[bridge br0]\ndhcp4 = yes\naccept-ra = no\n")
+
+
 def test_an_option_that_takes_a_path_or_a_name_has_no_fixed_choices():
     linux = ansible_options.options()["linux"]
     assert linux["dhcp-client"] == {"type": "str"}

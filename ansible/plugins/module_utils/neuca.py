@@ -67,7 +67,7 @@ def configuration(options: dict[str, Any], links: list[dict[str, Any]]) -> str:
         section, settings = link["section"], link["settings"]
         if not _SECTION.fullmatch(section):
             raise UnusableError(f'"{section}" is not the section of a link, as in neuca-config(5)')
-        lines = [_line(name, value) for name, value in settings.items()]
+        lines = [_line(name, _yes_or_no(value)) for name, value in settings.items()]
         parts.append(f"[{section}]\n{''.join(lines)}")
     return "\n".join(parts)
 
@@ -79,6 +79,13 @@ def _line(name: Any, value: Any) -> str:
     if not text.isprintable() or _COMMENT.search(text):
         raise UnusableError(f'"{name}" has a value that a configuration file cannot hold')
     return f"{name} = {text}".rstrip() + "\n"
+
+
+def _yes_or_no(value: Any) -> Any:
+    """The keys of links have no other boolean values; YAML reads both words as booleans."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value
 
 
 def _text(value: Any) -> str:
