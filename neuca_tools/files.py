@@ -116,12 +116,22 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -
         _sync_names(_by_directory(files), are_few)
 
 
+def mode_of(path: Path) -> int:
+    """The mode of a file, or of what a link leads to; 0 if there is none. Raises OSError.
+
+    Since Python 3.14, Path.exists() and the like take any error for absence.
+    """
+    try:
+        return path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+
+
 def _refuse_device(path: Path) -> None:
     """Raise OSError for a device or a FIFO, which would be gone once it is replaced."""
-    with suppress(FileNotFoundError):
-        mode = path.stat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise OSError(errno.EEXIST, "it exists, and is no regular file")
+    mode = mode_of(path)
+    if mode and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise OSError(errno.EEXIST, "it exists, and is no regular file")
 
 
 def _sync_names(directories: Iterable[str], are_few: bool) -> None:

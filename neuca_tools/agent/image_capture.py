@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import struct
 import subprocess
 import tarfile
@@ -26,7 +27,7 @@ from neuca_tools.agent import image_clean
 from neuca_tools.agent.image_clean import Findings, Trace
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, UsageError
-from neuca_tools.files import NEW, applying, sync_directory, write_files
+from neuca_tools.files import NEW, applying, mode_of, sync_directory, write_files
 from neuca_tools.guest import authorized_keys, blockdev, programs
 from neuca_tools.guest.users import UserWithdrawal, find_account
 
@@ -76,7 +77,7 @@ def check_destination(destination: Path) -> None:
         if os.path.lexists(path):
             raise UsageError(f'capture into "{destination}": "{path}" exists')
     with applying(f'capture into "{destination}"'):
-        if not destination.parent.is_dir():
+        if not stat.S_ISDIR(mode_of(destination.parent)):
             raise UsageError(f'capture into "{destination}": its directory does not exist')
 
 

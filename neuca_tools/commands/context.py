@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import stat
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -20,7 +21,7 @@ from neuca_tools.errors import (
     NeucaError,
     UsageError,
 )
-from neuca_tools.files import applying
+from neuca_tools.files import applying, mode_of
 from neuca_tools.model import Document, Problem
 from neuca_tools.sources import Session, SourceSpec, parse_source
 from neuca_tools.state.active_document import Intake, fetch_document, last_confirmed
@@ -58,9 +59,10 @@ def output_path(name: str) -> Path:
     """
     path = Path(name).absolute()
     with applying(f'write "{path}"'):
-        if not path.parent.is_dir():
+        if not stat.S_ISDIR(mode_of(path.parent)):
             raise NeucaError(f'write "{path}": its directory does not exist')
-        if path.exists() and not path.is_file():
+        mode = mode_of(path)
+        if mode and not stat.S_ISREG(mode):
             raise NeucaError(f'write "{path}": it exists, and is no regular file')
     return path
 

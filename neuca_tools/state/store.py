@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union
 
 from neuca_tools.errors import ApplyError, ObserveError, RecordError
-from neuca_tools.files import NEW, applying, names_in, raise_shortage, read_bytes, write_files
+from neuca_tools.files import (
+    NEW,
+    applying,
+    mode_of,
+    names_in,
+    raise_shortage,
+    read_bytes,
+    write_files,
+)
 
 VERSION = 1
 LARGEST = 16 * 1024 * 1024  # bytes; a record has less than 1 KiB for each NIC
@@ -217,7 +225,7 @@ def _write(path: Path, content: Optional[bytes], mode: int, sync: bool = True) -
 def file_exists(path: Path) -> bool:
     """Raises ApplyError if that cannot be determined."""
     with applying(f'look for "{path}"'):
-        return path.exists()
+        return mode_of(path) != 0
 
 
 def _is_unchanged(path: Path, content: bytes, mode: int) -> bool:
