@@ -55,8 +55,10 @@ def apply_on_trial(
 ) -> int:
     """Try a document; return EXIT_FAILED if it was rolled back, else that of its faults.
 
-    If it is the active one, and everything is as it requests, there is nothing to try.
+    If it is the active one, and everything is as it requests, there is nothing to try. Raises
+    NeucaError.
     """
+    config.demand_protection()
     set_aside_foreign_state(config)
     intake = read_document(config, source)
     code = report_faults(intake, config)

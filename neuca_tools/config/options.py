@@ -260,7 +260,11 @@ KNOWN = frozenset({*OPTIONS, *MAC_LISTS, *OBSOLETE})
 PROTECTIVE = frozenset(
     {
         *MAC_LISTS,
+        ("runtime", "set-loopback-hostname"),
+        ("linux", "managers"),
+        ("linux", "dhcp-client"),
         ("metadata", "sources"),
+        ("network", "policy-routing"),
         *(("guest", option) for option in ("hostname", "router", "users", "storage", "scripts")),
     }
 )

@@ -45,6 +45,8 @@ def config(tmp_path):
         ("[runtime]\nsources = none", 2, "did you mean [metadata] sources?"),
         ("[guest]\nscript = no", 2, "did you mean [guest] scripts?"),
         ("[global]\nusers = no", 2, "did you mean [guest] users?"),
+        ("[network]\nmanagers = none", 2, "did you mean [linux] managers?"),
+        ("[linux]\ndhcp_client = none", 2, "did you mean [linux] dhcp-client?"),
     ],
 )
 def test_a_misspelt_or_misplaced_one_stops_and_says_what_was_meant(config, text, line, meant):
@@ -64,6 +66,10 @@ def test_a_misspelt_or_misplaced_one_stops_and_says_what_was_meant(config, text,
         f"[network]\nmanagement-macs = {MAC}\nmanagement-macs = {OTHER}",
         "[metadata]\nsources = nowhere",
         "[guest]\nscripts = nein",
+        "[linux]\nmanagers = nnoe",
+        "[linux]\ndhcp-client = /sbin/dhclient",
+        "[network]\npolicy-routing = nein",
+        "[runtime]\nset-loopback-hostname = nein",
     ],
 )
 def test_an_unusable_or_repeated_value_stops(config, text):
