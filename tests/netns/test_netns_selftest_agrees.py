@@ -79,10 +79,13 @@ def test_the_advised_server_is_the_one_that_the_test_finds(ends):
     assert code in (0, 6)
 
 
-def test_the_gateway_that_is_absent_is_named(ends):
-    ends.lab.ip("route add 198.51.100.0/24 via 172.16.0.200 dev dp1")
+@pytest.mark.parametrize(
+    ("via", "gateway"), [("172.16.0.200", "172.16.0.200"), ("inet6 fd00:16::200", "fd00:16::200")]
+)
+def test_the_gateway_that_is_absent_is_named(ends, via, gateway):
+    ends.lab.ip(f"route add 198.51.100.0/24 via {via} dev dp1")
     _, report = ends.report(*TCP, peer="198.51.100.1")
-    assert "172.16.0.200, the gateway" in finding(report, "D31")["text"]
+    assert f"{gateway}, the gateway" in finding(report, "D31")["text"]
 
 
 def archived(ends):

@@ -89,6 +89,15 @@ def test_cpus_in_seconds():
     )
 
 
+def test_a_cpu_that_is_offline_keeps_its_place():
+    tick = os.sysconf("SC_CLK_TCK")
+    assert counters.parse_cpus(f"cpu  9 9\ncpu0 {tick}\ncpu2 {2 * tick}\n") == (
+        Cpu(user=1),
+        Cpu(),
+        Cpu(user=2),
+    )
+
+
 # --- TCP_INFO -------------------------------------------------------------------------------------------------------------
 
 

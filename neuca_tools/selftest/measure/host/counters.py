@@ -146,15 +146,19 @@ def parse_table(name: str, text: str) -> dict[str, int]:
 
 
 def parse_cpus(text: str) -> tuple[Cpu, ...]:
-    """Parse /proc/stat (proc(5)): clock ticks become seconds, a missing column counts as 0."""
+    """Parse /proc/stat (proc(5)): clock ticks become seconds, a missing column counts as 0.
+
+    The place of a CPU is its number: one that is offline is Cpu().
+    """
     tick = os.sysconf("SC_CLK_TCK")
-    processors = []
+    cpus: dict[int, Cpu] = {}
     for words in map(str.split, text.splitlines()):
-        if words and words[0].startswith("cpu") and words[0] != "cpu":
+        number = _parse_integer(words[0].removeprefix("cpu")) if words else None
+        if number is not None and words[0].startswith("cpu"):
             times = [(_parse_integer(word) or 0) / tick for word in [*words[1:9], *["0"] * 8][:8]]
             user, nice, system, idle, iowait, irq, softirq, steal = times
-            processors.append(Cpu(user + nice, system + irq, softirq, idle + iowait, steal))
-    return tuple(processors)
+            cpus[number] = Cpu(user + nice, system + irq, softirq, idle + iowait, steal)
+    return tuple(cpus.get(number, Cpu()) for number in range(max(cpus, default=-1) + 1))
 
 
 def _parse_integer(word: str, base: int = 10) -> Optional[int]:

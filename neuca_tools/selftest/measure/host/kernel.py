@@ -29,6 +29,8 @@ IFLA_IFNAME, IFLA_STATS64, IFLA_CARRIER_CHANGES = 3, 23, 35
 IFA_ADDRESS, IFA_LOCAL = 1, 2
 TCA_STATS2, TCA_STATS_QUEUE = 7, 3
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_METRICS, RTAX_MTU = 1, 4, 5, 7, 8, 2
+# struct rtvia: the gateway of another family, after two bytes that say which.
+RTA_VIA, VIA_ADDRESS = 18, 2
 NDA_DST = 1
 # RTN_UNICAST, RTN_LOCAL.
 UNICAST, LOCAL = 1, 2
@@ -88,7 +90,7 @@ def way_to(peer: Address) -> Way:
     return Way(
         index=parts.number(RTA_OIF),
         source=_parse_address(parts.bytes(RTA_PREFSRC)),
-        gateway=_parse_address(parts.bytes(RTA_GATEWAY)),
+        gateway=_parse_address(parts.bytes(RTA_GATEWAY) or parts.bytes(RTA_VIA)[VIA_ADDRESS:]),
         mtu=parts.nest(RTA_METRICS).number(RTAX_MTU) or None,
         local=body[7] == LOCAL,
         unicast=body[7] == UNICAST,
