@@ -153,6 +153,18 @@ def test_a_label_for_uplinks_replaces_the_group():
     assert max(crossing) == 2
 
 
+def test_hosts_without_a_label_have_their_share_of_rounds_and_cross_uplinks():
+    labelled = hosts_of(10, 2)
+    others = [replace(host, name=f"other-{host.name}", labels={}) for host in hosts_of(90)]
+    plan = make_plan(MeshPlan([*labelled, *others], (), 1e9, group="rack", per_uplink=1))
+    tests = Counter(host for pair in pairs_of(plan) for host in pair)
+    assert min(tests.values()) >= 7
+    for slot in plan.slots:
+        groups = [{plan.group_of(host) for host in pair} for pair in slot]
+        load = Counter(name for both in groups if len(both) == 2 for name in both if name)
+        assert max(load.values(), default=0) <= 1
+
+
 def test_the_budget_is_time_and_bytes():
     plan = make_plan(MeshPlan(hosts_of(4), (), 1e9, seconds=2.0, guard=3.0))
     # Three slots of 3 + 2 x 2 + 3 seconds, or 2 x 3 + 2 x 2 + 15; six tests of two transfers of 250 MB.

@@ -113,11 +113,10 @@ def _rounds_of_plan(plan: MeshPlan, every: int) -> tuple[list[list[Pair]], list[
 
 
 def _members_by_group(plan: MeshPlan) -> dict[str, list[int]]:
-    """The places of the hosts that have the label of the groups, by its values."""
+    """The places of the hosts by their group; hosts without one are a group, too."""
     members: dict[str, list[int]] = {}
-    for place, host in enumerate(plan.hosts):
-        if plan.group and plan.group in host.labels:
-            members.setdefault(host.labels[plan.group], []).append(place)
+    for place in range(len(plan.hosts)):
+        members.setdefault(plan.group_of(place), []).append(place)
     return dict(sorted(members.items()))
 
 
@@ -179,11 +178,11 @@ class _Slots:
 
     def _caps_of_pair(self, pair: Pair) -> list[tuple[str, int]]:
         """What a test of this pair loads, with the number of tests that each takes."""
-        uplinks = {self._uplinks[host] for host in pair} - {None}
+        uplinks = {self._uplinks[host] for host in pair}
         hypervisors = {self._hypervisors[host] for host in pair} - {None}
         caps = [(f"h/{name}", self._plan.per_hypervisor) for name in sorted(map(str, hypervisors))]
         if len(uplinks) > 1:
-            caps += [(f"u/{name}", self._plan.per_uplink) for name in sorted(map(str, uplinks))]
+            caps += [(f"u/{name}", self._plan.per_uplink) for name in sorted(filter(None, uplinks))]
         return caps
 
     def pairs(self) -> tuple[tuple[Pair, ...], ...]:
