@@ -27,7 +27,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, Rule, Traits, is_link_scoped
+from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, Rule, Traits, is_link_scoped, usual_scope
 from neuca_tools.model.topology import foreign_routes
 
 # A metric of our own, so that no other program's route with the same prefix is replaced: the kernel
@@ -339,8 +339,7 @@ def _kernel_metric(route: RouteRequest) -> int:
 
 def _normal_traits(route: RouteRequest) -> Traits:
     """The traits without the scope that the kernel uses by default; IPv6 has no scopes."""
-    traits = route.traits
-    usual = "link" if traits.kind == "unicast" and route.via is None else "global"
-    if route.to.version == 6 or traits.scope == usual:
+    traits, version = route.traits, route.to.version
+    if version == 6 or traits.scope == usual_scope(version, traits.kind, route.via):
         return traits._replace(scope="")
     return traits
