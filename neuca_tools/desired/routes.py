@@ -251,9 +251,7 @@ class _Finder:
 
     def _no_link_reason(self, route: RouteRequest) -> str:
         """Why a route has no link."""
-        if route.link is None and route.via is None:
-            return "it has neither a next hop nor an interface"
-        if route.via is None or route.traits.onlink:
+        if route.link and (route.via is None or route.traits.onlink):
             return f"{route.link} cannot be used"
         return f"the next hop {route.via} is in no network of a dataplane NIC"
 
