@@ -107,7 +107,8 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -
         for path in paths:
             with applying(f'write "{path}"'):
                 _refuse_device(path)
-                _write_new(f"{path}{NEW}", contents[path], set_mode, sync=sync and are_few)
+                new = Path(f"{path}{NEW}")
+                _write_new(new, contents[path], set_mode, sync=sync and are_few)
     if sync and not are_few:
         _sync_file_systems(_by_directory(contents))
     for path, wanted in files.items():
@@ -203,31 +204,25 @@ def readable_names_in(directory: Path) -> list[str]:
         return []
 
 
-def replace_file(
-    name: str, content: bytes, prepare: Callable[[int], None], directory: Optional[int] = None
-) -> None:
+def replace_file(path: Path, content: bytes, prepare: Callable[[int], None]) -> None:
     """Replace a file in one step; `prepare` sets mode and owner through the new descriptor.
 
-    `directory` is the descriptor to which `name` is relative. Raises OSError.
+    Raises OSError.
     """
+    new = Path(f"{path}{NEW}")
     try:
-        _write_new(name + NEW, content, prepare, directory=directory)
-        os.rename(name + NEW, name, src_dir_fd=directory, dst_dir_fd=directory)
+        _write_new(new, content, prepare)
+        new.rename(path)
     except BaseException:
         with suppress(OSError):
-            os.unlink(name + NEW, dir_fd=directory)
+            new.unlink()
         raise
 
 
 def _write_new(
-    new: str,
-    content: bytes,
-    prepare: Callable[[int], None],
-    *,
-    sync: bool = True,
-    directory: Optional[int] = None,
+    new: Path, content: bytes, prepare: Callable[[int], None], *, sync: bool = True
 ) -> None:
-    descriptor = _create_file(new, directory)
+    descriptor = _create_file(new)
     try:
         prepare(descriptor)
         rest = memoryview(content)
@@ -239,15 +234,15 @@ def _write_new(
         os.close(descriptor)
 
 
-def _create_file(new: str, directory: Optional[int]) -> int:
+def _create_file(new: Path) -> int:
     """Create a file, and return its descriptor."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        return os.open(new, flags, 0o600, dir_fd=directory)
+        return os.open(new, flags, 0o600)
     except FileExistsError:
         # A leftover of a crash, or planted by an attacker: never write to an existing file.
-        os.unlink(new, dir_fd=directory)
-        return os.open(new, flags, 0o600, dir_fd=directory)
+        new.unlink()
+        return os.open(new, flags, 0o600)
 
 
 def _rename_or_remove(path: Path, wanted: bool) -> None:

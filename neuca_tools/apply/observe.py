@@ -29,11 +29,10 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.device_settings import DeviceSettings
-from neuca_tools.model.provenance import is_advertised, is_automatic
+from neuca_tools.model.provenance import RTPROT_KERNEL, is_advertised, is_automatic
 from neuca_tools.model.routing import NOWHERE, Rule
 from neuca_tools.model.topology import automatic_default_routes
 
-RTPROT_KERNEL = 2  # linux/rtnetlink.h
 NO_SETTINGS = DeviceSettings()
 
 

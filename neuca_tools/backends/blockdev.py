@@ -22,7 +22,7 @@ _SYSFS = Path("/sys")
 _NVME_SUBSYSTEM = "nvme-subsystem"  # drivers/nvme/host/core.c, with native multipath
 
 
-def read_device(node: Path, sysfs: Path = _SYSFS) -> BlockDevice:
+def read_device(node: Path) -> BlockDevice:
     """The block device with a device node such as /dev/vdb. Raises SourceError."""
     try:
         status = node.stat()
@@ -30,8 +30,7 @@ def read_device(node: Path, sysfs: Path = _SYSFS) -> BlockDevice:
         raise SourceError(f"it cannot be inspected: {error.strerror}") from error
     if not stat.S_ISBLK(status.st_mode):
         raise SourceError("it is not a block device")
-    number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
-    return read_device_by_number(number, sysfs)
+    return read_device_by_number(f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}")
 
 
 def read_device_by_number(number: str, sysfs: Path = _SYSFS) -> BlockDevice:

@@ -20,8 +20,8 @@ from typing import Any, Optional
 from neuca_tools.backends import dhcplease
 from neuca_tools.backends.bus import Service
 from neuca_tools.backends.processes import PROCESS, end_process, mark_process, noted_process
-from neuca_tools.errors import ManagerError, ObserveError
-from neuca_tools.files import applying, names_in, read_bytes, write_files
+from neuca_tools.errors import ManagerError
+from neuca_tools.files import applying, names_in, observed_content, write_files
 from neuca_tools.model import OwnClients
 
 PROGRAM = "dhcpcd"
@@ -30,7 +30,6 @@ PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 REQUEST, GONE = ".json", ".gone"
 PLACE = "dhcp"  # the directory of all clients, in the run directory
 RUN = Path("/run/neuca")  # the directory in which the unit has its files
-MAX_REQUEST_BYTES = 1 << 16
 RELEASE_SECONDS = 10.0  # that a client gets to release its lease
 _PATH = "/org/freedesktop/systemd1"
 _ALIVE = ("active", "activating", "reloading", "deactivating")
@@ -123,10 +122,7 @@ class Clients:
             label, suffix = name[: -len(REQUEST)], name[-len(REQUEST) :]
             if suffix not in (REQUEST, GONE):
                 continue
-            try:
-                content = read_bytes(self._place / name, MAX_REQUEST_BYTES) or b""
-            except OSError as error:
-                raise ObserveError(f'read "{self._place / name}": {error.strerror}') from error
+            content = observed_content(self._place / name) or b""
             yield label, content.decode("utf-8", "replace") if suffix == REQUEST else ""
 
     def _running_labels(self, labels: Iterable[str]) -> frozenset[str]:

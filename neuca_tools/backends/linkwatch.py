@@ -21,6 +21,7 @@ from typing import Optional
 from neuca_tools.backends.wire import parse_messages
 from neuca_tools.files import text_of
 from neuca_tools.model.addresses import Host
+from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 
 RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100  # linux/rtnetlink.h
@@ -29,7 +30,6 @@ RTM_NEWROUTE, RTM_DELROUTE = 24, 25
 # RTNLGRP_IPV4_RULE, _IPV6_RULE; RTNLGRP_IPV4_ROUTE, _IPV6_ROUTE
 RULE_GROUPS, ROUTE_GROUPS = (8, 19), (7, 11)
 SOL_NETLINK, ADD_MEMBERSHIP, DROP_MEMBERSHIP = 270, 1, 2  # linux/netlink.h
-RTPROT_DHCP = 16  # linux/rtnetlink.h
 LENGTH_AT, PROTOCOL_AT = 1, 5  # offsets of rtm_dst_len and rtm_protocol in struct rtmsg
 IFINFOMSG = struct.Struct("=BxHiII")  # family, device type, index, flags, change mask
 _KERNEL = 0  # its port

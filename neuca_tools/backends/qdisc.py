@@ -79,8 +79,8 @@ def _dump_qdiscs(kernel: wire.Socket) -> dict[int, list[_Qdisc]]:
     return qdiscs_by_index
 
 
-def _qdisc_message(index: int, parent: int = 0, handle: int = 0) -> bytes:
-    return _MESSAGE.pack(0, 0, 0, index, handle, parent, 0)
+def _qdisc_message(index: int, parent: int = 0) -> bytes:
+    return _MESSAGE.pack(0, 0, 0, index, 0, parent, 0)
 
 
 def _root_qdisc(qdiscs: list[_Qdisc]) -> Optional[_Qdisc]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from neuca_tools.documents.neuca.link_settings import list_cpus
+from neuca_tools.documents.neuca.link_settings import cpu_numbers, list_cpus
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying, text_of
 from neuca_tools.model.device_settings import DeviceSettings, joined_settings, missing_groups
@@ -96,15 +96,6 @@ class Queues:
         )
 
 
-def _cpu_numbers(cpus: str) -> set[int]:
-    """The numbers of the CPUs in a list such as `0-3,8`."""
-    numbers: set[int] = set()
-    for part in filter(None, cpus.split(",")):
-        low, _, high = part.partition("-")
-        numbers.update(range(int(low), int(high or low) + 1))
-    return numbers
-
-
 def _cpu_list(mask: str) -> str:
     """Convert a mask, as the kernel prints it, to a list of CPUs.
 
@@ -121,7 +112,7 @@ def _cpu_mask(cpus: str) -> str:
     >>> _cpu_mask("0-3,32"), _cpu_mask("none")
     ('1,0000000f', '0')
     """
-    bits = sum(1 << number for number in _cpu_numbers(cpus)) if cpus != "none" else 0
+    bits = sum(1 << number for number in cpu_numbers(cpus))
     digits = f"{bits:x}"
     groups = [digits[max(0, end - 8) : end] for end in range(len(digits), 0, -8)]
     return ",".join(reversed(groups))

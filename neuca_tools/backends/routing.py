@@ -29,6 +29,7 @@ from neuca_tools.model.routing import (
     Rule,
     SeenRule,
     Traits,
+    usual_scope,
 )
 
 GET_ROUTE, GET_NEIGHBOUR, GET_RULE, GET_NEXT_HOP = 26, 30, 34, 106  # RTM_*
@@ -201,11 +202,6 @@ def _whole_route(
         others=tuple((number, gateway) for number, gateway, _ in others),
         message=b"" if protocol == ROUTE_PROTOCOL else body,
     )
-
-
-def usual_scope(version: int, kind: str, via: Optional[Host]) -> str:
-    """The scope that ip-route(8) gives a route."""
-    return "link" if version == 4 and kind == "unicast" and via is None else "global"
 
 
 def _unusual_scope(scope: int, usual: str) -> str:

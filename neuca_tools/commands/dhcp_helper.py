@@ -20,7 +20,7 @@ from typing import Any, Optional
 
 from neuca_tools.agent import autoconfiguration
 from neuca_tools.backends import dhcplease, linkwatch, sysctl
-from neuca_tools.backends.dhcpclients import GONE, MAX_REQUEST_BYTES, PATH, forget_client
+from neuca_tools.backends.dhcpclients import GONE, PATH, forget_client
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.backends.processes import (
     PROCESS,
@@ -36,6 +36,7 @@ from neuca_tools.files import applying, read_bytes, text_of, write_files
 REQUEST_VARIABLE = "NEUCA_DHCP"  # the variable with the path of the request
 LEASE_REASONS = ("BOUND", "RENEW", "REBIND", "REBOOT")
 LOSS_REASONS = ("EXPIRE", "FAIL", "NAK", "RELEASE")
+MAX_REQUEST_BYTES = 1 << 16
 RELEASE_SECONDS = 8.0  # for a client to release its lease
 # Nothing is asked of the server that is not used: neither DNS servers nor a host name.
 COMMON = """nohook resolv.conf, hostname, timezone, ntp.conf, yp.conf

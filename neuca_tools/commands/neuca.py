@@ -142,15 +142,6 @@ LONGEST_TRIAL = 3600  # seconds
 LONGEST_WAIT = 86400  # seconds
 
 
-def file_name(text: str) -> str:
-    """A name that is not empty."""
-    if not text:
-        from argparse import ArgumentTypeError
-
-        raise ArgumentTypeError("the name of the file is empty")
-    return text
-
-
 def _choice_of(*words: str) -> Keywords:
     """An argument that is one of these words."""
     return {"choices": words, "metavar": f"{{{','.join(words)}}}"}
@@ -179,7 +170,6 @@ _OPTIONS: dict[str, Keywords] = {
         "print metrics for the node exporter, or write them to FILE",
         nargs="?",
         const="-",
-        type=file_name,
     ),
     "keep-identity": flag("remove only what neucad wrote"),
     "dry-run": flag("print what would be done, but change nothing"),

@@ -16,6 +16,7 @@ from typing import Optional
 from neuca_tools.documents.neuca.link_settings import (
     DEFAULT_QDISC,
     SETTINGS,
+    cpu_numbers,
     group_of,
     is_of_place,
     row_of,
@@ -150,7 +151,7 @@ class Wish:
             return value
         lists = [every if part == "all" else part for part in value.split(" / ")]
         queues = int(observed.maximums[f"{setting}.queues"])
-        absent = sorted(_cpu_numbers(lists) - _cpu_numbers([every]))
+        absent = sorted(set().union(*map(cpu_numbers, lists)) - cpu_numbers(every))
         if absent:
             self.note(setting, f"there is no CPU {absent[0]}: there are {every}")
         elif len(lists) not in (1, queues):
@@ -196,13 +197,3 @@ class Wish:
 def _without_default(qdisc: str) -> str:
     """The qdisc without the word "default"."""
     return qdisc.removeprefix(DEFAULT_QDISC).strip()
-
-
-def _cpu_numbers(lists: Iterable[str]) -> set[int]:
-    numbers: set[int] = set()
-    for ranges in lists:
-        parts = [] if ranges == "none" else ranges.split(",")
-        for part in parts:
-            low, _, high = part.partition("-")
-            numbers.update(range(int(low), int(high or low) + 1))
-    return numbers

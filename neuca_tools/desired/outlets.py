@@ -16,6 +16,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.desired.first_nic import Belief, bus_order
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles
+from neuca_tools.desired.safety import LINK_LOCAL
 from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
 from neuca_tools.model.machine import Origin, Outlet
 from neuca_tools.model.ports import identity_forms
@@ -28,7 +29,6 @@ from neuca_tools.model.topology import (
 )
 
 EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
-LINK_LOCAL = ip_network("fe80::/64")
 SERVICE = ip_address("169.254.169.254")
 NAMED, RECORDED, DEFAULT_ROUTE, HOST_ROUTE, FIRST, UNVOUCHED, ROUTED = range(7)
 
@@ -200,7 +200,7 @@ def _rank_by_routes(routes: Collection[Route]) -> tuple[int, int]:
 def _leads_to_service(route: Route) -> bool:
     """Whether the route is specific to the service, unlike 169.254.0.0/16, which is common."""
     meant = route.via is not None or route.to.prefixlen == route.to.max_prefixlen
-    return meant and route.to.version == SERVICE.version and SERVICE in route.to
+    return meant and SERVICE in route.to
 
 
 def _networks_behind(candidate: _Candidate, world: World) -> Iterator[Network]:

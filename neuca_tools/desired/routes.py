@@ -27,7 +27,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, Rule, Traits, is_link_scoped
+from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, Rule, Traits, is_link_scoped, usual_scope
 from neuca_tools.model.topology import foreign_routes
 
 # A metric of our own, so that no other program's route with the same prefix is replaced: the kernel
@@ -251,9 +251,7 @@ class _Finder:
 
     def _no_link_reason(self, route: RouteRequest) -> str:
         """Why a route has no link."""
-        if route.link is None and route.via is None:
-            return "it has neither a next hop nor an interface"
-        if route.via is None or route.traits.onlink:
+        if route.link and (route.via is None or route.traits.onlink):
             return f"{route.link} cannot be used"
         return f"the next hop {route.via} is in no network of a dataplane NIC"
 
@@ -339,8 +337,7 @@ def _kernel_metric(route: RouteRequest) -> int:
 
 def _normal_traits(route: RouteRequest) -> Traits:
     """The traits without the scope that the kernel uses by default; IPv6 has no scopes."""
-    traits = route.traits
-    usual = "link" if traits.kind == "unicast" and route.via is None else "global"
-    if route.to.version == 6 or traits.scope == usual:
+    traits, version = route.traits, route.to.version
+    if version == 6 or traits.scope == usual_scope(version, traits.kind, route.via):
         return traits._replace(scope="")
     return traits

@@ -17,11 +17,11 @@ from neuca_tools.desired.coverage import is_inside
 from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import Host, Link, LinkKey, Network, Problem, World
 from neuca_tools.model.device_settings import Note
+from neuca_tools.model.provenance import RTPROT_KERNEL
 from neuca_tools.model.routing import NOWHERE, ROUTE_PROTOCOL, Rule, RuleRequest, SeenRule
 
 MARKED = "a rule of another program selects packets with this mark"
 SETTING = "policy-routing"
-KERNEL = 2  # RTPROT_KERNEL (linux/rtnetlink.h): the rules that every host has
 # Routes to all of IPv4, or to the public addresses of IPv6 (RFC 4291, 2.4), take every packet. VPNs
 # have a route for each half so as not to replace a default route.
 WHOLE: Mapping[int, Network] = {4: ip_network("0.0.0.0/0"), 6: ip_network("2000::/3")}
@@ -121,7 +121,7 @@ def shadowed_rules(rules: Mapping[Rule, LinkKey], world: World) -> Iterator[Note
     """A note for each rule of another program, and each link whose rules it makes ineffective."""
     routes = _wide_routes(world)
     for seen in world.rules:
-        if seen.protocol not in (ROUTE_PROTOCOL, KERNEL) and _leads_everywhere(seen, routes):
+        if seen.protocol not in (ROUTE_PROTOCOL, RTPROT_KERNEL) and _leads_everywhere(seen, routes):
             shadowed: dict[LinkKey, list[Rule]] = {}
             for rule in sorted(rules):
                 if _comes_first(seen, rule):

@@ -15,7 +15,6 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca import link_kinds
 from neuca_tools.model import Host, LinkKey, LinkRequest, Network, RouteRequest
-from neuca_tools.model.addresses import NetworkTable
 
 _ADDRESSES = "addresses"
 # The last prefix length of IPv4 with an address of the network itself and one for broadcasts.
@@ -117,7 +116,7 @@ def _gateway_clashes(request: LinkRequest) -> Iterator[Clash]:
 
 
 def _is_in(host: Host, networks: Collection[Network]) -> bool:
-    return any(NetworkTable(networks).covering(host))
+    return any(host in network for network in networks)
 
 
 def _member_clashes(links: Iterable[LinkRequest]) -> Iterator[Clash]:

@@ -116,7 +116,7 @@ def edit_keys(home: str, keys: Sequence[str]) -> str:
         content, mode = _read_keys(file, os.geteuid())
         wanted = blocks.edited_content(content, keys)
         if wanted != content:
-            replace_file(str(file), wanted, partial(os.fchmod, mode=mode))
+            replace_file(file, wanted, partial(os.fchmod, mode=mode))
             sync_directory(file.parent)
         return _reason_ignored((Path(home), file.parent, file)) if keys else ""
 

@@ -85,7 +85,7 @@ def edit_file(path: Path, lines: Sequence[str], old: tuple[bytes, bytes] = NO_MA
         wanted = edited_content(content, lines, old)
         if wanted == content:
             return False
-        replace_file(str(real), wanted, partial(_copy_attributes, real))
+        replace_file(real, wanted, partial(_copy_attributes, real))
         sync_directory(real.parent)
     return True
 

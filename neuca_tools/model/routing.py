@@ -257,3 +257,8 @@ def is_link_scoped(host: Optional[Host]) -> bool:
     One of IPv4 is an address like any other.
     """
     return host is not None and host.version == 6 and host.is_link_local
+
+
+def usual_scope(version: int, kind: str, via: Optional[Host]) -> str:
+    """The scope that ip-route(8) gives a route."""
+    return "link" if version == 4 and kind == "unicast" and via is None else "global"

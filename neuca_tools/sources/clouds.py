@@ -14,7 +14,6 @@ API".
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
@@ -46,7 +45,7 @@ class _Cloud(Service):
             return None
         try:
             return base64.b64decode("".join(text.split()), validate=True)
-        except (binascii.Error, ValueError) as error:
+        except ValueError as error:
             raise SourceError(f"the user-data of {self.kind} is not base64") from error
 
 

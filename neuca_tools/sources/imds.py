@@ -13,7 +13,6 @@ introspect` prints it; varlink.org, "Service": a message is a JSON object follow
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import socket
 from collections.abc import Sequence
@@ -143,5 +142,5 @@ def _value_in(response: Any, index: int) -> Optional[bytes]:  # noqa: ANN401 - J
 def _from_base64(text: bytes) -> bytes:
     try:
         return base64.b64decode(b"".join(text.split()), validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise SourceError(f"the data is not base64: {error}") from error

@@ -9,7 +9,7 @@ from dataclasses import replace
 from errno import ENOENT
 from typing import Any
 
-from neuca_tools.desired.device_settings import restorable_values
+from neuca_tools.desired.device_settings import USUAL_TXQUEUELEN, restorable_values
 from neuca_tools.documents.neuca.link_settings import is_of_place
 from neuca_tools.model import (
     ACCEPT_RA,
@@ -37,8 +37,6 @@ from neuca_tools.plan.operations import (
     WriteFile,
     WriteSysctl,
 )
-
-TXQUEUELEN = 1000  # DEFAULT_TX_QUEUE_LEN of the kernel
 
 
 def record_intentions(record: Record, operations: Iterable[Operation]) -> Record:
@@ -171,7 +169,7 @@ def _values_before(operation: Operation) -> OriginalValues:
     if isinstance(operation, SetAttribute):
         value = operation.before
         if value is None and operation.on.key.rank and operation.setting == "txqueuelen":
-            value = TXQUEUELEN
+            value = USUAL_TXQUEUELEN
         attributes: dict[str, Any] = {operation.setting: value}
         return OriginalValues(**attributes)
     if isinstance(operation, SetDevice):

@@ -125,16 +125,14 @@ def _lasting_role(
 
 
 def forget_restored(
-    record: Record, resolution: Resolution, have: NetworkState, world: Optional[World] = None
+    record: Record, resolution: Resolution, have: NetworkState, world: World
 ) -> Record:
     """Drop our addresses and links that are gone, and original values in force again.
 
     An original value stays while a document requests the setting. What is ours on a NIC that is in
     `world` but not in `have` stays as well: it is a port of a bridge, or ignored for the moment.
     """
-    unseen: set[str] = set()
-    if world is not None:
-        unseen = set(link_appearances(world)) - {key.mac for key in have.links}
+    unseen = set(link_appearances(world)) - {key.mac for key in have.links}
     sysctls = _host_originals(record, resolution, have)
     settings = {*sysctls, *(value.setting for value in resolution.tuning.values)}
     return record._replace(

@@ -119,7 +119,7 @@ def test_arguments_that_do_not_fit_each_other_get_the_usage_too(capsys, tmp_path
             'argument --try: "0" is not a number of seconds from 1 to 3600',
         ),
         (["status", "--jso"], 'unrecognized arguments: --jso; did you mean "--json"?'),
-        (["status", "--prometheus="], "argument --prometheus: the name of the file is empty"),
+        (["status", "--prometheus="], "argument --prometheus: it is empty"),
         (["status", "--config="], "argument --config: it is empty"),
         (["apply", "--source", ""], "argument --source: it is empty"),
         (["tune", "apply", "--interface", ""], "argument --interface: it is empty"),

@@ -100,6 +100,10 @@ def test_a_route_keeps_all_of_its_next_hops_on_one_link():
             "10.20.0.0/16 = 10.0.0.254, 192.0.2.1",
             "the next hop 192.0.2.1 is in no network of a dataplane NIC",
         ),
+        (
+            "10.20.0.0/16 = 192.0.2.1 on-link",
+            "the next hop 192.0.2.1 is in no network of a dataplane NIC",
+        ),
     ],
 )
 def test_a_route_is_refused_for_this_reason(line, reason):

@@ -151,6 +151,16 @@ def list_cpus(cpu_numbers: Iterable[int]) -> str:
     return _join_ranges((number, number) for number in cpu_numbers)
 
 
+def cpu_numbers(cpus: str) -> set[int]:
+    """The numbers of the CPUs in such a list."""
+    numbers: set[int] = set()
+    for part in cpus.split(","):
+        if part not in ("", "none"):
+            low, _, high = part.partition("-")
+            numbers.update(range(int(low), int(high or low) + 1))
+    return numbers
+
+
 def _join_ranges(ranges: Iterable[tuple[int, int]]) -> str:
     """`list_cpus` for ranges, each with its first and last CPU; they may overlap."""
     merged: list[list[int]] = []

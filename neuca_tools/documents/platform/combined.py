@@ -39,9 +39,7 @@ def _keep(keys: frozenset[str], unknown: Optional[str] = None) -> Callable[[Tree
     return partial(_prune_tree, keys=keys, known=True, unknown=unknown)
 
 
-def _prune_tree(
-    tree: Tree, keys: frozenset[str], known: bool, unknown: Optional[str] = None
-) -> Tree:
+def _prune_tree(tree: Tree, keys: frozenset[str], known: bool, unknown: Optional[str]) -> Tree:
     """The tree with `unknown` for each unknown scalar; `known`: it is the value of a known key."""
     if isinstance(tree, dict):
         return _pruned_object(tree, keys, unknown)

@@ -16,7 +16,7 @@ from neuca_tools.documents.platform import BY_NAME, dns
 from neuca_tools.documents.platform.parts import Part, cidr_text, is_assumed, read_destination
 from neuca_tools.documents.stacking import hands_off, lower_of, with_parents, without_small_mtu
 from neuca_tools.model import (
-    OWN,
+    IPV6_MTU,
     Address,
     Automatic,
     Host,
@@ -41,7 +41,6 @@ MAX_ADDRESSES = 1024  # of one link
 # Why there is no VLAN on a link.
 LEFT = "it is left to other programs, as is its NIC"
 QINQ = "a VLAN on a VLAN (QinQ) is not supported, ignoring it"
-IPV6_MTU = f"net/ipv6/conf/{OWN}/mtu"
 # Names of unused keys in one warning.
 MAX_UNUSED = 20
 # The key of the next hop, by that of the destination; "gateway" for every other one.
