@@ -27,7 +27,14 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, Rule, Traits, is_link_scoped
+from neuca_tools.model.routing import (
+    MAIN_TABLE,
+    NOWHERE,
+    RouteIdentity,
+    Rule,
+    Traits,
+    is_link_scoped,
+)
 from neuca_tools.model.topology import foreign_routes
 
 # A metric of our own, so that no other program's route with the same prefix is replaced: the kernel
@@ -67,7 +74,8 @@ def resolve_routes(
     """
     if not routes:
         return Routing()
-    finder = _Finder(links, requests, scene, limits, without_ipv6)
+    foreign = foreign_routes(scene.world, {route.to for route in routes})
+    finder = _Finder(links, requests, scene, limits, without_ipv6, foreign=foreign)
     for route in _tied_routes(routes, requests):
         finder.add(route)
     return Routing(
@@ -122,6 +130,8 @@ class _Finder:
         scene: Scene,
         limits: RequestLimits,
         without_ipv6: Mapping[LinkKey, str],
+        *,
+        foreign: Collection[RouteIdentity],
     ) -> None:
         world, devices = scene.world, scene.device_by_link
         usable = {key: link for key, link in links.items() if link.role == "dataplane"}
@@ -134,7 +144,7 @@ class _Finder:
         self._requested_networks = Networks(usable)
         self._present_networks = Networks(present)
         self._networks_of_all_links = Networks(requests)
-        self._foreign_identities = foreign_routes(world)
+        self._foreign_identities = foreign
         self._local_hosts = local_hosts(world, links.values())
         self._reason_by_vrf_table = foreign_vrfs(world, scene.roles)
         self._without_ipv6, self._shared_tables = without_ipv6, shared_tables(world)

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
+from ipaddress import IPv4Network, ip_address, ip_network
 
 import pytest
 from worlds import Agent, document, key, mac, machine, nic, route, texts, vlan, world
 
+from neuca_tools.apply.decide import Observation, Policies, decide_pass
 from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.model import Problem, Record, Route
 
@@ -265,3 +266,29 @@ def test_a_refused_route_names_no_link():
             "route to 0.0.0.0/0: a prefix of length 0 or 1 would replace the default route",
         ),
     )
+
+
+VIA = ip_address("192.0.2.1")
+
+
+class Counted(IPv4Network):
+    """A prefix that counts how often it is looked up."""
+
+    lookups = 0
+
+    def __hash__(self):
+        Counted.lookups += 1
+        return super().__hash__()
+
+
+def test_a_decision_looks_up_a_foreign_route_for_no_route_that_is_not_requested():
+    # A BGP router has 200,000 and more.
+    foreign = [Route(Counted((number << 8, 24)), 1, VIA, protocol=186) for number in range(2000)]
+    devices = (nic(1, up=True), nic(2, up=True))
+    seen = world(
+        *devices,
+        addresses={1: "192.0.2.10/24"},
+        routes=[route("0.0.0.0/0", 1, "192.0.2.1"), *foreign],
+    )
+    decide_pass(Observation(seen), document(TWO), Policies(), Record())
+    assert Counted.lookups <= 5 * len(foreign)
