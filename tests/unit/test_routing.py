@@ -292,3 +292,27 @@ def test_a_decision_looks_up_a_foreign_route_for_no_route_that_is_not_requested(
     )
     decide_pass(Observation(seen), document(TWO), Policies(), Record())
     assert Counted.lookups <= 5 * len(foreign)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "line", "problem"),
+    [
+        ("", "10.20.0.0/16 = 10.9.0.1", ("pending", '"eth2" has no lease yet that leads to 10.9.0.1')),
+        ("10.8.0.7/24", "10.20.0.0/16 = 10.9.0.1", ("refused", "the next hop 10.9.0.1 is in no network of a dataplane NIC")),
+        ("", "2001:db8:20::/48 = fd00:9::1", ("refused", "the next hop fd00:9::1 is in no network of a dataplane NIC")),
+        ("", "10.20.0.0/16 = 192.0.2.1", ("refused", "the next hop 192.0.2.1 is in no network of a dataplane NIC")),
+    ],
+    ids=["no lease", "a lease elsewhere", "not requested", "management"],
+)  # fmt: skip
+def test_a_route_whose_next_hop_a_lease_may_still_lead_to_is_pending(addresses, line, problem):
+    text = f"[interface {mac(2)}]\ndhcp4 = yes\n[routes]\n{line}\n"
+    seen = world(
+        nic(1, up=True),
+        nic(2, up=True),
+        addresses={1: "192.0.2.10/24", 2: addresses},
+        routes=[route("0.0.0.0/0", 1, "192.0.2.1")],
+    )
+    resolution = resolve_state(document(text), Settings(), seen, Record())
+    code, reason = problem
+    to = line.partition(" = ")[0]
+    assert resolution.problems == (Problem(code, f"route to {to}: {reason}"),)
