@@ -316,3 +316,19 @@ def test_a_route_whose_next_hop_a_lease_may_still_lead_to_is_pending(addresses, 
     code, reason = problem
     to = line.partition(" = ")[0]
     assert resolution.problems == (Problem(code, f"route to {to}: {reason}"),)
+
+
+def test_an_incomplete_document_has_no_route_through_an_address_that_it_removes():
+    agent = Agent(machine(nic(1), nic(2), mgmt=1), TWO)
+    agent.run()
+    agent.ask(f"[interfaces]\n{mac(2)} = up\nnonsense = 1\n[routes]\n10.20.0.0/16 = 10.0.0.254\n")
+    operations, result, _ = agent.run(start=False)
+    assert [failure.text for failure in result.failures] == []
+    assert texts(operations) == [
+        "delete the address 10.0.0.1/24 from eth2",
+        "delete the address fd00:2::1/64 from eth2",
+    ]
+    problems = [problem.text for problem in agent.survey().resolution.problems]
+    assert "route to 10.20.0.0/16: the next hop 10.0.0.254 is in no network of a dataplane NIC" in (
+        problems
+    )
