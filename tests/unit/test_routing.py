@@ -332,3 +332,14 @@ def test_an_incomplete_document_has_no_route_through_an_address_that_it_removes(
     assert "route to 10.20.0.0/16: the next hop 10.0.0.254 is in no network of a dataplane NIC" in (
         problems
     )
+
+
+def test_a_route_with_another_metric_is_set_before_the_old_one_is_deleted():
+    agent = Agent(machine(nic(1), nic(2), mgmt=1), f"{TWO}[routes]\n10.20.0.0/16 = 10.0.0.254\n")
+    agent.run()
+    agent.ask(f"{TWO}[routes]\n10.20.0.0/16 = 10.0.0.254 metric 10\n")
+    assert texts(agent.run(start=False)[0]) == [
+        "route 10.20.0.0/16 via 10.0.0.254 on eth2 with metric 10",
+        "delete the route to 10.20.0.0/16 via 10.0.0.254 on eth2",
+    ]
+    assert texts(agent.plan()) == []
