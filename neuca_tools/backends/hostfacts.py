@@ -146,9 +146,8 @@ def _obstacle_to_write(path: str, own_namespace: bool) -> Optional[Obstacle]:
         writable = file.stat().st_mode & 0o200 and not os.statvfs(file).f_flag & os.ST_RDONLY
     except OSError:
         if own_namespace:
-            return Obstacle(
-                "not applicable", "only the first network namespace, that of the host, has it"
-            )
+            reason = "this network namespace has no such setting; that of the host may have it"
+            return Obstacle("not applicable", reason)
         return Obstacle("unsupported", "this kernel has no such setting")
     if writable:
         return None

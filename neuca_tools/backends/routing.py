@@ -11,6 +11,7 @@ import errno
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from itertools import chain, filterfalse
 from typing import Any, Optional, get_args
@@ -18,7 +19,7 @@ from typing import Any, Optional, get_args
 from neuca_tools.backends import wire
 from neuca_tools.errors import ObserveError
 from neuca_tools.model import Host, Network, Route
-from neuca_tools.model.addresses import network_of
+from neuca_tools.model.addresses import MAX_CACHED, network_of
 from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import (
     KINDS,
@@ -247,6 +248,7 @@ def _read_objects(kernel: wire.Socket) -> _Objects:
     return objects
 
 
+@lru_cache(MAX_CACHED)  # many routes have the same next hop
 def _host_or_none(data: bytes) -> Optional[Host]:
     return ip_address(data) if data else None
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Optional
 
 from neuca_tools.desired import dhcp_files
@@ -34,7 +35,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
-from neuca_tools.model.topology import foreign_routes
+from neuca_tools.model.topology import foreign_routes, routes_through
 
 SETTING = "dhcp"  # in the notes of a link
 MAX_ROUTES = 64  # for each link: a server or router must not fill the routing table
@@ -85,19 +86,23 @@ class LearnedConfiguration:
     ) -> None:
         self.world, self.limits = world, limits
         self.local_hosts = local_hosts(world)
-        self.taken_identities = {*requested, *foreign_routes(world)}
+        devices = devices_with_client(roles, world)
+        routes = {key: _learned_routes(key, device, world) for key, device in devices.items()}
+        prefixes = {route.to for route in chain.from_iterable(routes.values())}
+        self.taken_identities = {*requested, *foreign_routes(world, prefixes)}
         # A client that began before our file was written has put its routes into the main table.
+        indexes = {device.index for device in devices.values()}
         self.present_routes = {
             (route.to, route.index, route.via, route.metric)
-            for route in world.routes
+            for route in routes_through(world, indexes)
             if route.protocol != ROUTE_PROTOCOL
         }
         self.addresses: dict[LinkKey, tuple[Address, ...]] = {}
         self.hops: list[Hop] = []
         self.notes: list[Note] = []
         self.problems: list[Problem] = []
-        for key, device in devices_with_client(roles, world).items():
-            self._read_link(key, device)
+        for key, device in devices.items():
+            self._read_link(key, device, routes[key])
 
     def extend_links(self, links: Mapping[LinkKey, Link]) -> dict[LinkKey, Link]:
         """The links with their learned addresses added to the requested ones."""
@@ -108,9 +113,8 @@ class LearnedConfiguration:
             extended[key] = replace(links[key], addresses=(*requested, *more))
         return extended
 
-    def _read_link(self, key: LinkKey, device: Device) -> None:
+    def _read_link(self, key: LinkKey, device: Device, routes: Collection[Route]) -> None:
         """Find the learned addresses of a link and the routes to copy, and report violations."""
-        routes = _learned_routes(key, device, self.world)
         sources = {route.traits.source for route in routes}
         self.addresses[key] = tuple(
             address

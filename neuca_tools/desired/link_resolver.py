@@ -45,8 +45,7 @@ class LinkResolver(CommonSettings):
         routed: Gateways,
     ) -> None:
         taken = {**reserved_names(scene.roles, scene.record), **names}
-        # An incomplete document removes nothing.
-        self.after = scene if sure is not None else remaining_scene(scene)
+        self.after = remaining_scene(scene, sure)
         self.stacks = Stacks(self.after, taken)
         super().__init__(scene, limits, self.stacks.masters, rules, routed, sure=sure)
         self.names = names

@@ -39,7 +39,7 @@ from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import MAIN_TABLE, Choice, NicRouting, Rule
-from neuca_tools.model.topology import addresses_of, foreign_routes, hosts_of
+from neuca_tools.model.topology import addresses_of, hosts_of
 
 SETTING = "policy-routing"
 # Behind the rules of all others: amazon-vpc-cni has 512 to 1536, ec2-net-utils 10000 and more,
@@ -109,9 +109,9 @@ def _advertised_routers(scene: Scene) -> dict[LinkKey, Host]:
 def _announced_routers(world: World) -> dict[int, Host]:
     """The next hop of the best default route from an advertisement, by the index of its device."""
     known: dict[int, Host] = {}
-    for route in sorted(world.routes, key=lambda route: route.metric):
-        is_advertised = route.is_default and route.protocol == RTPROT_RA
-        if is_advertised and route.via is not None and route.via.version == 6:
+    advertised = (route for route in world.routes if route.protocol == RTPROT_RA)
+    for route in sorted(advertised, key=lambda route: route.metric):
+        if route.is_default and route.via is not None and route.via.version == 6:
             known.setdefault(route.index, route.via)
     return known
 
@@ -225,7 +225,8 @@ class _Work:
         self.used: set[LinkKey] = set()
         self.foreign = _foreign_sources(world)
         self.foreign_table = NetworkTable(self.foreign)  # there may be thousands
-        self.foreign_routes = foreign_routes(world)
+        # None in the main table, which no link can have.
+        self.foreign_routes = {route.identity for route in world.tables if not route.is_ours}
         self.ignored = hosts_of(world, roles.guard.devices - roles.guard.management)
         self.led = {route.to for route in world.routes}
         self.management = [*addresses_of(world, sorted(roles.guard.management))]

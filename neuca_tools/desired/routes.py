@@ -27,7 +27,15 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, Rule, Traits, is_link_scoped, usual_scope
+from neuca_tools.model.routing import (
+    MAIN_TABLE,
+    NOWHERE,
+    RouteIdentity,
+    Rule,
+    Traits,
+    is_link_scoped,
+    usual_scope,
+)
 from neuca_tools.model.topology import foreign_routes
 
 # A metric of our own, so that no other program's route with the same prefix is replaced: the kernel
@@ -67,7 +75,8 @@ def resolve_routes(
     """
     if not routes:
         return Routing()
-    finder = _Finder(links, requests, scene, limits, without_ipv6)
+    foreign = foreign_routes(scene.world, {route.to for route in routes})
+    finder = _Finder(links, requests, scene, limits, without_ipv6, foreign=foreign)
     for route in _tied_routes(routes, requests):
         finder.add(route)
     return Routing(
@@ -122,19 +131,27 @@ class _Finder:
         scene: Scene,
         limits: RequestLimits,
         without_ipv6: Mapping[LinkKey, str],
+        *,
+        foreign: Collection[RouteIdentity],
     ) -> None:
         world, devices = scene.world, scene.device_by_link
         usable = {key: link for key, link in links.items() if link.role == "dataplane"}
+        indexes = {key: devices[key].index for key in usable.keys() & devices.keys()}
         present = {
-            key: replace(link, addresses=world.addresses.get(devices[key].index, ()))
+            key: replace(link, addresses=world.addresses.get(indexes.get(key, 0), ()))
             for key, link in usable.items()
-            if key in devices
         }
         self._usable, self._device_by_link, self._limits = usable, devices, limits
         self._requested_networks = Networks(usable)
         self._present_networks = Networks(present)
         self._networks_of_all_links = Networks(requests)
-        self._foreign_identities = foreign_routes(world)
+        self._links_without_lease = {
+            version: [
+                key for key in present if _waits_for_lease(requests[key], present[key], version)
+            ]
+            for version in (4, 6)
+        }
+        self._foreign_identities = foreign
         self._local_hosts = local_hosts(world, links.values())
         self._reason_by_vrf_table = foreign_vrfs(world, scene.roles)
         self._without_ipv6, self._shared_tables = without_ipv6, shared_tables(world)
@@ -216,6 +233,11 @@ class _Finder:
         """The link of a next hop and None, or None and the reason why there is none."""
         key = self._usable_link(route)
         named = key or self._networks_of_all_links.link_to(route.via, route.link)
+        waiting = None if named else self._link_without_lease(route)
+        if waiting is not None:
+            text = f'"{self._usable[waiting].name}" has no lease yet that leads to {route.via}'
+            self.problems.append(Problem("pending", f"route to {route.to}: {text}"))
+            return None, None
         reason = self._next_hop_reason(route, named)
         if reason is None and key is not None:
             reason = self._down_reason(route, key)
@@ -235,6 +257,16 @@ class _Finder:
         return self._requested_networks.link_to(via, link) or self._present_networks.link_to(
             via, link
         )
+
+    def _link_without_lease(self, route: RouteRequest) -> Optional[LinkKey]:
+        """The link whose lease may lead to the next hop, if there is one."""
+        via = route.via
+        if via is None or route.traits.onlink or is_link_scoped(via):
+            return None
+        if any(via in prefix for prefix in self._limits.prefixes):  # no lease on these links
+            return None
+        links = self._links_without_lease[via.version]
+        return next((key for key in links if route.link in (None, key)), None)
 
     def _next_hop_reason(self, route: RouteRequest, key: Optional[LinkKey]) -> Optional[str]:
         """Why the next hop cannot be used; `key` is its link, usable or not, if it has one."""
@@ -266,6 +298,19 @@ class _Finder:
             if (link is None or link.state != "up") and not (part in devices and devices[part].up):
                 return f"{place}, which is down"
         return None
+
+
+def _waits_for_lease(request: LinkRequest, present: Link, version: int) -> bool:
+    """Whether the link is to get addresses of this family from others, and has none."""
+    leases = request.leases.dhcp4 if version == 4 else request.leases.has_ipv6
+    return (
+        bool(leases)
+        and present.state == "up"
+        and all(
+            address.version != version or address.is_link_local or address in request.addresses
+            for address in present.addresses
+        )
+    )
 
 
 def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import nsmallest
 from ipaddress import ip_network
 from typing import Optional
 
@@ -203,11 +204,9 @@ def management_networks(world: World, roles: Roles) -> tuple[str, ...]:
     if not prefixes:
         return ()
     gateways = _default_gateways(routes_through(world, roles.guard.management), ())
-    routed = sorted(
-        str(network) for network in _routed_networks(world, roles) if not is_broad(network)
-    )
-    kept = {*prefixes, *map(ip_network, gateways)}
-    return tuple(sorted({*map(str, kept), *routed[:MAX_ROUTED]}))
+    narrow = (network for network in _routed_networks(world, roles) if not is_broad(network))
+    kept = {*prefixes, *map(ip_network, gateways), *nsmallest(MAX_ROUTED, narrow, key=str)}
+    return tuple(sorted(map(str, kept)))
 
 
 def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:

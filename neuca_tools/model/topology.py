@@ -9,7 +9,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from itertools import chain
 
-from neuca_tools.model import Address, Device, Host, LinkKey, Route, World
+from neuca_tools.model import Address, Device, Host, LinkKey, Network, Route, World
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import GUID_LENGTH
 from neuca_tools.model.provenance import is_automatic
@@ -70,10 +70,12 @@ def routes_through(world: World, indexes: Container[int]) -> Iterator[Route]:
     return (route for route in world.routes if route.index in indexes)
 
 
-def foreign_routes(world: World) -> frozenset[RouteIdentity]:
-    """The identities of the routes of other programs, in every table."""
-    every = (*world.routes, *world.tables)
-    return frozenset(route.identity for route in every if not route.is_ours)
+def foreign_routes(world: World, prefixes: Collection[Network]) -> frozenset[RouteIdentity]:
+    """The identities of the routes of other programs to these prefixes, in every table."""
+    every = chain(world.routes, world.tables) if prefixes else ()
+    return frozenset(
+        route.identity for route in every if route.to in prefixes and not route.is_ours
+    )
 
 
 def addresses_of(world: World, indexes: Iterable[int]) -> Iterator[Address]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Optional
 
+from neuca_tools.desired.routes import ROUTE_METRIC
 from neuca_tools.model import Hop, Route
 from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTE_PROTOCOL, ROUTES_OF, Rule
 from neuca_tools.plan.operation import Operation, Phase, Target, Value, Writer
@@ -129,6 +130,8 @@ def _route_text(hop: Hop, on: tuple[Target, ...]) -> str:
     words += [" and ".join(texts)] if on else []
     if traits.table != MAIN_TABLE:
         words.append(f"in table {traits.table}")
+    if hop.ours and hop.metric != ROUTE_METRIC:
+        words.append(f"with metric {hop.metric}")
     return " ".join(words)
 
 

@@ -32,14 +32,16 @@ from neuca_tools.plan.sides import Sides
 
 
 def stale_routes(sides: Sides) -> Iterator[Operation]:
-    """Delete routes that are not wanted; those of other tables late."""
+    """Delete routes that are not wanted; late in other tables, or if another takes their place."""
     kept = {hop.identity for hop in sides.want.hops}
+    replaced = {hop.to for hop in sides.want.hops if hop.traits.table == MAIN_TABLE}
     banned = set(sides.want.banned)
     for hop in sides.have.hops:
         is_unwanted = hop.ours and sides.owned.routes and hop.identity not in kept
         is_stale = hop.is_stale or hop.to in banned
         if (is_stale or is_unwanted) and sides.gone.isdisjoint(hop.links):
-            phase = Phase.SHRINK if hop.traits.table == MAIN_TABLE else Phase.RETIRE
+            is_late = hop.traits.table != MAIN_TABLE or (hop.to in replaced and not is_stale)
+            phase = Phase.RETIRE if is_late else Phase.SHRINK
             yield DeleteRoute(_targets_of(sides, hop), hop, phase)
 
 

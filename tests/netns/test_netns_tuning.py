@@ -57,7 +57,7 @@ def test_a_pass_sets_what_the_namespace_has_and_says_what_it_has_not(host):
             ("not applicable", "16777216"), ("not applicable", "30000")), rows[setting]  # fmt: skip
     assert (
         rows["net.core.netdev_max_backlog"]["reason"]
-        == "only the first network namespace, that of the host, has it"
+        == "this network namespace has no such setting; that of the host may have it"
     )
     code, status = host.status()
     assert (code, status["state"]) == (0, "ok")
@@ -169,6 +169,15 @@ def test_audit_and_status_agree_that_a_queue_length_has_no_effect(host):
     reason = 'the qdisc is "noqueue", which has no queue'
     assert (row["current"], row["effect"], row["reason"]) == ("500", "not applicable", reason)
     assert f"txqueuelen: not applicable: {reason}" in host.neuca("status").out
+
+
+def test_what_is_nowhere_is_not_said_to_be_on_the_host(host):
+    (host.folder / "profiles").mkdir()
+    mine = "[sysctl]\nnet.ipv4.no_such_setting = 1\n"
+    (host.folder / "profiles/exogeni.conf").write_text(mine)
+    assert host.once().code == 0
+    row = audit(host)["net.ipv4.no_such_setting"]
+    assert (row["effect"], "only" in row["reason"]) == ("not applicable", False)
 
 
 def test_a_profile_of_ones_own_comes_before_the_shipped_one(host):

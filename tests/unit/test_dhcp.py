@@ -411,7 +411,7 @@ def test_routes_of_a_lease_go_with_it():
     record = Record(nics={mac(2): NicRecord("eth2", "dataplane")})
     plan = decided(replace(look, routes=(*look.routes, hop)), netplan(dhcp4=True), record)
     done = [one.text for one in plan.plan(plan.changed()) if one.kind == "delete-route"]
-    assert done == ["delete the route to 10.50.0.0/16 via 10.9.0.1 on eth2"]
+    assert done == ["delete the route to 10.50.0.0/16 via 10.9.0.1 on eth2 with metric 1024"]
 
 
 def test_an_address_with_a_lease_stays_beside_those_of_the_document():

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
+from ipaddress import IPv4Network, ip_address, ip_network
 
 import pytest
 from worlds import Agent, document, key, mac, machine, nic, route, texts, vlan, world
 
+from neuca_tools.apply.decide import Observation, Policies, decide_pass
 from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.model import Problem, Record, Route
 
@@ -265,3 +266,80 @@ def test_a_refused_route_names_no_link():
             "route to 0.0.0.0/0: a prefix of length 0 or 1 would replace the default route",
         ),
     )
+
+
+VIA = ip_address("192.0.2.1")
+
+
+class Counted(IPv4Network):
+    """A prefix that counts how often it is looked up."""
+
+    lookups = 0
+
+    def __hash__(self):
+        Counted.lookups += 1
+        return super().__hash__()
+
+
+def test_a_decision_looks_up_a_foreign_route_for_no_route_that_is_not_requested():
+    # A BGP router has 200,000 and more.
+    foreign = [Route(Counted((number << 8, 24)), 1, VIA, protocol=186) for number in range(2000)]
+    devices = (nic(1, up=True), nic(2, up=True))
+    seen = world(
+        *devices,
+        addresses={1: "192.0.2.10/24"},
+        routes=[route("0.0.0.0/0", 1, "192.0.2.1"), *foreign],
+    )
+    decide_pass(Observation(seen), document(TWO), Policies(), Record())
+    assert Counted.lookups <= 5 * len(foreign)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "line", "problem"),
+    [
+        ("", "10.20.0.0/16 = 10.9.0.1", ("pending", '"eth2" has no lease yet that leads to 10.9.0.1')),
+        ("10.8.0.7/24", "10.20.0.0/16 = 10.9.0.1", ("refused", "the next hop 10.9.0.1 is in no network of a dataplane NIC")),
+        ("", "2001:db8:20::/48 = fd00:9::1", ("refused", "the next hop fd00:9::1 is in no network of a dataplane NIC")),
+        ("", "10.20.0.0/16 = 192.0.2.1", ("refused", "the next hop 192.0.2.1 is in no network of a dataplane NIC")),
+    ],
+    ids=["no lease", "a lease elsewhere", "not requested", "management"],
+)  # fmt: skip
+def test_a_route_whose_next_hop_a_lease_may_still_lead_to_is_pending(addresses, line, problem):
+    text = f"[interface {mac(2)}]\ndhcp4 = yes\n[routes]\n{line}\n"
+    seen = world(
+        nic(1, up=True),
+        nic(2, up=True),
+        addresses={1: "192.0.2.10/24", 2: addresses},
+        routes=[route("0.0.0.0/0", 1, "192.0.2.1")],
+    )
+    resolution = resolve_state(document(text), Settings(), seen, Record())
+    code, reason = problem
+    to = line.partition(" = ")[0]
+    assert resolution.problems == (Problem(code, f"route to {to}: {reason}"),)
+
+
+def test_an_incomplete_document_has_no_route_through_an_address_that_it_removes():
+    agent = Agent(machine(nic(1), nic(2), mgmt=1), TWO)
+    agent.run()
+    agent.ask(f"[interfaces]\n{mac(2)} = up\nnonsense = 1\n[routes]\n10.20.0.0/16 = 10.0.0.254\n")
+    operations, result, _ = agent.run(start=False)
+    assert [failure.text for failure in result.failures] == []
+    assert texts(operations) == [
+        "delete the address 10.0.0.1/24 from eth2",
+        "delete the address fd00:2::1/64 from eth2",
+    ]
+    problems = [problem.text for problem in agent.survey().resolution.problems]
+    assert "route to 10.20.0.0/16: the next hop 10.0.0.254 is in no network of a dataplane NIC" in (
+        problems
+    )
+
+
+def test_a_route_with_another_metric_is_set_before_the_old_one_is_deleted():
+    agent = Agent(machine(nic(1), nic(2), mgmt=1), f"{TWO}[routes]\n10.20.0.0/16 = 10.0.0.254\n")
+    agent.run()
+    agent.ask(f"{TWO}[routes]\n10.20.0.0/16 = 10.0.0.254 metric 10\n")
+    assert texts(agent.run(start=False)[0]) == [
+        "route 10.20.0.0/16 via 10.0.0.254 on eth2 with metric 10",
+        "delete the route to 10.20.0.0/16 via 10.0.0.254 on eth2",
+    ]
+    assert texts(agent.plan()) == []
