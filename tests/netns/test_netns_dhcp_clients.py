@@ -309,3 +309,36 @@ def test_a_server_cannot_take_an_address_of_the_document_by_leasing_it(plain):
     assert (found["local"], "dynamic" in found) == (LEASE, False)
     plain.once(DOCUMENT.replace("dhcp4 = yes\n", static))
     assert plain.addresses("dp1") == {f"{LEASE}/24"}
+
+
+GIVEN = {
+    "ip_address": LEASE,
+    "subnet_mask": "255.255.255.0",
+    "dhcp_lease_time": 600,
+    "routers": ROUTER,
+}
+
+
+@pytest.fixture
+def reported(plain):
+    """A guest whose client is asleep: the test reports the leases."""
+    plain.clients.precede("exec sleep 1000; ")
+    assert plain.once(DOCUMENT).code == 0
+    plain.wait("the client", lambda: plain.clients.alive(LABEL))
+    return plain
+
+
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_an_address_that_ends_takes_no_other_one_of_its_network_with_it(reported, is_fixed):
+    """As the kernel would without promote_secondaries. In the unit of a client, /proc/sys is read-only."""
+    assert reported.sysctl("net/ipv4/conf/dp1/promote_secondaries") == "0"
+    if is_fixed:
+        reported.run("mount", "-o", "bind,ro", "/proc/sys", "/proc/sys")
+    reported.clients.report(LABEL, "BOUND", **GIVEN)
+    reported.clients.report(LABEL, "RENEW", **{**GIVEN, "ip_address": "10.9.0.61"})
+    assert reported.addresses("dp1") == {"10.9.0.61/24"}
+    assert inbox(reported) == {"default", "10.9.0.0/24"}
+    reported.once(DOCUMENT + "addresses = 10.9.0.7/24\n")
+    reported.clients.report(LABEL, "EXPIRE")
+    assert reported.addresses("dp1") == {"10.9.0.7/24"}
+    reported.once()
