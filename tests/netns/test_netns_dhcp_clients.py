@@ -342,3 +342,15 @@ def test_an_address_that_ends_takes_no_other_one_of_its_network_with_it(reported
     reported.clients.report(LABEL, "EXPIRE")
     assert reported.addresses("dp1") == {"10.9.0.7/24"}
     reported.once()
+
+
+def test_an_mtu_that_a_lease_no_longer_has_is_restored(reported):
+    for mtu, expected in ((1400, 1400), (1450, 1450), (0, 1500), (1400, 1400)):
+        reported.clients.report(LABEL, "RENEW", **GIVEN, interface_mtu=mtu)
+        assert reported.link("dp1")["mtu"] == expected
+    reported.once(DOCUMENT + "mtu = 1400\n")
+    reported.clients.report(LABEL, "RENEW", **GIVEN, interface_mtu=1300)
+    assert reported.link("dp1")["mtu"] == 1400
+    reported.clients.report(LABEL, "EXPIRE")
+    assert (reported.addresses("dp1"), reported.link("dp1")["mtu"]) == (set(), 1400)
+    reported.once()
