@@ -293,7 +293,9 @@ def _set_lease(
 ) -> None:
     index = int(lease["index"])
     for timed in addresses:
-        netlink.lease_address(index, timed.address, timed.valid, timed.preferred)
+        # An address without an end would not be told from one of an administrator.
+        valid, preferred = (min(seconds, FOR_EVER - 1) for seconds in timed[1:])
+        netlink.lease_address(index, timed.address, valid, preferred)
     for route in routes:
         netlink.replace_route(route)
     _remove_routes(netlink, world, lease, {_route_identity(route) for route in routes})

@@ -354,3 +354,10 @@ def test_an_mtu_that_a_lease_no_longer_has_is_restored(reported):
     reported.clients.report(LABEL, "EXPIRE")
     assert (reported.addresses("dp1"), reported.link("dp1")["mtu"]) == (set(), 1400)
     reported.once()
+
+
+def test_a_lease_without_an_end_is_known_as_a_lease(reported):
+    reported.clients.report(LABEL, "BOUND", **{**GIVEN, "dhcp_lease_time": 0xFFFFFFFF})
+    reported.once()
+    notes = [note for note in reported.status()[1]["notes"] if LEASE in note]
+    assert notes == [f"dp1: {LEASE}/24 from DHCP or a router advertisement"]
