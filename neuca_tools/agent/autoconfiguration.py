@@ -164,7 +164,8 @@ def _follow_routers(listener: Listener, state: State, change: Callable[[], None]
                 print(f"dhcp-helper: {error.text}, ignoring", file=sys.stderr)
             calm = now + SECONDS_BETWEEN_CHANGES
             due = max(state.next_end(), calm)
-        listener.wait(min(ask, due) - now)
+        if listener.wait(min(ask, due) - now):
+            ask, pause = now, FIRST_SOLICITATION_SECONDS
         advertisement = listener.received()
         if advertisement is not None:
             state.hear(advertisement, time.monotonic())
