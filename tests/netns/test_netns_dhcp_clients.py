@@ -249,6 +249,22 @@ def test_the_client_of_a_nic_that_is_gone_ends(plain):
     assert list(plain.clients.folder.glob(f"{LABEL}*")) == []
 
 
+def test_the_daemon_ends_the_client_of_a_nic_that_is_gone_but_not_of_one_that_is_down(plain):
+    plain.configure(plain.clients.options(), poll=1)
+    plain.document(DOCUMENT + f"[interface {mac(2)}]\nmtu = 1400\n")
+    plain.start()
+    plain.wait("the client", lambda: plain.clients.alive(LABEL))
+    pid = plain.clients.pid(LABEL)
+    plain.ip("link set dp1 down")
+    plain.veth("dp2", 2)
+    plain.wait("a pass", lambda: plain.link("dp2")["mtu"] == 1400)
+    assert (plain.clients.pid(LABEL), plain.clients.alive(LABEL)) == (pid, True)
+    plain.ip("link delete dp1")
+    plain.wait("no client", lambda: not list(plain.clients.folder.glob(f"{LABEL}*")))
+    plain.veth("dp1", 1)
+    plain.wait("the client", lambda: plain.clients.alive(LABEL))
+
+
 def test_the_daemon_uses_a_lease_as_soon_as_there_is_one(plain):
     serve(plain)
     plain.document(DOCUMENT)
