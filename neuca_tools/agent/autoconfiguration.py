@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from neuca_tools.backends import dhcplease
-from neuca_tools.backends.advertisements import Advertisement, Listener, Prefix
+from neuca_tools.backends.advertisements import Advertisement, Listener
 from neuca_tools.backends.dhcplease import EVERYTHING6, FOR_EVER, LeaseContent, TimedAddress
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, ObserveError
@@ -32,7 +32,14 @@ IPV6_ROUTE_METRIC = 1024  # the kernel's for a route of IPv6
 
 class _Router(NamedTuple):
     preference: int
-    until: float  # on the monotonic clock
+    until: float
+
+
+class _Lifetime(NamedTuple):
+    """Until when an address is valid and preferred."""
+
+    until: float
+    preferred_until: float
 
 
 class State:
@@ -41,83 +48,83 @@ class State:
     def __init__(self, addresses: Mapping[str, int], now: float, today: float) -> None:
         """`addresses`: those from before, with the second `today` at which each ends."""
         self._routers: dict[IPv6Address, _Router] = {}
-        self._prefixes: dict[IPv6Network, tuple[Prefix, float]] = {}
+        self._networks: dict[IPv6Network, float] = {}  # on the link, until when
+        self._addresses: dict[IPv6Network, _Lifetime] = {}  # by the network of each
         self._mtu = 0
         for text, until in addresses.items():
-            network, left = ip_interface(text).network, int(until - today)
-            if isinstance(network, IPv6Network) and left > 0:
-                self._prefixes[network] = (Prefix(network, False, True, left, left), now)
+            network, end = ip_interface(text).network, now + until - today
+            if isinstance(network, IPv6Network):
+                self._addresses[network] = _Lifetime(end, end)
 
     def hear(self, advertisement: Advertisement, now: float) -> None:
-        """Store an advertisement. Only the first MAX_ROUTERS routers count."""
-        self._drop_expired(now)
-        self._mtu = advertisement.mtu
-        self._routers.pop(advertisement.router, None)
-        if advertisement.lifetime and len(self._routers) < MAX_ROUTERS:
-            self._routers[advertisement.router] = _Router(
-                advertisement.preference, now + advertisement.lifetime
-            )
-        for prefix in advertisement.prefixes:
-            if prefix.network in self._prefixes or len(self._prefixes) < MAX_PREFIXES:
-                valid = max(
-                    prefix.valid, min(self._left(prefix.network, now), SHORTEST_VALID_SECONDS)
-                )
-                if not prefix.autonomous:
-                    valid = prefix.valid
-                self._prefixes[prefix.network] = (prefix._replace(valid=valid), now)
+        """Store an advertisement. Only the first MAX_ROUTERS routers count.
 
-    def _left(self, network: IPv6Network, now: float) -> int:
-        """The seconds for which the address in a network is still valid."""
-        prefix, heard = self._prefixes.get(network, (None, now))
-        return int(heard + prefix.valid - now) if prefix and prefix.autonomous else 0
+        What it does not say stays as another one has said it (RFC 4861, 6.3.4).
+        """
+        self._drop_expired(now)
+        self._mtu = advertisement.mtu or self._mtu
+        router, lifetime = advertisement.router, advertisement.lifetime
+        if router in self._routers or len(self._routers) < MAX_ROUTERS:
+            self._routers[router] = _Router(advertisement.preference, now + lifetime)
+        for prefix in advertisement.prefixes:
+            network = prefix.network
+            if prefix.on_link and _has_room(self._networks, network):
+                self._networks[network] = now + prefix.valid
+            if (
+                prefix.autonomous
+                and network.prefixlen == 64
+                and _has_room(self._addresses, network)
+            ):
+                left = self._addresses.get(network, _Lifetime(now, now)).until - now
+                valid = max(prefix.valid, min(left, SHORTEST_VALID_SECONDS))
+                self._addresses[network] = _Lifetime(now + valid, now + prefix.preferred)
 
     def _drop_expired(self, now: float) -> None:
-        self._routers = {
-            host: router for host, router in self._routers.items() if router.until > now
-        }
-        self._prefixes = {
-            network: (prefix, heard)
-            for network, (prefix, heard) in self._prefixes.items()
-            if prefix.valid == FOR_EVER or heard + prefix.valid > now
+        routers, networks, addresses = self._routers, self._networks, self._addresses
+        self._routers = {host: router for host, router in routers.items() if router.until > now}
+        self._networks = {network: until for network, until in networks.items() if until > now}
+        self._addresses = {
+            network: lifetime
+            for network, lifetime in addresses.items()
+            if lifetime.until >= now + 1
         }
 
     def next_end(self) -> float:
-        """When the next router or prefix ends; infinity for never."""
+        """When the next router, network or address ends; infinity for never."""
         ends = [router.until for router in self._routers.values()]
-        ends += [heard + prefix.valid for prefix, heard in self._prefixes.values()]
-        return min(ends, default=math.inf)
+        ends += [lifetime.until for lifetime in self._addresses.values()]
+        return min([*ends, *self._networks.values()], default=math.inf)
 
     def link_settings(self, mac: str, request: Mapping[str, Any], now: float) -> LeaseContent:
         """The settings for the link with this MAC address."""
         self._drop_expired(now)
-        addresses = tuple(self._addresses(mac, now))
+        addresses = tuple(self._timed_addresses(mac, now))
         routes = tuple(self._advertised_routes(request)) if request["routes"] else ()
         return LeaseContent(addresses, self._mtu, routes, 6)
 
-    def _addresses(self, mac: str, now: float) -> Iterator[TimedAddress]:
+    def _timed_addresses(self, mac: str, now: float) -> Iterator[TimedAddress]:
         """An address in each prefix of 64 bits (RFC 2464, 4)."""
-        for network, (prefix, heard) in self._prefixes.items():
-            if prefix.autonomous and network.prefixlen == 64:
-                host = network.network_address + interface_identifier(mac)
-                past = int(now - heard)
-                valid = min(prefix.valid - past, FOR_EVER - 1)
-                if valid > 0 and dhcplease.is_unicast(host):
-                    preferred = min(max(prefix.preferred - past, 0), valid)
-                    yield TimedAddress(IPv6Interface((host, 64)), valid, preferred)
+        for network, lifetime in self._addresses.items():
+            host = network.network_address + interface_identifier(mac)
+            valid = min(int(lifetime.until - now), FOR_EVER - 1)
+            preferred = min(max(int(lifetime.preferred_until - now), 0), valid)
+            if dhcplease.is_unicast(host):
+                yield TimedAddress(IPv6Interface((host, 64)), valid, preferred)
 
     def _advertised_routes(self, request: Mapping[str, Any]) -> Iterator[Route]:
         """The networks on the link, and the default route through the preferred router."""
         index, metric = int(request["index"]), int(request["metric"]) or IPV6_ROUTE_METRIC
         traits = Traits(int(request["table"]))
-        for network, (prefix, _) in self._prefixes.items():
-            if prefix.on_link:
-                yield Route(network, index, None, metric, RTPROT_DHCP, traits=traits)
-        best = max((router.preference for router in self._routers.values()), default=0)
-        via = next(
-            (host for host, router in self._routers.items() if router.preference == best), None
-        )
-        if via is not None:
-            yield Route(EVERYTHING6, index, via, metric, RTPROT_DHCP, traits=traits)
+        for network in self._networks:
+            yield Route(network, index, None, metric, RTPROT_DHCP, traits=traits)
+        # Of several, the first: it stays while it advertises itself.
+        routers = sorted(self._routers, key=lambda host: -self._routers[host].preference)
+        for router in routers[:1]:
+            yield Route(EVERYTHING6, index, router, metric, RTPROT_DHCP, traits=traits)
+
+
+def _has_room(entries: Mapping[IPv6Network, object], network: IPv6Network) -> bool:
+    return network in entries or len(entries) < MAX_PREFIXES
 
 
 def interface_identifier(mac: str) -> int:
@@ -157,7 +164,8 @@ def _follow_routers(listener: Listener, state: State, change: Callable[[], None]
                 print(f"dhcp-helper: {error.text}, ignoring", file=sys.stderr)
             calm = now + SECONDS_BETWEEN_CHANGES
             due = max(state.next_end(), calm)
-        listener.wait(min(ask, due) - now)
+        if listener.wait(min(ask, due) - now):
+            ask, pause = now, FIRST_SOLICITATION_SECONDS
         advertisement = listener.received()
         if advertisement is not None:
             state.hear(advertisement, time.monotonic())

@@ -16,7 +16,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.apply.observe import observed_state
 from neuca_tools.desired import coverage, dhcp_requests, manager_files, router_advertisements
 from neuca_tools.desired.common_settings import OF_EACH_LINK
-from neuca_tools.desired.dhcp_files import MANAGERS
+from neuca_tools.desired.dhcp_files import MANAGERS, link_of_label
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.desired.resolve import Resolution, Settings, resolve_state
 from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, groups_through
@@ -252,7 +252,8 @@ class Decision(NamedTuple):
         Our default route, if it is no longer wanted, gives way to one of the host. `left_out` are
         the parts that this pass does not try.
         """
-        scope = self.unapplied_scope().difference(left_out) | self.want.clients.keys()
+        clients = self.want.clients.keys() | self._clients_of_absent_links()
+        scope = self.unapplied_scope().difference(left_out) | clients
         if "" in scope:
             scope |= self.host_scope()
         if self._has_tables():
@@ -261,6 +262,11 @@ class Decision(NamedTuple):
         scope = scope.union(self._reset_ipv6_mtus())
         ours = (hop.to for hop in self._unwanted_routes() if hop.ours and not hop.to.prefixlen)
         return scope.union(f"{ROUTES_OF}{to}" for to in ours).difference(left_out)
+
+    def _clients_of_absent_links(self) -> set[str]:
+        """One of a link that is only down goes on, as what was changed by hand stays."""
+        present = self.have.links.keys()
+        return {label for label in self.have.clients if link_of_label(label) not in present}
 
     def _reset_ipv6_mtus(self) -> Iterator[str]:
         """The sysctl of each IPv6 MTU that the kernel has reset to the MTU of its link.

@@ -13,7 +13,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from ipaddress import ip_interface
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -25,7 +24,7 @@ from neuca_tools.backends import linkwatch, raw_requests, sysctl
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError, ObserveError
 from neuca_tools.files import write_files
-from neuca_tools.model import Address, Host, LinkKey, Route
+from neuca_tools.model import Host, LinkKey, Route
 from neuca_tools.plan.link_operations import DECLINES, CreateLink, SetDevice
 from neuca_tools.plan.operation import Operation, Target, Writer, joined_domains, of_kind
 from neuca_tools.plan.operations import SetAttribute, Unmanage, WriteFile
@@ -91,43 +90,6 @@ class GuardedWriter:
 
     def restore_address(self, index: int, message: bytes, seen: float) -> None:
         raw_requests.restore_address(index, message, time.monotonic() - seen)
-
-    def delete_address(self, index: int, address: Address) -> None:
-        """Delete this address only.
-
-        Without promote_secondaries the kernel deletes secondary addresses with the primary.
-        """
-        path = f"net/ipv4/conf/{self.links.name_of(index)}/promote_secondaries"
-        before = sysctl.read_value(path) if address.version == 4 else None
-        if before == "0" and sysctl.are_fixed():
-            self._delete_primary(index, address)
-            return
-        if before == "0":
-            sysctl.write_value(path, "1")
-        try:
-            self.links.delete_address(index, address)
-        finally:
-            if before == "0":
-                sysctl.write_value(path, "0")
-
-    def _delete_primary(self, index: int, address: Address) -> None:
-        """Delete an address, and add again those that the kernel deletes with it.
-
-        Meanwhile the link has them with the full prefix length, so that it keeps its routes.
-        """
-        world = self.links.look(())
-        present = world.addresses.get(index, ())
-        lost = [other for other in present if other != address and other.network == address.network]
-        spare = {ip_interface(other.ip) for other in lost} - {*present}
-        for other in spare:
-            self.links.add_address(index, other)
-        try:
-            self.links.delete_address(index, address)
-        finally:
-            for other in lost:
-                raw_requests.restore_address(index, world.messages[index, other], 0.0)
-            for other in spare:
-                self.links.delete_address(index, other)
 
     def replace_route(self, route: Route) -> None:
         source = route.traits.source

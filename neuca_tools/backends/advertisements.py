@@ -19,6 +19,8 @@ from contextlib import AbstractContextManager, suppress
 from ipaddress import IPv6Address, IPv6Network
 from typing import NamedTuple, Optional
 
+from neuca_tools.backends import linkwatch
+
 SOLICITATION, ADVERTISEMENT = 133, 134
 ALL_ROUTERS = "ff02::2"
 MAX_MESSAGE_BYTES = 1 << 16
@@ -100,6 +102,7 @@ class Listener(AbstractContextManager["Listener"]):
 
     def __init__(self, interface: str, index: int) -> None:
         self._index = index
+        self._watch, self._is_up = linkwatch.Watch(), linkwatch.has_link_local(index)
         self._socket = socket.socket(
             socket.AF_INET6, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.IPPROTO_ICMPV6
         )
@@ -113,6 +116,7 @@ class Listener(AbstractContextManager["Listener"]):
         self._socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVHOPLIMIT, 1)
 
     def __exit__(self, *_: object) -> None:
+        self._watch.close()
         self._socket.close()
 
     def solicit(self) -> None:
@@ -121,9 +125,17 @@ class Listener(AbstractContextManager["Listener"]):
             message = struct.pack("!BBHI", SOLICITATION, 0, 0, 0)
             self._socket.sendto(message, (ALL_ROUTERS, 0, 0, self._index))
 
-    def wait(self, seconds: float) -> None:
-        """Wait for a message, at most so many seconds."""
-        select.select([self._socket], [], [], min(max(0.0, seconds), MAX_WAIT_SECONDS))
+    def wait(self, seconds: float) -> bool:
+        """Wait for a message, at most so many seconds; return whether the link is up again.
+
+        The kernel has dropped its addresses and routes when it was set down.
+        """
+        limit = min(max(0.0, seconds), MAX_WAIT_SECONDS)
+        if self._watch not in select.select([self._socket, self._watch], [], [], limit)[0]:
+            return False
+        self._watch.clear()
+        was_up, self._is_up = self._is_up, linkwatch.has_link_local(self._index)
+        return self._is_up and not was_up
 
     def received(self) -> Optional[Advertisement]:
         """The next message that has arrived, if it is valid."""

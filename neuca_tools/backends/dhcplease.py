@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, Optional
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import names_in, read_bytes, write_files
-from neuca_tools.model import Address, Host, Route, World
+from neuca_tools.model import Address, Device, Host, Route, World
 from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.model.routing import Traits
 from neuca_tools.model.topology import METADATA_HOSTS
@@ -227,6 +227,8 @@ def accept_lease(lease: LeaseContent, request: Mapping[str, Any], place: Path) -
         record = _lease_record(lease._replace(addresses=accepted), request, world, before)
         if refused:
             record["refused"] = refused
+        if request["mtu"] and not record["mtu"]:
+            _restore_mtu(netlink, world.devices[index], before)
         # First of all, so that all that follows is known to be ours.
         write_files({place: json.dumps(record).encode()})
         _set_lease(netlink, world, record, accepted, lease.routes)
@@ -265,9 +267,7 @@ def _lease_record(
     """The record of a lease. `mtu_before`: the MTU to restore, 0 if the lease sets none."""
     index = int(request["index"])
     mtu = _usable_mtu(lease.mtu, request, index, world)
-    was = int(before.get("mtu_before", 0))
-    if mtu and not was:
-        was = world.devices[index].mtu
+    was = int(before.get("mtu_before", 0)) or world.devices[index].mtu
     now = int(time.time())
     ends = {
         str(timed.address): now + timed.valid if timed.valid != FOR_EVER else 0
@@ -279,7 +279,7 @@ def _lease_record(
         "table": int(request["table"]),
         "family": lease.family,
         "mtu": mtu,
-        "mtu_before": was,
+        "mtu_before": was if mtu else 0,
         "addresses": ends,
     }
 
@@ -293,7 +293,9 @@ def _set_lease(
 ) -> None:
     index = int(lease["index"])
     for timed in addresses:
-        netlink.lease_address(index, timed.address, timed.valid, timed.preferred)
+        # An address without an end would not be told from one of an administrator.
+        valid, preferred = (min(seconds, FOR_EVER - 1) for seconds in timed[1:])
+        netlink.lease_address(index, timed.address, valid, preferred)
     for route in routes:
         netlink.replace_route(route)
     _remove_routes(netlink, world, lease, {_route_identity(route) for route in routes})
@@ -329,6 +331,11 @@ def _remove_lease(netlink: Netlink, world: World, lease: Mapping[str, Any]) -> N
     for text in addresses_of_lease(lease):
         with suppress(ValueError):
             netlink.delete_address(device.index, ip_interface(text))
+    _restore_mtu(netlink, device, lease)
+
+
+def _restore_mtu(netlink: Netlink, device: Device, lease: Mapping[str, Any]) -> None:
+    """Set the MTU from before a lease, unless it has been changed since."""
     was = int(lease.get("mtu_before", 0))
     if was and device.mtu == int(lease.get("mtu", 0)):
         netlink.set_attributes(device.index, {"mtu": was})

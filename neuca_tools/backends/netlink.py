@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from ipaddress import ip_network
+from ipaddress import ip_interface, ip_network
 from typing import Any, Optional
 
 from neuca_tools.backends import (
@@ -205,7 +205,44 @@ class Netlink(AbstractContextManager["Netlink"]):
         self._request("addr", "replace", (errno.EEXIST,), flags=flags, **arguments)
 
     def delete_address(self, index: int, address: Address) -> None:
-        """Delete an address, unless it is gone; ENXIO: with IPv6, as below an MTU of 1280."""
+        """Delete this address only, unless it is gone.
+
+        Without promote_secondaries the kernel deletes secondary addresses with the primary.
+        """
+        path = f"net/ipv4/conf/{self.name_of(index)}/promote_secondaries"
+        before = sysctl.read_value(path) if address.version == 4 else None
+        if before == "0" and sysctl.are_fixed():
+            self._delete_primary(index, address)
+            return
+        if before == "0":
+            sysctl.write_value(path, "1")
+        try:
+            self._delete_address(index, address)
+        finally:
+            if before == "0":
+                sysctl.write_value(path, "0")
+
+    def _delete_primary(self, index: int, address: Address) -> None:
+        """Delete an address, and add again those that the kernel deletes with it.
+
+        Meanwhile the link has them with the full prefix length, so that it keeps its routes.
+        """
+        world = self.look(())
+        present = world.addresses.get(index, ())
+        lost = [other for other in present if other != address and other.network == address.network]
+        spare = {ip_interface(other.ip) for other in lost} - {*present}
+        for other in spare:
+            self.add_address(index, other)
+        try:
+            self._delete_address(index, address)
+        finally:
+            for other in lost:
+                raw_requests.restore_address(index, world.messages[index, other], 0.0)
+            for other in spare:
+                self._delete_address(index, other)
+
+    def _delete_address(self, index: int, address: Address) -> None:
+        """ENXIO: with IPv6, as below an MTU of 1280."""
         done = (errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENXIO)
         self._request("addr", "del", done, **_address_arguments(index, address))
 

@@ -125,24 +125,26 @@ def _send_to_command(parent: socket.socket, text: str) -> None:
 
 
 def _watch_child(child: socket.socket, pid: int, code: int) -> int:
-    """Print what the child sends; a line from the terminal confirms, an interrupt rolls back."""
+    """Print what the child sends; a line from the terminal confirms, an interrupt rolls back.
+
+    A KeyboardInterrupt while a text is being written would have it written again.
+    """
+    before = signal.signal(signal.SIGINT, lambda *_: os.kill(pid, signal.SIGTERM))
     waiting: list[int] = [child.fileno()]
     if sys.stdin is not None and sys.stdin.isatty():
         waiting.append(TERMINAL)
     while True:
-        try:
-            ready, _, _ = select.select(waiting, [], [])
-            if TERMINAL in ready:
-                waiting.remove(TERMINAL)
-                if os.read(TERMINAL, _LARGEST):
-                    os.kill(pid, signal.SIGUSR1)
-            if child.fileno() in ready:
-                text = child.recv(_LARGEST)
-                if not text:
-                    break
-                sys.stdout.write(text.decode("utf-8", "replace"))
-                sys.stdout.flush()
-        except KeyboardInterrupt:
-            os.kill(pid, signal.SIGTERM)
+        ready, _, _ = select.select(waiting, [], [])
+        if TERMINAL in ready:
+            waiting.remove(TERMINAL)
+            if os.read(TERMINAL, _LARGEST):
+                os.kill(pid, signal.SIGUSR1)
+        if child.fileno() in ready:
+            text = child.recv(_LARGEST)
+            if not text:
+                break
+            sys.stdout.write(text.decode("utf-8", "replace"))
+            sys.stdout.flush()
+    signal.signal(signal.SIGINT, before)
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status) or code

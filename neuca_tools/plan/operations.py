@@ -152,7 +152,7 @@ class DeleteAddress(_AddressOperation):
     phase_of: Phase = Phase.RETIRE
 
     def run(self, writer: Writer) -> None:
-        writer.delete_address(writer.index(self.on), self.address)
+        writer.links.delete_address(writer.index(self.on), self.address)
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,12 @@ class Clients:
         pid = self.pid(label)
         return Path(f"/proc/{pid}/task/{pid}/children").read_text() != ""
 
+    def report(self, label: str, reason: str, **lease: object) -> None:
+        """Tell the helper what dhcpcd would (dhcpcd-run-hooks(8)); `lease` has its variables without "new_"."""
+        given = [f"new_{name}={value}" for name, value in lease.items()]
+        given += [f"reason={reason}", f"NEUCA_DHCP={self.folder}/{label}.json"]
+        assert self.lab.run("env", *given, self.helper) == (0, "", "")
+
     def written(self, label: str) -> int:
         """When the lease was last written, as its time; a client writes it for each answer of its server."""
         return (self.folder / f"{label}.lease").stat().st_mtime_ns

@@ -249,6 +249,22 @@ def test_the_client_of_a_nic_that_is_gone_ends(plain):
     assert list(plain.clients.folder.glob(f"{LABEL}*")) == []
 
 
+def test_the_daemon_ends_the_client_of_a_nic_that_is_gone_but_not_of_one_that_is_down(plain):
+    plain.configure(plain.clients.options(), poll=1)
+    plain.document(DOCUMENT + f"[interface {mac(2)}]\nmtu = 1400\n")
+    plain.start()
+    plain.wait("the client", lambda: plain.clients.alive(LABEL))
+    pid = plain.clients.pid(LABEL)
+    plain.ip("link set dp1 down")
+    plain.veth("dp2", 2)
+    plain.wait("a pass", lambda: plain.link("dp2")["mtu"] == 1400)
+    assert (plain.clients.pid(LABEL), plain.clients.alive(LABEL)) == (pid, True)
+    plain.ip("link delete dp1")
+    plain.wait("no client", lambda: not list(plain.clients.folder.glob(f"{LABEL}*")))
+    plain.veth("dp1", 1)
+    plain.wait("the client", lambda: plain.clients.alive(LABEL))
+
+
 def test_the_daemon_uses_a_lease_as_soon_as_there_is_one(plain):
     serve(plain)
     plain.document(DOCUMENT)
@@ -309,3 +325,55 @@ def test_a_server_cannot_take_an_address_of_the_document_by_leasing_it(plain):
     assert (found["local"], "dynamic" in found) == (LEASE, False)
     plain.once(DOCUMENT.replace("dhcp4 = yes\n", static))
     assert plain.addresses("dp1") == {f"{LEASE}/24"}
+
+
+GIVEN = {
+    "ip_address": LEASE,
+    "subnet_mask": "255.255.255.0",
+    "dhcp_lease_time": 600,
+    "routers": ROUTER,
+}
+
+
+@pytest.fixture
+def reported(plain):
+    """A guest whose client is asleep: the test reports the leases."""
+    plain.clients.precede("exec sleep 1000; ")
+    assert plain.once(DOCUMENT).code == 0
+    plain.wait("the client", lambda: plain.clients.alive(LABEL))
+    return plain
+
+
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_an_address_that_ends_takes_no_other_one_of_its_network_with_it(reported, is_fixed):
+    """As the kernel would without promote_secondaries. In the unit of a client, /proc/sys is read-only."""
+    assert reported.sysctl("net/ipv4/conf/dp1/promote_secondaries") == "0"
+    if is_fixed:
+        reported.run("mount", "-o", "bind,ro", "/proc/sys", "/proc/sys")
+    reported.clients.report(LABEL, "BOUND", **GIVEN)
+    reported.clients.report(LABEL, "RENEW", **{**GIVEN, "ip_address": "10.9.0.61"})
+    assert reported.addresses("dp1") == {"10.9.0.61/24"}
+    assert inbox(reported) == {"default", "10.9.0.0/24"}
+    reported.once(DOCUMENT + "addresses = 10.9.0.7/24\n")
+    reported.clients.report(LABEL, "EXPIRE")
+    assert reported.addresses("dp1") == {"10.9.0.7/24"}
+    reported.once()
+
+
+def test_an_mtu_that_a_lease_no_longer_has_is_restored(reported):
+    for mtu, expected in ((1400, 1400), (1450, 1450), (0, 1500), (1400, 1400)):
+        reported.clients.report(LABEL, "RENEW", **GIVEN, interface_mtu=mtu)
+        assert reported.link("dp1")["mtu"] == expected
+    reported.once(DOCUMENT + "mtu = 1400\n")
+    reported.clients.report(LABEL, "RENEW", **GIVEN, interface_mtu=1300)
+    assert reported.link("dp1")["mtu"] == 1400
+    reported.clients.report(LABEL, "EXPIRE")
+    assert (reported.addresses("dp1"), reported.link("dp1")["mtu"]) == (set(), 1400)
+    reported.once()
+
+
+def test_a_lease_without_an_end_is_known_as_a_lease(reported):
+    reported.clients.report(LABEL, "BOUND", **{**GIVEN, "dhcp_lease_time": 0xFFFFFFFF})
+    reported.once()
+    notes = [note for note in reported.status()[1]["notes"] if LEASE in note]
+    assert notes == [f"dp1: {LEASE}/24 from DHCP or a router advertisement"]

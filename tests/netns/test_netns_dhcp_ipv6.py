@@ -132,6 +132,29 @@ def test_a_nic_autoconfigures_itself_without_the_kernel(plain):
     assert list(plain.clients.folder.glob(f"{LABEL}*")) == []
 
 
+def test_routers_are_asked_again_when_the_link_has_been_down(plain):
+    """The kernel has dropped the addresses; the next advertisement that nobody asked for is minutes away."""
+    router = ("link add br0 type bridge", "link add port0 type veth peer name router0",
+              "link set port0 master br0 up", "link set dp1 master br0", "link set br0 up",
+              f"address del {ROUTER}/64 dev dp1", "link set router0 up",
+              f"address add {ROUTER}/64 dev router0 nodad")  # fmt: skip
+    for words in router:
+        assert plain.run("ip", *words.split(), where=plain.outside).code == 0
+    plain.server.interface = "router0"  # whose carrier stays
+    serve(plain, *SLAAC, "ra-param=router0,600,1800")
+    assert plain.once(DOCUMENT + "accept-ra = yes\n").code == 0
+    plain.wait("an address", lambda: f"{OWN}/64" in learned(plain) and "default" in inbox(plain))
+    # Those of the kernel outside have the MAC address of their sender.
+    ours = "RTR-SOLICIT(router0) \n"
+    asked = plain.server.log().count(ours)
+    plain.ip("link set dp1 down")
+    plain.wait("no address", lambda: not learned(plain))
+    plain.ip("link set dp1 up")
+    plain.wait("a solicitation", lambda: plain.server.log().count(ours) > asked)
+    plain.wait("the address", lambda: f"{OWN}/64" in learned(plain) and "default" in inbox(plain))
+    plain.once()
+
+
 def test_what_the_kernel_has_autoconfigured_is_ours_from_then_on(plain):
     """As on a host whose kernel heard a router during boot."""
     serve(plain, *SLAAC)

@@ -266,6 +266,20 @@ def test_no_router_ends_an_address_at_once():
     assert said(state, 8300.0).addresses == ()
 
 
+def test_what_an_advertisement_does_not_say_stays_as_it_is():
+    """RFC 4861, 6.3.4, and RFC 4862, 5.5.3, a: without its flag, a prefix says nothing of this use."""
+    state, other = State({}, 0.0, 0.0), IPv6Address("fe80::2")
+    state.hear(advertisement(USUAL), 0.0)
+    before = said(state, 10.0)
+    silent = USUAL._replace(on_link=False, autonomous=False)
+    state.hear(Advertisement(other, 0, prefixes=(silent,)), 10.0)
+    assert said(state, 10.0) == before
+    state.hear(Advertisement(other, 0, prefixes=(USUAL._replace(valid=0, preferred=0),)), 20.0)
+    after = said(state, 20.0)
+    assert after.addresses == (TimedAddress(ADDRESS, 7200, 0),)
+    assert [str(route.to) for route in after.routes] == ["::/0"]
+
+
 def test_an_address_from_before_a_restart_stays_until_its_end():
     state = State({str(ADDRESS): 5500}, 0.0, 5000.0)
     other = Prefix(IPv6Network("fd00:8::/64"), True, True, 10000, 5000)
@@ -286,6 +300,15 @@ def test_the_preferred_router_is_the_default_router_until_it_ends():
     assert [one.via for one in said(state, 61.0).routes] == [ROUTER]
     state.hear(advertisement(lifetime=0), 62.0)
     assert said(state, 62.0).routes == ()
+
+
+def test_of_two_equal_routers_the_first_stays_the_default_router_while_both_advertise():
+    state, other = State({}, 0.0, 0.0), IPv6Address("fe80::2")
+    for moment, router in enumerate((ROUTER, other, ROUTER, other, ROUTER)):
+        state.hear(advertisement(router=router), moment)
+        assert [route.via for route in said(state, moment).routes] == [ROUTER]
+    state.hear(advertisement(lifetime=0), 5.0)
+    assert [route.via for route in said(state, 5.0).routes] == [other]
 
 
 def test_routers_cannot_fill_the_memory_or_the_link():

@@ -280,13 +280,13 @@ def test_a_lock_that_another_process_holds_is_waited_for_and_then_named(tmp_path
 
 def test_a_lock_is_taken_as_soon_as_it_is_free(tmp_path, holder):
     holder.stdin.close()
-    with locked(tmp_path / "run" / "lock", 10):
+    with locked(tmp_path / "run" / "lock", 60):
         assert True
 
 
 def test_a_lock_goes_with_a_process_that_is_killed(tmp_path, holder):
     holder.kill()
-    with locked(tmp_path / "run" / "lock", 10):
+    with locked(tmp_path / "run" / "lock", 60):
         assert holder.wait(60) == -signal.SIGKILL
 
 

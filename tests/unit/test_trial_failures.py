@@ -4,6 +4,11 @@
 
 from __future__ import annotations
 
+import io
+import os
+import signal
+import socket
+import sys
 from dataclasses import replace
 
 import pytest
@@ -11,6 +16,7 @@ from worlds import Agent, mac, machine, nic
 
 from neuca_tools.agent.pass_report import Pass
 from neuca_tools.apply.transaction import Transaction
+from neuca_tools.commands import trial
 from neuca_tools.errors import ObserveError
 
 MANAGED = {"networkmanager": {"eth3": "managed"}}
@@ -45,3 +51,39 @@ def test_a_pass_that_fails_after_managers_were_told_is_rolled_back_to_what_was_t
     transaction.roll_back(decision.have)
     assert agent.kernel.unmanaged == [("networkmanager", "eth3")]
     assert agent.kernel.snapshot() == before
+
+
+class InterruptedTerminal(io.RawIOBase):
+    """Ctrl-C is pressed as soon as the first text is there."""
+
+    def __init__(self):
+        self.texts = []
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        self.texts.append(bytes(data).decode())
+        if len(self.texts) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return len(data)
+
+
+def test_an_interrupt_while_the_outcome_is_printed_prints_it_only_once(monkeypatch):
+    """The buffer of standard output keeps what a KeyboardInterrupt keeps from being counted as written."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        theirs.sendall(b"on trial\n")
+        signal.sigwait([signal.SIGTERM])
+        theirs.sendall(b"rolled back\n")
+        os._exit(1)
+    theirs.close()
+    before, terminal = signal.getsignal(signal.SIGINT), InterruptedTerminal()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(terminal)))
+    monkeypatch.setattr(sys, "stdin", None)
+    with ours:
+        assert trial._watch_child(ours, pid, 0) == 1
+    assert terminal.texts == ["on trial\n", "rolled back\n"]
+    assert signal.getsignal(signal.SIGINT) is before
