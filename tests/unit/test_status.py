@@ -480,6 +480,11 @@ def test_find_link(text, meant):
     assert find_link(text, survey) == meant
 
 
+def test_find_an_absent_nic_by_the_name_that_is_requested():
+    survey = small(TWO + f"[interface {mac(7)}]\nname = data7\n").survey()
+    assert find_link("data7", survey) == key(7)
+
+
 def test_what_became_of_a_setting_is_told_with_its_link_and_is_no_shortfall():
     agent = small(TWO)
     agent.run()
