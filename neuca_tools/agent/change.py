@@ -192,14 +192,24 @@ def _document_without(document: Document, macs: Collection[str]) -> Document:
 
 
 def undo_release(config: Config, mac: str) -> None:
-    """Undo a release: the NIC is no longer ignored. Raises NeucaError if it was not released."""
-    with _locked(config, dry_run=False):
-        record = records.load_record(config.state)
-        if not record.nics.get(mac, NicRecord()).released:
-            raise NeucaError(f'release --undo "{mac}": it was not released')
-        nics = {known: nic for known, nic in record.nics.items() if known != mac}
-        # Not to the spare directory, which a reboot empties.
-        records.save_record(config.state.directory, record._replace(nics=nics))
+    """Ignore the NIC no longer, to be called with the lock held. Raises NeucaError."""
+    demand_room(config.state)
+    # Not to the spare directory, which a reboot empties.
+    records.save_record(config.state.directory, _record_without_release(config, mac))
+
+
+def plan_undo(config: Config, intake: Intake, mac: str) -> Result:
+    """What a pass would do once the NIC is ignored no longer. Raises NeucaError."""
+    with open_host(config, intake) as host:
+        return Result(host.decide(_record_without_release(config, mac)).plan())
+
+
+def _record_without_release(config: Config, mac: str) -> Record:
+    """The record without this NIC. Raises NeucaError if the NIC was not released."""
+    record = records.load_record(config.state)
+    if not record.nics.get(mac, NicRecord()).released:
+        raise NeucaError(f'release --undo "{mac}": it was not released')
+    return record._replace(nics={known: nic for known, nic in record.nics.items() if known != mac})
 
 
 def revert_settings(config: Config, intake: Intake, *, dry_run: bool) -> Result:

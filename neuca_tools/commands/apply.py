@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Optional
 
@@ -25,6 +25,7 @@ from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError
 from neuca_tools.model import Problem
 from neuca_tools.model.printable import painted_lines
+from neuca_tools.state.active_document import Intake
 from neuca_tools.status import render
 from neuca_tools.status.judge import Status
 
@@ -52,14 +53,30 @@ def apply_once(
     """Make one pass, print what it did not do, and return the exit code of `neuca status`."""
     set_aside_foreign_state(config)
     read = partial(read_document, config, source)
+    return make_pass(config, read, from_own_sources=source is None, as_json=as_json, color=color)
+
+
+def make_pass(
+    config: Config,
+    read: Callable[[], Intake],
+    *,
+    prepare: Callable[[], str] = str,
+    from_own_sources: bool,
+    as_json: bool,
+    color: bool,
+) -> int:
+    """Make one pass over the document that `read` returns, print the outcome, return the exit code.
+
+    `prepare` is called with the lock held, and returns what to print first.
+    """
     with document_in_force(
-        config, read, from_own_sources=source is None, even_if_seen=True
+        config, read, from_own_sources=from_own_sources, even_if_seen=True
     ) as intake:
+        headline = prepare()
         report, status = run_pass(config, intake, whole=True)
     code = report_faults(intake, config) or status.exit_code
-    text = outcome_text(
-        status, len(report.changed), problems_not_printed(status.problems, intake, config), color
-    )
+    left = problems_not_printed(status.problems, intake, config)
+    text = headline + outcome_text(status, len(report.changed), left, color)
     data = {}
     if as_json:
         from neuca_tools.status.render_json import apply_json

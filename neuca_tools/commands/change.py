@@ -9,15 +9,15 @@ from functools import partial
 from typing import Any
 
 from neuca_tools.agent.change import (
+    plan_undo,
     release_nic,
     revert_settings,
     undo_release,
 )
-from neuca_tools.agent.in_force import document_in_force
-from neuca_tools.agent.reconcile import run_pass
 from neuca_tools.apply.host import open_host
 from neuca_tools.apply.result import Result
-from neuca_tools.commands.common import log_level, require_root, show
+from neuca_tools.commands.apply import make_pass
+from neuca_tools.commands.common import log_level, require_root, show, uses_color
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.links import find_nic
 from neuca_tools.commands.logs import to_stderr
@@ -60,17 +60,22 @@ def _release_nic(arguments: argparse.Namespace, config: Config) -> int:
 
 
 def _undo_release(arguments: argparse.Namespace, config: Config, mac: str, name: str) -> int:
-    if arguments.dry_run:
-        text = f"{name} would no longer be ignored, and a pass would be made"
-        show(render_json.plan_json(()), arguments.json, lambda _: text)
-        return EXIT_OK
-    undo_release(config, mac)
     read = partial(last_confirmed, config.state, config.run_directory)
-    with document_in_force(config, read, from_own_sources=False, even_if_seen=True) as intake:
-        report, status = run_pass(config, intake, whole=True)
-    text = f"{name} is no longer ignored"
-    show(render_json.apply_json(report, status), arguments.json, lambda _: text)
-    return EXIT_OK
+    if arguments.dry_run:
+        return show_changed(arguments, plan_undo(config, read(), mac), "")
+
+    def undo() -> str:
+        undo_release(config, mac)
+        return f"{name} is no longer ignored\n"
+
+    return make_pass(
+        config,
+        read,
+        prepare=undo,
+        from_own_sources=False,
+        as_json=arguments.json,
+        color=uses_color(arguments),
+    )
 
 
 def _revert_settings(arguments: argparse.Namespace, config: Config) -> int:

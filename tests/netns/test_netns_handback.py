@@ -53,7 +53,7 @@ def test_a_released_nic_is_ignored_until_it_is_taken_back(running):
         running.once(DOCUMENT.replace("172.16.1.1/24", "172.16.1.2/24"))
         assert monitor.lines() == []
     done = running.neuca("release", "--undo", "dp1")
-    assert (done.code, done.out) == (0, "dp1 is no longer ignored\n")
+    assert (done.code, done.out) == (0, "dp1 is no longer ignored\nok: 12 changed\n")
     assert running.once().code == 0
     assert running.addresses("dp1") == {"172.16.1.2/24", "fd00:16::1/64"}
     assert running.link("dp1")["mtu"] == 9000
@@ -76,6 +76,19 @@ def test_a_dry_run_of_a_release_prints_all_that_a_release_does(running):
     assert f'remove "{running.folder}/udev/{RULES[1]}"' in planned
     undone = running.neuca("release", "--undo", "dp2")
     assert undone.err == f'neuca: release --undo "{mac(2)}": it was not released\n'
+
+
+def test_taking_a_nic_back_is_planned_and_ends_as_a_pass_does(running):
+    undo = ("release", "--undo", "dp1")
+    assert running.neuca(*undo, "--dry-run").code == 1
+    running.neuca("release", "dp1")
+    running.once(DOCUMENT + "[interface nonsense]\nmtu = 1500\n")
+    planned = running.neuca(*undo, "--dry-run").out.splitlines()
+    assert "add the address 172.16.1.1/24 to dp1" in planned
+    done = running.neuca(*undo)
+    *operations, fault = done.err.splitlines()
+    assert (done.code, operations) == (78, planned)
+    assert '"nonsense" is not a MAC address' in fault
 
 
 def test_release_of_what_is_no_nic_says_so(running):
