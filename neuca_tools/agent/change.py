@@ -31,7 +31,7 @@ from neuca_tools.plan.operation import Operation, of_kind
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, StopClient, WriteFile, WriteSysctl
 from neuca_tools.state import records, updates
 from neuca_tools.state.active_document import Intake
-from neuca_tools.state.store import demand_room
+from neuca_tools.state.store import demand_room, save_unsaved_files
 from neuca_tools.tuning.choice import Choice
 
 SETTINGS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
@@ -231,6 +231,7 @@ def _run_or_plan(host: Host, purpose: Purpose, dry_run: bool) -> Result:
 def run_transaction(host: Host, purpose: Purpose, decision: Decision) -> Outcome:
     """Run one transaction for this decision, and log it."""
     outcome = Transaction(host, purpose, decision).run()
+    save_unsaved_files(host.config.state)
     return outcome._replace(result=log_change(host.config, outcome))
 
 
@@ -261,7 +262,6 @@ def apply_tuning(
     A choice of profiles holds until the next boot. It is saved before anything is set, so that
     every later pass agrees with it. Raises NeucaError.
     """
-    config.demand_protection()
     with locked(config.run_directory / "lock", config.command_timeout):
         if choice is not None:
             records.save_choice(config.run_directory, choice)

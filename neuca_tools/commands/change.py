@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 from typing import Any
 
@@ -18,18 +19,18 @@ from neuca_tools.apply.host import open_host
 from neuca_tools.apply.result import Result
 from neuca_tools.commands.apply import make_pass
 from neuca_tools.commands.common import log_level, require_root, show, uses_color
-from neuca_tools.commands.context import load_configuration
+from neuca_tools.commands.context import exit_code, load_configuration
 from neuca_tools.commands.links import find_nic
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError
+from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
 from neuca_tools.model import NicRecord
 from neuca_tools.model.printable import counted
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state import records
 from neuca_tools.state.active_document import last_confirmed, last_good
-from neuca_tools.state.store import demand_room
+from neuca_tools.state.store import demand_room, unsaved_reason
 from neuca_tools.status import render, render_json
 
 
@@ -56,13 +57,13 @@ def _release_nic(arguments: argparse.Namespace, config: Config) -> int:
     elif "networkmanager" in survey.world.managers:
         text = "it may manage the NIC after the next boot or after a restart of its own"
         lines.append(f"The running NetworkManager was not notified: {text}.")
-    return show_changed(arguments, result, "\n".join(lines))
+    return show_changed(arguments, config, result, "\n".join(lines))
 
 
 def _undo_release(arguments: argparse.Namespace, config: Config, mac: str, name: str) -> int:
     read = partial(last_confirmed, config.state, config.run_directory)
     if arguments.dry_run:
-        return show_changed(arguments, plan_undo(config, read(), mac), "")
+        return show_changed(arguments, config, plan_undo(config, read(), mac), "")
 
     def undo() -> str:
         undo_release(config, mac)
@@ -84,14 +85,14 @@ def _revert_settings(arguments: argparse.Namespace, config: Config) -> int:
     text = f"{counted(count, 'setting')} restored"
     if not count:
         text = "nothing was changed, so there is nothing to restore"
-    return show_changed(arguments, result, text)
+    return show_changed(arguments, config, result, text)
 
 
 def _trust_nic(arguments: argparse.Namespace, config: Config) -> int:
     mac = _trusted_nic(config, arguments.link)
     _record_as_management(config, mac)
     print(f"{arguments.link} ({mac}) is the management NIC: neucad requests metadata through it")
-    return EXIT_OK
+    return exit_code(config)
 
 
 def _trusted_nic(config: Config, link: str) -> str:
@@ -115,14 +116,16 @@ def _record_as_management(config: Config, mac: str) -> None:
         records.save_record(config.state.directory, record._replace(nics={**record.nics, mac: nic}))
 
 
-def show_changed(arguments: argparse.Namespace, result: Result, text: str) -> int:
+def show_changed(arguments: argparse.Namespace, config: Config, result: Result, text: str) -> int:
     """Print what was done, as JSON or as `text`, or would be done; return the exit code."""
-    data = changed_json(result)
+    data, unsaved = changed_json(result), unsaved_reason(config.state)
     if arguments.dry_run:
         text = render.plan_text(result.done, (), {})
         data = render_json.plan_json(result.done)
     show(data, arguments.json, lambda _: text)
-    return EXIT_FAILED if result.failures else EXIT_OK
+    if unsaved:
+        print(f"neuca: not saved: {unsaved}", file=sys.stderr)
+    return exit_code(config, failed=bool(result.failures), degraded=bool(unsaved))
 
 
 def changed_json(result: Result) -> dict[str, Any]:

@@ -91,6 +91,22 @@ def test_taking_a_nic_back_is_planned_and_ends_as_a_pass_does(running):
     assert '"nonsense" is not a MAC address' in fault
 
 
+@pytest.mark.parametrize("wrong", ["configuration", "document"])
+def test_an_invalid_value_determines_the_exit_code(running, wrong):
+    """neuca-status(7): the first of 78, 1, 3, 4 and 0 that applies."""
+    commands = ["tune apply", "release --undo dp1"]
+    if wrong == "configuration":
+        running.configure("[network]\ndrift = sometimes")
+        commands += ["export", "revert", "trust dp9", "tune revert"]
+    running.veth("dp9", 9)
+    running.neuca("release", "dp1")
+    running.once(f"{DOCUMENT}[interface {mac(1)}]\nmtu = none\n" if wrong == "document" else None)
+    for command in commands:
+        done = running.neuca(*command.split())
+        assert (done.code, "neuca: error: " in done.err) == (78, True), command
+    assert running.once().code == 78
+
+
 def test_release_of_what_is_no_nic_says_so(running):
     done = running.neuca("release", "nothing")
     assert (done.code, done.err) == (

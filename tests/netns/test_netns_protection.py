@@ -31,7 +31,9 @@ def test_nothing_new_is_configured_until_it_is_corrected(host, command):
     assert host.addresses("dp2") == {"172.16.2.1/24"}
 
 
-@pytest.mark.parametrize("command", ["plan", "apply --dry-run", "tune plan --profile exogeni"])
+@pytest.mark.parametrize(
+    "command", ["plan", "apply --dry-run", "tune plan --profile exogeni", "tune revert --dry-run"]
+)
 def test_no_plan_shows_what_a_pass_would_not_do(host, command):
     assert host.once(OURS).code == 0
     host.configure(WRONG)
