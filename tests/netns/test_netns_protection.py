@@ -45,6 +45,16 @@ def test_no_plan_shows_what_a_pass_would_not_do(host, command):
     assert host.once().code == 0
 
 
+def test_no_script_of_the_document_runs_by_a_command_either(host):
+    assert host.once(f"{OURS}[scripts]\nbootscript = #!/bin/sh\n    echo ran\n").code == 0
+    host.configure("[metadata]\nsource = none")
+    done = host.neuca("run-scripts")
+    assert (done.code, done.out) == (78, "")
+    assert "did you mean [metadata] sources?" in done.err
+    assert not list(host.folder.glob("log/script-*"))
+    host.configure()
+
+
 def test_the_daemon_keeps_what_is_configured_after_a_reload(host):
     host.document(OURS)
     daemon = host.start()
