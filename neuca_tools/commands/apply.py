@@ -39,12 +39,26 @@ if TYPE_CHECKING:
 
 def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments)
+    if arguments.dry_run:
+        from neuca_tools.commands.look import show_plan
+
+        return show_plan(arguments, config)
     require_root("apply")
     to_stderr(log_level(arguments))
-    if not arguments.dry_run and trial_file.is_running(trial_file.stored_trial(config)):
+    if trial_file.is_running(trial_file.stored_trial(config)):
         # No pass is made until it ends, or until command-timeout.
         log.warning("waiting: %s", trial_file.trial_note(config))
-    return _apply_or_plan(arguments, config)
+    if arguments.trial is None:
+        return apply_once(
+            config, arguments.source, as_json=arguments.json, color=uses_color(arguments)
+        )
+    from neuca_tools.commands.trial import apply_on_trial
+
+    if arguments.json:
+        raise ArgumentsError(
+            "apply: --try waits for confirmation, and cannot be combined with --json"
+        )
+    return apply_on_trial(config, arguments.source, arguments.trial, uses_color(arguments))
 
 
 def apply_once(
@@ -90,20 +104,3 @@ def outcome_text(status: Status, changed: int, left: Iterable[Problem], color: b
     """What a pass did not do, and its last line."""
     last = render.outcome_line(status.data["state"], changed, status.problems, color)
     return painted_lines("\n".join([*render.unfulfilled_lines(left, status.names, color), last]))
-
-
-def _apply_or_plan(arguments: argparse.Namespace, config: Config) -> int:
-    if arguments.dry_run:
-        from neuca_tools.commands.look import show_plan
-
-        return show_plan(arguments, config)
-    if arguments.trial is not None:
-        from neuca_tools.commands.trial import apply_on_trial
-
-        if arguments.json:
-            raise ArgumentsError(
-                "apply: --try waits for confirmation, and cannot be combined with --json"
-            )
-        length, color = arguments.trial, uses_color(arguments)
-        return apply_on_trial(config, arguments.source, length, color)
-    return apply_once(config, arguments.source, as_json=arguments.json, color=uses_color(arguments))
