@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 def apply_once(
     config: Config, source: Optional[str] = None, *, as_json: bool = False, color: bool = False
 ) -> int:
-    """Make one pass, print what it did not do, and return the exit code of `neuca status`."""
+    """Make one pass, print what it did not do, and return the exit code."""
     set_aside_foreign_state(config)
     read = partial(read_document, config, source)
     return make_pass(config, read, from_own_sources=source is None, as_json=as_json, color=color)
