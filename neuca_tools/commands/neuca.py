@@ -159,7 +159,7 @@ def _choice_of(*words: str) -> Keywords:
 _SOURCES = "auto, file:PATH, configdrive, nocloud, openstack, ec2 or others, see neuca(1)"
 _TUNE = (
     "audit: show the current tuning; plan: show what apply would change; apply: apply the"
-    " tuning; revert: restore the original values"
+    " tuning; revert: undo what apply has selected"
 )
 _OPTIONS: dict[str, Keywords] = {
     **JSON,
