@@ -9,7 +9,6 @@ from typing import Optional
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.commands.common import LISTED
-from neuca_tools.desired.names import own_names
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import nic as nic_of
 from neuca_tools.errors import UsageError
@@ -44,8 +43,8 @@ def _ports_of(candidates: Iterable[Optional[LinkKey]], known: Iterable[LinkKey])
 def _key_by_name(survey: Decision) -> dict[str, LinkKey]:
     """The links by their requested and their current names, of which the latter take precedence."""
     resolution = survey.resolution
-    wanted = own_names(resolution.roles, resolution.requests, survey.record)
-    by_name = {name: key for key, name in (*wanted.items(), *resolution.names.items())}
+    by_name = {link.name: link.key for link in resolution.shown if link.name}
+    by_name.update({name: key for key, name in resolution.names.items()})
     by_name.update({link.name: key for key, link in survey.have.links.items() if link.name})
     return by_name
 

@@ -18,7 +18,7 @@ from neuca_tools.config import Config
 from neuca_tools.desired.names import own_names
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Policy, Roles
-from neuca_tools.model import Device, NetworkState, OwnedObjects, Problem
+from neuca_tools.model import Device, LinkKey, NetworkState, OwnedObjects, Problem
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.rows import StoredDocument
 from neuca_tools.plan.operation import Target
@@ -480,9 +480,15 @@ def test_find_link(text, meant):
     assert find_link(text, survey) == meant
 
 
-def test_find_an_absent_nic_by_the_name_that_is_requested():
-    survey = small(TWO + f"[interface {mac(7)}]\nname = data7\n").survey()
-    assert find_link("data7", survey) == key(7)
+@pytest.mark.parametrize(("text", "meant"), [
+    ("data7", key(7)),
+    ("data7-vlan", key(7, 8)),
+    ("bond7", LinkKey("bond bond7")),
+])  # fmt: skip
+def test_find_what_is_absent_by_the_name_that_status_shows(text, meant):
+    absent = f"[interface {mac(7)}]\nname = data7\n[vlan {mac(7)}.8]\nname = data7-vlan\n"
+    survey = small(f"{TWO}{absent}[bond bond7]\nmembers = {mac(7)}\n").survey()
+    assert find_link(text, survey) == meant
 
 
 def test_what_became_of_a_setting_is_told_with_its_link_and_is_no_shortfall():
