@@ -100,7 +100,7 @@ _ROWS = (
     ),
     ("read-drive", "drive", "copy the documents of a config drive or NoCloud volume", "", "device"),
     ("get", "data", "print one item of the user-data", "", "words"),
-    ("user-data", "data", "print the user-data as received"),
+    ("user-data", "data", "print the NEuca document of the user-data as text"),
     ("interfaces", "data", "print the interfaces requested in the user-data", "json"),
     ("routes", "data", "print the requested routes, and whether this host is a router", "json"),
     ("users", "data", "print the users requested in the user-data", "json"),
