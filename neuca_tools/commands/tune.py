@@ -27,7 +27,7 @@ from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
 from neuca_tools.config.options import profile_names
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ArgumentsError, UsageError
+from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ArgumentsError, ConfigError, UsageError
 from neuca_tools.model import LinkKey
 from neuca_tools.model.printable import counted
 from neuca_tools.state.active_document import Intake, last_good
@@ -64,7 +64,7 @@ def _show_or_apply_tuning(arguments: argparse.Namespace, config: Config, action:
     faults = survey.resolution.tuning.faults
     if action == "apply":
         if faults:
-            raise UsageError(f"tune: {faults[0]}")
+            raise (UsageError if arguments.profile else ConfigError)(f"tune: {faults[0]}")
         to_stderr(log_level(arguments))
         code = _apply_tuning(arguments, config, intake, choice, link)
         return report_faults(intake, config) or code
