@@ -83,7 +83,7 @@ def _revert_settings(arguments: argparse.Namespace, config: Config) -> int:
     result = revert_settings(config, last_good(config.state), dry_run=arguments.dry_run)
     count = sum(not isinstance(operation, WriteFile) for operation in result.done)
     text = f"{counted(count, 'setting')} restored"
-    if not count:
+    if not result.done:
         text = "nothing was changed, so there is nothing to restore"
     return show_changed(arguments, config, result, text)
 

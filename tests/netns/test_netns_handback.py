@@ -130,6 +130,16 @@ def test_revert_puts_every_setting_back_and_a_new_start_sets_them_again(running)
     assert (running.link("dp1")["mtu"], running.link("dp1")["txqlen"]) == (9000, 5000)
 
 
+def test_revert_does_not_deny_that_it_has_removed_a_file(lab):
+    lab.veth("dp1", 1)
+    assert lab.once(f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n").code == 0
+    file = lab.folder / "sysctl" / "neuca.conf"
+    done = lab.neuca("revert")
+    assert (done.out, done.err) == ("0 settings restored\n", f'remove "{file}"\n')
+    assert lab.neuca("revert").out == "nothing was changed, so there is nothing to restore\n"
+    assert lab.once().code == 0
+
+
 def test_after_revert_and_a_new_start_the_originals_are_known_again(running):
     running.neuca("revert")
     running.once()
