@@ -451,6 +451,13 @@ def test_a_problem_is_told_once():
     ]
 
 
+def test_a_vlan_of_an_absent_nic_is_not_as_requested():
+    found = status(small(f"{TWO}[vlan {mac(7)}.8]\nname = v8\n"))
+    assert {one["name"]: one["ok"] for one in found.data["interfaces"] if one["role"] == "dataplane"} == {
+        "eth2": False, None: False, "v8": False
+    }  # fmt: skip
+
+
 # --- which link is meant --------------------------------------------------------------------------------------------
 
 
