@@ -31,7 +31,7 @@ from neuca_tools.plan.operation import Operation, of_kind
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, StopClient, WriteFile, WriteSysctl
 from neuca_tools.state import records, updates
 from neuca_tools.state.active_document import Intake
-from neuca_tools.state.store import demand_room
+from neuca_tools.state.store import demand_room, save_unsaved_files
 from neuca_tools.tuning.choice import Choice
 
 SETTINGS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
@@ -192,14 +192,24 @@ def _document_without(document: Document, macs: Collection[str]) -> Document:
 
 
 def undo_release(config: Config, mac: str) -> None:
-    """Undo a release: the NIC is no longer ignored. Raises NeucaError if it was not released."""
-    with _locked(config, dry_run=False):
-        record = records.load_record(config.state)
-        if not record.nics.get(mac, NicRecord()).released:
-            raise NeucaError(f'release --undo "{mac}": it was not released')
-        nics = {known: nic for known, nic in record.nics.items() if known != mac}
-        # Not to the spare directory, which a reboot empties.
-        records.save_record(config.state.directory, record._replace(nics=nics))
+    """Ignore the NIC no longer, to be called with the lock held. Raises NeucaError."""
+    demand_room(config.state)
+    # Not to the spare directory, which a reboot empties.
+    records.save_record(config.state.directory, _record_without_release(config, mac))
+
+
+def plan_undo(config: Config, intake: Intake, mac: str) -> Result:
+    """What a pass would do once the NIC is ignored no longer. Raises NeucaError."""
+    with open_host(config, intake) as host:
+        return Result(host.decide(_record_without_release(config, mac)).plan())
+
+
+def _record_without_release(config: Config, mac: str) -> Record:
+    """The record without this NIC. Raises NeucaError if the NIC was not released."""
+    record = records.load_record(config.state)
+    if not record.nics.get(mac, NicRecord()).released:
+        raise NeucaError(f'release --undo "{mac}": it was not released')
+    return record._replace(nics={known: nic for known, nic in record.nics.items() if known != mac})
 
 
 def revert_settings(config: Config, intake: Intake, *, dry_run: bool) -> Result:
@@ -221,6 +231,7 @@ def _run_or_plan(host: Host, purpose: Purpose, dry_run: bool) -> Result:
 def run_transaction(host: Host, purpose: Purpose, decision: Decision) -> Outcome:
     """Run one transaction for this decision, and log it."""
     outcome = Transaction(host, purpose, decision).run()
+    save_unsaved_files(host.config.state)
     return outcome._replace(result=log_change(host.config, outcome))
 
 
@@ -251,7 +262,6 @@ def apply_tuning(
     A choice of profiles holds until the next boot. It is saved before anything is set, so that
     every later pass agrees with it. Raises NeucaError.
     """
-    config.demand_protection()
     with locked(config.run_directory / "lock", config.command_timeout):
         if choice is not None:
             records.save_choice(config.run_directory, choice)

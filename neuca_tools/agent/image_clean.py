@@ -58,6 +58,7 @@ IDENTITY = (
     ("var/lib/dhcpcd", "secret"),
     ("var/lib/dhcpcd", "*.lease*"),
 )
+METRICS = "var/lib/prometheus/node-exporter/neuca.prom"  # neuca-metrics.service writes it
 MACHINE_ID = "etc/machine-id"
 NO_IDENTITY = (b"", b"uninitialized")  # machine-id(5)
 HOST_KEYS = ("etc/ssh", re.compile(r"ssh_host_\w+_key(-cert)?(\.pub)?"))
@@ -101,7 +102,8 @@ def find_traces(config: Config, root: Path, with_identity: bool) -> Findings:
     """
     # Users come first, since a file of the agent's lists them.
     ours: list[Union[Trace, UserWithdrawal]] = [*users.users_to_withdraw(config)]
-    ours += [Trace(path) for path in own_files(config) if os.path.lexists(path)]
+    own = [*own_files(config), root / METRICS]
+    ours += [Trace(path) for path in own if os.path.lexists(path)]
     if not with_identity:
         return Findings(tuple(ours))
     keys, host = host_keys(root), identity_files(root)

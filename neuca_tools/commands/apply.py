@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Optional
 
@@ -25,6 +25,7 @@ from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError
 from neuca_tools.model import Problem
 from neuca_tools.model.printable import painted_lines
+from neuca_tools.state.active_document import Intake
 from neuca_tools.status import render
 from neuca_tools.status.judge import Status
 
@@ -38,28 +39,58 @@ if TYPE_CHECKING:
 
 def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments)
+    if arguments.dry_run:
+        from neuca_tools.commands.look import show_plan
+
+        return show_plan(arguments, config)
     require_root("apply")
     to_stderr(log_level(arguments))
-    if not arguments.dry_run and trial_file.is_running(trial_file.stored_trial(config)):
+    if trial_file.is_running(trial_file.stored_trial(config)):
         # No pass is made until it ends, or until command-timeout.
         log.warning("waiting: %s", trial_file.trial_note(config))
-    return _apply_or_plan(arguments, config)
+    if arguments.trial is None:
+        return apply_once(
+            config, arguments.source, as_json=arguments.json, color=uses_color(arguments)
+        )
+    from neuca_tools.commands.trial import apply_on_trial
+
+    if arguments.json:
+        raise ArgumentsError(
+            "apply: --try waits for confirmation, and cannot be combined with --json"
+        )
+    return apply_on_trial(config, arguments.source, arguments.trial, uses_color(arguments))
 
 
 def apply_once(
     config: Config, source: Optional[str] = None, *, as_json: bool = False, color: bool = False
 ) -> int:
-    """Make one pass, print what it did not do, and return the exit code of `neuca status`."""
+    """Make one pass, print what it did not do, and return the exit code."""
     set_aside_foreign_state(config)
     read = partial(read_document, config, source)
+    return make_pass(config, read, from_own_sources=source is None, as_json=as_json, color=color)
+
+
+def make_pass(
+    config: Config,
+    read: Callable[[], Intake],
+    *,
+    prepare: Callable[[], str] = str,
+    from_own_sources: bool,
+    as_json: bool,
+    color: bool,
+) -> int:
+    """Make one pass over the document that `read` returns, print the outcome, return the exit code.
+
+    `prepare` is called with the lock held, and returns what to print first.
+    """
     with document_in_force(
-        config, read, from_own_sources=source is None, even_if_seen=True
+        config, read, from_own_sources=from_own_sources, even_if_seen=True
     ) as intake:
+        headline = prepare()
         report, status = run_pass(config, intake, whole=True)
     code = report_faults(intake, config) or status.exit_code
-    text = outcome_text(
-        status, len(report.changed), problems_not_printed(status.problems, intake, config), color
-    )
+    left = problems_not_printed(status.problems, intake, config)
+    text = headline + outcome_text(status, len(report.changed), left, color)
     data = {}
     if as_json:
         from neuca_tools.status.render_json import apply_json
@@ -73,20 +104,3 @@ def outcome_text(status: Status, changed: int, left: Iterable[Problem], color: b
     """What a pass did not do, and its last line."""
     last = render.outcome_line(status.data["state"], changed, status.problems, color)
     return painted_lines("\n".join([*render.unfulfilled_lines(left, status.names, color), last]))
-
-
-def _apply_or_plan(arguments: argparse.Namespace, config: Config) -> int:
-    if arguments.dry_run:
-        from neuca_tools.commands.look import show_plan
-
-        return show_plan(arguments, config)
-    if arguments.trial is not None:
-        from neuca_tools.commands.trial import apply_on_trial
-
-        if arguments.json:
-            raise ArgumentsError(
-                "apply: --try waits for confirmation, and cannot be combined with --json"
-            )
-        length, color = arguments.trial, uses_color(arguments)
-        return apply_on_trial(config, arguments.source, length, color)
-    return apply_once(config, arguments.source, as_json=arguments.json, color=uses_color(arguments))

@@ -63,7 +63,7 @@ def add_output_options(parser: argparse._ActionsContainer) -> None:
     more = "also print notes about the configuration, and all of a report"
     loud = parser.add_mutually_exclusive_group()
     loud.add_argument("-v", "--verbose", **flag(more))
-    loud.add_argument("-q", "--quiet", **flag("print only errors"))
+    loud.add_argument("-q", "--quiet", **flag("print only errors and warnings"))
     parser.add_argument(
         "--color", choices=COLORS, default="auto", help="whether to color the output"
     )

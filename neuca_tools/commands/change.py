@@ -5,31 +5,32 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 from typing import Any
 
 from neuca_tools.agent.change import (
+    plan_undo,
     release_nic,
     revert_settings,
     undo_release,
 )
-from neuca_tools.agent.in_force import document_in_force
-from neuca_tools.agent.reconcile import run_pass
 from neuca_tools.apply.host import open_host
 from neuca_tools.apply.result import Result
-from neuca_tools.commands.common import log_level, require_root, show
-from neuca_tools.commands.context import load_configuration
+from neuca_tools.commands.apply import make_pass
+from neuca_tools.commands.common import log_level, require_root, show, uses_color
+from neuca_tools.commands.context import exit_code, load_configuration
 from neuca_tools.commands.links import find_nic
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError
+from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
 from neuca_tools.model import NicRecord
 from neuca_tools.model.printable import counted
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state import records
 from neuca_tools.state.active_document import last_confirmed, last_good
-from neuca_tools.state.store import demand_room
+from neuca_tools.state.store import demand_room, unsaved_reason
 from neuca_tools.status import render, render_json
 
 
@@ -56,37 +57,42 @@ def _release_nic(arguments: argparse.Namespace, config: Config) -> int:
     elif "networkmanager" in survey.world.managers:
         text = "it may manage the NIC after the next boot or after a restart of its own"
         lines.append(f"The running NetworkManager was not notified: {text}.")
-    return show_changed(arguments, result, "\n".join(lines))
+    return show_changed(arguments, config, result, "\n".join(lines))
 
 
 def _undo_release(arguments: argparse.Namespace, config: Config, mac: str, name: str) -> int:
-    if arguments.dry_run:
-        text = f"{name} would no longer be ignored, and a pass would be made"
-        show(render_json.plan_json(()), arguments.json, lambda _: text)
-        return EXIT_OK
-    undo_release(config, mac)
     read = partial(last_confirmed, config.state, config.run_directory)
-    with document_in_force(config, read, from_own_sources=False, even_if_seen=True) as intake:
-        report, status = run_pass(config, intake, whole=True)
-    text = f"{name} is no longer ignored"
-    show(render_json.apply_json(report, status), arguments.json, lambda _: text)
-    return EXIT_OK
+    if arguments.dry_run:
+        return show_changed(arguments, config, plan_undo(config, read(), mac), "")
+
+    def undo() -> str:
+        undo_release(config, mac)
+        return f"{name} is no longer ignored\n"
+
+    return make_pass(
+        config,
+        read,
+        prepare=undo,
+        from_own_sources=False,
+        as_json=arguments.json,
+        color=uses_color(arguments),
+    )
 
 
 def _revert_settings(arguments: argparse.Namespace, config: Config) -> int:
     result = revert_settings(config, last_good(config.state), dry_run=arguments.dry_run)
     count = sum(not isinstance(operation, WriteFile) for operation in result.done)
     text = f"{counted(count, 'setting')} restored"
-    if not count:
+    if not result.done:
         text = "nothing was changed, so there is nothing to restore"
-    return show_changed(arguments, result, text)
+    return show_changed(arguments, config, result, text)
 
 
 def _trust_nic(arguments: argparse.Namespace, config: Config) -> int:
     mac = _trusted_nic(config, arguments.link)
     _record_as_management(config, mac)
     print(f"{arguments.link} ({mac}) is the management NIC: neucad requests metadata through it")
-    return EXIT_OK
+    return exit_code(config)
 
 
 def _trusted_nic(config: Config, link: str) -> str:
@@ -110,14 +116,16 @@ def _record_as_management(config: Config, mac: str) -> None:
         records.save_record(config.state.directory, record._replace(nics={**record.nics, mac: nic}))
 
 
-def show_changed(arguments: argparse.Namespace, result: Result, text: str) -> int:
+def show_changed(arguments: argparse.Namespace, config: Config, result: Result, text: str) -> int:
     """Print what was done, as JSON or as `text`, or would be done; return the exit code."""
-    data = changed_json(result)
+    data, unsaved = changed_json(result), unsaved_reason(config.state)
     if arguments.dry_run:
         text = render.plan_text(result.done, (), {})
         data = render_json.plan_json(result.done)
     show(data, arguments.json, lambda _: text)
-    return EXIT_FAILED if result.failures else EXIT_OK
+    if unsaved:
+        print(f"neuca: not saved: {unsaved}", file=sys.stderr)
+    return exit_code(config, failed=bool(result.failures), degraded=bool(unsaved))
 
 
 def changed_json(result: Result) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from typing import Any, NoReturn, Union
 from neuca_tools.agent import image_capture, image_clean
 from neuca_tools.agent.image_clean import Findings, Trace
 from neuca_tools.commands.common import require_root, show
-from neuca_tools.commands.context import load_configuration
+from neuca_tools.commands.context import exit_code, load_configuration
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, ApplyError
+from neuca_tools.errors import EXIT_DEGRADED, ApplyError
 from neuca_tools.guest.users import UserWithdrawal
 
 KEPT = (
@@ -61,11 +61,7 @@ def _report_kept(config: Config, findings: Findings, *, has_failed: bool = False
     """Print that SSH host keys are kept; the exit code if there is nothing else to report."""
     if findings.kept:
         print(KEPT.format(findings.kept[0].path.parent), file=sys.stderr)
-    if not config.complete:
-        return EXIT_INVALID
-    if has_failed:
-        return EXIT_FAILED
-    return EXIT_DEGRADED if findings.kept else EXIT_OK
+    return exit_code(config, failed=has_failed, degraded=bool(findings.kept))
 
 
 def _is_removed(trace: Union[Trace, UserWithdrawal]) -> bool:

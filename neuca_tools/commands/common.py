@@ -25,7 +25,7 @@ from neuca_tools.errors import (
     NeucaError,
     UsageError,
 )
-from neuca_tools.model.printable import painted_lines, plain_lines
+from neuca_tools.model.printable import painted_lines, plain_lines, visible_length
 
 if TYPE_CHECKING:
     import argparse
@@ -145,7 +145,7 @@ def show(
 
 def _wrapped_line(line: str, width: int) -> str:
     """A line in lines no longer than the width, the later ones indented."""
-    if len(line) <= width:
+    if visible_length(line) <= width:
         return line
     # Not in a process that prints no such line: 2 ms.
     import textwrap

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Optional
 from neuca_tools.commands.common import is_root, message_prefix
 from neuca_tools.config import DEFAULT_PATH, Config, load_config
 from neuca_tools.errors import (
+    EXIT_DEGRADED,
+    EXIT_FAILED,
     EXIT_INVALID,
     EXIT_OK,
     ConfigError,
@@ -125,5 +127,14 @@ def report_faults(intake: Intake, config: Config) -> int:
         print(f"neuca: {fault.severity}: {fault.text}", file=sys.stderr)
     if intake.refused:
         print(f"neuca: {intake.refused}", file=sys.stderr)
-    valid = document.complete and config.complete and not intake.refused
-    return EXIT_OK if valid else EXIT_INVALID
+    valid = document.complete and not intake.refused
+    return exit_code(config) if valid else EXIT_INVALID
+
+
+def exit_code(config: Config, *, failed: bool = False, degraded: bool = False) -> int:
+    """The first exit code of neuca-status(7) that applies."""
+    if not config.complete:
+        return EXIT_INVALID
+    if failed:
+        return EXIT_FAILED
+    return EXIT_DEGRADED if degraded else EXIT_OK

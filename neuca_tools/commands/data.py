@@ -50,7 +50,7 @@ def _print_from(intake: Intake, arguments: argparse.Namespace) -> int:
 
 
 def _section_json(name: str, data: Document) -> dict[str, object]:
-    """The lines of a section; null if the document has no such section."""
+    """The lines of a section; none if the document has no such section."""
     items = {item.key: item.value for item in data.items if item.section == name}
     section: dict[str, object] = {"version": 1, "section": name, "items": items}
     if name == "routes":

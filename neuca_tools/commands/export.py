@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import open_host
-from neuca_tools.commands.context import load_configuration
+from neuca_tools.commands.context import exit_code, load_configuration
 from neuca_tools.desired.roles import find_links
 from neuca_tools.documents.neuca.values import UnusableError, address, link_name
-from neuca_tools.errors import EXIT_OK
 from neuca_tools.model import Device, LinkKey, World
 from neuca_tools.model.printable import printable_lines
 from neuca_tools.model.provenance import RTPROT_DHCP, RTPROT_KERNEL, RTPROT_RA
@@ -32,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     with open_host(config, last_confirmed(config.state, config.run_directory)) as host:
         # The name of an interface may have control characters.
         print(printable_lines(document_lines(host.survey())))
-    return EXIT_OK
+    return exit_code(config)
 
 
 def document_lines(survey: Decision) -> Iterator[str]:

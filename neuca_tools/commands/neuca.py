@@ -100,7 +100,7 @@ _ROWS = (
     ),
     ("read-drive", "drive", "copy the documents of a config drive or NoCloud volume", "", "device"),
     ("get", "data", "print one item of the user-data", "", "words"),
-    ("user-data", "data", "print the user-data as received"),
+    ("user-data", "data", "print the NEuca document of the user-data as text"),
     ("interfaces", "data", "print the interfaces requested in the user-data", "json"),
     ("routes", "data", "print the requested routes, and whether this host is a router", "json"),
     ("users", "data", "print the users requested in the user-data", "json"),
@@ -150,7 +150,7 @@ def _choice_of(*words: str) -> Keywords:
 _SOURCES = "auto, file:PATH, configdrive, nocloud, openstack, ec2 or others, see neuca(1)"
 _TUNE = (
     "audit: show the current tuning; plan: show what apply would change; apply: apply the"
-    " tuning; revert: restore the original values"
+    " tuning; revert: undo what apply has selected"
 )
 _OPTIONS: dict[str, Keywords] = {
     **JSON,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import argparse
 
 _STEPS: Options = {
-    "once": flag("make one pass and exit with the exit code of neuca status"),
+    "once": flag("make one pass and exit with the exit code of neuca apply"),
     "names": flag("restore the name of every NIC and exit (for early boot, before the network)"),
     "guest": flag("apply the host name, users, storage and scripts of the document, and exit"),
 }
@@ -51,7 +51,7 @@ _OPTIONS: Options = {
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the agent, or one step of it. The exit code of `--once` is that of `neuca status`."""
+    """Run the agent, or one step of it. The exit code of `--once` is that of `neuca apply`."""
     if arguments is None:
         collect_rarely()
         return with_output(lambda: main(sys.argv[1:]), "neucad")

@@ -22,6 +22,7 @@ from neuca_tools.model import Document
 def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments)
     require_root("run-scripts")
+    config.demand_protection()
     document = stored_document(config).document or Document()
     findings = _run_or_list(config, document, arguments.dry_run)
     show(_scripts_json(findings), arguments.json, _scripts_text)

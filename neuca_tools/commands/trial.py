@@ -20,6 +20,7 @@ from neuca_tools.apply.host import open_host
 from neuca_tools.commands.apply import outcome_text
 from neuca_tools.commands.common import require_root
 from neuca_tools.commands.context import (
+    exit_code,
     load_configuration,
     problems_not_printed,
     read_document,
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_root("confirm")
     trial.confirm_trial(config)
     print("kept")
-    return EXIT_OK
+    return exit_code(config)
 
 
 def apply_on_trial(

@@ -27,7 +27,7 @@ from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
 from neuca_tools.config.options import profile_names
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ArgumentsError, UsageError
+from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ArgumentsError, ConfigError, UsageError
 from neuca_tools.model import LinkKey
 from neuca_tools.model.printable import counted
 from neuca_tools.state.active_document import Intake, last_good
@@ -45,10 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
     action = arguments.action
     if action == "apply" and arguments.dry_run:
         action = "plan"
-    if action == "plan":
-        config.demand_protection()
     if action in ("apply", "revert"):
         require_root(f"tune {action}")
+    if action != "audit":
+        config.demand_protection()
     if action == "revert":
         return _revert_tuning(arguments, config)
     return _show_or_apply_tuning(arguments, config, action)
@@ -64,9 +64,10 @@ def _show_or_apply_tuning(arguments: argparse.Namespace, config: Config, action:
     faults = survey.resolution.tuning.faults
     if action == "apply":
         if faults:
-            raise UsageError(f"tune: {faults[0]}")
+            raise (UsageError if arguments.profile else ConfigError)(f"tune: {faults[0]}")
         to_stderr(log_level(arguments))
-        return _apply_tuning(arguments, config, intake, choice, link)
+        code = _apply_tuning(arguments, config, intake, choice, link)
+        return report_faults(intake, config) or code
     if action == "plan":
         _show_plan(arguments, survey, link)
     else:
@@ -136,7 +137,7 @@ def _apply_tuning(
         profiles = ", ".join(choice.profiles)
         more = "is in effect until the next boot; set [tuning] to keep it"
         lines.append(f"profile {profiles} {more}")
-    return show_changed(arguments, result, "\n".join(lines))
+    return show_changed(arguments, config, result, "\n".join(lines))
 
 
 def _revert_tuning(arguments: argparse.Namespace, config: Config) -> int:
@@ -147,8 +148,10 @@ def _revert_tuning(arguments: argparse.Namespace, config: Config) -> int:
         )
     if load_choice(config.run_directory) is None:
         text = "`neuca tune apply` selected no profiles since boot, so there is nothing to undo"
-        return show_changed(arguments, Result(), text)
+        return show_changed(arguments, config, Result(), text)
     to_stderr(log_level(arguments))
     text = "the settings are those that the configuration and the document request"
-    result = drop_tuning(config, last_good(config.state), dry_run=arguments.dry_run)
-    return show_changed(arguments, result, text)
+    intake = last_good(config.state)
+    result = drop_tuning(config, intake, dry_run=arguments.dry_run)
+    code = show_changed(arguments, config, result, text)
+    return report_faults(intake, config) or code

@@ -48,7 +48,10 @@ def _read_client(text: str) -> str:
     """A word, or the path of a program with the name of the client."""
     if text.startswith("/") and text.isprintable() and Path(text).name == CLIENT:
         return text
-    return values.word(text, ("auto", "none", CLIENT))
+    try:
+        return values.word(text, ("auto", "none", CLIENT))
+    except UnusableError as reason:
+        raise UnusableError(f"{reason}, nor the path of {CLIENT}", reason.unknown) from None
 
 
 def _file_name(text: str) -> str:

@@ -47,6 +47,15 @@ def painted_lines(text: str) -> str:
     return "".join(part if part in _KEPT else plain_lines(part) for part in _KEPT_PARTS.split(text))
 
 
+def visible_length(text: str) -> int:
+    """The number of characters, without those of `painted_text`.
+
+    >>> visible_length(painted_text("ok", GREEN, True) + ": up")
+    6
+    """
+    return sum(len(part) for part in _KEPT_PARTS.split(text) if part not in _KEPT[:-1])
+
+
 def escape_markup(text: str) -> str:
     """Escape a text for an HTML element or a quoted attribute; line ends are kept."""
     # For pages only; it saves 1 ms.

@@ -326,7 +326,7 @@ def _interfaces_json(
             "role": link.role,
             "desired_state": link.state,
             **network_json(device, world),
-            "ok": all(problem.code in INFORMATIVE_CODES for problem in on_link),
+            "ok": _is_as_requested(link, device, on_link),
             "managers": {
                 manager: _manager_state(world.managers.get(manager), name) for manager in TITLES
             },
@@ -340,6 +340,12 @@ def _interfaces_json(
         }
         interfaces.append(interface)
     return interfaces
+
+
+def _is_as_requested(link: Link, device: Optional[Device], problems: Iterable[Problem]) -> bool:
+    """Whether a link has no problem; a VLAN is missing without one if the NIC below it is."""
+    is_missing = device is None and link.role == "dataplane"
+    return not is_missing and all(problem.code in INFORMATIVE_CODES for problem in problems)
 
 
 def network_json(device: Optional[Device], world: World) -> dict[str, Any]:

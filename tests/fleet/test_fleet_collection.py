@@ -186,6 +186,35 @@ def test_a_host_that_is_not_as_requested_does_not_fail_the_modules_that_look(con
     assert '"msg": "codes 78 78"' in done.stdout
 
 
+APPLY = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - neuca.guest.apply: {config: "{{ place }}"}
+"""
+
+
+def test_a_pass_that_has_nothing_to_do_has_the_result_of_neuca_apply(config, tmp_path):
+    text = f"[runtime]\nstate-directory = {tmp_path}\nrun-directory = {tmp_path}\n"
+    text += "".join(
+        f"[linux]\n{name}-directory = {tmp_path}\n"
+        for name in ("udev", "networkmanager", "networkd", "sysctl")
+    )
+    text += "[linux]\nmanagers = none\n[metadata]\nsources = none\n[network]\ndrift = never\n[tuning]\nprofile = none\n"
+    (tmp_path / "file").write_text(text)
+    (tmp_path / "play.yml").write_text(APPLY)
+    neuca = tmp_path / "bin" / "neuca"
+    neuca.rename(tmp_path / "neuca")
+    words = f"unshare --user --map-root-user --net {tmp_path}/neuca"
+    neuca.write_text(f'#!/bin/sh\nexec {words} "$@"\n')  # a network of its own, without NICs
+    neuca.chmod(0o755)
+    assert config("--check").returncode == 0
+    done = config()
+    assert done.returncode == 2, done.stdout
+    assert '"operations": [], "rc": 78' in done.stdout
+
+
 @pytest.fixture(scope="session")
 def package(tmp_path_factory):
     place = tmp_path_factory.mktemp("package")

@@ -181,7 +181,8 @@ def test_without_root_one_can_look_and_the_network_is_not_asked(served):
     status = served.neuca("status", "--json", prefix=nobody)
     assert (status.code, status.err) == (0, "")
     assert status.json["state"] == "ok"
-    assert served.neuca("plan", prefix=nobody).out == "nothing to do\n"
+    for command in ("plan",), ("apply", "--dry-run"):
+        assert served.neuca(*command, prefix=nobody).out == "nothing to do\n"
     assert served.neuca("show", "desired", "--json", prefix=nobody).json["links"][1][
         "addresses"
     ] == ["172.16.1.1/24"]

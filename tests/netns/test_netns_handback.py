@@ -53,7 +53,7 @@ def test_a_released_nic_is_ignored_until_it_is_taken_back(running):
         running.once(DOCUMENT.replace("172.16.1.1/24", "172.16.1.2/24"))
         assert monitor.lines() == []
     done = running.neuca("release", "--undo", "dp1")
-    assert (done.code, done.out) == (0, "dp1 is no longer ignored\n")
+    assert (done.code, done.out) == (0, "dp1 is no longer ignored\nok: 12 changed\n")
     assert running.once().code == 0
     assert running.addresses("dp1") == {"172.16.1.2/24", "fd00:16::1/64"}
     assert running.link("dp1")["mtu"] == 9000
@@ -78,6 +78,35 @@ def test_a_dry_run_of_a_release_prints_all_that_a_release_does(running):
     assert undone.err == f'neuca: release --undo "{mac(2)}": it was not released\n'
 
 
+def test_taking_a_nic_back_is_planned_and_ends_as_a_pass_does(running):
+    undo = ("release", "--undo", "dp1")
+    assert running.neuca(*undo, "--dry-run").code == 1
+    running.neuca("release", "dp1")
+    running.once(DOCUMENT + "[interface nonsense]\nmtu = 1500\n")
+    planned = running.neuca(*undo, "--dry-run").out.splitlines()
+    assert "add the address 172.16.1.1/24 to dp1" in planned
+    done = running.neuca(*undo)
+    *operations, fault = done.err.splitlines()
+    assert (done.code, operations) == (78, planned)
+    assert '"nonsense" is not a MAC address' in fault
+
+
+@pytest.mark.parametrize("wrong", ["configuration", "document"])
+def test_an_invalid_value_determines_the_exit_code(running, wrong):
+    """neuca-status(7): the first of 78, 1, 3, 4 and 0 that applies."""
+    commands = ["tune apply", "release --undo dp1"]
+    if wrong == "configuration":
+        running.configure("[network]\ndrift = sometimes")
+        commands += ["export", "revert", "trust dp9", "tune revert"]
+    running.veth("dp9", 9)
+    running.neuca("release", "dp1")
+    running.once(f"{DOCUMENT}[interface {mac(1)}]\nmtu = none\n" if wrong == "document" else None)
+    for command in commands:
+        done = running.neuca(*command.split())
+        assert (done.code, "neuca: error: " in done.err) == (78, True), command
+    assert running.once().code == 78
+
+
 def test_release_of_what_is_no_nic_says_so(running):
     done = running.neuca("release", "nothing")
     assert (done.code, done.err) == (
@@ -99,6 +128,16 @@ def test_revert_puts_every_setting_back_and_a_new_start_sets_them_again(running)
     assert running.neuca("revert").out == "nothing was changed, so there is nothing to restore\n"
     assert running.once().code == 0
     assert (running.link("dp1")["mtu"], running.link("dp1")["txqlen"]) == (9000, 5000)
+
+
+def test_revert_does_not_deny_that_it_has_removed_a_file(lab):
+    lab.veth("dp1", 1)
+    assert lab.once(f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n").code == 0
+    file = lab.folder / "sysctl" / "neuca.conf"
+    done = lab.neuca("revert")
+    assert (done.out, done.err) == ("0 settings restored\n", f'remove "{file}"\n')
+    assert lab.neuca("revert").out == "nothing was changed, so there is nothing to restore\n"
+    assert lab.once().code == 0
 
 
 def test_after_revert_and_a_new_start_the_originals_are_known_again(running):

@@ -31,7 +31,9 @@ def test_nothing_new_is_configured_until_it_is_corrected(host, command):
     assert host.addresses("dp2") == {"172.16.2.1/24"}
 
 
-@pytest.mark.parametrize("command", ["plan", "apply --dry-run", "tune plan --profile exogeni"])
+@pytest.mark.parametrize(
+    "command", ["plan", "apply --dry-run", "tune plan --profile exogeni", "tune revert --dry-run"]
+)
 def test_no_plan_shows_what_a_pass_would_not_do(host, command):
     assert host.once(OURS).code == 0
     host.configure(WRONG)
@@ -41,6 +43,16 @@ def test_no_plan_shows_what_a_pass_would_not_do(host, command):
     assert "neuca: nothing new is configured until this is corrected: " in done.err
     host.configure()
     assert host.once().code == 0
+
+
+def test_no_script_of_the_document_runs_by_a_command_either(host):
+    assert host.once(f"{OURS}[scripts]\nbootscript = #!/bin/sh\n    echo ran\n").code == 0
+    host.configure("[metadata]\nsource = none")
+    done = host.neuca("run-scripts")
+    assert (done.code, done.out) == (78, "")
+    assert "did you mean [metadata] sources?" in done.err
+    assert not list(host.folder.glob("log/script-*"))
+    host.configure()
 
 
 def test_the_daemon_keeps_what_is_configured_after_a_reload(host):

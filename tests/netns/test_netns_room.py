@@ -174,6 +174,22 @@ def test_a_pass_that_dies_without_room_is_gone_on_with(lab, disk):
 
 
 @pytest.mark.parametrize("how", HOW)
+def test_tuning_is_degraded_until_its_original_values_are_saved(lab, disk, how):
+    lab.veth("dp1", 1)
+    assert lab.once(ONE).code == 0
+    disk.spoil(how)
+    lab.document(f"{ONE}mtu = 1400\n")
+    done = lab.neuca("tune", "apply")
+    why = f'write "{lab.folder}/state/record.json": {WORDS[how]}'
+    assert (done.code, done.out) == (4, "1 setting changed\n")
+    assert done.err.splitlines()[-1] == f"neuca: not saved: {why}"
+    disk.mend(how)
+    assert lab.neuca("tune", "apply").code == 0
+    assert lab.status()[1]["unsaved"] is None
+    assert lab.once().code == 0
+
+
+@pytest.mark.parametrize("how", HOW)
 def test_a_nic_is_not_released_while_that_cannot_be_remembered(lab, disk, how):
     lab.veth("dp1", 1)
     assert lab.once(ONE).code == 0

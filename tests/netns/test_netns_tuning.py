@@ -218,6 +218,7 @@ def test_a_profile_that_cannot_be_used_is_invalid_and_costs_only_itself(host, pr
     assert host.once().code == 78
     assert host.problems() == [("invalid", text.format(folder=host.folder))]
     assert host.sysctl(RMEM) == "4096 131072 16777216"
+    assert host.neuca("tune", "apply").code == 78
     refused = host.neuca("tune", "apply", "--profile", profile)
     assert (refused.code, refused.err) == (2, f"neuca: tune: {text.format(folder=host.folder)}\n")
 

@@ -21,6 +21,7 @@ from packages import (
     run,
 )
 
+from neuca_tools.agent.image_clean import METRICS
 from neuca_tools.config import Config
 from neuca_tools.desired import marks
 
@@ -225,6 +226,7 @@ def test_a_purge_leaves_nothing_of_ours_and_all_of_others(own_root, deb):
     said = own_root(
         INSTALL_ALL
         + WRITTEN
+        + f"mkdir -p /{Path(METRICS).parent}; touch /{METRICS}\n"
         + "dpkg --purge neuca-guest-tools > /dev/null\n"
         + LEFT
         + f"ls {' '.join(FOREIGN)}\n",

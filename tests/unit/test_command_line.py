@@ -16,6 +16,7 @@ import pytest
 from neuca_tools.commands import neucad, selftest
 from neuca_tools.commands.common import show, uses_color
 from neuca_tools.commands.neuca import _BY_NAME, COMMANDS, _command_parser, main
+from neuca_tools.model.printable import GREEN, painted_text
 from neuca_tools.sources import _KINDS
 
 
@@ -264,6 +265,13 @@ def test_quiet_prints_errors_only(tmp_path, capsys):
     assert told.out == ""
     assert fault.startswith(f'{path}:2: error: [interface 02:00:00:00:00:01] "mut" = "1": ')
     assert missing == f'neuca: read "{tmp_path}/none": No such file or directory'
+
+
+def test_the_color_of_a_row_does_not_wrap_a_table_that_fits(monkeypatch, capsys):
+    row = f"{painted_text('ok', GREEN, True)}  eth1  dataplane  up"
+    monkeypatch.setenv("COLUMNS", "23")
+    show({}, False, lambda _: row)
+    assert capsys.readouterr().out == f"{row}\n"
 
 
 def test_a_line_is_wrapped_for_a_terminal_and_whole_for_a_program(monkeypatch, capsys):

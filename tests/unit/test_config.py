@@ -192,7 +192,7 @@ def test_an_empty_value_is_the_default(config, option):
             "linux",
             "dhcp-client",
             "/bin/sh",
-            '"/bin/sh" is not "auto", "none" or "dhcpcd"',
+            '"/bin/sh" is not "auto", "none" or "dhcpcd", nor the path of dhcpcd',
         ),
         (
             "linux",

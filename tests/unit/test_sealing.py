@@ -83,7 +83,7 @@ def files(folder):
 def host(tmp_path):
     """A host that has met a document, among whatever else is on it; its next boot makes new host keys."""
     fill(tmp_path / "own", [*OURS, *OTHERS])
-    fill(tmp_path / "root", [*IDENTITY, *KEYS, *NOT_IDENTITY])
+    fill(tmp_path / "root", [image_clean.METRICS, *IDENTITY, *KEYS, *NOT_IDENTITY])
     (tmp_path / "root/etc/systemd/system/multi-user.target.wants").mkdir(parents=True)
     (
         tmp_path / "root/etc/systemd/system/multi-user.target.wants/neuca-host-keys.service"
@@ -144,7 +144,7 @@ def test_what_is_ours_and_the_identity_go_and_everything_else_stays(host, capsys
     said = capsys.readouterr()
     assert said.err == ""
     gone = [host.own / name for name in OURS] + [
-        host.root / name for name in (*IDENTITY[1:], *KEYS)
+        host.root / name for name in (image_clean.METRICS, *IDENTITY[1:], *KEYS)
     ]
     lines = [f'empty "{host.root}/etc/machine-id"', *(f'remove "{path}"' for path in gone)]
     assert sorted(said.out.splitlines()) == sorted(lines)

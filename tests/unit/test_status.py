@@ -18,7 +18,7 @@ from neuca_tools.config import Config
 from neuca_tools.desired.names import own_names
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Policy, Roles
-from neuca_tools.model import Device, NetworkState, OwnedObjects, Problem
+from neuca_tools.model import Device, LinkKey, NetworkState, OwnedObjects, Problem
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.rows import StoredDocument
 from neuca_tools.plan.operation import Target
@@ -451,6 +451,13 @@ def test_a_problem_is_told_once():
     ]
 
 
+def test_a_vlan_of_an_absent_nic_is_not_as_requested():
+    found = status(small(f"{TWO}[vlan {mac(7)}.8]\nname = v8\n"))
+    assert {one["name"]: one["ok"] for one in found.data["interfaces"] if one["role"] == "dataplane"} == {
+        "eth2": False, None: False, "v8": False
+    }  # fmt: skip
+
+
 # --- which link is meant --------------------------------------------------------------------------------------------
 
 
@@ -477,6 +484,17 @@ def test_a_problem_is_told_once():
 ])  # fmt: skip
 def test_find_link(text, meant):
     survey = small(TWO + f"[vlan {mac(2)}.7]\n").survey()
+    assert find_link(text, survey) == meant
+
+
+@pytest.mark.parametrize(("text", "meant"), [
+    ("data7", key(7)),
+    ("data7-vlan", key(7, 8)),
+    ("bond7", LinkKey("bond bond7")),
+])  # fmt: skip
+def test_find_what_is_absent_by_the_name_that_status_shows(text, meant):
+    absent = f"[interface {mac(7)}]\nname = data7\n[vlan {mac(7)}.8]\nname = data7-vlan\n"
+    survey = small(f"{TWO}{absent}[bond bond7]\nmembers = {mac(7)}\n").survey()
     assert find_link(text, survey) == meant
 
 

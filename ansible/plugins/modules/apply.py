@@ -9,7 +9,7 @@ module: apply
 short_description: Make one pass of the guest network agent
 version_added: 1.0.0
 description:
-  - Runs C(neuca apply) if C(neuca plan) has anything to do, so a second run changes nothing.
+  - Runs C(neuca apply). The task has changed the host if C(neuca plan) had anything to do before.
   - The management NIC and ignored NICs are never changed; see neucad(8).
 extends_documentation_fragment:
   - neuca.guest.command
@@ -54,7 +54,7 @@ remaining:
   sample: []
 stdout:
   description: The output of C(neuca apply).
-  returned: when a pass was made
+  returned: unless in check mode
   type: str
   sample: ""
 """
@@ -83,12 +83,12 @@ def main() -> None:
     if module.params["source"]:
         words += ["--source", module.params["source"]]
     before = operations(module, words)
-    if not before or module.check_mode:
+    if module.check_mode:
         module.exit_json(
             changed=bool(before), operations=before, remaining=before, diff=_diff(before, [])
         )
     code, out, err = module.run_command([program(module), "apply", *words])
-    after = operations(module, words)
+    after = operations(module, words) if before else []
     result = {"operations": before, "remaining": after, "stdout": out}
     result.update(changed=before != after, diff=_diff(before, after))
     if code != OK and not (code == PENDING and module.params["pending"]):
