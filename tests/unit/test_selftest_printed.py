@@ -1125,3 +1125,38 @@ def test_a_link_is_filled_by_nine_tenths_of_its_best_interval():
         "D05",
         "D17",
     ]
+
+
+def of_bbr(content: str) -> str:
+    """The same run of a sender that uses BBR, as iperf3 says in JSON, and in text with -V."""
+    if content.startswith("{"):
+        return with_congestion("bbr", content)
+    return f"{content}snd_tcp_congestion bbr\nrcv_tcp_congestion cubic\n"
+
+
+STEADY_RATES = [47.9, 47.2, 47.6, 48.1, 47.4, 47.8, 47.1, 47.7]
+UNEVEN_RATES = [47.9, 44.2, 48.6, 46.1, 49.4, 45.8, 48.1, 46.7]
+LOSSY = [280, 310, 290, 275, 300, 285, 295, 270]
+
+
+@pytest.mark.parametrize(
+    ("run", "cause"),
+    [
+        (document(STEADY_RATES, [36.6] * 8, cwnd=430_000, snd_wnd=3_000_000), "D01"),
+        (text(STEADY_RATES, [420] * 8, ends=WAN), "D01"),
+        (text(UNEVEN_RATES, [420] * 8, LOSSY, ends=WAN), "D17"),
+        (text([5.1, 4.2, 6.3, 5.4, 4.1, 6.2], [38] * 6, [4] * 6, ends=WAN), "D05"),
+    ],
+)
+def test_neither_the_window_of_bbr_nor_its_rate_follows_a_loss(run, cause):
+    assert causes(run)[0] == cause
+    assert cause not in [one.id for one in told(of_bbr(run)).findings]
+
+
+def test_a_receivers_window_that_bbr_fills_is_the_limit():
+    run = document(STEADY_RATES, [36.6] * 8, cwnd=430_000, snd_wnd=225_000)
+    assert causes(of_bbr(run))[0] == "D01"
+
+
+def test_the_loss_of_bbr_is_a_failure_of_its_own():
+    assert told(of_bbr(text(UNEVEN_RATES, [420] * 8, LOSSY, ends=WAN))).failures

@@ -49,7 +49,10 @@ def dropped_in_bursts(look: Look) -> Optional[Hit]:
 
 def _dropped_together(look: Look) -> Optional[Hit]:
     """So much is lost that it must be lost together: the window would be smaller otherwise."""
-    if not look.is_unsampled_tcp or look.run.is_loopback or not _is_in_bursts(look):
+    # The window of BBR does not follow a loss.
+    if not look.is_unsampled_tcp or look.run.is_loopback or thresholds.is_bbr(look):
+        return None
+    if not _is_in_bursts(look):
         return None
     return Hit(
         0.89,

@@ -17,6 +17,7 @@ from neuca_tools.selftest.evidence.look import (
     steady_samples,
 )
 from neuca_tools.selftest.evidence.run import (
+    BBR,
     MSS,
     Flow,
     Interval,
@@ -144,7 +145,7 @@ def _windows_of(
         rwnd_limited=_share_of_busy(growth_over_samples(late, "rwnd_limited"), busy),
         sndbuf_limited=_share_of_busy(growth_over_samples(late, "sndbuf_limited"), busy),
         idle_share=_idle_share(samples, late, busy),
-        flat=is_flat(cwnds),
+        flat=run.congestion != BBR and is_flat(cwnds),
     )
 
 
