@@ -16,7 +16,7 @@ from neuca_tools.selftest.conditions.base import (
     MEDIUM,
     Hit,
     Session,
-    first_hit,
+    of_all_directions,
     single_fact,
 )
 from neuca_tools.selftest.conditions.figures import STEADY
@@ -98,17 +98,19 @@ def _intervals_hit(losses: Sequence[int]) -> float:
 
 def random_loss(session: Session) -> Optional[Hit]:
     """Even the slowest test loses datagrams, so that no queue overflows."""
-    slowest = slowest_test(session.looks)
-    if slowest is not None and is_losing(slowest) and _is_random(slowest, session):
-        return _random_at(slowest, session)
+    slowest, hits = slowest_test(session.looks), []
     alone = [look for look in session.tcp if look.phase.name != TOGETHER]
+    if slowest is not None and is_losing(slowest) and _is_random(slowest, session):
+        hits = [_random_at(slowest, session)]
+        alone = [look for look in alone if look.phase.direction != slowest.phase.direction]
     alone.sort(key=lambda look: -gently_sent(session, look).share)
-    return first_hit(_random_beside(look, session) for look in alone) or _random_while_idle(session)
+    hits += [_random_beside(look, session) for look in alone]
+    return of_all_directions(hits) or _random_while_idle(session)
 
 
 def _random_at(slowest: Look, session: Session) -> Optional[Hit]:
     loss = slowest.known_loss
-    hit = _random_loss_hit(loss, slowest.rate or 0.0, "forward", session)
+    hit = _random_loss_hit(loss, slowest.rate or 0.0, slowest.phase.direction, session)
     if not slowest.is_unsampled:
         if slowest.phase.receiver or loss >= UNSEEN:
             return hit
