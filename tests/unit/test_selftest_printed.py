@@ -1160,3 +1160,38 @@ def test_a_receivers_window_that_bbr_fills_is_the_limit():
 
 def test_the_loss_of_bbr_is_a_failure_of_its_own():
     assert told(of_bbr(text(UNEVEN_RATES, [420] * 8, LOSSY, ends=WAN))).failures
+
+
+def totals_of_datagrams(lost: float, late: float) -> str:
+    """Both ends' totals of 1 Mbit/s for 8 s: the share that was lost, and by how much the last came later."""
+    received = _row(0, 8 + late, 1 - lost, f"2.1 ms  {690 * lost:.0f}/690 ({lost:.0%})  receiver")
+    return "\n".join([_row(0, 8, 1, "0.000 ms  0/690 (0%)  sender"), received, ""])
+
+
+def with_total(content: str) -> str:
+    """A server's rows of 7.5 Mbit/s and their sum."""
+    run = evidence_of(content.encode()).phases[0].run
+    intervals = run.flows[0].intervals
+    lost, sent = sum(each.lost for each in intervals), sum(each.datagrams for each in intervals)
+    return content + _row(0, len(intervals), 7.5, f"0.030 ms  {lost}/{sent} (1%)  receiver") + "\n"
+
+
+BY_CHANCE = [7.6, 7.4, 7.5, 7.3, 7.5, 7.6, 7.4, 7.5]
+
+
+@pytest.mark.parametrize(
+    ("run", "cause"),
+    [
+        (with_total(udp(BY_CHANCE, [8] * 8)), "D19"),
+        (with_total(udp([7.5] * 8, [8] * 8)), "D18"),
+        (totals_of_datagrams(lost=0.12, late=0.04), "D19"),
+        (totals_of_datagrams(lost=0.12, late=0.41), "D18"),
+        (totals_of_datagrams(lost=0.44, late=0.04), "D18"),
+    ],
+)
+def test_a_slow_path_is_no_loss_at_random(run, cause):
+    assert causes(run)[0] == cause
+
+
+def test_a_single_slow_test_may_mean_either():
+    assert "UDP at a tenth" in told(totals_of_datagrams(lost=0.12, late=0.04)).findings[0].tell
