@@ -1195,3 +1195,11 @@ def test_a_slow_path_is_no_loss_at_random(run, cause):
 
 def test_a_single_slow_test_may_mean_either():
     assert "UDP at a tenth" in told(totals_of_datagrams(lost=0.12, late=0.04)).findings[0].tell
+
+
+def test_what_waits_in_the_senders_buffer_is_not_what_the_path_carries():
+    rates = [3.2, 3.9, 2.1, 2.7, 3.5, 4.5, 5.8, 0]
+    slow = text(rates, summary=False) + _row(0, 8, 3.2, "0   sender") + "\n"
+    slow += _row(0, 16, 1.2, "receiver")
+    phase = diagnose(evidence_of(slow.encode(), expect=3e6)).phases[0]
+    assert (phase.passed, phase.steady) == (False, phase.rate)
