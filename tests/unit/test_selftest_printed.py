@@ -1125,3 +1125,81 @@ def test_a_link_is_filled_by_nine_tenths_of_its_best_interval():
         "D05",
         "D17",
     ]
+
+
+def of_bbr(content: str) -> str:
+    """The same run of a sender that uses BBR, as iperf3 says in JSON, and in text with -V."""
+    if content.startswith("{"):
+        return with_congestion("bbr", content)
+    return f"{content}snd_tcp_congestion bbr\nrcv_tcp_congestion cubic\n"
+
+
+STEADY_RATES = [47.9, 47.2, 47.6, 48.1, 47.4, 47.8, 47.1, 47.7]
+UNEVEN_RATES = [47.9, 44.2, 48.6, 46.1, 49.4, 45.8, 48.1, 46.7]
+LOSSY = [280, 310, 290, 275, 300, 285, 295, 270]
+
+
+@pytest.mark.parametrize(
+    ("run", "cause"),
+    [
+        (document(STEADY_RATES, [36.6] * 8, cwnd=430_000, snd_wnd=3_000_000), "D01"),
+        (text(STEADY_RATES, [420] * 8, ends=WAN), "D01"),
+        (text(UNEVEN_RATES, [420] * 8, LOSSY, ends=WAN), "D17"),
+        (text([5.1, 4.2, 6.3, 5.4, 4.1, 6.2], [38] * 6, [4] * 6, ends=WAN), "D05"),
+    ],
+)
+def test_neither_the_window_of_bbr_nor_its_rate_follows_a_loss(run, cause):
+    assert causes(run)[0] == cause
+    assert cause not in [one.id for one in told(of_bbr(run)).findings]
+
+
+def test_a_receivers_window_that_bbr_fills_is_the_limit():
+    run = document(STEADY_RATES, [36.6] * 8, cwnd=430_000, snd_wnd=225_000)
+    assert causes(of_bbr(run))[0] == "D01"
+
+
+def test_the_loss_of_bbr_is_a_failure_of_its_own():
+    assert told(of_bbr(text(UNEVEN_RATES, [420] * 8, LOSSY, ends=WAN))).failures
+
+
+def totals_of_datagrams(lost: float, late: float) -> str:
+    """Both ends' totals of 1 Mbit/s for 8 s: the share that was lost, and by how much the last came later."""
+    received = _row(0, 8 + late, 1 - lost, f"2.1 ms  {690 * lost:.0f}/690 ({lost:.0%})  receiver")
+    return "\n".join([_row(0, 8, 1, "0.000 ms  0/690 (0%)  sender"), received, ""])
+
+
+def with_total(content: str) -> str:
+    """A server's rows of 7.5 Mbit/s and their sum."""
+    run = evidence_of(content.encode()).phases[0].run
+    intervals = run.flows[0].intervals
+    lost, sent = sum(each.lost for each in intervals), sum(each.datagrams for each in intervals)
+    return content + _row(0, len(intervals), 7.5, f"0.030 ms  {lost}/{sent} (1%)  receiver") + "\n"
+
+
+BY_CHANCE = [7.6, 7.4, 7.5, 7.3, 7.5, 7.6, 7.4, 7.5]
+
+
+@pytest.mark.parametrize(
+    ("run", "cause"),
+    [
+        (with_total(udp(BY_CHANCE, [8] * 8)), "D19"),
+        (with_total(udp([7.5] * 8, [8] * 8)), "D18"),
+        (totals_of_datagrams(lost=0.12, late=0.04), "D19"),
+        (totals_of_datagrams(lost=0.12, late=0.41), "D18"),
+        (totals_of_datagrams(lost=0.44, late=0.04), "D18"),
+    ],
+)
+def test_a_slow_path_is_no_loss_at_random(run, cause):
+    assert causes(run)[0] == cause
+
+
+def test_a_single_slow_test_may_mean_either():
+    assert "UDP at a tenth" in told(totals_of_datagrams(lost=0.12, late=0.04)).findings[0].tell
+
+
+def test_what_waits_in_the_senders_buffer_is_not_what_the_path_carries():
+    rates = [3.2, 3.9, 2.1, 2.7, 3.5, 4.5, 5.8, 0]
+    slow = text(rates, summary=False) + _row(0, 8, 3.2, "0   sender") + "\n"
+    slow += _row(0, 16, 1.2, "receiver")
+    phase = diagnose(evidence_of(slow.encode(), expect=3e6)).phases[0]
+    assert (phase.passed, phase.steady) == (False, phase.rate)

@@ -1241,3 +1241,30 @@ def test_each_direction_of_each_tradeoff_is_a_test_of_its_own(without):
 def test_a_blank_before_the_unit_of_time_may_be_missing():
     row = lines.parse_row("[  5] 0.00-10.00sec  1.10 GBytes  943 Mbits/sec   7      sender")
     assert (row.end, row.rest) == (10, "7      sender")
+
+
+RUN = """[  5] local 10.20.0.8 port {} connected to 10.20.0.9 port 5201
+[  5]   0.00-1.00   sec  2.23 MBytes  18.7 Mbits/sec    0   64.2 KBytes
+[  5]   1.00-2.00   sec  2.23 MBytes  18.7 Mbits/sec    0   64.2 KBytes
+[  5]   0.00-2.00   sec  4.46 MBytes  18.7 Mbits/sec    0             sender
+"""
+LOOPED = "iperf3 -c 10.20.0.9 -b 19M -t 2"
+
+
+@pytest.mark.parametrize(
+    ("script", "is_loop"),
+    [
+        (f"for i in 1 2; do {LOOPED}; done", True),
+        (f"for i in 1 2; do\n  {LOOPED}\ndone", True),
+        (f"$ while sleep 1\n> do\n>   {LOOPED}\n> done", True),
+        (f"for i in 1 2\ndo {LOOPED}\ndone", True),
+        (f"for i in 1 2; do\n  iperf3 -c 10.20.0.7\n  {LOOPED}\ndone", False),
+        (f"for i in 1 2; do\n  date\ndone\n$ {LOOPED}", False),
+        (f"do not forget that\n$ {LOOPED}", False),
+    ],
+)
+def test_every_run_of_a_loop_has_its_command(script, is_loop):
+    text = f"{script}\n{RUN.format(41000)}\n{RUN.format(41002)}"
+    assert [phase.run.target for phase in evidence_of(text.encode()).phases][1:] == (
+        [19e6] if is_loop else [None]
+    )

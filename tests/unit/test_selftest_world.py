@@ -207,6 +207,20 @@ def test_loss_at_random_is_seen_by_gentle_datagrams_in_either_direction():
     assert first.text.startswith("3.2% is lost even at 1.00 Mbit/s: not a queue that overflows")
 
 
+def loss_both_ways() -> Evidence:
+    there = flow([20, 30] * 5, rtt=10_500, min_rtt=10_000, retrans=0.03)
+    return replace(there, phases=(*there.phases, *reverse_loss().phases[-1:]))
+
+
+def test_what_is_dropped_in_both_directions_is_one_cause_of_both():
+    policed = diagnose(loss_both_ways())
+    assert told(loss_both_ways()) == ["D17"], policed.findings
+    assert policed.limit.direction is None
+    assert policed.limit.text.endswith("likewise in the other direction")
+    ways = (one_way("forward", 4, 3, 5, 3, 4), one_way("reverse", 4, 3, 5, 3, 4))
+    assert told(replace(loss_both_ways(), one_way=ways)) == ["D19"]
+
+
 def test_what_only_tcp_loses_is_dropped_from_its_bursts():
     ways = (one_way("reverse", 0, 0, 0, 0, 0, sent=4000),)
     first = diagnose(replace(reverse_loss(), one_way=ways)).findings[0]

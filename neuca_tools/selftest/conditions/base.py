@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.evidence import Evidence, Host, Link
@@ -134,6 +134,23 @@ class Cause(NamedTuple):
 
 def first_hit(hits: Iterable[Optional[Hit]]) -> Optional[Hit]:
     return next(filter(None, hits), None)
+
+
+def of_all_directions(hits: Iterable[Optional[Hit]]) -> Optional[Hit]:
+    """The first hit, without a direction if the other direction has one like it."""
+    known = list(filter(None, hits))
+    if not any(_is_alike(known[0], hit) for hit in known):
+        return first_hit(known)
+    text = f"{known[0].text}; likewise in the other direction"
+    return replace(known[0], direction=None, text=text)
+
+
+def _is_alike(hit: Hit, other: Hit) -> bool:
+    """Whether the other direction has the same evidence, or less of it; a guess is none."""
+    if hit.direction == other.direction or LOW in (hit.confidence, other.confidence):
+        return False
+    mine, others = ([fact.field for fact in known_facts(each.facts)] for each in (hit, other))
+    return mine == others or hit.confidence == HIGH
 
 
 def for_each_host(

@@ -16,7 +16,7 @@ from neuca_tools.selftest.conditions.base import (
     MEDIUM,
     Hit,
     Session,
-    first_hit,
+    of_all_directions,
     single_fact,
 )
 from neuca_tools.selftest.conditions.figures import STEADY
@@ -33,6 +33,7 @@ from neuca_tools.selftest.conditions.udp import (
     is_one_of_several,
     lost_datagrams,
     offered_rate,
+    seconds_missed,
 )
 from neuca_tools.selftest.evidence import Phase, derive
 from neuca_tools.selftest.evidence.look import Fact, Look
@@ -55,8 +56,9 @@ UNSEEN = 0.0075
 # Of gently sent datagrams, and how many in several intervals: a host that is busy for a moment
 # loses them all at once (D19).
 NOTABLE, SEVERAL = 0.002, 4
-# Datagrams of one test whose intervals are not compared.
-CERTAIN = 5
+# Datagrams of one test; of them, what a link may lose on which iperf still works; the variance of
+# how many an interval loses over the mean, 1 by chance; more than a round trip, as of a queue.
+CERTAIN, MAX_RANDOM, REGULAR, QUEUED_SECONDS = 5, 0.2, 0.1, 0.25
 SPREAD = 2 / 3  # of the intervals that loss at random would be in
 # TCP sees what is lost at random as well: at least this part of the share of the datagrams.
 SEEN = 0.3
@@ -98,17 +100,19 @@ def _intervals_hit(losses: Sequence[int]) -> float:
 
 def random_loss(session: Session) -> Optional[Hit]:
     """Even the slowest test loses datagrams, so that no queue overflows."""
-    slowest = slowest_test(session.looks)
-    if slowest is not None and is_losing(slowest) and _is_random(slowest, session):
-        return _random_at(slowest, session)
+    slowest, hits = slowest_test(session.looks), []
     alone = [look for look in session.tcp if look.phase.name != TOGETHER]
+    if slowest is not None and is_losing(slowest) and _is_random(slowest, session):
+        hits = [_random_at(slowest, session)]
+        alone = [look for look in alone if look.phase.direction != slowest.phase.direction]
     alone.sort(key=lambda look: -gently_sent(session, look).share)
-    return first_hit(_random_beside(look, session) for look in alone) or _random_while_idle(session)
+    hits += [_random_beside(look, session) for look in alone]
+    return of_all_directions(hits) or _random_while_idle(session)
 
 
 def _random_at(slowest: Look, session: Session) -> Optional[Hit]:
     loss = slowest.known_loss
-    hit = _random_loss_hit(loss, slowest.rate or 0.0, "forward", session)
+    hit = _random_loss_hit(loss, slowest.rate or 0.0, slowest.phase.direction, session)
     if not slowest.is_unsampled:
         if slowest.phase.receiver or loss >= UNSEEN:
             return hit
@@ -139,8 +143,7 @@ def _random_while_idle(session: Session) -> Optional[Hit]:
         f"{idle.lost} of {idle.count} probes were lost while nothing else was sent, and TCP loses "
         "as well: not a queue or a policer, but a bad cable, optic, duplex setting or radio link",
         (Fact("probes that were answered", idle.count, (idle.count or 0) - (idle.lost or 0)),),
-        f"look for errors on both hosts ({_driver_counters(session)}); change the cable or the "
-        "optic",
+        _look_for_errors(session),
         confidence=MEDIUM,
     )
 
@@ -151,8 +154,7 @@ def _random_loss_hit(loss: float, rate: float, direction: str, session: Session)
         f"{amounts.percent(loss)} is lost even at {amounts.rate(rate)}: "
         "not a queue that overflows, but a bad cable, optic, duplex setting or radio link",
         (single_fact("lost / datagrams", loss),),
-        f"look for errors on both hosts ({_driver_counters(session)}); change the cable or the "
-        "optic",
+        _look_for_errors(session),
         direction=direction,
     )
 
@@ -171,9 +173,10 @@ def _random_beside(tcp: Look, session: Session) -> Optional[Hit]:
     return replace(hit, confidence=MEDIUM)
 
 
-def _driver_counters(session: Session) -> str:
+def _look_for_errors(session: Session) -> str:
     device = session.evidence.local.planned
-    return f"ethtool -S {device}, ethtool {device}" if device else "ethtool, ethtool -S"
+    commands = f"ethtool -S {device}, ethtool {device}" if device else "ethtool, ethtool -S"
+    return f"look for errors on both hosts ({commands}); change the cable or the optic"
 
 
 def gently_sent(session: Session, tcp: Look) -> Count:
@@ -274,7 +277,11 @@ def _is_random(slowest: Look, session: Session) -> bool:
 
 def _is_certain(only: Look) -> bool:
     """Whether the only test is slow, and lost enough: a fast one says nothing about slow ones."""
-    return lost_datagrams(only) >= CERTAIN and only.known_loss <= HALF and _is_slow(only)
+    if lost_datagrams(only) < CERTAIN or only.known_loss > MAX_RANDOM or not _is_slow(only):
+        return False
+    losses = _losses_by_interval(only)[1:]
+    is_shaped = len(losses) > 3 and pstdev(losses) ** 2 < REGULAR * mean(losses)
+    return not is_shaped and seconds_missed(only) > -QUEUED_SECONDS
 
 
 def _is_clean(udp: Look) -> bool:

@@ -295,11 +295,11 @@ FIND = (
 
 def loss_limited(look: Look) -> Optional[Hit]:
     """A symptom: the conditions that say where packets are lost take precedence (EXPLANATIONS)."""
-    if look.protocol != "tcp" or not look.rate:
+    if look.protocol != "tcp" or not look.rate or _is_ignored(look):
         return None
     if look.is_unsampled:
         return _loss_unsampled(look)
-    if not application.is_lossy(look) or _is_ignored(look):
+    if not application.is_lossy(look):
         return None
     hit = _loss_sampled(look, look.rate)
     return _weighed_hit(look, hit) if hit else None

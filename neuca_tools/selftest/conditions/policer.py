@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Optional
 
@@ -22,7 +23,7 @@ from neuca_tools.selftest.conditions.base import (
     MEDIUM,
     Hit,
     Session,
-    first_hit,
+    of_all_directions,
     single_fact,
 )
 from neuca_tools.selftest.conditions.capacity import STEADY, path_capacity
@@ -49,7 +50,10 @@ def dropped_in_bursts(look: Look) -> Optional[Hit]:
 
 def _dropped_together(look: Look) -> Optional[Hit]:
     """So much is lost that it must be lost together: the window would be smaller otherwise."""
-    if not look.is_unsampled_tcp or look.run.is_loopback or not _is_in_bursts(look):
+    # The window of BBR does not follow a loss.
+    if not look.is_unsampled_tcp or look.run.is_loopback or thresholds.is_bbr(look):
+        return None
+    if not _is_in_bursts(look):
         return None
     return Hit(
         0.89,
@@ -85,16 +89,21 @@ def policed_path(session: Session) -> Optional[Hit]:
     """UDP loses nothing up to a rate that it never exceeds; TCP loses packets without a queue."""
     ladder = _tests_by_rate(session)
     over = list(filter(_is_lost_on_the_path, ladder))
-    hit = _credible_plateau(session, ladder, over)
-    if hit is not None:
-        return replace(hit, direction="forward")
-    alone = [look for look in session.tcp if look.phase.name != thresholds.TOGETHER]
-    random = datagrams.random_loss(session)
-    if datagrams.lost_while_idle(session):
-        return None
-    if random is not None:
-        alone = [look for look in alone if look.phase.direction != random.direction]
-    return first_hit(_policed_one_way(look, session) for look in alone)
+    plateau = _credible_plateau(session, ladder, over)
+    hits = [replace(plateau, direction="forward")] if plateau else []
+    if not datagrams.lost_while_idle(session):
+        random = datagrams.random_loss(session)
+        explained = {hit.direction for hit in (*hits, *filter(None, [random]))}
+        hits += filter(
+            None, (_policed_one_way(look, session) for look in _alone(session, explained))
+        )
+    return of_all_directions(hits)
+
+
+def _alone(session: Session, explained: Collection[Optional[str]]) -> list[Look]:
+    """The TCP tests of one direction, without those of the `explained` ones; None is both."""
+    looks = (look for look in session.tcp if look.phase.name != thresholds.TOGETHER)
+    return [look for look in looks if not {None, look.phase.direction} & set(explained)]
 
 
 def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:

@@ -228,6 +228,9 @@ DOUBTS = {
         "UDP at a hundredth of this rate for a minute (--only udp --rate --time 60): loss that "
         "stays is at random"
     ),
+    frozenset({"D18", "D19"}): (
+        "UDP at a tenth of this rate (-b): as much loss is at random, none is that of a slow path"
+    ),
     frozenset({"D01", "D18"}): (
         "larger buffers (--only tcp again): the same rate means the path, a higher one the window"
     ),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Optional
 
 from neuca_tools.selftest.evidence.look import MAX_WAITS, SLICE_SECONDS, Look, steady_sockets
+from neuca_tools.selftest.evidence.run import BBR
 
 SEVERAL = "tcp-parallel"  # the phase of several streams in one direction
 TOGETHER = "tcp-bidir"  # the phase in which both directions send at once
@@ -162,7 +163,9 @@ def delays_only_itself(look: Look) -> bool:
 
 def is_bbr(look: Look) -> bool:
     """Whether the sender uses BBR, as far as is known."""
-    return {socket.congestion for socket in steady_sockets(look)} - {None} == {"bbr"}
+    if look.is_unsampled:
+        return look.run.congestion == BBR
+    return {socket.congestion for socket in steady_sockets(look)} - {None} == {BBR}
 
 
 def is_crowded(look: Look) -> bool:

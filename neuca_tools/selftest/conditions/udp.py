@@ -45,7 +45,7 @@ def is_losing(look: Look) -> bool:
 
 def _is_lost_at_an_end(look: Look) -> bool:
     """Whether what was lost was sent before the receiver started to count or after it stopped."""
-    sent, missed = look.flow.sent, _seconds_missed(look)
+    sent, missed = look.flow.sent, seconds_missed(look)
     if not sent.datagrams or not sent.seconds or missed < 0.1:
         return False
     return lost_datagrams(look) <= 1.1 * missed * sent.datagrams / sent.seconds
@@ -57,7 +57,7 @@ def _is_lost_at_the_start(look: Look) -> bool:
     return len(losses) >= 3 and losses[0] > 0 and not any(losses[1:])
 
 
-def _seconds_missed(look: Look) -> float:
+def seconds_missed(look: Look) -> float:
     """By how much the receiver counted for a shorter time than the sender sent; 0 if not known."""
     sent, received = look.flow.sent.seconds, look.flow.received.seconds
     if not sent or not received:

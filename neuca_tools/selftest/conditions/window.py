@@ -11,7 +11,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import application, cpu
 from neuca_tools.selftest.conditions.base import MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.figures import as_asked, is_inside, line_of, link_filled
-from neuca_tools.selftest.conditions.thresholds import TOGETHER
+from neuca_tools.selftest.conditions.thresholds import TOGETHER, is_bbr
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows
 from neuca_tools.selftest.evidence.run import (
@@ -35,6 +35,9 @@ SLOWEST_PATH = 30e6  # bit/s: every host of today sends and receives faster
 HELD = 0.8  # of the lost time
 PACED = 0.75  # of snd_wnd in flight: a paced sender waits for its turn as well
 UNPROVEN = 5e9  # bit/s: above it the path may well be slower than larger buffers would allow (D01)
+# Of the window of BBR, which is twice what the path holds, and some segments: a full path has more
+# in flight, unless it holds just a few segments.
+OF_BBR = 0.35
 NO_ROUND_TRIP = 0.8  # the measured round trip over the one that window and rate imply
 
 
@@ -151,8 +154,11 @@ def _has_constant_flight(look: Look) -> bool:
         return False
     if link_filled(look) is not None or pstdev(flights) > QUANTUM * mean(flights):
         return False
-    windows = known_windows(look.steady) or [0.0]
-    return is_flat(windows) or median(flights) <= cpu.ROOM * median(windows)
+    flight, window = median(flights), look.cwnd or 0.0
+    if not is_bbr(look):
+        return is_flat(known_windows(look.steady)) or flight <= cpu.ROOM * window
+    room = look.windows.snd_wnd
+    return flight >= cpu.ROOM * room if room else flight <= OF_BBR * window
 
 
 def is_window(look: Look) -> bool:

@@ -17,6 +17,7 @@ from neuca_tools.selftest.evidence.look import (
     steady_samples,
 )
 from neuca_tools.selftest.evidence.run import (
+    BBR,
     MSS,
     Flow,
     Interval,
@@ -32,6 +33,7 @@ from neuca_tools.selftest.evidence.trace import Trace
 
 # The data connections in each of several samples.
 Sockets = Sequence[tuple[Socket, ...]]
+BUFFERED = 4 / 3  # of what arrived: the sender counts what its buffer took
 ENOUGH, FEW = 10, 3  # points of a trace for a quantile, samples for a least value
 
 
@@ -46,6 +48,8 @@ def look_at_phase(evidence: Evidence, phase: Phase) -> Look:
     acked = tuple(rate for _, rate in rates_of(samples, phase))
     rates = known_rates(steady) or list(acked)
     rate = _steady_rate(flow, steady, rates)
+    if _is_buffered(flow) and not acked:
+        rate = flow.received.rate
     if run.error:
         rate = rate or None
     return Look(
@@ -144,7 +148,7 @@ def _windows_of(
         rwnd_limited=_share_of_busy(growth_over_samples(late, "rwnd_limited"), busy),
         sndbuf_limited=_share_of_busy(growth_over_samples(late, "sndbuf_limited"), busy),
         idle_share=_idle_share(samples, late, busy),
-        flat=is_flat(cwnds),
+        flat=run.congestion != BBR and is_flat(cwnds),
     )
 
 
@@ -187,6 +191,12 @@ def _steady_rate(flow: Flow, steady: Sequence[Interval], rates: Sequence[float])
     if rates:
         return mean(rates)
     return flow.sent.rate
+
+
+def _is_buffered(flow: Flow) -> bool:
+    """Whether much of what the sender of a TCP test counts waits in its buffer."""
+    sent, received = flow.sent.rate or 0.0, flow.received.rate
+    return bool(received) and flow.received.lost is None and sent > BUFFERED * (received or 0.0)
 
 
 def _lost_share(late: Sockets, flow: Flow, mss: Optional[int]) -> Optional[float]:

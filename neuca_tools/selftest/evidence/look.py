@@ -38,7 +38,7 @@ class Windows:
 
     `rwnd_limited` and `sndbuf_limited` are shares of the time in which data was in flight
     (tcpi_busy_time, linux/tcp.h), `idle_share` of all time. `flat`: the congestion window stayed
-    the same.
+    the same, and is not that of BBR, which keeps it at twice what the path holds.
     """
 
     mss: Optional[float] = None

@@ -49,6 +49,7 @@ _TAKEN = re.compile(r"^\W{0,8}Time: (.{1,60})$", re.MULTILINE)
 _SYSTEM = re.compile(
     r"^\W{0,8}((?:Linux|Darwin|FreeBSD|CYGWIN\S{0,20}|SunOS) .{1,150})$", re.MULTILINE
 )
+_CONGESTION = re.compile(r"^\W{0,8}snd_tcp_congestion (\w{1,20})", re.MULTILINE)  # -V
 _CPU = re.compile(
     r"CPU Utilization: local/(\w{6,8}) ([\d.]{1,9})%[^,]{0,40}, remote/\w{6,8} ([\d.]{1,9})%"
 )
@@ -79,6 +80,7 @@ def read(document: str) -> Run:
         datagram=words.datagram,
         buffer=words.buffer,
         mss=parse_whole(parse_float(first_group(_MSS, head))) or words.mss,
+        congestion=first_group(_CONGESTION, document[-HEAD:]),
         cpu_local=local,
         cpu_remote=remote,
         peer=first_group(_PEER, head) or words.peer,

@@ -25,7 +25,9 @@ MAX_RUNS = 100  # in one file
 _HEADER = re.compile(
     r"Connecting to host|Accepted connection from|Client connecting to|Server listening on"
 )
-_LOOP = re.compile(r";\s{0,20}do\s")  # of a shell
+# Of a shell: after a semicolon, on a line of its own, or before the command.
+_LOOP = re.compile(r";\s{0,20}do(?:\s|$)|^[\s>]{0,20}do(?:\s{0,20}$|\s{1,20}iperf)")
+_LOOP_END = re.compile(r"(?:;|^)[\s>]{0,20}done\b")
 _COLUMNS = re.compile(r"\[ ID\].{0,20}Interval")
 TOTALS = ("sender", "receiver")
 LONE_INTERVAL_SECONDS = 2.0  # a shorter run may have one interval, which its totals repeat
@@ -111,26 +113,45 @@ class _Results:
         return is_apart and is_alike and not is_copy and is_as_long == (key in self.latest)
 
 
+class _Loop:
+    """The command that several runs have: that of a shell's loop, or of iperf 2 with -r."""
+
+    def __init__(self) -> None:
+        self._is_open = False
+        self._commands: list[str] = []
+
+    @property
+    def command(self) -> str:
+        """Empty if there is none, or if a loop has several, of which each run has another."""
+        return self._commands[0] if len(self._commands) == 1 else ""
+
+    def add(self, line: str) -> None:
+        """Add a line that is no result."""
+        if _LOOP.search(line):
+            self._is_open, self._commands = True, []
+        if parse_command(line):
+            before = self._commands if self._is_open else []
+            is_repeated = self._is_open or TRADEOFF.search(line)
+            self._commands = [*before, line] if is_repeated else []
+        if _LOOP_END.search(line):
+            self._is_open = False
+
+
 def split_runs(document: str) -> list[str]:
     """The text of each run; the last ones together if there are too many."""
     runs: list[list[str]] = [[]]
-    results, loop = _Results(), ""
+    results, loop = _Results(), _Loop()
     for line in document.split("\n"):
         start = line[:LONGEST_LINE]
         row = parse_row(start)
-        if row is None and parse_command(start):
-            loop = line if _is_repeated_command(line) else ""
+        if row is None:
+            loop.add(start)
         if results.are_ended_by(start, row) and len(runs) < MAX_RUNS:
-            runs.append([loop])
+            runs.append([loop.command])
             results = _Results()
         results.add(start, row)
         runs[-1].append(line)
     return ["\n".join(lines) for lines in runs]
-
-
-def _is_repeated_command(line: str) -> bool:
-    """Whether the command in this line is that of several runs."""
-    return bool(_LOOP.search(line) or TRADEOFF.search(line))
 
 
 def _stream_key(row: Row) -> str:
