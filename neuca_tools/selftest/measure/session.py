@@ -62,7 +62,8 @@ class PeerTest(ThroughputSteps):
         """
         messages = Messages()
         try:
-            route = permitted_route(self._address, self._plan, self._options.interface)
+            options = self._options
+            route = permitted_route(self._address, self._plan, options.interface, options.source)
         except OSError as error:
             return self._without_a_route(error)
         try:
