@@ -467,6 +467,16 @@ def test_a_helper_that_dies_leaves_nothing(ends):
     ends.until(lambda: ends.listening() == set())
 
 
+def test_connections_to_a_helper_that_has_ended_are_not_the_fault_of_the_path(ends):
+    helper = ends.serve()
+    test = ends.begin("--secret-file", ends.secret, steps="latency,connections")
+    assert test.stdout.readline().startswith("reach ")
+    helper.kill()
+    out = test.communicate(timeout=LONG)[0]
+    assert "connections  unknown  query the peer: " in out
+    assert test.returncode != 4, out
+
+
 def test_a_client_that_dies_leaves_nothing(ends):
     helper = ends.serve()
     test = ends.begin("--secret-file", ends.secret, seconds=30)
