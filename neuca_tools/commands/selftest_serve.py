@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 from collections.abc import Sequence
 from typing import Optional
@@ -46,7 +47,11 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"serve: a secret is required: {needed}", hint)
         server = Server(addresses, number, key, _log)
     except OSError as error:
-        raise SelftestError(f"serve tests at port {number + 1}: {error.strerror}") from error
+        hint = ""
+        if error.errno == errno.EADDRINUSE:
+            shown = f"ss -ltnp sport = :{number + 1} shows the program"
+            hint = f"{shown}; or use another --port, for serve and for run"
+        raise SelftestError(f"serve tests at port {number + 1}: {error.strerror}", hint) from error
     where = f"at {', '.join(map(str, addresses))}, ports {number} to {number + 2}"
     _log(f"serving tests for {arguments.period:g} s {where}")
     server.run(arguments.period)
@@ -72,7 +77,7 @@ def _addresses_to_serve(
     device_by_address = devices_by_address()
     for address in requested:
         check_servable(address, device_by_address.get(address), interface, planned)
-    served = list(requested)
+    served = list(dict.fromkeys(requested))
     for address, device in device_by_address.items():
         if not requested and _is_served_by_default(address, device, interface, planned):
             served.append(address)

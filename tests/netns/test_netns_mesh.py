@@ -93,6 +93,17 @@ def test_a_host_without_the_program_and_one_without_a_route_have_their_reasons(m
     assert found == {("no-route", "n5"): text}, (report, err)
 
 
+def test_a_host_tests_from_its_address_in_the_plan(made):
+    """It is one of several, and not the one that the kernel prefers; the server accepts no other."""
+    lab = made(2)
+    for name, host in lab.hosts.items():
+        second = lab.address[name].replace("10.9.0.", "10.9.0.10")
+        lab.run("ip", "address", "add", f"{second}/16", "dev", "dp1", where=host)
+        lab.address[name] = second
+    code, report, err = lab.go(lab.plan(rate="5M", groups=False))
+    assert (code, report["good_pairs"], report["failed"]) == (0, 1, 0), (report, err)
+
+
 @pytest.mark.long
 def test_a_coordinator_that_is_killed_leaves_nothing_and_is_continued(made):
     lab = made(4)

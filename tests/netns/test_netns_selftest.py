@@ -361,6 +361,16 @@ def test_a_client_that_is_killed_in_the_midst(ends):
     )
 
 
+def test_a_client_that_has_vanished_does_not_keep_others_out_for_the_time_of_its_test(ends):
+    helper = ends.serve()
+    test = ends.begin("--secret-file", ends.secret, seconds=3600)
+    ends.transferring()
+    assert "a test begins" in helper.stdout.readline()
+    ends.lab.run("ip", "link", "set", "dp1", "down", where=ends.lab.outside)
+    assert f"{NEAR}: query the peer: " in helper.stdout.readline()
+    test.kill()
+
+
 def test_a_connection_that_gets_no_answer_at_all(ends):
     """The other end answers ARP, and has no way back for anything else."""
     ends.iperf("-1")
@@ -455,6 +465,16 @@ def test_a_helper_that_dies_leaves_nothing(ends):
     assert (test.returncode, report["verdict"]) == (6, "inconclusive")
     assert "tcp-reverse" not in steps(report) or steps(report)["tcp-reverse"] == "fail"
     ends.until(lambda: ends.listening() == set())
+
+
+def test_connections_to_a_helper_that_has_ended_are_not_the_fault_of_the_path(ends):
+    helper = ends.serve()
+    test = ends.begin("--secret-file", ends.secret, steps="latency,connections")
+    assert test.stdout.readline().startswith("reach ")
+    helper.kill()
+    out = test.communicate(timeout=LONG)[0]
+    assert "connections  unknown  query the peer: " in out
+    assert test.returncode != 4, out
 
 
 def test_a_client_that_dies_leaves_nothing(ends):

@@ -329,6 +329,18 @@ def test_a_line_that_was_cut_off_costs_one_test(tmp_path):
     assert len(results.read_results([path]).rows) == 3
 
 
+@pytest.mark.parametrize("text", ["some notes, and more", '{"level":"info"}\n', "\n"])
+def test_a_file_of_something_else_is_left_as_it_is(tmp_path, text):
+    path = tmp_path / "notes"
+    path.write_text(text)
+    with (
+        pytest.raises(UsageError, match="it exists, and is not the output of a mesh"),
+        results.open_results(path) as output,
+    ):
+        output.recorded()
+    assert path.read_text() == text
+
+
 HOLDER = """from pathlib import Path
 from neuca_tools.selftest.measure.mesh import results
 with results.open_results(Path("{path}")):

@@ -246,6 +246,11 @@ PAIR = "a 10.0.0.1\nb 10.0.0.2\n"
         (PAIR, ("--rate", "0.0001K"), '"rate" is not from 1 to 1e+13'),
         (PAIR, ("--rate", "1G", "--expect", "20T"), '"expect" is not from 1 to 1e+13'),
         (
+            "a 10.0.0.1\nb fd00::2\n",
+            ("--rate", "1G"),
+            "hosts with IPv4 and with IPv6 addresses cannot test each other",
+        ),
+        (
             "".join(
                 f"n{one} 10.0.{one // 250}.{one % 250} hypervisor=h\n" for one in range(1, 205)
             ),

@@ -8,6 +8,7 @@ import re
 import shlex
 import socket
 import subprocess
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from neuca_tools.commands import selftest_parsers as parsers
 from neuca_tools.commands.neuca import main
 from neuca_tools.commands.selftest_mesh import mesh_parser
 from neuca_tools.commands.selftest_paths import compare_paths_parser
+from neuca_tools.commands.selftest_serve import _addresses_to_serve
 from neuca_tools.selftest.measure import program
+from neuca_tools.selftest.measure.host.planned import AgentPlan
 
 ROOT = Path(__file__).parents[2]
 COMPLETION = ROOT / "packaging" / "completion" / "neuca-selftest"
@@ -144,6 +147,27 @@ def test_serve_without_a_secret_prints_the_command_that_makes_one(capsys, nothin
     path = tmp_path / "secret"
     subprocess.run(["sh", "-c", f"{command}{path})"], check=True)
     assert (path.stat().st_mode & 0o777, len(path.read_bytes()) > 16) == (0o600, True)
+
+
+def test_serve_at_a_port_in_use_says_what_to_do(capsys, nothing, tmp_path):
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    secret.write_text("a secret that both ends share")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        words = ("--interface", "lo", "--secret-file", str(secret), "--port", str(port - 1))
+        code, out, err = said(capsys, "serve", "--config", nothing, *words)
+    assert (code, out) == (1, "")
+    assert err.endswith(
+        f"neuca-selftest: serve tests at port {port}: Address already in use\n"
+        f"       ss -ltnp sport = :{port} shows the program;"
+        " or use another --port, for serve and for run\n"
+    )
+
+
+def test_an_address_that_is_repeated_is_served_once():
+    address = ip_address("127.0.0.1")
+    assert _addresses_to_serve([address, address], "lo", AgentPlan()) == [address]
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.compare import Change, compare
 from neuca_tools.selftest.evidence import Cpu, Evidence, Host, Link, Step
 from neuca_tools.selftest.evidence.run import Run
+from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.report.page import csv_of
 from neuca_tools.selftest.report.text import comparison_text
 
 ETH1 = Link(
@@ -344,3 +346,19 @@ def test_the_series_of_one_run_are_exported(tmp_path):
         for row in rows
     ]
     assert "<polyline" in (tmp_path / "plot.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("label", "cell"),
+    [
+        ('=HYPERLINK("http://x")', '\'=HYPERLINK("http://x")'),
+        ("@a", "'@a"),
+        ("-", "-"),
+        ("a=b", "a=b"),
+    ],
+)
+def test_no_label_is_a_formula_of_a_spreadsheet(tmp_path, label, cell):
+    (path,) = runs_of(tmp_path, 900e6)
+    evidence = evidence_of(path.read_bytes())
+    rows = list(csv.DictReader(csv_of([(label, evidence)]).splitlines()))
+    assert {row["run"] for row in rows} == {cell}

@@ -410,7 +410,7 @@ def test_every_report_has_the_verdict_that_a_comparison_with_earlier_tests_chang
     assert (document["verdict"], document["exit_code"]) == ("worse than before", 7)
     assert (entry["verdict"], entry["exit_code"]) == ("worse than before", 7)
     assert report_text(worse).endswith("\nVERDICT     worse than before, expected 900 Mbit/s")
-    assert nagios_line(worse).startswith("DATAPLANE WARNING - ")
+    assert nagios_line(worse).startswith("DATAPLANE WARNING - worse than before, tcp 900 Mbit/s")
     assert "neuca_selftest_verdict 7\n" in prometheus_text([(healthy, worse)])
     assert "worse than before" in report_page(healthy, worse)
 

@@ -12,6 +12,7 @@ from selftest_runs import flow_of, receiver, tcp, udp_phase
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import (
+    NOT_ASKED,
     Cpu,
     Evidence,
     Host,
@@ -510,6 +511,19 @@ def test_a_step_alone_is_a_result(name):
     assert (failed.exit_code, failed.failures) == (ExitCode.BELOW, (f"{name}: no",))
     skipped = diagnose(Evidence(steps=(*steps[:2], Step(name, "skipped", "no helper"))))
     assert skipped.unknown == "nothing was measured"
+
+
+@pytest.mark.parametrize(
+    ("as_planned", "code"),
+    [
+        (Step("as-planned", "pass"), ExitCode.PASS),
+        (Step("as-planned", "skipped", NOT_ASKED), ExitCode.PASS),
+        (Step("as-planned", "skipped", "nothing is planned"), ExitCode.INCONCLUSIVE),
+    ],
+)
+def test_a_test_of_nothing_but_preparations_passes_with_them(as_planned, code):
+    steps = (as_planned, Step("reach", "pass"), Step("tcp", "skipped", NOT_ASKED))
+    assert diagnose(Evidence(steps=steps)).exit_code is code
 
 
 # --- Shapers, policers, and loss at random ---------------------------------------------------------------------------------

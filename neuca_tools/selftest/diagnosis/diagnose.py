@@ -30,7 +30,7 @@ from neuca_tools.selftest.conditions.thresholds import THROUGHPUT, TOGETHER, has
 from neuca_tools.selftest.conditions.udp import SLIGHT
 from neuca_tools.selftest.diagnosis.findings import TRIFLE, Finding, failures, rank_findings
 from neuca_tools.selftest.diagnosis.limits import hosts_of, never_lower, next_after
-from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.evidence import NOT_ASKED, Evidence
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.look import Look
 
@@ -261,9 +261,12 @@ def _rate_of_intervals(measured: Look) -> Optional[float]:
 
 
 def _is_measured(evidence: Evidence, looks: Sequence[Look]) -> bool:
-    """Whether there is a rate, or a step that is none of a rate has a result."""
-    results = {step.name for step in evidence.steps if step.verdict in ("pass", "fail")}
-    return bool(results - PREPARATIONS) or any(measured.rate is not None for measured in looks)
+    """Whether there is a rate, a step that is none of a rate has a result, or all steps passed."""
+    asked = [step for step in evidence.steps if step.text != NOT_ASKED]
+    results = {step.name for step in asked if step.verdict in ("pass", "fail")}
+    if results - PREPARATIONS or any(measured.rate is not None for measured in looks):
+        return True
+    return bool(asked) and all(step.verdict == "pass" for step in asked)
 
 
 def _why_inconclusive(

@@ -62,7 +62,8 @@ class PeerTest(ThroughputSteps):
         """
         messages = Messages()
         try:
-            route = permitted_route(self._address, self._plan, self._options.interface)
+            options = self._options
+            route = permitted_route(self._address, self._plan, options.interface, options.source)
         except OSError as error:
             return self._without_a_route(error)
         try:
@@ -233,6 +234,12 @@ class PeerTest(ThroughputSteps):
         connections = reach.connection_rate(
             self._address, self._options.port + 2, self._source, CONNECTION_TEST_SECONDS
         )
+        assert self._helper is not None
+        self._helper.facts()
+        if self._helper.failure:
+            # It has ended, and nothing listens there.
+            yield "unknown", self._helper.failure
+            return
         self._evidence = replace(self._evidence, connections=connections)
         text = f"{connections.rate:.0f} connections/s, {connections.failed} failed"
         yield "fail" if connections.failed else "pass", text

@@ -209,6 +209,8 @@ def _check_hosts(hosts: Sequence[MeshHost]) -> None:
         check_host(host)
     names = Counter(host.name for host in hosts)
     addresses = Counter(str(ip_address(host.address)) for host in hosts)
+    if len({ip_address(address).version for address in addresses}) > 1:
+        raise _plan_error("hosts with IPv4 and with IPv6 addresses cannot test each other")
     for value, count in (*names.items(), *addresses.items()):
         if count > 1:
             raise _plan_error(f'two hosts have the name or address "{value}"')

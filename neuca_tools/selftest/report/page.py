@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from typing import Optional
 
@@ -304,8 +305,10 @@ def csv_of(runs: Runs) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADER)
     for name, evidence in runs:
+        # A label may come from others, and a spreadsheet takes one that begins so for a formula.
+        shown = re.sub(r"^(?=[=+@-].)", "'", printable_line(name))
         for panel in timeline_panels(evidence)[0]:
-            writer.writerows((printable_line(name), *row) for row in _panel_points(panel))
+            writer.writerows((shown, *row) for row in _panel_points(panel))
     return text.getvalue()
 
 

@@ -13,7 +13,7 @@ from neuca_tools.model import printable
 from neuca_tools.model.openmetrics import Sample, metrics_text, seconds_of_time
 from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.codes import NAGIOS
+from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult, phase_results
 from neuca_tools.selftest.evidence import Evidence, Host, Phase
 from neuca_tools.selftest.evidence.codec import encode
@@ -131,7 +131,8 @@ def nagios_line(diagnosis: Diagnosis) -> str:
             values.append(
                 f"'{place}-{_performance_label(phase.name)}-{_performance_label(phase.direction)}'={phase.rate:.0f}"
             )
-    words = words or [diagnosis.words]
+    if not words or diagnosis.exit_code not in (ExitCode.PASS, ExitCode.BELOW):
+        words.insert(0, diagnosis.words)
     words += diagnosis.failures
     words += [f"{limit.id} {limit.title}"] if limit else []
     words += filter(None, [diagnosis.unknown])

@@ -29,6 +29,9 @@ from neuca_tools.selftest.measure.wait import wait_readable
 IPV6_FREEBIND = 78
 # Connections that the kernel keeps until they are accepted.
 BACKLOG = 128
+# Seconds after which a client that has vanished no longer keeps others out, however long its test
+# was to be, and between the probes that find out (tcp(7)): a lossy path may drop some of them.
+VANISHED_SECONDS, PROBE_SECONDS = 30, 2
 # Seconds after its time at which SIGALRM ends this process, if it hangs.
 ALARM_SECONDS = 10
 
@@ -165,6 +168,11 @@ def _listen_at(address: Address, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         small_segments(listener)
+        # Connections inherit these.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
+            listener.setsockopt(socket.IPPROTO_TCP, option, PROBE_SECONDS)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, VANISHED_SECONDS * 1000)
         if address.version == 6:
             listener.setsockopt(socket.IPPROTO_IPV6, IPV6_FREEBIND, 1)
         listener.bind((str(address), port))

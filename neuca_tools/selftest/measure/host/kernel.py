@@ -28,9 +28,10 @@ FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 IFLA_IFNAME, IFLA_STATS64, IFLA_CARRIER_CHANGES = 3, 23, 35
 IFA_ADDRESS, IFA_LOCAL = 1, 2
 TCA_STATS2, TCA_STATS_QUEUE = 7, 3
-RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_METRICS, RTAX_MTU = 1, 4, 5, 7, 8, 2
+RTA_DST, RTA_SRC, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_METRICS = 1, 2, 4, 5, 7, 8
 # struct rtvia: the gateway of another family, after two bytes that say which.
 RTA_VIA, VIA_ADDRESS = 18, 2
+RTAX_MTU = 2
 NDA_DST = 1
 # RTN_UNICAST, RTN_LOCAL.
 UNICAST, LOCAL = 1, 2
@@ -78,18 +79,22 @@ def read_addresses() -> list[tuple[int, Address]]:
     return pairs
 
 
-def way_to(peer: Address) -> Way:
-    """The route that the kernel takes, as `ip route get` shows it.
+def way_to(peer: Address, source: Optional[Address] = None) -> Way:
+    """The route that the kernel takes, from `source` if given, as `ip route get` shows it.
 
     Raises OSError, with ENETUNREACH if there is no route.
     """
-    header = ROUTE.pack(FAMILIES[peer.version], peer.max_prefixlen, *[0] * 7)
+    bits = peer.max_prefixlen
+    request = ROUTE.pack(FAMILIES[peer.version], bits, bits if source else 0, *[0] * 6)
+    request += wire.encode_attribute(RTA_DST, peer.packed)
+    if source:
+        request += wire.encode_attribute(RTA_SRC, source.packed)
     with wire.Socket(socket.NETLINK_ROUTE) as asked:
-        body = asked.ask(GETROUTE, 0, header + wire.encode_attribute(RTA_DST, peer.packed))[0]
+        body = asked.ask(GETROUTE, 0, request)[0]
     parts = wire.Attributes(body[ROUTE.size :])
     return Way(
         index=parts.number(RTA_OIF),
-        source=_parse_address(parts.bytes(RTA_PREFSRC)),
+        source=source or _parse_address(parts.bytes(RTA_PREFSRC)),
         gateway=_parse_address(parts.bytes(RTA_GATEWAY) or parts.bytes(RTA_VIA)[VIA_ADDRESS:]),
         mtu=parts.nest(RTA_METRICS).number(RTAX_MTU) or None,
         local=body[7] == LOCAL,

@@ -70,13 +70,18 @@ class PeerRoute(NamedTuple):
         return self.device.name == self.planned
 
 
-def permitted_route(peer: Address, plan: AgentPlan, interface: Optional[str] = None) -> PeerRoute:
-    """The route to a peer, before anything is sent.
+def permitted_route(
+    peer: Address,
+    plan: AgentPlan,
+    interface: Optional[str] = None,
+    source: Optional[Address] = None,
+) -> PeerRoute:
+    """The route to a peer, from `source` if given, before anything is sent.
 
     Raises UsageError for a peer that must not be tested, OSError if there is no usable route.
     """
     check_scope("test", peer)
-    way = kernel.way_to(peer)
+    way = kernel.way_to(peer, source)
     device = kernel.read_devices().get(way.index)
     if device is None or way.source is None:
         raise OSError(0, "the route has no device or no source address")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Optional
 
+from neuca_tools.model import Host as Address
 from neuca_tools.selftest.conditions.udp import LOSSY
 
 STEPS = tuple(
@@ -50,7 +51,7 @@ class Options:
     `seconds` are those of each throughput test, `parallel` the numbers of streams to test with, and
     `round_trips` those that are measured on the idle path. Rates are in bit/s: `rate` limits every
     step, `expect` is what the path should reach. `numa` is the number of a node, or "auto" for the
-    NIC's.
+    NIC's. `source` is the address of this host to test from; None for the kernel's choice.
     """
 
     steps: frozenset[str] = frozenset(STEPS)
@@ -65,6 +66,7 @@ class Options:
     ssh: Optional[str] = None
     secret: Optional[bytes] = None
     label: Optional[str] = None
+    source: Optional[Address] = None
 
     @property
     def duration(self) -> float:

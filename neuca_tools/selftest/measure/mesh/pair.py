@@ -15,6 +15,7 @@ from statistics import mean
 from typing import Any, Optional
 
 from neuca_tools.errors import NeucaError, UsageError
+from neuca_tools.model import Host as Address
 from neuca_tools.selftest.conditions.base import INFO
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import Evidence, Phase
@@ -48,9 +49,9 @@ QUICK = replace(PLANS["quick"], steps=PLANS["quick"].steps - {"tcp-reverse"})
 
 def measure_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
     """The row with what was measured, or with the reason why it was not."""
-    address = next(host.address for host in plan.hosts if host.name == row.server)
+    own, peer = _addresses_of(plan, row)
     try:
-        route = permitted_route(ip_address(address), agent)
+        route = permitted_route(peer, agent, source=own)
     except UsageError as error:
         return _with_error(row, "reserved", error)
     except OSError as error:
@@ -63,6 +64,12 @@ def measure_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> R
     before = _carrier_changes(name)
     row = _row_of_test(replace(row, macs=_answering_macs(route), nic_mtu=mtu), plan, route, secret)
     return replace(row, flaps=_carrier_changes(name) - before)
+
+
+def _addresses_of(plan: MeshPlan, row: Row) -> tuple[Address, Address]:
+    """Those of the client, the only one that the server accepts, and of the server."""
+    addresses = {host.name: host.address for host in plan.hosts}
+    return ip_address(addresses[row.client]), ip_address(addresses[row.server])
 
 
 def _carrier_changes(name: str) -> int:
@@ -162,17 +169,17 @@ def pair_of(plan: MeshPlan, pairs: Sequence[Sequence[int]], name: str) -> Option
 
 def diagnose_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
     """The row with the texts of the diagnosis, or with the reason why there is none."""
-    address = next(host.address for host in plan.hosts if host.name == row.server)
+    own, peer = _addresses_of(plan, row)
     options: Options = replace(
-        QUICK, port=plan.port, rate=plan.rate, expect=plan.expect, secret=secret
+        QUICK, port=plan.port, rate=plan.rate, expect=plan.expect, secret=secret, source=own
     )
     try:
-        route = permitted_route(ip_address(address), agent)
+        route = permitted_route(peer, agent, source=own)
         if route.is_as_planned:
             # Until the server of this slot listens, or can be expected to.
             with suppress(AbsentError):
                 _connect_to_server(route, plan, secret).close()
-        diagnosis = diagnose(PeerTest(ip_address(address), options, agent, lambda _: None).run())
+        diagnosis = diagnose(PeerTest(peer, options, agent, lambda _: None).run())
     except (NeucaError, OSError) as error:
         return replace(row, error="failed", text=str(error)[:MAX_TEXT])
     rate = next((phase.steady or phase.rate for phase in diagnosis.phases), None)

@@ -64,13 +64,22 @@ class Results:
         self._descriptor, self._path = descriptor, path
 
     def recorded(self) -> Optional[Recorded]:
-        """What an earlier run has written; None for a new file. Raises SelftestError."""
+        """What an earlier run has written; None for a new file.
+
+        Raises SelftestError, and UsageError for a file of something else, which is not changed.
+        """
+        size = os.fstat(self._descriptor).st_size
+        if not size:
+            return None
         # Another descriptor of this file would release the lock when it is closed (fcntl(2)).
         with os.fdopen(self._descriptor, "rb", closefd=False) as stream:
             stream.seek(0)
             records = list(_read_records(stream))
-        if not records:
-            return None
+        if not any("plan" in record for record in records):
+            raise UsageError(f'write "{self._path}": it exists, and is not the output of a mesh')
+        # A run that was killed has left its last line incomplete.
+        if os.pread(self._descriptor, 1, size - 1) != b"\n":
+            self._write_all(b"\n")
         return join_records({str(self._path): records})
 
     def plan(self, plan: MeshPlan) -> None:
@@ -88,7 +97,9 @@ class Results:
         os.ftruncate(self._descriptor, 0)
 
     def _write(self, record: dict[str, object]) -> None:
-        content = json.dumps(record, separators=(",", ":")).encode() + b"\n"
+        self._write_all(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+
+    def _write_all(self, content: bytes) -> None:
         try:
             while content:
                 content = content[os.write(self._descriptor, content) :]
@@ -106,17 +117,9 @@ def open_results(path: Path) -> Iterator[Results]:
     try:
         if not _is_locked(descriptor):
             raise UsageError(f'write "{path}": another run is writing it')
-        _end_line(descriptor)
         yield Results(descriptor, path)
     finally:
         os.close(descriptor)
-
-
-def _end_line(descriptor: int) -> None:
-    """End a line that a run which was killed has left incomplete."""
-    size = os.fstat(descriptor).st_size
-    if size and os.pread(descriptor, 1, size - 1) != b"\n":
-        os.write(descriptor, b"\n")
 
 
 def stop_run(path: Path) -> bool:
