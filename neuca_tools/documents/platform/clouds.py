@@ -266,7 +266,7 @@ def _oci_vlan(vnic: Part, physical: Mapping[str, Draft]) -> Optional[Draft]:
     if number is None:
         return None
     mac = parent.key.mac
-    draft = Draft(LinkKey(mac, number), vnic.for_nic(mac))
+    draft = Draft(LinkKey(mac, number), vnic.for_nic(mac), mtu=OCI_MTU)
     return draft if virtual_links.set_options(draft, vnic, {"macAddr": "mac"}) else None
 
 
