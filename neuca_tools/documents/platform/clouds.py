@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.platform import ec2, virtual_links
+from neuca_tools.documents.platform import ec2, nocloud_v1, virtual_links
 from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_document, of_nic, of_nics
 from neuca_tools.documents.platform.ec2 import Subnets
 from neuca_tools.documents.platform.parts import Part
@@ -299,16 +299,22 @@ def _read_vultr(root: Part) -> PlatformDocument:
 
     The public interface gets its address by DHCP and is the primary one; each private network is an
     interface without a gateway. Additional addresses are single ones unless they say more; an
-    additional prefix of IPv6 is routed to the guest and no address of it.
+    additional prefix of IPv6 is routed to the guest and no address of it. The optional keys are
+    those of cloud-init (sources/helpers/vultr.py), with the routes of NoCloud's version 1.
     """
     drafts = of_nics(root.parts("interfaces"), "mac")
     for draft in drafts:
+        nocloud_v1.set_mtu_and_accept_ra(draft, draft.part)
+        nocloud_v1.add_routes(draft, draft.part)
         for name, mask, host in (("ipv4", "netmask", "255.255.255.255"), ("ipv6", "prefix", "128")):
             family = draft.part.child(name)
             _add_masked(draft, family, "address", mask)
             draft.add_default_route(family, "gateway")
             for more in family.parts("additional"):
                 _add_masked(draft, more, "address", mask, host)
+                nocloud_v1.add_routes(draft, more)
+        if draft.part.flag("unconfigured"):
+            draft.leave_to_user()
     return finish_document(drafts, root)
 
 
@@ -347,7 +353,10 @@ FORMATS = (
     ),
     Format(
         VULTR,
-        _keys("interfaces mac ipv4 ipv6 additional address netmask network prefix gateway"),
+        _keys(
+            "interfaces mac ipv4 ipv6 additional address netmask network prefix gateway"
+            " mtu accept-ra unconfigured routes destination metric"
+        ),
         _read_vultr,
         "interfaces",
     ),
