@@ -109,6 +109,14 @@ def test_a_page_in_place_of_an_item_of_ec2_is_an_error(path, problem):
     assert problem in str(caught.value)
 
 
+def test_the_nics_of_ec2_may_be_listed_without_slashes():
+    play = cloudmocks.ec2(BOTH)
+    with serve(play) as server:
+        parts = ask(server, "ec2").parts
+        play.paths[NICS] = f"{ONE}\n{TWO}"
+        assert ask(server, "ec2").parts == parts
+
+
 def test_network_data_that_openstack_lists_and_does_not_have_is_an_error():
     play = cloudmocks.openstack(BOTH)
     del play.paths["/openstack/latest/network_data.json"]
