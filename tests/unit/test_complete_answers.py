@@ -217,10 +217,24 @@ def test_a_port_of_infiniband_is_listed_in_each_of_its_forms(text):
     assert reason(openstack.NAME, DOCUMENTS[openstack.NAME]([text]), forms) == ""
 
 
-@pytest.mark.parametrize("name", [clouds.HETZNER, "network-config"])
-def test_other_documents_need_not_list_every_nic(name):
-    tree = {"ethernets": {}} if name == "network-config" else {}
-    assert reason(name, {"version": 2, **tree}) == ""
+@pytest.mark.parametrize(
+    ("name", "tree"), [(clouds.HETZNER, []), ("network-config", {"version": 2, "ethernets": {}})]
+)
+def test_other_documents_need_not_list_every_nic(name, tree):
+    assert reason(name, tree) == ""
+
+
+def test_an_object_in_place_of_hetzner_s_list_removes_no_nic(tmp_path):
+    play = cloudmocks.hetzner(BOTH)
+    state, around = tmp_path / "state", Surroundings(tmp_path / "run")
+    with serve(play) as server:
+        for number in range(3):
+            specs = [parse_source(f"hetzner={server.url}")]
+            intake = fetch_document(specs, LONG, Session(), state, around)
+            keep_document(intake, state, around.run_directory)
+            assert len(intake.document.platform.links) == 1
+            assert ("it is not a list" in intake.refused) is (number > 0)
+            play.paths["/hetzner/v1/metadata/private-networks"] = {"error": "try again later"}
 
 
 def empty(kind, play):

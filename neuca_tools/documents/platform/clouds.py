@@ -19,6 +19,7 @@ from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_documen
 from neuca_tools.documents.platform.ec2 import Subnets
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.tree import Tree, from_json, from_yaml
+from neuca_tools.errors import DocumentError
 from neuca_tools.model import LinkKey, Network, PlatformDocument
 from neuca_tools.model.routing import Traits
 
@@ -191,7 +192,11 @@ HETZNER_MTU = 1450  # bytes
 def _load_hetzner(data: bytes, name: str) -> Tree:
     """The list, as the object that all documents are. Raises DocumentError."""
     tree = from_yaml(data, name)
-    return {_HETZNER_ROOT: tree} if isinstance(tree, list) else tree
+    if tree is None:
+        return None
+    if not isinstance(tree, list):
+        raise DocumentError(f"cannot read {name}: it is not a list")
+    return {_HETZNER_ROOT: tree}
 
 
 def _read_hetzner(root: Part) -> PlatformDocument:
