@@ -45,7 +45,7 @@ _MAX_CACHED_CHARACTERS = 1 << 16  # the session goes through a pipe
 _ROOT = "/latest/meta-data/"
 _EARLY_SECONDS = 60  # renewed before it expires, so that no request carries an expired token
 _NO_TOKENS = (400, 404, 405, 501)  # the answers to PUT of services that support only GET
-_MAC_DIRECTORY = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}/", re.IGNORECASE)
+_MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
 _MAX_NICS = 64  # an instance has at most 32 on each of a few network cards
 _KEY = re.compile(r"([0-9]{1,4})=.*")  # number and name of a key pair
 _MAX_KEYS = 64  # public keys
@@ -137,11 +137,8 @@ class Ec2(Service):
             for line in self._read_text("public-keys/", deadline, session).splitlines()
         )
         numbers = [match[1] for match in matches if match][:_MAX_KEYS]
-        keys = (
-            self._read_text(f"public-keys/{number}/openssh-key", deadline, session).strip()
-            for number in numbers
-        )
-        return [key for key in keys if key]
+        paths = (f"public-keys/{number}/openssh-key" for number in numbers)
+        return [self._read_listed(path, deadline, session) for path in paths]
 
     def _network(
         self, listing: Iterable[str], deadline: Deadline, session: Session
@@ -151,18 +148,17 @@ class Ec2(Service):
         A service lists a leaf once it has a value. Raises IncompleteError for one without, and for
         what is no list of a NIC.
         """
-        macs = list(filter(_MAC_DIRECTORY.fullmatch, listing))
+        macs = list(filter(_MAC.fullmatch, (line.rstrip("/") for line in listing)))
         if not macs:
             self._demand_absent("network/", [*listing], deadline, session)
             return {}
-        tree = {mac.rstrip("/"): self._nic(mac, deadline, session) for mac in macs[:_MAX_NICS]}
-        words = self._read_lines("mac", deadline, session)
-        primary = [word for word in words if _MAC_DIRECTORY.fullmatch(f"{word}/")]
+        tree = {mac: self._nic(mac, deadline, session) for mac in macs[:_MAX_NICS]}
+        primary = list(filter(_MAC.fullmatch, self._read_lines("mac", deadline, session)))
         self._demand_absent("mac", primary, deadline, session)
         return {"mac": "".join(primary), "macs": tree}
 
     def _nic(self, mac: str, deadline: Deadline, session: Session) -> dict[str, str]:
-        path = f"network/interfaces/macs/{mac}"
+        path = f"network/interfaces/macs/{mac}/"
         leaves = set(LEAVES).intersection(self._read_listed(path, deadline, session).split())
         if not leaves:
             raise IncompleteError(f"GET {self.url}{_ROOT}{path}: the response lists nothing known")

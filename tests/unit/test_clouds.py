@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from importlib import import_module
 from pathlib import Path
 
 import cloudmocks
 import pytest
-from platforms import faults, hints, links, made
+from platforms import faults, hints, links, made, routes
 
 from neuca_tools.documents.platform import combined
+from neuca_tools.model import ACCEPT_RA
 from neuca_tools.model.clouds import CLOUDS
 from neuca_tools.sources import SourceSpec, Surroundings, detected_cloud, parse_source, uses_network
 from neuca_tools.status import render
@@ -135,6 +137,23 @@ def test_vultr_s_interfaces():
         [],
         [],
     ]
+
+
+def test_vultr_s_optional_keys_mean_what_they_do_for_cloud_init():
+    tree = copy.deepcopy(VULTR)
+    private, last = tree["interfaces"][1:]
+    more = {"network": "10.3.0.0", "netmask": "255.255.0.0", "gateway": "10.1.112.2", "metric": 7}
+    private.update({"mtu": 1450, "accept-ra": 0})
+    private["routes"] = [{"destination": "10.2.0.0/16", "gateway": "10.1.112.1"}]
+    private["ipv4"]["additional"][0]["routes"] = [more]
+    last.update(unconfigured=True, mtu=1400, ipv4={"address": "10.9.0.1", "netmask": "255.0.0.0"})
+    document = made("Vultr instance", json.dumps(tree))
+    assert links(document)[B] == ("up", None, 1450, ["10.1.112.3/20", "10.1.112.9/32"])
+    assert links(document)[C] == ("user", None, None, [])
+    assert dict(document.links[1].sysctls) == {ACCEPT_RA: "0"}
+    assert routes(document) == [("10.2.0.0/16", "10.1.112.1", B), ("10.3.0.0/16", "10.1.112.2", B)]
+    assert [route.metric for route in document.routes] == [None, 7]
+    assert ["left to the user" in text for text in faults(document)] == [True]
 
 
 DROPLET = {

@@ -109,6 +109,22 @@ def test_a_page_in_place_of_an_item_of_ec2_is_an_error(path, problem):
     assert problem in str(caught.value)
 
 
+def test_the_nics_of_ec2_may_be_listed_without_slashes():
+    play = cloudmocks.ec2(BOTH)
+    with serve(play) as server:
+        parts = ask(server, "ec2").parts
+        play.paths[NICS] = f"{ONE}\n{TWO}"
+        assert ask(server, "ec2").parts == parts
+
+
+def test_a_public_key_that_is_listed_and_absent_is_an_error():
+    play = cloudmocks.ec2(BOTH)
+    play.paths["/latest/meta-data/public-keys/"] = "0=mine"
+    with serve(play) as server, pytest.raises(IncompleteError) as caught:
+        ask(server, "ec2")
+    assert "public-keys/0/openssh-key: HTTP 404, but the service lists it" in str(caught.value)
+
+
 def test_network_data_that_openstack_lists_and_does_not_have_is_an_error():
     play = cloudmocks.openstack(BOTH)
     del play.paths["/openstack/latest/network_data.json"]
@@ -209,10 +225,24 @@ def test_a_port_of_infiniband_is_listed_in_each_of_its_forms(text):
     assert reason(openstack.NAME, DOCUMENTS[openstack.NAME]([text]), forms) == ""
 
 
-@pytest.mark.parametrize("name", [clouds.HETZNER, "network-config"])
-def test_other_documents_need_not_list_every_nic(name):
-    tree = {"ethernets": {}} if name == "network-config" else {}
-    assert reason(name, {"version": 2, **tree}) == ""
+@pytest.mark.parametrize(
+    ("name", "tree"), [(clouds.HETZNER, []), ("network-config", {"version": 2, "ethernets": {}})]
+)
+def test_other_documents_need_not_list_every_nic(name, tree):
+    assert reason(name, tree) == ""
+
+
+def test_an_object_in_place_of_hetzner_s_list_removes_no_nic(tmp_path):
+    play = cloudmocks.hetzner(BOTH)
+    state, around = tmp_path / "state", Surroundings(tmp_path / "run")
+    with serve(play) as server:
+        for number in range(3):
+            specs = [parse_source(f"hetzner={server.url}")]
+            intake = fetch_document(specs, LONG, Session(), state, around)
+            keep_document(intake, state, around.run_directory)
+            assert len(intake.document.platform.links) == 1
+            assert ("it is not a list" in intake.refused) is (number > 0)
+            play.paths["/hetzner/v1/metadata/private-networks"] = {"error": "try again later"}
 
 
 def empty(kind, play):

@@ -12,6 +12,7 @@ from platforms import faults, hints, links, made, routes, virtual
 from neuca_tools.documents.platform.drafts import IPV6_MTU, MAX_UNUSED
 from neuca_tools.documents.platform.parts import MAX_FAULTS
 from neuca_tools.model import Automatic, LinkKey
+from neuca_tools.model.routing import Traits
 
 MAC, OTHER = "fa:16:3e:00:00:01", "fa:16:3e:00:00:02"
 
@@ -346,16 +347,25 @@ def test_a_destination_of_netplan_without_a_prefix_length_is_a_host():
     assert (routes(document), faults(document)) == ([("10.9.1.2/32", "10.0.0.9", MAC)], [])
 
 
+@pytest.mark.parametrize("more", [{}, {"table": 7}, {"on-link": True}])
 @pytest.mark.parametrize("via", ["0.0.0.0", "::"])
-def test_an_unspecified_next_hop_is_none(via):
+def test_an_unspecified_next_hop_is_none(via, more):
+    """As for systemd-networkd (networkd-route.c), for which netplan writes it as the gateway."""
     to = "10.9.0.0/16"
     if ":" in via:
         to = "fd00:9::/32"
-    document = nic(routes=[{"to": to, "via": via}])
-    assert routes(document) == []
-    assert faults(document) == [
-        f'warning: network-config {MAC} "ethernets.a.routes[0].to" = "{to}": a route without a next hop, ignoring it'
-    ]
+    document = nic(routes=[{"to": to, "via": via, **more}, {"to": "default", "via": via}])
+    assert routes(document) == [(to, "None", MAC)]
+    assert document.routes[0].traits == Traits(more.get("table", 254))
+    assert faults(document) == []
+
+
+@pytest.mark.parametrize("gateway", ["0.0.0.0", "::"])
+def test_an_unspecified_gateway_is_none(gateway):
+    subnet = {"type": "static", "address": "10.0.0.1/24", "gateway": gateway}
+    for document in (version_1(physical(subnets=[subnet])), nic(gateway4=gateway)):
+        assert (document.links[0].routing.gateways, document.management) == ((), ())
+        assert faults(document) == []
 
 
 # --- Settings of links ----------------------------------------------------------------------------------------------

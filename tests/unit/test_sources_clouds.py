@@ -294,6 +294,7 @@ def test_on_oracle_s_bare_metal_a_vlan_tag_is_a_vlan_of_the_nic_with_that_index(
     ]
     found = combined.parse(combined.reduced({"OCI VNICs": json.dumps({"vnics": nics}).encode()}))
     assert [str(one.key) for one in found.links] == ["02:00:17:05:d1:db", "02:00:17:05:d1:db.3"]
+    assert [link.mtu for link in found.links] == [9000, 9000]
     assert found.links[1].virtual.option("mac") == "02:00:17:aa:bb:cc"
     assert faults(found) == [
         'error: OCI VNICs "vnics[2].nicIndex" = "1": no VNIC is the physical NIC, ignoring the VLAN'

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.platform import ec2, virtual_links
+from neuca_tools.documents.platform import ec2, nocloud_v1, virtual_links
 from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_document, of_nic, of_nics
 from neuca_tools.documents.platform.ec2 import Subnets
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.tree import Tree, from_json, from_yaml
+from neuca_tools.errors import DocumentError
 from neuca_tools.model import LinkKey, Network, PlatformDocument
 from neuca_tools.model.routing import Traits
 
@@ -191,7 +192,11 @@ HETZNER_MTU = 1450  # bytes
 def _load_hetzner(data: bytes, name: str) -> Tree:
     """The list, as the object that all documents are. Raises DocumentError."""
     tree = from_yaml(data, name)
-    return {_HETZNER_ROOT: tree} if isinstance(tree, list) else tree
+    if tree is None:
+        return None
+    if not isinstance(tree, list):
+        raise DocumentError(f"cannot read {name}: it is not a list")
+    return {_HETZNER_ROOT: tree}
 
 
 def _read_hetzner(root: Part) -> PlatformDocument:
@@ -266,7 +271,7 @@ def _oci_vlan(vnic: Part, physical: Mapping[str, Draft]) -> Optional[Draft]:
     if number is None:
         return None
     mac = parent.key.mac
-    draft = Draft(LinkKey(mac, number), vnic.for_nic(mac))
+    draft = Draft(LinkKey(mac, number), vnic.for_nic(mac), mtu=OCI_MTU)
     return draft if virtual_links.set_options(draft, vnic, {"macAddr": "mac"}) else None
 
 
@@ -299,16 +304,22 @@ def _read_vultr(root: Part) -> PlatformDocument:
 
     The public interface gets its address by DHCP and is the primary one; each private network is an
     interface without a gateway. Additional addresses are single ones unless they say more; an
-    additional prefix of IPv6 is routed to the guest and no address of it.
+    additional prefix of IPv6 is routed to the guest and no address of it. The optional keys are
+    those of cloud-init (sources/helpers/vultr.py), with the routes of NoCloud's version 1.
     """
     drafts = of_nics(root.parts("interfaces"), "mac")
     for draft in drafts:
+        nocloud_v1.set_mtu_and_accept_ra(draft, draft.part)
+        nocloud_v1.add_routes(draft, draft.part)
         for name, mask, host in (("ipv4", "netmask", "255.255.255.255"), ("ipv6", "prefix", "128")):
             family = draft.part.child(name)
             _add_masked(draft, family, "address", mask)
             draft.add_default_route(family, "gateway")
             for more in family.parts("additional"):
                 _add_masked(draft, more, "address", mask, host)
+                nocloud_v1.add_routes(draft, more)
+        if draft.part.flag("unconfigured"):
+            draft.leave_to_user()
     return finish_document(drafts, root)
 
 
@@ -347,7 +358,10 @@ FORMATS = (
     ),
     Format(
         VULTR,
-        _keys("interfaces mac ipv4 ipv6 additional address netmask network prefix gateway"),
+        _keys(
+            "interfaces mac ipv4 ipv6 additional address netmask network prefix gateway"
+            " mtu accept-ra unconfigured routes destination metric"
+        ),
         _read_vultr,
         "interfaces",
     ),

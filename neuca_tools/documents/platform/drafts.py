@@ -45,16 +45,15 @@ QINQ = "a VLAN on a VLAN (QinQ) is not supported, ignoring it"
 MAX_UNUSED = 20
 # The key of the next hop, by that of the destination; "gateway" for every other one.
 _HOP_KEYS = {"to": "via"}
-# Next hops that stand for none.
-_NOWHERE = ("0.0.0.0", "::", "::0")
+# No next hop or gateway; as a destination without a netmask, every one.
+UNSPECIFIED = ("0.0.0.0", "::", "::0")
 DEFAULT_ROUTE = "the platform's document gives it the default route"
 METADATA_ROUTE = "the platform's document gives it the route to the metadata service"
 PRIMARY = "it is the primary NIC of the instance"
-_ANY_ADDRESS = ("0.0.0.0", "::")
 
 
 def _is_default(to: str, netmask: Optional[str]) -> bool:
-    return to == "default" or (to in _ANY_ADDRESS and netmask is None)
+    return to == "default" or (to in UNSPECIFIED and netmask is None)
 
 
 def by_name(pattern: str) -> LinkKey:
@@ -172,7 +171,7 @@ class Draft:
         The NIC may then be the management NIC; `add_gateway` adds the router of any subnet.
         """
         via = via or part.text(key)
-        if via is not None:
+        if via is not None and via not in UNSPECIFIED:
             self.hint_management(DEFAULT_ROUTE)
             self._add_router(part, key, via)
 
@@ -200,7 +199,7 @@ class Draft:
         agent never changes them. A NIC that has one may be the management NIC.
         """
         if _is_default(to, netmask):
-            to, netmask = _ANY_ADDRESS[0], "0"
+            to, netmask = UNSPECIFIED[0], "0"
         network = part.parse(key, to, lambda text: read_destination(cidr_text(text, netmask)))
         if network is None:
             return
@@ -211,7 +210,7 @@ class Draft:
             self.add_default_route(part, _HOP_KEYS.get(key, "gateway"), via)
         elif network.num_addresses == 1 and network.network_address in METADATA_HOSTS:
             self.hint_management(METADATA_ROUTE)
-        elif via is None or via in _NOWHERE:
+        elif via is None or via in UNSPECIFIED:
             part.fault(key, to, "a route without a next hop, ignoring it", "warning")
             part.close()
         else:
@@ -220,7 +219,7 @@ class Draft:
     def add_gateway(self, part: Part, key: str, text: Optional[str] = None) -> None:
         """Add the router of this link's subnet, which the platform implies, or gives in a key."""
         text = text or part.text(key)
-        if text is not None:
+        if text is not None and text not in UNSPECIFIED:
             self.has_platform_gateways = True
             self._add_router(part, key, text)
 

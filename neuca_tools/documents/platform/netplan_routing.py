@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 from neuca_tools.documents.neuca import route_lines, rule_sections, values
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.documents.platform.drafts import Draft
+from neuca_tools.documents.platform.drafts import UNSPECIFIED, Draft
 from neuca_tools.documents.platform.parts import Part, cidr_text, read_destination
 from neuca_tools.model import Network
 from neuca_tools.model.routing import KINDS, MAIN_TABLE, RouteRequest, RuleRequest, Traits
@@ -46,7 +46,7 @@ def _add_route(draft: Draft, route: Part, own: int) -> None:
         route.fault("table", str(table), f"the table of this VRF is {own}, ignoring the route")
         return
     kind = route.read("type", _route_type)
-    to, via = route.text("to") or "", route.text("via")
+    to, via = route.text("to") or "", _hop_text(route)
     before = len(draft.routes)
     if table in (0, MAIN_TABLE) and _is_plain(route, kind):
         draft.add_route(route, "to", *_split_destination(to), via)
@@ -70,13 +70,20 @@ def _is_plain(route: Part, kind: Optional[str]) -> bool:
         return False
     if route.text("to") in _DEFAULT:
         return True
-    return route.text("via") is not None and not is_on_link
+    return _hop_text(route) is not None and not is_on_link
+
+
+def _hop_text(route: Part) -> Optional[str]:
+    """The next hop; None if there is none, which networkd also takes 0.0.0.0 and :: for."""
+    text = route.text("via")
+    return None if text in UNSPECIFIED else text
 
 
 def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
     """Add a route that may have no next hop, or lead anywhere, as it is in a table of its own."""
-    via = route.read("via", values.next_hop)
-    if route.text("via") is not None and via is None:
+    text = _hop_text(route)
+    via = route.parse("via", text, values.next_hop) if text else None
+    if text and via is None:
         return
     if to == "default":
         version = via.version if via else 4

@@ -192,12 +192,17 @@ def _vlan_draft(
     return _add_common_keys(draft, draft.part)
 
 
-def _add_common_keys(draft: Draft, link: Part) -> Draft:
+def set_mtu_and_accept_ra(draft: Draft, link: Part) -> None:
+    """Set the MTU, and whether router advertisements are accepted."""
     draft.mtu = link.mtu()
     accept_ra = link.flag("accept-ra")
     if accept_ra is not None:
         draft.automatic = draft.automatic._replace(accept_ra=accept_ra)
         draft.sysctls[ACCEPT_RA] = str(int(accept_ra))
+
+
+def _add_common_keys(draft: Draft, link: Part) -> Draft:
+    set_mtu_and_accept_ra(draft, link)
     if draft.key.kind == "physical" and link.flag("wakeonlan"):
         draft.device["wake-on-lan"] = "magic"
     link.use_defaults("wakeonlan")
@@ -226,8 +231,7 @@ def _add_subnet(draft: Draft, subnet: Part) -> None:
         subnet.warn("type", "an unknown kind of subnet, ignoring it")
         subnet.close()
         return
-    for route in subnet.parts("routes"):
-        _add_route(draft, route)
+    add_routes(draft, subnet)
 
 
 def _add_static(draft: Draft, subnet: Part) -> None:
@@ -249,6 +253,12 @@ def _set_mtu(draft: Draft, subnet: Part, is_ipv6: bool) -> None:
         draft.set_ipv6_mtu(subnet, "mtu")
     else:
         draft.mtu = subnet.mtu() or draft.mtu
+
+
+def add_routes(draft: Draft, part: Part) -> None:
+    """Add the routes of a subnet, or of another object with such a list."""
+    for route in part.parts("routes"):
+        _add_route(draft, route)
 
 
 def _add_route(draft: Draft, route: Part) -> None:
