@@ -15,7 +15,9 @@ WRONG = f"[runtime]\nmanagement-macs = {MANAGEMENT_MAC}\n"
 MEANT = "did you mean [network] management-macs?"
 
 
-@pytest.mark.parametrize("command", [("once",), ("apply",), ("apply", "--try", "30"), ("tune", "apply")])
+@pytest.mark.parametrize(
+    "command", [("once",), ("apply",), ("apply", "--try", "30"), ("tune", "apply")]
+)
 def test_nothing_new_is_configured_until_it_is_corrected(host, command):
     assert host.once(OURS).code == 0
     host.configure(WRONG)
