@@ -4,7 +4,8 @@ A device with several transmit queues keeps `mq` as its root qdisc, with one qdi
 with a single qdisc, all CPUs would contend for one lock. The qdisc of such a device is the one that
 all its queues share.
 
-pyroute2 0.7.2 to 0.9 have no parameters of `fq`, and drop the limit of `bfifo`.
+pyroute2 does not serve here: 0.7.2 to 0.9 lack the parameters of `fq`, and drop the limit of
+`bfifo`.
 """
 
 # SPDX-License-Identifier: MIT
@@ -51,7 +52,11 @@ class _Qdisc(NamedTuple):
 
 
 def read_qdiscs(indexes: Collection[int]) -> Mapping[int, str]:
-    """The qdisc of each device, after "default" if the kernel chose it. Raises OSError."""
+    """The qdisc of each device. Raises OSError.
+
+    It is `default KIND` if the kernel chose it, `default` if there is none yet, and `mixed` if the
+    queues differ.
+    """
     with wire.Socket(socket.NETLINK_ROUTE) as kernel:
         qdiscs_by_index = _dump_qdiscs(kernel)
     return {index: _device_text(qdiscs_by_index.get(index, [])) for index in indexes}
@@ -63,8 +68,8 @@ def set_qdisc(index: int, qdisc: str) -> None:
     with applying(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
         if kind == "default":
             _delete_root(kernel, index)
-        elif kind != "noqueue" and _has_queues(kernel, index):
-            _each_queue(kernel, index, kind, options)
+        elif kind != "noqueue" and _uses_mq(kernel, index):
+            _replace_in_each_queue(kernel, index, kind, options)
         else:
             _replace_qdisc(kernel, index, ROOT, kind, options)
 
@@ -108,7 +113,7 @@ def _queue_qdiscs(qdiscs: list[_Qdisc], root: _Qdisc) -> list[_Qdisc]:
     ]
 
 
-def _has_queues(kernel: wire.Socket, index: int) -> bool:
+def _uses_mq(kernel: wire.Socket, index: int) -> bool:
     """Whether the root qdisc is `mq`, or will be `mq` once the device is up.
 
     The latter is the case for hardware with several transmit queues; virtual links have no queue.
@@ -121,13 +126,13 @@ def _has_queues(kernel: wire.Socket, index: int) -> bool:
     return LINKINFO not in link and link.number(NUM_TX_QUEUES) > 1
 
 
-def _each_queue(kernel: wire.Socket, index: int, kind: str, options: list[str]) -> None:
-    root = _own_mq(kernel, index)
+def _replace_in_each_queue(kernel: wire.Socket, index: int, kind: str, options: list[str]) -> None:
+    root = _ensure_mq_handle(kernel, index)
     for leaf in _queue_qdiscs(_dump_qdiscs(kernel)[index], root):
         _replace_qdisc(kernel, index, leaf.parent, kind, options)
 
 
-def _own_mq(kernel: wire.Socket, index: int) -> _Qdisc:
+def _ensure_mq_handle(kernel: wire.Socket, index: int) -> _Qdisc:
     """The root `mq`, replaced by one with a handle if the kernel created it.
 
     Without a handle the queues cannot be addressed. Raises ApplyError if there is no `mq`.
@@ -153,7 +158,10 @@ def _replace_qdisc(
 
 
 def _encode_options(kind: str, options: list[str]) -> bytes:
-    """All options that a document can set: the kernel keeps the value of any that is not sent."""
+    """All options that a document can set: the kernel keeps the value of any that is not sent.
+
+    A `pfifo` always comes with a limit (`desired.device_settings`).
+    """
     value_by_option = dict(zip(options[::2], options[1::2]))
     if kind in ("pfifo", "bfifo") and "limit" in value_by_option:
         return wire.encode_attribute(OPTIONS, struct.pack("=I", int(value_by_option["limit"])))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.errors import ApplyError
 
+# subprocess and shutil are imported where they are used: most runs start no program.
 if TYPE_CHECKING:
-    # As above; it saves 2 ms.
     import subprocess
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # never the current directory
@@ -21,59 +21,56 @@ MAX_MESSAGE_CHARACTERS = 400  # of a program's output in an error message
 
 def find_program(name: str) -> Optional[str]:
     """The path of a program of the system; None if it is not installed."""
-    # The agent loads this module without running a program; it saves 3 ms.
-    import shutil
+    import shutil  # saves 3 ms
 
     return shutil.which(name, path=PATH)
 
 
 def run_program(
-    what: str,
+    purpose: str,
     command: Sequence[str],
-    seconds: float,
+    timeout_seconds: float,
     stdin: bytes = b"",
     *,
     accepted: Collection[int] = (0,),
 ) -> str:
     """Run a program to its end and return its standard output.
 
-    `what` says in errors what was tried. Raises ApplyError if the program is not installed, cannot
-    be run, takes longer than `seconds` (it is killed then), or if its exit status is not one of
-    those that are `accepted`.
+    `purpose` begins the text of errors. Raises ApplyError if the program is not installed, cannot
+    be run, takes longer than `timeout_seconds` (it is killed then), or if its exit status is not
+    one of those that are `accepted`.
     """
-    # As above; it saves 2 ms.
-    import subprocess
+    import subprocess  # saves 2 ms
 
     program = find_program(command[0])
     if program is None:
-        raise ApplyError(f"{what}: {command[0]} is not installed")
+        raise ApplyError(f"{purpose}: {command[0]} is not installed")
     try:
-        done = _run_command([program, *command[1:]], seconds, stdin)
+        done = _run_command([program, *command[1:]], timeout_seconds, stdin)
     except subprocess.TimeoutExpired:
         raise ApplyError(
-            f"{what}: {command[0]} took longer than {seconds:g} s, and was killed"
+            f"{purpose}: {command[0]} took longer than {timeout_seconds:g} s, and was killed"
         ) from None
     except OSError as error:
         cause = os.strerror(error.errno or 0)
-        raise ApplyError(f"{what}: run {program}: {cause}", error.errno or 0) from error
+        raise ApplyError(f"{purpose}: run {program}: {cause}", error.errno or 0) from error
     if done.returncode not in accepted:
         text = _output_text(done.stderr or done.stdout)
         cause = f": {text}" if text else ""
-        raise ApplyError(f"{what}: {command[0]} ended with status {done.returncode}{cause}")
+        raise ApplyError(f"{purpose}: {command[0]} ended with status {done.returncode}{cause}")
     return done.stdout.decode("utf-8", "replace")
 
 
 def _run_command(
-    command: Sequence[str], seconds: float, stdin: bytes
+    command: Sequence[str], timeout_seconds: float, stdin: bytes
 ) -> subprocess.CompletedProcess[bytes]:
-    # As above; it saves 2 ms.
-    import subprocess
+    import subprocess  # saves 2 ms
 
     return subprocess.run(
         command,
         input=stdin,
         capture_output=True,
-        timeout=seconds,
+        timeout=timeout_seconds,
         check=False,
         env=ENVIRONMENT,
         cwd="/",

@@ -28,7 +28,9 @@ from neuca_tools.model.printable import counted
 from neuca_tools.model.rows import User
 from neuca_tools.state.store import read_state, remove_state, save_state
 
-RECORD = "guest-users.json"  # in the state directory: the users with our keys or sudo file
+RECORD = (
+    "guest-users.json"  # in the state directory: users who have, or may have, our keys or sudo file
+)
 # sudo ignores files with a dot in their names (sudoers(5)), such as those that are being written.
 SUDOERS = Path("/etc/sudoers.d")
 MARK = "# Written by neuca-guest-tools: this user may use sudo as long as the user-data says so.\n"
@@ -39,27 +41,29 @@ def set_up_users(guest: Guest) -> Iterator[Finding]:
     """Set up the users of the document, then withdraw those that it no longer has."""
     config = guest.config
     asked = {user.login: user for user in requested_users(config, guest.document)}
-    held = recorded_logins(config)
-    _record_logins(config, {*held, *asked})
+    recorded = recorded_logins(config)
+    _record_logins(config, {*recorded, *asked})
     for user in asked.values():
         yield from _set_up_user(user, config.command_timeout)
     if guest.document.complete:
-        yield from _withdraw_others(config, held, asked.keys())
+        yield from _withdraw_others(config, recorded, asked.keys())
 
 
-def _withdraw_others(config: Config, held: set[str], asked: AbstractSet[str]) -> Iterator[Finding]:
-    """Withdraw the users in `held` but not in `asked`; one for whom this fails stays recorded."""
-    left = set()
-    for login in sorted(held - asked):
+def _withdraw_others(
+    config: Config, recorded: set[str], asked: AbstractSet[str]
+) -> Iterator[Finding]:
+    """Withdraw the users in `recorded` but not in `asked`; one for whom it fails stays recorded."""
+    still_recorded = set()
+    for login in sorted(recorded - asked):
         try:
             withdraw_user(login)
         except ApplyError as error:
-            left.add(login)
+            still_recorded.add(login)
             yield Finding("failed", error.text, login, again=True)
         else:
             text = f'"{login}" is no longer requested: its keys and its sudo file are removed'
             yield Finding("ok", text, login)
-    _record_logins(config, left | asked)
+    _record_logins(config, still_recorded | asked)
 
 
 def requested_users(config: Config, document: Document) -> list[User]:
@@ -67,7 +71,7 @@ def requested_users(config: Config, document: Document) -> list[User]:
     users = {user.login: user for user in document.users}
     login, keys = config.guest_login, tuple(platform_keys(document))
     if login and keys:
-        user = users.get(login, User(login, False))
+        user = users.get(login, User(login, sudo=False))
         users[login] = User(login, user.sudo, (*user.keys, *keys))
     return list(users.values())
 
@@ -87,9 +91,9 @@ def _set_up_user(user: User, seconds: float) -> Iterator[Finding]:
     if not LOGIN.fullmatch(login):
         yield Finding("refused", f'"{login}" cannot be the name of a user', login)
         return
-    odd = sum(not is_public_key(key) for key in user.keys)
-    if odd:
-        text = f'"{login}": {counted(odd, "text")} instead of a public key'
+    unusable_keys = sum(not is_public_key(key) for key in user.keys)
+    if unusable_keys:
+        text = f'"{login}": {counted(unusable_keys, "text")} instead of a public key'
         yield Finding("refused", text, f"{login} keys")
     try:
         existing = find_account(login)
@@ -101,17 +105,17 @@ def _set_up_user(user: User, seconds: float) -> Iterator[Finding]:
     yield from _set_sudo(user, seconds)
 
 
-def _write_keys(user: User, account: pwd.struct_passwd, made: str) -> Finding:
-    """Write the user's keys. `made` begins the text for an account that is new."""
+def _write_keys(user: User, account: pwd.struct_passwd, prefix: str) -> Finding:
+    """Write the user's keys. `prefix` begins the text, such as `created, `."""
     login = user.login
     keys = tuple(dict.fromkeys(key for key in user.keys if is_public_key(key)))
     try:
-        ignored = authorized_keys.edit_as(account, keys)
+        reason_ignored = authorized_keys.edit_as(account, keys)
     except ApplyError as error:
-        return Finding("failed", f'"{login}": {made}keys: {error.text}', login, again=True)
-    if ignored:
-        return Finding("failed", f'"{login}": {made}{ignored}', login)
-    return Finding("ok", f'"{login}": {made}{counted(len(keys), "key")}', login)
+        return Finding("failed", f'"{login}": {prefix}keys: {error.text}', login, again=True)
+    if reason_ignored:
+        return Finding("failed", f'"{login}": {prefix}{reason_ignored}', login)
+    return Finding("ok", f'"{login}": {prefix}{counted(len(keys), "key")}', login)
 
 
 def _set_sudo(user: User, seconds: float) -> Iterator[Finding]:
@@ -140,7 +144,7 @@ def withdraw_user(login: str) -> None:
 
 
 def recorded_logins(config: Config) -> set[str]:
-    """The users that have our keys or sudo file. Raises ApplyError if unknown."""
+    """The users that have, or may have, our keys or sudo file. Raises ApplyError if unknown."""
     try:
         data = read_state(config.state_directory, RECORD)
         return set() if data is None else {_valid_login(login) for login in data["logins"]}
@@ -230,13 +234,13 @@ def sudo_rule(login: str) -> str:
 def grant_sudo(login: str, seconds: float, directory: Path = SUDOERS) -> bool:
     """Write the file, checked by visudo; returns whether it changed. Raises ApplyError."""
     file, content = sudo_file(login, directory), sudo_rule(login).encode()
-    there = _file_content(file)
-    if there and not _is_ours(there):
+    present = _file_content(file)
+    if present and not _is_ours(present):
         raise ApplyError(
             f'let "{login}" use sudo: '
             f'"{file}" was not written by neuca-guest-tools, and is left alone'
         )
-    if there == content and file.stat().st_mode & 0o777 == 0o440:
+    if present == content and file.stat().st_mode & 0o777 == 0o440:
         return False
     programs.run_program(
         f'let "{login}" use sudo', ["visudo", "--check", "--quiet", "--file=-"], seconds, content

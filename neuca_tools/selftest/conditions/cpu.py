@@ -230,27 +230,27 @@ def _full_cpu(look: Look) -> Optional[Hit]:
     end, _, load = max(sender, receiver, key=lambda end: _fullness(end.load))
     if look.run.error and load.own is None:
         return None  # it is not known how much of the CPU was its own
-    if load.has_full_cpu and load.is_of_others:
+    if load.has_full_cpu and load.is_busy_with_others:
         what = f"other programs kept CPU {load.cpu} of the {end} busy"
         busy = single_fact(f"CPU {load.cpu} busy", load.busy)
         return _waits_for_cpu(look, end, load) or _note_on_load(end, load, what, busy)
     if not load.is_full or not is_unbounded(look):
         return None
     full, suspect, confidence = load.full or 0, "", HIGH
-    if load.what == "user":
+    if load.dominant_use == "user":
         # iperf3 itself hardly computes.
         suspect, confidence = "; another program may be running there", MEDIUM
     return Hit(
         full * look.known_network_share,
         f"CPU {load.cpu} of the {end} is full {amounts.percent(full)} of the time, mostly with "
-        f"{load.what}{suspect}",
+        f"{load.dominant_use}{suspect}",
         (
             single_fact(f"CPU {load.cpu} busy", load.busy),
             single_fact(f"CPU {load.cpu} user", load.user),
             single_fact(f"CPU {load.cpu} system", load.system),
             single_fact(f"CPU {load.cpu} softirq", load.softirq),
         ),
-        RELIEVE[load.what],
+        RELIEVE[load.dominant_use],
         end,
         confidence=confidence,
     )
@@ -303,7 +303,7 @@ def stolen_time(look: Look) -> Optional[Hit]:
         stolen = load.steal or 0
         if stolen <= STEAL:
             continue
-        if not load.is_short_of_stolen:
+        if not load.may_need_stolen_time:
             what = f"the hypervisor took {amounts.percent(stolen)} of a CPU of the {end}"
             return _note_on_load(end, load, what, single_fact("steal", stolen))
         return Hit(

@@ -11,13 +11,13 @@ from typing import Optional
 
 from neuca_tools.selftest.evidence import Cpu, Sample
 
-# The share of the intervals in which a CPU is full (D09).
-HALF = 0.5
-# A CPU is full in an interval if it is busy for more than this share of it (D09).
-FULL = 0.95
-# Of a CPU: a thread that needs all of it gets half beside one other, by fair scheduling. What iperf
-# and softirqs used less of was not short of it (D09).
-OWN = 0.4
+# Constants of the condition D09. The share of the intervals in which a CPU has to be full.
+MIN_FULL_INTERVALS = 0.5
+# A CPU is full in an interval if it is busy for at least this share of it.
+FULL_SHARE = 0.95
+# Two threads on one CPU get half of it each. Below this share, iperf and softirqs were not short of
+# CPU time, whatever else ran.
+MIN_OWN_SHARE = 0.4
 
 
 @dataclass(frozen=True)
@@ -39,41 +39,47 @@ class Load:
     @property
     def is_full(self) -> bool:
         """Whether the test had no more CPU time to use, for iperf or for softirqs."""
-        return self.has_full_cpu and not self.is_of_others
+        return self.has_full_cpu and not self.is_busy_with_others
 
     @property
     def has_full_cpu(self) -> bool:
-        """Whether it was full in at least half of the intervals: the first and last never are."""
-        return (self.full or 0.0) >= HALF
+        """Whether it was full in at least half of the intervals.
+
+        Not in all: the first and the last lie partly outside the test.
+        """
+        return (self.full or 0.0) >= MIN_FULL_INTERVALS
 
     @property
-    def is_of_others(self) -> bool:
+    def is_busy_with_others(self) -> bool:
         """Whether it was other programs that kept the CPU busy, as far as is known."""
-        return self.own is not None and self.own + (self.softirq or 0.0) < OWN
+        return self.own is not None and self.own + (self.softirq or 0.0) < MIN_OWN_SHARE
 
     @property
     def used(self) -> float:
         """The share of a CPU that the test used at least: 0 if it is not known."""
         if self.own is None:
             return self.busy or 0.0
-        if self.is_of_others:
+        if self.is_busy_with_others:
             return self.own
         return min(self.busy or 0.0, self.own + (self.softirq or 0.0))
 
     @property
-    def is_short_of_stolen(self) -> bool:
+    def may_need_stolen_time(self) -> bool:
         """Whether the test may have needed the time that the hypervisor took."""
-        return self.own is None or self.own + (self.softirq or 0.0) + (self.steal or 0.0) >= OWN
+        return (
+            self.own is None
+            or self.own + (self.softirq or 0.0) + (self.steal or 0.0) >= MIN_OWN_SHARE
+        )
 
     @property
-    def what(self) -> str:
+    def dominant_use(self) -> str:
         """What it spent most of its busy time on: "user", "system" or "softirq"."""
         parts = {"user": self.user or 0, "system": self.system or 0, "softirq": self.softirq or 0}
         return max(parts, key=lambda name: parts[name])
 
 
 def busiest_load(samples: Sequence[Sample]) -> Load:
-    """Load() if fewer than two samples have CPU times."""
+    """The load of the busiest CPU; Load() if fewer than two samples have CPU times."""
     each = [_load_of_cpu(*cpu) for cpu in enumerate(_by_cpu(samples)) if len(cpu[1]) > 1]
     if not each:
         return Load()
@@ -91,13 +97,13 @@ def _busy_shares(cpu: Sequence[Cpu]) -> list[float]:
     return [busy_share(before, after) for before, after in zip(cpu, cpu[1:])]
 
 
-def _load_of_cpu(number: int, looks: Sequence[Cpu]) -> Load:
-    busy = _busy_shares(looks)
-    first, last = looks[0], looks[-1]
+def _load_of_cpu(number: int, times: Sequence[Cpu]) -> Load:
+    busy = _busy_shares(times)
+    first, last = times[0], times[-1]
     elapsed = max(1e-9, _total_seconds(last) - _total_seconds(first))
     return Load(
         number,
-        mean(float(share >= FULL) for share in busy),
+        mean(float(share >= FULL_SHARE) for share in busy),
         mean(busy),
         (last.user - first.user) / elapsed,
         (last.system - first.system) / elapsed,

@@ -322,7 +322,7 @@ def _coefficient_of_variation(rates: Sequence[float]) -> Optional[float]:
 
 
 def _is_disturbed(load: Load) -> bool:
-    return (load.has_full_cpu and load.is_of_others) or (load.steal or 0.0) > STEAL
+    return (load.has_full_cpu and load.is_busy_with_others) or (load.steal or 0.0) > STEAL
 
 
 def counter_growth(samples: Sequence[Sample], name: str) -> Optional[Fact]:

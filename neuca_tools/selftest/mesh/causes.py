@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.evidence.load import HALF
+from neuca_tools.selftest.evidence.load import MIN_FULL_INTERVALS
 from neuca_tools.selftest.mesh import entities as kinds
 from neuca_tools.selftest.mesh.entities import Entity, Observation
 from neuca_tools.selftest.mesh.localise import Suspect
@@ -113,7 +113,7 @@ def _is_busy_host(rows: Sequence[Row], suspect: Suspect) -> bool:
         return False
     (name,) = suspect.entity.names
     own, others = (_usual_load(rows, name, is_own) for is_own in (True, False))
-    return own is not None and others is not None and others < HALF <= own
+    return own is not None and others is not None and others < MIN_FULL_INTERVALS <= own
 
 
 def _usual_load(rows: Sequence[Row], name: str, is_own: bool) -> Optional[float]:

@@ -30,8 +30,8 @@ from neuca_tools.selftest.mesh.model import (
 
 T = TypeVar("T")
 # Up to this number of hosts, all pairs are tested by default; of more, this number of rounds.
-# 8 random rounds find the steady fault of a host or a group among any number of hosts: with a share
-# f of bad partners, a host is cleared by ln(N/e)/ln(1/f) tests.
+# 8 random rounds find a fault of a host or a group that lasts, among any number of hosts N: if a
+# share f of its partners is faulty, ln(N/2.718)/ln(1/f) tests show that a host is not.
 ALL_PAIRS_UP_TO, RANDOM_ROUNDS = 64, 8
 # The part of these rounds that stays within groups, before uplinks are loaded.
 SHARE_WITHIN_GROUPS = 0.25
@@ -45,10 +45,10 @@ SLOTS_TO_SEARCH = 64
 class Budget(NamedTuple):
     """What a plan takes: seconds, usually and at most, and bytes in all and of one host."""
 
-    usual: float
-    seconds: float
-    bytes: float
-    most_of_a_host: float
+    usual_seconds: float
+    max_seconds: float
+    max_bytes: float
+    max_bytes_of_a_host: float
 
 
 def circle_rounds(count: int) -> Iterator[list[Pair]]:
@@ -71,19 +71,19 @@ def seeded_order(items: Iterable[T], seed: int, purpose: str) -> list[T]:
 
 
 def make_plan(draft: MeshPlan) -> MeshPlan:
-    """The plan of a mesh with these hosts and settings; without rounds, as ALL_UP_TO says.
+    """The plan of a mesh with these hosts and settings; without rounds, as ALL_PAIRS_UP_TO says.
 
     It does not depend on the order of the hosts. Every host has at most one test in each round; a
     pair is tested once. Pairs within a group come first.
     """
     hosts = tuple(sorted(draft.hosts, key=lambda host: host.name))
-    every = len(hosts) - 1 + len(hosts) % 2
-    default = every if len(hosts) <= ALL_PAIRS_UP_TO else RANDOM_ROUNDS
-    plan = replace(draft, hosts=hosts, rounds=min(draft.rounds or default, every))
+    all_rounds = len(hosts) - 1 + len(hosts) % 2
+    default = all_rounds if len(hosts) <= ALL_PAIRS_UP_TO else RANDOM_ROUNDS
+    plan = replace(draft, hosts=hosts, rounds=min(draft.rounds or default, all_rounds))
     slots = _Slots(plan)
     met: set[frozenset[int]] = set()
-    for rounds in _rounds_of_plan(plan, every):
-        slots.begin()
+    for rounds in _rounds_of_plan(plan, all_rounds):
+        slots.start_after_present()
         for pair in chain.from_iterable(rounds):
             if frozenset(pair) not in met:
                 met.add(frozenset(pair))
@@ -92,24 +92,28 @@ def make_plan(draft: MeshPlan) -> MeshPlan:
 
 
 def _with_direction(pair: Pair, seed: int) -> Pair:
-    """Which of the two is the client, by chance: a client starts later, and reports."""
+    """The pair as (client, server), by the seed: a client starts later, and reports."""
     low, high = sorted(pair)
     if sha256(f"{seed}/client/{low}/{high}".encode()).digest()[0] % 2:
         return (low, high)
     return (high, low)
 
 
-def _rounds_of_plan(plan: MeshPlan, every: int) -> tuple[list[list[Pair]], list[list[Pair]]]:
+def _rounds_of_plan(plan: MeshPlan, all_rounds: int) -> tuple[list[list[Pair]], list[list[Pair]]]:
     """The rounds within groups, and those of all hosts."""
     groups = _members_by_group(plan).values()
     inside: list[list[Pair]] = []
     if len(groups) > 1:
-        most = every if plan.rounds == every else int(plan.rounds * SHARE_WITHIN_GROUPS)
-        inside = _joined_rounds([_drawn_rounds(members, plan.seed, most) for members in groups])
-    left = plan.rounds
-    if left < every:
-        left -= len(inside)
-    return inside, _drawn_rounds(list(range(len(plan.hosts))), plan.seed, left)
+        max_rounds_within = (
+            all_rounds if plan.rounds == all_rounds else int(plan.rounds * SHARE_WITHIN_GROUPS)
+        )
+        inside = _joined_rounds(
+            [_drawn_rounds(members, plan.seed, max_rounds_within) for members in groups]
+        )
+    rounds_left = plan.rounds
+    if rounds_left < all_rounds:
+        rounds_left -= len(inside)
+    return inside, _drawn_rounds(list(range(len(plan.hosts))), plan.seed, rounds_left)
 
 
 def _members_by_group(plan: MeshPlan) -> dict[str, list[int]]:
@@ -148,7 +152,10 @@ class _Slot(NamedTuple):
 
 
 class _Slots:
-    """Puts each pair into the first slot in which both hosts are free and no cap is exceeded."""
+    """Puts each pair into a slot in which both hosts are free and no cap is exceeded.
+
+    It is the first of the last SLOTS_TO_SEARCH slots, or a new one.
+    """
 
     def __init__(self, plan: MeshPlan) -> None:
         self._plan, self._slots = plan, list[_Slot]()
@@ -159,7 +166,7 @@ class _Slots:
         self._uplinks = [host.labels.get(uplink) for host in plan.hosts]
         self._hypervisors = [host.labels.get(HYPERVISOR) for host in plan.hosts]
 
-    def begin(self) -> None:
+    def start_after_present(self) -> None:
         """Put what follows after all slots so far."""
         self._from = len(self._slots)
 
@@ -177,7 +184,7 @@ class _Slots:
         slot.load.update(name for name, _ in caps)
 
     def _caps_of_pair(self, pair: Pair) -> list[tuple[str, int]]:
-        """What a test of this pair loads, with the number of tests that each takes."""
+        """What a test of this pair loads, with the number of tests that each may carry at once."""
         uplinks = {self._uplinks[host] for host in pair}
         hypervisors = {self._hypervisors[host] for host in pair} - {None}
         caps = [(f"h/{name}", self._plan.per_hypervisor) for name in sorted(map(str, hypervisors))]
@@ -227,7 +234,7 @@ def plan_budget(plan: MeshPlan) -> Budget:
 def duration_words(plan: MeshPlan) -> str:
     """How long the slots take, in words."""
     cost = plan_budget(plan)
-    return f"about {cost.usual / 60:.1f} min, at most {cost.seconds / 60:.1f} min"
+    return f"about {cost.usual_seconds / 60:.1f} min, at most {cost.max_seconds / 60:.1f} min"
 
 
 def budget_line(plan: MeshPlan) -> str:
@@ -236,7 +243,8 @@ def budget_line(plan: MeshPlan) -> str:
     return (
         f"{len(plan.hosts)} hosts, {tests} tests in {len(plan.slots)} slots:"
         f" {duration_words(plan)}, and retests of what is found;"
-        f" at most {amounts.size(cost.bytes)}, {amounts.size(cost.most_of_a_host)} of one host"
+        f" at most {amounts.size(cost.max_bytes)},"
+        f" {amounts.size(cost.max_bytes_of_a_host)} of one host"
     )
 
 
