@@ -52,7 +52,7 @@ def _release_nic(arguments: argparse.Namespace, config: Config) -> int:
         return _undo_release(arguments, config, mac, name)
     result = release_nic(config, intake, mac, dry_run=arguments.dry_run)
     lines = [f"{name} is released and ignored; neuca release --undo {name} reverses this"]
-    if result.failures:
+    if not all(isinstance(failure.operation, WriteFile) for failure in result.failures):
         lines = [f"{name} is not released, because an operation failed"]
     elif "networkmanager" in survey.world.managers:
         text = "it may manage the NIC after the next boot or after a restart of its own"
