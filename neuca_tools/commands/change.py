@@ -17,7 +17,7 @@ from neuca_tools.agent.change import (
 )
 from neuca_tools.apply.host import open_host
 from neuca_tools.apply.result import Result
-from neuca_tools.commands.apply import make_pass
+from neuca_tools.commands.apply import make_pass, warn_of_trial
 from neuca_tools.commands.common import log_level, require_root, show, uses_color
 from neuca_tools.commands.context import exit_code, load_configuration
 from neuca_tools.commands.links import find_nic
@@ -38,6 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments)
     require_root(arguments.command)
     to_stderr(log_level(arguments))
+    if not getattr(arguments, "dry_run", False):  # `trust` has no dry run
+        warn_of_trial(config)
     commands = {"release": _release_nic, "revert": _revert_settings, "trust": _trust_nic}
     return commands[arguments.command](arguments, config)
 
