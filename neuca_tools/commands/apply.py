@@ -45,9 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         return show_plan(arguments, config)
     require_root("apply")
     to_stderr(log_level(arguments))
-    if trial_file.is_running(trial_file.stored_trial(config)):
-        # No pass is made until it ends, or until command-timeout.
-        log.warning("waiting: %s", trial_file.trial_note(config))
+    warn_of_trial(config)
     if arguments.trial is None:
         return apply_once(
             config, arguments.source, as_json=arguments.json, color=uses_color(arguments)
@@ -59,6 +57,12 @@ def run(arguments: argparse.Namespace) -> int:
             "apply: --try waits for confirmation, and cannot be combined with --json"
         )
     return apply_on_trial(config, arguments.source, arguments.trial, uses_color(arguments))
+
+
+def warn_of_trial(config: Config) -> None:
+    """Say why a command that changes something waits, until a trial ends or `command-timeout`."""
+    if trial_file.is_running(trial_file.stored_trial(config)):
+        log.warning("waiting: %s", trial_file.trial_note(config))
 
 
 def apply_once(

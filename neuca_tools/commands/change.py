@@ -17,7 +17,7 @@ from neuca_tools.agent.change import (
 )
 from neuca_tools.apply.host import open_host
 from neuca_tools.apply.result import Result
-from neuca_tools.commands.apply import make_pass
+from neuca_tools.commands.apply import make_pass, warn_of_trial
 from neuca_tools.commands.common import log_level, require_root, show, uses_color
 from neuca_tools.commands.context import exit_code, load_configuration
 from neuca_tools.commands.links import find_nic
@@ -38,6 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments)
     require_root(arguments.command)
     to_stderr(log_level(arguments))
+    if not getattr(arguments, "dry_run", False):  # `trust` has no dry run
+        warn_of_trial(config)
     commands = {"release": _release_nic, "revert": _revert_settings, "trust": _trust_nic}
     return commands[arguments.command](arguments, config)
 
@@ -52,7 +54,7 @@ def _release_nic(arguments: argparse.Namespace, config: Config) -> int:
         return _undo_release(arguments, config, mac, name)
     result = release_nic(config, intake, mac, dry_run=arguments.dry_run)
     lines = [f"{name} is released and ignored; neuca release --undo {name} reverses this"]
-    if result.failures:
+    if not all(isinstance(failure.operation, WriteFile) for failure in result.failures):
         lines = [f"{name} is not released, because an operation failed"]
     elif "networkmanager" in survey.world.managers:
         text = "it may manage the NIC after the next boot or after a restart of its own"

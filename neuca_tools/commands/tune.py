@@ -12,6 +12,7 @@ from neuca_tools.agent.change import Tuning, apply_tuning, drop_tuning
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import open_host
 from neuca_tools.apply.result import Result
+from neuca_tools.commands.apply import warn_of_trial
 from neuca_tools.commands.change import show_changed
 from neuca_tools.commands.common import (
     LISTED,
@@ -47,6 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
         action = "plan"
     if action in ("apply", "revert"):
         require_root(f"tune {action}")
+        to_stderr(log_level(arguments))
+        if not arguments.dry_run:
+            warn_of_trial(config)
     if action != "audit":
         config.demand_protection()
     if action == "revert":
@@ -65,7 +69,6 @@ def _show_or_apply_tuning(arguments: argparse.Namespace, config: Config, action:
     if action == "apply":
         if faults:
             raise (UsageError if arguments.profile else ConfigError)(f"tune: {faults[0]}")
-        to_stderr(log_level(arguments))
         code = _apply_tuning(arguments, config, intake, choice, link)
         return report_faults(intake, config) or code
     if action == "plan":
@@ -149,7 +152,6 @@ def _revert_tuning(arguments: argparse.Namespace, config: Config) -> int:
     if load_choice(config.run_directory) is None:
         text = "`neuca tune apply` selected no profiles since boot, so there is nothing to undo"
         return show_changed(arguments, config, Result(), text)
-    to_stderr(log_level(arguments))
     text = "the settings are those that the configuration and the document request"
     intake = last_good(config.state)
     result = drop_tuning(config, intake, dry_run=arguments.dry_run)

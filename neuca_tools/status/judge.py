@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional, Union
 
@@ -307,16 +308,11 @@ def _interfaces_json(
     problems: Sequence[Problem],
     own_names: Mapping[LinkKey, str],
 ) -> list[dict[str, Any]]:
-    by_link: dict[Optional[LinkKey], list[Problem]] = {}
-    for problem in problems:
-        by_link.setdefault(problem.link, []).append(problem)
-    notes: dict[Optional[LinkKey], list[dict[str, str]]] = {}
-    for note in resolution.notes:
-        notes.setdefault(note.link, []).append(note.to_json())
+    by_link, notes = _grouped_by_link(problems), _grouped_by_link(resolution.notes)
     devices = find_links(world, resolution.roles)
     interfaces = []
     for link in resolution.shown:
-        device, on_link = devices.get(link.key), by_link.get(link.key, [])
+        device, on_link = devices.get(link.key), by_link[link.key]
         name = device.name if device else _absent_name(link, resolution)
         interface = {
             "mac": nic_mac(link),
@@ -326,12 +322,13 @@ def _interfaces_json(
             "role": link.role,
             "desired_state": link.state,
             **network_json(device, world),
-            "ok": _is_as_requested(link, device, on_link),
+            "ok": bool(device or link.role != "dataplane")  # the NIC below a VLAN may be absent
+            and all(problem.code in INFORMATIVE_CODES for problem in on_link),
             "managers": {
                 manager: _manager_state(world.managers.get(manager), name) for manager in TITLES
             },
             "problems": [problem_json(problem) for problem in on_link],
-            "notes": notes.get(link.key, []),
+            "notes": [note.to_json() for note in notes[link.key]],
             "parent": parent_name(link),
             "vlan_id": link.key.vlan_id,
             "members": member_names(link),
@@ -342,10 +339,12 @@ def _interfaces_json(
     return interfaces
 
 
-def _is_as_requested(link: Link, device: Optional[Device], problems: Iterable[Problem]) -> bool:
-    """Whether a link has no problem; a VLAN is missing without one if the NIC below it is."""
-    is_missing = device is None and link.role == "dataplane"
-    return not is_missing and all(problem.code in INFORMATIVE_CODES for problem in problems)
+def _grouped_by_link(items: Iterable[Any]) -> Mapping[Optional[LinkKey], list[Any]]:
+    """The problems or notes of each link; an empty list for a link without any."""
+    by_link = defaultdict(list)
+    for item in items:
+        by_link[item.link].append(item)
+    return by_link
 
 
 def network_json(device: Optional[Device], world: World) -> dict[str, Any]:
@@ -362,9 +361,7 @@ def network_json(device: Optional[Device], world: World) -> dict[str, Any]:
 
 def nic_mac(link: Link) -> Optional[str]:
     """The MAC of a NIC; None for a VLAN or a virtual link."""
-    if link.key.rank:
-        return None
-    return link.key.mac
+    return None if link.key.rank else link.key.mac
 
 
 def _manager_state(states: Optional[Mapping[str, str]], name: Optional[str]) -> str:

@@ -164,6 +164,19 @@ def test_a_file_that_is_not_there_yet_is_not_done_yet(pair):
     assert (done.code, pair.status()[0]) == (3, 3)
 
 
+def test_a_guest_without_a_public_address_has_none(lab):
+    """Nova answers with an empty text, and EC2 has no such item."""
+    lab.management()
+    service = lab.service("[interfaces]\n")
+    service.tokens = False
+    lab.configure(sources="ec2")
+    for tree in ({"/latest/meta-data/public-ipv4": ""}, {}):
+        service.tree = tree
+        assert lab.neuca("get-public-ip")[:2] == (1, "Not found\n")
+    service.tree = {"/latest/meta-data/public-ipv4": "203.0.113.7"}
+    assert lab.neuca("get-public-ip")[:2] == (0, "203.0.113.7\n")
+
+
 # --- without root ---
 
 

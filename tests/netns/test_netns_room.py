@@ -201,6 +201,19 @@ def test_a_nic_is_not_released_while_that_cannot_be_remembered(lab, disk, how):
     disk.mend(how)
 
 
+def test_a_nic_whose_files_cannot_be_removed_is_released(lab):
+    lab.veth("dp1", 1)
+    etc = Disk(lab, "udev")
+    assert lab.once(ONE).code == 0
+    etc.spoil("read-only")
+    done = lab.neuca("release", "data1")
+    assert (done.code, lab.role(mac(1)), lab.addresses("data1")) == (1, "ignored", set())
+    assert done.out.startswith("data1 is released and ignored; ")
+    assert done.err.endswith(f"{WORDS['read-only']}\n")
+    etc.mend("read-only")
+    assert lab.once().code == 0
+
+
 def test_names_are_given_though_another_machines_state_cannot_be_set_aside(lab, disk):
     """The instance id of a seed tells that this is a clone, on a disk that is full."""
     lab.veth("dp1", 1)

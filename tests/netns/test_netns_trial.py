@@ -120,17 +120,21 @@ def test_a_trial_that_is_confirmed_in_another_terminal_is_kept(host):
     assert host.neuca("confirm").err == "neuca: confirm: no trial is in progress\n"
 
 
-def test_another_apply_says_why_it_waits(host):
+@pytest.mark.parametrize(
+    ("words", "code"), [("apply", 0), ("tune apply", 0), ("release eth2 --undo", 1)]
+)
+def test_another_command_says_why_it_waits(host, words, code):
     trial = Trial(host, 3600)
-    command = [*host.guest.enter, sys.executable, "-c", MAIN, "apply", "--config"]
+    command = [*host.guest.enter, sys.executable, "-c", MAIN, *words.split(), "--config"]
     with subprocess.Popen(
         [*command, str(host.config_file)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         text=True, env=host.environment) as other:  # fmt: skip
         said = other.stderr.readline()
         assert host.neuca("confirm").code == 0
         other.stderr.read()
-        assert other.wait(PATIENCE) == 0
+        assert other.wait(PATIENCE) == code
     assert said.startswith(f"waiting: the document of file:{host.folder}/later is on trial until ")
+    host.once()
     assert said.endswith(": neuca confirm keeps it\n")
     assert trial.end()[0] == 0
 

@@ -137,6 +137,12 @@ def test_a_dry_capture_tells_what_the_copy_would_not_have_and_writes_nothing(
     assert [one.name for one in tmp_path.glob("copy*")] == []
 
 
+def test_a_capture_without_proc_is_an_error(host, tmp_path, monkeypatch):
+    monkeypatch.setattr("neuca_tools.guest.blockdev.MOUNTS", tmp_path / "none")
+    with pytest.raises(ApplyError, match=r"list the file systems .*: No such file or directory"):
+        capture_image(host.config, host.root, tmp_path / "copy.tar", dry_run=True)
+
+
 def test_what_is_ours_and_the_identity_go_and_everything_else_stays(host, capsys):
     assert host.clean() == 0
     assert host.left == (set(OTHERS), {*NOT_IDENTITY, MAKER, "etc/machine-id"})

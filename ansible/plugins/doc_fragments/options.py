@@ -117,6 +117,8 @@ options:
               - >-
                 auto selects dhcpcd(8) if it is installed.
               - >-
+                The last part of path has to be `dhcpcd'.
+              - >-
                 A client that is selected by name or path is used even if a network manager
                 runs, and even with managers = none.
               - >-
