@@ -47,10 +47,8 @@ def remember_nics(record: Record, resolution: Resolution) -> Record:
         if role == "ignored" or not known:
             continue
         nic = nics.get(mac, UNRECORDED)
-        name, lasting = (
-            _name_to_record(mac, nic, resolution),
-            _lasting_role(mac, resolution, dataplane),
-        )
+        name = _name_to_record(mac, nic, resolution)
+        lasting = _lasting_role(mac, resolution, dataplane)
         doubtful = resolution.roles.choice.by_automatic_route_only.get(mac, ())
         if mac not in nics or (nic.name, nic.role, nic.doubtful) != (name, lasting, doubtful):
             nics[mac] = nic._replace(name=name, role=lasting, doubtful=doubtful)

@@ -207,10 +207,7 @@ class Part:
 
     def texts(self, key: str) -> list[str]:
         """The texts of the scalars in a list; a single scalar counts as a list of one."""
-        value = self.value(key)
-        if value is None:
-            return []
-        items = value
+        items = self.value(key)
         if not isinstance(items, list):
             items = [items]
         if any(isinstance(item, (list, dict)) for item in items):
