@@ -136,17 +136,20 @@ _DECLARED: list[tuple[str, Callable[[str], object], str]] = []
 def _option(
     section: str, read: Callable[[str], object], default: Optional[str], name: str = ""
 ) -> Any:  # noqa: ANN401 - what `read` returns
-    """The default of a field that an option sets, from the text of a file; None: not set.
+    """Declare the option of a field, and return the field's default.
 
-    The option has the name of the field, without the section, unless it has another `name`.
+    `default` is text as in a file; None: not set. The option has the name of the field, without
+    the section, unless it has another `name`.
     """
     _DECLARED.append((section, read, name))
     return None if default is None else read(default)
 
 
 class Config(NamedTuple):
-    """Every option with its default, then what is read apart.
+    """Every option with its default, in the order of `_DECLARED`, then what `config.load` fills in.
 
+    `platform`: `auto` in `sources` stands for the services that the firmware names (`dmi`), or for
+    OpenStack and EC2 (`any`).
     Times are in seconds, `rate` is in bit/s. MAC addresses are written `fe:16:3e:00:6d:af`. A
     request in `links` has a state only if a file sets one; `documents.stacking.combine` merges
     these requests over those of a document.
