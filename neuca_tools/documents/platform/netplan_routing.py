@@ -10,7 +10,7 @@ from neuca_tools.documents.neuca import route_lines, rule_sections, values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.platform.drafts import UNSPECIFIED, Draft
 from neuca_tools.documents.platform.parts import Part, cidr_text, read_destination
-from neuca_tools.model import Network
+from neuca_tools.model import Host, Network
 from neuca_tools.model.routing import KINDS, MAIN_TABLE, RouteRequest, RuleRequest, Traits
 
 KEYS = frozenset(
@@ -85,10 +85,7 @@ def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
     via = route.parse("via", text, values.next_hop) if text else None
     if text and via is None:
         return
-    if to == "default":
-        version = via.version if via else 4
-        to = "0.0.0.0/0" if version == 4 else "::/0"
-    network = route.parse("to", to, _selected_prefix)
+    network = route.parse("to", _special_destination(to, via), _selected_prefix)
     if network is None:
         return
     if via is not None and via.version != network.version:
@@ -97,6 +94,12 @@ def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
     if kind != "unicast":
         via = None
     draft.routes.append(RouteRequest(network, "present", via, route.where, draft.key))
+
+
+def _special_destination(to: str, via: Optional[Host]) -> str:
+    if to != "default":
+        return to
+    return "::/0" if via is not None and via.version == 6 else "0.0.0.0/0"
 
 
 def _split_destination(to: str) -> tuple[str, Optional[str]]:
