@@ -137,8 +137,11 @@ class Ec2(Service):
             for line in self._read_text("public-keys/", deadline, session).splitlines()
         )
         numbers = [match[1] for match in matches if match][:_MAX_KEYS]
-        paths = (f"public-keys/{number}/openssh-key" for number in numbers)
-        return [self._read_listed(path, deadline, session) for path in paths]
+        keys = (
+            self._read_text(f"public-keys/{number}/openssh-key", deadline, session).strip()
+            for number in numbers
+        )
+        return [key for key in keys if key]
 
     def _network(
         self, listing: Iterable[str], deadline: Deadline, session: Session
