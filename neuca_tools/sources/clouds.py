@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import ClassVar, Optional
 
@@ -26,7 +26,6 @@ from neuca_tools.model.machine import instance_text
 from neuca_tools.sources.base import Answer, Deadline, Session, Url
 from neuca_tools.sources.service import Service
 
-_IPV6 = "fe80::a9fe:a9fe"  # neutron, "Metadata service"; link-local, so it needs an interface
 _NO_OPENSTACK = (401, 404)  # EC2 requires a token for every path, existing or not
 
 
@@ -54,9 +53,8 @@ class OpenStack(Service):
     """`openstack` at the link-local addresses, or `openstack=URL`."""
 
     kind = "openstack"
-
-    def other_urls(self) -> Iterable[Url]:
-        return [Url(_IPV6)]
+    # neutron, "Metadata service"; link-local, so it needs an interface
+    well_known_ipv6 = Url("fe80::a9fe:a9fe")
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         """The documents; none without meta_data.json. The other two are optional."""
@@ -106,6 +104,7 @@ class Oracle(_Cloud):
     """`oracle`, or `oracle=URL`: version 2 of the service."""
 
     kind = "oracle"
+    well_known_ipv6 = Url("fd00:c1::a9fe:a9fe")  # cloud-init, DataSourceOracle.py
     headers: ClassVar[Mapping[str, str]] = {"Authorization": "Bearer Oracle"}
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
@@ -126,6 +125,7 @@ class Gce(_Cloud):
     """`gce`, or `gce=URL`. An answer without the service's header is from something else."""
 
     kind = "gce"
+    well_known_ipv6 = Url("fd20:ce::254")
     headers: ClassVar[Mapping[str, str]] = {"Metadata-Flavor": "Google"}
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:

@@ -593,7 +593,7 @@ def test_a_socket_of_lxd_that_drips_is_given_up_at_the_deadline(tmp_path):
     ("dmi", "hosts"),
     [
         ({}, set()),
-        ({"chassis_asset_tag": "OracleCloud.com"}, {"169.254.169.254"}),
+        ({"chassis_asset_tag": "OracleCloud.com"}, {"169.254.169.254", "fd00:c1::a9fe:a9fe"}),
         (
             {"chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77"},
             {"169.254.169.254", "168.63.129.16"},
