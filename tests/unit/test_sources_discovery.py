@@ -269,6 +269,14 @@ def test_the_command_line_points_to_a_seed(around, serve, line):
     assert server.asked == ["GET /x/user-data", "GET /x/meta-data", "GET /x/network-config"]
 
 
+def test_a_page_in_place_of_the_meta_data_of_a_seed_is_an_error(around, serve):
+    """As for a seed in a directory; the instance would lose its ID and name."""
+    server = serve({**AWAY, "/x/meta-data": b"<html>Welcome</html>"})
+    with pytest.raises(SourceError) as caught:
+        ask("auto", around(cmdline=f"ds=nocloud;s={server.url}/x/"))
+    assert "nocloud: cannot read meta-data: it is not an object" in str(caught.value)
+
+
 def test_the_serial_number_of_the_firmware_goes_before_the_command_line(around, serve):
     server = serve(AWAY)
     here = around(
