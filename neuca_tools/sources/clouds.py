@@ -61,10 +61,12 @@ class OpenStack(Service):
         metadata = self._get(instance.OPENSTACK, deadline, _NO_OPENSTACK)
         if metadata is None:
             return Answer(self.name, None, session)
+        url = f"{self.url}/openstack/latest/{instance.OPENSTACK}"
         # Another service may answer every path alike.
         if not metadata.lstrip().startswith(b"{"):
-            url = f"{self.url}/openstack/latest/{instance.OPENSTACK}"
             raise SourceError(f"GET {url}: the response is not a JSON object")
+        if b'"uuid"' not in metadata:
+            raise IncompleteError(f"GET {url}: the response has no uuid")
         parts = {instance.OPENSTACK: metadata}
         network = self._get(openstack.NAME, deadline)
         if network is not None:

@@ -128,6 +128,16 @@ def test_network_data_that_openstack_lists_and_does_not_have_is_an_error():
     assert "network_data.json: HTTP 404, but the service lists it" in str(caught.value)
 
 
+@pytest.mark.parametrize("body", [{}, {"error": "try again later"}])
+def test_metadata_of_openstack_without_the_id_of_the_instance_is_an_error(body):
+    """Without it, the instance would lose its host name, and the roles of its NICs."""
+    play = cloudmocks.openstack(BOTH)
+    play.paths["/openstack/latest/meta_data.json"] = json.dumps(body)
+    with serve(play) as server, pytest.raises(IncompleteError) as caught:
+        ask(server, "openstack")
+    assert "meta_data.json: the response has no uuid" in str(caught.value)
+
+
 # --- lists without the guest's own NIC -------------------------------------------------------------
 
 DOCUMENTS = {
