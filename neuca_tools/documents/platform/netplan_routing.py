@@ -70,13 +70,13 @@ def _is_plain(route: Part, kind: Optional[str]) -> bool:
         return False
     if route.text("to") in _DEFAULT:
         return True
-    return _hop_text(route) is not None and not is_on_link
+    return bool(_hop_text(route)) and not is_on_link
 
 
-def _hop_text(route: Part) -> Optional[str]:
-    """The next hop; None if there is none, which networkd also takes 0.0.0.0 and :: for."""
-    text = route.text("via")
-    return None if text in UNSPECIFIED else text
+def _hop_text(route: Part) -> str:
+    """The next hop; empty if there is none, which networkd also takes 0.0.0.0 and :: for."""
+    text = route.text("via") or ""
+    return "" if text in UNSPECIFIED else text
 
 
 def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
@@ -86,8 +86,7 @@ def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
     if text and via is None:
         return
     if to == "default":
-        version = via.version if via else 4
-        to = "0.0.0.0/0" if version == 4 else "::/0"
+        to = "::/0" if ":" in str(route.text("via")) else "0.0.0.0/0"
     network = route.parse("to", to, _selected_prefix)
     if network is None:
         return
