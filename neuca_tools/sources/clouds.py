@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import ClassVar, Optional
 
@@ -25,7 +25,6 @@ from neuca_tools.model.machine import instance_text
 from neuca_tools.sources.base import Answer, Deadline, Session, Url
 from neuca_tools.sources.service import Service
 
-_IPV6 = "fe80::a9fe:a9fe"  # neutron, "Metadata service"; link-local, so it needs an interface
 _NO_OPENSTACK = (401, 404)  # EC2 requires a token for every path, existing or not
 
 
@@ -53,19 +52,20 @@ class OpenStack(Service):
     """`openstack` at the link-local addresses, or `openstack=URL`."""
 
     kind = "openstack"
-
-    def other_urls(self) -> Iterable[Url]:
-        return [Url(_IPV6)]
+    # neutron, "Metadata service"; link-local, so it needs an interface
+    well_known_ipv6 = Url("fe80::a9fe:a9fe")
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         """The documents; none without meta_data.json. The other two are optional."""
         metadata = self._get(instance.OPENSTACK, deadline, _NO_OPENSTACK)
         if metadata is None:
             return Answer(self.name, None, session)
+        url = f"{self.url}/openstack/latest/{instance.OPENSTACK}"
         # Another service may answer every path alike.
         if not metadata.lstrip().startswith(b"{"):
-            url = f"{self.url}/openstack/latest/{instance.OPENSTACK}"
             raise SourceError(f"GET {url}: the response is not a JSON object")
+        if b'"uuid"' not in metadata:
+            raise IncompleteError(f"GET {url}: the response has no uuid")
         parts = {instance.OPENSTACK: metadata}
         network = self._get(openstack.NAME, deadline)
         if network is not None:
@@ -105,6 +105,7 @@ class Oracle(_Cloud):
     """`oracle`, or `oracle=URL`: version 2 of the service."""
 
     kind = "oracle"
+    well_known_ipv6 = Url("fd00:c1::a9fe:a9fe")  # cloud-init, DataSourceOracle.py
     headers: ClassVar[Mapping[str, str]] = {"Authorization": "Bearer Oracle"}
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
@@ -125,6 +126,7 @@ class Gce(_Cloud):
     """`gce`, or `gce=URL`. An answer without the service's header is from something else."""
 
     kind = "gce"
+    well_known_ipv6 = Url("fd20:ce::254")
     headers: ClassVar[Mapping[str, str]] = {"Metadata-Flavor": "Google"}
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:

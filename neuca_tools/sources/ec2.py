@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.documents.platform.ec2 import LEAVES, NAME
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
@@ -35,7 +35,6 @@ from neuca_tools.sources.service import Service
 if TYPE_CHECKING:
     from neuca_tools.sources.http import Response
 
-_IPV6 = Url("fd00:ec2::254")
 _TOKEN_SECONDS = 21600  # the maximum that the service grants
 # How long the instance ID and the tree are cached, unless the cheap questions have other answers.
 _TREE_SECONDS = 60
@@ -59,10 +58,8 @@ class Ec2(Service):
     """
 
     kind = "ec2"
+    well_known_ipv6: Optional[Url] = Url("fd00:ec2::254")
     tokens = "X-aws-ec2-metadata-token"
-
-    def other_urls(self) -> Iterable[Url]:
-        return [_IPV6]
 
     @property
     def _tree_key(self) -> str:
@@ -137,8 +134,11 @@ class Ec2(Service):
             for line in self._read_text("public-keys/", deadline, session).splitlines()
         )
         numbers = [match[1] for match in matches if match][:_MAX_KEYS]
-        paths = (f"public-keys/{number}/openssh-key" for number in numbers)
-        return [self._read_listed(path, deadline, session) for path in paths]
+        keys = (
+            self._read_text(f"public-keys/{number}/openssh-key", deadline, session).strip()
+            for number in numbers
+        )
+        return [key for key in keys if key]
 
     def _network(
         self, listing: Iterable[str], deadline: Deadline, session: Session
@@ -251,11 +251,8 @@ class Alibaba(Ec2):
     """
 
     kind = "alibaba"
-    well_known = Url("100.100.100.200")
+    well_known, well_known_ipv6 = Url("100.100.100.200"), None
     tokens = "X-aliyun-ecs-metadata-token"
-
-    def other_urls(self) -> Iterable[Url]:
-        return []
 
 
 def _no_entry(response: Response, token: Token) -> str:

@@ -190,7 +190,7 @@ class Lxd(Source):
             network = get("/1.0/config/cloud-init.network-config").content
             if data is None and network is None:
                 return Answer(self.name, None, session)
-            parts = {instance.NOCLOUD: get("/1.0/meta-data").body}
+            parts = {instance.NOCLOUD: get("/1.0/meta-data", absent=()).body}
         if network is not None:
             parts[netplan.NAME] = network
         return Answer(self.name, data, session, parts)

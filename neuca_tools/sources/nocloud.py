@@ -202,4 +202,6 @@ def _parse_metadata(metadata: bytes) -> Mapping[str, Tree]:
         tree = from_yaml(metadata, instance.NOCLOUD)
     except DocumentError as error:
         raise SourceError(error.text) from None
-    return tree if isinstance(tree, dict) else {}
+    if tree is not None and not isinstance(tree, dict):
+        raise SourceError(f"cannot read {instance.NOCLOUD}: it is not an object")
+    return tree or {}

@@ -48,6 +48,7 @@ class Service(Source):
     kind = ""
     local = False
     well_known = LINK_LOCAL
+    well_known_ipv6: Optional[Url] = None
     headers: ClassVar[Mapping[str, str]] = {}
     """What every request carries."""
     guarded: tuple[Host, ...] = ()
@@ -113,7 +114,7 @@ class Service(Source):
 
     def other_urls(self) -> Iterable[Url]:
         """Addresses to try besides the IPv4 address."""
-        return ()
+        return filter(None, [self.well_known_ipv6])
 
     def _at(self, url: Url, outlet: Optional[Outlet]) -> Service:
         other = copy(self)

@@ -117,14 +117,6 @@ def test_the_nics_of_ec2_may_be_listed_without_slashes():
         assert ask(server, "ec2").parts == parts
 
 
-def test_a_public_key_that_is_listed_and_absent_is_an_error():
-    play = cloudmocks.ec2(BOTH)
-    play.paths["/latest/meta-data/public-keys/"] = "0=mine"
-    with serve(play) as server, pytest.raises(IncompleteError) as caught:
-        ask(server, "ec2")
-    assert "public-keys/0/openssh-key: HTTP 404, but the service lists it" in str(caught.value)
-
-
 def test_network_data_that_openstack_lists_and_does_not_have_is_an_error():
     play = cloudmocks.openstack(BOTH)
     del play.paths["/openstack/latest/network_data.json"]
@@ -134,6 +126,16 @@ def test_network_data_that_openstack_lists_and_does_not_have_is_an_error():
         with pytest.raises(IncompleteError) as caught:
             ask(server, "openstack")
     assert "network_data.json: HTTP 404, but the service lists it" in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [{}, {"error": "try again later"}])
+def test_metadata_of_openstack_without_the_id_of_the_instance_is_an_error(body):
+    """Without it, the instance would lose its host name, and the roles of its NICs."""
+    play = cloudmocks.openstack(BOTH)
+    play.paths["/openstack/latest/meta_data.json"] = json.dumps(body)
+    with serve(play) as server, pytest.raises(IncompleteError) as caught:
+        ask(server, "openstack")
+    assert "meta_data.json: the response has no uuid" in str(caught.value)
 
 
 # --- lists without the guest's own NIC -------------------------------------------------------------

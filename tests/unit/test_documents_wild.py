@@ -9,6 +9,7 @@ import json
 import pytest
 from platforms import faults, hints, links, made, routes, virtual
 
+from neuca_tools.documents.platform import drafts
 from neuca_tools.documents.platform.drafts import IPV6_MTU, MAX_UNUSED
 from neuca_tools.documents.platform.parts import MAX_FAULTS
 from neuca_tools.model import Automatic, LinkKey
@@ -366,6 +367,23 @@ def test_an_unspecified_gateway_is_none(gateway):
     for document in (version_1(physical(subnets=[subnet])), nic(gateway4=gateway)):
         assert (document.links[0].routing.gateways, document.management) == ((), ())
         assert faults(document) == []
+
+
+@pytest.mark.parametrize(
+    ("what", "more"),
+    [
+        ("addresses", {"addresses": [f"10.0.0.{number}/24" for number in range(1, 5)]}),
+        ("routes", {"routes": [{"to": f"10.{number}.0.0/16", "via": "10.0.0.1"} for number in range(4)]}),
+        ("rules", {"routing-policy": [{"from": f"10.{number}.0.0/16", "table": 7} for number in range(4)]}),
+    ],
+)  # fmt: skip
+def test_what_is_beyond_a_limit_is_not_ignored_without_a_word(monkeypatch, what, more):
+    monkeypatch.setattr(drafts, f"MAX_{what.upper()}", 3)
+    document = nic(**more)
+    assert len([*document.links[0].addresses, *document.routes, *document.rules]) == 3
+    (fault,) = faults(document)
+    assert fault.startswith("error: ")
+    assert fault.endswith(f"more than 3 {what}, ignoring the rest")
 
 
 # --- Settings of links ----------------------------------------------------------------------------------------------

@@ -551,9 +551,16 @@ def test_lxd_without_documents_and_a_host_without_lxd(lxd, tmp_path):
         ask(f"lxd={tmp_path}/none")
 
 
-@pytest.mark.parametrize("status", [403, 500])
-def test_lxd_that_fails_is_an_error(lxd, status):
-    place = lxd({**LXD, "/1.0/config/cloud-init.user-data": status})
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/1.0/config/cloud-init.user-data", 403),
+        ("/1.0/config/cloud-init.user-data", 500),
+        ("/1.0/meta-data", 404),  # every instance has some
+    ],
+)
+def test_lxd_that_fails_is_an_error(lxd, path, status):
+    place = lxd({**LXD, path: status})
     with pytest.raises(SourceError) as caught:
         ask(f"lxd={place}")
     assert f"HTTP {status}" in str(caught.value)
@@ -593,7 +600,7 @@ def test_a_socket_of_lxd_that_drips_is_given_up_at_the_deadline(tmp_path):
     ("dmi", "hosts"),
     [
         ({}, set()),
-        ({"chassis_asset_tag": "OracleCloud.com"}, {"169.254.169.254"}),
+        ({"chassis_asset_tag": "OracleCloud.com"}, {"169.254.169.254", "fd00:c1::a9fe:a9fe"}),
         (
             {"chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77"},
             {"169.254.169.254", "168.63.129.16"},

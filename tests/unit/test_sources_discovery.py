@@ -22,6 +22,7 @@ from neuca_tools.sources import (
     Surroundings,
     ask_sources,
     detected_cloud,
+    metadata_hosts,
     nocloud,
     parse_source,
 )
@@ -159,6 +160,7 @@ EC2 = Outlet("mgmt2", mac(3), (ip_network("0.0.0.0/0"), ip_network("fd00::/8")))
 MANAGEMENT = Outlet("mgmt0", mac(1), (ip_network("0.0.0.0/0"), ip_network("fe80::/64")))
 BOTH = Outlet("mgmt1", mac(2), (ip_network("0.0.0.0/0"), ip_network("::/0")))
 UNLIKELY = Outlet("eth9", mac(9), (ip_network("192.0.2.0/24"),), likely=False)
+ONLY_IPV6 = Outlet("mgmt2", mac(3), (ip_network("::/0"),))
 
 
 def ways(text, around):
@@ -185,6 +187,17 @@ def test_a_service_is_asked_at_each_address_on_one_nic_before_the_next(around):
         ("mgmt1", "http://169.254.169.254"),
         ("mgmt1", "http://[fd00:ec2::254]"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "address"),
+    [("ec2", "fd00:ec2::254"), ("gce", "fd20:ce::254"), ("oracle", "fd00:c1::a9fe:a9fe")],
+)
+def test_a_guest_without_ipv4_asks_the_ipv6_address_of_its_cloud(around, kind, address):
+    here = around()._replace(outlets=(ONLY_IPV6,))
+    assert ways(kind, here) == [("mgmt2", f"http://[{address}]")]
+    found = metadata_hosts([kind], here)
+    assert list(map(str, found)) == ["169.254.169.254", address]
 
 
 def test_an_administrators_url_may_be_behind_a_nic_that_merely_has_a_route_to_it(around):
@@ -254,6 +267,14 @@ def test_the_command_line_points_to_a_seed(around, serve, line):
     assert answer.parts["network-config"] == b"version: 2\n"
     assert about(answer)["local-hostname"] == "away"
     assert server.asked == ["GET /x/user-data", "GET /x/meta-data", "GET /x/network-config"]
+
+
+def test_a_page_in_place_of_the_meta_data_of_a_seed_is_an_error(around, serve):
+    """As for a seed in a directory; the instance would lose its ID and name."""
+    server = serve({**AWAY, "/x/meta-data": b"<html>Welcome</html>"})
+    with pytest.raises(SourceError) as caught:
+        ask("auto", around(cmdline=f"ds=nocloud;s={server.url}/x/"))
+    assert "nocloud: cannot read meta-data: it is not an object" in str(caught.value)
 
 
 def test_the_serial_number_of_the_firmware_goes_before_the_command_line(around, serve):

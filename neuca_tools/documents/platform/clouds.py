@@ -10,12 +10,12 @@ network subnets"; DigitalOcean, "Droplet Metadata API"; Google, "VPC networks: s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform import ec2, nocloud_v1, virtual_links
-from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_document, of_nic, of_nics
+from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_document
 from neuca_tools.documents.platform.ec2 import Subnets
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.tree import Tree, from_json, from_yaml
@@ -38,6 +38,19 @@ class Format(NamedTuple):
     load: Callable[[bytes, str], Tree] = from_json
 
 
+def _nic_draft(part: Part, key: str, mtu: Optional[int] = None) -> Optional[Draft]:
+    """The draft of a NIC with the MAC address of a key; None, with a fault, if it is unusable."""
+    mac = part.read(key, values.nic)
+    if mac is None:
+        return None
+    return Draft(LinkKey(mac), part.for_nic(mac), mtu=mtu)
+
+
+def _nic_drafts(parts: Iterable[Part], key: str, mtu: Optional[int] = None) -> list[Draft]:
+    """The drafts of all NICs with a usable MAC address."""
+    return [draft for part in parts if (draft := _nic_draft(part, key, mtu))]
+
+
 def _add_masked(draft: Draft, part: Part, key: str, mask: str, default: str = "") -> None:
     """Add the address of a key, with the netmask or prefix length of another one."""
     text = part.text(key)
@@ -57,7 +70,7 @@ def _read_azure(root: Part) -> PlatformDocument:
     The NICs are in no particular order, and nothing marks the primary one: it is the only one that
     reaches the service.
     """
-    drafts = of_nics(root.child("network").parts("interface"), "macAddress")
+    drafts = _nic_drafts(root.child("network").parts("interface"), "macAddress")
     for draft in drafts:
         draft.hint_management(ANY)
         subnets = _add_azure_addresses(draft, draft.part.child("ipv4"))
@@ -99,8 +112,8 @@ def _read_digitalocean(root: Part) -> PlatformDocument:
     which reserved addresses are mapped to, are on the public interface.
     """
     interfaces = root.child("interfaces")
-    public = of_nics(interfaces.parts("public"), "mac")
-    private = of_nics(interfaces.parts("private"), "mac")
+    public = _nic_drafts(interfaces.parts("public"), "mac")
+    private = _nic_drafts(interfaces.parts("private"), "mac")
     for draft in public + private:
         for name, mask in _MASKS.items():
             _add_masked(draft, draft.part.child(name), "ip_address", mask)
@@ -137,7 +150,7 @@ def _read_gce(root: Part) -> PlatformDocument:
     """
     nics: dict[str, Draft] = {}
     for number, nic in root.numbered(_GCE_NICS):
-        draft = of_nic(nic, "mac", mtu=nic.mtu())
+        draft = _nic_draft(nic, "mac", mtu=nic.mtu())
         if draft is None:
             continue
         if number == 0:
@@ -205,7 +218,7 @@ def _read_hetzner(root: Part) -> PlatformDocument:
     Hetzner routes every packet of a private network: an address is a /32, and the network is
     reached through its gateway.
     """
-    drafts = of_nics(root.parts(_HETZNER_ROOT), "mac_address", mtu=HETZNER_MTU)
+    drafts = _nic_drafts(root.parts(_HETZNER_ROOT), "mac_address", mtu=HETZNER_MTU)
     for draft in drafts:
         nic = draft.part
         for key in ("ip", "alias_ips"):
@@ -243,7 +256,7 @@ def _read_oci(root: Part) -> PlatformDocument:
         draft = (
             _oci_vlan(vnic, physical)
             if bare_metal and _is_vlan(vnic)
-            else of_nic(vnic, "macAddr", mtu=OCI_MTU)
+            else _nic_draft(vnic, "macAddr", mtu=OCI_MTU)
         )
         if draft is None:
             continue
@@ -307,7 +320,7 @@ def _read_vultr(root: Part) -> PlatformDocument:
     additional prefix of IPv6 is routed to the guest and no address of it. The optional keys are
     those of cloud-init (sources/helpers/vultr.py), with the routes of NoCloud's version 1.
     """
-    drafts = of_nics(root.parts("interfaces"), "mac")
+    drafts = _nic_drafts(root.parts("interfaces"), "mac")
     for draft in drafts:
         nocloud_v1.set_mtu_and_accept_ra(draft, draft.part)
         nocloud_v1.add_routes(draft, draft.part)

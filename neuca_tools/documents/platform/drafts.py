@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar
 
 from neuca_tools.documents.neuca import link_kinds, route_lines, values
 from neuca_tools.documents.neuca.link_settings import MAX_DNS, SETTINGS
@@ -34,6 +34,7 @@ from neuca_tools.model import (
 from neuca_tools.model.routing import NicRouting, RuleRequest
 from neuca_tools.model.topology import METADATA_HOSTS
 
+_T = TypeVar("_T")
 MAX_LINKS = 4096
 MAX_ROUTES = 16384
 MAX_RULES = 1024
@@ -59,19 +60,6 @@ def _is_default(to: str, netmask: Optional[str]) -> bool:
 def by_name(pattern: str) -> LinkKey:
     """The key of a NIC that a document identifies only by a name, or by a pattern of names."""
     return LinkKey(f"{BY_NAME}{pattern}")
-
-
-def of_nic(part: Part, key: str, **more: Any) -> Optional[Draft]:  # noqa: ANN401 - of a Draft
-    """The draft of a NIC with the MAC address of a key; None, with a fault, if it is unusable."""
-    mac = part.read(key, values.nic)
-    if mac is None:
-        return None
-    return Draft(LinkKey(mac), part.for_nic(mac), **more)
-
-
-def of_nics(parts: Iterable[Part], key: str, **more: Any) -> list[Draft]:  # noqa: ANN401
-    """The drafts of all NICs with a usable MAC address."""
-    return [draft for part in parts if (draft := of_nic(part, key, **more))]
 
 
 @dataclass
@@ -178,7 +166,7 @@ class Draft:
     def add_address(self, part: Part, key: str, text: str, netmask: Optional[str] = None) -> None:
         """Add an address with its prefix length after a slash, or with a netmask or prefix length.
 
-        An unusable one becomes a fault of `key`; more than MAX_ADDRESSES are dropped.
+        An unusable one becomes a fault of `key`.
         """
         address = part.parse(key, text, lambda text: values.address(cidr_text(text, netmask)))
         if address is None:
@@ -187,8 +175,7 @@ class Draft:
             part.fault(
                 key, text, f'"{address.ip}" has no prefix length, treated as "{address}"', "warning"
             )
-        if len(self.addresses) < MAX_ADDRESSES:
-            self.addresses.setdefault(address, part.where)
+        self.addresses.setdefault(address, part.where)
 
     def add_route(
         self, part: Part, key: str, to: str, netmask: Optional[str], via: Optional[str]
@@ -235,7 +222,7 @@ class Draft:
             return
         if hop.version != network.version:
             part.fault(key, via, f'the next hop is not of the family of "{network}"')
-        elif len(self.routes) < MAX_ROUTES:
+        else:
             request = RouteRequest(network, "present", hop, part.where, self.key)
             metric = part.read("metric", route_lines.metric)
             self.routes.append(request._replace(metric=metric))
@@ -339,6 +326,9 @@ def finish_document(
     gateway may be missing. A management hint of a link is one of its lower devices too.
     """
     described = _distinct_drafts(drafts, root)
+    for draft in described:
+        addresses = _limited(draft.addresses.items(), MAX_ADDRESSES, "addresses", draft.part)
+        draft.addresses = dict(addresses)
     for draft in described if by_hand else ():
         draft.finish_isolated()
     links = {draft.key: draft.request() for draft in described}
@@ -349,30 +339,33 @@ def finish_document(
         _name_unused(described)
     return PlatformDocument(
         links=with_parents(links.values()),
-        routes=tuple(islice(routes, MAX_ROUTES)),
-        rules=tuple(islice(rules, MAX_RULES)),
+        routes=_limited(routes, MAX_ROUTES, "routes", root),
+        rules=_limited(rules, MAX_RULES, "rules", root),
         management=_management_hints(described, links),
         items=dns.dns_items(dict(root.tree)),
         faults=tuple(root.faults),
     )
 
 
-def _distinct_drafts(drafts: Iterable[Draft], root: Part) -> list[Draft]:
+def _limited(items: Iterable[_T], limit: int, what: str, part: Part) -> tuple[_T, ...]:
+    """The first items; more than `limit` are a fault of the part."""
+    first = tuple(islice(items, limit + 1))
+    if len(first) > limit:
+        part.fault("", None, f"more than {limit} {what}, ignoring the rest")
+    return first[:limit]
+
+
+def _distinct_drafts(drafts: Iterable[Draft], root: Part) -> tuple[Draft, ...]:
     """The drafts without those of a link that an earlier one describes; at most MAX_LINKS."""
     distinct: dict[LinkKey, Draft] = {}
     for draft in drafts:
-        if draft.key in distinct:
+        if distinct.setdefault(draft.key, draft) is not draft:
             reason = f'there is already a link "{draft.key}", ignoring this one'
             draft.part.fault("", None, reason)
-        elif len(distinct) == MAX_LINKS:
-            root.fault("", None, f"more than {MAX_LINKS} links, ignoring the rest")
-            break
-        else:
-            distinct[draft.key] = draft
-    return list(distinct.values())
+    return _limited(distinct.values(), MAX_LINKS, "links", root)
 
 
-def _name_unused(drafts: list[Draft]) -> None:
+def _name_unused(drafts: Collection[Draft]) -> None:
     """Name the unused keys of all links, except of the only one that may be for management.
 
     Other programs configure that one, with all of its keys.

@@ -10,7 +10,7 @@ from neuca_tools.documents.neuca import route_lines, rule_sections, values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.platform.drafts import UNSPECIFIED, Draft
 from neuca_tools.documents.platform.parts import Part, cidr_text, read_destination
-from neuca_tools.model import Host, Network
+from neuca_tools.model import Network
 from neuca_tools.model.routing import KINDS, MAIN_TABLE, RouteRequest, RuleRequest, Traits
 
 KEYS = frozenset(
@@ -70,13 +70,13 @@ def _is_plain(route: Part, kind: Optional[str]) -> bool:
         return False
     if route.text("to") in _DEFAULT:
         return True
-    return _hop_text(route) is not None and not is_on_link
+    return bool(_hop_text(route)) and not is_on_link
 
 
-def _hop_text(route: Part) -> Optional[str]:
-    """The next hop; None if there is none, which networkd also takes 0.0.0.0 and :: for."""
-    text = route.text("via")
-    return None if text in UNSPECIFIED else text
+def _hop_text(route: Part) -> str:
+    """The next hop; empty if there is none, which networkd also takes 0.0.0.0 and :: for."""
+    text = route.text("via") or ""
+    return "" if text in UNSPECIFIED else text
 
 
 def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
@@ -85,7 +85,9 @@ def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
     via = route.parse("via", text, values.next_hop) if text else None
     if text and via is None:
         return
-    network = route.parse("to", _special_destination(to, via), _selected_prefix)
+    if to == "default":
+        to = "::/0" if ":" in str(route.text("via")) else "0.0.0.0/0"
+    network = route.parse("to", to, _selected_prefix)
     if network is None:
         return
     if via is not None and via.version != network.version:
@@ -94,12 +96,6 @@ def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
     if kind != "unicast":
         via = None
     draft.routes.append(RouteRequest(network, "present", via, route.where, draft.key))
-
-
-def _special_destination(to: str, via: Optional[Host]) -> str:
-    if to != "default":
-        return to
-    return "::/0" if via is not None and via.version == 6 else "0.0.0.0/0"
 
 
 def _split_destination(to: str) -> tuple[str, Optional[str]]:
