@@ -238,9 +238,10 @@ def _added_members(sides: Sides, master: LinkKey) -> Iterator[Operation]:
 def _stale_addresses(sides: Sides) -> Iterator[Operation]:
     """Delete addresses, last of all.
 
-    Those that are added again are deleted before: an IPv6 address with another prefix length
-    (EEXIST), and an IPv4 address that is to get a route to its network (devinet.c ignores this). So
-    are all of IPv4 if none remains: the kernel deletes the IPv4 routes of the link with the last.
+    Those that are added again are deleted before: an IPv6 address with another prefix length,
+    whoever has set it (EEXIST), and an IPv4 address that is to get a route to its network
+    (devinet.c ignores this). So are all of IPv4 if none remains: the kernel deletes the IPv4 routes
+    of the link with the last.
     """
     for key in sorted(sides.have.links.keys() - sides.gone):
         have, want = sides.current(key), sides.wanted(key)
@@ -249,8 +250,10 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
                 yield DeleteAddress(sides.target(key), address, Phase.ADDRESS)
         kept = {*want.addresses}
         for address in have.addresses:
-            if address not in kept and (key, address) in sides.owned.addresses:
-                phase = Phase.ADDRESS if _goes_early(sides, key, address) else Phase.RETIRE
+            is_early = _goes_early(sides, key, address)
+            is_ours = (key, address) in sides.owned.addresses
+            if address not in kept and (is_ours or (is_early and address.version == 6)):
+                phase = Phase.ADDRESS if is_early else Phase.RETIRE
                 yield DeleteAddress(sides.target(key), address, phase)
 
 
