@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -94,8 +94,12 @@ def _tied_routes(routes: Collection[RouteRequest], requests: Requests) -> Iterab
     direct_links = {route.to: route.link for route in routes if _is_direct(route)}
     if not direct_links:
         return routes
-    networks = {address.network for link in requests.values() for address in link.addresses}
-    return [_tied_route(route, direct_links, networks) for route in routes]
+    networks = Networks(requests)
+    covering = NetworkTable(direct_links).covering
+    return [
+        route if networks.link_to(route.via) else _tied_route(route, direct_links, covering)
+        for route in routes
+    ]
 
 
 def _is_direct(route: RouteRequest) -> bool:
@@ -106,15 +110,12 @@ def _is_direct(route: RouteRequest) -> bool:
 def _tied_route(
     route: RouteRequest,
     direct_links: Mapping[Network, Optional[LinkKey]],
-    networks: Collection[Network],
+    covering: Callable[[Host], Iterator[Network]],
 ) -> RouteRequest:
     """The route with the link of the most specific direct route to its next hop, as `onlink`."""
-    via = route.via
-    if via is None or any(via in network for network in networks):
+    if route.via is None:
         return route
-    covering = [prefix for prefix in direct_links if via in prefix]
-    longest = max(covering, key=lambda prefix: prefix.prefixlen, default=None)
-    link = direct_links[longest] if longest else None
+    link = next(map(direct_links.get, covering(route.via)), None)
     if link is None or route.link not in (None, link):
         return route
     return route._replace(link=link, traits=route.traits._replace(onlink=True))
