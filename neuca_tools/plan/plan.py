@@ -9,6 +9,7 @@ to shrink, lower devices first to grow. A virtual link that cannot be changed is
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import filterfalse
 from typing import Optional
 
 from neuca_tools.desired.device_settings import to_do
@@ -249,10 +250,10 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
             if address.version == 4:
                 yield DeleteAddress(sides.target(key), address, Phase.ADDRESS)
         kept = {*want.addresses}
-        for address in have.addresses:
+        for address in filterfalse(kept.__contains__, have.addresses):
             is_early = _goes_early(sides, key, address)
             is_ours = (key, address) in sides.owned.addresses
-            if address not in kept and (is_ours or (is_early and address.version == 6)):
+            if is_ours or (is_early and address.version == 6):
                 phase = Phase.ADDRESS if is_early else Phase.RETIRE
                 yield DeleteAddress(sides.target(key), address, phase)
 
