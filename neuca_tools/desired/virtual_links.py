@@ -46,7 +46,9 @@ class Stacks:
         """Judge the requested virtual links, lowest first. `names` are the names of the NICs."""
         self.requests, self.world, self.roles, _, self.device_by_link = scene
         self.taken, requests = frozenset(names.values()), scene.requests
-        ours = {device.index for device in self.roles.made.devices.values()}
+        # Those that are requested are judged with their requests.
+        made_by_us = self.roles.made.devices.items()
+        ours = {device.index for mac, device in made_by_us if LinkKey(mac) in requests}
         self.macvlans: dict[int, str] = {}
         self.holders: dict[str, Device] = {}
         for device in self.world.devices.values():
