@@ -10,8 +10,8 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, Optional, Union
 
-from neuca_tools.desired.coverage import SHORTEST_PREFIX, shared_tables
-from neuca_tools.desired.roles import Roles, Scene
+from neuca_tools.desired.coverage import SHORTEST_PREFIX, foreign_vrfs, shared_tables
+from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import (
     Hop,
@@ -173,7 +173,7 @@ class _Finder:
 
     def _add_hop(self, route: RouteRequest) -> Optional[str]:
         """Add the route if it can be set; return the reason if it cannot."""
-        reason, links = self._prefix_reason(route), [NOWHERE]
+        reason, links = _form_reason(route) or self._prefix_reason(route), [NOWHERE]
         if reason is None and route.traits.kind == "unicast":
             links, reason = self._next_hop_links(route)
         if reason is not None or not links:
@@ -270,15 +270,18 @@ class _Finder:
 
     def _next_hop_reason(self, route: RouteRequest, key: Optional[LinkKey]) -> Optional[str]:
         """Why the next hop cannot be used; `key` is its link, usable or not, if it has one."""
-        hop = f"the next hop {route.via}"
-        if route.link is None and is_link_scoped(route.via):
+        via, hop = route.via, f"the next hop {route.via}"
+        if route.link is None and is_link_scoped(via):
             return f"{hop} is link-local, which does not say through which interface"
         if key is None:
             return self._no_link_reason(route)
         if key not in self._usable:
             return f"{hop} is on {key}, which cannot be used"
-        if route.via and scoped_host(self._usable[key].index, route.via) in self._local_hosts:
+        if via and scoped_host(self._usable[key].index, via) in self._local_hosts:
             return f"{hop} is this host itself"
+        own = (address.network for address in self._usable[key].addresses if address.version == 4)
+        if any(via == net.broadcast_address for net in own if net.prefixlen < 31):
+            return f"{hop} is a broadcast address"
         return None
 
     def _no_link_reason(self, route: RouteRequest) -> str:
@@ -302,6 +305,18 @@ class _Finder:
         return None
 
 
+def _form_reason(route: RouteRequest) -> Optional[str]:
+    """Why the kernel accepts no such route on any host."""
+    hops, scope = (route.via, *route.others), route.traits.scope
+    if route.via and scope in ("link", "host"):
+        return f"a route of scope {scope} has no next hop"
+    if route.to.version == 6 and route.traits.tos:
+        return "IPv6 has no routes for a type of service"
+    if route.to.version == 6 and len({*hops}) < len(hops):
+        return "a next hop is listed twice"
+    return None
+
+
 def _waits_for_lease(request: LinkRequest, present: Link, version: int) -> bool:
     """Whether the link is to get addresses of this family from others, and has none."""
     leases = request.leases.dhcp4 if version == 4 else request.leases.has_ipv6
@@ -313,19 +328,6 @@ def _waits_for_lease(request: LinkRequest, present: Link, version: int) -> bool:
             for address in present.addresses
         )
     )
-
-
-def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:
-    """The tables of VRFs that are not ours, each with the reason why nothing may use it."""
-    tables = {
-        int(dict(device.options).get("table") or 0): device.name
-        for device in world.devices.values()
-        if device.kind == "vrf" and device.index not in roles.made.indexes
-    }
-    return {
-        table: f'the table {table} is that of the VRF "{name}", which neucad did not create'
-        for table, name in tables.items()
-    }
 
 
 def local_hosts(world: World, links: Iterable[Link] = ()) -> frozenset[tuple[int, Host]]:
