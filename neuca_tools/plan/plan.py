@@ -331,7 +331,8 @@ def _create_link(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
     virtual = wanted.virtual or Virtual()
     below = virtual.parent if key.vlan_id is None else key.nic
     mtu = None if key.kind in MTU_LATER else wanted.mtu
-    return CreateLink(sides.target(key), virtual, below and sides.target(below), mtu)
+    parent = below and sides.target(below)
+    return CreateLink(sides.target(key), virtual, parent, mtu, deleted=key in sides.gone)
 
 
 def _write_sysctls(sides: Sides) -> Iterator[Operation]:
