@@ -233,10 +233,7 @@ class _Finder:
         """The link of a next hop and None, or None and the reason why there is none."""
         key = self._usable_link(route)
         named = key or self._networks_of_all_links.link_to(route.via, route.link)
-        waiting = None if named else self._link_without_lease(route)
-        if waiting is not None:
-            text = f'"{self._usable[waiting].name}" has no lease yet that leads to {route.via}'
-            self.problems.append(Problem("pending", f"route to {route.to}: {text}"))
+        if self._is_pending(route, named):
             return None, None
         reason = self._next_hop_reason(route, named)
         if reason is None and key is not None:
@@ -258,15 +255,19 @@ class _Finder:
             via, link
         )
 
-    def _link_without_lease(self, route: RouteRequest) -> Optional[LinkKey]:
-        """The link whose lease may lead to the next hop, if there is one."""
+    def _is_pending(self, route: RouteRequest, named: Optional[LinkKey]) -> bool:
+        """Whether a lease may still lead to the next hop; that is a problem meanwhile."""
         via = route.via
-        if via is None or route.traits.onlink or is_link_scoped(via):
-            return None
-        if any(via in prefix for prefix in self._limits.prefixes):  # no lease on these links
-            return None
-        links = self._links_without_lease[via.version]
-        return next((key for key in links if route.link in (None, key)), None)
+        if named or via is None or route.traits.onlink or is_link_scoped(via):
+            return False
+        if any(via in prefix for prefix in self._limits.prefixes):
+            return False
+        for key in self._links_without_lease[via.version]:
+            if route.link in (None, key):
+                text = f'"{self._usable[key].name}" has no lease yet that leads to {via}'
+                self.problems.append(Problem("pending", f"route to {route.to}: {text}"))
+                return True
+        return False
 
     def _next_hop_reason(self, route: RouteRequest, key: Optional[LinkKey]) -> Optional[str]:
         """Why the next hop cannot be used; `key` is its link, usable or not, if it has one."""
@@ -277,12 +278,16 @@ class _Finder:
             return self._no_link_reason(route)
         if key not in self._usable:
             return f"{hop} is on {key}, which cannot be used"
-        if via and scoped_host(self._usable[key].index, via) in self._local_hosts:
-            return f"{hop} is this host itself"
-        own = (address.network for address in self._usable[key].addresses if address.version == 4)
-        if any(via == net.broadcast_address for net in own if net.prefixlen < 31):
-            return f"{hop} is a broadcast address"
-        return None
+        wrong = via and self._host_reason(self._usable[key], via)
+        return f"{hop} is {wrong}" if wrong else None
+
+    def _host_reason(self, link: Link, via: Host) -> Optional[str]:
+        """What no next hop can be."""
+        if scoped_host(link.index, via) in self._local_hosts:
+            return "this host itself"
+        own = (address.network for address in link.addresses if address.version == 4)
+        is_broadcast = any(via == net.broadcast_address for net in own if net.prefixlen < 31)
+        return "a broadcast address" if is_broadcast else None
 
     def _no_link_reason(self, route: RouteRequest) -> str:
         """Why a route has no link."""
@@ -307,7 +312,9 @@ class _Finder:
 
 def _form_reason(route: RouteRequest) -> Optional[str]:
     """Why the kernel accepts no such route on any host."""
-    hops, scope = (route.via, *route.others), route.traits.scope
+    hops, scope, source = (route.via, *route.others), route.traits.scope, route.traits.source
+    if source and (source.is_unspecified or source.is_multicast):
+        return f"{source} cannot be a source address"
     if route.via and scope in ("link", "host"):
         return f"a route of scope {scope} has no next hop"
     if route.to.version == 6 and route.traits.tos:

@@ -47,12 +47,11 @@ class Stacks:
         self.requests, self.world, self.roles, _, self.device_by_link = scene
         self.taken, requests = frozenset(names.values()), scene.requests
         # Those that are requested are judged with their requests.
-        made_by_us = self.roles.made.devices.items()
-        ours = {device.index for mac, device in made_by_us if LinkKey(mac) in requests}
+        ours = {self.roles.made.devices.get(key.mac) for key in requests}
         self.macvlans: dict[int, str] = {}
         self.holders: dict[str, Device] = {}
         for device in self.world.devices.values():
-            if device.kind == "macvlan" and device.index not in ours:
+            if device.kind == "macvlan" and device not in ours:
                 self.macvlans[device.lower] = f'"{device.name}"'
             self.holders.update(dict.fromkeys((device.name, *device.altnames), device))
         self.networks = Networks(requests)
