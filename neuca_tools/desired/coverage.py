@@ -85,6 +85,19 @@ def shared_tables(world: World) -> frozenset[int]:
     return frozenset({*foreign, MAIN_TABLE})
 
 
+def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:
+    """The tables of VRFs that are not ours, each with the reason why nothing may use it."""
+    tables = {
+        int(dict(device.options).get("table") or 0): device.name
+        for device in world.devices.values()
+        if device.kind == "vrf" and device.index not in roles.made.indexes
+    }
+    return {
+        table: f'the table {table} is that of the VRF "{name}", which neucad did not create'
+        for table, name in tables.items()
+    }
+
+
 def requested_networks(
     requests: Requests, routes: Iterable[RouteRequest], roles: Roles, tables: Collection[int]
 ) -> frozenset[Network]:

@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, Optional, Union
 
-from neuca_tools.desired.coverage import SHORTEST_PREFIX, shared_tables
-from neuca_tools.desired.roles import Roles, Scene
+from neuca_tools.desired.coverage import SHORTEST_PREFIX, foreign_vrfs, shared_tables
+from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import RequestLimits
 from neuca_tools.model import (
     Hop,
@@ -95,8 +95,12 @@ def _tied_routes(routes: Collection[RouteRequest], requests: Requests) -> Iterab
     direct_links = {route.to: route.link for route in routes if _is_direct(route)}
     if not direct_links:
         return routes
-    networks = {address.network for link in requests.values() for address in link.addresses}
-    return [_tied_route(route, direct_links, networks) for route in routes]
+    networks = Networks(requests)
+    covering = NetworkTable(direct_links).covering
+    return [
+        route if networks.link_to(route.via) else _tied_route(route, direct_links, covering)
+        for route in routes
+    ]
 
 
 def _is_direct(route: RouteRequest) -> bool:
@@ -107,15 +111,12 @@ def _is_direct(route: RouteRequest) -> bool:
 def _tied_route(
     route: RouteRequest,
     direct_links: Mapping[Network, Optional[LinkKey]],
-    networks: Collection[Network],
+    covering: Callable[[Host], Iterator[Network]],
 ) -> RouteRequest:
     """The route with the link of the most specific direct route to its next hop, as `onlink`."""
-    via = route.via
-    if via is None or any(via in network for network in networks):
+    if route.via is None:
         return route
-    covering = [prefix for prefix in direct_links if via in prefix]
-    longest = max(covering, key=lambda prefix: prefix.prefixlen, default=None)
-    link = direct_links[longest] if longest else None
+    link = next(map(direct_links.get, covering(route.via)), None)
     if link is None or route.link not in (None, link):
         return route
     return route._replace(link=link, traits=route.traits._replace(onlink=True))
@@ -173,7 +174,7 @@ class _Finder:
 
     def _add_hop(self, route: RouteRequest) -> Optional[str]:
         """Add the route if it can be set; return the reason if it cannot."""
-        reason, links = self._prefix_reason(route), [NOWHERE]
+        reason, links = _form_reason(route) or self._prefix_reason(route), [NOWHERE]
         if reason is None and route.traits.kind == "unicast":
             links, reason = self._next_hop_links(route)
         if reason is not None or not links:
@@ -233,10 +234,7 @@ class _Finder:
         """The link of a next hop and None, or None and the reason why there is none."""
         key = self._usable_link(route)
         named = key or self._networks_of_all_links.link_to(route.via, route.link)
-        waiting = None if named else self._link_without_lease(route)
-        if waiting is not None:
-            text = f'"{self._usable[waiting].name}" has no lease yet that leads to {route.via}'
-            self.problems.append(Problem("pending", f"route to {route.to}: {text}"))
+        if self._is_pending(route, named):
             return None, None
         reason = self._next_hop_reason(route, named)
         if reason is None and key is not None:
@@ -258,28 +256,39 @@ class _Finder:
             via, link
         )
 
-    def _link_without_lease(self, route: RouteRequest) -> Optional[LinkKey]:
-        """The link whose lease may lead to the next hop, if there is one."""
+    def _is_pending(self, route: RouteRequest, named: Optional[LinkKey]) -> bool:
+        """Whether a lease may still lead to the next hop; that is a problem meanwhile."""
         via = route.via
-        if via is None or route.traits.onlink or is_link_scoped(via):
-            return None
-        if any(via in prefix for prefix in self._limits.prefixes):  # no lease on these links
-            return None
-        links = self._links_without_lease[via.version]
-        return next((key for key in links if route.link in (None, key)), None)
+        if named or via is None or route.traits.onlink or is_link_scoped(via):
+            return False
+        if any(via in prefix for prefix in self._limits.prefixes):
+            return False
+        for key in self._links_without_lease[via.version]:
+            if route.link in (None, key):
+                text = f'"{self._usable[key].name}" has no lease yet that leads to {via}'
+                self.problems.append(Problem("pending", f"route to {route.to}: {text}"))
+                return True
+        return False
 
     def _next_hop_reason(self, route: RouteRequest, key: Optional[LinkKey]) -> Optional[str]:
         """Why the next hop cannot be used; `key` is its link, usable or not, if it has one."""
-        hop = f"the next hop {route.via}"
-        if route.link is None and is_link_scoped(route.via):
+        via, hop = route.via, f"the next hop {route.via}"
+        if route.link is None and is_link_scoped(via):
             return f"{hop} is link-local, which does not say through which interface"
         if key is None:
             return self._no_link_reason(route)
         if key not in self._usable:
             return f"{hop} is on {key}, which cannot be used"
-        if route.via and scoped_host(self._usable[key].index, route.via) in self._local_hosts:
-            return f"{hop} is this host itself"
-        return None
+        wrong = via and self._host_reason(self._usable[key], via)
+        return f"{hop} is {wrong}" if wrong else None
+
+    def _host_reason(self, link: Link, via: Host) -> Optional[str]:
+        """What no next hop can be."""
+        if scoped_host(link.index, via) in self._local_hosts:
+            return "this host itself"
+        own = (address.network for address in link.addresses if address.version == 4)
+        is_broadcast = any(via == net.broadcast_address for net in own if net.prefixlen < 31)
+        return "a broadcast address" if is_broadcast else None
 
     def _no_link_reason(self, route: RouteRequest) -> str:
         """Why a route has no link."""
@@ -300,6 +309,20 @@ class _Finder:
         return None
 
 
+def _form_reason(route: RouteRequest) -> Optional[str]:
+    """Why the kernel accepts no such route on any host."""
+    hops, scope, source = (route.via, *route.others), route.traits.scope, route.traits.source
+    if source and (source.is_unspecified or source.is_multicast):
+        return f"{source} cannot be a source address"
+    if route.via and scope in ("link", "host"):
+        return f"a route of scope {scope} has no next hop"
+    if route.to.version == 6 and route.traits.tos:
+        return "IPv6 has no routes for a type of service"
+    if route.to.version == 6 and len({*hops}) < len(hops):
+        return "a next hop is listed twice"
+    return None
+
+
 def _waits_for_lease(request: LinkRequest, present: Link, version: int) -> bool:
     """Whether the link is to get addresses of this family from others, and has none."""
     leases = request.leases.dhcp4 if version == 4 else request.leases.has_ipv6
@@ -311,19 +334,6 @@ def _waits_for_lease(request: LinkRequest, present: Link, version: int) -> bool:
             for address in present.addresses
         )
     )
-
-
-def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:
-    """The tables of VRFs that are not ours, each with the reason why nothing may use it."""
-    tables = {
-        int(dict(device.options).get("table") or 0): device.name
-        for device in world.devices.values()
-        if device.kind == "vrf" and device.index not in roles.made.indexes
-    }
-    return {
-        table: f'the table {table} is that of the VRF "{name}", which neucad did not create'
-        for table, name in tables.items()
-    }
 
 
 def local_hosts(world: World, links: Iterable[Link] = ()) -> frozenset[tuple[int, Host]]:

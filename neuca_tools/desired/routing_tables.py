@@ -14,11 +14,11 @@ from dataclasses import replace
 from ipaddress import ip_network
 from typing import Optional
 
+from neuca_tools.desired.coverage import foreign_vrfs
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import (
     ROUTE_METRIC,
     Networks,
-    foreign_vrfs,
     local_hosts,
     scoped_host,
 )

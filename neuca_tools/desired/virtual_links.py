@@ -46,11 +46,12 @@ class Stacks:
         """Judge the requested virtual links, lowest first. `names` are the names of the NICs."""
         self.requests, self.world, self.roles, _, self.device_by_link = scene
         self.taken, requests = frozenset(names.values()), scene.requests
-        ours = {device.index for device in self.roles.made.devices.values()}
+        # Those that are requested are judged with their requests.
+        ours = {self.roles.made.devices.get(key.mac) for key in requests}
         self.macvlans: dict[int, str] = {}
         self.holders: dict[str, Device] = {}
         for device in self.world.devices.values():
-            if device.kind == "macvlan" and device.index not in ours:
+            if device.kind == "macvlan" and device not in ours:
                 self.macvlans[device.lower] = f'"{device.name}"'
             self.holders.update(dict.fromkeys((device.name, *device.altnames), device))
         self.networks = Networks(requests)

@@ -37,7 +37,8 @@ TITLES = {
 class CreateLink(LinkOperation):
     """It shares its fate with its lower devices: if it fails, they stay as they were.
 
-    The failure of a VLAN does not affect its NIC (`spares_others`), which carries no trace of it.
+    The failure of a VLAN does not affect its NIC (`spares_others`), which carries no trace of it,
+    unless the VLAN was `deleted` for it and has to be restored.
     """
 
     kind = "create-link"
@@ -45,11 +46,12 @@ class CreateLink(LinkOperation):
     virtual: Virtual = field(default_factory=Virtual)
     parent: Optional[Target] = None
     mtu: Optional[int] = None
+    deleted: bool = False
 
     @property
     def spares_others(self) -> bool:
         """Whether its failure costs nothing but the link itself and what is on it."""
-        return self.on.key.vlan_id is not None
+        return self.on.key.vlan_id is not None and not self.deleted
 
     @property
     def needed(self) -> frozenset[LinkKey]:

@@ -9,6 +9,7 @@ to shrink, lower devices first to grow. A virtual link that cannot be changed is
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import filterfalse
 from typing import Optional
 
 from neuca_tools.desired.device_settings import to_do
@@ -238,9 +239,10 @@ def _added_members(sides: Sides, master: LinkKey) -> Iterator[Operation]:
 def _stale_addresses(sides: Sides) -> Iterator[Operation]:
     """Delete addresses, last of all.
 
-    Those that are added again are deleted before: an IPv6 address with another prefix length
-    (EEXIST), and an IPv4 address that is to get a route to its network (devinet.c ignores this). So
-    are all of IPv4 if none remains: the kernel deletes the IPv4 routes of the link with the last.
+    Those that are added again are deleted before: an IPv6 address with another prefix length,
+    whoever has set it (EEXIST), and an IPv4 address that is to get a route to its network
+    (devinet.c ignores this). So are all of IPv4 if none remains: the kernel deletes the IPv4 routes
+    of the link with the last.
     """
     for key in sorted(sides.have.links.keys() - sides.gone):
         have, want = sides.current(key), sides.wanted(key)
@@ -248,9 +250,11 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
             if address.version == 4:
                 yield DeleteAddress(sides.target(key), address, Phase.ADDRESS)
         kept = {*want.addresses}
-        for address in have.addresses:
-            if address not in kept and (key, address) in sides.owned.addresses:
-                phase = Phase.ADDRESS if _goes_early(sides, key, address) else Phase.RETIRE
+        for address in filterfalse(kept.__contains__, have.addresses):
+            is_early = _goes_early(sides, key, address)
+            is_ours = (key, address) in sides.owned.addresses
+            if is_ours or (is_early and address.version == 6):
+                phase = Phase.ADDRESS if is_early else Phase.RETIRE
                 yield DeleteAddress(sides.target(key), address, phase)
 
 
@@ -327,7 +331,8 @@ def _create_link(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
     virtual = wanted.virtual or Virtual()
     below = virtual.parent if key.vlan_id is None else key.nic
     mtu = None if key.kind in MTU_LATER else wanted.mtu
-    return CreateLink(sides.target(key), virtual, below and sides.target(below), mtu)
+    parent = below and sides.target(below)
+    return CreateLink(sides.target(key), virtual, parent, mtu, deleted=key in sides.gone)
 
 
 def _write_sysctls(sides: Sides) -> Iterator[Operation]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Optional
 
-from neuca_tools.model import Hop, Host, LinkKey, NetworkState, Route
+from neuca_tools.model import Hop, Host, LinkKey, Network, NetworkState, Route
 from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, OF_KERNEL
 from neuca_tools.plan.operation import Operation, Phase, Target, of_kind
@@ -34,15 +34,24 @@ from neuca_tools.plan.sides import Sides
 def stale_routes(sides: Sides) -> Iterator[Operation]:
     """Delete routes that are not wanted; late in other tables, or if another takes their place."""
     kept = {hop.identity for hop in sides.want.hops}
-    replaced = {hop.to for hop in sides.want.hops if hop.traits.table == MAIN_TABLE}
+    taken_over = {hop.to for hop in filter(_is_main, sides.want.hops)}
     banned = set(sides.want.banned)
     for hop in sides.have.hops:
         is_unwanted = hop.ours and sides.owned.routes and hop.identity not in kept
         is_stale = hop.is_stale or hop.to in banned
         if (is_stale or is_unwanted) and sides.gone.isdisjoint(hop.links):
-            is_late = hop.traits.table != MAIN_TABLE or (hop.to in replaced and not is_stale)
-            phase = Phase.RETIRE if is_late else Phase.SHRINK
+            phase = _phase_of_removal(hop, is_stale, taken_over)
             yield DeleteRoute(_targets_of(sides, hop), hop, phase)
+
+
+def _phase_of_removal(hop: Hop, is_stale: bool, taken_over: Collection[Network]) -> Phase:
+    if _is_main(hop) and (is_stale or hop.to not in taken_over):
+        return Phase.SHRINK
+    return Phase.RETIRE
+
+
+def _is_main(hop: Hop) -> bool:
+    return hop.traits.table == MAIN_TABLE
 
 
 def _targets_of(sides: Sides, hop: Hop) -> tuple[Target, ...]:

@@ -62,6 +62,15 @@ def test_the_same_address_with_another_prefix_length_replaces_ours(lab):
     assert lab.addresses("dp1") == {"172.16.0.1/25", "fd00:16::1/80"}
 
 
+@pytest.mark.parametrize("lifetime", ["", " valid_lft 900 preferred_lft 900"])
+def test_the_same_ipv6_address_of_another_program_with_another_length_is_replaced(lab, lifetime):
+    lab.veth("dp1", 1, up=True)
+    lab.ip(f"address add fd00:16::1/128 dev dp1{lifetime}")
+    lab.ip("address add 172.16.0.1/16 dev dp1")
+    assert lab.once(up("172.16.0.1/24", "fd00:16::1/64")).code == 0
+    assert lab.addresses("dp1") == {"172.16.0.1/16", "172.16.0.1/24", "fd00:16::1/64"}
+
+
 def test_an_address_moves_from_one_nic_to_another(lab):
     lab.veth("dp1", 1)
     lab.veth("dp2", 2)

@@ -137,6 +137,21 @@ def test_a_link_costs_the_same_among_many_as_among_few(tmp_path, sizes):
     assert_even(sizes, {links: costs(tmp_path, links, 1) for links in sizes})
 
 
+def test_a_route_behind_a_direct_route_costs_the_same_among_many_as_among_few(tmp_path):
+    sizes, found = (8, 32, 128), {}
+    for size in sizes:
+        routes = (
+            f"10.200.{one}.0/24 = interface {mac(1)}\n10.201.{one}.0/24 = 10.200.{one}.9"
+            for one in range(size)
+        )
+        host = Host(tmp_path, 1)
+        host.ask("\n".join([text(1), "[routes]", *routes]))
+        count, decision = calls(host.survey)
+        assert len(decision.want.hops) == 2 * size
+        found[size] = {"decide": count}
+    assert_even(sizes, found)
+
+
 def failing(directory, links, kernel_of):
     host = Host(directory, links)
     host.document = parse(text(links))

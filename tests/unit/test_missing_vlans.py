@@ -98,3 +98,22 @@ def test_a_vlan_that_was_created_and_fails_later_is_rolled_back_with_its_nic():
     _, result, _ = agent.run()
     assert result.nics_to_roll_back == {key(2).mac}
     assert (agent.kernel.devices[2].up, addresses(agent, 2)) == (False, [])
+
+
+def test_a_vlan_that_cannot_be_created_with_other_options_is_as_it_was_before():
+    agent = Agent(machine(nic(1), nic(2, max_mtu=9000), mgmt=1), NIC + VLAN)
+    agent.run()
+    create = agent.kernel._create_vlan
+
+    def create_vlan(kind, name, parent, options, mtu):
+        if options.get("mac") == mac(9):
+            refuse(errno.EINVAL, "Invalid argument")
+        create(kind, name, parent, options, mtu)
+
+    agent.kernel._create_vlan = create_vlan
+    agent.ask(f"{NIC}{VLAN}mac = {mac(9)}\n")
+    _, result, _ = agent.run()
+    assert len(failed(result)) == 1
+    link = agent.kernel.named("eth2.7")
+    assert (link.mac, addresses(agent, link.index)) == (mac(2), ["10.7.0.1/24"])
+    assert addresses(agent, 2) == ["10.2.0.1/24"]

@@ -343,3 +343,25 @@ def test_a_route_with_another_metric_is_set_before_the_old_one_is_deleted():
         "delete the route to 10.20.0.0/16 via 10.0.0.254 on eth2",
     ]
     assert texts(agent.plan()) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("10.20.0.0/16 = 10.0.0.255", "the next hop 10.0.0.255 is a broadcast address"),
+        ("10.20.0.0/16 = 10.0.0.9 scope link", "a route of scope link has no next hop"),
+        ("10.20.0.0/16 = 10.0.0.9 scope host", "a route of scope host has no next hop"),
+        ("2001:db8:20::/48 = fd00:2::9 type-of-service 4", "IPv6 has no routes for a type of service"),
+        ("2001:db8:20::/48 = fd00:2::9, fd00:2::9", "a next hop is listed twice"),
+        ("10.20.0.0/16 = 10.0.0.9 src 0.0.0.0", "0.0.0.0 cannot be a source address"),
+        ("2001:db8:20::/48 = fd00:2::9 src ff02::1", "ff02::1 cannot be a source address"),
+    ],
+)  # fmt: skip
+def test_what_no_kernel_accepts_is_refused_and_does_not_cost_the_nic(line, reason):
+    to = line.partition(" = ")[0]
+    assert hops(f"{TWO}[routes]\n{line}\n") == ([], [f"route to {to}: {reason}"])
+
+
+def test_the_same_next_hop_twice_has_a_double_share_of_ipv4():
+    (hop,), problems = hops(f"{TWO}[routes]\n10.20.0.0/16 = 10.0.0.9, 10.0.0.9\n")
+    assert (hop[0], problems) == ("10.20.0.0/16", [])

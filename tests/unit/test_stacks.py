@@ -360,6 +360,16 @@ def test_a_nic_with_somebody_elses_macvlan_on_it_is_put_into_nothing():
     ]
 
 
+def test_a_nic_with_a_macvlan_that_an_incomplete_document_leaves_on_it_is_put_into_nothing():
+    one = agent(MACVLAN)
+    run(one)
+    assert run(one, f"[bridge br0]\nmembers = {ONE}\n[interfaces]\nnonsense = 1\n") == []
+    assert [problem.text for problem in one.survey().resolution.problems] == [
+        f'{ONE} has "mv0" on top of it, so it cannot be in a bond or bridge'
+    ]
+    assert "add eth2 to br0" in run(one, f"[bridge br0]\nmembers = {ONE}\n")
+
+
 def test_what_is_made_of_absent_nics_alone_is_absent():
     absent = problems(f"[bridge br0]\nmembers = {mac(9)}\n")
     assert ("absent", "bridge br0", f"none of its lower devices is present: {mac(9)}") in absent
