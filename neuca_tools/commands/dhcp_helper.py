@@ -96,8 +96,10 @@ def become_client(path: Path, is_plain: bool = False) -> None:
 
     `is_plain`: it is no unit of systemd, and is known by its process.
     """
+    # The child of the daemon ignores these signals, and a trial blocks them.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)  # the child of the daemon ignores them
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if is_plain:
         mark_process(path, os.getpid())
     request = _read_request(path)
