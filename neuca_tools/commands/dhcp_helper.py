@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -38,6 +39,7 @@ LEASE_REASONS = ("BOUND", "RENEW", "REBIND", "REBOOT")
 LOSS_REASONS = ("EXPIRE", "FAIL", "NAK", "RELEASE")
 MAX_REQUEST_BYTES = 1 << 16
 RELEASE_SECONDS = 8.0  # for a client to release its lease
+END_SECONDS = 10.0  # before the end of a lease: our clock for it starts later than that of dhcpcd
 # Nothing is asked of the server that is not used: neither DNS servers nor a host name.
 COMMON = """nohook resolv.conf, hostname, timezone, ntp.conf, yp.conf
 nogateway
@@ -95,6 +97,10 @@ def become_client(path: Path, is_plain: bool = False) -> None:
 
     `is_plain`: it is no unit of systemd, and is known by its process.
     """
+    # The child of the daemon ignores these signals, and a trial blocks them.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if is_plain:
         mark_process(path, os.getpid())
     request = _read_request(path)
@@ -142,18 +148,25 @@ def process_report(environment: Mapping[str, str]) -> None:
                 given = dhcplease.read_dhcp4_lease(environment, request)
             if given is not None:
                 dhcplease.accept_lease(given, request, place)
-        elif reason in LOSS_REASONS and not _is_other(environment, place):
+        elif reason in LOSS_REASONS and _is_lost(reason, environment, place):
             dhcplease.drop_lease(place)
     except ObserveError as error:
         raise ApplyError(error.text) from error
 
 
-def _is_other(environment: Mapping[str, str], place: Path) -> bool:
-    """Whether the report is about an IPv6 address that is not the one of the lease."""
+def _is_lost(reason: str, environment: Mapping[str, str], place: Path) -> bool:
+    """Whether the report ends the remembered lease, and not another IPv6 address.
+
+    dhcpcd says EXPIRE, too, once no server has confirmed a lease for 5 seconds after a restart or a
+    loss of the carrier. Such a lease goes on until its end (RFC 2131, 3.2). An IPv6 address is gone
+    by then, because dhcpcd deletes it even with --noconfigure.
+    """
+    ends = dhcplease.addresses_of_lease(dhcplease.read_lease(place))
     host = dhcplease.lost_address(environment)
-    return host is not None and f"{host}/128" not in dhcplease.addresses_of_lease(
-        dhcplease.read_lease(place)
-    )
+    if host is not None:
+        return f"{host}/128" in ends
+    soon = time.time() + END_SECONDS
+    return reason != "EXPIRE" or all(0 < end < soon for end in ends.values())
 
 
 def _read_request(path: Path) -> dict[str, Any]:

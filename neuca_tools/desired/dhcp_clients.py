@@ -36,6 +36,7 @@ NOT_ON_INFINIBAND = (
     "it has no DHCP lease, and DHCP on an InfiniBand link is left to other programs: configure a"
     " DHCP client for it"
 )
+NO_IPV6 = "DHCPv6 and router advertisements: this kernel has no IPv6"
 
 
 def wants_dhcp(request: LinkRequest) -> bool:
@@ -181,7 +182,7 @@ def _member_keys(requests: Requests, roles: Roles, world: World) -> Iterator[Lin
 
 
 def unserved_links(requests: Requests, roles: Roles, world: World) -> Iterator[Problem]:
-    """A problem for each link with DHCP that has neither a client nor a lease."""
+    """A problem for each link whose DHCP has no client and no lease, or no IPv6."""
     is_late, reason = world.age >= MANAGEMENT_DHCP_SECONDS, ""
     if world.own_clients.replaces_managers and not world.own_clients.program:
         reason = NOT_INSTALLED
@@ -193,6 +194,13 @@ def unserved_links(requests: Requests, roles: Roles, world: World) -> Iterator[P
             text = NOT_ON_INFINIBAND if is_late else ""
         if text and _is_unserved(key, request, roles, world):
             yield Problem("refused", text, key)
+    yield from _clients_without_ipv6(requests, roles, world)
+
+
+def _clients_without_ipv6(requests: Requests, roles: Roles, world: World) -> Iterator[Problem]:
+    for key, request in requests.items():
+        if not world.has_ipv6 and key in roles.dhcp.clients and request.leases.has_ipv6:
+            yield Problem("refused", NO_IPV6, key)
 
 
 def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World) -> bool:

@@ -45,7 +45,8 @@ def client_requests(resolution: Resolution, record: Record, world: World) -> dic
             }
             for text, protocol in client_labels(key, asked).items():
                 own = _request_fields(asked, protocol, has_mtu)
-                request_by_label[text] = json.dumps({**fields, **own})
+                if world.has_ipv6 or not protocol:
+                    request_by_label[text] = json.dumps({**fields, **own})
     return request_by_label
 
 

@@ -355,7 +355,7 @@ def test_an_address_that_ends_takes_no_other_one_of_its_network_with_it(reported
     assert reported.addresses("dp1") == {"10.9.0.61/24"}
     assert inbox(reported) == {"default", "10.9.0.0/24"}
     reported.once(DOCUMENT + "addresses = 10.9.0.7/24\n")
-    reported.clients.report(LABEL, "EXPIRE")
+    reported.clients.report(LABEL, "NAK")
     assert reported.addresses("dp1") == {"10.9.0.7/24"}
     reported.once()
 
@@ -367,7 +367,7 @@ def test_an_mtu_that_a_lease_no_longer_has_is_restored(reported):
     reported.once(DOCUMENT + "mtu = 1400\n")
     reported.clients.report(LABEL, "RENEW", **GIVEN, interface_mtu=1300)
     assert reported.link("dp1")["mtu"] == 1400
-    reported.clients.report(LABEL, "EXPIRE")
+    reported.clients.report(LABEL, "NAK")
     assert (reported.addresses("dp1"), reported.link("dp1")["mtu"]) == (set(), 1400)
     reported.once()
 
@@ -377,3 +377,15 @@ def test_a_lease_without_an_end_is_known_as_a_lease(reported):
     reported.once()
     notes = [note for note in reported.status()[1]["notes"] if LEASE in note]
     assert notes == [f"dp1: {LEASE}/24 from DHCP or a router advertisement"]
+
+
+def test_a_lease_lasts_until_its_end_although_no_server_confirms_it(reported):
+    """dhcpcd reports EXPIRE when it has been started again, and no server answers for 5 seconds."""
+    reported.clients.report(LABEL, "BOUND", **GIVEN)
+    reported.clients.report(LABEL, "EXPIRE")
+    assert reported.addresses("dp1") == {f"{LEASE}/24"}
+    assert inbox(reported) == {"default", "10.9.0.0/24"}
+    reported.clients.report(LABEL, "RENEW", **{**GIVEN, "dhcp_lease_time": 5})
+    reported.clients.report(LABEL, "EXPIRE")
+    assert (reported.addresses("dp1"), inbox(reported)) == (set(), set())
+    assert not reported.clients.lease(LABEL)

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from dhcpclient import Clients
 from dnsmasq import Dnsmasq
-from lab import GATEWAY6, ROOT, mac
+from lab import GATEWAY6, ROOT, has_ended, mac
 from test_netns_dhcp import answered
+from test_netns_trial import Trial
 
 from neuca_tools.desired import dhcp_files
 from neuca_tools.model import LinkKey
@@ -153,6 +154,28 @@ def test_routers_are_asked_again_when_the_link_has_been_down(plain):
     plain.wait("a solicitation", lambda: plain.server.log().count(ours) > asked)
     plain.wait("the address", lambda: f"{OWN}/64" in learned(plain) and "default" in inbox(plain))
     plain.once()
+
+
+def test_a_client_that_a_trial_has_started_can_be_ended(plain):
+    """The process of a trial blocks SIGTERM."""
+    assert plain.once(DOCUMENT).code == 0
+    (plain.folder / "later").write_text(DOCUMENT + "accept-ra = yes\n")
+    trial = Trial(plain, 3600)
+    assert (plain.neuca("confirm").code, trial.end()[0]) == (0, 0)
+    plain.clients.end(ADVERTISED, signal.SIGTERM)
+    plain.once(DOCUMENT)
+
+
+def test_a_client_with_a_new_request_takes_the_place_of_the_one_before(plain):
+    """SIGTERM ends that one, although the child of the daemon that has started it ignores the signal."""
+    plain.configure(plain.clients.options(), poll=1)
+    plain.document(DOCUMENT + "accept-ra = yes\n")
+    plain.start()
+    plain.wait("the client", lambda: plain.clients.alive(ADVERTISED))
+    pid = plain.clients.pid(ADVERTISED)
+    plain.document(DOCUMENT + "accept-ra = yes\nmtu = 1400\n")
+    plain.wait("another client", lambda: plain.clients.pid(ADVERTISED) not in (0, pid))
+    assert has_ended(pid)
 
 
 def test_what_the_kernel_has_autoconfigured_is_ours_from_then_on(plain):

@@ -57,6 +57,14 @@ def test_a_link_has_one_client_for_each_protocol(keys, expected):
     assert protocols(found) == expected
 
 
+def test_a_kernel_without_ipv6_gets_no_client_for_it():
+    """Each would end at once, and be started again and again."""
+    found = decided(plain(has_ipv6=False), document("dhcp4 = yes\ndhcp6 = yes"))
+    assert found.want.clients.keys() == {NIC}
+    problems = [(one.code, one.text) for one in found.resolution.problems if one.link == key(2)]
+    assert problems == [("refused", "DHCPv6 and router advertisements: this kernel has no IPv6")]
+
+
 def test_where_a_client_hears_routers_the_kernel_does_not():
     for keys in ({"dhcp6": True}, {"accept-ra": True}, {"dhcp4": True, "accept-ra": True}):
         found = decided(plain(accept_ra="1"), netplan(**keys))
