@@ -208,19 +208,18 @@ def failures(
 
 
 def _loss_failures(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:
-    """The worst loss of each protocol and direction, and datagrams that arrived twice."""
-    worst: dict[tuple[str, str], float] = {}
+    """The worst loss of each protocol and direction, and the most that arrived twice in each."""
+    worst: dict[str, float] = {}
     for look in looks:
-        key = look.protocol, look.phase.direction
+        way = WAYS[look.phase.direction]
+        lost = f"{'datagrams' if look.protocol == 'udp' else 'segments'} {way} were lost"
+        twice = f"datagrams {way} arrived twice"
         if _is_unexplained(look, findings) and _loses_too_much(look, looks):
-            worst[key] = max(worst.get(key, 0.0), look.known_loss)
-    for (protocol, direction), loss in worst.items():
-        what = "datagrams" if protocol == "udp" else "segments"
-        yield f"{amounts.percent(loss)} of the {what} {WAYS[direction]} were lost"
-    for look in looks:
+            worst[lost] = max(worst.get(lost, 0.0), look.known_loss)
         if look.duplicated >= DUPLICATED:
-            share, way = amounts.percent(look.duplicated), WAYS[look.phase.direction]
-            yield f"{share} of the datagrams {way} arrived twice"
+            worst[twice] = max(worst.get(twice, 0.0), look.duplicated)
+    for what, share in worst.items():
+        yield f"{amounts.percent(share)} of the {what}"
 
 
 def _is_unexplained(look: Look, findings: Sequence[Finding]) -> bool:
