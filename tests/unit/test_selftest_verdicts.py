@@ -548,3 +548,20 @@ def test_what_a_plain_server_loses_when_it_is_busy_is_no_bad_cable():
     """0.5% at 31 Mbit/s, and no counter of the receiver."""
     found = diagnose(Evidence(phases=(udp_phase(31e6, 31e6, 30.85e6, seen=False),), expect=31e6))
     assert "D19" not in [one.id for one in found.findings if one.severity != "info"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "unable to connect stream: Connection refused",
+        "unable to read from stream socket: Resource temporarily unavailable",
+    ],
+)
+def test_a_server_that_accepted_the_control_connection_listens(said):
+    found = diagnose(evidence_of(f"iperf3 -c 10.20.0.9 -P 5\niperf3: error - {said}\n".encode()))
+    assert (found.limit.id, found.limit.confidence, found.exit_code) == (
+        "D33",
+        "medium",
+        ExitCode.UNREACHABLE,
+    )
+    assert "accepted the control connection" in found.limit.text
