@@ -329,6 +329,13 @@ def test_a_failed_step_is_in_the_verdict_and_in_the_exit_code():
     assert silent.exit_code is ExitCode.BELOW
 
 
+def test_a_black_hole_of_one_direction_is_one_though_the_other_is_fast():
+    fast = tcp(flow_of(900e6, **QUIET), local=JUMBO, peer=JUMBO)
+    back = replace(fast, phases=tuple(replace(one, direction="reverse") for one in fast.phases))
+    for size, named in ((PathMtu(1504, 9000, False), True), (PathMtu(9000, 1504, False), False)):
+        assert ("D21" in [one[0] for one in told(replace(back, path_mtu=size))]) is named
+
+
 def test_a_refused_connection_is_no_black_hole():
     evidence = Evidence(reach=Reach(tcp="refused", ping=True), steps=MTU_STEP, **SMALLER)
     assert [one.id for one in diagnose(evidence).findings] == ["D33", "D23"]
