@@ -291,6 +291,21 @@ def test_what_is_expected_is_no_prediction(expect):
     assert (found.id, found.predicted) == ("D01", None)
 
 
+@pytest.mark.parametrize(
+    ("kind", "rate", "ends"),
+    [
+        ("veth", 25e9, None),
+        ("veth", 941.5e6, "over 1.00 Gbit/s Ethernet, or through a shaper of that rate"),
+        ("physical", 9.41e9, "over 10.0 Gbit/s Ethernet"),
+    ],
+)
+def test_a_virtual_link_is_no_ethernet_that_is_full(kind, rate, ends):
+    link = Host(links=(Link("eth1", kind, mtu=1500, speed=10e9),), path=("eth1",))
+    found = diagnose(tcp(flow_of(rate, **QUIET), local=link)).findings
+    endings = [one.text[-len(ends or "") :] for one in found if one.id == "D18"]
+    assert endings == ([ends] if ends else [])
+
+
 def test_the_speed_that_the_kernel_makes_up_for_a_veth_is_no_bound():
     evidence = tcp(flow_of(20e6, **WINDOW), expect=80e6)
     for kind, predicts in (("veth", False), ("physical", True)):
