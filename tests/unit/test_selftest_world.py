@@ -10,7 +10,7 @@ import pytest
 from selftest_runs import flow_of, receiver, tcp, udp_phase
 
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
-from neuca_tools.selftest.evidence import Cpu, Evidence, Latency
+from neuca_tools.selftest.evidence import Cpu, Evidence, Latency, Phase
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 from neuca_tools.selftest.evidence.trace import Trace
@@ -225,6 +225,16 @@ def test_what_only_tcp_loses_is_dropped_from_its_bursts():
     ways = (one_way("reverse", 0, 0, 0, 0, 0, sent=4000),)
     first = diagnose(replace(reverse_loss(), one_way=ways)).findings[0]
     assert (first.id, first.direction) == ("D17", "reverse")
+
+
+def test_a_short_queue_that_drops_fast_datagrams_too_is_no_loss_at_random():
+    sent = Total(5.0, bytes=15e6, rate=24e6, datagrams=10_000)
+    flow_back = Flow("reverse", (), sent, replace(sent, rate=23e6, lost=300))
+    udp = Phase("udp", Run("iperf3", protocol="udp", flows=(flow_back,)), "reverse")
+    evidence = replace(reverse_loss(), one_way=(one_way("reverse", *[0] * 5, sent=4000),))
+    first = diagnose(replace(evidence, phases=(*evidence.phases, udp))).findings[0]
+    assert first.id == "D17"
+    assert "evenly sent datagrams 0%: bursts are dropped" in first.text
 
 
 @pytest.mark.parametrize(
