@@ -596,6 +596,20 @@ def test_what_a_full_queue_drops_at_the_expected_rate_is_no_fault():
     assert told(with_trace(lossy, **columns, sent=(101e6,) * count)) == []
 
 
+@pytest.mark.parametrize(
+    ("rates", "rtt", "named"), [(95, 80, False), (95, 52, True), (60, 80, True)]
+)
+def test_what_a_full_queue_drops_is_a_failure_only_below_the_expected_rate(rates, rtt, named):
+    lossy = traced(
+        flow([rates, rates + 1] * 5, rtt=rtt * 1000, min_rtt=50_000, retrans=0.14), 52, rtt, rtt
+    )
+    (phase,) = lossy.phases
+    count = len(phase.sender_trace.time)
+    columns = {"retransmits": (0, 0, 9, *[0] * (count - 3)), "in_flight": (1.1e6,) * count}
+    diagnosis = diagnose(with_trace(lossy, **columns))
+    assert bool(diagnosis.failures or diagnosis.limit) is named
+
+
 def with_trace(one: Evidence, **columns) -> Evidence:
     (phase,) = one.phases
     return replace(

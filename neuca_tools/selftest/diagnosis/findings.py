@@ -14,8 +14,9 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW
 from neuca_tools.selftest.conditions.datagrams import is_same_way
 from neuca_tools.selftest.conditions.figures import buffered_bytes
+from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.table import ACROSS, ALONE, CAUSES, is_explained, tell_apart
-from neuca_tools.selftest.conditions.thresholds import SEVERAL
+from neuca_tools.selftest.conditions.thresholds import SEVERAL, has_passed
 from neuca_tools.selftest.conditions.udp import is_losing, offered_rate
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import INTERNAL
@@ -226,11 +227,15 @@ def _is_unexplained(look: Look, findings: Sequence[Finding]) -> bool:
     """Whether a loss is worth a sentence of its own.
 
     Every search for what the path can carry (`Phase.search`) loses packets in the end, and so does
-    TCP on a full path; a finding about this direction says why the path is full.
+    TCP on a full path; a finding about this direction says why the path is full. Several streams of
+    BBR lose much in a queue of a round trip, and fill the path all the same.
     """
     if look.phase.search:
         return False
-    return look.protocol == "udp" or not _has_finding(findings, look.phase.direction)
+    if look.protocol == "udp":
+        return True
+    is_of_full_queue = has_passed(look) and overflows(look)
+    return not is_of_full_queue and not _has_finding(findings, look.phase.direction)
 
 
 def _has_finding(findings: Sequence[Finding], direction: str) -> bool:
