@@ -227,6 +227,12 @@ def test_what_only_tcp_loses_is_dropped_from_its_bursts():
     assert (first.id, first.direction) == ("D17", "reverse")
 
 
+def test_what_a_full_queue_drops_is_not_dropped_from_bursts():
+    full = flow([20, 20.1] * 5, direction="reverse", rtt=25_000, min_rtt=10_000, retrans=0.03)
+    ways = (one_way("reverse", 0, 0, 0, 0, 0, sent=4000),)
+    assert told(replace(full, one_way=ways)) == ["D18"]
+
+
 def test_a_short_queue_that_drops_fast_datagrams_too_is_no_loss_at_random():
     sent = Total(5.0, bytes=15e6, rate=24e6, datagrams=10_000)
     flow_back = Flow("reverse", (), sent, replace(sent, rate=23e6, lost=300))

@@ -247,6 +247,8 @@ def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
     loss, count = tcp.known_loss, datagrams.spared(tcp, session)
     if count is None or thresholds.has_passed(tcp):
         return None
+    if overflows(tcp) or path_capacity(tcp) is not None:
+        return None
     return Hit(
         0.95 * tcp.known_network_share,
         f"TCP loses {amounts.percent(loss)} at {amounts.rate(tcp.rate or 0)}, and evenly sent "
