@@ -11,6 +11,7 @@ from selftest_runs import flow_of, receiver, tcp, udp_phase
 
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import Cpu, Evidence, Latency, Phase
+from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 from neuca_tools.selftest.evidence.trace import Trace
@@ -225,6 +226,20 @@ def test_what_only_tcp_loses_is_dropped_from_its_bursts():
     ways = (one_way("reverse", 0, 0, 0, 0, 0, sent=4000),)
     first = diagnose(replace(reverse_loss(), one_way=ways)).findings[0]
     assert (first.id, first.direction) == ("D17", "reverse")
+
+
+@pytest.mark.parametrize(
+    ("rates", "algorithm", "is_noise"),
+    [([18.6, 18.65], "reno", False), ([18.6, 18.65], "bbr", True), ([15, 21], "reno", True)],
+)
+def test_a_busy_host_does_not_hide_the_queue_of_a_rate_that_losses_do_not_vary(
+    rates, algorithm, is_noise
+):
+    lossy = flow(rates * 5, rtt=20_000, min_rtt=11_000, retrans=0.003, congestion=algorithm)
+    (phase,) = beside_others(lossy).phases
+    (there,) = phase.run.flows
+    run = replace(phase.run, flows=(replace(there, sent=Total(retransmits=50)),))
+    assert bool(look_at_phase(lossy, replace(phase, run=run)).noise) is is_noise
 
 
 def test_what_a_full_queue_drops_is_not_dropped_from_bursts():
