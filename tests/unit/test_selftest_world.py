@@ -631,6 +631,19 @@ def test_what_a_full_queue_drops_is_a_failure_only_below_the_expected_rate(rates
     assert bool(diagnosis.failures or diagnosis.limit) is named
 
 
+def test_a_busy_host_makes_no_failure_of_what_a_full_path_drops():
+    full = beside_others(flow([95, 95.5] * 5, rtt=30_000, min_rtt=11_000, retrans=0.2))
+    losing = {
+        "time": (0.0, 2.5),
+        "retransmits": (0, 9),
+        "in_flight": (1e6,) * 2,
+        "rtt": (0.02,) * 2,
+    }
+    diagnosis = diagnose(with_trace(full, **losing))
+    assert [one.id for one in diagnosis.findings if one.id == "D18"] == ["D18"]
+    assert diagnosis.failures == ()
+
+
 def with_trace(one: Evidence, **columns) -> Evidence:
     (phase,) = one.phases
     return replace(

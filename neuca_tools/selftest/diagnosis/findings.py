@@ -12,6 +12,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW
+from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.datagrams import is_same_way
 from neuca_tools.selftest.conditions.figures import buffered_bytes
 from neuca_tools.selftest.conditions.overflow import overflows
@@ -234,8 +235,9 @@ def _is_unexplained(look: Look, findings: Sequence[Finding]) -> bool:
         return False
     if look.protocol == "udp":
         return True
-    is_of_full_queue = has_passed(look) and overflows(look)
-    return not is_of_full_queue and not _has_finding(findings, look.phase.direction)
+    is_full = overflows(look) or path_capacity(look) is not None
+    is_enough = is_full and has_passed(look)
+    return not is_enough and not _has_finding(findings, look.phase.direction)
 
 
 def _has_finding(findings: Sequence[Finding], direction: str) -> bool:
