@@ -217,6 +217,15 @@ def test_a_rate_below_what_is_expected_is_below_it_also_without_an_explanation()
     )
 
 
+@pytest.mark.parametrize(
+    ("rtt", "what"),
+    [(None, "neither window nor round trip is known"), (0.02, "no condition explains this rate")],
+)
+def test_what_the_report_shows_is_not_called_unknown(rtt, what):
+    rows = "[  5]  0.00-10.00 sec  50.0 MBytes  42.0 Mbits/sec   12    sender\n"
+    assert diagnose(evidence_of(rows.encode(), rtt=rtt)).unknown.startswith(what)
+
+
 def test_nothing_is_known_of_nothing():
     assert (diagnose(Evidence()).inconclusive, diagnose(Evidence()).exit_code) == (
         "nothing was measured",

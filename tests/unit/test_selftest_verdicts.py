@@ -292,6 +292,21 @@ def test_what_is_expected_is_no_prediction(expect):
     assert (found.id, found.predicted) == ("D01", None)
 
 
+@pytest.mark.parametrize(
+    ("kind", "rate", "ends"),
+    [
+        ("veth", 25e9, None),
+        ("veth", 941.5e6, "over 1.00 Gbit/s Ethernet, or through a shaper of that rate"),
+        ("physical", 9.41e9, "over 10.0 Gbit/s Ethernet"),
+    ],
+)
+def test_a_virtual_link_is_no_ethernet_that_is_full(kind, rate, ends):
+    link = Host(links=(Link("eth1", kind, mtu=1500, speed=10e9),), path=("eth1",))
+    found = diagnose(tcp(flow_of(rate, **QUIET), local=link)).findings
+    endings = [one.text[-len(ends or "") :] for one in found if one.id == "D18"]
+    assert endings == ([ends] if ends else [])
+
+
 def test_the_speed_that_the_kernel_makes_up_for_a_veth_is_no_bound():
     evidence = tcp(flow_of(20e6, **WINDOW), expect=80e6)
     for kind, predicts in (("veth", False), ("physical", True)):
@@ -328,6 +343,13 @@ def test_a_failed_step_is_in_the_verdict_and_in_the_exit_code():
     silent = diagnose(replace(busy, path_mtu=PathMtu()))
     assert silent.failures == ("path-mtu: 1504 out, 1504 back, of 9000 bytes",)
     assert silent.exit_code is ExitCode.BELOW
+
+
+def test_a_black_hole_of_one_direction_is_one_though_the_other_is_fast():
+    fast = tcp(flow_of(900e6, **QUIET), local=JUMBO, peer=JUMBO)
+    back = replace(fast, phases=tuple(replace(one, direction="reverse") for one in fast.phases))
+    for size, named in ((PathMtu(1504, 9000, False), True), (PathMtu(9000, 1504, False), False)):
+        assert ("D21" in [one[0] for one in told(replace(back, path_mtu=size))]) is named
 
 
 def test_a_refused_connection_is_no_black_hole():
@@ -434,8 +456,12 @@ def test_a_test_of_which_nothing_arrives_has_no_rate_and_fails():
 def test_datagrams_that_arrive_twice_are_not_lost():
     sent = Total(1.0, bytes=500e3, rate=4e6, datagrams=345)
     flow = Flow("forward", (), sent, Total(1.0, bytes=550e3, rate=4.4e6, datagrams=345, lost=345))
-    udp = Phase("udp", Run("iperf3", protocol="udp", flows=(flow,), target=4e6))
-    found = diagnose(Evidence(phases=(udp,)))
+    fewer = replace(flow, received=Total(1.0, bytes=530e3, rate=4.2e6, datagrams=345, lost=345))
+    udp, other = (
+        Phase("udp", Run("iperf3", protocol="udp", flows=(each,), target=4e6))
+        for each in (flow, fewer)
+    )
+    found = diagnose(Evidence(phases=(udp, other)))
     assert found.phases[0].loss == 0.0
     assert found.failures == ("10% of the datagrams to the peer arrived twice",)
     assert found.exit_code is ExitCode.BELOW
@@ -558,3 +584,20 @@ def test_what_a_plain_server_loses_when_it_is_busy_is_no_bad_cable():
     """0.5% at 31 Mbit/s, and no counter of the receiver."""
     found = diagnose(Evidence(phases=(udp_phase(31e6, 31e6, 30.85e6, seen=False),), expect=31e6))
     assert "D19" not in [one.id for one in found.findings if one.severity != "info"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "unable to connect stream: Connection refused",
+        "unable to read from stream socket: Resource temporarily unavailable",
+    ],
+)
+def test_a_server_that_accepted_the_control_connection_listens(said):
+    found = diagnose(evidence_of(f"iperf3 -c 10.20.0.9 -P 5\niperf3: error - {said}\n".encode()))
+    assert (found.limit.id, found.limit.confidence, found.exit_code) == (
+        "D33",
+        "medium",
+        ExitCode.UNREACHABLE,
+    )
+    assert "accepted the control connection" in found.limit.text

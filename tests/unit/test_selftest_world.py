@@ -10,7 +10,8 @@ import pytest
 from selftest_runs import flow_of, receiver, tcp, udp_phase
 
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
-from neuca_tools.selftest.evidence import Cpu, Evidence, Latency
+from neuca_tools.selftest.evidence import Cpu, Evidence, Latency, Phase
+from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 from neuca_tools.selftest.evidence.trace import Trace
@@ -225,6 +226,36 @@ def test_what_only_tcp_loses_is_dropped_from_its_bursts():
     ways = (one_way("reverse", 0, 0, 0, 0, 0, sent=4000),)
     first = diagnose(replace(reverse_loss(), one_way=ways)).findings[0]
     assert (first.id, first.direction) == ("D17", "reverse")
+
+
+@pytest.mark.parametrize(
+    ("rates", "algorithm", "is_noise"),
+    [([18.6, 18.65], "reno", False), ([18.6, 18.65], "bbr", True), ([15, 21], "reno", True)],
+)
+def test_a_busy_host_does_not_hide_the_queue_of_a_rate_that_losses_do_not_vary(
+    rates, algorithm, is_noise
+):
+    lossy = flow(rates * 5, rtt=20_000, min_rtt=11_000, retrans=0.003, congestion=algorithm)
+    (phase,) = beside_others(lossy).phases
+    (there,) = phase.run.flows
+    run = replace(phase.run, flows=(replace(there, sent=Total(retransmits=50)),))
+    assert bool(look_at_phase(lossy, replace(phase, run=run)).noise) is is_noise
+
+
+def test_what_a_full_queue_drops_is_not_dropped_from_bursts():
+    full = flow([20, 20.1] * 5, direction="reverse", rtt=25_000, min_rtt=10_000, retrans=0.03)
+    ways = (one_way("reverse", 0, 0, 0, 0, 0, sent=4000),)
+    assert told(replace(full, one_way=ways)) == ["D18"]
+
+
+def test_a_short_queue_that_drops_fast_datagrams_too_is_no_loss_at_random():
+    sent = Total(5.0, bytes=15e6, rate=24e6, datagrams=10_000)
+    flow_back = Flow("reverse", (), sent, replace(sent, rate=23e6, lost=300))
+    udp = Phase("udp", Run("iperf3", protocol="udp", flows=(flow_back,)), "reverse")
+    evidence = replace(reverse_loss(), one_way=(one_way("reverse", *[0] * 5, sent=4000),))
+    first = diagnose(replace(evidence, phases=(*evidence.phases, udp))).findings[0]
+    assert first.id == "D17"
+    assert "evenly sent datagrams 0%: bursts are dropped" in first.text
 
 
 @pytest.mark.parametrize(
@@ -584,6 +615,33 @@ def test_what_a_full_queue_drops_at_the_expected_rate_is_no_fault():
     columns = {"retransmits": (0, 0, 9, *[0] * (count - 3)), "in_flight": (1.1e6,) * count}
     assert told(with_trace(lossy, **columns, sent=(60e6,) * count)) == ["D05"]
     assert told(with_trace(lossy, **columns, sent=(101e6,) * count)) == []
+
+
+@pytest.mark.parametrize(
+    ("rates", "rtt", "named"), [(95, 80, False), (95, 52, True), (60, 80, True)]
+)
+def test_what_a_full_queue_drops_is_a_failure_only_below_the_expected_rate(rates, rtt, named):
+    lossy = traced(
+        flow([rates, rates + 1] * 5, rtt=rtt * 1000, min_rtt=50_000, retrans=0.14), 52, rtt, rtt
+    )
+    (phase,) = lossy.phases
+    count = len(phase.sender_trace.time)
+    columns = {"retransmits": (0, 0, 9, *[0] * (count - 3)), "in_flight": (1.1e6,) * count}
+    diagnosis = diagnose(with_trace(lossy, **columns))
+    assert bool(diagnosis.failures or diagnosis.limit) is named
+
+
+def test_a_busy_host_makes_no_failure_of_what_a_full_path_drops():
+    full = beside_others(flow([95, 95.5] * 5, rtt=30_000, min_rtt=11_000, retrans=0.2))
+    losing = {
+        "time": (0.0, 2.5),
+        "retransmits": (0, 9),
+        "in_flight": (1e6,) * 2,
+        "rtt": (0.02,) * 2,
+    }
+    diagnosis = diagnose(with_trace(full, **losing))
+    assert [one.id for one in diagnosis.findings if one.id == "D18"] == ["D18"]
+    assert diagnosis.failures == ()
 
 
 def with_trace(one: Evidence, **columns) -> Evidence:

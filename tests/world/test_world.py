@@ -134,6 +134,11 @@ def test_information_counts_for_nothing():
     assert is_right(one)
 
 
+@pytest.mark.parametrize(("verdict", "right"), [("pass", True), ("fault found", False)])
+def test_a_healthy_set_up_that_does_not_pass_is_a_false_alarm(verdict, right):
+    assert is_right(result(0, [], verdict=verdict)) is right
+
+
 def test_a_set_up_that_gave_no_report_is_wrong():
     assert not is_right(result(0, [], error="no report"))
 

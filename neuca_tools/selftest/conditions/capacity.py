@@ -235,13 +235,15 @@ def path_capacity(look: Look) -> Optional[Hit]:
         return None  # where no host was sampled, see `given_rate`
     speed = _filled_line(look, look.rate)
     if speed is not None:
+        is_known = _slowest_link(look) is not None
         return Hit(
             look.known_network_share,
             f"{amounts.rate(look.rate)} is all that TCP can carry over {amounts.rate(speed)} "
-            "Ethernet",
+            f"Ethernet{'' if is_known else ', or through a shaper of that rate'}",
             (single_fact("rate, bit/s", round(look.rate)),),
             fixed=look.rate,
             severity=None if look.evidence.expect else INFO,
+            confidence=HIGH if is_known else MEDIUM,
         )
     return _queued_capacity(look, look.rate) if is_queued(look) else None
 
@@ -300,11 +302,14 @@ def _steady_spread(look: Look) -> Optional[float]:
 
 def _filled_line(look: Look, rate: float) -> Optional[float]:
     """The speed in bit/s of the link that this rate fills; guessed if no link's speed is known."""
-    links = (*look.sender.on_path, *look.receiver.on_path)
-    mtu = smallest_mtu(look.sender.on_path)
-    slowest = min((link.speed for link in links if link.speed), default=None)
+    mtu, slowest = smallest_mtu(look.sender.on_path), _slowest_link(look)
     if slowest is not None:
         return slowest if rate >= 0.98 * figures.goodput(slowest, mtu or 1500) else None
     # The rate of a full link does not vary.
     is_steady = look.spread is not None and look.spread < STEADY
     return figures.line_of(rate, mtu) if is_steady or not look.phase.sender else None
+
+
+def _slowest_link(look: Look) -> Optional[float]:
+    links = (*look.sender.on_path, *look.receiver.on_path)
+    return min((link.real_speed for link in links if link.real_speed), default=None)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import mean, pstdev
 from typing import NamedTuple, Optional
@@ -184,13 +184,7 @@ def gently_sent(session: Session, tcp: Look) -> Count:
 
     They are those of the tests in the same direction.
     """
-    most = GENTLE * (tcp.rate or 0.0)
-    return _sum_of_counts(
-        session,
-        tcp,
-        most,
-        (look for look in _of_direction(session, tcp) if offered_rate(look) <= most),
-    )
+    return _sum_of_counts(session, tcp, GENTLE * tcp.known_rate)
 
 
 def evenly_sent(session: Session, tcp: Look) -> Count:
@@ -198,13 +192,7 @@ def evenly_sent(session: Session, tcp: Look) -> Count:
 
     They were offered no faster than TCP, or faster without loss.
     """
-    most = tcp.rate or 0.0
-    chosen = (
-        look
-        for look in _of_direction(session, tcp)
-        if offered_rate(look) <= most or (look.loss or 0.0) < CLEARLY
-    )
-    return _sum_of_counts(session, tcp, most, chosen)
+    return _sum_of_counts(session, tcp, tcp.known_rate, CLEARLY)
 
 
 def _of_direction(session: Session, tcp: Look) -> list[Look]:
@@ -222,8 +210,8 @@ def _one_way(session: Session, tcp: Look, most: float) -> list[Count]:
     return counts
 
 
-def _sum_of_counts(session: Session, tcp: Look, most: float, looks: Iterable[Look]) -> Count:
-    """These together with the test of one-way loss, if it was no faster than `most`, in bit/s."""
+def _sum_of_counts(session: Session, tcp: Look, most: float, clean: float = 0.0) -> Count:
+    """Of the tests that were no faster than `most`, in bit/s, or that lost less than `clean`."""
     counts = [
         Count(
             lost_datagrams(look),
@@ -231,7 +219,8 @@ def _sum_of_counts(session: Session, tcp: Look, most: float, looks: Iterable[Loo
             (_losses_by_interval(look),),
             offered_rate(look),
         )
-        for look in looks
+        for look in _of_direction(session, tcp)
+        if offered_rate(look) <= most or look.known_loss < clean
     ]
     counts += _one_way(session, tcp, most)
     losses = tuple(test for count in counts for test in count.losses)
@@ -252,15 +241,20 @@ def _is_counted(udp: Look) -> bool:
     return bool(lost_datagrams(udp)) and counted_losses(udp) >= HALF * lost_datagrams(udp)
 
 
-def hits_bursts(tcp: Look, session: Session) -> bool:
-    """Whether TCP, which sends in bursts, loses a share that evenly sent datagrams do not."""
-    count, loss = evenly_sent(session, tcp), tcp.known_loss
-    return loss >= HEAVY and loss * count.sent >= SURELY and count.share <= loss / CONTRAST
+def spared(tcp: Look, session: Session) -> Optional[Count]:
+    """The evenly sent datagrams that lose a much smaller share than TCP, which sends in bursts.
+
+    None if there are none, or not enough. A short queue drops some that are nearly as fast as TCP.
+    """
+    loss = tcp.known_loss
+    counts = (evenly_sent(session, tcp), gently_sent(session, tcp))
+    enough = (count for count in counts if loss >= HEAVY and loss * count.sent >= SURELY)
+    return next((count for count in enough if count.share <= loss / CONTRAST), None)
 
 
 def _is_only_bursts(tcp: Look, session: Session) -> bool:
     """Whether a test of TCP has its loss neither in a full queue nor among too many streams."""
-    return hits_bursts(tcp, session) and not overflows(tcp) and not is_crowded(tcp)
+    return spared(tcp, session) is not None and not overflows(tcp) and not is_crowded(tcp)
 
 
 def _is_random(slowest: Look, session: Session) -> bool:

@@ -309,8 +309,14 @@ def is_unreported(session: Session) -> bool:
 
 
 def gets_through(session: Session) -> bool:
-    """Whether TCP was fast all the same, by MTU probing, MSS clamping or the MTU of a route."""
-    return any((look.rate or 0) > THROUGH for look in session.tcp)
+    """Whether TCP was fast all the same, by MTU probing, MSS clamping or the MTU of a route.
+
+    Only in the direction that carries smaller packets than the other.
+    """
+    measured, probed = session.evidence.path_mtu, probed_mtu(session)
+    sizes = {"forward": measured.forward, "reverse": measured.backward}
+    narrow = (look for look in session.tcp if sizes[look.phase.direction] == probed)
+    return any((look.rate or 0) > THROUGH for look in narrow)
 
 
 def probed_mtu(session: Session) -> Optional[int]:

@@ -244,17 +244,19 @@ def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
 
     Loss at random would hit both alike.
     """
-    loss, part = tcp.known_loss, datagrams.evenly_sent(session, tcp).share
-    if not datagrams.hits_bursts(tcp, session) or thresholds.has_passed(tcp):
+    loss, count = tcp.known_loss, datagrams.spared(tcp, session)
+    if count is None or thresholds.has_passed(tcp):
+        return None
+    if overflows(tcp) or path_capacity(tcp) is not None:
         return None
     return Hit(
         0.95 * tcp.known_network_share,
         f"TCP loses {amounts.percent(loss)} at {amounts.rate(tcp.rate or 0)}, and evenly sent "
-        f"datagrams {amounts.percent(part)}: bursts are dropped, by a policer with a small bucket "
-        "or by a queue that is too short",
+        f"datagrams {amounts.percent(count.share)}: bursts are dropped, by a policer with a small "
+        "bucket or by a queue that is too short",
         (
             single_fact("bytes_retrans / bytes_sent", loss),
-            single_fact("UDP lost / datagrams", part),
+            single_fact("UDP lost / datagrams", count.share),
         ),
         "find the rate with UDP (--only udp --rate, twice as much each time, until some is lost); "
         "pacing (fq) avoids the bursts",

@@ -35,6 +35,12 @@ LARGER_CONNTRACK = {"net.netfilter.nf_conntrack_max": "262144"}
 LARGER_BACKLOG = {"net.core.somaxconn": "4096", "net.ipv4.tcp_max_syn_backlog": "4096"}
 NO_NEIGHBOUR = re.compile(r"no route to host|EHOSTUNREACH", re.IGNORECASE)
 NO_ANSWER = re.compile(r"did not receive ack", re.IGNORECASE)
+# iperf3 has a control connection when it opens the streams; with UDP, it waits for a datagram.
+NO_STREAM = re.compile(
+    r"unable to (?:connect stream|read from stream socket): (?:connection (?:refused|timed out)"
+    r"|no route to host|resource temporarily unavailable)",
+    re.IGNORECASE,
+)
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
 TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
 
@@ -173,6 +179,8 @@ def no_route(session: Session) -> Optional[Hit]:
 
 def closed_port(session: Session) -> Optional[Hit]:
     said = error_text(session)
+    if NO_STREAM.search(said) and not any(look.rate for look in session.looks):
+        return _no_stream(said)
     if is_refused(session):
         return Hit(
             1.0,
@@ -186,6 +194,18 @@ def closed_port(session: Session) -> Optional[Hit]:
     if NO_ANSWER.search(said):
         return _no_answer(said)
     return _no_response(session, said) or _udp_blocked(session)
+
+
+def _no_stream(said: str) -> Hit:
+    return Hit(
+        0.9,
+        "the server has accepted the control connection, and no stream: a firewall or a limit of "
+        "connections rejects it, or UDP is dropped (iperf3 does not repeat its first datagram)",
+        (single_fact("iperf3", said),),
+        "nft list ruleset; iptables -S; try again, with fewer streams (-P)",
+        "peer",
+        confidence=MEDIUM,
+    )
 
 
 def _start_server(port: Optional[int]) -> str:

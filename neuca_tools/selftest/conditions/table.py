@@ -229,7 +229,8 @@ DOUBTS = {
         "stays is at random"
     ),
     frozenset({"D18", "D19"}): (
-        "UDP at a tenth of this rate (-b): as much loss is at random, none is that of a slow path"
+        "UDP at a tenth of this rate (--only udp --rate): loss that stays is at random, else the "
+        "path is slower"
     ),
     frozenset({"D01", "D18"}): (
         "larger buffers (--only tcp again): the same rate means the path, a higher one the window"

@@ -310,10 +310,17 @@ def _why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[
     tcp = next(_below_capacity(session), None)
     if tcp is None:
         return None
+    return _figures_missing(tcp) or _why_not_known(session.evidence)
+
+
+def _figures_missing(tcp: Look) -> Optional[str]:
+    """What of a window, and of how it changed, is not known; None if something is."""
     windows = tcp.windows
-    if (windows.rwnd_limited, windows.cwnd, windows.snd_wnd) == (None, None, None):
+    if (windows.rwnd_limited, windows.cwnd, windows.snd_wnd) != (None, None, None):
+        return None
+    if tcp.retransmits is None:
         return "neither window, retransmits nor round trip is known: iperf3 -J reports more"
-    return _why_not_known(session.evidence)
+    return None if tcp.rtt else "neither window nor round trip is known: iperf3 -J reports more"
 
 
 def _below_capacity(session: Session) -> Iterator[Look]:

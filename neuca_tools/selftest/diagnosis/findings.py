@@ -12,10 +12,12 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW
+from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.datagrams import is_same_way
 from neuca_tools.selftest.conditions.figures import buffered_bytes
+from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.table import ACROSS, ALONE, CAUSES, is_explained, tell_apart
-from neuca_tools.selftest.conditions.thresholds import SEVERAL
+from neuca_tools.selftest.conditions.thresholds import SEVERAL, has_passed
 from neuca_tools.selftest.conditions.udp import is_losing, offered_rate
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import INTERNAL
@@ -208,30 +210,34 @@ def failures(
 
 
 def _loss_failures(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:
-    """The worst loss of each protocol and direction, and datagrams that arrived twice."""
-    worst: dict[tuple[str, str], float] = {}
+    """The worst loss of each protocol and direction, and the most that arrived twice in each."""
+    worst: dict[str, float] = {}
     for look in looks:
-        key = look.protocol, look.phase.direction
+        way = WAYS[look.phase.direction]
+        lost = f"{'datagrams' if look.protocol == 'udp' else 'segments'} {way} were lost"
+        twice = f"datagrams {way} arrived twice"
         if _is_unexplained(look, findings) and _loses_too_much(look, looks):
-            worst[key] = max(worst.get(key, 0.0), look.known_loss)
-    for (protocol, direction), loss in worst.items():
-        what = "datagrams" if protocol == "udp" else "segments"
-        yield f"{amounts.percent(loss)} of the {what} {WAYS[direction]} were lost"
-    for look in looks:
+            worst[lost] = max(worst.get(lost, 0.0), look.known_loss)
         if look.duplicated >= DUPLICATED:
-            share, way = amounts.percent(look.duplicated), WAYS[look.phase.direction]
-            yield f"{share} of the datagrams {way} arrived twice"
+            worst[twice] = max(worst.get(twice, 0.0), look.duplicated)
+    for what, share in worst.items():
+        yield f"{amounts.percent(share)} of the {what}"
 
 
 def _is_unexplained(look: Look, findings: Sequence[Finding]) -> bool:
     """Whether a loss is worth a sentence of its own.
 
     Every search for what the path can carry (`Phase.search`) loses packets in the end, and so does
-    TCP on a full path; a finding about this direction says why the path is full.
+    TCP on a full path; a finding about this direction says why the path is full. Several streams of
+    BBR lose much in a queue of a round trip, and fill the path all the same.
     """
     if look.phase.search:
         return False
-    return look.protocol == "udp" or not _has_finding(findings, look.phase.direction)
+    if look.protocol == "udp":
+        return True
+    is_full = overflows(look) or path_capacity(look) is not None
+    is_enough = is_full and has_passed(look)
+    return not is_enough and not _has_finding(findings, look.phase.direction)
 
 
 def _has_finding(findings: Sequence[Finding], direction: str) -> bool:

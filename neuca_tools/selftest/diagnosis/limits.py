@@ -26,8 +26,6 @@ NOTICEABLE = 0.05  # of a CPU's time: below it, the rate that would fill the CPU
 NOTICED = 1.05  # times the present rate
 # Conditions whose `fixed` was measured on this path: by datagrams, several streams, the underlay.
 MEASURED = frozenset({"D17", "D24", "D26"})
-# Links whose speed is a number that the kernel makes up.
-WITHOUT_SPEED = frozenset({"veth", "tun", "tap", "bridge", "vxlan", "geneve", "macvlan", "ipvlan"})
 NOT_KNOWN = Limit("not known: measure again", "", math.inf)
 
 
@@ -43,8 +41,7 @@ def limits(look: Look) -> list[Limit]:
 
 def _of_links(look: Look) -> list[Limit]:
     links = (*look.sender.on_path, *look.receiver.on_path)
-    real = [link for link in links if link.speed and link.kind not in WITHOUT_SPEED]
-    rates = [goodput(link.speed or 0.0, link.mtu or 1500) for link in real]
+    rates = [goodput(link.real_speed, link.mtu or 1500) for link in links if link.real_speed]
     return [Limit("the link", "D18", rate) for rate in sorted(rates)[:1]]
 
 

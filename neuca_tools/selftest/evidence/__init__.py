@@ -33,6 +33,7 @@ from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace
 VERSION = 1
 # The text of a step that was skipped because it was not requested.
 NOT_ASKED = "not requested"
+WITHOUT_SPEED = frozenset({"veth", "tun", "tap", "bridge", "vxlan", "geneve", "macvlan", "ipvlan"})
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,11 @@ class Link:
     pcie_max_speed: Optional[str] = None
     mac: Optional[str] = None
     addresses: tuple[str, ...] = ()
+
+    @property
+    def real_speed(self) -> Optional[float]:
+        """bit/s; None of a virtual device, for which the kernel makes up a number."""
+        return None if self.kind in WITHOUT_SPEED else self.speed
 
 
 @dataclass(frozen=True)

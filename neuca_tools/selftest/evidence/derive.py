@@ -47,16 +47,12 @@ def look_at_phase(evidence: Evidence, phase: Phase) -> Look:
     steady = _steady_part(phase, flow, rough)
     acked = tuple(rate for _, rate in rates_of(samples, phase))
     rates = known_rates(steady) or list(acked)
-    rate = _steady_rate(flow, steady, rates)
-    if _is_buffered(flow) and not acked:
-        rate = flow.received.rate
-    if run.error:
-        rate = rate or None
+    rate = _steady_rate(flow, steady, rates, acked)
     return Look(
         evidence,
         phase,
         steady=steady,
-        rate=rate,
+        rate=(rate or None) if run.error else rate,
         rates=tuple(rates),
         loss=_lost_share(late, flow, run.mss),
         acked=acked if len(acked) >= FEW else (),
@@ -178,13 +174,14 @@ def _min_rtt(sockets: Sockets, flow: Flow, evidence: Evidence) -> Optional[float
     return min([*_values_in_seconds(sockets, "min_rtt"), *filter(None, others)], default=None)
 
 
-def _steady_rate(flow: Flow, steady: Sequence[Interval], rates: Sequence[float]) -> Optional[float]:
-    """The rate in the steady part if each interval is known; that of the whole test for UDP."""
-    received = flow.received
+def _steady_rate(
+    flow: Flow, steady: Sequence[Interval], rates: Sequence[float], acked: Sequence[float]
+) -> Optional[float]:
+    """The rate in the steady part if each interval is known; else that of the whole test."""
     if flow.is_lost:
         return 0.0
-    if received.rate is not None and (received.lost is not None or len(rates) < 2):
-        return received.rate
+    if _is_of_whole_test(flow, rates, acked):
+        return flow.received.rate
     weights = [interval.seconds for interval in steady if interval.rate is not None]
     if sum(weights) > 0:
         return sum(rate * weight for rate, weight in zip(rates, weights)) / sum(weights)
@@ -193,10 +190,14 @@ def _steady_rate(flow: Flow, steady: Sequence[Interval], rates: Sequence[float])
     return flow.sent.rate
 
 
-def _is_buffered(flow: Flow) -> bool:
-    """Whether much of what the sender of a TCP test counts waits in its buffer."""
-    sent, received = flow.sent.rate or 0.0, flow.received.rate
-    return bool(received) and flow.received.lost is None and sent > BUFFERED * (received or 0.0)
+def _is_of_whole_test(flow: Flow, rates: Sequence[float], acked: Sequence[float]) -> bool:
+    """Whether the receiver's total says more: with UDP, or if a sender counts what it buffers."""
+    received = flow.received
+    if received.rate is None:
+        return False
+    if received.lost is not None or len(rates) < 2:
+        return True
+    return not acked and (flow.sent.rate or 0.0) > BUFFERED * received.rate
 
 
 def _lost_share(late: Sockets, flow: Flow, mss: Optional[int]) -> Optional[float]:

@@ -19,6 +19,8 @@ STEAL = 0.05  # of a CPU's time: a hypervisor that takes less does no harm (D10)
 # How long a thread may wait for a CPU that is busy with another one (base_slice_ns of the
 # scheduler), and how often in a round trip: on two hosts, with other threads in the queue.
 SLICE_SECONDS, MAX_WAITS = 0.003, 3
+# Algorithms whose rate varies by 0.2 if each interval has one loss by chance, and an eighth of it.
+LOSS_BASED, EVEN = {"cubic", "reno"}, 0.2 / 8
 # A test is long enough after the first, or after the second if it delivers so many bytes.
 ENOUGH_SECONDS, MIN_SECONDS, MIN_BYTES = 5.0, 1.0, 1e6
 
@@ -298,6 +300,18 @@ class Look:
         return max(usual, low if self.is_disturbed else 0.0, shortest) / shortest
 
     @property
+    def is_even_despite_loss(self) -> bool:
+        """Whether a rate that losses reduce varies much less than they make it vary by chance.
+
+        The path is never idle then: a queue is what round trips wait for, whoever is busy.
+        """
+        losses = (self.retransmits or 0) / max(1, len(self.all_intervals))
+        algorithms = {socket.congestion for socket in steady_sockets(self)}
+        if losses < 1 or self.spread is None or not algorithms or not algorithms <= LOSS_BASED:
+            return False
+        return self.spread < EVEN / math.sqrt(losses)
+
+    @property
     def noise(self) -> float:
         """Seconds that busy hosts, rather than a queue on the path, add to a round trip.
 
@@ -305,7 +319,8 @@ class Look:
         the round trips were measured with requests, which wait for a program on each host too.
         """
         if self.phase.sender:
-            return MAX_WAITS * SLICE_SECONDS if self.is_disturbed else 0.0
+            is_late = self.is_disturbed and not self.is_even_despite_loss
+            return MAX_WAITS * SLICE_SECONDS if is_late else 0.0
         return max(0.0, (self.evidence.idle.p50 or 0.0) - (self.shortest_rtt or 0.0))
 
     def sender_fact(self, name: str) -> Optional[Fact]:
