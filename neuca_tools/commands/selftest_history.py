@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
         text = f"neuca-selftest: {counted(damaged, 'line')} of the archive cannot be read, ignoring"
         print(text, file=sys.stderr)
     if arguments.peer:
-        tests = [test for test in tests if test.get("peer") == arguments.peer]
+        tests = [test for test in tests if test.get("peer") == str(arguments.peer)]
     if arguments.last:
         tests = tests[-arguments.last :]
     if arguments.json:
@@ -33,5 +33,6 @@ def run(arguments: argparse.Namespace) -> int:
         lines = "\n".join(map(history_line, tests))
         print(shown_report(lines, ExitCode.PASS, terminal_width(0), color=False))
     else:
-        print(f'neuca-selftest: no test is archived in "{state}"', file=sys.stderr)
+        peer = f" of {arguments.peer}" if arguments.peer else ""
+        print(f'neuca-selftest: no test{peer} is archived in "{state}"', file=sys.stderr)
     return 0

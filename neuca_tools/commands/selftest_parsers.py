@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections import ChainMap
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Callable, NamedTuple
 
@@ -22,6 +23,7 @@ from neuca_tools.commands.arguments import (
     value,
 )
 from neuca_tools.commands.parsers import Parser
+from neuca_tools.model import Host as Address
 from neuca_tools.selftest.readers.lines import parse_rate
 
 # --- Readers of single values; each raises argparse.ArgumentTypeError ----------------------------
@@ -48,6 +50,13 @@ def parse_milliseconds(word: str) -> float:
     if not 0 < number < 60_000:
         raise refused_value(word, "a time in milliseconds")
     return number / 1000
+
+
+def parse_address(word: str) -> Address:
+    try:
+        return ip_address(word)
+    except ValueError:
+        raise refused_value(word, "an IP address") from None
 
 
 def integer(what: str, low: int, high: int) -> Callable[[str], int]:
@@ -208,7 +217,7 @@ def compare_parser() -> argparse.ArgumentParser:
 def history_parser() -> argparse.ArgumentParser:
     parser = parser_of("history")
     own = {
-        "peer": value("ADDRESS", "list the tests of this peer only"),
+        "peer": value("ADDRESS", "list the tests of this peer only", type=parse_address),
         "last": value("NUMBER", "list the last tests only", type=integer("a number", 1, 10**6)),
     }
     add_grouped(parser, own, JSON, CONFIG)
