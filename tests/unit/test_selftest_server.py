@@ -226,3 +226,24 @@ def test_only_the_clients_that_are_named_are_accepted():
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+MANY = """import resource, sys
+from ipaddress import ip_address
+from neuca_tools.selftest.measure.helper.serve import Server
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+addresses = [ip_address(f"127.0.1.{number}") for number in range(1, 101)]
+Server(addresses, int(sys.argv[1]), b"a secret that both sides share", print).close()
+print("listened")
+"""
+
+
+def test_a_host_may_have_more_addresses_than_a_process_may_open_files_at_first():
+    done = subprocess.run(
+        [sys.executable, "-c", MANY, str(free_ports())],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.endswith("listened\n"), done
