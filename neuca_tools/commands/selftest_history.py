@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from neuca_tools.commands.common import terminal_width
 from neuca_tools.commands.context import load_configuration
+from neuca_tools.commands.selftest_parsers import log
 from neuca_tools.model.printable import counted, json_document
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.measure.archive import read_entries
@@ -21,8 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     state = load_configuration(arguments).state_directory
     tests, damaged = read_entries(state)
     if damaged:
-        text = f"neuca-selftest: {counted(damaged, 'line')} of the archive cannot be read, ignoring"
-        print(text, file=sys.stderr)
+        log(f"{counted(damaged, 'line')} of the archive cannot be read, ignoring")
     if arguments.peer:
         tests = [test for test in tests if test.get("peer") == str(arguments.peer)]
     if arguments.last:
@@ -34,5 +33,5 @@ def run(arguments: argparse.Namespace) -> int:
         print(shown_report(lines, ExitCode.PASS, terminal_width(0), color=False))
     else:
         peer = f" of {arguments.peer}" if arguments.peer else ""
-        print(f'neuca-selftest: no test{peer} is archived in "{state}"', file=sys.stderr)
+        log(f'no test{peer} is archived in "{state}"')
     return 0

@@ -8,6 +8,7 @@ Those of the commands that run a test or serve tests are in `selftest_options`.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import ChainMap
 from ipaddress import ip_address
 from pathlib import Path
@@ -24,6 +25,7 @@ from neuca_tools.commands.arguments import (
 )
 from neuca_tools.commands.parsers import Parser
 from neuca_tools.model import Host as Address
+from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest.readers.lines import parse_rate
 
 # --- Readers of single values; each raises argparse.ArgumentTypeError ----------------------------
@@ -95,6 +97,13 @@ SERIES_OPTIONS: Options = {
 # --- Parsers --------------------------------------------------------------------------------------
 
 PROGRAM = "neuca-selftest"
+
+
+def log(text: str) -> None:
+    """Print a message to standard error."""
+    print(f"{PROGRAM}: {printable_line(text)}", file=sys.stderr, flush=True)
+
+
 _USAGE = f"{PROGRAM} COMMAND [OPTION ...] [ARGUMENT ...]"
 _SECRET = "--secret-file /etc/neuca/selftest.secret"
 # The titles of the groups in --help, in this order, and the options in each.
