@@ -58,8 +58,10 @@ class Server:
         self._session: Optional[ServerSession] = None
         self._listeners: dict[int, socket.socket] = {}
         # A host may have more addresses than the usual soft limit of 1024 descriptors.
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        # A service may forbid to raise it (SystemCallFilter=): Python raises ValueError for EPERM.
+        with suppress(OSError, ValueError):
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         try:
             for address in addresses:
                 listener = _listen_at(address, port + 1)
