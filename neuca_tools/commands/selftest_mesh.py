@@ -212,7 +212,7 @@ def _run(arguments: argparse.Namespace) -> int:
     code = _show_result(arguments, _judged_result(done))
     if stopped:
         log(f"stopped; the same command continues it: {arguments.output}")
-        return ExitCode.INCONCLUSIVE
+        return code or ExitCode.INCONCLUSIVE
     return code
 
 
