@@ -356,9 +356,9 @@ sys.exit(main(["mesh", "run", "--nagios", *sys.argv[2:]], "neuca-selftest"))
 
 
 def test_a_run_that_is_stopped_exits_as_its_line_for_nagios_says(files, tmp_path):
-    """The confirmed fault remains one. What takes the place of clush stops the run at once."""
+    """The confirmed fault remains one. What takes the place of clush stops the run when it gets the plan."""
     engine, output = tmp_path / "engine", tmp_path / "run.jsonl"
-    engine.write_text("#!/bin/sh\nkill -INT $PPID\nread line\n")
+    engine.write_text("#!/bin/sh\nread plan\nkill -INT $PPID\nread end\n")
     engine.chmod(0o755)
     output.write_text("".join(f"{path.read_text().strip()}\n" for path in files))
     words = [str(engine), "--output", str(output), str(files[0])]
