@@ -40,7 +40,7 @@ def main(words: Sequence[str]) -> int:
     if command in COMMANDS:
         module, place = COMMANDS[command]
         make = getattr(_command_module(place), f"{command.replace('-', '_')}_parser")
-        return _run_guarded(module, make().parse_args(words[1:]))
+        return _run_guarded(module, _parse_arguments(make(), words[1:]))
     meant = _misspelt_command(command)
     if meant:
         parsers.misspelt_parser().error(
@@ -49,8 +49,16 @@ def main(words: Sequence[str]) -> int:
         )
     from neuca_tools.commands.selftest_options import former_parser
 
-    arguments = former_parser().parse_args(words)
+    arguments = _parse_arguments(former_parser(), words)
     return _run_guarded("selftest_serve" if arguments.serve else "selftest_run", arguments)
+
+
+def _parse_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+    try:
+        return parser.parse_args(words)
+    except SystemExit as end:
+        # For Nagios, the code of a wrong usage would be CRITICAL.
+        raise SystemExit(NAGIOS_UNKNOWN if end.code and "--nagios" in words else end.code) from None
 
 
 def _command_module(name: str) -> ModuleType:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, cast
 
 from neuca_tools.commands.common import terminal_width, uses_color
@@ -68,14 +67,17 @@ def _write_files(arguments: argparse.Namespace, runs: Runs, changes: Comparison)
 
 
 def _run_of_name(name: str, arguments: argparse.Namespace) -> Evidence:
-    """The run in a file; if there is no such file, the last stored test with this label."""
-    if name == "-" or Path(name).exists():
-        return evidence_of(read_content(name))
-    for test in reversed(_kept_reports(arguments)):
-        evidence = test.evidence() if test.label == name else None
-        if evidence is not None:
-            return evidence
-    return evidence_of(read_content(name))
+    """The run in a file; if none can be read, the last stored test with this label."""
+    try:
+        content = read_content(name)
+    except SelftestError as error:
+        for test in reversed(_kept_reports(arguments)):
+            evidence = test.evidence() if test.label == name else None
+            if evidence is not None:
+                return evidence
+        hint = "no archived test has this label either; neuca-selftest history lists them"
+        raise SelftestError(error.text, hint) from error
+    return evidence_of(content)
 
 
 def _of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:

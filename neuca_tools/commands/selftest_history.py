@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from neuca_tools.commands.common import terminal_width
 from neuca_tools.commands.context import load_configuration
+from neuca_tools.commands.selftest_parsers import log
 from neuca_tools.model.printable import counted, json_document
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.measure.archive import read_entries
@@ -21,10 +21,9 @@ def run(arguments: argparse.Namespace) -> int:
     state = load_configuration(arguments).state_directory
     tests, damaged = read_entries(state)
     if damaged:
-        text = f"neuca-selftest: {counted(damaged, 'line')} of the archive cannot be read, ignoring"
-        print(text, file=sys.stderr)
+        log(f"{counted(damaged, 'line')} of the archive cannot be read, ignoring")
     if arguments.peer:
-        tests = [test for test in tests if test.get("peer") == arguments.peer]
+        tests = [test for test in tests if test.get("peer") == str(arguments.peer)]
     if arguments.last:
         tests = tests[-arguments.last :]
     if arguments.json:
@@ -33,5 +32,6 @@ def run(arguments: argparse.Namespace) -> int:
         lines = "\n".join(map(history_line, tests))
         print(shown_report(lines, ExitCode.PASS, terminal_width(0), color=False))
     else:
-        print(f'neuca-selftest: no test is archived in "{state}"', file=sys.stderr)
+        peer = f" of {arguments.peer}" if arguments.peer else ""
+        log(f'no test{peer} is archived in "{state}"')
     return 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -33,13 +32,13 @@ from neuca_tools.commands.selftest_parsers import (
     add_exclusive,
     integer,
     link_rate,
+    log,
     parser_of,
 )
 from neuca_tools.commands.selftest_serve import check_servable, devices_by_address
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.model import Host as Address
-from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.mesh import results
@@ -138,7 +137,7 @@ class _Parser(Parser):
         arguments = super().parse_args(own, namespace)
         arguments.engine = engine
         if engine and arguments.act is not _run:
-            _log("mesh: only run accepts options of clush")
+            log("mesh: only run accepts options of clush")
             raise SystemExit(ExitCode.USAGE)
         return arguments
 
@@ -188,7 +187,7 @@ def _print_plan(arguments: argparse.Namespace) -> int:
     )
     plan = read_plan(plan_record(make_plan(draft)))
     print(json.dumps(plan_record(plan), separators=(",", ":")))
-    print(f"neuca-selftest: {budget_line(plan)}", file=sys.stderr)
+    log(budget_line(plan))
     return ExitCode.PASS
 
 
@@ -206,14 +205,14 @@ def _run(arguments: argparse.Namespace) -> int:
     given = results.read_results([arguments.plan]).plan
     with results.open_results(arguments.output) as output:
         recorded = _run_to_continue(arguments.output, output, given)
-        _log(budget_line(recorded.plan))
+        log(budget_line(recorded.plan))
         run, stopped = _coordinate_run(arguments, recorded, output)
     reasons = {**recorded.reasons, **run.reasons}
     done = results.Recorded(run.plan, run.rows, recorded.began, reasons)
     code = _show_result(arguments, _judged_result(done))
     if stopped:
-        _log(f"stopped; the same command continues it: {arguments.output}")
-        return ExitCode.INCONCLUSIVE
+        log(f"stopped; the same command continues it: {arguments.output}")
+        return code or ExitCode.INCONCLUSIVE
     return code
 
 
@@ -225,7 +224,7 @@ def _run_to_continue(path: Path, output: results.Results, given: MeshPlan) -> re
     if recorded is not None and not recorded.complete:
         return recorded
     if recorded is not None:
-        _log(f'a new run replaces the one in "{path}", which is complete')
+        log(f'a new run replaces the one in "{path}", which is complete')
         output.clear()
     output.plan(given)
     return results.Recorded(given, (), time.time())
@@ -239,7 +238,7 @@ def _coordinate_run(
     hosts = [word for host in recorded.plan.hosts for word in ("-w", host.name)]
     command = [ENGINE, *hosts, "-f", str(FANOUT), *arguments.engine]
     engine = Engine([*command, arguments.remote])
-    run = Coordinator(recorded.plan, recorded.rows, engine, output, _log)
+    run = Coordinator(recorded.plan, recorded.rows, engine, output, log)
     stopped = False
     try:
         with stopped_by_signals():
@@ -249,10 +248,6 @@ def _coordinate_run(
     finally:
         engine.end()
     return run, stopped
-
-
-def _log(text: str) -> None:
-    print(f"neuca-selftest: {printable_line(text)}", file=sys.stderr, flush=True)
 
 
 # --- join ------------------------------------------------------------------------------------
@@ -343,7 +338,7 @@ def _show_result(arguments: argparse.Namespace, result: report.MeshResult) -> in
 
 def _stop_run(arguments: argparse.Namespace) -> int:
     if not results.stop_run(arguments.file):
-        _log(f'no run is writing "{arguments.file}"')
+        log(f'no run is writing "{arguments.file}"')
         return ExitCode.ERROR
     return ExitCode.PASS
 

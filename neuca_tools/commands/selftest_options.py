@@ -25,6 +25,7 @@ from neuca_tools.commands.selftest_parsers import (
     integer,
     link_rate,
     overview_parser,
+    parse_address,
     parser_of,
     refused_value,
 )
@@ -120,7 +121,7 @@ SERVE_OPTIONS: Table = {
     "address": value(
         *("ADDRESS", "listen on this address only; may be repeated"),
         action="append",
-        type=ip_address,
+        type=parse_address,
     ),
     "stdio": flag("serve one test on standard input and output, for --ssh"),
 }

@@ -8,7 +8,9 @@ Those of the commands that run a test or serve tests are in `selftest_options`.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import ChainMap
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Callable, NamedTuple
 
@@ -22,6 +24,8 @@ from neuca_tools.commands.arguments import (
     value,
 )
 from neuca_tools.commands.parsers import Parser
+from neuca_tools.model import Host as Address
+from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest.readers.lines import parse_rate
 
 # --- Readers of single values; each raises argparse.ArgumentTypeError ----------------------------
@@ -48,6 +52,13 @@ def parse_milliseconds(word: str) -> float:
     if not 0 < number < 60_000:
         raise refused_value(word, "a time in milliseconds")
     return number / 1000
+
+
+def parse_address(word: str) -> Address:
+    try:
+        return ip_address(word)
+    except ValueError:
+        raise refused_value(word, "an IP address") from None
 
 
 def integer(what: str, low: int, high: int) -> Callable[[str], int]:
@@ -86,6 +97,13 @@ SERIES_OPTIONS: Options = {
 # --- Parsers --------------------------------------------------------------------------------------
 
 PROGRAM = "neuca-selftest"
+
+
+def log(text: str) -> None:
+    """Print a message to standard error."""
+    print(f"{PROGRAM}: {printable_line(text)}", file=sys.stderr, flush=True)
+
+
 _USAGE = f"{PROGRAM} COMMAND [OPTION ...] [ARGUMENT ...]"
 _SECRET = "--secret-file /etc/neuca/selftest.secret"
 # The titles of the groups in --help, in this order, and the options in each.
@@ -208,7 +226,7 @@ def compare_parser() -> argparse.ArgumentParser:
 def history_parser() -> argparse.ArgumentParser:
     parser = parser_of("history")
     own = {
-        "peer": value("ADDRESS", "list the tests of this peer only"),
+        "peer": value("ADDRESS", "list the tests of this peer only", type=parse_address),
         "last": value("NUMBER", "list the last tests only", type=integer("a number", 1, 10**6)),
     }
     add_grouped(parser, own, JSON, CONFIG)

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Optional
@@ -99,14 +99,9 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = _path_options(arguments, config)
     planned = outlook(config)
     tested = [(path, address_of(path.peer)) for path in paths]
-    check_peers(
-        (
-            (address, path.interface or wanted.interface)
-            for path, address in tested
-            if not path.is_elsewhere
-        ),
-        planned,
-    )
+    for path, address in tested:
+        with _start_of(path, planned) as plan:
+            check_peers([(address, path.interface or wanted.interface)], plan)
     turns = [
         _Turn(path, address, f"round {number} of {arguments.rounds}")
         for number in range(1, arguments.rounds + 1)
@@ -190,12 +185,21 @@ def _test_path(path: Path, peer: Address, wanted: Options, planned: AgentPlan) -
     """Raises UsageError, SelftestError, ObserveError."""
     port, interface = path.port or wanted.port, path.interface or wanted.interface
     wanted = replace(wanted, port=port, interface=interface, label=path.label)
+    with _start_of(path, planned) as plan:
+        return PeerTest(peer, wanted, plan, show_nothing).run()
+
+
+@contextmanager
+def _start_of(path: Path, planned: AgentPlan) -> Iterator[AgentPlan]:
+    """Be in the network namespace where a path begins; the agent's plan for it.
+
+    Raises UsageError, SelftestError, ObserveError.
+    """
     try:
         with namespaces_restored() if path.is_elsewhere else nullcontext():
-            planned = enter_namespace(path.netns, path.container) or planned
-            return PeerTest(peer, wanted, planned, show_nothing).run()
+            yield enter_namespace(path.netns, path.container) or planned
     except OSError as error:
-        raise SelftestError(f"test {peer}: {error.strerror or error}") from error
+        raise SelftestError(f"test {path.peer}: {error.strerror or error}") from error
 
 
 def _summary_line(evidence: Evidence) -> str:

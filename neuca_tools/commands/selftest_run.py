@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,6 +24,7 @@ from neuca_tools.commands.selftest_options import (
     measurement_options,
     plan_name,
 )
+from neuca_tools.commands.selftest_parsers import log
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.model import Host as Address
@@ -108,8 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments)
     entries = configured_peers(arguments, config)
     if not entries:
-        text = "no PEER, and no [selftest] peers in the configuration: nothing to test"
-        print(f"neuca-selftest: {text}", file=sys.stderr)
+        log("no PEER, and no [selftest] peers in the configuration: nothing to test")
         return ExitCode.NOTHING_CONFIGURED
     several = len(entries) > 1
     if several and any((arguments.nagios, arguments.html)):
@@ -132,10 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _warn_of_unknown_options(config: Config) -> None:
     for name in sorted(config.selftest.keys() - set(SETTINGS)):
-        print(
-            f'neuca-selftest: warning: [selftest] "{name}": unknown option, ignoring it',
-            file=sys.stderr,
-        )
+        log(f'warning: [selftest] "{name}": unknown option, ignoring it')
 
 
 def check_peers(peers: Iterable[tuple[Address, Optional[str]]], planned: AgentPlan) -> None:
@@ -158,7 +154,7 @@ def without_iperf3(at_boot: bool = False) -> int:
     if not at_boot:
         hint = "install the package iperf3 here and on the peer"
         raise SelftestError("run iperf3: it is not installed", hint)
-    print("neuca-selftest: iperf3 is not installed: no test", file=sys.stderr)
+    log("iperf3 is not installed: no test")
     return ExitCode.NOTHING_CONFIGURED
 
 
@@ -207,7 +203,7 @@ def _earlier_tests(setup: _Setup, address: Address) -> list[Evidence]:
     try:
         return archive.earlier_tests(setup.config.state_directory, str(address))
     except SelftestError as error:
-        print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
+        log(f"{error}, ignoring")
         return []
 
 
@@ -217,12 +213,12 @@ def _keep_report(setup: _Setup, evidence: Evidence, diagnosis: Diagnosis) -> Non
     try:
         name = archive.keep_report(state, evidence, report_json(evidence, diagnosis)).name
     except ApplyError as error:
-        print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
+        log(f"{error}, ignoring")
     entry = entry_of(evidence, diagnosis, setup.plan, setup.options.seconds, name)
     try:
         archive.append_entry(state, entry)
     except ApplyError as error:
-        print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
+        log(f"{error}, ignoring")
 
 
 def _run_test(setup: _Setup, address: Address, wanted: Options) -> Evidence:

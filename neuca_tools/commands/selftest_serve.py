@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import sys
 from collections.abc import Sequence
 from typing import Optional
 
@@ -18,10 +17,10 @@ from neuca_tools.commands.selftest_options import (
     port_in_effect,
     read_secret,
 )
+from neuca_tools.commands.selftest_parsers import log
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
-from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.measure.helper.serve import Server, serve_pipes
 from neuca_tools.selftest.measure.host import kernel
@@ -38,14 +37,14 @@ def run(arguments: argparse.Namespace) -> int:
     number = port_in_effect(arguments, config)
     try:
         if arguments.stdio:
-            serve_pipes(addresses[0], number, arguments.period, _log)
+            serve_pipes(addresses[0], number, arguments.period, log)
             return ExitCode.PASS
         key = read_secret(arguments, config)
         if key is None:
             needed = "--secret-file, or secret-file in [selftest]"
             hint = MAKE_SECRET.format(name=SECRET_FILE)
             raise UsageError(f"serve: a secret is required: {needed}", hint)
-        server = Server(addresses, number, key, _log)
+        server = Server(addresses, number, key, log)
     except OSError as error:
         hint = ""
         if error.errno == errno.EADDRINUSE:
@@ -53,13 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
             hint = f"{shown}; or use another --port, for serve and for run"
         raise SelftestError(f"serve tests at port {number + 1}: {error.strerror}", hint) from error
     where = f"at {', '.join(map(str, addresses))}, ports {number} to {number + 2}"
-    _log(f"serving tests for {arguments.period:g} s {where}")
+    log(f"serving tests for {arguments.period:g} s {where}")
     server.run(arguments.period)
     return ExitCode.PASS
-
-
-def _log(text: str) -> None:
-    print(f"neuca-selftest: {printable_line(text)}", file=sys.stderr, flush=True)
 
 
 def devices_by_address() -> dict[Address, Device]:

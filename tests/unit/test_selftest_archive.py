@@ -326,6 +326,9 @@ def test_history_says_what_it_skips_and_that_there_is_nothing(tmp_path, said):
         *(0, ""),
         f'neuca-selftest: no test is archived in "{tmp_path}"\n',
     )
+    assert said(history(tmp_path, "--peer", "FD00:0:0::2")[0])[2] == (
+        f'neuca-selftest: no test of fd00::2 is archived in "{tmp_path}"\n'
+    )
     (tmp_path / ARCHIVE).write_text("{broken\n")
     assert said(history(tmp_path, "--json")[0]) == (
         *(0, "[]\n"),
@@ -340,6 +343,12 @@ def test_a_line_of_history_for_a_test_without_rates():
     )
 
 
+@pytest.mark.parametrize("value", [[], {}, ["x"], {"a": 1}, 5, True, None])
+@pytest.mark.parametrize("name", ["taken", "peer", "verdict", "phases", "findings", "label"])
+def test_a_damaged_entry_is_a_line_of_history_too(name, value):
+    assert history_line({**an_entry(Evidence(address="172.16.0.2")), name: value})
+
+
 def test_compare_finds_labels_and_boots_in_the_archive(tmp_path, keep, said):
     keep(a_test(1, label="monday"))
     keep(a_test(2, boot="two", label="tuesday"))
@@ -347,4 +356,12 @@ def test_compare_finds_labels_and_boots_in_the_archive(tmp_path, keep, said):
     assert said(main([*words, "monday", "tuesday"], "neuca-selftest"))[0] == 0
     assert said(main([*words, "last-boot"], "neuca-selftest"))[0] == 0
     code, _, error = said(main([*words, "monday", "wednesday"], "neuca-selftest"))
-    assert (code, error) == (1, 'neuca-selftest: read "wednesday": No such file or directory\n')
+    assert code == 1
+    assert error == (
+        'neuca-selftest: read "wednesday": No such file or directory\n'
+        "       no archived test has this label either; neuca-selftest history lists them\n"
+    )
+    code, _, error = said(
+        main(["compare", *configured(tmp_path), "x" * 300, "monday"], "neuca-selftest")
+    )
+    assert (code, "File name too long" in error) == (1, True)

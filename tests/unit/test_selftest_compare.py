@@ -348,6 +348,18 @@ def test_the_series_of_one_run_are_exported(tmp_path):
     assert "<polyline" in (tmp_path / "plot.svg").read_text()
 
 
+def test_a_thousand_addresses_are_no_screenful():
+    links = [
+        Link("eth1", addresses=tuple(f"10.0.{n // 250}.{n % 250}" for n in range(count)))
+        for count in (1000, 2)
+    ]
+    before, after = (Evidence(local=Host(links=(link,))) for link in links)
+    (line, _) = comparison_text(compare([before], after)).splitlines()
+    assert len(line) < 200
+    assert line.startswith("CHANGED     local eth1 addresses: 10.0.0.0, ")
+    assert line.endswith(" … → 10.0.0.0, 10.0.0.1")
+
+
 @pytest.mark.parametrize(
     ("label", "cell"),
     [

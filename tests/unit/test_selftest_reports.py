@@ -504,6 +504,22 @@ def test_a_wrong_word_is_a_wrong_usage(words):
     assert raised.value.code == 2
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "--nagios", "--plan", "x"],
+        ["--nagios", "--plan", "x"],
+        ["explain", "--json", "--nagios", "x"],
+        ["mesh", "report", "--nagios"],
+    ],
+)
+def test_a_wrong_usage_is_not_critical_for_nagios(words, capsys):
+    with pytest.raises(SystemExit) as raised:
+        run(*words)
+    assert raised.value.code == 3
+    assert "usage: " in capsys.readouterr().err
+
+
 def test_a_numa_node_that_the_host_lacks_is_a_wrong_usage(tmp_path, capsys):
     (tmp_path / "config").write_text("[selftest]\npeers = 172.16.0.2\n")
     assert run("--config", tmp_path / "config", "--numa", "707") == 2

@@ -29,6 +29,7 @@ from neuca_tools.selftest.measure.helper.greeting import (
     MAX_PER_NETWORK,
     network_of,
 )
+from neuca_tools.selftest.measure.iperf import command
 
 ROOT = Path(__file__).parents[2]
 SECRET = b"a secret that both sides share"
@@ -47,10 +48,10 @@ server.run(300)
 class Served:
     """The process, and the port of its control connection."""
 
-    def __init__(self):
+    def __init__(self, first=""):
         self.base = free_ports()
         self.process = subprocess.Popen(
-            [sys.executable, "-uc", SERVE, HOST, str(self.base), SECRET.decode()],
+            [sys.executable, "-uc", first + SERVE, HOST, str(self.base), SECRET.decode()],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -226,3 +227,44 @@ def test_only_the_clients_that_are_named_are_accepted():
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+WITHOUT_IPERF3 = """from neuca_tools.selftest.measure import program
+program.PATH = "/nowhere"
+"""
+
+
+def test_a_client_is_told_that_iperf3_is_missing_there():
+    made = Served(WITHOUT_IPERF3)
+    try:
+        address = ip_address(HOST)
+        helper = peer.connect_to_helper(address, made.base + 1, SECRET, address)
+        assert helper.begin(command.Test(address, made.base, 1.0)) == (
+            "the peer: begin: start iperf3 there: No such file or directory"
+        )
+        helper.close()
+    finally:
+        made.process.kill()
+        made.process.wait()
+        made.process.stdout.close()
+
+
+MANY = """import resource, sys
+from ipaddress import ip_address
+from neuca_tools.selftest.measure.helper.serve import Server
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+addresses = [ip_address(f"127.0.1.{number}") for number in range(1, 101)]
+Server(addresses, int(sys.argv[1]), b"a secret that both sides share", print).close()
+print("listened")
+"""
+
+
+def test_a_host_may_have_more_addresses_than_a_process_may_open_files_at_first():
+    done = subprocess.run(
+        [sys.executable, "-c", MANY, str(free_ports())],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.endswith("listened\n"), done

@@ -232,7 +232,7 @@ def without_evidence(entry: Entry) -> Entry:
 
 def history_line(entry: Entry) -> str:
     """One entry for people: when, peer, interface, plan, rates, verdict, label."""
-    words = [f"{entry.get(name) or '-':<{width}}" for name, width in COLUMNS.items()]
+    words = [f"{entry.get(name) or '-'!s:<{width}}" for name, width in COLUMNS.items()]
     rest = [_rates_text(entry.get("phases")), _first_finding(entry.get("findings"))]
     if entry.get("label"):
         rest.append(f'"{entry["label"]}"')

@@ -267,8 +267,12 @@ def differences_text(comparison: Comparison) -> str:
     rows = [_rate_line(change) for change in comparison.rates]
     for change in comparison.changes:
         label = "CHANGED" if change.identity else "changed"
-        values = f"{change.before or 'absent'} → {change.after or 'absent'}"
-        rows.append(_labelled_line(label, f"{change.where} {change.field}: {values}"))
+        # A NIC may have a thousand addresses.
+        before, after = (
+            shorten(value or "absent", SHORTENED_LENGTH, placeholder=" …")
+            for value in (change.before, change.after)
+        )
+        rows.append(_labelled_line(label, f"{change.where} {change.field}: {before} → {after}"))
     return printable_lines(rows)
 
 

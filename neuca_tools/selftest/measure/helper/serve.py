@@ -9,6 +9,7 @@ only. P+1 takes requests (TCP) and echoes datagrams. P+2 echoes connections.
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import time
@@ -56,6 +57,11 @@ class Server:
         self._filtered = can_filter(addresses[0], log)
         self._session: Optional[ServerSession] = None
         self._listeners: dict[int, socket.socket] = {}
+        # A host may have more addresses than the usual soft limit of 1024 descriptors.
+        # A service may forbid to raise it (SystemCallFilter=): Python raises ValueError for EPERM.
+        with suppress(OSError, ValueError):
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         try:
             for address in addresses:
                 listener = _listen_at(address, port + 1)

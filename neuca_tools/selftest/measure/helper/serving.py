@@ -175,10 +175,11 @@ class ServerSession:
         if tcp_info.is_listening(self._address.version, self._port):
             reason = f"another program listens on port {self._port} there"
             raise RefusedError(f"the server is busy: {reason}")
-        self._program = Program(
-            command.server_command(self._address, self._port),
-            confine_process(self._new_control_group(self.peer)),
-        )
+        confine = confine_process(self._new_control_group(self.peer))
+        try:
+            self._program = Program(command.server_command(self._address, self._port), confine)
+        except OSError as error:
+            raise RefusedError(f"start iperf3 there: {error.strerror}") from error
         if not self._is_listening(self._program):
             ended, self._program = self._program.end(), None
             self._stop_test()
