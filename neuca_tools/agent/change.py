@@ -82,8 +82,8 @@ class Restore(Purpose):
 
     def shape(self, decision: Decision) -> Decision:
         """The original values as the desired state."""
-        want = _original_state(decision, self.sysctl_file)
-        difference = replace(decision.difference, want=want, owned=OwnedObjects())
+        desired = _original_state(decision, self.sysctl_file)
+        difference = replace(decision.difference, desired=desired, owned=OwnedObjects())
         return decision._replace(difference=difference)
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
@@ -98,7 +98,7 @@ class Restore(Purpose):
         if result.failures:
             return decision.record
         originals = decision.record.originals.items()
-        left = {key: original for key, original in originals if key not in decision.have.links}
+        left = {key: original for key, original in originals if key not in decision.observed.links}
         return decision.record._replace(
             originals=left, original_sysctls={}, declined={}, written={}
         )
@@ -121,12 +121,12 @@ class Tuning(Purpose):
 
 def _without_renames(decision: Decision) -> Difference:
     """What to change if each link keeps its name until a pass gives it the requested one."""
-    have, want = decision.have.links, decision.want.links
+    observed, desired = decision.observed.links, decision.desired.links
     links = {
-        key: replace(link, name=have[key].name) if key in have else link
-        for key, link in want.items()
+        key: replace(link, name=observed[key].name) if key in observed else link
+        for key, link in desired.items()
     }
-    return replace(decision.difference, want=decision.want._replace(links=links))
+    return replace(decision.difference, desired=decision.desired._replace(links=links))
 
 
 def release_nic(config: Config, intake: Intake, mac: str, *, dry_run: bool) -> Result:
@@ -238,7 +238,7 @@ def run_transaction(host: Host, purpose: Purpose, decision: Decision) -> Outcome
 def _original_state(decision: Decision, sysctl_file: Path) -> NetworkState:
     links = {
         key: replace(
-            decision.have.links[key],
+            decision.observed.links[key],
             state=None,
             mtu=original.mtu,
             txqueuelen=original.txqueuelen,
@@ -248,7 +248,7 @@ def _original_state(decision: Decision, sysctl_file: Path) -> NetworkState:
             managers={},
         )
         for key, original in decision.record.originals.items()
-        if key in decision.have.links
+        if key in decision.observed.links
     }
     sysctls = decision.record.original_sysctls
     return NetworkState(links, sysctls=sysctls, files={str(sysctl_file): None})

@@ -42,11 +42,11 @@ class Pass(Purpose):
         self, decision: Decision, result: Result, postponed: Sequence[Operation]
     ) -> Record:
         """What is ours, which request is active for each NIC, and what managers left behind."""
-        resolution, have, world = decision.resolution, decision.have, decision.world
+        resolution, observed, world = decision.resolution, decision.observed, decision.world
         record = updates.remember_nics(super().remember(decision, result, postponed), resolution)
         heard = {operation.manager for operation in of_kind(result.done, Tell)}
         record = leftovers.without_settled(
-            record, have, world, decision.world.silent_managers, heard
+            record, observed, world, decision.world.silent_managers, heard
         )
         untold = self._unanswered_nics(decision)
         if any(isinstance(failure.operation, Tell) for failure in result.failures):
@@ -72,7 +72,7 @@ class Pass(Purpose):
         """
         if "networkmanager" not in decision.world.silent_managers:
             return set()
-        macs = {key.mac for key, link in decision.want.links.items() if link.profile}
+        macs = {key.mac for key, link in decision.desired.links.items() if link.profile}
         return macs if self.scope is None else macs & {*self.scope}
 
 
@@ -137,7 +137,7 @@ def report_pass(
     left out because they failed in earlier passes; their problems stay in the report.
     """
     leftovers_before, leftovers_now = (
-        set(leftovers.describe_leftovers(decision.record, decision.have, decision.world))
+        set(leftovers.describe_leftovers(decision.record, decision.observed, decision.world))
         for decision in (before, outcome.decision)
     )
     gone = [f"{text}: removed" for text in sorted(leftovers_before - leftovers_now)]
@@ -170,7 +170,7 @@ def tried_parts(outcome: Outcome) -> frozenset[str]:
 def restarted_clients(outcome: Outcome, before: Decision) -> list[str]:
     """The labels of the DHCP clients that had ended and were started again."""
     started = of_kind(outcome.result.done, StartClient)
-    return [client.label for client in started if before.have.clients.get(client.label) == ""]
+    return [client.label for client in started if before.observed.clients.get(client.label) == ""]
 
 
 def _problems_left(problems: Iterable[Problem], tried: Collection[str]) -> Iterator[Problem]:

@@ -46,13 +46,13 @@ def status_of(
 
     `audited`: with each setting that tuning covers, which a pass does not print.
     """
-    resolution, have = decision.resolution, decision.have
+    resolution, observed = decision.resolution, decision.observed
     left, postponed, reason = _split_plan(config, decision)
     status = judge_host(
         __version__,
         _document_status(config, intake),
         resolution,
-        have,
+        observed,
         left,
         unapplied=decision.unapplied_scope(),
         world=decision.world,
@@ -62,7 +62,7 @@ def status_of(
     )
     data = status.data
     if audited:
-        data = {**data, "tuning": audit.to_json(resolution, have)}
+        data = {**data, "tuning": audit.to_json(resolution, observed)}
     unheard = any(nic.unheard for nic in decision.record.nics.values())
     status = status._replace(data=data, has_silent_manager=unheard)
     return with_unsaved(status, reason, postponed)
@@ -71,14 +71,14 @@ def status_of(
 def expected_status(config: Config, intake: Intake, decision: Decision) -> Status:
     """The status after a pass at start that carries out its whole plan."""
     _, postponed, reason = _split_plan(config, decision)
-    wanted = decision.want.links
+    wanted = decision.desired.links
     links = {
         key: replace(link, managers=wanted.get(key, link).managers)
-        for key, link in decision.have.links.items()
+        for key, link in decision.observed.links.items()
     }
-    have = decision.have._replace(links=links)
+    observed = decision.observed._replace(links=links)
     status = judge_host(
-        __version__, _document_status(config, intake), decision.resolution, have, ()
+        __version__, _document_status(config, intake), decision.resolution, observed, ()
     )
     return with_unsaved(status, reason, postponed)
 
@@ -107,7 +107,7 @@ def _status_notes(
     config: Config, intake: Intake, decision: Decision, report: Optional[Report]
 ) -> list[str]:
     """What the user should know although it is not a problem, one line each."""
-    resolution, have = decision.resolution, decision.have
+    resolution, observed = decision.resolution, decision.observed
     # A stale or absent document says itself why the sources gave no other one.
     is_told = intake.stale or intake.none_for_us or not intake.stored
     notes = [intake.reason] if intake.reason and not is_told else []
@@ -120,8 +120,8 @@ def _status_notes(
     notes += filter(None, [trial_file.trial_note(config)])
     notes += platform_roles.choice_sentences(resolution.roles)
     notes += _lease_notes(decision)
-    notes += leftovers.describe_kept(decision.record, have, decision.world, resolution.roles)
-    notes += audit.overridden_notes(resolution, have)
+    notes += leftovers.describe_kept(decision.record, observed, decision.world, resolution.roles)
+    notes += audit.overridden_notes(resolution, observed)
     if records.load_choice(config.run_directory):
         profiles = ", ".join(resolution.tuning.choice.profiles)
         notes.append(f"profile {profiles}: until the next boot (neuca tune apply)")

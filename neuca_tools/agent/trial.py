@@ -91,7 +91,7 @@ def _pass_on_trial(
             trial_file.remove_trial(config)
     finally:
         if end != KEPT:
-            result = log_change(config, transaction.roll_back(decision.have))
+            result = log_change(config, transaction.roll_back(decision.observed))
             if not result.failures:
                 trial_file.restore_record(config, earlier_record)
                 end = ROLLED_BACK

@@ -179,8 +179,8 @@ class Difference:
     Only what is `owned` may be removed. The plan does not depend on the record of the decision.
     """
 
-    have: NetworkState
-    want: NetworkState
+    observed: NetworkState
+    desired: NetworkState
     owned: OwnedObjects
     rename_while_up: bool
 
@@ -192,12 +192,12 @@ class Difference:
     def plan_for(self, scope: Optional[Collection[str]]) -> tuple[Operation, ...]:
         renames_while_up = self.rename_while_up
         return plan_operations(
-            self.have, self.want, self.owned, scope=scope, rename_while_up=renames_while_up
+            self.observed, self.desired, self.owned, scope=scope, rename_while_up=renames_while_up
         )
 
 
 class Decision(NamedTuple):
-    """What is observed (`have`), what is desired (`want`), and the record without stale parts."""
+    """What is observed, what is desired, and the record without stale parts."""
 
     world: World
     record: Record
@@ -205,22 +205,22 @@ class Decision(NamedTuple):
     difference: Difference
 
     @property
-    def have(self) -> NetworkState:
-        return self.difference.have
+    def observed(self) -> NetworkState:
+        return self.difference.observed
 
     @property
-    def want(self) -> NetworkState:
-        return self.difference.want
+    def desired(self) -> NetworkState:
+        return self.difference.desired
 
     def plan(self, scope: Optional[Collection[str]] = None) -> tuple[Operation, ...]:
-        """The operations that lead from `have` to `want`; with `scope` those on these NICs only."""
+        """The operations that lead to the desired state; with `scope` those on these NICs only."""
         return self.difference.whole_plan if scope is None else self.difference.plan_for(scope)
 
     def _has_tables(self) -> bool:
         """Whether there are rules, shadows or routes of other tables, present or desired."""
-        hops = (*self.have.hops, *self.want.hops)
+        hops = (*self.observed.hops, *self.desired.hops)
         is_used = any(hop.shadow or (hop.ours and hop.traits.table != MAIN_TABLE) for hop in hops)
-        return is_used or bool(self.have.rules or self.want.rules)
+        return is_used or bool(self.observed.rules or self.desired.rules)
 
     def unapplied_scope(self) -> frozenset[str]:
         """The links with a new request and those that have appeared.
@@ -228,18 +228,18 @@ class Decision(NamedTuple):
         See `changes.changed_scope`.
         """
         scope = changes.changed_scope(self.record, self.resolution, self.world)
-        present = {hop.identity for hop in self.have.hops if hop.ours}
-        new = {hop.link for hop in self.want.hops if hop.identity not in present}
+        present = {hop.identity for hop in self.observed.hops if hop.ours}
+        new = {hop.link for hop in self.desired.hops if hop.identity not in present}
         routed = (key for key in new if f"{ROUTES_OF}{key.mac}" in scope)
         return scope | {key.mac for key in routed if not self._can_carry_routes(key)}
 
     def _can_carry_routes(self, key: LinkKey) -> bool:
         """Whether the link is up with its requested addresses, or is not requested to be."""
-        have, want = self.have.links.get(key), self.want.links[key]
-        if have is None:
+        observed, desired = self.observed.links.get(key), self.desired.links[key]
+        if observed is None:
             return False
-        is_up = want.state != "up" or have.state == "up"
-        return is_up and set(want.addresses) <= set(have.addresses)
+        is_up = desired.state != "up" or observed.state == "up"
+        return is_up and set(desired.addresses) <= set(observed.addresses)
 
     def host_scope(self) -> frozenset[str]:
         """The scope of the part of the document that belongs to no NIC."""
@@ -252,7 +252,7 @@ class Decision(NamedTuple):
         Our default route, if it is no longer wanted, gives way to one of the host. `left_out` are
         the parts that this pass does not try.
         """
-        clients = self.want.clients.keys() | self._clients_of_absent_links()
+        clients = self.desired.clients.keys() | self._clients_of_absent_links()
         scope = self.unapplied_scope().difference(left_out) | clients
         if "" in scope:
             scope |= self.host_scope()
@@ -265,23 +265,23 @@ class Decision(NamedTuple):
 
     def _clients_of_absent_links(self) -> set[str]:
         """One of a link that is only down goes on, as what was changed by hand stays."""
-        present = self.have.links.keys()
-        return {label for label in self.have.clients if link_of_label(label) not in present}
+        present = self.observed.links.keys()
+        return {label for label in self.observed.clients if link_of_label(label) not in present}
 
     def _reset_ipv6_mtus(self) -> Iterator[str]:
         """The sysctl of each IPv6 MTU that the kernel has reset to the MTU of its link.
 
         It does so when the link gets its carrier, often after the pass (addrconf_notify).
         """
-        for key, wanted in self.want.links.items():
-            current = self.have.links.get(key, wanted)
+        for key, wanted in self.desired.links.items():
+            current = self.observed.links.get(key, wanted)
             is_reset = current.sysctls.get(IPV6_MTU) == str(current.mtu)
             if current.name and is_reset and IPV6_MTU in wanted.sysctls:
                 yield IPV6_MTU.replace(OWN, current.name)
 
     def _unwanted_routes(self) -> Iterator[Hop]:
-        kept = {hop.identity for hop in self.want.hops}
-        return (hop for hop in self.have.hops if not hop.ours or hop.identity not in kept)
+        kept = {hop.identity for hop in self.desired.hops}
+        return (hop for hop in self.observed.hops if not hop.ours or hop.identity not in kept)
 
 
 def decide_pass(
@@ -296,15 +296,15 @@ def decide_pass(
     marks = manager_files.Marks({}, {})
     if policies.places is not None:
         marks = manager_files.wanted_files(resolution, record, policies.places, world.files)
-    links = {**resolution.want.links}
+    links = {**resolution.desired.links}
     for key in links.keys() & marks.profiles.keys():
         links[key] = replace(links[key], profile=marks.profiles[key])
     clients = dhcp_requests.client_requests(resolution, record, world)
-    want = resolution.want._replace(
+    desired = resolution.desired._replace(
         links=links, files=marks.files, tell=marks.tell, clients=clients
     )
     notes = (*resolution.notes, *dhcp_requests.unused_override_notes(resolution))
-    resolution = resolution._replace(want=want, notes=notes)
+    resolution = resolution._replace(desired=desired, notes=notes)
     managed = resolution.roles.dhcp.links_of(MANAGERS)
     leased = {key.mac for key in managed if not key.rank}
     record = leftovers.record_leaving(
@@ -314,23 +314,25 @@ def decide_pass(
         world.managers,
         world.silent_managers,
     )
-    have = observed_state(resolution, world, record)
-    bypasses = coverage.bypassing_routes(resolution.roles, world, have)
-    problems = (*resolution.problems, *bypasses, *_duplicate_problems(have, want, world))
+    observed = observed_state(resolution, world, record)
+    bypasses = coverage.bypassing_routes(resolution.roles, world, observed)
+    problems = (*resolution.problems, *bypasses, *_duplicate_problems(observed, desired, world))
     resolution = resolution._replace(problems=problems)
     # networkd marks its addresses in the same way as the kernel.
     quiet = {key for key in resolution.without_advertisements if key not in managed}
-    made = router_advertisements.removable_addresses(resolution.removable, have, world, quiet)
-    removable = leftovers.removable_things(made, record, have, world, resolution.roles)
-    difference = Difference(have, want, removable, world.rename_while_up)
+    made = router_advertisements.removable_addresses(resolution.removable, observed, world, quiet)
+    removable = leftovers.removable_things(made, record, observed, world, resolution.roles)
+    difference = Difference(observed, desired, removable, world.rename_while_up)
     return Decision(world, record, resolution, difference)
 
 
-def _duplicate_problems(have: NetworkState, want: NetworkState, world: World) -> Iterator[Problem]:
+def _duplicate_problems(
+    observed: NetworkState, desired: NetworkState, world: World
+) -> Iterator[Problem]:
     """A problem for each requested address that another host has (RFC 4862, 5.4.5)."""
-    for key in want.links.keys() & have.links.keys() if world.duplicates else ():
-        index = have.links[key].index
-        for address in want.links[key].addresses:
+    for key in desired.links.keys() & observed.links.keys() if world.duplicates else ():
+        index = observed.links[key].index
+        for address in desired.links[key].addresses:
             if (index, address) in world.duplicates:
                 text = f"address {address}: not in use, because another host has it (dadfailed)"
                 yield Problem("contested", text, key)

@@ -130,7 +130,7 @@ class Host:
 
     def writer(self, decision: Decision) -> GuardedWriter:
         """A writer for the unprotected links of this decision, and for no others."""
-        links, roles = decision.have.links, decision.resolution.roles
+        links, roles = decision.observed.links, decision.resolution.roles
         allowed = {link.index for link in links.values()} - roles.guard.devices
         lowers = links.keys() & {key.nic for key in links if key.mac in roles.guard.vlans}
         carriers = {links[key].index for key in lowers}

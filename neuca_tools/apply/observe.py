@@ -53,13 +53,13 @@ def observed_state(resolution: Resolution, world: World, record: Record) -> Netw
         for key, device in devices.items()
     }
     defaults = _default_sysctls(resolution, record)
-    paths = {*resolution.want.sysctls, *record.original_sysctls, *defaults}
+    paths = {*resolution.desired.sysctls, *record.original_sysctls, *defaults}
     present = {device.index: key for key, device in devices.items()}
     return NetworkState(
         links,
         _observed_routes(world, present, resolution, record),
         sysctls=_pick_values(world.sysctls, sorted(paths)),
-        files={path: world.files.get(path) for path in resolution.want.files},
+        files={path: world.files.get(path) for path in resolution.desired.files},
         tell=_informed_managers(resolution, world, record),
         clients=_client_requests(world),
         rules=_observed_rules(world, resolution, present, record),
@@ -94,7 +94,7 @@ def _routes_of_others(world: World, indexes: Collection[int]) -> tuple[Route, ..
 
 def _default_sysctls(resolution: Resolution, record: Record) -> Iterator[str]:
     """The sysctls that a new virtual link takes its own from."""
-    for key, link in (*resolution.want.links.items(), *record.made.items()):
+    for key, link in (*resolution.desired.links.items(), *record.made.items()):
         if key.rank:
             yield from (template.replace(OWN, "default") for template in link.sysctls)
 
@@ -111,7 +111,7 @@ def _accessible_links(world: World, resolution: Resolution) -> dict[LinkKey, Dev
     VLANs are created even on such a NIC; no pass writes to the NIC itself.
     """
     roles = resolution.roles
-    carriers = {key.nic for key in resolution.want.links if key.mac in roles.guard.vlans}
+    carriers = {key.nic for key in resolution.desired.links if key.mac in roles.guard.vlans}
     return {
         key: device
         for key, device in find_links(world, roles).items()
@@ -132,7 +132,7 @@ def _routed_devices(world: World) -> set[int]:
 
 def _relevant_links(resolution: Resolution, record: Record) -> set[LinkKey]:
     """The links that are requested, ours, or changed by us, and the NICs below them."""
-    keys = {*resolution.want.links, *resolution.removable.vlans, *record.owned.vlans}
+    keys = {*resolution.desired.links, *resolution.removable.vlans, *record.owned.vlans}
     keys |= {*record.originals, *record.made, *(key for key, _ in record.owned.addresses)}
     return keys | {key.nic for key in keys}
 
@@ -140,7 +140,9 @@ def _relevant_links(resolution: Resolution, record: Record) -> set[LinkKey]:
 def _informed_managers(resolution: Resolution, world: World, record: Record) -> dict[str, str]:
     """The manager that has read each of our files; "" if it runs and may not have read it."""
     read = {
-        path: manager for path, manager in resolution.want.tell.items() if manager in world.managers
+        path: manager
+        for path, manager in resolution.desired.tell.items()
+        if manager in world.managers
     }
     if any(nic.unheard for nic in record.nics.values()):
         return dict.fromkeys(read, "")
@@ -167,7 +169,7 @@ def _observed_link(
     key: LinkKey, device: Device, resolution: Resolution, world: World, record: Record
 ) -> Link:
     """The device as a link, with the settings that are or were requested."""
-    wanted = resolution.want.links.get(key) or Link(key, key.kind, "unlisted")
+    wanted = resolution.desired.links.get(key) or Link(key, key.kind, "unlisted")
     original, made = record.originals.get(key, UNCHANGED), record.made.get(key, wanted)
     settings = world.settings.get(device.index, NO_SETTINGS).values
     present = world.addresses.get(device.index, ()) if world.bare else ()
@@ -244,7 +246,7 @@ def _observed_routes(
     The network of a link itself is never among the last. If an address was added before the
     management NIC was known to be in the same network, the kernel's route to it is one to delete.
     """
-    banned = set(resolution.want.banned)
+    banned = set(resolution.desired.banned)
     kept = automatic_default_routes(world, resolution.roles.guard.management)
     hops = []
     for route in world.routes:
@@ -253,7 +255,7 @@ def _observed_routes(
             continue
         left_over = key in resolution.without_advertisements and is_advertised(route, world)
         left_over = left_over or _is_left_behind(route, key, world, record, kept)
-        shadow = _is_shadow(route, resolution.want.links.get(key), world)
+        shadow = _is_shadow(route, resolution.desired.links.get(key), world)
         if left_over or shadow or (route.to in banned and route.via is not None):
             hops.append(Hop(route.to, key, route.via, route.metric, False, left_over, shadow))
     return (*_own_hops(world, keys), *hops)
@@ -301,7 +303,7 @@ def _observed_rules(
     link_by_rule = {}
     for rule in ours:
         guess = known.get(links.get(rule.table, "")) or owners.get(rule.source, NOWHERE)
-        link_by_rule[rule] = resolution.want.rules.get(rule, guess)
+        link_by_rule[rule] = resolution.desired.rules.get(rule, guess)
     return link_by_rule
 
 

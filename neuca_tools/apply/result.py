@@ -266,14 +266,14 @@ def _place_settings(link: Link, world: World) -> dict[str, str]:
     return place
 
 
-def restorable_now(want: NetworkState, have: NetworkState, record: Record) -> NetworkState:
-    """What the next round of a roll-back can restore of `want`.
+def restorable_now(desired: NetworkState, observed: NetworkState, record: Record) -> NetworkState:
+    """What the next round of a roll-back can restore of `desired`.
 
     The kernel gives a bridge the lowest MTU of its ports until somebody sets it
     (br_mtu_auto_adjust), so an MTU that we did not set follows from the ports by itself.
     """
     mtus_by_master = defaultdict(list)
-    for link in want.links.values():
+    for link in desired.links.values():
         mtus_by_master[link.master].append(link.mtu or 0)
 
     def restorable(link: Link) -> Link:
@@ -282,12 +282,12 @@ def restorable_now(want: NetworkState, have: NetworkState, record: Record) -> Ne
         )
         if is_automatic and link.mtu == min(mtus_by_master[link.key], default=0):
             link = replace(link, mtu=None)
-        return _restorable_in_master(link, want, have)
+        return _restorable_in_master(link, desired, observed)
 
-    return want._replace(links={key: restorable(link) for key, link in want.links.items()})
+    return desired._replace(links={key: restorable(link) for key, link in desired.links.items()})
 
 
-def _restorable_in_master(link: Link, want: NetworkState, have: NetworkState) -> Link:
+def _restorable_in_master(link: Link, desired: NetworkState, observed: NetworkState) -> Link:
     """The link, without what has to wait until it is in its bond, bridge or VRF.
 
     Its settings as a port or member exist only there. A bond sets the MTU of its members, so that
@@ -296,8 +296,8 @@ def _restorable_in_master(link: Link, want: NetworkState, have: NetworkState) ->
     master = link.master
     if master is None:
         return link
-    is_in_master = link.key in have.links and have.links[link.key].master == master
-    is_settled = is_in_master and _mtu_of(have, master) == _mtu_of(want, master)
+    is_in_master = link.key in observed.links and observed.links[link.key].master == master
+    is_settled = is_in_master and _mtu_of(observed, master) == _mtu_of(desired, master)
     if master.kind == "bond" and not is_settled:
         link = replace(link, mtu=None)
     if is_in_master:

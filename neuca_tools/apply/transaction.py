@@ -84,8 +84,8 @@ class Purpose(Protocol):
 
         Those in `postponed` wait until the state can be saved.
         """
-        resolution, have, world = decision.resolution, decision.have, decision.world
-        return updates.forget_restored(decision.record, resolution, have, world)
+        resolution, observed, world = decision.resolution, decision.observed, decision.world
+        return updates.forget_restored(decision.record, resolution, observed, world)
 
 
 class Outcome(NamedTuple):
@@ -127,17 +127,17 @@ class Transaction:
         self._remember()
         return Outcome(self.result, self.undone, self.decision)
 
-    def roll_back(self, have: NetworkState) -> Outcome:
-        """Return to the state before the transaction; `have` is what was observed then.
+    def roll_back(self, observed: NetworkState) -> Outcome:
+        """Return to the state before the transaction; it is what was `observed` then.
 
         The record stays that of the transaction.
         """
         self.result = Result()  # the record has what was done, and forgot what it restored
         self.decision = self._decide_anew(self.decision.record)
-        tell = self.decision.want.tell
-        want = self.before._replace(files=have.files, sysctls=have.sysctls, tell=tell)
+        tell = self.decision.desired.tell
+        desired = self.before._replace(files=observed.files, sysctls=observed.sysctls, tell=tell)
         with self.host.watch() as watch:
-            self._return_to(want, None, watch)
+            self._return_to(desired, None, watch)
         return Outcome(Result(), self.undone, self.decision)
 
     # --- the steps ---
@@ -166,15 +166,15 @@ class Transaction:
 
     def _note_before(self) -> None:
         """Note the state to roll back to: before an interrupted pass, if there was one."""
-        world, have = self.decision.world, self.decision.have
+        world, observed = self.decision.world, self.decision.observed
         interrupted, made = self.host.load_journal(world.boot_id), self.decision.record.made
-        links = {**have.links, **(interrupted.links if interrupted else {})}
+        links = {**observed.links, **(interrupted.links if interrupted else {})}
         self.made_links = made
-        self.before = have._replace(
+        self.before = observed._replace(
             links={key: restorable_link(link, made.get(key), world) for key, link in links.items()},
             files={},
             sysctls={},
-            hops=tuple(hop for hop in have.hops if hop.ours),
+            hops=tuple(hop for hop in observed.hops if hop.ours),
         )
 
     def _save_journal(self, operations: Sequence[Operation]) -> None:
@@ -220,18 +220,18 @@ class Transaction:
         self._record_failed(self._left())
 
     def _return_to(
-        self, want: NetworkState, scope: Optional[Collection[str]], watch: Watch
+        self, desired: NetworkState, scope: Optional[Collection[str]], watch: Watch
     ) -> None:
         """Roll back by the same steps: plan, record, apply, verify.
 
         Whatever fails, the rest is done. What failed is tried again, as it may rely on the rest.
         """
-        record = self.decision.record._replace(made=want.links)  # these are what a look reads
+        record = self.decision.record._replace(made=desired.links)  # these are what a look reads
         self.decision = self.decision._replace(record=record)
         self.undone, reasons = Result(), {}
         for delay in ROLL_BACK_DELAYS_SECONDS:
             watch.wait(delay)
-            steps = self._steps_back(want, scope)
+            steps = self._steps_back(desired, scope)
             if not steps:
                 return
             record = intentions.record_intentions(self.decision.record, steps)
@@ -247,7 +247,7 @@ class Transaction:
                 }
             )
             self.undone += replace(tried, failures=())
-        steps = self._steps_back(want, scope)
+        steps = self._steps_back(desired, scope)
         left = (
             Failure(step, reasons.get(operation_identity(step), REASON_NOT_IN_EFFECT))
             for step in steps
@@ -255,17 +255,17 @@ class Transaction:
         self.undone = replace(self.undone, failures=tuple(left))
 
     def _steps_back(
-        self, want: NetworkState, scope: Optional[Collection[str]]
+        self, desired: NetworkState, scope: Optional[Collection[str]]
     ) -> tuple[Operation, ...]:
         """The plan with its arguments swapped; with `scope` only what concerns a link."""
         self._look_again()
         now = self.decision
         everything = now.record.owned._replace(routes=True)
         renames_while_up = now.world.rename_while_up
-        have = now.have._replace(hops=tuple(hop for hop in now.have.hops if hop.ours))
-        now_wanted = restorable_now(want, have, now.record)
+        observed = now.observed._replace(hops=tuple(hop for hop in now.observed.hops if hop.ours))
+        now_wanted = restorable_now(desired, observed, now.record)
         steps = plan_operations(
-            have, now_wanted, everything, scope=scope, rename_while_up=renames_while_up
+            observed, now_wanted, everything, scope=scope, rename_while_up=renames_while_up
         )
         declined = {operation_identity(failure.operation) for failure in self.undone.declined}
         return tuple(

@@ -45,7 +45,7 @@ def _key_by_name(survey: Decision) -> dict[str, LinkKey]:
     resolution = survey.resolution
     by_name = {link.name: link.key for link in resolution.shown if link.name}
     by_name.update({name: key for key, name in resolution.names.items()})
-    by_name.update({link.name: key for key, link in survey.have.links.items() if link.name})
+    by_name.update({link.name: key for key, link in survey.observed.links.items() if link.name})
     return by_name
 
 

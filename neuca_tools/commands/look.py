@@ -131,7 +131,7 @@ def show_plan(arguments: argparse.Namespace, config: Config) -> int:
     problems = problems_not_printed(after.problems, intake, config)
     text = render.plan_text(operations, problems, after.names, color=uses_color(arguments))
     if arguments.verbose:
-        text = "\n".join([text, *_file_changes(operations, survey.have.files)])
+        text = "\n".join([text, *_file_changes(operations, survey.observed.files)])
     data = {}
     if arguments.json:
         from neuca_tools.status.render_json import plan_json
@@ -194,7 +194,7 @@ def _explain_link(arguments: argparse.Namespace, config: Config) -> int:
     if key is None:
         reason = "no NIC of this host and no link of the document has this name or MAC"
         raise UsageError(f'explain "{arguments.link}": {reason}', LISTED)
-    resolution, have, record = survey.resolution, survey.have, survey.record
-    data = explain_link(key, resolution, have, record, survey.world)
+    resolution, observed, record = survey.resolution, survey.observed, survey.record
+    data = explain_link(key, resolution, observed, record, survey.world)
     show(data, arguments.json, partial(render.explanation_text, width=terminal_width()))
     return report_faults(intake, config)

@@ -56,7 +56,7 @@ def desired_sysctls(resolution: Resolution) -> dict[str, str]:
     missing = {
         choice.setting: choice.requested for choice in algorithms if choice.effect == "unsupported"
     }
-    sysctls = {**resolution.want.sysctls, **missing}
+    sysctls = {**resolution.desired.sysctls, **missing}
     return {key.translate(SWAP_SEPARATORS): value for key, value in sysctls.items()}
 
 
@@ -84,9 +84,9 @@ def _reserved_devices(decision: Decision) -> dict[int, str]:
 
 
 def _planned_networks(decision: Decision) -> tuple[tuple[str, tuple[Address, ...]], ...]:
-    present = decision.have.links
-    keys = [key for key in sorted(decision.want.links) if key in present]
-    wanted = [decision.want.links[key].addresses or present[key].addresses for key in keys]
+    present = decision.observed.links
+    keys = [key for key in sorted(decision.desired.links) if key in present]
+    wanted = [decision.desired.links[key].addresses or present[key].addresses for key in keys]
     return tuple(zip((present[key].name or "" for key in keys), wanted))
 
 

@@ -88,7 +88,7 @@ def _show_plan(arguments: argparse.Namespace, survey: Decision, link: Optional[L
 
 
 def _show_audit(arguments: argparse.Namespace, survey: Decision, link: Optional[LinkKey]) -> None:
-    data = {"version": 2, **audit.to_json(survey.resolution, survey.have, link)}
+    data = {"version": 2, **audit.to_json(survey.resolution, survey.observed, link)}
     text = partial(render.tuning_text, color=uses_color(arguments), width=terminal_width())
     show(data, arguments.json, text)
 
@@ -117,7 +117,7 @@ def _parse_option(
 
 def _find_tuned_link(text: str, survey: Decision) -> LinkKey:
     key = find_link(text, survey)
-    if key is None or key not in survey.resolution.want.links:
+    if key is None or key not in survey.resolution.desired.links:
         reason = "no dataplane interface has this name or MAC"
         raise UsageError(f'tune --interface "{text}": {reason}', LISTED)
     return key

@@ -164,7 +164,7 @@ def _networks_of(version: int, networks: Iterable[Network]) -> list[Network]:
 # --- Default routes of other programs -------------------------------------------------------------
 
 
-def bypassing_routes(roles: Roles, world: World, have: NetworkState) -> Iterator[Problem]:
+def bypassing_routes(roles: Roles, world: World, observed: NetworkState) -> Iterator[Problem]:
     """A problem for each default route of a NIC that is preferred to those of management NICs.
 
     A DHCP client of the image may have added one before a document named the NIC. It is not
@@ -173,9 +173,11 @@ def bypassing_routes(roles: Roles, world: World, have: NetworkState) -> Iterator
     Routes that this pass removes, and those of links on which we have a DHCP client, are left out.
     """
     removed = {
-        (hop.to, have.links[hop.link].index, hop.metric) for hop in have.hops if hop.left_over
+        (hop.to, observed.links[hop.link].index, hop.metric)
+        for hop in observed.hops
+        if hop.left_over
     }
-    left_out = {have.links[key].index for key in roles.dhcp.clients if key in have.links}
+    left_out = {observed.links[key].index for key in roles.dhcp.clients if key in observed.links}
     left_out |= roles.guard.devices
     managing = best_default_routes(routes_through(world, roles.guard.management))
     metrics = {route.to.version: route.metric for route in managing}

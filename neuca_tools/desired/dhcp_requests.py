@@ -31,7 +31,7 @@ def client_requests(resolution: Resolution, record: Record, world: World) -> dic
     """
     request_by_label = dict(_kept_requests(resolution, world.own_clients))
     for key, device in devices_with_client(resolution.roles, world).items():
-        is_wanted = resolution.roles.dhcp.clients[key] == OWN and key in resolution.want.links
+        is_wanted = resolution.roles.dhcp.clients[key] == OWN and key in resolution.desired.links
         if is_wanted and _is_ready(device, resolution.names.get(key, device.name)):
             asked = resolution.requests[key].leases
             has_mtu = asked_mtu(key, resolution, record) is not None

@@ -93,7 +93,7 @@ def asked_mtu(key: LinkKey, resolution: Resolution, record: Record) -> Optional[
 
     An original value is restored once only, and then the MTU is left to the client.
     """
-    request, link = resolution.requests.get(key), resolution.want.links.get(key)
+    request, link = resolution.requests.get(key), resolution.desired.links.get(key)
     if link is None:
         return None
     original = record.originals.get(key, UNCHANGED).mtu
@@ -249,7 +249,7 @@ class _Files:
                 name = self._pinned_name(key.mac)
             if name:
                 keys[ACCEPT_RA.replace(OWN, name)] = "0"
-        for key, link in self.resolution.want.links.items():
+        for key, link in self.resolution.desired.links.items():
             request = self.resolution.requests.get(key)
             if request and link.name:
                 granted = {*request.sysctls} & link.sysctls.items()

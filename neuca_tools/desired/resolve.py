@@ -1,7 +1,7 @@
 """The desired state of this host, and the reason for each request that cannot be met.
 
-Only links with the role `dataplane` that are present, free and unprotected get into `want`; `shown`
-lists every link, for display.
+Only links with the role `dataplane` that are present, free and unprotected get into `desired`;
+`shown` lists every link, for display.
 """
 
 # SPDX-License-Identifier: MIT
@@ -68,7 +68,7 @@ class Settings(NamedTuple):
 
 
 class Resolution(NamedTuple):
-    """The desired state (`want`), and what it was derived from.
+    """The desired state, and what it was derived from.
 
     `removable` is what may be removed. `digests` maps each NIC to the digests of its request; the
     key "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to
@@ -77,7 +77,7 @@ class Resolution(NamedTuple):
     routing. `lacks_ipv6`: a link that is to have IPv6 addresses has no IPv6.
     """
 
-    want: NetworkState
+    desired: NetworkState
     removable: OwnedObjects
     roles: Roles
     requests: Requests
@@ -103,9 +103,9 @@ class Resolution(NamedTuple):
 
         A link that lacks IPv6 may also get it at any time, and the kernel may reset an IPv6 MTU.
         """
-        default = any(not hop.to.prefixlen for hop in self.want.hops)
-        has_ipv6_mtu = any(IPV6_MTU in link.sysctls for link in self.want.links.values())
-        is_routed = bool(self.want.rules or self.roles.dhcp.clients) or default
+        default = any(not hop.to.prefixlen for hop in self.desired.hops)
+        has_ipv6_mtu = any(IPV6_MTU in link.sysctls for link in self.desired.links.values())
+        is_routed = bool(self.desired.rules or self.roles.dhcp.clients) or default
         return is_routed or has_ipv6_mtu or self.lacks_ipv6
 
 

@@ -36,12 +36,14 @@ from neuca_tools.model.topology import identity, is_nic
 
 def removable_addresses(
     owned: OwnedObjects,
-    have: NetworkState,
+    observed: NetworkState,
     world: World,
     without_advertisements: Collection[LinkKey],
 ) -> OwnedObjects:
     """What may be removed, including the autoconfigured addresses on these links."""
-    keys = {have.links[key].index: key for key in have.links.keys() & without_advertisements}
+    keys = {
+        observed.links[key].index: key for key in observed.links.keys() & without_advertisements
+    }
     made = {(keys[index], address) for index, address in world.autoconf if index in keys}
     return owned._replace(addresses=owned.addresses | made)
 

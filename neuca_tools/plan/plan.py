@@ -46,21 +46,21 @@ MTU_LATER = ("bridge", "ipoib")
 
 
 def plan_operations(
-    have: NetworkState,
-    want: NetworkState,
+    observed: NetworkState,
+    desired: NetworkState,
     owned: OwnedObjects = NOTHING,
     *,
     scope: Optional[Collection[str]] = None,
     rename_while_up: bool = True,
 ) -> tuple[Operation, ...]:
-    """Every operation that leads from `have` to `want`, in order.
+    """Every operation that leads from `observed` to `desired`, in order.
 
     `owned` is what may be removed. `scope` holds the handles (`Operation.handles`) of what may
     change, None for everything. `rename_while_up`: the kernel renames devices that are up (Linux
     6.2 and later); without it, they are taken down for that.
     """
-    widened = _widened_scope(scope, have, want)
-    sides = sides_after_renames(have, want, owned, widened, rename_while_up)
+    widened = _widened_scope(scope, observed, desired)
+    sides = sides_after_renames(observed, desired, owned, widened, rename_while_up)
     stale = list(route_steps.stale_routes(sides))
     late = [operation for operation in stale if operation.order > Phase.SHRINK]
     operations = (
@@ -83,7 +83,7 @@ def plan_operations(
     ordered = sorted(operations, key=lambda operation: operation.order)
     if scope is not None and widened is not None:
         widened |= frozenset(_moving_members(scope, widened, sides))
-    return route_steps.possible_operations(in_scope(ordered, widened), have)
+    return route_steps.possible_operations(in_scope(ordered, widened), observed)
 
 
 def in_scope(
@@ -100,13 +100,13 @@ def in_scope(
 
 
 def _widened_scope(
-    asked: Optional[Collection[str]], have: NetworkState, want: NetworkState
+    asked: Optional[Collection[str]], observed: NetworkState, desired: NetworkState
 ) -> Optional[frozenset[str]]:
     """The scope with the virtual links on top of what may change."""
     if asked is None:
         return None
     scope = {*asked}
-    every = (*have.links.values(), *want.links.values())
+    every = (*observed.links.values(), *desired.links.values())
     for link in sorted((link for link in every if link.virtual), key=lambda link: link.key.order):
         if link.virtual and not scope.isdisjoint(lower.mac for lower in link.virtual.lower):
             scope.add(link.key.mac)
@@ -118,7 +118,7 @@ def _moving_members(asked: Collection[str], scope: Collection[str], sides: Sides
 
     The request of one member changes no other member.
     """
-    for key in {*sides.have.links, *sides.want.links}:
+    for key in {*sides.observed.links, *sides.desired.links}:
         old, new = sides.leaves(key), sides.master_joined(key)
         joins = new and new.mac in scope and (new.mac in asked or not sides.is_present(new))
         if joins or (old and old.mac in asked and old not in sides.gone):
@@ -126,14 +126,14 @@ def _moving_members(asked: Collection[str], scope: Collection[str], sides: Sides
 
 
 def _write_files(sides: Sides) -> Iterator[Operation]:
-    for path, content in sorted(sides.want.files.items()):
-        before = sides.have.files.get(path)
+    for path, content in sorted(sides.desired.files.items()):
+        before = sides.observed.files.get(path)
         if before != content:
             yield WriteFile(path, content, size_of(before))
 
 
 def _tell_managers(sides: Sides) -> Iterator[Operation]:
-    to_reload = _managers_to_reload(sides.have, sides.want)
+    to_reload = _managers_to_reload(sides.observed, sides.desired)
     for key, current, wanted in sides.both:
         for manager, word in sorted(wanted.managers.items()):
             if word != "unmanaged" or current.managers.get(manager) != "managed":
@@ -162,23 +162,23 @@ def _is_inactive(current: Link, wanted: Link) -> bool:
 
 def _change_clients(sides: Sides) -> Iterator[Operation]:
     """Stop the clients that are not wanted, and start those that do not run."""
-    have, want = sides.have.clients, sides.want.clients
-    for text in sorted(have.keys() | want.keys()):
+    observed, desired = sides.observed.clients, sides.desired.clients
+    for text in sorted(observed.keys() | desired.keys()):
         key = link_of_label(text)
-        if key is None or have.get(text) == want.get(text):
+        if key is None or observed.get(text) == desired.get(text):
             continue
-        if text in want:
-            yield StartClient(key, text, want[text], sides.names.get(key) or str(key))
+        if text in desired:
+            yield StartClient(key, text, desired[text], sides.names.get(key) or str(key))
         else:
-            yield StopClient(key, text, have[text])
+            yield StopClient(key, text, observed[text])
 
 
-def _managers_to_reload(have: NetworkState, want: NetworkState) -> set[str]:
+def _managers_to_reload(observed: NetworkState, desired: NetworkState) -> set[str]:
     """The running managers with a file that changes, or that have to reload it in any case."""
     to_reload = set()
-    for path, manager in want.tell.items():
-        is_changed = have.files.get(path) != want.files.get(path)
-        if path in have.tell and (is_changed or not have.tell[path]):
+    for path, manager in desired.tell.items():
+        is_changed = observed.files.get(path) != desired.files.get(path)
+        if path in observed.tell and (is_changed or not observed.tell[path]):
             to_reload.add(manager)
     return to_reload
 
@@ -186,7 +186,7 @@ def _managers_to_reload(have: NetworkState, want: NetworkState) -> set[str]:
 def _rename_links(sides: Sides) -> Iterator[Operation]:
     down: set[LinkKey] = set()
     for step in sides.steps:
-        current = sides.have.links[step.key]
+        current = sides.observed.links[step.key]
         target = Target(step.key, step.old, current.index)
         if step.key.mac in sides.bounced and current.state == "up" and step.key not in down:
             down.add(step.key)
@@ -212,7 +212,7 @@ def _remove_and_lower(sides: Sides) -> Iterator[Operation]:
 def _deleted_links(sides: Sides) -> Iterator[Operation]:
     new = {step.new for step in sides.steps}
     for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
-        link = sides.have.links[key]
+        link = sides.observed.links[key]
         phase = Phase.RENAME if link.name in new else Phase.SHRINK
         lower = link.virtual.lower if link.virtual else ()
         yield DeleteLink(Target(key, link.name or "", link.index), lower, phase)
@@ -220,7 +220,7 @@ def _deleted_links(sides: Sides) -> Iterator[Operation]:
 
 def _removed_members(sides: Sides) -> Iterator[Operation]:
     """Remove members from our bonds, bridges and VRFs; deleting one releases its members anyway."""
-    for key in sorted(sides.have.links):
+    for key in sorted(sides.observed.links):
         master = sides.leaves(key)
         if master and not {master, key} & sides.gone:
             yield SetMaster(sides.target(key), sides.target(master), None, Phase.SHRINK)
@@ -244,13 +244,13 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
     (devinet.c ignores this). So are all of IPv4 if none remains: the kernel deletes the IPv4 routes
     of the link with the last.
     """
-    for key in sorted(sides.have.links.keys() - sides.gone):
-        have, want = sides.current(key), sides.wanted(key)
-        for address in unrouted_addresses(have, want):
+    for key in sorted(sides.observed.links.keys() - sides.gone):
+        observed, desired = sides.current(key), sides.wanted(key)
+        for address in unrouted_addresses(observed, desired):
             if address.version == 4:
                 yield DeleteAddress(sides.target(key), address, Phase.ADDRESS)
-        kept = {*want.addresses}
-        for address in filterfalse(kept.__contains__, have.addresses):
+        kept = {*desired.addresses}
+        for address in filterfalse(kept.__contains__, observed.addresses):
             is_early = _goes_early(sides, key, address)
             is_ours = (key, address) in sides.owned.addresses
             if is_ours or (is_early and address.version == 6):
@@ -269,8 +269,8 @@ def _create_and_raise(sides: Sides) -> Iterator[Operation]:
 
     Lower devices come first.
     """
-    for key in sorted(sides.have.links.keys() - sides.gone):
-        if sides.have.links[key].unmarked:
+    for key in sorted(sides.observed.links.keys() - sides.gone):
+        if sides.observed.links[key].unmarked:
             yield MarkLink(sides.target(key))
     for key, current, wanted in sides.both:
         if not sides.is_present(key):
@@ -336,14 +336,14 @@ def _create_link(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
 
 
 def _write_sysctls(sides: Sides) -> Iterator[Operation]:
-    for path, value in sorted(sides.want.sysctls.items()):
-        if not is_same_sysctl(path, sides.have.sysctls.get(path), value):
-            yield WriteSysctl(path, sides.have.sysctls.get(path), value)
+    for path, value in sorted(sides.desired.sysctls.items()):
+        if not is_same_sysctl(path, sides.observed.sysctls.get(path), value):
+            yield WriteSysctl(path, sides.observed.sysctls.get(path), value)
     for key, current, wanted in sides.both:
         for template, value in sorted(wanted.sysctls.items()):
             before = current.sysctls.get(template)
             if not sides.is_present(key):
-                before = sides.have.sysctls.get(template.replace(OWN, "default"))
+                before = sides.observed.sysctls.get(template.replace(OWN, "default"))
             if not is_same_sysctl(template, before, value):
                 target = sides.target(key)
                 yield WriteSysctl(template.replace(OWN, target.name), before, value, target)
@@ -371,12 +371,12 @@ def _add_addresses(sides: Sides) -> Iterator[Operation]:
             if address in kept:
                 continue
             if address in wanted.theirs:
-                yield _restored_address(sides, key, address, sides.want)
+                yield _restored_address(sides, key, address, sides.desired)
             elif address in requested:
                 bare, checked = address in wanted.bare, wanted.sysctls.get(ACCEPT_DAD) != "0"
                 yield AddAddress(sides.target(key), address, bare=bare, checked=checked)
             else:
-                yield _restored_address(sides, key, address, sides.have)
+                yield _restored_address(sides, key, address, sides.observed)
 
 
 def _restored_address(
@@ -392,7 +392,7 @@ def _lost_addresses(sides: Sides, key: LinkKey, wanted: Link) -> Collection[Addr
 
     A member of a bond or bridge has none.
     """
-    current = sides.have.links.get(key)
+    current = sides.observed.links.get(key)
     if current is None or (wanted.master and wanted.master.kind != "vrf"):
         return ()
     if key in sides.gone:

@@ -33,10 +33,10 @@ from neuca_tools.plan.sides import Sides
 
 def stale_routes(sides: Sides) -> Iterator[Operation]:
     """Delete routes that are not wanted; late in other tables, or if another takes their place."""
-    kept = {hop.identity for hop in sides.want.hops}
-    taken_over = {hop.to for hop in filter(_is_main, sides.want.hops)}
-    banned = set(sides.want.banned)
-    for hop in sides.have.hops:
+    kept = {hop.identity for hop in sides.desired.hops}
+    taken_over = {hop.to for hop in filter(_is_main, sides.desired.hops)}
+    banned = set(sides.desired.banned)
+    for hop in sides.observed.hops:
         is_unwanted = hop.ours and sides.owned.routes and hop.identity not in kept
         is_stale = hop.is_stale or hop.to in banned
         if (is_stale or is_unwanted) and sides.gone.isdisjoint(hop.links):
@@ -65,9 +65,9 @@ def _is_possible_at_the_end(sides: Sides, hop: Hop) -> bool:
 
 def set_routes(sides: Sides) -> Iterator[Operation]:
     """Set routes that differ, and those that the kernel drops when the plan takes a link down."""
-    ours = {hop.identity: hop for hop in sides.have.hops if hop.ours}
+    ours = {hop.identity: hop for hop in sides.observed.hops if hop.ours}
     known = _next_hops(sides)
-    for hop in sides.want.hops:
+    for hop in sides.desired.hops:
         before = ours.get(hop.identity)
         if not _are_there(sides, hop.links):
             continue
@@ -96,13 +96,15 @@ def restore_routes(sides: Sides) -> Iterator[Operation]:
     The last are in the desired state only if that is an earlier state of the host. Routes to next
     hops come after those that lead to them.
     """
-    links = sides.have.links if sides.have.theirs else ()
+    links = sides.observed.links if sides.observed.theirs else ()
     cut = {key for key in links if sides.is_interrupted(key)}
-    if not cut and not sides.want.theirs:
+    if not cut and not sides.desired.theirs:
         return
-    present = _routes_of_others(sides.have)
-    lost = {hop: (routes, sides.want) for hop, routes in _missing_routes(sides, present)}
-    lost.update((hop, (present[hop], sides.have)) for hop in _dropped_routes(sides, present, cut))
+    present = _routes_of_others(sides.observed)
+    lost = {hop: (routes, sides.desired) for hop, routes in _missing_routes(sides, present)}
+    lost.update(
+        (hop, (present[hop], sides.observed)) for hop in _dropped_routes(sides, present, cut)
+    )
     for hop in sorted(lost, key=lambda hop: hop.via is not None):
         if _is_possible_at_the_end(sides, hop):
             yield _restore_route(sides, hop, *lost[hop])
@@ -112,7 +114,7 @@ def _missing_routes(
     sides: Sides, present: Collection[Hop]
 ) -> Iterator[tuple[Hop, Sequence[Route]]]:
     """The routes of the earlier state that are gone."""
-    for hop, routes in _routes_of_others(sides.want).items():
+    for hop, routes in _routes_of_others(sides.desired).items():
         if hop not in present and not _sets_itself(sides, hop, routes[0]):
             yield hop, routes
 
@@ -121,9 +123,9 @@ def _dropped_routes(
     sides: Sides, present: Mapping[Hop, Sequence[Route]], cut: set[LinkKey]
 ) -> Iterator[Hop]:
     """The routes that go with the links that are `cut`, and that the kernel does not set again."""
-    deleted = {hop._replace(left_over=False) for hop in sides.have.hops if not hop.ours}
+    deleted = {hop._replace(left_over=False) for hop in sides.observed.hops if not hop.ours}
     for hop, routes in present.items():
-        is_kept = hop not in deleted and hop.to not in sides.want.banned
+        is_kept = hop not in deleted and hop.to not in sides.desired.banned
         if is_kept and cut.intersection(hop.links) and routes[0].protocol not in OF_KERNEL:
             yield hop
 
@@ -184,7 +186,7 @@ def _next_hops(sides: Sides) -> set[tuple[LinkKey, Optional[Host], int]]:
 
     A link that the plan deletes and creates again loses the addresses that make it so.
     """
-    default_routes = (hop for hop in sides.have.hops if hop.ours and hop.to.prefixlen == 0)
+    default_routes = (hop for hop in sides.observed.hops if hop.ours and hop.to.prefixlen == 0)
     return {
         (hop.link, hop.via, hop.traits.table)
         for hop in default_routes
@@ -194,15 +196,15 @@ def _next_hops(sides: Sides) -> set[tuple[LinkKey, Optional[Host], int]]:
 
 def change_rules(sides: Sides) -> Iterator[Operation]:
     """Add the rules that are absent, then delete those that are not wanted, the last one first."""
-    wanted = sides.want.rules
+    wanted = sides.desired.rules
     for rule in sorted(wanted):
-        if rule not in sides.have.rules and _are_there(sides, [wanted[rule]]):
+        if rule not in sides.observed.rules and _are_there(sides, [wanted[rule]]):
             yield AddRule(_target_of_rule(sides, wanted[rule]), rule)
     sources = {rule.source for rule in wanted}
-    for rule in sorted(sides.have.rules, reverse=True):
+    for rule in sorted(sides.observed.rules, reverse=True):
         if sides.owned.routes and rule not in wanted:
             phase = Phase.RETIRE if rule.source in sources else Phase.SHRINK
-            yield DeleteRule(_target_of_rule(sides, sides.have.rules[rule]), rule, phase)
+            yield DeleteRule(_target_of_rule(sides, sides.observed.rules[rule]), rule, phase)
 
 
 def _are_there(sides: Sides, keys: Iterable[LinkKey]) -> bool:
@@ -215,7 +217,7 @@ def _target_of_rule(sides: Sides, key: LinkKey) -> Optional[Target]:
 
 
 def possible_operations(
-    operations: Collection[Operation], have: NetworkState
+    operations: Collection[Operation], observed: NetworkState
 ) -> tuple[Operation, ...]:
     """The operations without routes of other tables that the kernel would refuse.
 
@@ -224,7 +226,7 @@ def possible_operations(
     """
     raised = {state.on.key for state in of_kind(operations, SetState) if state.up}
     added = {(new.on.key, new.address.ip) for new in of_kind(operations, AddAddress)}
-    for key, link in have.links.items():
+    for key, link in observed.links.items():
         raised |= {key} if link.state == "up" else set()
         added |= {(key, address.ip) for address in link.addresses}
     return tuple(operation for operation in operations if _is_possible(operation, raised, added))

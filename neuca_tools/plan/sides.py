@@ -24,8 +24,8 @@ class Sides:
     taken down for a rename. `gone` are the links that the plan deletes.
     """
 
-    have: NetworkState
-    want: NetworkState
+    observed: NetworkState
+    desired: NetworkState
     owned: OwnedObjects
     steps: tuple[Step[LinkKey], ...] = ()
     bounced: frozenset[str] = frozenset()
@@ -34,15 +34,15 @@ class Sides:
 
     def is_present(self, key: LinkKey) -> bool:
         """Whether the link is there, and this plan does not delete it."""
-        return key in self.have.links and key not in self.gone
+        return key in self.observed.links and key not in self.gone
 
     def current(self, key: LinkKey) -> Link:
         """The link as it is; one without any settings if it does not exist."""
-        return self.have.links[key] if self.is_present(key) else _no_link(key)
+        return self.observed.links[key] if self.is_present(key) else _no_link(key)
 
     def wanted(self, key: LinkKey) -> Link:
         """The link as it is wanted; one without any settings if nothing is wanted of it."""
-        return self.want.links.get(key) or _no_link(key)
+        return self.desired.links.get(key) or _no_link(key)
 
     def target(self, key: LinkKey) -> Target:
         return Target(key, self.names.get(key, ""), self.current(key).index)
@@ -54,9 +54,9 @@ class Sides:
         Absent NICs are left out.
         """
         both = []
-        for key in sorted(self.want.links, key=lambda key: key.order):
+        for key in sorted(self.desired.links, key=lambda key: key.order):
             if self.there(key):
-                current, wanted = self.current(key), self.want.links[key]
+                current, wanted = self.current(key), self.desired.links[key]
                 if is_other(current, wanted):
                     # A link that cannot be recreated keeps the MTU that it was created with.
                     wanted = replace(wanted, mtu=None)
@@ -84,9 +84,9 @@ class Sides:
 
     def there(self, key: LinkKey) -> bool:
         """Whether the link is present, or can be created."""
-        if key in self.have.links or key.nic in self.have.links:
+        if key in self.observed.links or key.nic in self.observed.links:
             return True
-        return bool(key.virtual_kind) and key.nic in self.want.links
+        return bool(key.virtual_kind) and key.nic in self.desired.links
 
     def _moves(self, key: LinkKey, kind: str) -> bool:
         """Whether this link joins or leaves a bond or VRF.
@@ -103,7 +103,7 @@ class Sides:
 
         A link that is requested nowhere stays in one whose members are not all known.
         """
-        observed, asked = self.have.links.get(key), self.want.links.get(key)
+        observed, asked = self.observed.links.get(key), self.desired.links.get(key)
         before = observed.master if observed else None
         after = asked.master if asked else None
         if before is None or before in self.gone:
@@ -145,9 +145,9 @@ class Sides:
     @cached_property
     def without_ipv4(self) -> frozenset[LinkKey]:
         """The links with IPv4 routes that lose their last IPv4 address, and these with it."""
-        routed = [hop for hop in self.want.hops if hop.to.version == 4]
+        routed = [hop for hop in self.desired.hops if hop.to.version == 4]
         links = {link for hop in routed for link in hop.links}
-        return frozenset(filter(self._loses_ipv4, links & self.have.links.keys()))
+        return frozenset(filter(self._loses_ipv4, links & self.observed.links.keys()))
 
     def _loses_ipv4(self, key: LinkKey) -> bool:
         addresses = [address for address in self.current(key).addresses if address.version == 4]
@@ -176,7 +176,9 @@ class Sides:
         return key in self.gone or (stays and self.goes_down(key))
 
     def is_up_at_the_end(self, key: LinkKey) -> bool:
-        states = (side.links[key].state for side in (self.want, self.have) if key in side.links)
+        states = (
+            side.links[key].state for side in (self.desired, self.observed) if key in side.links
+        )
         return next((state for state in states if state in ("up", "down")), "down") == "up"
 
     def is_taken_down(self, key: LinkKey) -> bool:
@@ -199,14 +201,14 @@ def _no_link(key: LinkKey) -> Link:
 
 
 def _links_to_delete(
-    have: NetworkState, want: NetworkState, owned: OwnedObjects
+    observed: NetworkState, desired: NetworkState, owned: OwnedObjects
 ) -> frozenset[LinkKey]:
     """Our links that the plan deletes, for good or to recreate them, with their upper links."""
     if not owned.vlans:
         return frozenset()
     gone: set[LinkKey] = set()
-    for key in sorted(have.links, key=lambda key: key.order):
-        current, wanted = have.links[key], want.links.get(key)
+    for key in sorted(observed.links, key=lambda key: key.order):
+        current, wanted = observed.links[key], desired.links.get(key)
         ours = key in owned.vlans and (wanted is None or is_other(current, wanted))
         below = {key.nic} - {key}
         if current.virtual and current.virtual.parent:
@@ -241,19 +243,19 @@ def _is_in(scope: Optional[Collection[str]], key: LinkKey) -> bool:
 
 
 def sides_after_renames(
-    have: NetworkState,
-    want: NetworkState,
+    observed: NetworkState,
+    desired: NetworkState,
     owned: OwnedObjects,
     scope: Optional[Collection[str]],
     live: bool,
 ) -> Sides:
     """The two sides with their renames; `live`: the kernel renames devices that are up."""
-    gone = _links_to_delete(have, want, owned)
-    everything, asked = _names_of(have), _names_of(want)
+    gone = _links_to_delete(observed, desired, owned)
+    everything, asked = _names_of(observed), _names_of(desired)
     current = {key: name for key, name in everything.items() if key not in gone}
     wanted = {key: asked[key] for key in asked if key in current and _is_in(scope, key)}
     steps = tuple(rename_steps(current, wanted))
     names = {**everything, **asked, **current, **{step.key: step.new for step in steps}}
     renamed = () if live else steps
-    bounced = frozenset(step.key.mac for step in renamed if have.links[step.key].state == "up")
-    return Sides(have, want, owned, steps, bounced, names, gone)
+    bounced = frozenset(step.key.mac for step in renamed if observed.links[step.key].state == "up")
+    return Sides(observed, desired, owned, steps, bounced, names, gone)

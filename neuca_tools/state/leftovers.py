@@ -58,7 +58,7 @@ def record_leaving(
 
 
 def removable_things(
-    owned: OwnedObjects, record: Record, have: NetworkState, world: World, roles: Roles
+    owned: OwnedObjects, record: Record, observed: NetworkState, world: World, roles: Roles
 ) -> OwnedObjects:
     """What may be removed: what is ours, and the leased addresses of a manager that leaves.
 
@@ -68,8 +68,8 @@ def removable_things(
     kept = automatic_default_routes(world, roles.guard.management)
     leased = {
         (key, address)
-        for key, address in _leased_addresses(record, have, world)
-        if (have.links[key].index, address.version) not in kept
+        for key, address in _leased_addresses(record, observed, world)
+        if (observed.links[key].index, address.version) not in kept
     }
     return owned._replace(addresses=owned.addresses | leased)
 
@@ -80,11 +80,11 @@ def change_nics(record: Record, macs: Collection[str], **changes: Any) -> Record
     return record._replace(nics={**record.nics, **nics}) if nics else record
 
 
-def describe_leftovers(record: Record, have: NetworkState, world: World) -> Iterator[str]:
+def describe_leftovers(record: Record, observed: NetworkState, world: World) -> Iterator[str]:
     """A sentence for each address and route that is still present."""
-    for key, link, manager in _leaving_links(record, have):
+    for key, link, manager in _leaving_links(record, observed):
         texts = [f"address {address}" for _, address in _leased_on(key, link, world)]
-        hops = (hop for hop in have.hops if hop.left_over and hop.link == key)
+        hops = (hop for hop in observed.hops if hop.left_over and hop.link == key)
         texts += (f"route to {hop.to}{f' via {hop.via}' if hop.via else ''}" for hop in hops)
         for text in texts:
             yield f"{manager} had added the {text} to {link.name} before a document named it"
@@ -92,7 +92,7 @@ def describe_leftovers(record: Record, have: NetworkState, world: World) -> Iter
 
 def without_settled(
     record: Record,
-    have: NetworkState,
+    observed: NetworkState,
     world: World,
     silent: Collection[str] = (),
     heard: Collection[str] = (),
@@ -102,7 +102,7 @@ def without_settled(
     A manager has left once all managers respond and nothing of it is present. A `silent` one that
     has reloaded its files in this pass was `heard`, even if it does not report yet what it manages.
     """
-    held_nics = _nics_still_held(record, have, world)
+    held_nics = _nics_still_held(record, observed, world)
     nics = dict(record.nics)
     for mac, nic in record.nics.items():
         if nic.unheard:
@@ -112,13 +112,13 @@ def without_settled(
     return record._replace(nics=nics)
 
 
-def _nics_still_held(record: Record, have: NetworkState, world: World) -> set[str]:
+def _nics_still_held(record: Record, observed: NetworkState, world: World) -> set[str]:
     """The NICs that a manager manages, or that have leased addresses or automatic routes."""
     if not any(nic.leaving for nic in record.nics.values()):
         return set()
     routed = {route.index for route in world.routes if is_automatic(route, world)}
-    held_nics = {key.mac for key, _ in _leased_addresses(record, have, world)}
-    for key, link in have.links.items():
+    held_nics = {key.mac for key, _ in _leased_addresses(record, observed, world)}
+    for key, link in observed.links.items():
         if "managed" in link.managers.values():
             held_nics.add(key.mac)
         if key.vlan_id is None and link.index in routed:
@@ -126,10 +126,12 @@ def _nics_still_held(record: Record, have: NetworkState, world: World) -> set[st
     return held_nics
 
 
-def describe_kept(record: Record, have: NetworkState, world: World, roles: Roles) -> Iterator[str]:
+def describe_kept(
+    record: Record, observed: NetworkState, world: World, roles: Roles
+) -> Iterator[str]:
     """A sentence for each NIC whose automatic settings have to stay."""
     lines = automatic_default_routes(world, roles.guard.management)
-    for _, link, manager in _leaving_links(record, have):
+    for _, link, manager in _leaving_links(record, observed):
         for family in (4, 6):
             if (link.index, family) in lines:
                 yield (
@@ -139,10 +141,10 @@ def describe_kept(record: Record, have: NetworkState, world: World, roles: Roles
 
 
 def _leased_addresses(
-    record: Record, have: NetworkState, world: World
+    record: Record, observed: NetworkState, world: World
 ) -> set[tuple[LinkKey, Address]]:
     """The addresses with a lifetime on the links that a manager is leaving."""
-    links = _leaving_links(record, have)
+    links = _leaving_links(record, observed)
     return {pair for key, link, _ in links for pair in _leased_on(key, link, world)}
 
 
@@ -152,9 +154,9 @@ def _leased_on(key: LinkKey, link: Link, world: World) -> Iterator[tuple[LinkKey
             yield key, address
 
 
-def _leaving_links(record: Record, have: NetworkState) -> Iterator[tuple[LinkKey, Link, str]]:
+def _leaving_links(record: Record, observed: NetworkState) -> Iterator[tuple[LinkKey, Link, str]]:
     """The NICs that a manager is leaving, with its name for people."""
-    for key, link in have.links.items():
+    for key, link in observed.links.items():
         leaving = record.nics.get(key.mac, UNRECORDED).leaving
         if leaving in TITLES and key.vlan_id is None:
             yield key, link, TITLES[leaving]

@@ -78,7 +78,7 @@ def remember_tables(record: Record, resolution: Resolution) -> Record:
     kept = {text: table for text, table in record.tables.items() if table not in given}
     routers = {
         str(hop.link): str(hop.via)
-        for hop in resolution.want.hops
+        for hop in resolution.desired.hops
         if hop.to == routing_tables.EVERYTHING[6] and is_link_scoped(hop.via)
         if resolution.tables.get(hop.link) == hop.traits.table
     }
@@ -123,25 +123,26 @@ def _lasting_role(
 
 
 def forget_restored(
-    record: Record, resolution: Resolution, have: NetworkState, world: World
+    record: Record, resolution: Resolution, observed: NetworkState, world: World
 ) -> Record:
     """Drop our addresses and links that are gone, and original values in force again.
 
     An original value stays while a document requests the setting. What is ours on a NIC that is in
-    `world` but not in `have` stays as well: it is a port of a bridge, or ignored for the moment.
+    `world` but not in `observed` stays as well: it is a port of a bridge, or ignored for the
+    moment.
     """
-    unseen = set(link_appearances(world)) - {key.mac for key in have.links}
-    sysctls = _host_originals(record, resolution, have)
+    unseen = set(link_appearances(world)) - {key.mac for key in observed.links}
+    sysctls = _host_originals(record, resolution, observed)
     settings = {*sysctls, *(value.setting for value in resolution.tuning.values)}
     return record._replace(
-        owned=_owned_still(record.owned, have, unseen),
-        originals=_link_originals(record, resolution, have),
-        made=_made_links(record, resolution, have),
+        owned=_owned_still(record.owned, observed, unseen),
+        originals=_link_originals(record, resolution, observed),
+        made=_made_links(record, resolution, observed),
         original_sysctls=sysctls,
         declined={
             key: settings
             for key, settings in record.declined.items()
-            if key.mac in unseen or key in have.links
+            if key.mac in unseen or key in observed.links
         },
         written={
             written: value
@@ -151,21 +152,25 @@ def forget_restored(
     )
 
 
-def _owned_still(owned: OwnedObjects, have: NetworkState, unseen: Collection[str]) -> OwnedObjects:
+def _owned_still(
+    owned: OwnedObjects, observed: NetworkState, unseen: Collection[str]
+) -> OwnedObjects:
     """What is ours and still exists, or is on an `unseen` NIC."""
-    present = {(key, address) for key, link in have.links.items() for address in link.addresses}
+    present = {(key, address) for key, link in observed.links.items() for address in link.addresses}
     addresses = {pair for pair in owned.addresses if pair[0].mac in unseen or pair in present}
-    links = {key for key in owned.vlans if key.mac in unseen or key in have.links}
+    links = {key for key in owned.vlans if key.mac in unseen or key in observed.links}
     return OwnedObjects(frozenset(addresses), frozenset(links))
 
 
-def _made_links(record: Record, resolution: Resolution, have: NetworkState) -> dict[LinkKey, Link]:
+def _made_links(
+    record: Record, resolution: Resolution, observed: NetworkState
+) -> dict[LinkKey, Link]:
     """Our links and their members, by the last request that they fulfilled."""
     links = {}
-    for key, link in have.links.items():
+    for key, link in observed.links.items():
         if not link.master and key not in record.owned.vlans:
             continue
-        request, wanted = resolution.requests.get(key), resolution.want.links.get(key)
+        request, wanted = resolution.requests.get(key), resolution.desired.links.get(key)
         if request is not None and wanted is not None and not is_other(link, wanted):
             links[key] = _as_requested(request, wanted)
         elif key in record.made:
@@ -187,7 +192,7 @@ def _as_requested(request: LinkRequest, wanted: Link) -> Link:
 
 
 def _link_originals(
-    record: Record, resolution: Resolution, have: NetworkState
+    record: Record, resolution: Resolution, observed: NetworkState
 ) -> dict[LinkKey, OriginalValues]:
     """The original values of links that are still needed.
 
@@ -195,18 +200,18 @@ def _link_originals(
     """
     originals = {}
     for key, original in record.originals.items():
-        if key in have.links:
-            originals[key] = _still_changed(original, key, resolution, have)
+        if key in observed.links:
+            originals[key] = _still_changed(original, key, resolution, observed)
         elif not key.rank:
             originals[key] = original
     return {key: original for key, original in originals.items() if original != UNCHANGED}
 
 
 def _still_changed(
-    original: OriginalValues, key: LinkKey, resolution: Resolution, have: NetworkState
+    original: OriginalValues, key: LinkKey, resolution: Resolution, observed: NetworkState
 ) -> OriginalValues:
     """The original values that are not in force on the link, or whose setting is requested."""
-    current, request = have.links[key], resolution.requests.get(key) or LinkRequest(key)
+    current, request = observed.links[key], resolution.requests.get(key) or LinkRequest(key)
     templates, groups = dict(request.sysctls), dict(request.device)
     return original._replace(
         **_in_force(original, current, request),
@@ -245,7 +250,9 @@ def _in_force(original: OriginalValues, current: Link, request: LinkRequest) -> 
     }
 
 
-def _host_originals(record: Record, resolution: Resolution, have: NetworkState) -> dict[str, str]:
+def _host_originals(
+    record: Record, resolution: Resolution, observed: NetworkState
+) -> dict[str, str]:
     """The original sysctls of the whole host that are requested, or that are not in force."""
     asked = set(resolution.tuning.sysctls) | set(forwarding_sysctls(resolution.router))
     for request in resolution.requests.values():
@@ -253,7 +260,8 @@ def _host_originals(record: Record, resolution: Resolution, have: NetworkState) 
     return {
         path: value
         for path, value in record.original_sysctls.items()
-        if path in asked or have.sysctls.get(path) != resolution.want.sysctls.get(path, value)
+        if path in asked
+        or observed.sysctls.get(path) != resolution.desired.sysctls.get(path, value)
     }
 
 
@@ -308,7 +316,7 @@ def _is_in(scope: Optional[Collection[str]], mac: str, nic: NicRecord, digest: s
 
 def _is_withheld(mac: str, resolution: Resolution) -> bool:
     """Whether the NIC is present but must not be configured now, as a port of a foreign bridge."""
-    if LinkKey(mac) in resolution.want.links:
+    if LinkKey(mac) in resolution.desired.links:
         return False
     return not _is_absent(mac, resolution)
 

@@ -59,11 +59,11 @@ def effect_text(effect: str, reason: str) -> str:
 
 
 def audit_rows(
-    resolution: Resolution, have: NetworkState, link: Optional[LinkKey] = None
+    resolution: Resolution, observed: NetworkState, link: Optional[LinkKey] = None
 ) -> list[Row]:
     """The settings of the host and those of each dataplane link, NICs first; or only of `link`."""
-    keys = [key for key in resolution.requests if key in resolution.want.links]
-    settings = list(_host_rows(resolution, have))
+    keys = [key for key in resolution.requests if key in resolution.desired.links]
+    settings = list(_host_rows(resolution, observed))
     if link:
         keys, settings = [key for key in keys if key == link], []
     tuned: dict[LinkKey, list[JudgedValue]] = {key: [] for key in keys}
@@ -71,20 +71,20 @@ def audit_rows(
         if value.link in tuned:
             tuned[value.link].append(value)
     for key in sorted(keys, key=lambda key: (key.vlan_id is not None, key)):
-        scalars = _link_scalars(key, resolution, have, tuned[key])
+        scalars = _link_scalars(key, resolution, observed, tuned[key])
         settings += _without_effect(scalars, resolution)
-        settings += _link_sysctls(key, resolution, have)
+        settings += _link_sysctls(key, resolution, observed)
     return settings
 
 
-def _host_rows(resolution: Resolution, have: NetworkState) -> Iterator[Row]:
+def _host_rows(resolution: Resolution, observed: NetworkState) -> Iterator[Row]:
     """The settings of the host. A request takes precedence over a profile."""
-    desired = resolution.want.sysctls
+    desired = resolution.desired.sysctls
     origins = chain.from_iterable(map(_sysctl_origins, resolution.requests.values()))
     named = {path: where for path, where in origins if OWN not in path and path in desired}
     values = {value.setting: value for value in resolution.tuning.values if value.link is None}
     for path in sorted({*named, *values}):
-        current = have.sysctls.get(path)
+        current = observed.sysctls.get(path)
         if path in named:
             yield _requested_row(path, current, desired[path], named[path])
         else:
@@ -93,15 +93,15 @@ def _host_rows(resolution: Resolution, have: NetworkState) -> Iterator[Row]:
 
 
 def _link_scalars(
-    key: LinkKey, resolution: Resolution, have: NetworkState, tuned: Iterable[JudgedValue]
+    key: LinkKey, resolution: Resolution, observed: NetworkState, tuned: Iterable[JudgedValue]
 ) -> Iterator[Row]:
     """The MTU and the queue length of a link, if a profile (`tuned`) or a request sets them."""
-    link, name = have.links.get(key), _name_of_link(key, resolution, have)
+    link, name = observed.links.get(key), _name_of_link(key, resolution, observed)
     sources = {origin.setting: origin.where for origin in resolution.requests[key].origins}
     values = {value.setting: value for value in tuned}
     for setting in ("mtu", "txqueuelen"):
         current = _number_text(getattr(link, setting, None))
-        desired = _number_text(getattr(resolution.want.links[key], setting))
+        desired = _number_text(getattr(resolution.desired.links[key], setting))
         if setting in values:
             yield _of_profile(values[setting], current, name)
         elif setting in sources and desired is not None:
@@ -119,18 +119,18 @@ def _without_effect(rows: Iterable[Row], resolution: Resolution) -> Iterator[Row
         yield row
 
 
-def _link_sysctls(key: LinkKey, resolution: Resolution, have: NetworkState) -> Iterator[Row]:
-    desired, name = resolution.want.links[key].sysctls, _name_of_link(key, resolution, have)
-    current: Mapping[str, str] = getattr(have.links.get(key), "sysctls", {})
+def _link_sysctls(key: LinkKey, resolution: Resolution, observed: NetworkState) -> Iterator[Row]:
+    desired, name = resolution.desired.links[key].sysctls, _name_of_link(key, resolution, observed)
+    current: Mapping[str, str] = getattr(observed.links.get(key), "sysctls", {})
     for path, where in _sysctl_origins(resolution.requests[key]):
         if OWN in path and path in desired:
             row = _requested_row(path.replace(OWN, name), current.get(path), desired[path], where)
             yield row._replace(link=key, name=name)
 
 
-def _name_of_link(key: LinkKey, resolution: Resolution, have: NetworkState) -> str:
+def _name_of_link(key: LinkKey, resolution: Resolution, observed: NetworkState) -> str:
     """The current name of a link, or the requested one."""
-    link = have.links.get(key)
+    link = observed.links.get(key)
     return (link and link.name) or resolution.names.get(key, "")
 
 
@@ -161,10 +161,10 @@ def _number_text(number: Optional[int]) -> Optional[str]:
     return None if number is None else str(number)
 
 
-def overridden_notes(resolution: Resolution, have: NetworkState) -> list[str]:
+def overridden_notes(resolution: Resolution, observed: NetworkState) -> list[str]:
     """For status: one line for each reason why values of a profile are not set for the host."""
     grouped: dict[str, list[str]] = {}
-    for row in _host_rows(resolution, have):
+    for row in _host_rows(resolution, observed):
         if row.effect not in (EFFECTIVE, NOT_YET):
             text = effect_text(row.effect, row.reason)
             grouped.setdefault(text, []).append(dotted_name(row.setting))
@@ -172,7 +172,7 @@ def overridden_notes(resolution: Resolution, have: NetworkState) -> list[str]:
 
 
 def to_json(
-    resolution: Resolution, have: NetworkState, link: Optional[LinkKey] = None
+    resolution: Resolution, observed: NetworkState, link: Optional[LinkKey] = None
 ) -> dict[str, Any]:
     """What `neuca tune audit --json` and `neuca status --json` print."""
     layer = resolution.tuning
@@ -182,16 +182,16 @@ def to_json(
         "rtt": layer.choice.rtt,
         "environment": layer.environment.kind,
         "detail": layer.environment.detail,
-        "values": [row.to_json() for row in audit_rows(resolution, have, link)],
+        "values": [row.to_json() for row in audit_rows(resolution, observed, link)],
         "problems": [{"code": problem.code, "text": problem.text} for problem in layer.problems],
-        "notes": [*layer.notes, *throughput_sentences(resolution, have)],
+        "notes": [*layer.notes, *throughput_sentences(resolution, observed)],
     }
 
 
-def throughput_sentences(resolution: Resolution, have: NetworkState) -> list[str]:
+def throughput_sentences(resolution: Resolution, observed: NetworkState) -> list[str]:
     """The throughput that the current and the desired receive buffers allow."""
     values: list[Optional[str]] = []
-    for row in (row for row in _host_rows(resolution, have) if row.setting == RECEIVE):
+    for row in (row for row in _host_rows(resolution, observed) if row.setting == RECEIVE):
         values.append(row.current)
         if row.effect in (EFFECTIVE, NOT_YET) and row.desired != row.current:
             values.append(row.desired)

@@ -102,7 +102,7 @@ def judge_host(
     version: str,
     document: DocumentStatus,
     resolution: Resolution,
-    have: NetworkState,
+    observed: NetworkState,
     left: Sequence[Operation],
     *,
     unapplied: Collection[str] = (),
@@ -122,7 +122,8 @@ def judge_host(
     unfulfilled = [*resolution.problems, *_document_problems(document)]
     undone = [*failed, *_unfinished_problems(alive, pending), *_rolled_back(failed, left)]
     undone += _file_problems(left, failed, applied=report is not None and not pending)
-    problems = tuple(dict.fromkeys([*unfulfilled, *undone, *_contested_problems(resolution, have)]))
+    undone += _contested_problems(resolution, observed)
+    problems = tuple(dict.fromkeys([*unfulfilled, *undone]))
     codes = {problem.code for problem in problems} - INFORMATIVE_CODES
     state = _state_of_host(codes, document, "pending" in codes or bool(resolution.roles.held_back))
     data = {
@@ -275,11 +276,11 @@ def _unfinished_problems(
     return problems
 
 
-def _contested_problems(resolution: Resolution, have: NetworkState) -> list[Problem]:
+def _contested_problems(resolution: Resolution, observed: NetworkState) -> list[Problem]:
     """A problem for each of our links that a network manager manages too."""
     problems = []
-    for key, link in have.links.items():
-        desired = resolution.want.links.get(key)
+    for key, link in observed.links.items():
+        desired = resolution.desired.links.get(key)
         if desired is None or not desired.managers:  # empty: a manager does DHCP on it
             continue
         managing = [

@@ -51,7 +51,7 @@ def _column_widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
     for minimum in (words, [NARROWEST] * len(columns)):
         excess = sum(widths) + 2 * (len(widths) - 1) - width
         for _ in range(excess):
-            spare = [max(0, have - need) for have, need in zip(widths, minimum)]
+            spare = [max(0, observed - need) for observed, need in zip(widths, minimum)]
             if any(spare):
                 widest = max(range(len(widths)), key=lambda at: (spare[at] > 0, widths[at]))
                 widths[widest] -= 1

@@ -89,15 +89,15 @@ def outcome_json(after: Status) -> dict[str, Any]:
 
 def desired_json(resolution: Resolution) -> dict[str, Any]:
     """`neuca show desired --json`."""
-    want = resolution.want
+    desired = resolution.desired
     return {
         "version": 1,
         "hostname": resolution.hostname,
         "router": resolution.router,
         "links": [_link_json(link, resolution) for link in resolution.shown],
         "routes": routing_json.desired_routes(resolution),
-        "rules": [rule.text for rule in sorted(want.rules)],
-        "sysctl": {dotted_name(path): value for path, value in want.sysctls.items()},
+        "rules": [rule.text for rule in sorted(desired.rules)],
+        "sysctl": {dotted_name(path): value for path, value in desired.sysctls.items()},
         "problems": [
             {"link": problem.link and str(problem.link), **problem_json(problem)}
             for problem in resolution.problems
@@ -221,7 +221,7 @@ def _platform_json(platform: Optional[PlatformDocument]) -> Optional[dict[str, A
 
 
 def explain_link(
-    key: LinkKey, resolution: Resolution, have: NetworkState, record: Record, world: World
+    key: LinkKey, resolution: Resolution, observed: NetworkState, record: Record, world: World
 ) -> dict[str, Any]:
     """`neuca explain --json`: each setting of one link.
 
@@ -233,7 +233,7 @@ def explain_link(
     request = resolution.requests.get(key) or LinkRequest(key)
     # The desired and the present state have no link that is left alone.
     device = find_links(world, resolution.roles).get(key)
-    current = _settings_of_link(have.links.get(key)) or _device_settings(device, world)
+    current = _settings_of_link(observed.links.get(key)) or _device_settings(device, world)
     return {
         "version": 2,
         "link": str(key),
@@ -241,7 +241,7 @@ def explain_link(
         "reason": resolution.roles.reason_of(key) or ROLE_REASONS.get(role, ""),
         "settings": [
             *_settings_explained(key, resolution, current, record),
-            *routing_json.explained_routing(key, request, resolution, have),
+            *routing_json.explained_routing(key, request, resolution, observed),
         ],
         "problems": [
             problem_json(problem) for problem in resolution.problems if problem.link == key
@@ -257,7 +257,7 @@ def _settings_explained(
     key: LinkKey, resolution: Resolution, current: Mapping[str, Setting], record: Record
 ) -> list[dict[str, Setting]]:
     request = resolution.requests.get(key) or LinkRequest(key)
-    desired = _settings_of_link(resolution.want.links.get(key))
+    desired = _settings_of_link(resolution.desired.links.get(key))
     originals = record.originals.get(key, OriginalValues())
     original: dict[str, Setting] = {
         "mtu": originals.mtu,

@@ -16,9 +16,11 @@ from neuca_tools.model.routing import PLAIN, Traits
 
 def desired_routes(resolution: Resolution) -> list[dict[str, Any]]:
     """The routes that must be present, those that must be absent, and those left to the user."""
-    want = resolution.want
-    routes = [_route_json(hop.to, hop.via, "present", hop.metric, hop.traits) for hop in want.hops]
-    routes += [_route_json(to, None, "absent", None) for to in want.banned]
+    desired = resolution.desired
+    routes = [
+        _route_json(hop.to, hop.via, "present", hop.metric, hop.traits) for hop in desired.hops
+    ]
+    routes += [_route_json(to, None, "absent", None) for to in desired.banned]
     return routes + [_route_json(to, None, "user", None) for to in resolution.left_alone]
 
 
@@ -71,7 +73,7 @@ def observed_rules(world: World) -> list[dict[str, Any]]:
 
 
 def explained_routing(
-    key: LinkKey, request: LinkRequest, resolution: Resolution, have: NetworkState
+    key: LinkKey, request: LinkRequest, resolution: Resolution, observed: NetworkState
 ) -> list[dict[str, Any]]:
     """The rows of `neuca explain` on the policy routing of a link, none if it is not requested."""
     origins = {origin.setting: origin for origin in request.origins}
@@ -79,7 +81,7 @@ def explained_routing(
     table = resolution.tables.get(key)
     if table:
         desired["table"] = str(table)
-    used = {hop.traits.table for hop in have.hops if hop.ours and hop.link == key}
+    used = {hop.traits.table for hop in observed.hops if hop.ours and hop.link == key}
     current = {"table": table if table in used else None}
     return [
         _setting_row(name, value, current.get(name), origins.get(name))

@@ -32,7 +32,8 @@ def is_same_sysctl(path: str, current: Optional[str], wanted: Optional[str]) -> 
         return False
     rounding = _rounding_of(path)
     return all(
-        _is_near(_number_or_word(have), _number_or_word(want), rounding) for have, want in pairs
+        _is_near(_number_or_word(observed), _number_or_word(desired), rounding)
+        for observed, desired in pairs
     )
 
 

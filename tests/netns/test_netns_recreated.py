@@ -133,8 +133,8 @@ def test_a_port_of_a_link_that_is_created_anew_gets_its_settings(host):
     for made in (OTHER, MADE):
         assert host.once(document(host, made[host.kind])).code == 0
         found = seen(host)
-        want = {"bridge": (None, "it", 179, 7), "bond": ("dp1", "it", None, None)}
-        assert (found.get("primary"), *found["place"]) == want[host.kind]
+        desired = {"bridge": (None, "it", 179, 7), "bond": ("dp1", "it", None, None)}
+        assert (found.get("primary"), *found["place"]) == desired[host.kind]
         assert (host.plan(), host.problems()) == ([], [])
 
 

@@ -90,7 +90,7 @@ def test_the_master_gets_the_address_and_the_function_is_not_touched(messages):
     one.run()
     after = held(one)
     assert after.pop(3) == ("eth1", 1500, ["10.1.1.4/24"])
-    assert after == {index: have for index, have in before.items() if index != 3}
+    assert after == {index: observed for index, observed in before.items() if index != 3}
     roles = one.survey().resolution.roles
     assert (roles.role(MANAGEMENT), roles.role(DATA)) == ("management", "dataplane")
     assert roles.nics[DATA].index == 3
@@ -123,7 +123,7 @@ def test_a_function_that_comes_and_goes_changes_nothing():
         found = held(one)
         found.pop(5, None)
         assert found == before
-    assert one.survey().have.links[LinkKey(DATA)].addresses
+    assert one.survey().observed.links[LinkKey(DATA)].addresses
 
 
 def test_two_devices_with_one_mac_and_no_master_are_not_touched():

@@ -55,7 +55,7 @@ def test_a_status_is_described(text, applied):
         agent.run()
     found = status(agent, report=PASS if applied else None)
     survey = agent.survey()
-    data = {**found.data, "tuning": audit.to_json(survey.resolution, survey.have)}
+    data = {**found.data, "tuning": audit.to_json(survey.resolution, survey.observed)}
     found = with_unsaved(found._replace(data=data), "no room", survey.plan()[:1])
     validated("status", again(found.data))
     validated("plan", again(render_json.plan_json(survey.plan(), found)))

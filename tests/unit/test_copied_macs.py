@@ -139,4 +139,4 @@ def test_a_vlan_of_ours_on_the_management_nic_stays_protected():
     index = found.kernel.named("eth2.7").index
     assert key(2, 7) in found.record.owned.vlans
     assert index in found.survey().resolution.roles.guard.devices
-    assert LinkKey(mac(2), 7) not in found.survey().have.links
+    assert LinkKey(mac(2), 7) not in found.survey().observed.links

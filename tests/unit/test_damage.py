@@ -96,7 +96,7 @@ class Host:
             return
         self.agent.record = intentions.record_intentions(survey.record, operations)
         self.save()
-        before = survey.have._replace(files={}, sysctls={})
+        before = survey.observed._replace(files={}, sysctls={})
         records.save_journal(self.place, before, survey.world.boot_id)
         self.agent.carry_out(survey, operations[: self.chance.randint(0, len(operations))])
 
@@ -129,10 +129,12 @@ class Host:
         died = records.load_journal(self.place, self.kernel.boot_id)
         if died:  # what an undo would do
             survey = self.agent.survey()
-            before = survey.have._replace(links={**survey.have.links, **died.links}, files={})
+            before = survey.observed._replace(
+                links={**survey.observed.links, **died.links}, files={}
+            )
             everything = self.agent.record.owned._replace(routes=True)
             for operation in plan_operations(
-                survey.have, before, everything, scope={mac(2), mac(3)}
+                survey.observed, before, everything, scope={mac(2), mac(3)}
             ):
                 assert operation.text
         _, result, _ = self.agent.run()

@@ -54,7 +54,7 @@ def test_every_setting_of_a_nic_gets_into_what_is_wanted():
         NIC2
         + "addresses = 10.0.0.1/24, fd00::1/64\nmtu = 9000\ntxqueuelen = 5000\nsysctl.net.ipv4.conf.{interface}.rp_filter = 2\n"
     )
-    link = asked(text).want.links[key(2)]
+    link = asked(text).desired.links[key(2)]
     assert (link.kind, link.role, link.name, link.index, link.state) == (
         "physical",
         "dataplane",
@@ -71,7 +71,7 @@ def test_every_setting_of_a_nic_gets_into_what_is_wanted():
 def test_a_nic_in_state_user_is_wanted_with_its_name_and_nothing_else():
     link = asked(
         f"[interfaces]\n{mac(2)} = user\n{NIC2}mtu = 9000\naddresses = 10.0.0.1/24\n"
-    ).want.links[key(2)]
+    ).desired.links[key(2)]
     assert (
         link.name,
         link.state,
@@ -92,7 +92,7 @@ def test_a_nic_in_state_user_is_wanted_with_its_name_and_nothing_else():
 def test_no_document_asks_for_nothing():
     resolution = asked("")
     assert (
-        resolution.want.links,
+        resolution.desired.links,
         resolution.requests,
         resolution.complete,
         resolution.hostname,
@@ -106,17 +106,17 @@ def test_what_belongs_to_the_whole_host_is_told():
     )
     assert (resolution.hostname, resolution.router, resolution.complete) == ("Node0", "true", True)
     assert resolution.left_alone == (ip_network("10.1.0.0/16"),)
-    assert resolution.want.banned == (ip_network("10.2.0.0/16"),)
+    assert resolution.desired.banned == (ip_network("10.2.0.0/16"),)
 
 
 def test_a_vlan_alone_wants_its_nic_up():
-    links = asked(VLAN7).want.links
+    links = asked(VLAN7).desired.links
     assert {one: link.state for one, link in links.items()} == {key(2): "up", key(2, 7): "up"}
     assert (links[key(2, 7)].name, links[key(2, 7)].index) == ("eth2.7", 0)
 
 
 def test_a_vlan_that_should_be_down_does_not_want_its_nic_up():
-    assert asked(VLAN7 + "state = down\n").want.links[key(2)].state is None
+    assert asked(VLAN7 + "state = down\n").desired.links[key(2)].state is None
 
 
 def test_the_local_configuration_wins_setting_by_setting():
@@ -124,7 +124,7 @@ def test_the_local_configuration_wins_setting_by_setting():
     link = asked(
         NIC2 + "addresses = 10.0.0.1/24\nmtu = 1400\ntxqueuelen = 77\n",
         settings=Settings(links=(local,)),
-    ).want.links[key(2)]
+    ).desired.links[key(2)]
     assert (link.mtu, link.txqueuelen, list(map(str, link.addresses))) == (
         9000,
         77,
@@ -187,7 +187,7 @@ def test_a_vlan_of_the_configuration_on_a_nic_of_the_document():
 def test_a_setting_that_is_refused_costs_only_itself(text, code, reason):
     resolution = asked(f"{text}txqueuelen = 5000\n", nic(2, min_mtu=100, max_mtu=9000))
     assert resolution.problems == (Problem(code, reason, key(2)),)
-    link = resolution.want.links[key(2)]
+    link = resolution.desired.links[key(2)]
     assert (link.state, link.txqueuelen, link.mtu, link.addresses, dict(link.sysctls)) == (
         "up",
         5000,
@@ -198,7 +198,7 @@ def test_a_setting_that_is_refused_costs_only_itself(text, code, reason):
 
 
 def test_a_device_that_names_no_maximum_takes_any_mtu():
-    assert asked(NIC2 + "mtu = 65535\n", nic(2, max_mtu=0)).want.links[key(2)].mtu == 65535
+    assert asked(NIC2 + "mtu = 65535\n", nic(2, max_mtu=0)).desired.links[key(2)].mtu == 65535
 
 
 def test_two_links_that_ask_for_different_values_of_one_global_sysctl():
@@ -207,7 +207,7 @@ def test_two_links_that_ask_for_different_values_of_one_global_sysctl():
     assert resolution.problems == (
         Problem("refused", 'sysctl net.core.rmem_max: another link requests "70000"', key(3)),
     )
-    assert resolution.want.sysctls == {"net/core/rmem_max": "70000"}
+    assert resolution.desired.sysctls == {"net/core/rmem_max": "70000"}
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_a_vlan_cannot_be_up_on_a_nic_that_is_asked_to_be_down(state, up, refuse
     )
     resolution = asked(text, nic(2, up=up))
     assert problems(text, nic(2, up=up)) == wanted
-    assert resolution.want.links[key(2, 7)].state == (None if refused else "up")
+    assert resolution.desired.links[key(2, 7)].state == (None if refused else "up")
 
 
 @pytest.mark.parametrize("text", [NIC2, VLAN7])
@@ -309,7 +309,7 @@ def test_the_mtu_that_is_asked_makes_room_for_ipv6():
 def test_a_document_that_names_a_nic_which_is_not_to_be_touched(policy, texts):
     resolution = asked(NIC2 + VLAN7, settings=Settings(policy))
     assert [one.text for one in resolution.problems] == texts
-    assert resolution.want.links == {}
+    assert resolution.desired.links == {}
 
 
 def test_a_nic_below_something_protected_is_tied_to_it():
@@ -327,7 +327,7 @@ def test_an_absent_nic_costs_its_vlans_and_nobody_else():
     assert [(one.code, one.text) for one in resolution.problems] == [
         ("absent", 'no NIC has the MAC "02:00:00:00:00:09"')
     ]
-    assert set(resolution.want.links) == {key(2)}
+    assert set(resolution.desired.links) == {key(2)}
 
 
 # --- names of VLANs -------------------------------------------------------------------------------------------------
@@ -343,7 +343,7 @@ def test_an_absent_nic_costs_its_vlans_and_nobody_else():
     ],
 )
 def test_one_name_is_given_to_one_link_alone(text):
-    names = [link.name for link in asked(text).want.links.values()]
+    names = [link.name for link in asked(text).desired.links.values()]
     assert len(set(names)) == len(names)
 
 
@@ -352,13 +352,14 @@ def test_a_vlan_whose_name_somebody_has_is_not_made():
     assert resolution.problems == (
         Problem("name", 'VLAN 7 should be "br0", but another interface has that name', key(2, 7)),
     )
-    assert key(2, 7) not in resolution.want.links
+    assert key(2, 7) not in resolution.desired.links
 
 
 def test_a_vlan_that_is_there_already_keeps_the_name_that_somebody_gave_it():
-    assert asked(VLAN7, vlan(9, 2, 7, "mine")).want.links[key(2, 7)].name == "mine"
+    assert asked(VLAN7, vlan(9, 2, 7, "mine")).desired.links[key(2, 7)].name == "mine"
     assert (
-        asked(VLAN7 + "name = yours\n", vlan(9, 2, 7, "mine")).want.links[key(2, 7)].name == "yours"
+        asked(VLAN7 + "name = yours\n", vlan(9, 2, 7, "mine")).desired.links[key(2, 7)].name
+        == "yours"
     )
 
 
@@ -373,7 +374,7 @@ def test_somebody_elses_vlan_keeps_its_mac():
     assert problems(VLAN7 + "state = user\nmac = 02:00:00:00:00:07\n", theirs) == []
     assert (
         asked(VLAN7 + "state = user\nmac = 02:00:00:00:00:07\n", theirs)
-        .want.links[key(2, 7)]
+        .desired.links[key(2, 7)]
         .virtual
         is None
     )
@@ -383,15 +384,15 @@ def test_a_vlan_of_ours_follows_the_name_of_its_nic():
     record = Record(owned=OwnedObjects(vlans=frozenset({key(2, 7)})))
     assert (
         asked(NIC2 + "name = data\n" + VLAN7, vlan(9, 2, 7), record=record)
-        .want.links[key(2, 7)]
+        .desired.links[key(2, 7)]
         .name
         == "data.7"
     )
 
 
 def test_a_vlan_in_state_user_is_never_made():
-    assert key(2, 7) not in asked(VLAN7 + "state = user\n").want.links
-    assert asked(VLAN7 + "state = user\n", vlan(9, 2, 7)).want.links[key(2, 7)].state == "user"
+    assert key(2, 7) not in asked(VLAN7 + "state = user\n").desired.links
+    assert asked(VLAN7 + "state = user\n", vlan(9, 2, 7)).desired.links[key(2, 7)].state == "user"
 
 
 # --- what goes back, and what may be taken away ---------------------------------------------------------------------
@@ -409,7 +410,7 @@ BEFORE = {key(2): OriginalValues(1400, 500, {"net/ipv4/conf/{interface}/rp_filte
     ],
 )
 def test_what_is_no_longer_asked_for_goes_back(text):
-    link = asked(text, record=Record(originals=BEFORE)).want.links[key(2)]
+    link = asked(text, record=Record(originals=BEFORE)).desired.links[key(2)]
     assert (link.mtu, link.txqueuelen, dict(link.sysctls)) == (
         1400,
         500,
@@ -419,7 +420,7 @@ def test_what_is_no_longer_asked_for_goes_back(text):
 
 def test_what_is_still_asked_for_does_not_go_back():
     text = NIC2 + "mtu = 9000\ntxqueuelen = 77\nsysctl.net.ipv4.conf.{interface}.rp_filter = 2\n"
-    link = asked(text, record=Record(originals=BEFORE)).want.links[key(2)]
+    link = asked(text, record=Record(originals=BEFORE)).desired.links[key(2)]
     assert (link.mtu, link.txqueuelen, dict(link.sysctls)) == (
         9000,
         77,
@@ -440,9 +441,9 @@ def test_without_a_document_that_is_sure_nothing_goes_back(text):
     resolution = asked(
         text, record=Record(originals=BEFORE, original_sysctls={"net/core/rmem_max": "1"})
     )
-    link = resolution.want.links.get(key(2))
+    link = resolution.desired.links.get(key(2))
     assert link is None or (link.mtu, link.txqueuelen, dict(link.sysctls)) == (None, None, {})
-    assert resolution.want.sysctls == {}
+    assert resolution.desired.sysctls == {}
 
 
 def test_a_nic_that_is_management_or_ignored_by_now_does_not_go_back():
@@ -450,14 +451,14 @@ def test_a_nic_that_is_management_or_ignored_by_now_does_not_go_back():
         assert (
             asked(
                 "[interfaces]\n", settings=Settings(policy), record=Record(originals=BEFORE)
-            ).want.links
+            ).desired.links
             == {}
         )
 
 
 def test_a_nic_does_not_go_back_below_a_foreign_vlan():
     resolution = asked("[interfaces]\n", vlan(9, 2, 5, mtu=1500), record=Record(originals=BEFORE))
-    assert resolution.want.links[key(2)].mtu is None
+    assert resolution.desired.links[key(2)].mtu is None
     assert [one.text for one in resolution.problems] == [
         'MTU 1400 requested, but "eth2.5" on "eth2" was not created by neucad and has MTU 1500'
     ]
@@ -552,8 +553,8 @@ def test_the_digest_of_a_nic_changes_with_its_own_request_alone(first, second, d
 
 
 def test_find_links_keys_a_vlan_by_its_nic():
-    assert LinkKey(mac(2), 7) in asked(VLAN7, vlan(9, 2, 7)).want.links
-    assert asked(VLAN7, vlan(9, 2, 7)).want.links[key(2, 7)].index == 9
+    assert LinkKey(mac(2), 7) in asked(VLAN7, vlan(9, 2, 7)).desired.links
+    assert asked(VLAN7, vlan(9, 2, 7)).desired.links[key(2, 7)].index == 9
 
 
 # --- the same address on two links ---
@@ -567,8 +568,8 @@ def test_an_address_that_two_links_ask_for_is_set_on_none_and_both_say_so():
         key(2): f"address 10.0.0.1/24: {why}",
         key(3, 7): f"address 10.0.0.1/16: {why}",
     }
-    assert [str(one) for one in found.want.links[key(2)].addresses] == ["10.0.2.1/24"]
-    assert found.want.links[key(3, 7)].addresses == ()
+    assert [str(one) for one in found.desired.links[key(2)].addresses] == ["10.0.2.1/24"]
+    assert found.desired.links[key(3, 7)].addresses == ()
 
 
 def test_an_address_of_a_link_that_is_not_ours_to_set_is_asked_for_once():
@@ -582,7 +583,7 @@ def test_an_address_of_a_link_that_is_not_ours_to_set_is_asked_for_once():
     )
     users = resolve_state(document(text + "state = user\n"), Settings(), seen, Record())
     for found in (ignored, users):
-        assert [str(one) for one in found.want.links[key(2)].addresses] == [
+        assert [str(one) for one in found.desired.links[key(2)].addresses] == [
             "10.0.0.1/24",
             "fe80::1/64",
         ]
@@ -593,7 +594,7 @@ def test_an_absent_nic_costs_the_other_its_address_too():
     text = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\n[interface {mac(9)}]\naddresses = 10.0.0.1/24\n"
     assert (
         resolve_state(document(text), Settings(), world(nic(2)), Record())
-        .want.links[key(2)]
+        .desired.links[key(2)]
         .addresses
         == ()
     )
@@ -607,17 +608,17 @@ FORWARDING = ("net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding")
 @pytest.mark.parametrize(("word", "value"), [("true", "1"), ("FALSE", "0")])
 def test_a_router_forwards_both_families_and_a_host_that_is_to_be_none_neither(word, value):
     found = asked(f"[global]\nrouter = {word}\n{NIC2}")
-    assert (dict(found.want.sysctls), found.problems) == (dict.fromkeys(FORWARDING, value), ())
+    assert (dict(found.desired.sysctls), found.problems) == (dict.fromkeys(FORWARDING, value), ())
 
 
 @pytest.mark.parametrize("text", ["[global]\nrouter = user\n", "[global]\nhost_name = x\n"])
 def test_a_user_who_forwards_as_he_likes_is_left_alone(text):
-    assert asked(text).want.sysctls == {}
+    assert asked(text).desired.sysctls == {}
 
 
 def test_forwarding_waits_while_a_management_nic_uses_router_advertisements():
     found = asked(f"[global]\nrouter = true\n{NIC2}", advertised=frozenset({1, 2}))
-    assert dict(found.want.sysctls) == {FORWARDING[0]: "1"}
+    assert dict(found.desired.sysctls) == {FORWARDING[0]: "1"}
     reason = (
         "IPv6 forwarding remains off: eth1 gets its default route from router advertisements (accept_ra = 1), which a"
         " forwarding host ignores; to use both, set net.ipv6.conf.eth1.accept_ra = 2, then run neuca apply"
@@ -629,7 +630,7 @@ def test_forwarding_waits_while_a_management_nic_uses_router_advertisements():
 def test_forwarding_waits_shortly_after_the_boot_for_a_first_advertisement():
     text = f"[global]\nrouter = true\n{NIC2}"
     found = asked(text, advertised=frozenset({1}), age=5.0)
-    assert FORWARDING[1] not in found.want.sysctls
+    assert FORWARDING[1] not in found.desired.sysctls
     reason = (
         "IPv6 forwarding remains off until 60 s after the boot, in case eth1 gets its default route"
         " from router advertisements"
@@ -645,13 +646,13 @@ def test_a_nic_that_is_down_and_nobodys_has_no_route_to_lose(up, hindered):
 
 def test_forwarding_is_what_it_was_once_nobody_asks():
     record = Record(original_sysctls={FORWARDING[0]: "0"})
-    assert asked(f"[global]\nrouter = user\n{NIC2}", record=record).want.sysctls == {
+    assert asked(f"[global]\nrouter = user\n{NIC2}", record=record).desired.sysctls == {
         FORWARDING[0]: "0"
     }
     off = Settings(router=False)
-    assert asked(f"[global]\nrouter = true\n{NIC2}", record=record, settings=off).want.sysctls == {
-        FORWARDING[0]: "0"
-    }
+    assert asked(
+        f"[global]\nrouter = true\n{NIC2}", record=record, settings=off
+    ).desired.sysctls == {FORWARDING[0]: "0"}
 
 
 def test_another_router_word_is_another_request_of_the_host_and_of_no_nic():

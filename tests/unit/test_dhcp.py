@@ -79,7 +79,7 @@ def main_routes(found):
     """The routes for the main table that are derived from a lease."""
     return {
         (str(hop.to), hop.via and str(hop.via))
-        for hop in found.want.hops
+        for hop in found.desired.hops
         if hop.traits.table == MAIN_TABLE
     }
 
@@ -200,7 +200,7 @@ def decided(look, document, record=None):
 
 
 def test_the_client_may_take_the_nic_and_no_other_manager():
-    files = decided(seen(), netplan(dhcp4=True)).want.files
+    files = decided(seen(), netplan(dhcp4=True)).desired.files
     assert files[FILE] == dhcp_files.networkd_file(key(2), "", Automatic(dhcp4=True), has_mtu=False)
     assert "/networkd/05-neuca-nics.network" not in {path for path in files if files[path]}
     assert f"mac:{mac(2)}".encode() in files["/nm/neuca.conf"]
@@ -215,7 +215,7 @@ def test_that_the_client_manages_the_nic_is_no_problem_and_that_another_does_is_
         (both, [("contested", "NetworkManager manages it", key(2))]),
     ):
         found = decided(seen(managers=managers), netplan(dhcp4=True))
-        texts = judge_host("", DocumentStatus("nocloud"), found.resolution, found.have, ()).data
+        texts = judge_host("", DocumentStatus("nocloud"), found.resolution, found.observed, ()).data
         (eth2,) = [one for one in texts["interfaces"] if one["mac"] == mac(2)]
         assert [(one["code"], one["text"], key(2)) for one in eth2["problems"]] == problems
 
@@ -225,11 +225,11 @@ def test_networkd_is_told_of_a_new_file_and_of_one_that_goes():
     first = decided(seen(), netplan(dhcp4=True), record)
     texts = [one.text for one in first.plan()]
     assert "make networkd reload its configuration" in texts
-    there = {path: content for path, content in first.want.files.items() if content}
+    there = {path: content for path, content in first.desired.files.items() if content}
     again = decided(seen(files=there), netplan(dhcp4=True), record)
     assert not [one for one in again.plan() if one.kind in ("write-file", "tell")]
     gone = decided(seen(files=there), netplan(addresses=["172.16.0.1/24"]), record)
-    assert gone.want.files[FILE] is None
+    assert gone.desired.files[FILE] is None
     texts = [one.text for one in gone.plan()]
     assert "make networkd reload its configuration" in texts
 
@@ -238,7 +238,7 @@ def test_a_manager_that_could_not_be_told_of_the_files_is_told_in_the_next_pass(
     first = decided(seen(), netplan(dhcp4=True))
     failed = Result(failures=(Failure(Tell("networkd"), "no response within 1 s"),))
     record = Pass().remember(first, failed, ())
-    there = {path: content for path, content in first.want.files.items() if content}
+    there = {path: content for path, content in first.desired.files.items() if content}
     again = decided(seen(files=there), netplan(dhcp4=True), record)
     assert "make networkd reload its configuration" in [one.text for one in again.plan()]
     record = Pass().remember(again, Result(again.plan()), ())
@@ -250,7 +250,7 @@ def test_a_networkmanager_that_read_the_profile_and_says_no_more_is_asked_again(
     """On a slow host it may use a profile of its own until it has been told to use ours."""
     words = {"networkmanager": {"eth1": "managed", "eth2": "managed"}}
     first = decided(seen(managers=words), netplan(dhcp4=True))
-    there = {path: content for path, content in first.want.files.items() if content}
+    there = {path: content for path, content in first.desired.files.items() if content}
     silent = {"networkmanager": "no response within 1 s"}
     slow = decided(
         seen(managers={}, silent_managers=silent, files=there), netplan(dhcp4=True), first.record
@@ -266,18 +266,18 @@ def test_a_networkmanager_that_read_the_profile_and_says_no_more_is_asked_again(
 
 def test_before_any_manager_runs_the_client_is_the_one_that_has_the_file():
     found = seen(managers={}, files={FILE: b"as before"})
-    assert FILE in decided(found, netplan(dhcp4=True)).want.files
-    assert FILE not in decided(seen(managers={}), netplan(dhcp4=True)).want.files
+    assert FILE in decided(found, netplan(dhcp4=True)).desired.files
+    assert FILE not in decided(seen(managers={}), netplan(dhcp4=True)).desired.files
 
 
 def test_a_client_that_gives_no_answer_keeps_its_nic_and_another_manager_does_not_get_it():
     silent = {"networkmanager": "no response within 1 s"}
     words = {"networkmanager": {"eth1": "managed", "eth2": "managed"}}
-    first = decided(seen(managers=words), netplan(dhcp4=True)).want.files
+    first = decided(seen(managers=words), netplan(dhcp4=True)).desired.files
     there = {path: content for path, content in first.items() if content}
     for managers in (RUNS, {"networkd": {"eth1": "unmanaged", "eth2": "unmanaged"}}, {}):
         look = seen(managers=managers, silent_managers=silent, files=there)
-        files = decided(look, netplan(dhcp4=True)).want.files
+        files = decided(look, netplan(dhcp4=True)).desired.files
         assert [path for path in there if "neuca-dhcp" in path and not files[path]] == []
         assert not files.get(FILE)
 
@@ -288,15 +288,15 @@ def test_a_manager_without_the_management_nic_waits_for_the_answer_of_another():
         {"networkmanager": "no response within 1 s"},
     )
     look = seen(managers=words, silent_managers=silent)
-    assert not decided(look, netplan(dhcp4=True)).want.files.get(FILE)
-    assert decided(seen(managers=words), netplan(dhcp4=True)).want.files[FILE]
+    assert not decided(look, netplan(dhcp4=True)).desired.files.get(FILE)
+    assert decided(seen(managers=words), netplan(dhcp4=True)).desired.files[FILE]
     look = seen(silent_managers=silent)
-    assert decided(look, netplan(dhcp4=True)).want.files[FILE]
+    assert decided(look, netplan(dhcp4=True)).desired.files[FILE]
 
 
 def test_without_a_document_a_client_keeps_its_nic():
     record = Record(nics={mac(2): NicRecord("eth2", "dataplane")})
-    files = decided(seen(files={FILE: b"as before"}), None, record).want.files
+    files = decided(seen(files={FILE: b"as before"}), None, record).desired.files
     assert FILE not in files
     assert not files.get("/networkd/05-neuca-nics.network")
 
@@ -304,12 +304,12 @@ def test_without_a_document_a_client_keeps_its_nic():
 @pytest.mark.parametrize("state", ["user", "down"])
 def test_a_nic_that_is_down_or_left_to_its_user_gets_no_client(state):
     document = changed(netplan(dhcp4=True), state=state)
-    assert FILE not in decided(seen(), document).want.files
+    assert FILE not in decided(seen(), document).desired.files
 
 
 def test_router_advertisements_are_read_by_the_client_and_not_by_the_kernel():
     found = solve(seen(accept_ra="1"), **{"dhcp6": True, "accept-ra": True})
-    link = found.want.links[key(2)]
+    link = found.desired.links[key(2)]
     assert link.sysctls["net/ipv6/conf/{interface}/accept_ra"] == "0"
     assert key(2) in found.without_advertisements
 
@@ -330,17 +330,17 @@ def test_the_network_and_classless_routes_of_a_lease_are_copied_into_the_main_ta
 
 def test_the_default_route_of_a_lease_is_only_used_for_packets_from_its_address():
     found = solve(seen(LINK, offered("0.0.0.0/0", "10.9.0.1")))
-    defaults = [hop for hop in found.want.hops if hop.to.prefixlen == 0]
+    defaults = [hop for hop in found.desired.hops if hop.to.prefixlen == 0]
     assert [(str(hop.via), hop.traits.table) for hop in defaults] == [("10.9.0.1", 31001)]
-    assert {rule.source for rule in found.want.rules} == {"10.9.0.51/32"}
+    assert {rule.source for rule in found.desired.rules} == {"10.9.0.51/32"}
 
 
 def test_without_policy_routing_the_default_route_of_a_lease_is_not_used_at_all():
     settings = Settings(policy_routing="no")
     look = seen(LINK, offered("0.0.0.0/0", "10.9.0.1"))
     found = resolve_state(netplan(dhcp4=True), settings, look, Record())
-    assert [hop for hop in found.want.hops if hop.to.prefixlen == 0] == []
-    assert not found.want.rules
+    assert [hop for hop in found.desired.hops if hop.to.prefixlen == 0] == []
+    assert not found.desired.rules
 
 
 @pytest.mark.parametrize(
@@ -438,7 +438,7 @@ def test_an_address_that_the_client_has_from_an_advertisement_stays():
 def test_the_gateway_of_a_document_goes_before_that_of_a_lease():
     look = seen(LINK, offered("0.0.0.0/0", "10.9.0.1"))
     found = solve(look, gateway4="10.9.0.254")
-    defaults = [str(hop.via) for hop in found.want.hops if hop.to.prefixlen == 0]
+    defaults = [str(hop.via) for hop in found.desired.hops if hop.to.prefixlen == 0]
     assert defaults == ["10.9.0.254"]
 
 
@@ -478,10 +478,10 @@ def test_the_network_and_gateway_of_router_advertisements():
     document = changed(netplan(), automatic=Automatic(accept_ra=True))
     found = resolve_state(document, Settings(), look, Record())
     assert main_routes(found) == {("fd00:9::/64", None)}
-    assert {rule.source for rule in found.want.rules} == {"fd00:9::1/128"}
+    assert {rule.source for rule in found.desired.rules} == {"fd00:9::1/128"}
 
 
 def test_a_nic_that_a_neuca_document_names_gets_no_client():
     text = f"[interface {mac(2)}]\naddresses = 172.16.0.1/24\n"
     document = parse(text)._replace(platform=netplan(dhcp4=True).platform)
-    assert FILE not in decided(seen(), document).want.files
+    assert FILE not in decided(seen(), document).desired.files

@@ -38,7 +38,7 @@ def plain(own=OWN, **more):
 
 def running(found, alive=True):
     """The same host after this decision: the clients have been started."""
-    requests = dict(found.want.clients)
+    requests = dict(found.desired.clients)
     return OWN._replace(requests=requests, running=frozenset(requests) if alive else frozenset())
 
 
@@ -108,7 +108,7 @@ def test_networkd_serves_vlans_bonds_and_bridges():
     look = seen()
     found = decided(replace(look, devices={**look.devices, 3: nic(3)}), parse(STACKED))
     assert clients(found) == dict.fromkeys(VIRTUAL, "networkd")
-    names = {path for path, content in found.want.files.items() if content}
+    names = {path for path, content in found.desired.files.items() if content}
     assert {f"/networkd/{dhcp_files.file_name('networkd', link)}" for link in VIRTUAL} <= names
 
 
@@ -125,7 +125,7 @@ def test_while_networkmanager_gives_no_answer_each_link_keeps_its_client():
     manager = {"networkmanager": RUNS["networkd"]}
     text = STACKED.replace(f"[interface {mac(2)}]", f"[interface {mac(2)}]\ndhcp4 = yes")
     first = decided(seen(managers=manager, own_clients=OWN), parse(text))
-    there = {path: content for path, content in first.want.files.items() if content}
+    there = {path: content for path, content in first.desired.files.items() if content}
     silent = {"networkmanager": "no response within 1 s"}
     look = seen(managers={}, silent_managers=silent, own_clients=running(first), files=there)
     assert clients(decided(look, parse(text))) == clients(first)
@@ -151,7 +151,7 @@ def test_a_host_without_managers_gets_a_client_of_its_own():
     assert [one.text for one in found.plan() if isinstance(one, StartClient)] == [
         "start the DHCP client of eth2"
     ]
-    files = found.want.files
+    files = found.desired.files
     assert not any("dhcp" in path for path in files)
     assert f"mac:{mac(2)}".encode() in files["/nm/neuca.conf"]
 
@@ -209,7 +209,7 @@ def test_what_only_a_network_manager_does_is_noted():
 
 def test_what_a_client_is_told():
     found = decided(plain(), netplan(dhcp4=True, **{"dhcp4-overrides": {"route-metric": 300}}))
-    assert json.loads(found.want.clients[NIC]) == {
+    assert json.loads(found.desired.clients[NIC]) == {
         "link": mac(2),
         "program": "/sbin/dhcpcd",
         "helper": "/helper",
@@ -261,10 +261,10 @@ def test_a_link_that_is_down_or_has_another_name_is_not_served_yet():
     look = plain()
     down = replace(look.devices[2], up=False)
     found = decided(replace(look, devices={**look.devices, 2: down}), document("dhcp4 = yes"))
-    assert found.want.clients == {}
+    assert found.desired.clients == {}
     assert "set-state" in [one.kind for one in found.plan()]
     renamed = decided(look, document("dhcp4 = yes", "name = data0"))
-    assert renamed.want.clients == {}
+    assert renamed.desired.clients == {}
 
 
 # --- leases -------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ REQUEST = {"index": 2, "table": 1073741826, "metric": 0, "routes": True, "mtu": 
 
 def protocols(found):
     return {
-        text: json.loads(request).get("protocol") for text, request in found.want.clients.items()
+        text: json.loads(request).get("protocol") for text, request in found.desired.clients.items()
     }
 
 
@@ -60,7 +60,7 @@ def test_a_link_has_one_client_for_each_protocol(keys, expected):
 def test_a_kernel_without_ipv6_gets_no_client_for_it():
     """Each would end at once, and be started again and again."""
     found = decided(plain(has_ipv6=False), document("dhcp4 = yes\ndhcp6 = yes"))
-    assert found.want.clients.keys() == {NIC}
+    assert found.desired.clients.keys() == {NIC}
     problems = [(one.code, one.text) for one in found.resolution.problems if one.link == key(2)]
     assert problems == [("refused", "DHCPv6 and router advertisements: this kernel has no IPv6")]
 
@@ -68,14 +68,14 @@ def test_a_kernel_without_ipv6_gets_no_client_for_it():
 def test_where_a_client_hears_routers_the_kernel_does_not():
     for keys in ({"dhcp6": True}, {"accept-ra": True}, {"dhcp4": True, "accept-ra": True}):
         found = decided(plain(accept_ra="1"), netplan(**keys))
-        assert found.want.links[key(2)].sysctls[ACCEPT_RA] == "0"
+        assert found.desired.links[key(2)].sysctls[ACCEPT_RA] == "0"
         assert key(2) in found.resolution.without_advertisements
     without = decided(plain(accept_ra="1", own_clients=type(OWN)()), netplan(**{"accept-ra": True}))
-    assert without.want.links[key(2)].sysctls[ACCEPT_RA] == "1"
+    assert without.desired.links[key(2)].sysctls[ACCEPT_RA] == "1"
 
 
 def test_only_one_client_of_a_link_sets_its_mtu_and_none_sends_a_host_name_over_ipv6():
-    found = decided(plain(), document("dhcp4 = yes", "dhcp6 = yes")).want.clients
+    found = decided(plain(), document("dhcp4 = yes", "dhcp6 = yes")).desired.clients
     told = {text: json.loads(request) for text, request in found.items()}
     assert {text: one["mtu"] for text, one in told.items()} == {
         NIC: True,
@@ -90,7 +90,7 @@ def test_an_operation_names_the_protocol():
     first = decided(look, document("dhcp6 = yes"))
     started = [one.text for one in first.plan() if one.kind == "start-dhcp"]
     assert started == ["start the DHCPv6 client of eth2", "start the autoconfiguration of eth2"]
-    requests = dict(first.want.clients)
+    requests = dict(first.desired.clients)
     own = OWN._replace(requests=requests, running=frozenset(requests))
     again = decided(plain(own), document())
     assert [one.text for one in again.plan() if one.kind == "stop-dhcp"] == [

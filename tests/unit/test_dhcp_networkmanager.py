@@ -26,7 +26,7 @@ def look(managers=RUNS, **more):
 
 
 def files_of(decision):
-    return {path: content for path, content in decision.want.files.items() if content}
+    return {path: content for path, content in decision.desired.files.items() if content}
 
 
 def calls(decision):
@@ -171,8 +171,8 @@ def test_a_withdrawn_request_removes_the_profile_and_networkmanager_releases_the
         netplan(addresses=["172.16.0.1/24"]),
         KNOWN,
     )
-    assert gone.want.files[FILE] is None
-    assert f"mac:{mac(2)}".encode() in gone.want.files[CONF]
+    assert gone.desired.files[FILE] is None
+    assert f"mac:{mac(2)}".encode() in gone.desired.files[CONF]
     assert calls(gone) == ["make networkmanager reload its configuration"]
     # Killed after the files were written: NetworkManager has not read them, and is told now.
     files = files_of(gone)
@@ -205,19 +205,19 @@ def test_a_new_client_gets_its_file_and_the_old_one_loses_its_own():
     files = files_of(decided(look(), netplan(dhcp4=True), KNOWN))
     networkd = {"networkd": {"eth1": "managed", "eth2": "unmanaged"}}
     found = decided(look(networkd, files=files), netplan(dhcp4=True), KNOWN)
-    assert found.want.files[FILE] is None
-    assert found.want.files["/networkd/04-neuca-dhcp-020000000002.network"]
+    assert found.desired.files[FILE] is None
+    assert found.desired.files["/networkd/04-neuca-dhcp-020000000002.network"]
 
 
 def test_before_networkmanager_runs_the_client_is_known_by_its_file():
     before = look({}, files={FILE: b"as before"})
-    assert decided(before, netplan(dhcp4=True)).want.files[FILE]
+    assert decided(before, netplan(dhcp4=True)).desired.files[FILE]
 
 
 def test_without_a_document_the_profile_stays_and_nothing_is_activated():
     record = KNOWN
     found = decided(look(OURS, files={FILE: b"as before"}), None, record)
-    assert FILE not in found.want.files
+    assert FILE not in found.desired.files
     assert calls(found) == []
 
 

@@ -47,7 +47,7 @@ def test_the_keys_of_a_nic(lines, asked):
 
 def test_the_request_of_a_document_reaches_the_client_beside_its_addresses():
     found = decided(seen(), document("dhcp4 = yes", "addresses = 172.16.0.1/24"))
-    assert found.want.files[FILE] == dhcp_files.networkd_file(
+    assert found.desired.files[FILE] == dhcp_files.networkd_file(
         key(2), "", Automatic(dhcp4=True), False
     )
     texts = [one.text for one in found.plan()]
@@ -58,7 +58,7 @@ def test_a_document_that_names_the_nic_decides_about_dhcp_for_the_platform():
     platform = netplan(dhcp4=True, dhcp6=True).platform
     for lines, asked in ((["dhcp4 = no"], b""), (["dhcp6 = yes"], b"DHCP=ipv6\n")):
         found = decided(seen(), document(*lines)._replace(platform=platform))
-        content = found.want.files.get(FILE) or b""
+        content = found.desired.files.get(FILE) or b""
         assert asked in content
         assert bool(content) == bool(asked)
 
@@ -85,14 +85,14 @@ def test_what_is_not_possible_is_a_fault(lines, section, fault):
 def test_a_member_of_a_bond_gets_no_client():
     text = f"[interface {mac(2)}]\ndhcp4 = yes\n[bond bond0]\nmode = active-backup\n"
     text += f"members = {mac(2)}\n"
-    assert FILE not in decided(seen(), parse(text)).want.files
+    assert FILE not in decided(seen(), parse(text)).desired.files
 
 
 def test_a_port_of_a_foreign_bridge_gets_no_client():
     look = seen()
     port = replace(look.devices[2], master=7)
     found = decided(replace(look, devices={**look.devices, 2: port}), document("dhcp4 = yes"))
-    assert FILE not in found.want.files
+    assert FILE not in found.desired.files
 
 
 def problems(look, asked=None):
@@ -114,7 +114,9 @@ def test_dhcp_that_no_program_does_is_a_problem_with_the_remedy():
 
 def test_the_management_nic_and_an_ignored_one_get_no_client_whatever_a_document_says():
     found = decided(seen(), document("dhcp4 = yes", section=f"interface {mac(1)}"))
-    assert [path for path in found.want.files if "dhcp" in path] == []
+    assert [path for path in found.desired.files if "dhcp" in path] == []
     ignored = Policies(Settings(Policy(frozenset({mac(2)}))), PLACES)
     found = decide_pass(Observation(seen()), document("dhcp4 = yes"), ignored, Record())
-    assert [path for path, content in found.want.files.items() if "dhcp" in path and content] == []
+    assert [
+        path for path, content in found.desired.files.items() if "dhcp" in path and content
+    ] == []

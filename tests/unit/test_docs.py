@@ -360,12 +360,16 @@ def test_the_plan_in_the_guide_is_what_plan_says_of_its_document(tmp_path):
     )
     resolution = resolve_state(parse(block("[global]")), Settings(), world, record)
     files = manager_files.wanted_files(resolution, record, places, {}).files
-    names = {link.name: link.sysctls for link in resolution.want.links.values()}
+    names = {link.name: link.sysctls for link in resolution.desired.links.values()}
     world.sysctls.update((template.replace(OWN, "eth1"), "0") for template in names["eth1"])
-    resolution = resolution._replace(want=resolution.want._replace(files=files))
-    have = observed_state(resolution, world, record)
-    want = type(resolution.want)(resolution.want.links, resolution.want.hops, files=files)
-    text = render.plan_text(plan_operations(have, want), resolution.problems, resolution.names)
+    resolution = resolution._replace(desired=resolution.desired._replace(files=files))
+    observed = observed_state(resolution, world, record)
+    desired = type(resolution.desired)(
+        resolution.desired.links, resolution.desired.hops, files=files
+    )
+    text = render.plan_text(
+        plan_operations(observed, desired), resolution.problems, resolution.names
+    )
     assert "# neuca plan\n" + text.replace(str(tmp_path), "") + "\n" == block("# neuca plan")
 
 

@@ -161,10 +161,10 @@ def outcome(cloud, order):
     found = resolve_state(document, Settings(Policy(), ()), seen, Record())
     links = {
         str(link.key): (link.role, link.name, tuple(map(str, link.addresses)))
-        for link in found.want.links.values()
+        for link in found.desired.links.values()
     }
-    hops = {str(hop) for hop in found.want.hops}
-    rules = {(str(rule), str(key)) for rule, key in found.want.rules.items()}
+    hops = {str(hop) for hop in found.desired.hops}
+    rules = {(str(rule), str(key)) for rule, key in found.desired.rules.items()}
     return dict(found.roles.by_mac), links, hops, rules
 
 

@@ -147,7 +147,7 @@ def test_a_route_behind_a_direct_route_costs_the_same_among_many_as_among_few(tm
         host = Host(tmp_path, 1)
         host.ask("\n".join([text(1), "[routes]", *routes]))
         count, decision = calls(host.survey)
-        assert len(decision.want.hops) == 2 * size
+        assert len(decision.desired.hops) == 2 * size
         found[size] = {"decide": count}
     assert_even(sizes, found)
 

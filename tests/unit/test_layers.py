@@ -105,7 +105,7 @@ def roles(resolution):
 
 
 def asked(resolution, number):
-    link = resolution.want.links.get(key(number))
+    link = resolution.desired.links.get(key(number))
     return link and (link.mtu, [str(address) for address in link.addresses])
 
 
@@ -232,11 +232,11 @@ def test_an_absent_management_nic_of_the_platform_is_no_shortfall_and_an_absent_
 
 def test_an_ignored_nic_stays_ignored():
     found = solve(asking(network(static(2))), policy=Policy(ignored=frozenset({mac(2)})))
-    assert (roles(found)[1], found.want.links) == ("ignored", {})
+    assert (roles(found)[1], found.desired.links) == ("ignored", {})
 
 
 def hops(resolution):
-    return [(str(hop.to), hop.link, str(hop.via)) for hop in resolution.want.hops]
+    return [(str(hop.to), hop.link, str(hop.via)) for hop in resolution.desired.hops]
 
 
 def test_routes_of_dataplane_nics_alone_are_taken_and_a_neuca_route_goes_before_them():
@@ -327,7 +327,7 @@ OLD = replace(YOUNG, age=MANAGEMENT_DHCP_SECONDS)
 def test_before_anything_shows_which_nic_is_for_management_no_document_has_one_touched(text):
     found = solve(parse(text), seen=YOUNG)
     assert roles(found) == ["unlisted"] * 3
-    assert found.want.links == {}
+    assert found.desired.links == {}
     assert Problem("contested", MANAGEMENT_UNKNOWN, key(1)) in found.problems
     assert found.roles.reasons[mac(1)] == MANAGEMENT_UNKNOWN
     status = judge_host("", DocumentStatus("file:/x"), found, NetworkState(), ())

@@ -45,7 +45,7 @@ def survey(here, record, text=ASKED, words=MANAGED, silent=()):
     policies = Policies(Settings(), PLACES)
     decision = decide_pass(Observation(here), document(text), policies, record)
     resolution = decision.resolution
-    return resolution, decision.record, decision.have, decision.difference.owned
+    return resolution, decision.record, decision.observed, decision.difference.owned
 
 
 def test_leases_and_routes_of_dhcp_go_and_what_a_hand_set_stays():
@@ -58,14 +58,14 @@ def test_leases_and_routes_of_dhcp_go_and_what_a_hand_set_stays():
         route("10.99.2.2/32", 2, None, 1024, 16),
         *by_hand,
     )
-    resolution, record, have, owned = survey(here, Record())
-    assert [text for text in texts(plan_operations(have, resolution.want, owned)) if "delete" in text] == [
+    resolution, record, observed, owned = survey(here, Record())
+    assert [text for text in texts(plan_operations(observed, resolution.desired, owned)) if "delete" in text] == [
         "delete the route to 0.0.0.0/0 via 10.99.2.2 on eth2",
         "delete the route to 10.99.2.2/32 on eth2",
         "delete the address 10.99.2.16/24 from eth2",
         "delete the address fd00:99::5/64 from eth2",
     ]  # fmt: skip
-    assert {*leftovers.describe_leftovers(record, have, here)} == {
+    assert {*leftovers.describe_leftovers(record, observed, here)} == {
         "systemd-networkd had added the address 10.99.2.16/24 to eth2 before a document named it",
         "systemd-networkd had added the address fd00:99::5/64 to eth2 before a document named it",
         "systemd-networkd had added the route to 0.0.0.0/0 via 10.99.2.2 to eth2 before a document named it",
@@ -77,11 +77,15 @@ def test_leases_and_routes_of_dhcp_go_and_what_a_hand_set_stays():
     (NicRecord(role="dataplane"), MANAGED), (NicRecord(), {"networkd": {"eth2": "unmanaged"}}), (NicRecord(), {})])  # fmt: skip
 def test_a_nic_that_was_ours_before_or_that_nobody_holds_keeps_its_leases(nic_record, words):
     here = seen(route("10.99.2.2/32", 2, None, 1024, 16))
-    resolution, record, have, owned = survey(here, Record(nics={mac(2): nic_record}), words=words)
+    resolution, record, observed, owned = survey(
+        here, Record(nics={mac(2): nic_record}), words=words
+    )
     assert [
-        text for text in texts(plan_operations(have, resolution.want, owned)) if "delete" in text
+        text
+        for text in texts(plan_operations(observed, resolution.desired, owned))
+        if "delete" in text
     ] == []
-    assert [*leftovers.describe_leftovers(record, have, here)] == []
+    assert [*leftovers.describe_leftovers(record, observed, here)] == []
 
 
 def test_a_pass_that_dies_between_the_mark_and_the_removal_leaves_word_of_it():
@@ -102,8 +106,8 @@ def test_the_manager_has_left_once_it_lets_go_and_nothing_of_it_is_there():
         (empty, MANAGED, "networkd"),
         (empty, gone, ""),
     ):
-        _, record, have, _ = survey(here, leaving, words=words)
-        assert leftovers.without_settled(record, have, here).nics[mac(2)].leaving == after
+        _, record, observed, _ = survey(here, leaving, words=words)
+        assert leftovers.without_settled(record, observed, here).nics[mac(2)].leaving == after
 
 
 @pytest.mark.parametrize("family", [4, 6])
@@ -119,7 +123,7 @@ def test_the_last_default_route_of_a_family_and_its_addresses_stay_and_are_repor
     }[family]
     here = replace(seen(), routes=(mine, four, six))
     leaving = Record(nics={mac(2): NicRecord(role="dataplane", leaving="networkd")})
-    resolution, record, have, owned = survey(
+    resolution, record, observed, owned = survey(
         here, leaving, words={"networkd": {"eth2": "unmanaged"}}
     )
     gone = {
@@ -133,14 +137,16 @@ def test_the_last_default_route_of_a_family_and_its_addresses_stay_and_are_repor
         ],
     }
     assert [
-        text for text in texts(plan_operations(have, resolution.want, owned)) if "delete" in text
+        text
+        for text in texts(plan_operations(observed, resolution.desired, owned))
+        if "delete" in text
     ] == gone[family]
     sentence = "what systemd-networkd had added to eth2 before a document named it is kept:"
     sentence += " it has the only IPv{} default route of this host"
-    assert list(leftovers.describe_kept(record, have, here, resolution.roles)) == [
+    assert list(leftovers.describe_kept(record, observed, here, resolution.roles)) == [
         sentence.format(family)
     ]
-    assert leftovers.without_settled(record, have, here).nics[mac(2)].leaving == "networkd"
+    assert leftovers.without_settled(record, observed, here).nics[mac(2)].leaving == "networkd"
 
 
 SILENT = {"networkd": dict.fromkeys(("eth1", "eth2"), "unknown")}
@@ -150,22 +156,22 @@ TOLD = "make networkd reload its configuration"
 def test_a_manager_that_does_not_answer_is_not_taken_for_one_that_holds_nothing():
     """A first boot: what it puts there after the first pass goes too, and it is told of the marks until it has heard."""
     empty = replace(seen(leased=()), addresses={2: (HAND,)})
-    resolution, record, have, _ = survey(empty, Record(), words=SILENT, silent=SILENT)
+    resolution, record, observed, _ = survey(empty, Record(), words=SILENT, silent=SILENT)
     record = leftovers.without_settled(
-        updates.remember_nics(record, resolution), have, empty, SILENT
+        updates.remember_nics(record, resolution), observed, empty, SILENT
     )
     assert (record.nics[mac(2)].role, record.nics[mac(2)].leaving, record.nics[mac(2)].unheard) == (
         "dataplane",
         "networkd",
         True,
     )
-    resolution, record, have, owned = survey(seen(), record, words=SILENT, silent=SILENT)
-    assert TOLD in texts(plan_operations(have, resolution.want, owned))
-    record = leftovers.without_settled(record, have, seen(), SILENT)
+    resolution, record, observed, owned = survey(seen(), record, words=SILENT, silent=SILENT)
+    assert TOLD in texts(plan_operations(observed, resolution.desired, owned))
+    record = leftovers.without_settled(record, observed, seen(), SILENT)
     record = updates.record_applied(record, resolution, seen(), scope=None, failed=())
     assert mac(2) in changes.changed_scope(record, resolution, seen())
-    resolution, record, have, owned = survey(seen(), record)
-    done = texts(plan_operations(have, resolution.want, owned, scope={mac(2)}))
+    resolution, record, observed, owned = survey(seen(), record)
+    done = texts(plan_operations(observed, resolution.desired, owned, scope={mac(2)}))
     assert [text for text in done if "delete" in text or text == TOLD] == [
         TOLD,
         f"delete the address {LEASE} from eth2",
@@ -180,23 +186,23 @@ def test_once_every_manager_has_answered_nothing_is_said_again():
         {"networkd": {"eth2": "unmanaged"}},
     )
     for words, after in ((gone, ("", False)), (MANAGED, ("networkd", False))):
-        resolution, record, have, owned = survey(empty, unheard, words=words)
-        nic_record = leftovers.without_settled(record, have, empty).nics[mac(2)]
+        resolution, record, observed, owned = survey(empty, unheard, words=words)
+        nic_record = leftovers.without_settled(record, observed, empty).nics[mac(2)]
         assert (nic_record.leaving, nic_record.unheard) == after
-        resolution, _, have, owned = survey(
+        resolution, _, observed, owned = survey(
             empty, record._replace(nics={mac(2): nic_record}), words=words
         )
-        assert TOLD not in texts(plan_operations(have, resolution.want, owned))
+        assert TOLD not in texts(plan_operations(observed, resolution.desired, owned))
 
 
 def test_an_asked_address_that_is_only_leased_is_set_for_good():
     text = f"[interface {mac(2)}]\naddresses = {LEASE}\n"
-    resolution, _, have, owned = survey(seen(), Record(), text)
+    resolution, _, observed, owned = survey(seen(), Record(), text)
     assert "add the address 10.99.2.16/24 to eth2" in texts(
-        plan_operations(have, resolution.want, owned)
+        plan_operations(observed, resolution.desired, owned)
     )
     assert "delete the address 10.99.2.16/24 from eth2" not in texts(
-        plan_operations(have, resolution.want, owned)
+        plan_operations(observed, resolution.desired, owned)
     )
 
 
@@ -206,15 +212,17 @@ def test_addresses_of_a_vlan_are_nobodys_leftovers():
 
 
 def found_nothing():
-    _, _, have, _ = survey(seen(), Record(), words={})
-    child = replace(have.links[key(2)], key=key(2, 7))
-    return have._replace(links={key(2, 7): child}, hops=(Hop(ip_network("10.0.0.0/8"), key(2, 7)),))
+    _, _, observed, _ = survey(seen(), Record(), words={})
+    child = replace(observed.links[key(2)], key=key(2, 7))
+    return observed._replace(
+        links={key(2, 7): child}, hops=(Hop(ip_network("10.0.0.0/8"), key(2, 7)),)
+    )
 
 
 def test_nothing_is_removable_but_what_is_ours_where_nobody_leaves():
-    _, _, have, _ = survey(seen(), Record(), words={})
+    _, _, observed, _ = survey(seen(), Record(), words={})
     assert (
-        leftovers.removable_things(OwnedObjects(), Record(), have, seen(), Roles())
+        leftovers.removable_things(OwnedObjects(), Record(), observed, seen(), Roles())
         == OwnedObjects()
     )
 
@@ -224,6 +232,6 @@ def test_nothing_is_removable_but_what_is_ours_where_nobody_leaves():
 )
 def test_a_silent_manager_that_read_its_files_again_need_not_be_told_once_more(heard, unheard):
     record = Record(nics={mac(2): NicRecord(role="dataplane", leaving="networkd", unheard=True)})
-    _, record, have, _ = survey(seen(), record, words=SILENT, silent=SILENT)
-    found = leftovers.without_settled(record, have, seen(), SILENT, heard).nics[mac(2)]
+    _, record, observed, _ = survey(seen(), record, words=SILENT, silent=SILENT)
+    found = leftovers.without_settled(record, observed, seen(), SILENT, heard).nics[mac(2)]
     assert (found.leaving, found.unheard) == ("networkd", unheard)

@@ -84,7 +84,7 @@ def only(number):
 
 
 def addresses_of(resolution, link):
-    found = resolution.want.links.get(link)
+    found = resolution.desired.links.get(link)
     return found and [str(address) for address in found.addresses]
 
 
@@ -92,8 +92,8 @@ def addresses(resolution, number):
     return addresses_of(resolution, key(number))
 
 
-def state(resolution, have=None):
-    return judge_host("", DocumentStatus("openstack"), resolution, have or NetworkState(), ())
+def state(resolution, observed=None):
+    return judge_host("", DocumentStatus("openstack"), resolution, observed or NetworkState(), ())
 
 
 # --- three networks with a gateway ----------------------------------------------------------------
@@ -354,7 +354,7 @@ def test_a_gateway_of_a_dataplane_nic_is_no_route_in_the_main_table_and_no_probl
         ["10.0.2.9/24"],
         ["10.0.3.9/24"],
     ]
-    assert {hop.traits.table for hop in found.want.hops} == {31001, 31002}
+    assert {hop.traits.table for hop in found.desired.hops} == {31001, 31002}
     assert found.problems == ()
     assert found.notes == ()
 
@@ -399,7 +399,7 @@ def test_dhcp_on_a_dataplane_nic_is_left_to_the_network_manager():
     files = wanted_files(found, Record(), PLACES, {}).files
     assert not any(content for path, content in files.items() if not path.startswith("/udev"))
     assert not any(b"UNMANAGED" in content for content in files.values() if content)
-    assert found.want.links[key(2)].managers == {}
+    assert found.desired.links[key(2)].managers == {}
     assert [(note.link, note.text) for note in found.notes] == [
         (
             key(number),
@@ -408,7 +408,7 @@ def test_dhcp_on_a_dataplane_nic_is_left_to_the_network_manager():
         for number in (2, 3)
     ]
     has = NetworkState(
-        links={key(2): replace(found.want.links[key(2)], managers={"networkmanager": "managed"})}
+        links={key(2): replace(found.desired.links[key(2)], managers={"networkmanager": "managed"})}
     )
     assert state(found, has).exit_code == 0
 
@@ -433,7 +433,7 @@ def test_advertisements_stay_on_where_the_document_has_dhcpv6_and_are_off_elsewh
     }  # fmt: skip
     found = solve(Document(platform=made("network_data.json", json.dumps(data))), seen)
     assert {number for number in (2, 3, 4) if key(number) in found.without_advertisements} == {3}
-    assert "net/ipv6/conf/{interface}/accept_ra" not in found.want.links[key(2)].sysctls
+    assert "net/ipv6/conf/{interface}/accept_ra" not in found.desired.links[key(2)].sysctls
 
 
 def test_a_nic_that_another_program_does_dhcp_on_is_not_renamed_while_it_is_used():
@@ -472,7 +472,7 @@ def test_a_bond_with_dhcp_that_is_not_for_management_is_left_alone_with_its_memb
     document = Document(platform=made("network-config", json.dumps({"network": data})))
     found = solve(document, slots((1, 2, 3, 4), [(1, 0, 4)], metadata=1))
     assert roles(found) == {1: "management", 2: "unlisted", 3: "unlisted"}
-    assert (found.want.links, found.problems) == ({}, ())
+    assert (found.desired.links, found.problems) == ({}, ())
     assert found.roles.reasons[mac(2)] == platform_roles.LEFT
 
 
@@ -494,8 +494,8 @@ SIBLING = f"[vlan {mac(1)}.20]\naddresses = 172.16.0.1/24\n"
 def test_beside_a_management_vlan_another_vlan_of_the_nic_is_dataplane():
     found = solve(parse(SIBLING), on_a_vlan())
     assert found.problems == ()
-    assert set(found.want.links) == {key(1, 20)}
-    assert found.want.links[key(1, 20)].name == "eth1.20"
+    assert set(found.desired.links) == {key(1, 20)}
+    assert found.desired.links[key(1, 20)].name == "eth1.20"
     assert [found.roles.role_of(key(1, number)) for number in (None, 10, 20)] == [
         "management",
         "management",
@@ -515,7 +515,7 @@ def test_neither_the_management_vlan_nor_the_nic_below_it_is_changed(text, link,
     assert found.problems == (
         Problem("refused", f"{what} on the management NIC: it carries the default route", link),
     )
-    assert found.want.links == {}
+    assert found.desired.links == {}
 
 
 @pytest.mark.parametrize("seen", [
@@ -528,7 +528,7 @@ def test_neither_the_management_vlan_nor_the_nic_below_it_is_changed(text, link,
 ])  # fmt: skip
 def test_a_vlan_on_a_nic_that_is_itself_for_management_is_refused(seen):
     found = solve(parse(SIBLING), seen)
-    assert key(1, 20) not in found.want.links
+    assert key(1, 20) not in found.desired.links
     assert [problem.text for problem in found.problems if problem.link == key(1, 20)] == [
         "VLAN 20 is on the management NIC: it carries the default route"
     ]
@@ -567,7 +567,7 @@ vlans:
 vrfs: {{blue: {{table: 77, interfaces: [member]}}}}
 """
     found = solve(Document(platform=made("network-config", text)), on_a_vlan())
-    assert found.want.links == {}
+    assert found.desired.links == {}
     assert {(str(problem.link), problem.text) for problem in found.problems} == {
         ("vrf blue", "it is on the management NIC: it carries the default route"),
         (f"{mac(1)}.20", 'it belongs to the VRF "blue", which cannot be created'),
@@ -585,7 +585,7 @@ def test_the_platform_s_vlans_on_one_nic_have_roles_of_their_own():
         platform=made("network_data.json", json.dumps({"links": links, "networks": networks}))
     )
     found = solve(document, on_a_vlan())
-    assert (set(found.want.links), found.problems) == ({key(1, 20)}, ())
+    assert (set(found.desired.links), found.problems) == ({key(1, 20)}, ())
     assert addresses_of(found, key(1, 20)) == ["10.0.20.9/24"]
 
 

@@ -52,7 +52,7 @@ def test_a_vlan_nic_on_the_primary_nic_is_made_without_a_write_to_that_nic_and_g
     vlan = kernel.named("eth1.12").index
     assert (result.failures, texts(one.plan()), set(kernel.written)) == ((), [], {vlan})
     assert ip_interface("10.6.1.2/24") in kernel.world().addresses[vlan]
-    assert [rule.source for rule in one.survey().resolution.want.rules] == ["10.6.1.2/32"] * 3
+    assert [rule.source for rule in one.survey().resolution.desired.rules] == ["10.6.1.2/32"] * 3
     assert one.survey().resolution.roles.role_of(key(1)) == "management"
     one.document = Document(platform=made("OCI VNICs", json.dumps(oracle())))
     one.run()
@@ -66,7 +66,7 @@ def test_a_vlan_on_the_management_nic_that_another_program_made_is_left_alone():
     one = agent(kernel, "OCI VNICs", oracle(VLAN_NIC))
     resolution = one.survey().resolution
     assert [text for text in texts(one.plan()) if "theirs" in text or "VLAN" in text] == []
-    assert (resolution.want.links, resolution.problems) == ({}, ())
+    assert (resolution.desired.links, resolution.problems) == ({}, ())
 
 
 def test_a_vlan_nic_of_compute_engine_may_be_on_the_primary_nic():

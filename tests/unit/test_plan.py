@@ -42,12 +42,12 @@ def state(*links, **more):
     return NetworkState({one.key: one for one in links}, **more)
 
 
-def words(have, want, owned=NOTHING, **more):
-    return [operation.text for operation in plan_operations(have, want, owned, **more)]
+def words(observed, desired, owned=NOTHING, **more):
+    return [operation.text for operation in plan_operations(observed, desired, owned, **more)]
 
 
 def test_a_fresh_nic_with_a_vlan_is_set_up_in_this_order():
-    want = state(
+    desired = state(
         link(
             2,
             name="data",
@@ -62,10 +62,10 @@ def test_a_fresh_nic_with_a_vlan_is_set_up_in_this_order():
         sysctls={"net/core/rmem_max": "1"},
         files={"/etc/x": b"new"},
     )
-    have = state(
+    observed = state(
         there(2, sysctls={RP: "0"}), sysctls={"net/core/rmem_max": "0"}, files={"/etc/x": None}
     )
-    assert words(have, want) == [
+    assert words(observed, desired) == [
         'write "/etc/x"',
         "rename eth2 to data",
         "set the MTU of data from 1500 to 9000",
@@ -82,15 +82,15 @@ def test_a_fresh_nic_with_a_vlan_is_set_up_in_this_order():
 
 
 def test_what_goes_goes_in_this_order():
-    have = state(
+    observed = state(
         there(2, state="up", mtu=9000, addresses=(TEN,)),
         there(2, 7, state="up", mtu=9000),
         there(2, 8, state="up", mtu=9000),
         hops=(Hop(NET, key(2), VIA, 20),),
     )
-    want = state(link(2, state="down", mtu=1400), link(2, 8, state="down", mtu=1300))
+    desired = state(link(2, state="down", mtu=1400), link(2, 8, state="down", mtu=1300))
     owned = OwnedObjects(frozenset({(key(2), TEN)}), frozenset({key(2, 7), key(2, 8)}), routes=True)
-    assert words(have, want, owned) == [
+    assert words(observed, desired, owned) == [
         "delete the route to 10.20.0.0/16 via 10.0.0.254 on eth2",
         "delete the VLAN eth2.7",
         "set the MTU of eth2.8 from 9000 to 1300",
@@ -102,70 +102,73 @@ def test_what_goes_goes_in_this_order():
 
 
 def test_the_mtu_of_a_nic_is_raised_before_that_of_its_vlans():
-    have = state(there(2, mtu=1500), there(2, 7, mtu=1500))
-    assert words(have, state(link(2, mtu=9000), link(2, 7, mtu=8000))) == [
+    observed = state(there(2, mtu=1500), there(2, 7, mtu=1500))
+    assert words(observed, state(link(2, mtu=9000), link(2, 7, mtu=8000))) == [
         "set the MTU of eth2 from 1500 to 9000",
         "set the MTU of eth2.7 from 1500 to 8000",
     ]
 
 
 def test_only_what_is_owned_is_taken_away():
-    have = state(
+    observed = state(
         there(2, addresses=(TEN, SIX)),
         there(2, 7),
         hops=(Hop(NET, key(2), VIA, 20), Hop(NET, key(2), VIA, 5, ours=False)),
     )
-    assert words(have, state()) == []
-    assert words(have, state(link(2), link(2, 7))) == []
-    assert words(have, state(), OwnedObjects(routes=True)) == [
+    assert words(observed, state()) == []
+    assert words(observed, state(link(2), link(2, 7))) == []
+    assert words(observed, state(), OwnedObjects(routes=True)) == [
         "delete the route to 10.20.0.0/16 via 10.0.0.254 on eth2"
     ]
-    assert words(have, state(), OwnedObjects(frozenset({(key(2), SIX)}))) == [
+    assert words(observed, state(), OwnedObjects(frozenset({(key(2), SIX)}))) == [
         "delete the address fd00::1/64 from eth2"
     ]
 
 
 def test_a_vlan_that_goes_takes_its_addresses_and_routes_with_it():
-    have = state(there(2), there(2, 7, addresses=(TEN,)), hops=(Hop(NET, key(2, 7), VIA, 20),))
+    observed = state(there(2), there(2, 7, addresses=(TEN,)), hops=(Hop(NET, key(2, 7), VIA, 20),))
     owned = OwnedObjects(frozenset({(key(2, 7), TEN)}), frozenset({key(2, 7)}), routes=True)
-    assert words(have, state(link(2)), owned) == ["delete the VLAN eth2.7"]
+    assert words(observed, state(link(2)), owned) == ["delete the VLAN eth2.7"]
 
 
 def test_a_vlan_that_is_to_have_another_mac_is_made_again_if_it_is_ours():
     own, other = (Virtual(options=(("mac", f"02:00:00:00:00:0{number}"),)) for number in (7, 8))
-    have, want = (
+    observed, desired = (
         state(there(2), there(2, 7, virtual=own)),
         state(link(2), link(2, 7, mtu=1400, virtual=other)),
     )
-    assert words(have, want, OwnedObjects(vlans=frozenset({key(2, 7)}))) == [
+    assert words(observed, desired, OwnedObjects(vlans=frozenset({key(2, 7)}))) == [
         "delete the VLAN eth2.7",
         "create VLAN 7 on eth2 as eth2.7 (mac 02:00:00:00:00:08) with MTU 1400",
     ]
-    assert words(have, state(link(2), link(2, 7, virtual=other))) == []
+    assert words(observed, state(link(2), link(2, 7, virtual=other))) == []
     assert (
         words(
-            have,
+            observed,
             state(link(2), link(2, 7, virtual=own)),
             OwnedObjects(vlans=frozenset({key(2, 7)})),
         )
         == []
     )
-    assert words(have, state(link(2), link(2, 7)), OwnedObjects(vlans=frozenset({key(2, 7)}))) == []
+    assert (
+        words(observed, state(link(2), link(2, 7)), OwnedObjects(vlans=frozenset({key(2, 7)})))
+        == []
+    )
 
 
 def test_a_nic_that_is_not_there_is_not_planned_for():
-    want = state(
+    desired = state(
         link(2, state="up", mtu=9000),
         link(2, 7, state="up"),
         hops=(Hop(NET, key(2), VIA, 20), Hop(NET, key(2, 7), VIA, 20)),
     )
-    assert words(state(), want, OwnedObjects(routes=True)) == []
+    assert words(state(), desired, OwnedObjects(routes=True)) == []
 
 
 def test_the_same_address_with_another_prefix_length_is_another_address():
-    have, new = state(there(2, state="up", addresses=(TEN,))), ip_interface("10.0.0.1/16")
+    observed, new = state(there(2, state="up", addresses=(TEN,))), ip_interface("10.0.0.1/16")
     assert words(
-        have, state(link(2, addresses=(new,))), OwnedObjects(frozenset({(key(2), TEN)}))
+        observed, state(link(2, addresses=(new,))), OwnedObjects(frozenset({(key(2), TEN)}))
     ) == [
         "add the address 10.0.0.1/16 to eth2",
         "delete the address 10.0.0.1/24 from eth2",
@@ -173,9 +176,9 @@ def test_the_same_address_with_another_prefix_length_is_another_address():
 
 
 def test_the_operations_of_a_plan_are_in_the_order_of_the_phases():
-    have = state(there(2, state="up"), there(3, state="up"))
-    want = state(link(2, name="eth3", state="down", mtu=1400), link(3, name="eth2", mtu=9000))
-    orders = [operation.order for operation in plan_operations(have, want)]
+    observed = state(there(2, state="up"), there(3, state="up"))
+    desired = state(link(2, name="eth3", state="down", mtu=1400), link(3, name="eth2", mtu=9000))
+    orders = [operation.order for operation in plan_operations(observed, desired)]
     assert orders == sorted(orders)
     assert (
         Phase.FILES
@@ -195,8 +198,8 @@ def test_the_operations_of_a_plan_are_in_the_order_of_the_phases():
 
 def test_a_link_on_its_way_down_gets_its_ipv6_addresses_again():
     """The kernel drops them on the way down."""
-    have = state(there(2, state="up", addresses=(TEN, SIX)))
-    assert words(have, state(link(2, state="down", addresses=(TEN, SIX)))) == [
+    observed = state(there(2, state="up", addresses=(TEN, SIX)))
+    assert words(observed, state(link(2, state="down", addresses=(TEN, SIX)))) == [
         "bring eth2 down",
         "add the address fd00::1/64 to eth2",
     ]
@@ -204,17 +207,19 @@ def test_a_link_on_its_way_down_gets_its_ipv6_addresses_again():
 
 def test_before_6_2_a_nic_goes_down_for_its_name_and_comes_back_with_all_it_had():
     theirs, local = ip_interface("fd00:9::1/64"), ip_interface("fe80::2/64")
-    have = state(
+    observed = state(
         there(2, state="up", addresses=(TEN, SIX, theirs, local), theirs={theirs: b""}),
         there(2, 7, state="up"),
         hops=(Hop(NET, key(2), VIA, 20),),
     )
-    want = state(
+    desired = state(
         link(2, name="data", state="up", addresses=(TEN, SIX)),
         link(2, 7, name="data.7", state="up"),
         hops=(Hop(NET, key(2), VIA, 20),),
     )
-    assert words(have, want, OwnedObjects(frozenset({(key(2), SIX)})), rename_while_up=False) == [
+    assert words(
+        observed, desired, OwnedObjects(frozenset({(key(2), SIX)})), rename_while_up=False
+    ) == [
         "bring eth2 down",
         "rename eth2 to data",
         "bring eth2.7 down",
@@ -225,7 +230,7 @@ def test_before_6_2_a_nic_goes_down_for_its_name_and_comes_back_with_all_it_had(
         "add the address fd00:9::1/64 to data",
         "route 10.20.0.0/16 via 10.0.0.254 on data",
     ]
-    assert words(have, want, rename_while_up=True) == [
+    assert words(observed, desired, rename_while_up=True) == [
         "rename eth2 to data",
         "rename eth2.7 to data.7",
     ]
@@ -308,7 +313,7 @@ def test_a_name_that_is_still_in_use_is_judged_the_same_before_and_after_a_pass(
 
 
 def test_a_scope_holds_the_operations_of_its_nics_and_those_of_no_nic():
-    have, want = (
+    observed, desired = (
         state(there(2), there(3), files={"/x": None}),
         state(
             link(2, mtu=9000),
@@ -317,39 +322,39 @@ def test_a_scope_holds_the_operations_of_its_nics_and_those_of_no_nic():
             sysctls={"net/core/rmem_max": "1"},
         ),
     )
-    assert words(have, want, scope={mac(3), ""}) == [
+    assert words(observed, desired, scope={mac(3), ""}) == [
         'write "/x"',
         "set the MTU of eth3 from 1500 to 9000",
         'set the sysctl net.core.rmem_max to "1"',
     ]
-    assert words(have, want, scope=()) == ['write "/x"']
+    assert words(observed, desired, scope=()) == ['write "/x"']
 
 
 def test_a_route_that_changes_nics_is_in_the_scope_of_both():
-    have = state(there(2), there(3), hops=(Hop(NET, key(2), VIA, 20),))
-    want = state(link(2), link(3), hops=(Hop(NET, key(3), VIA, 20),))
+    observed = state(there(2), there(3), hops=(Hop(NET, key(2), VIA, 20),))
+    desired = state(link(2), link(3), hops=(Hop(NET, key(3), VIA, 20),))
     for one in (2, 3):
-        assert words(have, want, scope={mac(one)}) == [
+        assert words(observed, desired, scope={mac(one)}) == [
             "replace the route to 10.20.0.0/16 via 10.0.0.254 on eth2 with via 10.0.0.254 on eth3"
         ]
-    assert words(have, want, scope={mac(4)}) == []
+    assert words(observed, desired, scope={mac(4)}) == []
 
 
 def test_a_rename_in_scope_waits_for_one_that_is_not():
-    have = state(there(2), there(3))
-    want = state(link(2, name="eth3"), link(3, name="data"))
-    assert words(have, want, scope={mac(2)}) == []
-    assert words(have, want, scope={mac(3)}) == ["rename eth3 to data"]
-    assert words(have, want) == ["rename eth3 to data", "rename eth2 to eth3"]
+    observed = state(there(2), there(3))
+    desired = state(link(2, name="eth3"), link(3, name="data"))
+    assert words(observed, desired, scope={mac(2)}) == []
+    assert words(observed, desired, scope={mac(3)}) == ["rename eth3 to data"]
+    assert words(observed, desired) == ["rename eth3 to data", "rename eth2 to eth3"]
 
 
 def test_an_operation_in_scope_names_a_nic_that_keeps_its_name_by_that_name():
-    have, want = (
+    observed, desired = (
         state(there(2), there(3)),
         state(link(2, name="eth3", mtu=9000), link(3, name="eth2", mtu=9000)),
     )
-    assert words(have, want, scope={mac(2)}) == ["set the MTU of eth2 from 1500 to 9000"]
-    assert words(have, want) == [
+    assert words(observed, desired, scope={mac(2)}) == ["set the MTU of eth2 from 1500 to 9000"]
+    assert words(observed, desired) == [
         "rename eth2 to neuca-tmp0",
         "rename eth3 to eth2",
         "rename neuca-tmp0 to eth3",
@@ -360,9 +365,11 @@ def test_an_operation_in_scope_names_a_nic_that_keeps_its_name_by_that_name():
 
 def test_a_new_vlan_is_called_after_the_name_that_its_nic_has_after_the_plan():
     """Its NIC cannot have its name yet, since another NIC that is out of scope keeps that."""
-    have = state(there(2), there(3))
-    want = state(link(2, name="eth3"), link(3, name="data"), link(2, 7, name="eth3.7", state="up"))
-    assert words(have, want, scope={mac(2)}) == [
+    observed = state(there(2), there(3))
+    desired = state(
+        link(2, name="eth3"), link(3, name="data"), link(2, 7, name="eth3.7", state="up")
+    )
+    assert words(observed, desired, scope={mac(2)}) == [
         "create VLAN 7 on eth2 as eth3.7",
         "bring eth3.7 up",
     ]
@@ -381,23 +388,28 @@ def test_a_nic_that_takes_a_name_from_one_out_of_scope_gets_everything_else():
 
 
 def test_in_scope_keeps_what_touches_no_nic():
-    have, want = state(there(2), files={"/x": None}), state(link(2, mtu=9000), files={"/x": b"1"})
-    assert [one.kind for one in in_scope(plan_operations(have, want), ())] == ["write-file"]
+    observed, desired = (
+        state(there(2), files={"/x": None}),
+        state(link(2, mtu=9000), files={"/x": b"1"}),
+    )
+    assert [one.kind for one in in_scope(plan_operations(observed, desired), ())] == ["write-file"]
 
 
 # --- managers and files ---------------------------------------------------------------------------------------------
 
 
 def test_a_nic_is_taken_out_of_a_managers_hands_after_the_files_and_before_its_name():
-    have = state(there(2, managers={"networkmanager": "managed"}), files={"/nm": None})._replace(
+    observed = state(
+        there(2, managers={"networkmanager": "managed"}), files={"/nm": None}
+    )._replace(
         tell={"/nm": "networkmanager"},
     )
-    want = state(
+    desired = state(
         link(2, name="data", managers={"networkmanager": "unmanaged"}), files={"/nm": b"x"}
     )._replace(
         tell={"/nm": "networkmanager"},
     )
-    assert words(have, want) == [
+    assert words(observed, desired) == [
         'write "/nm"',
         "make networkmanager release eth2",
         "make networkmanager reload its configuration",
@@ -417,9 +429,9 @@ def test_a_manager_that_does_not_hold_the_nic_is_not_asked(word):
 
 
 def test_a_manager_that_does_not_run_or_has_nothing_new_to_read_is_not_told():
-    want = state(files={"/nm": b"x"})._replace(tell={"/nm": "networkmanager"})
-    assert words(state(files={"/nm": None}), want) == ['write "/nm"']
-    assert words(state(files={"/nm": b"x"})._replace(tell={"/nm": "networkmanager"}), want) == []
+    desired = state(files={"/nm": b"x"})._replace(tell={"/nm": "networkmanager"})
+    assert words(state(files={"/nm": None}), desired) == ['write "/nm"']
+    assert words(state(files={"/nm": b"x"})._replace(tell={"/nm": "networkmanager"}), desired) == []
 
 
 def test_a_file_that_should_not_be_there_is_removed_once():
@@ -431,14 +443,14 @@ def test_a_file_that_should_not_be_there_is_removed_once():
 
 
 def test_each_operation_as_json():
-    have = state(
+    observed = state(
         there(2, addresses=(TEN,)),
         there(3, 8),
         there(3),
         hops=(Hop(NET, key(2), None, 20),),
         files={"/x": b"abc"},
     )
-    want = state(
+    desired = state(
         link(2, name="data", state="up", mtu=9000, txqueuelen=5, sysctls={RP: "1"}, managers={}),
         link(2, 7, mtu=1400),
         link(3),
@@ -446,7 +458,9 @@ def test_each_operation_as_json():
         files={"/x": b"x"},
     )
     owned = OwnedObjects(frozenset({(key(2), TEN)}), frozenset({key(3, 8)}), routes=True)
-    assert [tuple(one.to_json().values())[:4] for one in plan_operations(have, want, owned)] == [
+    assert [
+        tuple(one.to_json().values())[:4] for one in plan_operations(observed, desired, owned)
+    ] == [
         ("write-file", "/x", 3, 1),
         ("rename", "eth2", "eth2", "data"),
         ("delete-link", "eth3.8", "eth3.8", None),
@@ -567,11 +581,11 @@ def test_resetting_a_qdisc_to_the_default_follows_the_sysctl_that_defines_it():
         key(2), "physical", "dataplane", "eth2", 2, "up", device={"qdisc": "fq", "rings.rx": "256"}
     )
     back = replace(link, device={"qdisc": "default", "rings.rx": "512"})
-    have = NetworkState({key(2): link}, sysctls={"net/core/default_qdisc": "fq"})
-    want = NetworkState({key(2): back}, sysctls={"net/core/default_qdisc": "fq_codel"})
-    assert [operation.kind for operation in plan_operations(have, want)] == [
+    observed = NetworkState({key(2): link}, sysctls={"net/core/default_qdisc": "fq"})
+    desired = NetworkState({key(2): back}, sysctls={"net/core/default_qdisc": "fq_codel"})
+    assert [operation.kind for operation in plan_operations(observed, desired)] == [
         "set-device",
         "write-sysctl",
         "set-device",
     ]
-    assert plan_operations(have, want)[-1].text == 'set qdisc of eth2 from "fq" to "default"'
+    assert plan_operations(observed, desired)[-1].text == 'set qdisc of eth2 from "fq" to "default"'

@@ -48,13 +48,13 @@ def resolved(text, around=None, record=None, **settings):
 
 
 def rules_of(found):
-    return sorted(rule.text for rule in found.want.rules)
+    return sorted(rule.text for rule in found.desired.rules)
 
 
 def table_of(found, number):
     return [
         (str(hop.to), str(hop.via or ""), str(hop.traits.source or ""))
-        for hop in found.want.hops
+        for hop in found.desired.hops
         if hop.traits.table == number
     ]
 
@@ -111,15 +111,15 @@ def test_the_address_of_azures_probes_is_answered_through_the_nic():
     ],
 )
 def test_who_gets_rules(text, choice, rules):
-    assert len(resolved(text, policy_routing=choice).want.rules) == rules
+    assert len(resolved(text, policy_routing=choice).desired.rules) == rules
 
 
 def test_the_section_of_the_configuration_goes_before_its_option():
     asked = f"{PLAIN}gateway = 10.0.0.1\n"
     own = document(f"[interface {mac(2)}]\npolicy-routing = yes\n").links
-    assert len(resolved(asked, policy_routing="no", links=own).want.rules) == 3
+    assert len(resolved(asked, policy_routing="no", links=own).desired.rules) == 3
     own = document(f"[interface {mac(2)}]\npolicy-routing = no\n").links
-    assert len(resolved(asked, policy_routing="yes", links=own).want.rules) == 0
+    assert len(resolved(asked, policy_routing="yes", links=own).desired.rules) == 0
 
 
 def test_an_announced_router_is_the_gateway_for_ipv6():
@@ -257,7 +257,7 @@ def test_the_address_of_the_management_gateway_is_refused():
 )
 def test_a_rule_is_refused_for_this_reason(keys, reason):
     found = resolved(f"{PLAIN}[rule x]\n{keys}\n")
-    assert found.want.rules == {}
+    assert found.desired.rules == {}
     assert {problem.text.partition(": ")[2].partition(": ")[2] for problem in found.problems} == {
         reason
     }
@@ -347,7 +347,7 @@ def test_the_first_address_of_an_ec2_subnet_is_the_gateway():
     leaves = {"device-number": "1", "local-ipv4s": "10.0.0.5\n10.0.0.6", "subnet-ipv4-cidr-block": "10.0.0.0/24"}  # fmt: skip
     tree = {"mac": mac(1), "macs": {mac(1): {"device-number": "0"}, mac(2): leaves}}
     found = resolved(read(ec2, tree))
-    assert len(found.want.rules) == 6
+    assert len(found.desired.rules) == 6
     assert table_of(found, 31001)[-1] == ("0.0.0.0/0", "10.0.0.1", "")
 
 
@@ -400,7 +400,7 @@ def test_netplan_gets_exactly_the_rules_and_tables_that_it_asks_for():
     ]
     assert [
         (str(hop.to), str(hop.via), hop.metric, hop.traits.kind, hop.traits.table)
-        for hop in found.want.hops
+        for hop in found.desired.hops
     ] == [
         ("0.0.0.0/0", "10.0.0.1", 50, "unicast", 100),
         ("10.7.0.0/16", "None", 20, "blackhole", 254),
@@ -460,7 +460,7 @@ def test_a_next_hop_that_a_link_scoped_route_covers_is_on_that_link():
     nic_ = {"match": {"macaddress": mac(2)}, "addresses": ["203.0.113.9/32"], "routes": ways}
     found = resolve_state(of_netplan({"a": nic_}), Settings(), seen(), Record())
     hops = {
-        str(hop.to): (str(hop.via), str(hop.link), hop.traits.onlink) for hop in found.want.hops
+        str(hop.to): (str(hop.via), str(hop.link), hop.traits.onlink) for hop in found.desired.hops
     }
     assert found.problems == ()
     assert hops["10.60.0.0/16"] == ("203.0.113.1", mac(2), True)
@@ -507,7 +507,7 @@ def test_a_route_through_the_on_link_gateway_of_a_single_address_is_set(gateway)
     )
     found = resolved(read(openstack, tree), around, Record(), policy=Policy(management={mac(1)}))
     assert found.problems == ()
-    hops = {str(hop.to): (str(hop.via), hop.traits.onlink) for hop in found.want.hops}
+    hops = {str(hop.to): (str(hop.via), hop.traits.onlink) for hop in found.desired.hops}
     assert hops["10.77.0.0/16"] == (gateway, True)
 
 
@@ -526,7 +526,7 @@ def test_explain_has_the_gateway_and_the_table():
     one.run()
     decision = one.survey()
     data = render_json.explain_link(
-        key(3), decision.resolution, decision.have, decision.record, decision.world
+        key(3), decision.resolution, decision.observed, decision.record, decision.world
     )
     rows = {
         row["setting"]: (row["desired"], row["current"], row["origin"]) for row in data["settings"]
@@ -577,7 +577,7 @@ def test_all_of_nine_hundred_links_with_gateways_are_routed():
     found = resolved(many(900))
     assert len(found.tables) == 900
     assert [note for note in found.notes if note.setting == "policy-routing"] == []
-    assert len(found.want.hops) < 30000
+    assert len(found.desired.hops) < 30000
 
 
 def test_too_many_routes_are_refused_for_all_links_alike():
@@ -585,8 +585,8 @@ def test_too_many_routes_are_refused_for_all_links_alike():
     reason = "the tables of all links together would have more than 65536 routes"
     notes = [note.reason for note in found.notes if note.setting == "policy-routing"]
     assert (found.tables, notes) == ({}, [reason] * 300)
-    assert [hop for hop in found.want.hops if hop.traits.table >= 31000] == []
-    assert found.want.rules == {}
+    assert [hop for hop in found.desired.hops if hop.traits.table >= 31000] == []
+    assert found.desired.rules == {}
 
 
 @pytest.mark.parametrize(
@@ -655,13 +655,13 @@ def test_the_second_and_third_nic_of_an_openstack_guest_are_routed():
     )
     found = resolved(read(openstack, tree), around)
     assert found.tables == {key(2): 31001, key(3): 31002}
-    assert {rule.source for rule in found.want.rules} == {"10.2.0.5/32", "10.3.0.5/32"}
+    assert {rule.source for rule in found.desired.rules} == {"10.2.0.5/32", "10.3.0.5/32"}
     assert [problem.text for problem in found.problems] == []
 
 
 def test_a_gateway_that_is_this_host_itself_is_not_used():
     found = resolved(f"{PLAIN}gateway = 10.0.0.5\n")
-    assert (found.want.hops, found.want.rules) == ((), {})
+    assert (found.desired.hops, found.desired.rules) == ((), {})
     assert [note.reason for note in found.notes] == ["the gateway 10.0.0.5 is this host itself"]
 
 
@@ -670,7 +670,7 @@ def test_a_link_local_gateway_may_be_an_address_of_another_link(vrf):
     """docker0 and the bridges of LXD have fe80::1, as has the router of many clouds."""
     text = f"[interface {mac(2)}]\naddresses = fd00:2::5/64\ngateway = fe80::1\n{vrf}"
     bridge = resolved(text, replace(seen(), addresses={3: (ip_interface("fe80::1/64"),)}))
-    assert [str(hop.via) for hop in bridge.want.hops if not hop.to.prefixlen] == ["fe80::1"]
+    assert [str(hop.via) for hop in bridge.desired.hops if not hop.to.prefixlen] == ["fe80::1"]
     assert bridge.notes == ()
     own = resolved(text, replace(seen(), addresses={2: (ip_interface("fe80::1/64"),)}))
     assert [note.reason for note in own.notes] == ["the gateway fe80::1 is this host itself"]
@@ -680,7 +680,7 @@ def test_a_link_local_next_hop_may_be_an_address_of_another_link():
     text = f"[interface {mac(2)}]\naddresses = fd00:2::5/64\n[routes]\n"
     text += f"fd00:9::/48 = fe80::1 interface {mac(2)}\n"
     bridge = resolved(text, replace(seen(), addresses={3: (ip_interface("fe80::1/64"),)}))
-    assert ([str(hop.to) for hop in bridge.want.hops], bridge.problems) == (["fd00:9::/48"], ())
+    assert ([str(hop.to) for hop in bridge.desired.hops], bridge.problems) == (["fd00:9::/48"], ())
     own = resolved(text, replace(seen(), addresses={2: (ip_interface("fe80::1/64"),)}))
     assert [problem.text for problem in own.problems] == [
         "route to fd00:9::/48: the next hop fe80::1 is this host itself"
@@ -731,7 +731,7 @@ def test_a_roll_back_sets_an_address_in_the_management_network_without_a_route_a
     _, _, undone = one.run()
     assert "add the address 192.0.2.77/24 to eth2" in texts(undone.done)
     assert leads_to(one.kernel, "192.0.2.0/24") == [1]
-    records.save_journal(tmp_path, one.survey().have, "boot-1")
+    records.save_journal(tmp_path, one.survey().observed, "boot-1")
     assert records.load_journal(tmp_path, "boot-1").links[key(2)].bare
 
 
@@ -794,7 +794,7 @@ def test_a_foreign_route_in_a_requested_table_is_never_replaced():
     assert settled(one) == DONE
     assert theirs in one.kernel.routes
     found = one.survey().resolution
-    assert [rule.family for rule in found.want.rules] == [6, 6, 6]
+    assert [rule.family for rule in found.desired.rules] == [6, 6, 6]
     assert [note.text for note in found.notes] == [
         "policy-routing: not applicable: another program has the same routes in table 100"
     ]
@@ -954,7 +954,7 @@ def test_a_rule_about_marks_that_another_program_s_rules_select_is_refused(mark,
     found = resolved(text, seen(rules=theirs))
     reasons = {problem.text.rpartition(": ")[2] for problem in found.problems}
     told = "a rule of another program selects packets with this mark"
-    assert (len(found.want.rules), reasons) == ((2, set()) if free else (0, {told}))
+    assert (len(found.desired.rules), reasons) == ((2, set()) if free else (0, {told}))
 
 
 def test_of_two_rules_with_one_priority_and_table_the_wider_one_is_enough():

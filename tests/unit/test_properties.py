@@ -98,14 +98,14 @@ def test_what_users_do_between_two_polls_makes_no_poll_fail(kernel, documents, d
 def test_what_is_there_already_needs_no_operation(kernel, text, policy):
     agent = Agent(kernel, text, policy)
     agent.run()
-    have = agent.survey().have
+    observed = agent.survey().observed
     owned = OwnedObjects(
-        frozenset((key, one) for key, link in have.links.items() for one in link.addresses),
-        frozenset(have.links),
+        frozenset((key, one) for key, link in observed.links.items() for one in link.addresses),
+        frozenset(observed.links),
         True,
     )
-    assert plan_operations(have, have, owned) == ()
-    assert plan_operations(have, have, owned, rename_while_up=False) == ()
+    assert plan_operations(observed, observed, owned) == ()
+    assert plan_operations(observed, observed, owned, rename_while_up=False) == ()
 
 
 def forbidden(kernel, policy):
@@ -197,9 +197,9 @@ def test_no_prefix_of_the_operations_puts_a_vlan_above_its_nic(kernel, documents
     for text in documents:
         agent.ask(text)
         survey = agent.survey()
-        mtus = {key: link.mtu for key, link in survey.have.links.items()}
+        mtus = {key: link.mtu for key, link in survey.observed.links.items()}
         # One whose MTU was refused is left to the kernel, which lowers it with its NIC.
-        planned = {key for key, link in survey.want.links.items() if link.mtu}
+        planned = {key for key, link in survey.desired.links.items() if link.mtu}
         for operation in survey.plan():
             if isinstance(operation, SetMtu):
                 mtus[operation.on.key] = operation.after
@@ -229,16 +229,16 @@ def test_from_any_point_of_a_pass_the_way_back_leads_to_the_state_before(
         True,
     )
     scope = None if all_nics else {one.domain for one in operations}
-    was = before.have._replace(files=now.have.files)
+    was = before.observed._replace(files=now.observed.files)
     for _ in range(2):  # the kernel's own side effects need a second round, as in a pass
         now = agent.survey(before.record._replace(owned=owned))
         agent.carry_out(
             now,
             plan_operations(
-                now.have, was, owned, scope=scope, rename_while_up=now.world.rename_while_up
+                now.observed, was, owned, scope=scope, rename_while_up=now.world.rename_while_up
             ),
         )
-    assert _own(agent.survey(before.record._replace(owned=owned)).have) == _own(before.have)
+    assert _own(agent.survey(before.record._replace(owned=owned)).observed) == _own(before.observed)
 
 
 def _own(state):
@@ -270,7 +270,7 @@ def users_keep_theirs(kernel, text, passes):
     agent = Agent(kernel, text)
     for _ in range(passes):
         agent.run()
-    banned = set(agent.survey().resolution.want.banned)
+    banned = set(agent.survey().resolution.desired.banned)
     # An MTU below 1280 ends IPv6. A new member of a bond or a VRF goes down, which ends IPv6 addresses and all routes.
     ipv6 = {
         index

@@ -164,7 +164,7 @@ def test_every_stage_can_be_written_as_json():
         render_json.observed_json(survey.world),
         render_json.document_json(agent.document, stored),
         render_json.explain_link(
-            key(2), survey.resolution, survey.have, survey.record, survey.world
+            key(2), survey.resolution, survey.observed, survey.record, survey.world
         ),
     ):
         assert json.loads(json.dumps(data)) == data
@@ -434,7 +434,7 @@ def test_explain_tells_where_a_value_is_from_and_what_it_was_before():
     agent.run()
     survey = agent.survey()
     data = render_json.explain_link(
-        key(2), survey.resolution, survey.have, survey.record, survey.world
+        key(2), survey.resolution, survey.observed, survey.record, survey.world
     )
     rows = {row["setting"]: row for row in data["settings"]}
     assert (data["link"], data["role"], data["reason"]) == (
@@ -467,7 +467,7 @@ def test_explain_for_people_is_a_table():
         render_json.explain_link(
             key(2),
             survey.resolution,
-            survey.have,
+            survey.observed,
             Record(originals={key(2): OriginalValues(1400)}),
             survey.world,
         )
@@ -483,9 +483,9 @@ def test_explain_shows_what_a_nic_has_of_which_nothing_is_requested():
     agent = Agent(machine(nic(1), nic(2), mgmt=1), f"[interface {mac(2)}]\nmtu = 9000\n")
     survey = agent.survey()
     data = render_json.explain_link(
-        key(1), survey.resolution, survey.have, survey.record, survey.world
+        key(1), survey.resolution, survey.observed, survey.record, survey.world
     )
-    assert (data["role"], survey.have.links.get(key(1))) == ("management", None)
+    assert (data["role"], survey.observed.links.get(key(1))) == ("management", None)
     current = {row["setting"]: row["current"] for row in data["settings"]}
     assert (current["name"], current["state"], current["mtu"]) == ("eth1", "up", 1500)
     assert current["addresses"]
@@ -496,12 +496,12 @@ def test_explain_shows_the_sysctls_that_the_agent_itself_wants_with_the_name_of_
     agent = Agent(machine(nic(2)), f"[interfaces]\n{mac(2)} = up:ipv4:10.0.0.1/24\n")
     path = "net/ipv6/conf/{interface}/accept_ra"
     decision = agent.survey()
-    want = decision.resolution.want
-    links = {key(2): replace(want.links[key(2)], name="dp.2", sysctls={path: "0"})}
+    desired = decision.resolution.desired
+    links = {key(2): replace(desired.links[key(2)], name="dp.2", sysctls={path: "0"})}
     absent = replace(decision.resolution.roles, nics={})
-    resolution = decision.resolution._replace(want=want._replace(links=links), roles=absent)
+    resolution = decision.resolution._replace(desired=desired._replace(links=links), roles=absent)
     data = render_json.explain_link(
-        key(2), resolution, decision.have._replace(links={}), Record(), World()
+        key(2), resolution, decision.observed._replace(links={}), Record(), World()
     )
     lines = [line.split() for line in render.explanation_text(data).split("\n")]
     assert ["sysctl.net.ipv6.conf.dp/2.accept_ra", "0"] in lines

@@ -26,7 +26,7 @@ def resolved(text, routes=()):
 def wanted(lines):
     """The routes of a document with the links of TWO and THREE, and its problems."""
     found = resolved(f"{TWO}{THREE}[routes]\n{lines}\n")
-    return found.want.hops, [one.text for one in found.problems]
+    return found.desired.hops, [one.text for one in found.problems]
 
 
 def test_a_prefix_on_two_links_with_different_metrics_has_two_routes():

@@ -25,7 +25,7 @@ def hops(text, *devices, **more):
     addresses = {1: "192.0.2.10/24", **more.pop("addresses", {})}
     seen = world(*devices, addresses=addresses, routes=[route("0.0.0.0/0", 1, "192.0.2.1")], **more)
     found = resolve_state(document(text), Settings(), seen, Record())
-    return [(str(hop.to), str(hop.link), str(hop.via), hop.metric) for hop in found.want.hops], [
+    return [(str(hop.to), str(hop.link), str(hop.via), hop.metric) for hop in found.desired.hops], [
         one.text for one in found.problems
     ]
 
@@ -206,7 +206,7 @@ def test_a_route_moves_with_its_network_from_one_nic_to_another():
 def test_a_route_that_is_no_longer_asked_for_goes_and_a_foreign_one_stays():
     one = agent(TWO + ROUTE)
     one.run()
-    via = one.survey().want.hops[0].via
+    via = one.survey().desired.hops[0].via
     one.kernel.replace_route(Route(ip_network("10.99.0.0/16"), 2, via, 5, 4))
     one.ask(TWO)
     assert texts(one.plan(one.survey().changed())) == [
@@ -220,7 +220,7 @@ def test_a_foreign_route_with_our_metric_is_not_replaced():
     """The kernel replaces by prefix and metric, whoever's route it is."""
     one = agent(TWO + ROUTE)
     one.kernel.set_up(3, True)
-    one.kernel.addresses[3] = list(one.survey().want.links[key(2)].addresses)[:1]
+    one.kernel.addresses[3] = list(one.survey().desired.links[key(2)].addresses)[:1]
     one.kernel.routes.append(route("10.20.0.0/16", 3, "10.0.0.99", 20, 4))
     one.run()
     assert [str(found.via) for found in one.kernel.routes if found.protocol == 4] == ["10.0.0.99"]

@@ -460,8 +460,8 @@ def test_a_congestion_control_that_this_kernel_has_not_is_wanted_all_the_same(ef
         for name, asked in ((CONGESTION, "htcp"), ("net/core/x", "1"))
     )
     tuning = Layer(values=tuple(values))
-    want = NetworkState(sysctls={"net/ipv4/conf/eth1.7/rp_filter": "2"})
-    assert desired_sysctls(Resolution(want, OwnedObjects(), Roles(), {}, {}, tuning=tuning)) == {
+    desired = NetworkState(sysctls={"net/ipv4/conf/eth1.7/rp_filter": "2"})
+    assert desired_sysctls(Resolution(desired, OwnedObjects(), Roles(), {}, {}, tuning=tuning)) == {
         "net.ipv4.conf.eth1/7.rp_filter": "2",
         **more,
     }

@@ -249,12 +249,12 @@ def test_an_incomplete_document_takes_nothing_apart():
 def test_the_journal_brings_back_what_links_are_made_of(tmp_path):
     one = agent(BOND + "[vxlan vx0]\nid = 5\nparent = bond bond0\n")
     run(one)
-    have = one.survey().have
-    save_journal(tmp_path, NetworkState(have.links, have.hops), "boot-1")
+    observed = one.survey().observed
+    save_journal(tmp_path, NetworkState(observed.links, observed.hops), "boot-1")
     back = load_journal(tmp_path, "boot-1")
-    assert back.links[LinkKey("vxlan vx0")].virtual == have.links[LinkKey("vxlan vx0")].virtual
+    assert back.links[LinkKey("vxlan vx0")].virtual == observed.links[LinkKey("vxlan vx0")].virtual
     assert back.links[key(2)].master == LinkKey("bond bond0")
-    assert have.links[LinkKey("bond bond0")].virtual.members == (key(2), key(3))
+    assert observed.links[LinkKey("bond bond0")].virtual.members == (key(2), key(3))
 
 
 # --- refused --------------------------------------------------------------------------------------------------------
@@ -470,7 +470,7 @@ def test_a_name_that_a_link_cannot_have_is_a_fault_of_its_section():
 def test_each_layer_says_what_it_likes_of_it():
     local = parse("[bond bond0]\nlacp-rate = fast\nmode = active-backup\n").links
     resolution = resolve_state(parse(BOND), Settings(links=local), world(nic(2), nic(3)), Record())
-    wanted = resolution.want.links[LinkKey("bond bond0")].virtual
+    wanted = resolution.desired.links[LinkKey("bond bond0")].virtual
     assert dict(wanted.options) == {
         "mode": "active-backup",
         "miimon": "100",

@@ -50,7 +50,7 @@ def status(agent, document=GOOD, report=PASS, managers=None, notes=()):
         "2.0.0",
         document,
         survey.resolution,
-        survey.have,
+        survey.observed,
         survey.plan(),
         unapplied=survey.changed(),
         world=replace(survey.world, managers=managers or {}),
@@ -164,7 +164,7 @@ def test_a_manager_that_has_not_read_its_files_is_pending_and_no_drift():
     found = agent.survey()
     left = (Tell("networkmanager"),)
     waits = judge_host(
-        "", GOOD, found.resolution, found.have, left, unapplied={mac(2)}, report=PASS
+        "", GOOD, found.resolution, found.observed, left, unapplied={mac(2)}, report=PASS
     )
     text = "not done yet: make networkmanager reload its configuration"
     assert waits.data["problems"] == [{"code": "pending", "text": text}]
@@ -320,17 +320,17 @@ def test_a_nic_that_another_manager_holds_is_degraded(manager, title):
     agent.run()
     survey = agent.survey()
     words = {manager: {"eth2": "managed", "eth1": "managed"}}
-    have = survey.have._replace(
+    observed = survey.observed._replace(
         links={
             one: replace(link, managers={manager: "managed"})
-            for one, link in survey.have.links.items()
+            for one, link in survey.observed.links.items()
         },
     )
     found = judge_host(
         "2.0.0",
         GOOD,
         survey.resolution,
-        have,
+        observed,
         (),
         world=replace(survey.world, managers=words),
         report=PASS,
@@ -510,7 +510,7 @@ def test_what_became_of_a_setting_is_told_with_its_link_and_is_no_shortfall():
         "2.0.0",
         GOOD,
         resolution,
-        survey.have,
+        survey.observed,
         survey.plan(),
         unapplied=survey.changed(),
         report=PASS,

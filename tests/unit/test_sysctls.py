@@ -91,7 +91,7 @@ def wanted(line, **more):
     )
     text = f"[interface {mac(2)}]\nsysctl.{line}\n"
     found = resolve_state(document(text), Settings(**more), seen, Record())
-    return dict(found.want.sysctls), [problem.text for problem in found.problems]
+    return dict(found.desired.sysctls), [problem.text for problem in found.problems]
 
 
 TTL = "net/ipv4/ip_default_ttl"

@@ -48,7 +48,7 @@ def test_a_pass_that_fails_after_managers_were_told_is_rolled_back_to_what_was_t
     transaction = Transaction(agent, Pass(None), decision)
     with pytest.raises(ObserveError):
         transaction.run()
-    transaction.roll_back(decision.have)
+    transaction.roll_back(decision.observed)
     assert agent.kernel.unmanaged == [("networkmanager", "eth3")]
     assert agent.kernel.snapshot() == before
 

@@ -70,7 +70,8 @@ class Tuned(Agent):
     def rows(self):
         survey = self.survey()
         return {
-            (row.name, row.setting): row for row in audit.audit_rows(survey.resolution, survey.have)
+            (row.name, row.setting): row
+            for row in audit.audit_rows(survey.resolution, survey.observed)
         }
 
 
@@ -187,7 +188,7 @@ def test_the_word_of_the_administrator_comes_before_a_profile():
         'by /etc/sysctl.d/own.conf, which sets it to "1048576"',
     )
     survey = agent.survey()
-    assert audit.overridden_notes(survey.resolution, survey.have) == [
+    assert audit.overridden_notes(survey.resolution, survey.observed) == [
         'net.core.rmem_max: overridden by /etc/sysctl.d/own.conf, which sets it to "1048576"'
     ]
 
@@ -263,7 +264,7 @@ def test_bdp_computes_the_maxima_and_leaves_the_rest():
     assert agent.kernel.read_sysctl(TCP) == "4096 131072 31250000"
     assert agent.kernel.read_sysctl("net/ipv4/tcp_wmem") == "4096 16384 31250000"
     survey = agent.survey()
-    assert audit.to_json(survey.resolution, survey.have)["notes"] == [
+    assert audit.to_json(survey.resolution, survey.observed)["notes"] == [
         "1 Gbit/s at 100 ms RTT needs TCP buffers of 29.8 MiB",
         "29.8 MiB at 100 ms RTT allows 1.2 Gbit/s",
     ]
@@ -272,7 +273,7 @@ def test_bdp_computes_the_maxima_and_leaves_the_rest():
 def test_bdp_says_when_the_kernel_permits_no_buffer_of_that_size():
     agent = Tuned(host(), TWO, [shipped("bdp")], Choice(("bdp",), 10**11, 0.1))
     survey = agent.survey()
-    assert audit.to_json(survey.resolution, survey.have)["notes"][:2] == [
+    assert audit.to_json(survey.resolution, survey.observed)["notes"][:2] == [
         "100 Gbit/s at 100 ms RTT needs TCP buffers of 2.9 GiB",
         "their limit here is that of the kernel, 2 GiB",
     ]

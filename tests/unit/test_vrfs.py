@@ -300,7 +300,7 @@ def test_a_rule_about_marked_packets_leaves_its_table_to_policy_routing(monkeypa
 def test_thousands_of_vrfs_are_judged_in_linear_time():
     text = "".join(f"[vrf v{one}]\ntable = {one + 1000}\n" for one in range(3000))
     resolution = agent(text).survey().resolution
-    assert len([key for key in resolution.want.links if key.kind == "vrf"]) == 3000
+    assert len([key for key in resolution.desired.links if key.kind == "vrf"]) == 3000
 
 
 def test_a_vrf_of_somebody_else_is_not_taken_over():

@@ -157,7 +157,7 @@ class Agent:
         )
 
     def writer(self, decision):
-        links, roles = decision.have.links, decision.resolution.roles
+        links, roles = decision.observed.links, decision.resolution.roles
         self.kernel.allowed = {link.index for link in links.values()} - roles.guard.devices
         self.kernel.carriers = {
             link.index
