@@ -276,7 +276,7 @@ class Daemon:
 
     def _link_events(self) -> None:
         has_document = bool(self._job.sha256)
-        enforced = self.config.drift == "enforce" and not self._backoff
+        enforced = self.config.drift == "enforce"
         addresses = not has_document or self._waits_for_management_nic or enforced
         if not self._links.drain(addresses=addresses):
             return

@@ -129,11 +129,11 @@ def report_pass(
     outcome: Outcome,
     seconds: float,
     *,
-    waiting: Collection[str] = (),
+    not_retried: Collection[str] = (),
 ) -> Report:
     """Log a pass that took `seconds`, and store its report in the run directory.
 
-    `before` is the decision before the transaction. `waiting`: the parts of the scope that were
+    `before` is the decision before the transaction. `not_retried`: the parts of the scope that were
     left out because they failed in earlier passes; their problems stay in the report.
     """
     leftovers_before, leftovers_now = (
@@ -146,8 +146,8 @@ def report_pass(
     stuck = _stuck_problems(outcome)
     texts = tuple(operation.text for operation in outcome.result.done)
     last = read_report(config.run_directory)
-    if last and waiting:
-        tried = tried_parts(outcome).difference(waiting)
+    if last and not_retried:
+        tried = tried_parts(outcome).difference(not_retried)
         problems = tuple(dict.fromkeys((*problems, *_problems_left(last.problems, tried))))
         stuck += tuple(_problems_left(last.stuck, tried))
     told = (*(last.removed if last else ()), *gone)[-MAX_REMOVED:]

@@ -36,7 +36,7 @@ def run_pass(
     whole: bool,
     left_out: Optional[Mapping[str, int]] = None,
     *,
-    waits: bool = True,
+    waits_for_dad: bool = True,
 ) -> tuple[Report, Status]:
     """Make one pass, to be called with the lock held, and request a run for the guest's settings.
 
@@ -50,8 +50,8 @@ def run_pass(
     try:
         config.demand_protection()
         with open_host(config, intake) as host:
-            if not waits:
-                host.detection_seconds = 0.0
+            if not waits_for_dad:
+                host.dad_seconds = 0.0
             report, decision = _apply_document(host, whole, left_out or {})
             return report, status_of(config, intake, decision, report)
     except ApplyError as error:
@@ -59,7 +59,7 @@ def run_pass(
             with suppress(ApplyError):  # the run directory may be full too
                 save_unsaved_reason(config.state, error.text)
         raise
-    finally:  # a login must not wait for a network that cannot be configured
+    finally:  # also after a failure: logins wait for the guest settings
         guest.request_run(config, intake)
 
 
@@ -77,23 +77,25 @@ def _apply_document(
     decision = host.survey()
     decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
     indexes = indexes_of(decision)
-    waiting = {name for name, index in left_out.items() if index == indexes.get(name, 0)}
-    corrects_drift = whole or (config.drift == "enforce" and not waiting)
-    scope = None if corrects_drift else decision.changed(waiting)
-    outcome = Transaction(host, Pass(scope), decision).run()
+    not_retried = {name for name, index in left_out.items() if index == indexes.get(name, 0)}
+    corrects_drift = config.drift == "enforce"
+    scope = decision.enforced(not_retried) if corrects_drift else decision.changed(not_retried)
+    outcome = Transaction(host, Pass(None if whole else scope), decision).run()
     save_unsaved_files(config.state)
     seconds = time.monotonic() - began
-    report = report_pass(config, decision, outcome, seconds, waiting=waiting)
-    return report._replace(failed=_failed_parts(outcome, decision, waiting)), outcome.decision
+    report = report_pass(config, decision, outcome, seconds, not_retried=not_retried)
+    return report._replace(failed=_failed_parts(outcome, decision, not_retried)), outcome.decision
 
 
-def _failed_parts(outcome: Outcome, before: Decision, waiting: Collection[str]) -> dict[str, int]:
-    """The parts of the scope that failed, with the index of each interface (0: it has none).
+def _failed_parts(
+    outcome: Outcome, before: Decision, not_retried: Collection[str]
+) -> dict[str, int]:
+    """The parts of the scope that failed, with the index of each interface.
 
-    A DHCP client that had to be restarted counts as failed, so that one that ends at once is not
-    started again by every event.
+    The index is 0 without an interface, and for a DHCP client. A client that had to be restarted
+    counts as failed, so that one that exits at once is not restarted by every event.
     """
-    tried = tried_parts(outcome).difference(waiting, outcome.result.nics_waiting_for_address)
+    tried = tried_parts(outcome).difference(not_retried, outcome.result.nics_waiting_for_address)
     indexes = indexes_of(outcome.decision)
     failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied_scope() & tried}
     return {**failed, **dict.fromkeys(restarted_clients(outcome, before), 0)}

@@ -13,7 +13,7 @@ from neuca_tools.agent import first_boot, trial_file
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import open_host, udev_is_ours
 from neuca_tools.apply.managers import named_by_others
-from neuca_tools.apply.result import waiting_operations
+from neuca_tools.apply.result import postponed_operations
 from neuca_tools.config import Config
 from neuca_tools.desired import dhcp, platform_roles
 from neuca_tools.desired.names import own_names
@@ -147,7 +147,7 @@ def _split_plan(
     reason = unsaved_reason(config.state)
     if not reason:
         return list(operations), (), not_in_run(config.state)
-    postponed = waiting_operations(operations)
+    postponed = postponed_operations(operations)
     waiting = set(postponed)
     left = [operation for operation in operations if operation not in waiting]
     return left, postponed, reason

@@ -49,15 +49,16 @@ def run_trial(
 ) -> str:
     """Make the pass, show its outcome, wait for `seconds`, and return how the trial ended.
 
-    SIGUSR1 confirms the trial; SIGTERM and SIGINT end it at once. The caller has blocked all three
-    (`block_signals`). For `from_own_sources` see `in_force.decide_document`. Raises NeucaError.
+    SIGUSR1 confirms the trial; SIGTERM and SIGINT end the wait at once. All three are
+    blocked (`block_signals`). For `from_own_sources` see `in_force.decide_document`. Raises
+    NeucaError.
     """
     with locked(config.run_directory / "lock", config.command_timeout):
         store.demand_room(config.state)  # nothing is tried whose roll-back could not be recorded
         intake = decide_document(
             config, intake, from_own_sources=from_own_sources, even_if_seen=True
         )
-        note_seen(config, intake.seen)  # so no poll applies a document that was not confirmed
+        note_seen(config, intake.seen)  # else the next poll would apply it, even after a roll-back
         earlier_record = store.read_state(config.state, RECORD) or {}
         with open_host(config, intake) as host:
             end = _pass_on_trial(host, earlier_record, seconds, show_outcome)
@@ -85,7 +86,7 @@ def _pass_on_trial(
         outcome = transaction.run()
         report = report_pass(config, decision, outcome, time.monotonic() - began)
         show_outcome(report, status_of(config, intake, outcome.decision, report))
-        if _is_confirmed(began + seconds):
+        if _await_confirmation(began + seconds):
             keep_document(intake, config.state, config.run_directory)
             end = KEPT
             trial_file.remove_trial(config)
@@ -99,7 +100,7 @@ def _pass_on_trial(
     return end
 
 
-def _is_confirmed(deadline: float) -> bool:
+def _await_confirmation(deadline: float) -> bool:
     """Wait for a signal until the deadline (CLOCK_MONOTONIC, seconds); whether it was SIGUSR1."""
     received = signal.sigtimedwait(_SIGNALS, max(0.0, deadline - time.monotonic()))
     return received is not None and received.si_signo == signal.SIGUSR1

@@ -243,7 +243,7 @@ def _make_pass(job: Job, intake: Intake, source_seconds: float) -> Outcome:
     try:
         _forget_gone(job)
         waits = not job.start  # systemd waits for the first pass
-        report, status = run_pass(job.config, intake, job.start, job.left_out, waits=waits)
+        report, status = run_pass(job.config, intake, job.start, job.left_out, waits_for_dad=waits)
     except NeucaError as error:
         log.error("%s", error.text)
         return outcome._replace(failed={WHOLE_PASS: 0}, text=error.text)

@@ -263,6 +263,13 @@ class Decision(NamedTuple):
         ours = (hop.to for hop in self._unwanted_routes() if hop.ours and not hop.to.prefixlen)
         return scope.union(f"{ROUTES_OF}{to}" for to in ours).difference(left_out)
 
+    def enforced(self, left_out: Collection[str]) -> Optional[frozenset[str]]:
+        """The scope of a pass that corrects all drift but that of `left_out`; None: everything."""
+        if not left_out:
+            return None
+        nothing_applied = self._replace(record=Record())
+        return self.changed(left_out) | nothing_applied.changed(left_out)
+
     def _clients_of_absent_links(self) -> set[str]:
         """One of a link that is only down goes on, as what was changed by hand stays."""
         present = self.observed.links.keys()

@@ -35,7 +35,7 @@ class GuardedWriter:
     """Writes to the allowed links and those created on them, and to sysctls, files and managers.
 
     VLANs can also be created on the `carriers`, which are not written to otherwise. An address that
-    the kernel still checks for duplicates is waited for `detection_seconds` at most.
+    the kernel still checks for duplicates is waited for `dad_seconds` at most.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class GuardedWriter:
         managers: Managers,
         allowed: Collection[int],
         carriers: Collection[int] = (),
-        detection_seconds: float = 0.0,
+        dad_seconds: float = 0.0,
     ) -> None:
-        self.links, self.managers, self._detection_seconds = netlink, managers, detection_seconds
+        self.links, self.managers, self._detection_seconds = netlink, managers, dad_seconds
         self._allowed, self._carriers = set(allowed), frozenset(carriers)
 
     def index(self, target: Target) -> int:

@@ -55,7 +55,7 @@ class Host:
         choice: Optional[Choice] = None,
     ) -> None:
         self.config, self.intake, self._netlink, self._bus = config, intake, netlink, bus
-        self.detection_seconds = DUPLICATE_DETECTION_SECONDS
+        self.dad_seconds = DUPLICATE_DETECTION_SECONDS
         self._saved: Optional[Record] = None  # the record in its file, if that is known
         self.choice = choice or records.load_choice(config.run_directory) or config.choice
 
@@ -134,9 +134,7 @@ class Host:
         allowed = {link.index for link in links.values()} - roles.guard.devices
         lowers = links.keys() & {key.nic for key in links if key.mac in roles.guard.vlans}
         carriers = {links[key].index for key in lowers}
-        return GuardedWriter(
-            self._netlink, self._managers(), allowed, carriers, self.detection_seconds
-        )
+        return GuardedWriter(self._netlink, self._managers(), allowed, carriers, self.dad_seconds)
 
     def watch(self) -> AbstractContextManager[Watch]:
         """A watch for changes of links and addresses."""

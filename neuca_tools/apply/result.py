@@ -51,7 +51,7 @@ from neuca_tools.plan.route_operations import (
 from neuca_tools.plan.sides import is_other
 from neuca_tools.state.store import NO_ROOM
 
-HARMLESS = (
+NOT_CHARGED_TO_NIC = (
     Unmanage,
     Activate,
     WriteSysctl,
@@ -142,7 +142,7 @@ class Result:
     def serious_failures(self) -> tuple[Operation, ...]:
         """The failed operations that count as a failure of their NICs."""
         failed = (failure.operation for failure in self.failures if not failure.waits_for_address)
-        return tuple(operation for operation in failed if not _is_harmless(operation))
+        return tuple(operation for operation in failed if not _is_not_charged(operation))
 
     @property
     def nics_waiting_for_address(self) -> frozenset[str]:
@@ -154,8 +154,8 @@ class Result:
     def missing_vlans(self) -> frozenset[LinkKey]:
         """The VLANs that could not be created; operations that need them are left out."""
         failed = (failure.operation for failure in self.failures)
-        created = of_kind(failed, CreateLink)
-        return frozenset(link.on.key for link in created if link.spares_others)
+        failed_creations = of_kind(failed, CreateLink)
+        return frozenset(link.on.key for link in failed_creations if link.spares_others)
 
     @property
     def refused_settings(self) -> tuple[str, ...]:
@@ -171,10 +171,10 @@ class Result:
         return tuple(sorted(refused))
 
 
-def _is_harmless(operation: Operation) -> bool:
+def _is_not_charged(operation: Operation) -> bool:
     if isinstance(operation, CreateLink):
         return operation.spares_others
-    return isinstance(operation, HARMLESS)
+    return isinstance(operation, NOT_CHARGED_TO_NIC)
 
 
 def without_missing(
@@ -209,7 +209,10 @@ def unfinished_operations(planned: Sequence[Operation], result: Result) -> tuple
 
 
 def operation_identity(operation: Operation) -> tuple[object, ...]:
-    """A value that is equal for operations that set the same to the same value, whatever it was."""
+    """Equal for operations that leave the same target with the same value, whatever it was before.
+
+    For a removal, the removed value counts.
+    """
     before, after = operation.change
     return *_kind_and_target(operation), before if after is None else after
 
@@ -226,15 +229,16 @@ def _kind_and_target(operation: Operation) -> tuple[str, str]:
     return kind, operation.target
 
 
-def restorable_link(link: Link, made: Optional[Link], world: World) -> Link:
-    """The link as a roll-back can restore it; `made` is its recorded request if we created it.
+def restorable_link(link: Link, recorded_request: Optional[Link], world: World) -> Link:
+    """The link as a roll-back can restore it.
 
+    `recorded_request` is that of a link that we created.
     Automatic addresses, write-only values and the profile of a network manager are left out.
     """
-    if made is not None and not is_other(link, made):
-        link = replace(link, virtual=_as_requested(link, made))
+    if recorded_request is not None and not is_other(link, recorded_request):
+        link = replace(link, virtual=_as_requested(link, recorded_request))
     link = _without_advertised_sysctls(link, world)
-    addresses, place = lasting_addresses(link, world), _place_settings(link, world)
+    addresses, place = lasting_addresses(link, world), _port_settings(link, world)
     if addresses == link.addresses and not (link.device or place or link.profile):
         return link
     device = restorable_values({**place, **link.device})
@@ -244,7 +248,7 @@ def restorable_link(link: Link, made: Optional[Link], world: World) -> Link:
 def _without_advertised_sysctls(link: Link, world: World) -> Link:
     """The link without the values that a router advertisement may have set.
 
-    The kernel may refuse to have such a value written.
+    The kernel may refuse to write such a value.
     """
     if link.sysctls.get(ACCEPT_RA, "0") == "0":
         return link
@@ -255,7 +259,7 @@ def _without_advertised_sysctls(link: Link, world: World) -> Link:
     return replace(link, sysctls=sysctls)
 
 
-def _place_settings(link: Link, world: World) -> dict[str, str]:
+def _port_settings(link: Link, world: World) -> dict[str, str]:
     """The settings of the link as a port of its bridge or a member of its bond."""
     device = world.devices.get(link.index)
     if link.master is None or device is None:
@@ -310,30 +314,32 @@ def _mtu_of(state: NetworkState, key: LinkKey) -> Optional[int]:
     return state.links[key].mtu if key in state.links else None
 
 
-def _as_requested(link: Link, made: Link) -> Optional[Virtual]:
+def _as_requested(link: Link, recorded_request: Link) -> Optional[Virtual]:
     """The composition that was requested for the link, with its present members and MAC."""
-    if link.virtual is None or made.virtual is None:
+    if link.virtual is None or recorded_request.virtual is None:
         return link.virtual
-    options = {**dict(made.virtual.options), "mac": link.virtual.option("mac")}
-    return made.virtual._replace(members=link.virtual.members, options=tuple(options.items()))
+    options = {**dict(recorded_request.virtual.options), "mac": link.virtual.option("mac")}
+    return recorded_request.virtual._replace(
+        members=link.virtual.members, options=tuple(options.items())
+    )
 
 
-def waiting_operations(operations: Sequence[Operation]) -> tuple[Operation, ...]:
+def postponed_operations(operations: Sequence[Operation]) -> tuple[Operation, ...]:
     """The operations to postpone until the state can be saved: all that remove something.
 
     If a NIC would lose a VLAN, its place in a bond, or an address to another NIC, its whole plan is
     postponed, and so are those of the NICs joined to it: they rely on the removal.
     """
-    waiting = _waiting_nics(operations)
+    postponed_nics = _postponed_nics(operations)
     return tuple(
         operation
         for operation in operations
-        if operation.fate & waiting
+        if operation.fate & postponed_nics
         or isinstance(operation, (DeleteAddress, DeleteRoute, DeleteRule, DeleteLink))
     )
 
 
-def _waiting_nics(operations: Sequence[Operation]) -> frozenset[str]:
+def _postponed_nics(operations: Sequence[Operation]) -> frozenset[str]:
     """The MACs of the NICs whose whole plan is postponed."""
     deletions = of_kind(operations, DeleteAddress)
     fates = [operation.fate for operation in operations if _takes_apart(operation, deletions)]

@@ -20,10 +20,10 @@ from neuca_tools.apply.result import (
     Failure,
     Result,
     operation_identity,
+    postponed_operations,
     restorable_link,
     restorable_now,
     unfinished_operations,
-    waiting_operations,
 )
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import Link, LinkKey, NetworkState, Record
@@ -292,7 +292,7 @@ class Transaction:
             self._look_again()
         postponed: Sequence[Operation] = ()
         if self.host.unsaved():
-            postponed = waiting_operations(self.purpose.operations(self.decision))
+            postponed = postponed_operations(self.purpose.operations(self.decision))
         self.decision = self.decision._replace(
             record=self._with_done()._replace(made=self.made_links)
         )
@@ -333,7 +333,7 @@ class Transaction:
         Left out are those to postpone until the state can be saved, and what
         `_release_from_managers` has told the network managers.
         """
-        left_out = set(waiting_operations(planned)) if self.host.unsaved() else set()
+        left_out = set(postponed_operations(planned)) if self.host.unsaved() else set()
         if self.managers_were_told:
             left_out.update(of_kind(planned, Unmanage, Tell))
         if not left_out:

@@ -33,7 +33,7 @@ from neuca_tools.model.routing import RuleRequest
 from neuca_tools.model.topology import identity, nics_in
 
 _OnLink = TypeVar("_OnLink", RouteRequest, RuleRequest)
-_Text = TypeVar("_Text", Document, PlatformDocument)
+_AnyDocument = TypeVar("_AnyDocument", Document, PlatformDocument)
 
 # --- Names ----------------------------------------------------------------------------------------
 
@@ -42,19 +42,22 @@ def bind_names(
     platform: PlatformDocument, world: World, record: Record
 ) -> tuple[PlatformDocument, list[Problem]]:
     """The document with names of NICs replaced by MACs; a problem for each name that no NIC has."""
-    macs = (*(link.key.mac for link in platform.links), *(hint.mac for hint in platform.management))
-    known = {mac for mac in macs if mac.startswith(BY_NAME)}
-    if not known:
+    key_texts = (
+        *(link.key.mac for link in platform.links),
+        *(hint.mac for hint in platform.management),
+    )
+    name_keys = {mac for mac in key_texts if mac.startswith(BY_NAME)}
+    if not name_keys:
         return platform, []
-    macs_by_name = {mac: _nics_called(mac[len(BY_NAME) :], world, record) for mac in known}
-    unknown = [mac[len(BY_NAME) :] for mac in sorted(known) if not macs_by_name[mac]]
+    nics_by_name_key = {mac: _nics_called(mac[len(BY_NAME) :], world, record) for mac in name_keys}
+    unknown = [mac[len(BY_NAME) :] for mac in sorted(name_keys) if not nics_by_name_key[mac]]
     problems = [Problem("absent", f'no NIC is named "{name}"') for name in unknown]
-    problems += _described_twice(platform, macs_by_name)
-    return _bound_platform(platform, macs_by_name), problems
+    problems += _described_twice(platform, nics_by_name_key)
+    return _bound_platform(platform, nics_by_name_key), problems
 
 
 def _described_twice(
-    platform: PlatformDocument, macs_by_name: Mapping[str, Collection[str]]
+    platform: PlatformDocument, nics_by_name_key: Mapping[str, Collection[str]]
 ) -> Iterator[Problem]:
     """A problem for each NIC or VLAN that the document describes several times.
 
@@ -62,9 +65,9 @@ def _described_twice(
     """
     described: dict[LinkKey, list[str]] = defaultdict(list)
     for request in platform.links:
-        only_named = LinkRequest(request.key, state=request.state, origins=request.origins)
-        if request.key.vlan_id is not None or request != only_named:
-            for key in _bound_keys(request.key, macs_by_name):
+        bare_request = LinkRequest(request.key, state=request.state, origins=request.origins)
+        if request.key.vlan_id is not None or request != bare_request:
+            for key in _bound_keys(request.key, nics_by_name_key):
                 described[key].append(str(request.key).replace(BY_NAME, "", 1))
     for key, written in described.items():
         if len(written) > 1:
@@ -75,15 +78,19 @@ def _described_twice(
 
 
 def _bound_keys(key: LinkKey, identities: Mapping[str, Collection[str]]) -> list[LinkKey]:
-    """The links that a key of a document means."""
+    """The links that a key of a document means.
+
+    `identities` maps the MAC of a key to the NICs that it stands for; one that is missing stands
+    for itself.
+    """
     return [LinkKey(mac, key.vlan_id) for mac in identities.get(key.mac, (key.mac,))]
 
 
-def _bound_requests(text: _Text, identities: Mapping[str, Collection[str]]) -> _Text:
+def _bound_requests(text: _AnyDocument, identities: Mapping[str, Collection[str]]) -> _AnyDocument:
     return text._replace(
         links=bound_links(text.links, identities),
-        routes=tuple(_bind_links(text.routes, identities)),
-        rules=tuple(_bind_links(text.rules, identities)),
+        routes=tuple(_bound_on_links(text.routes, identities)),
+        rules=tuple(_bound_on_links(text.rules, identities)),
     )
 
 
@@ -98,7 +105,7 @@ def _bound_platform(
     return _bound_requests(platform, identities)._replace(management=tuple(hints))
 
 
-def _bind_links(
+def _bound_on_links(
     requests: Iterable[_OnLink], identities: Mapping[str, Collection[str]]
 ) -> Iterator[_OnLink]:
     for request in requests:
@@ -127,9 +134,9 @@ def bound_links(
 
 
 def _nics_called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
-    """The NICs whose present or recorded name matches the pattern.
+    """The NICs whose recorded name matches the pattern, or else the present one.
 
-    A recorded name counts because another NIC may have the name now. Failing that, or for a
+    The recorded name counts first because another NIC may have the name now. Failing that, or for a
     pattern, alternative names count (ip-link(8), property).
     """
     nics = {identity(device): device for device in nics_in(world)}
@@ -157,8 +164,8 @@ def guid_by_short_form(world: World, record: Record) -> dict[str, tuple[str, ...
     the one that is configured already, or none of them.
     """
     ports = defaultdict(set)
-    for guid, also in _infiniband_ports(world, record):
-        for short_form in also:
+    for guid, other_forms in _infiniband_ports(world, record):
+        for short_form in other_forms:
             ports[short_form].add(guid)
     nics = [*nics_in(world)]
     macs = {*map(identity, nics), *map(attrgetter("mac"), nics)}
@@ -204,10 +211,13 @@ def bind_ports(
 
 
 def bound_policy(policy: Policy, world: World, record: Record) -> Policy:
-    """The policy with the GUIDs of all ports that are listed in another form."""
+    """The policy with the GUIDs of all ports that are listed in another form.
+
+    A short form of several ports protects them all.
+    """
     ports = list(_infiniband_ports(world, record))
-    ignored = {guid for guid, also in ports if also & policy.ignored}
-    management = {guid for guid, also in ports if also & policy.management}
+    ignored = {guid for guid, other_forms in ports if other_forms & policy.ignored}
+    management = {guid for guid, other_forms in ports if other_forms & policy.management}
     return policy._replace(
         ignored=policy.ignored | ignored, management=policy.management | management
     )

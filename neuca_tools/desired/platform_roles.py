@@ -21,16 +21,16 @@ from neuca_tools.model.topology import (
     with_upper_devices,
 )
 
-LEFT = "DHCP on it is left to other programs"
-UPPER = (
+DHCP_LEFT_TO_OTHERS = "DHCP on it is left to other programs"
+NO_DHCP_ON_VIRTUAL = (
     "no program on this host does DHCP on virtual links: start systemd-networkd, or install"
     " dhcpcd (dhcpcd-base)"
 )
-OTHERS = (
+MANAGEMENT_NOT_OURS = (
     "neucad never configures the management NIC: that is the task of cloud-init or of the network"
     " manager of the image"
 )
-STAYS = "the default route of this host stays with the management NIC"
+DEFAULT_ROUTE_STAYS = "the default route of this host stays with the management NIC"
 
 
 def platform_claims(
@@ -38,15 +38,17 @@ def platform_claims(
 ) -> PlatformClaims:
     """What the document says about management NICs, except those that the configuration names."""
     # A document may name a NIC by its present MAC.
-    own = {device.mac: identity(device) for device in nics_in(world)}
-    own.update((mac, mac) for mac in map(identity, nics_in(world)))
+    identity_by_mac = {device.mac: identity(device) for device in nics_in(world)}
+    identity_by_mac.update((mac, mac) for mac in map(identity, nics_in(world)))
     firm: dict[str, str] = {}
     weak: dict[str, str] = {}
     for hint in platform.management:
         if hint.mac not in configured:
             reasons = firm if hint.firm else weak
-            reasons[own.get(hint.mac, hint.mac)] = hint.reason
-    described = (own.get(request.key.mac, request.key.mac) for request in platform.links)
+            reasons[identity_by_mac.get(hint.mac, hint.mac)] = hint.reason
+    described = (
+        identity_by_mac.get(request.key.mac, request.key.mac) for request in platform.links
+    )
     return PlatformClaims(
         frozenset(described),
         firm,
@@ -89,10 +91,10 @@ def left_alone(platform: PlatformDocument) -> frozenset[str]:
     These are created and configured by other programs.
     """
     requests = {request.key: request for request in platform.links}
-    made = {
+    dhcp_links = {
         key.mac for key, request in requests.items() if key.virtual_kind and request.leases.has_dhcp
     }
-    return frozenset(made | all_lower_devices(made, requests))
+    return frozenset(dhcp_links | all_lower_devices(dhcp_links, requests))
 
 
 def requests_for(
@@ -101,8 +103,8 @@ def requests_for(
     """The requests for dataplane links.
 
     The members of refused VRFs are left out, because outside of its VRF the addresses of a member
-    would be reachable. NICs in `named`, those of the NEuca document and the configuration, have no
-    DHCP.
+    would be reachable. NICs in `named`, those of the NEuca document and the configuration, lose
+    the document's DHCP request.
     """
     barred = dict(_barred_members(platform, roles, world))
     for request in platform.links:
@@ -114,12 +116,15 @@ def requests_for(
 
 
 def role_reasons(
-    platform: PlatformDocument, roles: Roles, named: Collection[str], left: Collection[str]
+    platform: PlatformDocument,
+    roles: Roles,
+    named: Collection[str],
+    left_to_others: Collection[str],
 ) -> dict[str, str]:
-    """Why NICs in the document are dataplane NICs, and why those in `left` are left alone."""
+    """Why NICs in the document are dataplane NICs, and why `left_to_others` are left alone."""
     hints = {hint.mac: hint.reason for hint in reversed(platform.management)}
     chosen = _chosen_sentence(roles)
-    reasons = dict.fromkeys(set(left) - roles.reasons.keys(), LEFT)
+    reasons = dict.fromkeys(set(left_to_others) - roles.reasons.keys(), DHCP_LEFT_TO_OTHERS)
     for mac in dict.fromkeys(request.key.mac for request in platform.links):
         if roles.role(mac) != "dataplane":
             continue
@@ -142,23 +147,27 @@ def _chosen_sentence(roles: Roles) -> str:
     return "no NIC on this host is for management"
 
 
-def unused_notes(platform: PlatformDocument, roles: Roles, requests: Requests) -> Iterator[Note]:
+def unused_notes(
+    platform: PlatformDocument, roles: Roles, used_requests: Requests
+) -> Iterator[Note]:
     """Notes on the gateways and DHCP of dataplane links in the document that are not used."""
     gateways = {LinkKey(hint.mac): hint.reason for hint in platform.management}
     sharing = _sharing_a_hint(platform)
     for request in platform.links:
         key = request.key
-        if roles.role_of(key) != "dataplane" or key not in requests:
+        if roles.role_of(key) != "dataplane" or key not in used_requests:
             continue
-        reason = _no_client_reason(key, roles) if requests[key].leases.has_dhcp else ""
+        reason = _no_client_reason(key, roles) if used_requests[key].leases.has_dhcp else ""
         if reason:
             yield Note("dhcp", "not applicable", reason, key)
         elif key.nic in gateways and key not in sharing and not request.leases.has_dhcp:
-            yield Note("gateway", "not applicable", f"{gateways[key.nic]}; {STAYS}", key)
+            yield Note(
+                "gateway", "not applicable", f"{gateways[key.nic]}; {DEFAULT_ROUTE_STAYS}", key
+            )
 
 
 def _sharing_a_hint(platform: PlatformDocument) -> set[LinkKey]:
-    """The links without a gateway of their own that are below one with a gateway, or VLANs."""
+    """The links without a gateway of their own that are VLANs, or lie below a link with one."""
     requests = {request.key: request for request in platform.links}
     upper = {key for key, request in requests.items() if request.routing.gateways}
     lower = {*map(LinkKey, all_lower_devices([key.mac for key in upper], requests))}
@@ -191,7 +200,7 @@ def _refused_keys(platform: PlatformDocument, roles: Roles, world: World) -> Ite
 def _barred_members(
     platform: PlatformDocument, roles: Roles, world: World
 ) -> Iterator[tuple[LinkKey, LinkKey]]:
-    """The dataplane links that belong into a refused VRF, each with that."""
+    """The dataplane links that belong into a refused VRF, each with its VRF."""
     refused_keys = {*_refused_keys(platform, roles, world)}
     for request in platform.links:
         if request.key in refused_keys and request.key.kind == "vrf" and request.virtual:
@@ -219,16 +228,16 @@ def absent_notes(platform: PlatformDocument, roles: Roles, world: World) -> Iter
         vias = [via for via in request.routing.gateways if via.version not in families]
         if absent:
             absent += map("the default route through {}".format, vias)
-            reason = f"{', '.join(absent)}: absent, and {OTHERS}"
+            reason = f"{', '.join(absent)}: absent, and {MANAGEMENT_NOT_OURS}"
             yield Note("addresses", "not applicable", reason, request.key)
 
 
 def _no_client_reason(key: LinkKey, roles: Roles) -> str:
     """Why the agent has no DHCP client for this link; empty if it has one."""
     if key.mac in roles.dhcp.left_to_others:
-        return LEFT
+        return DHCP_LEFT_TO_OTHERS
     if key.rank and key not in roles.dhcp.clients:
-        return UPPER
+        return NO_DHCP_ON_VIRTUAL
     return ""
 
 

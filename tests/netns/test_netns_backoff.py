@@ -16,8 +16,12 @@ ROUTE = f"[routes]\n{refused_route('172.16.2.254')}"
 FAILING = f"{ROUTE}[interface {mac(2)}]\naddresses = 172.16.2.1/24, fd00:2::1/64\n"
 GATEWAY = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\ngateway = 172.16.1.254\n"
 PLAIN = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n"
-# The configuration has no routes. Somebody has set the IPv6 address with another prefix length, which the kernel keeps.
-OTHER_LENGTH = f"[interface {mac(2)}]\naddresses = 172.16.2.1/24, fd00:2::1/64\n"
+# The configuration has no routes. The kernel makes no second VXLAN with the same ID and addresses, which takes its NIC back.
+SECOND_VXLAN = (
+    f"[interface {mac(2)}]\naddresses = 172.16.2.1/24\n"
+    f"[vxlan vx7]\nparent = {mac(2)}\nid = 7\nlocal = 172.16.2.1\nremote = 172.16.2.2\n"
+)
+FIRST_VXLAN = "link add theirs type vxlan id 7 local 172.16.2.1 remote 172.16.2.2 dstport 4789"
 BRIDGE = f"{ROUTE}[bridge br0]\nmembers = {mac(2)}\naddresses = 172.16.2.1/24, fd00:2::1/64\n"
 SECONDS = 25.0  # with intervals of 2, 4, 8, … seconds
 MAX_PASSES = (
@@ -55,7 +59,7 @@ SITUATIONS = {
     "it was up": (GATEWAY + FAILING, True, ""),
     "a virtual link": (PLAIN + BRIDGE, False, ""),
     "all drift is corrected": (GATEWAY + FAILING, False, "[network]\ndrift = enforce"),
-    "sources = none": (PLAIN + OTHER_LENGTH, False, ""),
+    "sources = none": (PLAIN + SECOND_VXLAN, False, ""),
     "nothing else": (PLAIN + FAILING, False, ""),
     "its own gateway": (PLAIN + FAILING + "gateway = 172.16.2.254\n", False, ""),
 }
@@ -71,7 +75,7 @@ def test_the_events_of_an_attempt_do_not_cause_another(failing, situation):
     if is_up:
         failing.ip("link set dp2 up")
     if situation == "sources = none":
-        failing.ip("address add fd00:2::1/128 dev dp2")
+        failing.ip(FIRST_VXLAN)
         failing.configure(document, sources="none")
     else:
         failing.configure(text)
@@ -105,6 +109,17 @@ def test_the_failing_nic_is_configured_at_once_when_it_is_plugged_in_again(faili
     assert "172.16.2.1/24" in failing.addresses("dp2")
 
 
+def test_with_enforce_drift_of_other_nics_is_corrected_meanwhile(failing):
+    failing.configure("[network]\ndrift = enforce")
+    failing.document(PLAIN + FAILING)
+    failing.start()
+    # Attempts begin 2, 4, 8 s after each other: after the third, nothing is tried again for 8 s.
+    failing.wait("the third attempt", lambda: failing.daemon.log().count("1 failed") >= 3)
+    failing.ip("address del 172.16.1.1/24 dev dp1")
+    failing.wait("it is corrected", lambda: failing.addresses("dp1") == {"172.16.1.1/24"}, 6)
+    assert failing.status()[0] == 1
+
+
 LONG_SECONDS, MAX_IN_LONG = 600.0, 12
 
 
@@ -118,12 +133,12 @@ def begin(lab, situation):
     if (
         young
     ):  # the NIC of the document waits for the management NIC, that of the configuration does not
-        lab.ip("address add fd00:2::1/128 dev dp2")
-        lab.configure(OTHER_LENGTH, poll=10)
+        lab.ip(FIRST_VXLAN)
+        lab.configure(SECOND_VXLAN, poll=10)
         lab.document(PLAIN)
     elif situation == "sources = none":
-        lab.ip("address add fd00:2::1/128 dev dp2")
-        lab.configure(PLAIN + OTHER_LENGTH, sources="none", poll=10)
+        lab.ip(FIRST_VXLAN)
+        lab.configure(PLAIN + SECOND_VXLAN, sources="none", poll=10)
     else:
         lab.configure(poll=10)
         lab.document(SITUATIONS[situation][0])

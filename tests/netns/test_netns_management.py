@@ -212,7 +212,7 @@ def test_with_a_config_drive_the_choice_by_routes_alone_is_told_and_the_configur
     out = lab.neuca("explain", "net3").out
     assert 'but the management NIC is "net2": it carries the default route' in out
     if is_leased(kind, 3):
-        assert platform_roles.LEFT in out
+        assert platform_roles.DHCP_LEFT_TO_OTHERS in out
     text = lab.config_file.read_text() + f"[network]\nmanagement-macs = {mac(3)}\n"
     lab.config_file.write_text(text)
     lab.foreign.may_change(lab.index("net2"))

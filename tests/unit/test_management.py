@@ -473,7 +473,7 @@ def test_a_bond_with_dhcp_that_is_not_for_management_is_left_alone_with_its_memb
     found = solve(document, slots((1, 2, 3, 4), [(1, 0, 4)], metadata=1))
     assert roles(found) == {1: "management", 2: "unlisted", 3: "unlisted"}
     assert (found.desired.links, found.problems) == ({}, ())
-    assert found.roles.reasons[mac(2)] == platform_roles.LEFT
+    assert found.roles.reasons[mac(2)] == platform_roles.DHCP_LEFT_TO_OTHERS
 
 
 # --- VLANs ----------------------------------------------------------------------------------------

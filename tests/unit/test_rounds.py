@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from worlds import Agent, mac, machine, nic
 
-from neuca_tools.apply.result import waiting_operations
+from neuca_tools.apply.result import postponed_operations
 
 A = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\n"
 B = f"[interface {mac(3)}]\naddresses = 10.0.1.1/24\n"
@@ -39,5 +39,5 @@ def test_what_waits(before, now, held):
     agent = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), before)
     agent.run()
     agent.ask(now)
-    texts = [one.text for one in waiting_operations(agent.plan())]
+    texts = [one.text for one in postponed_operations(agent.plan())]
     assert texts == held
