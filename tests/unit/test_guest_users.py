@@ -276,6 +276,12 @@ def test_a_home_that_is_not_there_is_not_made(tmp_path):
     assert caught.value.text == f'"{tmp_path}/nobody": No such file or directory'
 
 
+def test_without_a_home_there_are_no_keys_to_remove(tmp_path):
+    assert authorized_keys.edit_keys(f"{tmp_path}/nobody", ()) == ""
+    (tmp_path / "nobody").write_text("")
+    assert authorized_keys.edit_keys(f"{tmp_path}/nobody", ()) == ""
+
+
 def test_a_child_edits_the_keys_and_reports_errors_and_why_they_are_ignored(home):
     user = pwd.struct_passwd(("root", "x", os.getuid(), os.getgid(), "", str(home), "/bin/sh"))
     assert authorized_keys.edit_as(user, [KEY]) == ""
