@@ -23,6 +23,16 @@ def call(name: str, *arguments: object) -> int:
     return result
 
 
+def user_lookup_error(login: str) -> int:
+    """The errno of getpwnam_r(3); 0 if the name services know whether there is such a user.
+
+    The pwd module takes every error for an absent user.
+    """
+    entry, strings = ctypes.create_string_buffer(256), ctypes.create_string_buffer(65536)
+    size, result = ctypes.c_size_t(len(strings)), ctypes.c_void_p()
+    return int(_LIBC.getpwnam_r(login.encode(), entry, strings, size, ctypes.byref(result)))
+
+
 def end_with(parent: int) -> bool:
     """Have the kernel kill this process when its parent ends; whether that one still runs."""
     with suppress(OSError):

@@ -102,6 +102,9 @@ def store_volume(volume: Volume, run_directory: Path) -> None:
     }
     new = {place / name: data for name, data in volume.documents.items()}
     write_files({**before, **new}, mode=0o600)
+    for path in sorted(place.rglob("*"), reverse=True):
+        with suppress(OSError):  # an empty directory would be a version without documents
+            path.rmdir()
 
 
 def copy_volume(node: Path, state: Where, run_directory: Path) -> tuple[str, str]:

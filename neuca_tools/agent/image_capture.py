@@ -40,11 +40,11 @@ SELINUX = Path("/sys/fs/selinux/enforce")
 CHUNK = 1 << 20  # bytes
 # Exit status of tar: some files changed while they were read, the archive is complete.
 TAR_FILES_CHANGED = 1
-# $1 is seen at $2, and each pair of files that follows: the first in place of the second. An own
-# exit status, since tar has others for its own failures.
+# $1 is seen at $2, and each pair of files that follows: the first in place of the second, unless
+# that one is on another file system. An own exit status, since tar has others for its own failures.
 MOUNT_AND_RUN = """mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" || exit 90
 shift 2
-while [ "$1" != tar ]; do mount --bind "$1" "$2" || exit 90; shift 2; done
+while [ "$1" != tar ]; do [ ! -e "$2" ] || mount --bind "$1" "$2" || exit 90; shift 2; done
 exec "$@\""""
 FORMAT = (
     *("--format=posix", "--numeric-owner", "--sparse", "--acls", "--xattrs", "--xattrs-include=*"),
@@ -87,6 +87,7 @@ def capture_image(config: Config, root: Path, findings: Findings, destination: P
     The archive gets its name last, when all else is written. Raises ApplyError, ObserveError.
     """
     destination = destination.parent.resolve() / destination.name
+    root = root.resolve()
     _, manifest, checksum = results = _result_paths(destination)
     new = destination.with_name(destination.name + NEW)
     for name in ("unshare", "mount", "tar"):
@@ -142,8 +143,9 @@ def excluded_paths(config: Config, findings: Findings) -> list[Path]:
 
 
 def replacements(root: Path, findings: Findings) -> dict[Path, bytes]:
-    """The files with another content in the copy. Raises ApplyError."""
-    return dict(pair for item in findings.traces for pair in _replaced(root, item))
+    """The files with another content in the copy, by their real paths. Raises ApplyError."""
+    pairs = (pair for item in findings.traces for pair in _replaced(root, item))
+    return {path.resolve(): content for path, content in pairs}
 
 
 def _replaced(root: Path, item: Union[Trace, UserWithdrawal]) -> Iterator[tuple[Path, bytes]]:
@@ -185,7 +187,9 @@ def tar_arguments(root: Path, destination: Path, absent: Iterable[Path]) -> list
     if SELINUX.exists():
         words.append("--selinux")
     words += ["--anchored", "--wildcards", *(f"--exclude=./{name}/*" for name in EMPTIED)]
-    names = {path.relative_to(root) for path in absent if path.is_relative_to(root)}
+    # tar sees a file at its real path only; a link itself is left out, not what it leads to.
+    real = (path.parent.resolve() / path.name for path in absent)
+    names = {path.relative_to(root) for path in real if path.is_relative_to(root)}
     return [*words, "--no-wildcards", *(f"--exclude=./{name}" for name in sorted(names))]
 
 

@@ -121,7 +121,13 @@ def own_files(config: Config) -> list[Path]:
     be repeated. Raises ApplyError, ObserveError.
     """
     listed = [*storage.own_files(config), *users.own_files(config)]
-    return list(dict.fromkeys([*listed, *_begun(listed), *named_files(config)]))
+    first = [*listed, *_begun(listed), *guest_records(config)]
+    return list(dict.fromkeys([*first, *named_files(config)]))
+
+
+def guest_records(config: Config) -> list[Path]:
+    """The records of users and disks. Raises ObserveError."""
+    return _matching_files(config.state_directory, outcome.RECORDS)
 
 
 def named_files(config: Config) -> list[Path]:
@@ -153,7 +159,7 @@ def _state_files(config: Config) -> list[Path]:
     archive = (ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
     names = (*STATE_FILES, *archive, store.WHY, "neucad.lock", _FORMER_TABLE)
     files += [state / name for name in names]
-    files += _matching_files(state, outcome.RECORDS)
+    files += guest_records(config)
     for place in (state / first_boot.PLACE, state / records.SCRIPTS):
         files += [place / name for name in names_in(place)]
     return [*files, *version1.own_files(state)]

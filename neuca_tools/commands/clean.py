@@ -43,7 +43,8 @@ def clean_root(
     held = nullcontext(image_clean.running_daemon(config))
     with held if dry_run else image_clean.hold_all_locks(config) as daemon:
         findings = image_clean.find_traces(config, root, with_identity)
-        removed = [trace.text for trace in findings.traces if dry_run or _is_removed(trace)]
+        texts = [trace.text for trace in findings.traces]
+        removed = texts if dry_run else _remove_all(config, findings)
     stopped = [f"stop neucad, process {daemon}: it starts again at the next boot"] if daemon else []
     code = _report_kept(config, findings, has_failed=len(removed) < len(findings.traces))
     items = stopped + removed
@@ -62,6 +63,20 @@ def _report_kept(config: Config, findings: Findings, *, has_failed: bool = False
     if findings.kept:
         print(KEPT.format(findings.kept[0].path.parent), file=sys.stderr)
     return exit_code(config, failed=has_failed, degraded=bool(findings.kept))
+
+
+def _remove_all(config: Config, findings: Findings) -> list[str]:
+    """Remove what was found; returns it in words.
+
+    What a record lists comes before it. If any of that fails, the record stays for the next time.
+    """
+    removed: list[str] = []
+    records = {Trace(path) for path in image_clean.guest_records(config)}
+    for number, trace in enumerate(findings.traces):
+        has_failed = len(removed) < number
+        if not (has_failed and trace in records) and _is_removed(trace):
+            removed.append(trace.text)
+    return removed
 
 
 def _is_removed(trace: Union[Trace, UserWithdrawal]) -> bool:

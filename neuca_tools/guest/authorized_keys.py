@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NoReturn, Optional
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import replace_file, sync_directory
+from neuca_tools.files import mode_of, replace_file, sync_directory
 from neuca_tools.guest import blocks, programs
 
 DIRECTORY, FILE = ".ssh", "authorized_keys"  # the default AuthorizedKeysFile (sshd_config(5))
@@ -104,10 +104,10 @@ def edit_keys(home: str, keys: Sequence[str]) -> str:
     """Do what `edit_as` does in this process. Raises ApplyError."""
     file = Path(home, DIRECTORY, FILE)
     with blocks.editing(f'"{home}"'):
+        if not keys and not mode_of(file.parent):
+            return ""
         Path(home).stat()
     is_new = not os.path.lexists(file.parent)
-    if is_new and not keys:
-        return ""
     with blocks.editing(f'"{file.parent}"'):
         if is_new:
             _create_directory(file.parent)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from neuca_tools.documents.neuca import filesystems
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import applying, make_directory
+from neuca_tools.files import applying, make_directory, text_of
 from neuca_tools.guest import programs
 
 SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
@@ -101,7 +101,7 @@ def in_use(name: str) -> str:
     places = [mount.place for mount in read_mounts() if mount.device == device_number(name)]
     if places:
         return f"it is mounted at {places[0]}"
-    if any(line.split()[0] == f"/dev/{name}" for line in SWAPS.read_text().splitlines()[1:]):
+    if any(line.split()[0] == f"/dev/{name}" for line in text_of(SWAPS).splitlines()[1:]):
         return "it is swap space"
     try:  # O_EXCL is refused for a disk that the kernel itself uses (open(2))
         os.close(os.open(f"/dev/{name}", os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))

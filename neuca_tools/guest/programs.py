@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Optional
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # never the current directory
 ENVIRONMENT = {"PATH": PATH, "LC_ALL": "C.UTF-8"}
+OUTPUT_SECONDS = 1.0  # to wait for the rest of the output after a program has ended
 MAX_MESSAGE_CHARACTERS = 400  # of a program's output in an error message
 
 
@@ -36,9 +38,9 @@ def run_program(
 ) -> str:
     """Run a program to its end and return its standard output.
 
-    `purpose` begins the text of errors. Raises ApplyError if the program is not installed, cannot
-    be run, takes longer than `timeout_seconds` (it is killed then), or if its exit status is not
-    one of those that are `accepted`.
+    `purpose` begins the text of errors; `stdin` has at most 64 KiB, so that a pipe takes it
+    (pipe(7)). Raises ApplyError if the program is not installed, cannot be run, takes longer than
+    `timeout_seconds` (it is killed then), or if its exit status is not one of those `accepted`.
     """
     import subprocess  # saves 2 ms
 
@@ -66,15 +68,38 @@ def _run_command(
 ) -> subprocess.CompletedProcess[bytes]:
     import subprocess  # saves 2 ms
 
-    return subprocess.run(
-        command,
-        input=stdin,
-        capture_output=True,
-        timeout=timeout_seconds,
-        check=False,
-        env=ENVIRONMENT,
-        cwd="/",
-    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, env=ENVIRONMENT, cwd="/"
+    ) as process:
+        try:
+            output, errors = _communicate(process, timeout_seconds, stdin)
+        except BaseException:  # an interrupt, too
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def _communicate(
+    process: subprocess.Popen[bytes], timeout_seconds: float, stdin: bytes
+) -> tuple[bytes, bytes]:
+    """The standard output and error of a process. Raises TimeoutExpired if it does not end.
+
+    What it leaves in the background may keep both open, and is not waited for.
+    """
+    import subprocess  # saves 2 ms
+
+    deadline, has_ended = time.monotonic() + timeout_seconds, False
+    while True:
+        try:
+            return process.communicate(stdin, min(timeout_seconds, OUTPUT_SECONDS))
+        except subprocess.TimeoutExpired as expired:
+            if has_ended:
+                return expired.stdout or b"", expired.stderr or b""
+            has_ended = process.poll() is not None
+            if not has_ended and time.monotonic() >= deadline:
+                raise
+            stdin = b""  # the pipe has it
 
 
 def _output_text(output: bytes) -> str:

@@ -76,9 +76,8 @@ def run_scripts(guest: Guest) -> Iterator[Finding]:
             started = str(mark.get("started", "")) or _utc_now()
             yield Finding("pending", f"{script.name}: running since {started}", script.name)
             try:
-                if not mark:
-                    _start_script(config, script, files, started)
-                yield _await_script(config, script, files)
+                began = "" if mark else _start_script(config, script, files, started)
+                yield _await_script(config, script, files, began)
             except ApplyError as error:
                 yield Finding("failed", error.text, script.name, again=True)
 
@@ -128,8 +127,8 @@ def _read_mark(path: Path) -> dict[str, Any]:
         return {"started": UNKNOWN}
 
 
-def _start_script(config: Config, script: Script, files: Place, started: str) -> None:
-    """Run a script to its end. Raises ApplyError if it has not run at all."""
+def _start_script(config: Config, script: Script, files: Place, started: str) -> str:
+    """Run a script to its end; returns why it may not have been started. Raises ApplyError."""
     body = script.body.removesuffix("\n") + "\n"
     write_files({files.output: None})
     write_files({files.body: body.encode("utf-8", "surrogateescape")}, 0o700)
@@ -143,22 +142,18 @@ def _start_script(config: Config, script: Script, files: Place, started: str) ->
     ]
     if config.managers == "auto" and BOOTED.is_dir() and programs.find_program("systemd-run"):
         unit = _unit_command(files.body.name, command)
-        began = _in_unit(script, unit, config.script_timeout + MARGIN_SECONDS)
-    else:
-        # The agent's standard output may be a log that others read, or that collect-logs packs.
-        import subprocess
+        return _in_unit(script, unit, config.script_timeout + MARGIN_SECONDS)
+    # The agent's standard output may be a log that others read, or that collect-logs packs.
+    import subprocess
 
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            cwd="/",
-            start_new_session=True,
-        )
-        began = f"its supervisor ended with status {process.wait()}"
-    if not files.output.exists():  # creating it is the first thing that the supervisor does
-        write_files({files.mark: None})
-        raise ApplyError(f"{script.name}: cannot be started: {began}")
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
+    return f"its supervisor ended with status {process.wait()}"
 
 
 def _unit_command(name: str, command: Sequence[str]) -> list[str]:
@@ -184,12 +179,17 @@ def _in_unit(script: Script, command: Sequence[str], seconds: float) -> str:
         return error.text
 
 
-def _await_script(config: Config, script: Script, files: Place) -> Finding:
+def _await_script(config: Config, script: Script, files: Place, began: str) -> Finding:
     """Wait until the supervisor releases its lock on the mark. Raises ApplyError."""
     try:
         with locked(files.mark, config.script_timeout + MARGIN_SECONDS):
             pass
     except LockedError:
         return Finding("pending", f"{script.name}: is still running", script.name, again=True)
+    finding = _end_finding(config, script, files)
+    # The supervisor creates the output first of all; a script that has run may have removed it.
+    if began and not finding and not files.output.exists():
+        write_files({files.mark: None})
+        raise ApplyError(f"{script.name}: cannot be started: {began}")
     text = f"{script.name}: interrupted for an unknown reason; it does not run again"
-    return _end_finding(config, script, files) or Finding("failed", text, script.name)
+    return finding or Finding("failed", text, script.name)

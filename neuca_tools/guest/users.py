@@ -9,6 +9,8 @@ user, the agent's lines in the file of keys and its sudo file are removed, and n
 
 from __future__ import annotations
 
+import errno
+import os
 import pwd
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
@@ -23,6 +25,7 @@ from neuca_tools.errors import ApplyError, RecordError
 from neuca_tools.files import applying, read_bytes, write_files
 from neuca_tools.guest import authorized_keys, programs
 from neuca_tools.guest.base import Finding, Guest
+from neuca_tools.libc import user_lookup_error
 from neuca_tools.model import Document
 from neuca_tools.model.printable import counted
 from neuca_tools.model.rows import User
@@ -96,7 +99,7 @@ def _set_up_user(user: User, seconds: float) -> Iterator[Finding]:
         text = f'"{login}": {counted(unusable_keys, "text")} instead of a public key'
         yield Finding("refused", text, f"{login} keys")
     try:
-        existing = find_account(login)
+        existing = _existing_account(login)
         account = existing or create_account(login, seconds)
     except ApplyError as error:
         yield Finding("failed", error.text, login, again=True)
@@ -199,10 +202,30 @@ def _record_logins(config: Config, logins: Iterable[str]) -> None:
 
 
 def find_account(login: str) -> Optional[pwd.struct_passwd]:
-    """The account, from any name service of the host (nsswitch.conf(5)); None if there is none."""
+    """The account, from any name service of the host (nsswitch.conf(5)); None if there is none.
+
+    Raises ApplyError if that is unknown.
+    """
     try:
         return pwd.getpwnam(login)
     except KeyError:
+        error = user_lookup_error(login)
+        if not error:
+            return None
+        text = f'look up the user "{login}": a name service does not respond: {os.strerror(error)}'
+        raise ApplyError(text, error) from None
+
+
+def _existing_account(login: str) -> Optional[pwd.struct_passwd]:
+    """The same for a user to create, with no account in a name service that is not set up.
+
+    One without a socket (ENOENT) has never been started, and useradd ignores it, too.
+    """
+    try:
+        return find_account(login)
+    except ApplyError as error:
+        if error.errno != errno.ENOENT:
+            raise
         return None
 
 

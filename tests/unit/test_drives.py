@@ -17,6 +17,7 @@ from sources_volumes import DRIVE, SEED, fill
 
 from neuca_tools.agent import drives
 from neuca_tools.agent.drives import (
+    Volume,
     copy_directory,
     digest_in_force,
     lines_of,
@@ -30,6 +31,7 @@ from neuca_tools.errors import ApplyError, RecordError, SourceError
 from neuca_tools.model.machine import Machine, Origin
 from neuca_tools.model.volumes import Known, refusal_reason
 from neuca_tools.sources import Session, Surroundings, ask_sources, parse_source
+from neuca_tools.sources.files import CONFIG_DRIVE
 from neuca_tools.state.records import save_machine
 
 
@@ -231,6 +233,15 @@ def test_nothing_is_recorded_on_a_first_boot_and_then_what_was_read(tmp_path, ho
     assert recorded_volumes(*host) == Known(
         "", frozenset({"openstack:u-1"}), frozenset({volume.digest})
     )
+
+
+def test_a_version_that_only_the_last_volume_had_does_not_hide_those_of_the_next(tmp_path):
+    name, around = "openstack/{}/meta_data.json", Surroundings(run_directory=tmp_path)
+    for version in ("latest", "2018-08-27"):
+        metadata = f'{{"uuid": "u-1", "hostname": "{version}"}}'.encode()
+        store_volume(Volume(CONFIG_DRIVE, {name.format(version): metadata}), tmp_path)
+        answer = ask_sources([parse_source("configdrive")], 5.0, Session(), around)
+        assert list((answer.parts or {}).values()) == [metadata]
 
 
 def test_of_later_boots_the_instance_the_document_and_the_metadata_service_are_known(host):

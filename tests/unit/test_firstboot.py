@@ -16,8 +16,9 @@ from neuca_tools.agent import first_boot
 from neuca_tools.agent.drives import read_volume
 from neuca_tools.backends import hostid, outlook
 from neuca_tools.config import Config
+from neuca_tools.guest import version1
 from neuca_tools.model import NicRecord, OriginalValues, OwnedObjects, Record, machine
-from neuca_tools.model.rows import StoredDocument
+from neuca_tools.model.rows import Script, StoredDocument
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.records import (
     load_machine,
@@ -97,6 +98,15 @@ def test_a_new_instance_sets_the_state_of_the_other_one_aside_and_says_so(config
     ]
     now = load_machine(config.state_directory)
     assert now == replace(hostid.read_machine(), instances={"ec2": "i-2"}, set_aside=WHY)
+
+
+def test_a_script_that_version_1_7_ran_for_the_other_instance_has_not_run_here(config):
+    script = config.state_directory / "setup"
+    script.write_text("#!/bin/sh\ntrue\n")
+    script.chmod(0o100)
+    first_boot.record_machine(config, NEW)
+    assert not version1.has_run(config.state_directory, Script("setup", "#!/bin/sh\ntrue\n"))
+    assert aside(config) == sorted([*ALL, "setup"])
 
 
 def test_what_the_agent_has_done_in_this_boot_is_its_own_to_take_back(config):

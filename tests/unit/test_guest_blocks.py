@@ -24,6 +24,11 @@ def test_the_whole_name_comes_before_the_short_one():
     assert hosts_lines("node0", "127.0.1.1") == ["127.0.1.1\tnode0"]
 
 
+@pytest.mark.parametrize("name", ["localhost", "Localhost.localdomain"])
+def test_the_name_of_every_host_keeps_its_address(name):
+    assert hosts_lines(name, "127.255.255.1") == []
+
+
 @pytest.mark.parametrize("content", [b"", HOSTS, b"\n", b"one line", b"\r\n\r\n", b"\x00"])
 def test_what_was_there_comes_back_to_the_byte(content):
     one = blocks.edited_content(content, ["one"])

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from neuca_tools.errors import ApplyError
@@ -55,3 +58,15 @@ def test_what_takes_too_long_is_killed():
         failure("sleep", "60", seconds=0.1)
         == "try it: sleep took longer than 0.1 s, and was killed"
     )
+
+
+def test_what_it_leaves_in_the_background_is_neither_waited_for_nor_killed():
+    said = failure("sh", "-c", "sleep 60 & echo $! >&2; exit 3", seconds=30.0)
+    begin, number = said.rsplit(" ", 1)
+    assert begin == "try it: sh ended with status 3:"
+    os.kill(int(number), signal.SIGKILL)
+
+
+def test_much_input_and_output_of_a_slow_program_is_complete():
+    text = "line\n" * 10_000
+    assert programs.run_program("copy", ["sh", "-c", "sleep 1.2; cat"], 30.0, text.encode()) == text

@@ -15,6 +15,7 @@ import pytest
 
 from neuca_tools.config import Config
 from neuca_tools.documents import parse
+from neuca_tools.documents.neuca.ini_document import MAX_ROWS
 from neuca_tools.errors import ApplyError
 from neuca_tools.guest import outcome
 from neuca_tools.guest.base import FEATURES, Finding
@@ -132,6 +133,13 @@ def test_a_later_finding_takes_the_place_of_an_earlier_one_about_the_same(config
     store(config)
     run_guest(config, runs(lambda _: iter(said)))
     assert outcome.load_outcome(config.run_directory, "hostname").findings == (said[1], said[2])
+
+
+def test_no_failure_is_lost_among_the_findings_of_as_many_users_as_a_document_may_have():
+    kept = outcome.Outcome("users").with_finding(Finding("failed", "it failed", "user 0", True))
+    for number in range(1, 4 * MAX_ROWS):
+        kept = kept.with_finding(Finding("ok", "it is well", f"user {number}"))
+    assert (kept.ended().state, kept.again) == ("failed", True)
 
 
 def test_a_feature_at_work_is_pending(config):

@@ -301,6 +301,12 @@ def test_one_that_cannot_be_started_has_not_run(host, monkeypatch):
     assert host.run({"a": says("a")})["a"][0] == "ok"
 
 
+def test_one_that_removes_the_logs_of_the_host_has_run(host):
+    scripts = {"a": says("a") + "\nrm -rf FOLDER/log"}
+    assert host.run(scripts)["a"][0] == host.run(scripts)["a"][0] == "ok"
+    assert host.text("said") == "a\n"
+
+
 def test_a_mark_that_is_damaged_counts_as_run(host):
     scripts = {"a": says("a")}
     host.run(scripts)

@@ -192,6 +192,15 @@ def test_no_shell_reads_the_options(disk, tmp_path):
     assert blockdev.read_signatures(disk)["LABEL"].startswith("a\\$(touch")
 
 
+def test_a_kernel_without_swap_is_no_bug(tmp_path, monkeypatch):
+    monkeypatch.setattr(blockdev, "SYSFS", tmp_path)
+    monkeypatch.setattr(blockdev, "SWAPS", tmp_path / "swaps")
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none/dev").write_text("0:0\n")
+    why = "it cannot be opened exclusively: No such file or directory"
+    assert blockdev.in_use("none") == why
+
+
 def test_every_mount_has_its_place_and_its_device():
     number = Path("/proc").stat().st_dev
     assert (

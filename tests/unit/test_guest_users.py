@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import stat
 
 import pytest
 
+from neuca_tools import libc
 from neuca_tools.config import Config
 from neuca_tools.config.options import LOGIN
 from neuca_tools.documents import parse
@@ -20,7 +22,7 @@ from neuca_tools.documents.platform.instance import NOCLOUD, OPENSTACK
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import NEW
 from neuca_tools.guest import authorized_keys, blocks, programs, users
-from neuca_tools.guest.base import FEATURES, Guest
+from neuca_tools.guest.base import FEATURES, Finding, Guest
 from neuca_tools.model.rows import User
 
 KEY, OTHER = (
@@ -276,6 +278,12 @@ def test_a_home_that_is_not_there_is_not_made(tmp_path):
     assert caught.value.text == f'"{tmp_path}/nobody": No such file or directory'
 
 
+def test_without_a_home_there_are_no_keys_to_remove(tmp_path):
+    assert authorized_keys.edit_keys(f"{tmp_path}/nobody", ()) == ""
+    (tmp_path / "nobody").write_text("")
+    assert authorized_keys.edit_keys(f"{tmp_path}/nobody", ()) == ""
+
+
 def test_a_child_edits_the_keys_and_reports_errors_and_why_they_are_ignored(home):
     user = pwd.struct_passwd(("root", "x", os.getuid(), os.getgid(), "", str(home), "/bin/sh"))
     assert authorized_keys.edit_as(user, [KEY]) == ""
@@ -363,3 +371,36 @@ def test_an_account_that_cannot_be_created_is_tried_again(tmp_path, monkeypatch)
     (finding,) = users.set_up_users(guest)
     assert (finding.state, finding.again) == ("failed", True)
     assert finding.text.endswith("useradd is not installed")
+
+
+class DeadNameService:
+    """A libc whose name service has no answer: glibc returns the errno, the pwd module drops it."""
+
+    def __init__(self, number):
+        self.getpwnam_r = lambda *_: number
+
+
+def test_a_user_of_a_name_service_that_does_not_respond_is_neither_created_nor_forgotten(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(libc, "_LIBC", DeadNameService(errno.ECONNREFUSED))
+    monkeypatch.setattr(programs, "PATH", str(tmp_path))
+    config = Config(state_directory=tmp_path)
+    why = "a name service does not respond: Connection refused"
+    said = Finding("failed", f'look up the user "neuca-nobody": {why}', "neuca-nobody", True)
+    for text in (f"[users]\nneuca-nobody = no:{KEY}\n", "[global]\nrouter = user\n"):
+        assert list(users.set_up_users(Guest(config, parse(text)))) == [said]
+        assert users.recorded_logins(config) == {"neuca-nobody"}
+
+
+def test_a_name_service_that_is_not_set_up_has_no_users(tmp_path, monkeypatch):
+    monkeypatch.setattr(libc, "_LIBC", DeadNameService(errno.ENOENT))
+    monkeypatch.setattr(programs, "PATH", str(tmp_path))
+    guest = Guest(Config(state_directory=tmp_path), parse(f"[users]\nneuca-nobody = no:{KEY}\n"))
+    (finding,) = users.set_up_users(guest)
+    assert finding.text.endswith("useradd is not installed")
+
+
+def test_a_user_whom_every_name_service_denies_is_absent():
+    assert libc.user_lookup_error("neuca-nobody") == 0
+    assert users.find_account("neuca-nobody") is None

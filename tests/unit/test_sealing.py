@@ -21,7 +21,7 @@ from neuca_tools.commands.clean import capture_image, clean_root
 from neuca_tools.config import Config, load_config
 from neuca_tools.errors import ApplyError, NeucaError, ObserveError
 from neuca_tools.files import locked
-from neuca_tools.guest import iscsi
+from neuca_tools.guest import iscsi, users
 
 ROOT = Path(__file__).parents[2]
 ID = b"0123456789abcdef0123456789abcdef\n"
@@ -327,6 +327,21 @@ def test_what_cannot_be_removed_costs_only_itself(host, capsys):
     assert host.clean() == 1
     assert capsys.readouterr().err == f'neuca: remove "{odd}": Is a directory\n'
     assert host.left == (set(OTHERS), {*NOT_IDENTITY, MAKER, "etc/machine-id"})
+
+
+def test_what_a_record_lists_and_cannot_be_removed_is_not_forgotten(host, monkeypatch, capsys):
+    sudo_file = host.own / "sudoers.d/neuca-neuca-nobody"
+    monkeypatch.setattr(users, "sudo_file", lambda *_: sudo_file)
+    sudo_file.mkdir(parents=True)
+    record = host.own / "state/guest-users.json"
+    record.write_text('{"version": 1, "logins": ["neuca-nobody"]}')
+    assert [host.clean(), host.clean()] == [1, 1]
+    why = [f'neuca: {verb} "{sudo_file}": Is a directory' for verb in ("read", "remove")]
+    assert capsys.readouterr().err.splitlines() == 2 * why
+    assert host.left[0] == {*OTHERS, "state/guest-users.json", "state/guest-storage.json"}
+    sudo_file.rmdir()
+    assert host.clean() == 0
+    assert host.left[0] == set(OTHERS)
 
 
 def test_a_place_that_cannot_be_listed_is_not_an_empty_one(host):
