@@ -47,6 +47,8 @@ def config(tmp_path):
         ("[global]\nusers = no", 2, "did you mean [guest] users?"),
         ("[network]\nmanagers = none", 2, "did you mean [linux] managers?"),
         ("[linux]\ndhcp_client = none", 2, "did you mean [linux] dhcp-client?"),
+        ("[guest] users = no", 1, "did you mean [guest] users?"),
+        (f"[network] management-macs={MAC}", 1, MANAGEMENT),
     ],
 )
 def test_a_misspelt_or_misplaced_one_stops_and_says_what_was_meant(config, text, line, meant):
