@@ -537,3 +537,13 @@ def test_no_text_raises(tmp_path, text):
     path = tmp_path / "config"
     path.write_bytes(text.encode("utf-8", "replace"))
     assert all(fault.text.isprintable() for fault in load_config(path).faults)
+
+
+def test_an_empty_value_of_a_later_file_selects_the_default_of_a_link_too(config):
+    found = config(
+        "[interface fe163e006daf]\nmtu = 9000\ntxqueuelen = 5\n"
+        "sysctl.net.ipv4.conf.{interface}.rp_filter = 2\n",
+        site="[interface fe:16:3e:00:6d:af]\nMTU =\nsysctl.net/ipv4/conf/{interface}/rp_filter =\n",
+    )
+    (link,) = found.links
+    assert (link.mtu, link.txqueuelen, link.sysctls, found.faults) == (None, 5, (), ())
