@@ -107,6 +107,15 @@ def test_a_profile_of_ones_own():
             "[sysctl]\nnet.ipv4.conf.{interface}.rp_filter = 1",
             f'sysctl "net.ipv4.conf.{OWN}.rp_filter": settings of one interface belong in its own section of the configuration',
         ),
+        ("[sysctl]\nnet.core.rmem_max =", '"" is not a value; a comment has its own line'),
+        (
+            "[sysctl]\nnet.core.rmem_max = 300000 # bytes",
+            '"300000 # bytes" is not a value; a comment has its own line',
+        ),
+        (
+            "[sysctl]\nnet.core.rmem_max = 300000; bytes",
+            '"300000; bytes" is not a value; a comment has its own line',
+        ),
         ("[link]\nmtu = 9", 'the MTU "9" is not a number from 68 to 65535'),
         ("[link]\nrings = 9", '"rings" is not known here'),
         ("[profile]\nexact = yes", '"exact" is not known here'),
