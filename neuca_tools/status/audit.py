@@ -80,8 +80,8 @@ def audit_rows(
 def _host_rows(resolution: Resolution, have: NetworkState) -> Iterator[Row]:
     """The settings of the host. A request takes precedence over a profile."""
     desired = resolution.want.sysctls
-    origins = chain.from_iterable(map(_sysctl_origins, resolution.requests.values()))
-    named = {path: where for path, where in origins if OWN not in path and path in desired}
+    requests = resolution.requests.values()
+    named = dict(chain.from_iterable(_sysctl_origins(request, desired) for request in requests))
     values = {value.setting: value for value in resolution.tuning.values if value.link is None}
     for path in sorted({*named, *values}):
         current = have.sysctls.get(path)
@@ -122,10 +122,9 @@ def _without_effect(rows: Iterable[Row], resolution: Resolution) -> Iterator[Row
 def _link_sysctls(key: LinkKey, resolution: Resolution, have: NetworkState) -> Iterator[Row]:
     desired, name = resolution.want.links[key].sysctls, _name_of_link(key, resolution, have)
     current: Mapping[str, str] = getattr(have.links.get(key), "sysctls", {})
-    for path, where in _sysctl_origins(resolution.requests[key]):
-        if OWN in path and path in desired:
-            row = _requested_row(path.replace(OWN, name), current.get(path), desired[path], where)
-            yield row._replace(link=key, name=name)
+    for path, where in _sysctl_origins(resolution.requests[key], desired):
+        row = _requested_row(path.replace(OWN, name), current.get(path), desired[path], where)
+        yield row._replace(link=key, name=name)
 
 
 def _name_of_link(key: LinkKey, resolution: Resolution, have: NetworkState) -> str:
@@ -134,11 +133,12 @@ def _name_of_link(key: LinkKey, resolution: Resolution, have: NetworkState) -> s
     return (link and link.name) or resolution.names.get(key, "")
 
 
-def _sysctl_origins(request: LinkRequest) -> Iterator[tuple[str, str]]:
-    """The path of each sysctl that a request sets, and where it does so."""
-    for origin in request.origins:
-        if origin.setting.startswith(SYSCTL):
-            yield origin.setting[len(SYSCTL) :], origin.where
+def _sysctl_origins(request: LinkRequest, desired: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The path of each sysctl that has its desired value from a request, and where that is."""
+    sources = {origin.setting: origin.where for origin in request.origins}
+    for path, value in request.sysctls:
+        if desired.get(path) == value and SYSCTL + path in sources:
+            yield path, sources[SYSCTL + path]
 
 
 def _requested_row(setting: str, current: Optional[str], desired: str, source: str) -> Row:
