@@ -9,8 +9,8 @@ from itertools import chain
 from typing import Any, NamedTuple, Optional
 
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.documents.neuca.values import dotted_name
-from neuca_tools.model import OWN, LinkKey, LinkRequest, NetworkState
+from neuca_tools.documents.neuca.values import ACCEPT_DAD, dotted_name
+from neuca_tools.model import OWN, LinkKey, LinkRequest, NetworkState, Origin
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.layer import JudgedValue
@@ -135,10 +135,18 @@ def _name_of_link(key: LinkKey, resolution: Resolution, have: NetworkState) -> s
 
 def _sysctl_origins(request: LinkRequest, desired: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The path of each sysctl that has its desired value from a request, and where that is."""
-    sources = {origin.setting: origin.where for origin in request.origins}
+    origins = origin_by_setting(request)
     for path, value in request.sysctls:
-        if desired.get(path) == value and SYSCTL + path in sources:
-            yield path, sources[SYSCTL + path]
+        if desired.get(path) == value and SYSCTL + path in origins:
+            yield path, origins[SYSCTL + path].where
+
+
+def origin_by_setting(request: LinkRequest) -> dict[str, Origin]:
+    """The origin of each setting of a request, also of the sysctl that has a key of its own."""
+    origins = {origin.setting: origin for origin in request.origins}
+    if "duplicate-address-detection" in origins:
+        origins.setdefault(SYSCTL + ACCEPT_DAD, origins["duplicate-address-detection"])
+    return origins
 
 
 def _requested_row(setting: str, current: Optional[str], desired: str, source: str) -> Row:

@@ -31,7 +31,7 @@ from neuca_tools.model.links import Virtual
 from neuca_tools.model.rows import Storage, StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status import routing_json
-from neuca_tools.status.audit import SYSCTL
+from neuca_tools.status.audit import SYSCTL, origin_by_setting
 from neuca_tools.status.judge import (
     Report,
     Status,
@@ -305,7 +305,7 @@ def _explained_settings(
 
 def _origin_by_setting(request: LinkRequest) -> dict[str, Origin]:
     """The origin of each setting of a request; that of `rings.rx` is the one of `rings`."""
-    origins = {origin.setting: origin for origin in request.origins}
+    origins = origin_by_setting(request)
     for name in flat_settings(request.device):
         if group_of(name) in origins:
             origins[name] = origins[group_of(name)]
