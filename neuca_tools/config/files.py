@@ -174,7 +174,7 @@ def _line_numbers(text: str) -> dict[tuple[str, str], tuple[int, ...]]:
     """The numbers of the lines that set each option, by section and option in lower case."""
     numbers: dict[tuple[str, str], tuple[int, ...]] = {}
     section = _NO_SECTION
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         header = _Parser.SECTCRE.match(line.strip())
         if header:
             section = header["header"]

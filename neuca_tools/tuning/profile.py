@@ -66,7 +66,7 @@ def parse_profile(name: str, text: str) -> Profile:
 def _profile_lines(text: str) -> Iterator[tuple[int, str, str, str]]:
     """Line number, section, key and value of each setting; a line without "=" has an empty key."""
     section = ""
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         line = line.strip()
         if line.startswith("[") and line.endswith("]"):
             section = line[1:-1].strip().lower()

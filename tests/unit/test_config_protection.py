@@ -89,6 +89,7 @@ def test_an_unusable_or_repeated_value_stops(config, text):
         "[network]\nallow-default-route = perhaps",
         "[metadata]\npoll-interval = 0",
         "[guest]\nscript-timeot = 5",
+        "[guest]\n# copied\u2028users = no\nusers = yes",
     ],
 )
 def test_what_protects_nothing_does_not_stop(config, text):

@@ -81,7 +81,7 @@ def test_none_asks_for_nothing():
 def test_a_profile_of_ones_own():
     profile = parse_profile(
         "site",
-        "; mine\n[Sysctl]\nnet/core/rmem_max=7\n[link]\nMTU = 9200\n",
+        "; mine\u2028mtu = 1\n[Sysctl]\nnet/core/rmem_max=7\n[link]\nMTU = 9200\n",
     )
     assert (profile.sysctls, profile.mtu, profile.txqueuelen) == (
         {"net/core/rmem_max": "7"},
