@@ -275,3 +275,8 @@ def test_a_byte_order_mark_does_not_change_what_a_file_is_taken_for(kind):
 
 def test_a_configuration_of_one_section_may_begin_with_a_byte_order_mark():
     assert check_content(b"\xef\xbb\xbf[tuning]\r\nprofile = none\r\n").kind == "configuration"
+
+
+def test_only_a_newline_ends_a_line_of_a_document():
+    text = "[interface 02:00:00:00:00:01]\n; a\u2028b\x0cc\naddresses = 10.0.0.0/24\n"
+    assert [finding.line for finding in check_content(text.encode()).findings] == [3]
