@@ -32,9 +32,7 @@ from neuca_tools.model import (
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetDevice, SetMaster
 from neuca_tools.plan.operation import Operation, joined_domains, of_kind
 from neuca_tools.plan.operations import (
-    Activate,
     AddAddress,
-    ClientOperation,
     DeleteAddress,
     Tell,
     Unmanage,
@@ -46,22 +44,9 @@ from neuca_tools.plan.route_operations import (
     DeleteRoute,
     DeleteRule,
     ReplaceRoute,
-    RestoreRoute,
 )
 from neuca_tools.plan.sides import is_other
 from neuca_tools.state.store import NO_ROOM
-
-NOT_CHARGED_TO_NIC = (
-    Unmanage,
-    Activate,
-    WriteSysctl,
-    SetDevice,
-    AddRule,
-    DeleteRule,
-    RestoreRoute,
-    ClientOperation,
-)
-"""Operations whose failure does not count as a failure of the NIC."""
 
 
 class Failure(NamedTuple):
@@ -142,7 +127,7 @@ class Result:
     def serious_failures(self) -> tuple[Operation, ...]:
         """The failed operations that count as a failure of their NICs."""
         failed = (failure.operation for failure in self.failures if not failure.waits_for_address)
-        return tuple(operation for operation in failed if not _is_not_charged(operation))
+        return tuple(operation for operation in failed if not operation.spares_others)
 
     @property
     def nics_waiting_for_address(self) -> frozenset[str]:
@@ -169,12 +154,6 @@ class Result:
             if isinstance(failure.operation, (WriteSysctl, SetDevice)) and failure.errno
         }
         return tuple(sorted(refused))
-
-
-def _is_not_charged(operation: Operation) -> bool:
-    if isinstance(operation, CreateLink):
-        return operation.spares_others
-    return isinstance(operation, NOT_CHARGED_TO_NIC)
 
 
 def without_missing(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Optional, TypeVar
 
 from neuca_tools.backends import sysctl
+from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.files import raise_shortage, read_bytes, readable_names_in, text_of
 from neuca_tools.model import ADVERTISED, IPV6_MTU, OWN, World
 from neuca_tools.model.provenance import ROUTER_SECONDS, is_advertised
@@ -87,39 +88,36 @@ def _read_profiles(choice: Choice, directory: Path) -> tuple[list[Profile], list
     """
     profiles, faults = [], []
     for name in dict.fromkeys(choice.profiles):
-        content = _profile_text(name, directory) if NAME.fullmatch(name) else None
-        if content is None:
-            faults.append(_unknown_profile(name, directory))
-        elif len(content) > LARGEST:
-            faults.append(f'profile "{name}": it is longer than {LARGEST} bytes')
-        else:
-            profiles.append(parse_profile(name, content.decode("utf-8", "replace")))
+        try:
+            profiles.append(parse_profile(name, _profile_text(name, directory)))
+        except UnusableError as reason:
+            faults.append(f'profile "{name}": {reason}')
     return profiles, faults
 
 
-def _unknown_profile(name: str, directory: Path) -> str:
-    """The fault of a profile without a file, with the one that is probably meant."""
+def _profile_text(name: str, directory: Path) -> str:
+    """The text of a profile. Raises UnusableError, and ObserveError for a shortage."""
+    for file in (place / f"{name}.conf" for place in (directory, SHIPPED) if NAME.fullmatch(name)):
+        try:
+            content = read_bytes(file)
+        except OSError as error:
+            raise_shortage(error, file)
+            raise UnusableError(f'cannot read "{file}": {error.strerror}') from None
+        if content is not None and len(content) > LARGEST:
+            raise UnusableError(f"it is longer than {LARGEST} bytes")
+        if content is not None:
+            return content.decode("utf-8-sig", "replace")
+    raise UnusableError(_why_unknown(name, directory))
+
+
+def _why_unknown(name: str, directory: Path) -> str:
+    """The reason for a profile without a file, with the one that is probably meant."""
     # After a mistake only; that saves 1 ms.
     from neuca_tools.documents.spelling import closest_word, with_suggestion
 
     names = {path.stem for place in (directory, SHIPPED) for path in place.glob("*.conf")}
-    text = (
-        f'profile "{name}": there is no such profile '
-        f'in "{directory}" or among the profiles of the package'
-    )
+    text = f'there is no such profile in "{directory}" or among the profiles of the package'
     return with_suggestion(text, closest_word(name, names))
-
-
-def _profile_text(name: str, directory: Path) -> Optional[bytes]:
-    for place in (directory, SHIPPED):
-        try:
-            content = read_bytes(place / f"{name}.conf")
-        except OSError as error:
-            raise_shortage(error, place / f"{name}.conf")
-            continue
-        if content is not None:
-            return content
-    return None
 
 
 def _known(values: Mapping[str, Optional[_Value]]) -> dict[str, _Value]:

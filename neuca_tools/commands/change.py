@@ -87,7 +87,7 @@ def _revert_settings(arguments: argparse.Namespace, config: Config) -> int:
     text = f"{counted(count, 'setting')} restored"
     if not result.done:
         text = "nothing was changed, so there is nothing to restore"
-    return show_changed(arguments, config, result, text)
+    return show_changed(arguments, config, result, failures_text(result) or text)
 
 
 def _trust_nic(arguments: argparse.Namespace, config: Config) -> int:
@@ -116,6 +116,12 @@ def _record_as_management(config: Config, mac: str) -> None:
         nic = record.nics.get(mac, NicRecord())._replace(role="management", doubtful=())
         # Not to the spare directory, which a reboot empties.
         records.save_record(config.state.directory, record._replace(nics={**record.nics, mac: nic}))
+
+
+def failures_text(result: Result) -> str:
+    """How many settings could not be changed; empty if none failed."""
+    failed = len(result.failures)
+    return f"{counted(failed, 'setting')} could not be changed" if failed else ""
 
 
 def show_changed(arguments: argparse.Namespace, config: Config, result: Result, text: str) -> int:

@@ -24,7 +24,7 @@ from neuca_tools.model.printable import GREEN, RED, YELLOW, counted, painted_tex
 from neuca_tools.model.rows import Severity
 
 STANDARD_INPUT = "-"
-_HEADER = re.compile(rb"^\[([\w -]+)\]", re.MULTILINE)
+_HEADER = re.compile(rb"^(?:\xef\xbb\xbf)?\[([\w -]+)\]", re.MULTILINE)
 COLOR_BY_SEVERITY = {"error": RED, "warning": YELLOW}
 TITLES = {
     "neuca": "NEuca's format",

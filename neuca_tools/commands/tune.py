@@ -13,7 +13,7 @@ from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import open_host
 from neuca_tools.apply.result import Result
 from neuca_tools.commands.apply import warn_of_trial
-from neuca_tools.commands.change import show_changed
+from neuca_tools.commands.change import failures_text, show_changed
 from neuca_tools.commands.common import (
     LISTED,
     log_level,
@@ -131,11 +131,10 @@ def _apply_tuning(
     link: Optional[LinkKey],
 ) -> int:
     result = apply_tuning(config, intake, choice, link)
-    lines = ["everything is as requested"]
-    if result.failures:
-        lines = [f"{counted(len(result.failures), 'setting')} could not be changed"]
-    elif result.done:
-        lines = [f"{counted(len(result.done), 'setting')} changed"]
+    text = "everything is as requested"
+    if result.done:
+        text = f"{counted(len(result.done), 'setting')} changed"
+    lines = [failures_text(result) or text]
     if choice is not None:
         profiles = ", ".join(choice.profiles)
         more = "is in effect until the next boot; set [tuning] to keep it"
@@ -155,5 +154,5 @@ def _revert_tuning(arguments: argparse.Namespace, config: Config) -> int:
     text = "the settings are those that the configuration and the document request"
     intake = last_good(config.state)
     result = drop_tuning(config, intake, dry_run=arguments.dry_run)
-    code = show_changed(arguments, config, result, text)
+    code = show_changed(arguments, config, result, failures_text(result) or text)
     return report_faults(intake, config) or code

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from configparser import ParsingError, RawConfigParser
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +20,9 @@ _MAX_BYTES = 1024 * 1024
 _NO_SECTION = "before the first section"
 OPTION = r"(?P<option>.*?)\s*(?P<vi>[=:])\s*(?P<value>.*)$"
 _TOO_EARLY = "it precedes the first section, ignoring it"
+_NOT_READABLE = 'is neither a section nor "option = value", ignoring it'
+_AFTER_HEADER = "has text after a section header, ignoring the text"
+_BEHIND_HEADER = re.compile(r"\[[^]]+\]\s*([^\s;#].*)")
 
 
 class Entry(NamedTuple):
@@ -45,6 +48,7 @@ class _Parser(RawConfigParser):
     """The grammar of version 1.7: ` ;` begins a comment, and the last of two equal options wins."""
 
     OPTCRE = re.compile(OPTION)
+    SECTCRE = re.compile(r"\[(?P<header>[^]]+)\]")
 
     def __init__(self) -> None:
         super().__init__(inline_comment_prefixes=(";",), strict=False, default_section="")
@@ -116,11 +120,10 @@ def _entries_of_file(file: Path, text: str, faults: list[Fault]) -> Iterator[Ent
     """The options of a file in order, with an entry without an option for each section header."""
     parser = _Parser()
     lines = ["" if REMARK.fullmatch(line.rstrip()) else line for line in text.split("\n")]
-    for number in _read_lines(parser, lines, str(file)):
-        reason = f'line {number} is neither a section nor "option = value", ignoring it'
-        faults.append(Fault(number, "", "", "", reason, file=str(file)))
+    for number, ignored, reason in _ignored_texts(parser, lines, str(file)):
+        faults.append(Fault(number, "", "", "", f"line {number} {reason}", file=str(file)))
         # The search for options that protect must see these as well.
-        yield Entry(str(file), "", lines[number - 1].split()[0], "", (number,))
+        yield Entry(str(file), "", re.split(r"(?<=.)[\s=:]", ignored.strip())[0], "", (number,))
     numbers = _line_numbers(text)
     for section in parser.sections():
         where = numbers.get((section, ""), ())
@@ -141,15 +144,21 @@ def _entries_of_file(file: Path, text: str, faults: list[Fault]) -> Iterator[Ent
         yield from _swallowed_options(given)
 
 
-def _read_lines(parser: _Parser, lines: Iterable[str], file: str) -> list[int]:
-    """Have the parser read the lines of a file; returns the numbers of those that it cannot."""
+def _ignored_texts(
+    parser: _Parser, lines: Sequence[str], file: str
+) -> Iterator[tuple[int, str, str]]:
+    """Have the parser read the lines of a file; what it ignores: number, text and the reason."""
     try:
         # configparser stops at an option before the first section; this header lets it go on.
         parser.read_string("\n".join((f"[{_NO_SECTION}]", *lines)), file)
     except ParsingError as error:
         # Raised at the end, when all other lines have been read.
-        return [number - 1 for number, _ in error.errors]
-    return []
+        for number, _ in error.errors:
+            yield number - 1, lines[number - 2], _NOT_READABLE
+    for number, line in enumerate(lines, 1):
+        behind = _BEHIND_HEADER.match(line)
+        if behind:
+            yield number, behind[1], _AFTER_HEADER
 
 
 def _swallowed_options(entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -165,7 +174,7 @@ def _line_numbers(text: str) -> dict[tuple[str, str], tuple[int, ...]]:
     """The numbers of the lines that set each option, by section and option in lower case."""
     numbers: dict[tuple[str, str], tuple[int, ...]] = {}
     section = _NO_SECTION
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         header = _Parser.SECTCRE.match(line.strip())
         if header:
             section = header["header"]

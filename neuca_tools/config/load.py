@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Optional
 
@@ -25,7 +25,7 @@ from neuca_tools.documents import stacking
 from neuca_tools.documents.neuca import links, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.documents.privacy import link_kind, shown_key
+from neuca_tools.documents.privacy import link_kind
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Fault, LinkKey, LinkRequest
 from neuca_tools.sources import parse_source
@@ -207,51 +207,42 @@ def _check_source(text: str) -> str:
     return text
 
 
-def _link_requests(entries: Collection[Entry], faults: list[Fault]) -> tuple[LinkRequest, ...]:
+def _link_requests(entries: Iterable[Entry], faults: list[Fault]) -> tuple[LinkRequest, ...]:
     """The requests of the link sections. A later file wins, setting by setting."""
-    drafts: dict[LinkKey, links.Draft] = {}
-    origin: dict[tuple[str, str], str] = {}
-    headers = {(entry.file, entry.section): entry for entry in entries if not entry.option}
-    for (file, section), lines in _by_section(entries).items():
-        # A fault shows its key clipped, or not at all.
-        origin.update({(section, shown_key(section, line.key)): file for line in lines})
-        try:
-            key = links.section_key(section)
-        except UnusableError as reason:
-            faults.append(headers[file, section].fault(f"{reason}, ignoring the section"))
-            continue
-        more = links.read_section(drafts.setdefault(key, links.Draft(key)), lines)
-        faults += (_config_fault(file, fault) for fault in more)
-    return _checked_requests((draft.asked() for draft in drafts.values()), origin, faults)
-
-
-def _checked_requests(
-    requests: Iterable[links.RequestWithLines],
-    origin: Mapping[tuple[str, str], str],
-    faults: list[Fault],
-) -> tuple[LinkRequest, ...]:
-    """The requests without what contradicts itself; `origin` maps section and key to the file."""
+    requests: list[links.RequestWithLines] = []
+    for key, lines in _lines_by_link(entries, faults).items():
+        draft = links.Draft(key)
+        faults += map(_with_meant_word, links.read_section(draft, lines))
+        requests.append(draft.asked())
     usable = links.check_links(requests)
-    faults += (
-        _config_fault(origin.get((fault.section, fault.key), ""), fault) for fault in usable.faults
-    )
+    faults += map(_with_meant_word, usable.faults)
     return stacking.with_parents(asked.request for asked in usable.links)
 
 
-def _by_section(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Line]]:
-    grouped: dict[tuple[str, str], list[Line]] = {}
-    for file, section, option, value, numbers in entries:
-        lines = grouped.setdefault((file, section), [])
-        if option and value:
-            number = next(iter(numbers[-1:]), 0)
-            lines.append(Line(number, section, option.lower(), value, option, source=file))
-    return grouped
+def _lines_by_link(entries: Iterable[Entry], faults: list[Fault]) -> dict[LinkKey, list[Line]]:
+    """The lines about each link. An empty value selects the default: it drops those before it."""
+    lines_by_link: dict[LinkKey, list[Line]] = {}
+    for entry in entries:
+        file, section, option, value, numbers = entry
+        try:
+            lines = lines_by_link.setdefault(links.section_key(section), [])
+        except UnusableError as reason:
+            if not option:
+                faults.append(entry.fault(f"{reason}, ignoring the section"))
+            continue
+        line = Line(max(numbers, default=0), section, option.lower(), value, option, source=file)
+        if value:
+            lines.append(line)
+        elif option:
+            setting = links.setting_name(line)
+            lines[:] = [other for other in lines if links.setting_name(other) != setting]
+    return lines_by_link
 
 
-def _config_fault(file: str, fault: Fault) -> Fault:
-    if fault.unknown:
-        # Nobody else needs the module.
-        from neuca_tools.documents.spelling import with_meant_word
+def _with_meant_word(fault: Fault) -> Fault:
+    if not fault.unknown:
+        return fault
+    # Nobody else needs the module.
+    from neuca_tools.documents.spelling import with_meant_word
 
-        fault = with_meant_word(fault)
-    return fault._replace(file=file)
+    return with_meant_word(fault)

@@ -181,7 +181,7 @@ def _unnamed_initiator(document: Document) -> Iterator[Finding]:
 
 def _clash_findings(document: Document, text: str) -> Iterator[Finding]:
     """What of the document does not fit together, on the line of the item if it can be found."""
-    lines, headers = text.splitlines(), _header_lines(text)
+    lines, headers = text.split("\n"), _header_lines(text)
     clashes = check_network.find_clashes(document.links, document.routes)
     for clash in islice(chain(_default_routes(document), clashes), MAX_SPELLINGS):
         place = _LINE.search(clash.where)
@@ -240,7 +240,7 @@ def _section_name(link: LinkKey) -> str:
 def _header_lines(text: str) -> dict[Optional[LinkKey], int]:
     """The first line of the section of each link."""
     first_lines: dict[Optional[LinkKey], int] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         name = _HEADER.match(line)
         section = " ".join(name[1].split()) if name else ""
         if link_kind(section):

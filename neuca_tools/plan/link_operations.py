@@ -50,8 +50,7 @@ class CreateLink(LinkOperation):
 
     @property
     def spares_others(self) -> bool:
-        """Whether its failure costs nothing but the link itself and what is on it."""
-        return self.on.key.vlan_id is not None and not self.deleted
+        return self.on.key.vlan_id is not None
 
     @property
     def needed(self) -> frozenset[LinkKey]:
@@ -194,6 +193,7 @@ class SetDevice(LinkOperation):
     """
 
     kind = "set-device"
+    spares_others = True
     group: str
     before: Mapping[str, str]
     after: Mapping[str, str]

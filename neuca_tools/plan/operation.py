@@ -141,6 +141,11 @@ class Operation:
         return ()
 
     @property
+    def spares_others(self) -> bool:
+        """Whether its failure leaves everything else of its NIC as it is."""
+        return False
+
+    @property
     def link(self) -> Optional[Target]:
         return next(iter(self.targets), None)
 

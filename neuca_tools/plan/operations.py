@@ -160,6 +160,7 @@ class WriteSysctl(Operation):
     """`on` is the link whose setting it is, None for a setting of the whole network namespace."""
 
     kind = "write-sysctl"
+    spares_others = True
     phase = Phase.SYSCTL
     path: str
     before: Optional[str]
@@ -247,6 +248,7 @@ class WriteFile(Operation):
 @dataclass(frozen=True)
 class Unmanage(LinkOperation):
     kind = "unmanage"
+    spares_others = True
     form = "make {0.manager} release {0.target}"
     phase = Phase.MARK
     manager: str
@@ -283,6 +285,7 @@ class Activate(LinkOperation):
     """Have a manager do DHCP on the link with this profile; NetworkManager only."""
 
     kind = "activate"
+    spares_others = True
     form = "make {0.manager} do DHCP on {0.target}"
     phase = Phase.MARK
     manager: str
@@ -309,6 +312,7 @@ class ClientOperation(Operation):
     Its failure is none of the link, and a roll-back leaves clients alone.
     """
 
+    spares_others = True
     key: LinkKey
     label: str
     request: str

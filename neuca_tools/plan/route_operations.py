@@ -96,6 +96,7 @@ class RestoreRoute(_RouteOperation):
     """
 
     kind = "restore-route"
+    spares_others = True
     form = "restore the route to {0.hop.to} {0.value}"
     message: bytes = field(default=b"", repr=False)
     indexes: tuple[int, ...] = ()
@@ -139,6 +140,7 @@ def _route_text(hop: Hop, on: tuple[Target, ...]) -> str:
 class _RuleOperation(Operation):
     """An operation on one rule; its failure does not affect the link that it is for (`on`)."""
 
+    spares_others = True
     on: Optional[Target]
     rule: Rule
 

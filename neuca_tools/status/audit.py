@@ -9,8 +9,8 @@ from itertools import chain
 from typing import Any, NamedTuple, Optional
 
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.documents.neuca.values import dotted_name
-from neuca_tools.model import OWN, LinkKey, LinkRequest, NetworkState
+from neuca_tools.documents.neuca.values import ACCEPT_DAD, dotted_name
+from neuca_tools.model import OWN, LinkKey, LinkRequest, NetworkState, Origin
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.layer import JudgedValue
@@ -79,9 +79,9 @@ def audit_rows(
 
 def _host_rows(resolution: Resolution, observed: NetworkState) -> Iterator[Row]:
     """The settings of the host. A request takes precedence over a profile."""
-    desired = resolution.desired.sysctls
-    origins = chain.from_iterable(map(_sysctl_origins, resolution.requests.values()))
-    named = {path: where for path, where in origins if OWN not in path and path in desired}
+    desired = resolution.want.sysctls
+    requests = resolution.requests.values()
+    named = dict(chain.from_iterable(_sysctl_origins(request, desired) for request in requests))
     values = {value.setting: value for value in resolution.tuning.values if value.link is None}
     for path in sorted({*named, *values}):
         current = observed.sysctls.get(path)
@@ -119,13 +119,12 @@ def _without_effect(rows: Iterable[Row], resolution: Resolution) -> Iterator[Row
         yield row
 
 
-def _link_sysctls(key: LinkKey, resolution: Resolution, observed: NetworkState) -> Iterator[Row]:
-    desired, name = resolution.desired.links[key].sysctls, _name_of_link(key, resolution, observed)
-    current: Mapping[str, str] = getattr(observed.links.get(key), "sysctls", {})
-    for path, where in _sysctl_origins(resolution.requests[key]):
-        if OWN in path and path in desired:
-            row = _requested_row(path.replace(OWN, name), current.get(path), desired[path], where)
-            yield row._replace(link=key, name=name)
+def _link_sysctls(key: LinkKey, resolution: Resolution, have: NetworkState) -> Iterator[Row]:
+    desired, name = resolution.want.links[key].sysctls, _name_of_link(key, resolution, have)
+    current: Mapping[str, str] = getattr(have.links.get(key), "sysctls", {})
+    for path, where in _sysctl_origins(resolution.requests[key], desired):
+        row = _requested_row(path.replace(OWN, name), current.get(path), desired[path], where)
+        yield row._replace(link=key, name=name)
 
 
 def _name_of_link(key: LinkKey, resolution: Resolution, observed: NetworkState) -> str:
@@ -134,11 +133,20 @@ def _name_of_link(key: LinkKey, resolution: Resolution, observed: NetworkState) 
     return (link and link.name) or resolution.names.get(key, "")
 
 
-def _sysctl_origins(request: LinkRequest) -> Iterator[tuple[str, str]]:
-    """The path of each sysctl that a request sets, and where it does so."""
-    for origin in request.origins:
-        if origin.setting.startswith(SYSCTL):
-            yield origin.setting[len(SYSCTL) :], origin.where
+def _sysctl_origins(request: LinkRequest, desired: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The path of each sysctl that has its desired value from a request, and where that is."""
+    origins = origin_by_setting(request)
+    for path, value in request.sysctls:
+        if desired.get(path) == value and SYSCTL + path in origins:
+            yield path, origins[SYSCTL + path].where
+
+
+def origin_by_setting(request: LinkRequest) -> dict[str, Origin]:
+    """The origin of each setting of a request, also of the sysctl that has a key of its own."""
+    origins = {origin.setting: origin for origin in request.origins}
+    if "duplicate-address-detection" in origins:
+        origins.setdefault(SYSCTL + ACCEPT_DAD, origins["duplicate-address-detection"])
+    return origins
 
 
 def _requested_row(setting: str, current: Optional[str], desired: str, source: str) -> Row:

@@ -22,9 +22,10 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.links import Virtual
-from neuca_tools.plan.operation import Operation, joined_domains
+from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import Tell, WriteFile
 from neuca_tools.state.leftovers import TITLES
+from neuca_tools.status.failures import apply_failures
 
 MAX_FILES = 3  # so many are listed one by one
 NO_NAMES: Mapping[LinkKey, str] = {}
@@ -117,10 +118,10 @@ def judge_host(
     drift. `world` has the devices, and the report of each running network manager on them.
     """
     failed = _failed_problems(report, left)
-    alive = _surviving_operations(left, failed)
+    rolled_back, alive = apply_failures(failed, left)
     pending = {operation for operation in alive if _is_pending(operation, unapplied)}
     unfulfilled = [*resolution.problems, *_document_problems(document)]
-    undone = [*failed, *_unfinished_problems(alive, pending), *_rolled_back(failed, left)]
+    undone = [*failed, *_unfinished_problems(alive, pending), *rolled_back]
     undone += _file_problems(left, failed, applied=report is not None and not pending)
     undone += _contested_problems(resolution, observed)
     problems = tuple(dict.fromkeys([*unfulfilled, *undone]))
@@ -199,36 +200,6 @@ def with_unsaved(status: Status, reason: str, postponed: Sequence[Operation]) ->
 
 def _exit_code(state: str, codes: Collection[str]) -> int:
     return EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
-
-
-def _surviving_operations(left: Sequence[Operation], failed: Sequence[Problem]) -> list[Operation]:
-    """The operations of the NICs that did not fail."""
-    lost = joined_domains(
-        {problem.link.mac for problem in failed if problem.link}, {problem.fate for problem in left}
-    )
-    return [operation for operation in left if operation.domain not in lost]
-
-
-def _rolled_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[Problem]:
-    """A problem for each other link of a failed NIC, whose changes were rolled back too."""
-    first = _first_failures(failed, left)
-    links = {step.link.key for step in left if step.link and step.domain in first}
-    links -= {problem.link for problem in failed if problem.link}
-    return [
-        Problem("failed", f"rolled back, because this failed: {first[key.mac].text}", key)
-        for key in sorted(links)
-    ]
-
-
-def _first_failures(failed: Sequence[Problem], left: Sequence[Operation]) -> dict[str, Problem]:
-    """The first failure of each MAC, of those too that share the fate of the failed NIC."""
-    first: dict[str, Problem] = {}
-    fates = {operation.fate for operation in left}
-    for problem in failed:
-        if problem.link and problem.code != "pending":
-            for mac in joined_domains({problem.link.mac}, fates):
-                first.setdefault(mac, problem)
-    return first
 
 
 def _file_problems(

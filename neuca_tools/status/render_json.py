@@ -31,7 +31,7 @@ from neuca_tools.model.links import Virtual
 from neuca_tools.model.rows import Storage, StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status import routing_json
-from neuca_tools.status.audit import SYSCTL
+from neuca_tools.status.audit import SYSCTL, origin_by_setting
 from neuca_tools.status.judge import (
     Report,
     Status,
@@ -233,7 +233,8 @@ def explain_link(
     request = resolution.requests.get(key) or LinkRequest(key)
     # The desired and the present state have no link that is left alone.
     device = find_links(world, resolution.roles).get(key)
-    current = _settings_of_link(observed.links.get(key)) or _device_settings(device, world)
+    own = _settings_of_link(have.links.get(key)) or _device_settings(device, world)
+    current = {**_sysctl_settings(have.sysctls), **own}
     return {
         "version": 2,
         "link": str(key),
@@ -257,12 +258,14 @@ def _settings_explained(
     key: LinkKey, resolution: Resolution, current: Mapping[str, Setting], record: Record
 ) -> list[dict[str, Setting]]:
     request = resolution.requests.get(key) or LinkRequest(key)
-    desired = _settings_of_link(resolution.desired.links.get(key))
+    of_host = resolution.want.sysctls
+    sysctls = {path: value for path, value in request.sysctls if of_host.get(path) == value}
+    desired = {**_sysctl_settings(sysctls), **_settings_of_link(resolution.want.links.get(key))}
     originals = record.originals.get(key, OriginalValues())
     original: dict[str, Setting] = {
         "mtu": originals.mtu,
         "txqueuelen": originals.txqueuelen,
-        **_sysctl_settings(originals.sysctls),
+        **_sysctl_settings({**record.original_sysctls, **originals.sysctls}),
         **originals.device,
     }
     origins = _origin_by_setting(request)
@@ -302,7 +305,7 @@ def _explained_settings(
 
 def _origin_by_setting(request: LinkRequest) -> dict[str, Origin]:
     """The origin of each setting of a request; that of `rings.rx` is the one of `rings`."""
-    origins = {origin.setting: origin for origin in request.origins}
+    origins = origin_by_setting(request)
     for name in flat_settings(request.device):
         if group_of(name) in origins:
             origins[name] = origins[group_of(name)]

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import NamedTuple, Optional, Union
 
 from neuca_tools.model import OWN, LinkRequest
+from neuca_tools.tuning.sysctl_values import number_of
 
 PER_INTERFACE = re.compile(r"net/(?:(?:ipv4|ipv6)/(?:conf|neigh)|mpls/conf)(?:/|\Z)")
 HOST_WIDE = "it is a host-wide setting; a document may change it only if allow-sysctls lists it"
@@ -33,7 +34,6 @@ class Words(NamedTuple):
     words: tuple[str, ...]
 
 
-MAX_DIGITS = 10  # of a number: 2**31 - 1 has as many
 _INT = 2**31 - 1
 _MIB = 1024 * 1024
 # Congestion control algorithms of the kernel (net/ipv4/Kconfig).
@@ -193,7 +193,7 @@ def value_reason(key: str, value: str) -> Optional[str]:
     if len(words) != len(rule.bounds):
         return f"numbers needed: {len(rule.bounds)}, found: {len(words)}"
     for word, (low, high) in zip(words, rule.bounds):
-        decimal = word.isascii() and word.isdecimal() and len(word) <= MAX_DIGITS
-        if not (decimal and low <= int(word) <= high):
+        number = number_of(word)
+        if number is None or not low <= number <= high:
             return f'"{word[:80]}" is not a number from {low} to {high}: {rule.why}'
     return None

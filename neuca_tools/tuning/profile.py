@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Callable, NamedTuple, Optional
@@ -52,7 +53,7 @@ def parse_profile(name: str, text: str) -> Profile:
     for number, section, key, value in _profile_lines(text):
         try:
             if section == "sysctl" and key:
-                sysctls[_host_sysctl(key)] = values.sysctl_value(value)
+                sysctls[_host_sysctl(key)] = _host_value(value)
             elif (section, key.lower()) in _READERS:
                 fields[key.lower()] = _READERS[section, key.lower()](value)
             else:
@@ -65,7 +66,7 @@ def parse_profile(name: str, text: str) -> Profile:
 def _profile_lines(text: str) -> Iterator[tuple[int, str, str, str]]:
     """Line number, section, key and value of each setting; a line without "=" has an empty key."""
     section = ""
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         line = line.strip()
         if line.startswith("[") and line.endswith("]"):
             section = line[1:-1].strip().lower()
@@ -85,6 +86,13 @@ def _host_sysctl(key: str) -> str:
     if reason:
         raise UnusableError(f'sysctl "{values.clip(key)}": {reason}')
     return path
+
+
+def _host_value(text: str) -> str:
+    """The value of a host-wide sysctl; none has a "#" or ";"."""
+    if not text or re.search("[#;]", text):
+        raise UnusableError(f'"{values.clip(text)}" is not a value; a comment has its own line')
+    return values.sysctl_value(text)
 
 
 def raised_value(base: Optional[str], requested: str) -> str:

@@ -7,8 +7,11 @@ from __future__ import annotations
 import re
 from typing import Optional, Union
 
-# In decimal, hexadecimal or octal notation (proc_get_long, kernel/sysctl.c).
-_NUMBER = re.compile(r"-?(?:0x(?P<hex>[0-9a-f]+)|(?P<octal>0[0-7]*)|[1-9][0-9]*)", re.ASCII | re.I)
+# In decimal, hexadecimal or octal notation, of at most 20 characters (proc_get_long,
+# kernel/sysctl.c).
+_NUMBER = re.compile(
+    r"(?!.{21})-?(?:0x(?P<hex>[0-9a-f]+)|(?P<octal>0[0-7]*)|[1-9][0-9]*)", re.ASCII | re.I
+)
 # In hundredths of a second (NEIGH_SYSCTL_USERHZ_JIFFIES_ENTRY).
 _HUNDREDTHS = re.compile("/neigh/[^/]+/(?:retrans_time|anycast_delay|proxy_delay|locktime)$")
 

@@ -82,7 +82,7 @@ def parse_files(files: Sequence[tuple[str, str]]) -> Settings:
 
 
 def _file_lines(file: str, text: str) -> Iterator[_Line]:
-    for line in map(str.strip, text.splitlines()):
+    for line in map(str.strip, text.split("\n")):
         key, sign, value = line.partition("=")
         pattern = sysctl_path(key.strip().lstrip("-").strip())
         if not line or line[0] in "#;":

@@ -249,6 +249,17 @@ def test_words_that_make_no_sense_are_refused(host):
     assert host.neuca("tune", "revert", "--profile", "bdp").code == 2
 
 
+def test_a_revert_that_fails_does_not_say_that_all_is_as_requested(host):
+    (host.folder / "profiles").mkdir()
+    (host.folder / "profiles/bad.conf").write_text("[sysctl]\nnet.ipv4.tcp_fin_timeout = 16M\n")
+    host.configure(profile="bad")
+    assert host.neuca("tune", "apply", "--profile", "exogeni").code == 0
+    reverted = host.neuca("tune", "revert")
+    assert (reverted.code, reverted.out) == (1, "1 setting could not be changed\n")
+    host.configure(profile="none")
+    assert host.once().code == 0
+
+
 def test_a_pass_that_dies_half_way_leaves_the_way_back(host):
     """The record with the values is on disk before the first write: what a killed pass did goes back too."""
     host.once()

@@ -265,3 +265,18 @@ def test_a_mistake_is_found_on_its_line_with_its_cause(kind, right, wrong, line,
     text = GOOD[kind].replace(right, wrong, 1)
     found = [(one.line, one.text) for one in check_content(text.encode()).findings]
     assert any(number == line and says in text for number, text in found), found
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_a_byte_order_mark_does_not_change_what_a_file_is_taken_for(kind):
+    data = GOOD[kind].encode()
+    assert check_content(b"\xef\xbb\xbf" + data) == check_content(data)
+
+
+def test_a_configuration_of_one_section_may_begin_with_a_byte_order_mark():
+    assert check_content(b"\xef\xbb\xbf[tuning]\r\nprofile = none\r\n").kind == "configuration"
+
+
+def test_only_a_newline_ends_a_line_of_a_document():
+    text = "[interface 02:00:00:00:00:01]\n; a\u2028b\x0cc\naddresses = 10.0.0.0/24\n"
+    assert [finding.line for finding in check_content(text.encode()).findings] == [3]

@@ -370,6 +370,10 @@ def test_a_note_is_for_people(tmp_path):
             "[runtime]\n= 1",
             'error: config: line 2 is neither a section nor "option = value", ignoring it',
         ),
+        (
+            "[runtime] x = 1",
+            "error: config: line 1 has text after a section header, ignoring the text",
+        ),
         ("[]", 'error: config: line 1 is neither a section nor "option = value", ignoring it'),
         (
             "[interface x]\nmtu = 1",
@@ -391,6 +395,11 @@ def test_what_is_wrong_costs_only_itself(config, tmp_path, text, expected):
 def test_values_are_taken_as_they_are_written(config):
     found = config("[runtime]\npid-file = %(here)s\n[selftest]\nPeer = wan ; x\n")
     assert (found.pid_file, found.selftest) == ("%(here)s", {"peer": "wan"})
+
+
+def test_a_comment_may_follow_a_section_header(config):
+    found = config("[network] ; of the site\ndrift = enforce\n[runtime] # [old]\npid-file = x\n")
+    assert (found.faults, found.drift, found.pid_file) == ((), "enforce", "x")
 
 
 def test_the_sections_of_other_parts_are_kept_raw(config):
@@ -528,3 +537,13 @@ def test_no_text_raises(tmp_path, text):
     path = tmp_path / "config"
     path.write_bytes(text.encode("utf-8", "replace"))
     assert all(fault.text.isprintable() for fault in load_config(path).faults)
+
+
+def test_an_empty_value_of_a_later_file_selects_the_default_of_a_link_too(config):
+    found = config(
+        "[interface fe163e006daf]\nmtu = 9000\ntxqueuelen = 5\n"
+        "sysctl.net.ipv4.conf.{interface}.rp_filter = 2\n",
+        site="[interface fe:16:3e:00:6d:af]\nMTU =\nsysctl.net/ipv4/conf/{interface}/rp_filter =\n",
+    )
+    (link,) = found.links
+    assert (link.mtu, link.txqueuelen, link.sysctls, found.faults) == (None, 5, (), ())

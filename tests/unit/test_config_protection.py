@@ -47,6 +47,8 @@ def config(tmp_path):
         ("[global]\nusers = no", 2, "did you mean [guest] users?"),
         ("[network]\nmanagers = none", 2, "did you mean [linux] managers?"),
         ("[linux]\ndhcp_client = none", 2, "did you mean [linux] dhcp-client?"),
+        ("[guest] users = no", 1, "did you mean [guest] users?"),
+        (f"[network] management-macs={MAC}", 1, MANAGEMENT),
     ],
 )
 def test_a_misspelt_or_misplaced_one_stops_and_says_what_was_meant(config, text, line, meant):
@@ -87,6 +89,7 @@ def test_an_unusable_or_repeated_value_stops(config, text):
         "[network]\nallow-default-route = perhaps",
         "[metadata]\npoll-interval = 0",
         "[guest]\nscript-timeot = 5",
+        "[guest]\n# copied\u2028users = no\nusers = yes",
     ],
 )
 def test_what_protects_nothing_does_not_stop(config, text):

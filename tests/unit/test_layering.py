@@ -59,6 +59,7 @@ PURE_MODULES = {
         "state.updates",
         "status",
         "status.audit",
+        "status.failures",
         "status.judge",
         "status.prometheus",
         "status.render",

@@ -461,6 +461,29 @@ def test_explain_tells_where_a_value_is_from_and_what_it_was_before():
     }
 
 
+def test_explain_has_the_sysctls_of_the_host_that_the_link_requests():
+    text = (
+        f"[interface {mac(2)}]\nsysctl.net.core.rmem_max = 300000\nsysctl.net.core.wmem_max = 1\n"
+        "duplicate-address-detection = no\n"
+    )
+    kernel = machine(nic(2))
+    kernel.sysctls.update({"net/core/rmem_max": "212992", "net/core/wmem_max": "212992"})
+    agent = Agent(kernel, text)
+    agent.run()
+    survey = agent.survey()
+    rows = {
+        row["setting"]: (row["desired"], row["current"], row["original"], row["origin"])
+        for row in render_json.explain_link(
+            key(2), survey.resolution, survey.have, survey.record, survey.world
+        )["settings"]
+    }
+    section = f"[interface {mac(2)}]"
+    assert rows["sysctl.net/core/rmem_max"] == ("300000", "300000", "212992", f"line 2, {section}")
+    assert rows["sysctl.net/core/wmem_max"] == (None, None, None, f"line 3, {section}")  # refused
+    dad = rows["sysctl.net/ipv6/conf/{interface}/accept_dad"]
+    assert (dad[0], dad[3]) == ("0", f"line 4, {section}")
+
+
 def test_explain_for_people_is_a_table():
     survey = Agent(machine(nic(2)), f"[interface {mac(2)}]\nmtu = 9000\n").survey()
     lines = render.explanation_text(

@@ -370,6 +370,29 @@ def test_a_failure_of_a_vlan_counts_for_its_nic():
     assert found.exit_code == 1
 
 
+def test_a_failure_that_rolls_nothing_back_stands_for_its_own_operation_only():
+    refused = WriteSysctl("net/ipv4/conf/eth2/rp_filter", "0", "on", Target(key(2), "eth2", 2))
+    of_host = WriteSysctl("net/core/rmem_max", "1", "2")
+    lower = SetMtu(Target(key(2, 7), "eth2.7", 3), 1400, 1500)
+    failed = (
+        Problem("failed", f"{refused.text}: Invalid argument", key(2)),
+        Problem("failed", f"{of_host.text}: Permission denied"),
+    )
+    found = judge_host(
+        "2.0.0",
+        GOOD,
+        LINKLESS,
+        NetworkState(),
+        (refused, of_host, WRITE, lower),
+        report=Report("x", 0, (), failed),
+    )
+    drift = [
+        Problem("drift", f"changed; neuca apply would {step.text}", step.link.key)
+        for step in (WRITE, lower)
+    ]
+    assert found.problems == (*failed, *drift)
+
+
 def test_a_failure_of_the_host_counts_while_something_of_the_host_is_left():
     failure = Report("x", 0.1, (), (Problem("failed", 'write "/x": No space left on device'),))
     found = status(small(TWO), report=failure)

@@ -51,6 +51,13 @@ NEIGHBOURS = "less than the kernel's default leaves neighbours unreachable (arp(
         "net/core/default_qdisc", "noqueue",
         '"noqueue" is none of fq, fq_codel, fq_pie, pfifo_fast, sfq, cake',
     ),
+    ("net/core/rmem_max", "065536", f'"065536" is not a number from 65536 to 2147483647: {SOCKET}'),
+    (
+        "net/ipv4/neigh/default/gc_thresh3", "01024",
+        f'"01024" is not a number from 1024 to 1048576: {NEIGHBOURS}',
+    ),
+    ("net/core/rmem_max", "0200000", None),
+    ("net/core/rmem_max", "0x10000", None),
     ("net/core/rmem_max", "16777216", None),
     ("net/ipv4/tcp_rmem", "4096 131072 6291456", None),
     ("net/ipv4/neigh/default/gc_thresh3", "4096", None),

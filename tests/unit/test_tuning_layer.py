@@ -94,6 +94,13 @@ def tuning_texts(operations):
     return [one.text for one in operations if isinstance(one, (SetMtu, SetTxQueueLen, WriteSysctl))]
 
 
+def test_the_origin_of_a_value_is_not_a_request_that_was_refused():
+    text = f"{TWO}[interface {bare(2)}]\nsysctl.net.ipv4.tcp_rmem = 1 1 1\n"
+    agent = Tuned(host(), text, [own(net__ipv4__tcp_rmem="- - 16777216")])
+    row = agent.rows()["", TCP]
+    assert (row.desired, row.origin) == ("4096 131072 16777216", "profile site")
+
+
 # --- values of the host ----------------------------------------------------------------------------------------------
 
 

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import LAWS
 
-from neuca_tools.backends.hostfacts import SHIPPED
+from neuca_tools.backends.hostfacts import SHIPPED, read_tuning_inputs
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import OWN
 from neuca_tools.tuning import arithmetic
-from neuca_tools.tuning.profile import parse_profile, raised_value
+from neuca_tools.tuning.choice import Choice
+from neuca_tools.tuning.profile import Profile, parse_profile, raised_value
 from neuca_tools.tuning.sysctl_values import is_same_sysctl
 
 # Appendix A of "Lies, damn lies, and iperf".
@@ -80,7 +81,7 @@ def test_none_asks_for_nothing():
 def test_a_profile_of_ones_own():
     profile = parse_profile(
         "site",
-        "; mine\n[Sysctl]\nnet/core/rmem_max=7\n[link]\nMTU = 9200\n",
+        "; mine\u2028mtu = 1\n[Sysctl]\nnet/core/rmem_max=7\n[link]\nMTU = 9200\n",
     )
     assert (profile.sysctls, profile.mtu, profile.txqueuelen) == (
         {"net/core/rmem_max": "7"},
@@ -107,6 +108,15 @@ def test_a_profile_of_ones_own():
             "[sysctl]\nnet.ipv4.conf.{interface}.rp_filter = 1",
             f'sysctl "net.ipv4.conf.{OWN}.rp_filter": settings of one interface belong in its own section of the configuration',
         ),
+        ("[sysctl]\nnet.core.rmem_max =", '"" is not a value; a comment has its own line'),
+        (
+            "[sysctl]\nnet.core.rmem_max = 300000 # bytes",
+            '"300000 # bytes" is not a value; a comment has its own line',
+        ),
+        (
+            "[sysctl]\nnet.core.rmem_max = 300000; bytes",
+            '"300000; bytes" is not a value; a comment has its own line',
+        ),
         ("[link]\nmtu = 9", 'the MTU "9" is not a number from 68 to 65535'),
         ("[link]\nrings = 9", '"rings" is not known here'),
         ("[profile]\nexact = yes", '"exact" is not known here'),
@@ -116,6 +126,25 @@ def test_a_line_that_cannot_be_used_costs_only_itself(line, reason):
     profile = parse_profile("site", f"{line}\n[sysctl]\nnet.core.wmem_max = 1\n")
     assert profile.faults == (f'profile "site", line 2: {reason}, ignoring it',)
     assert profile.sysctls == {"net/core/wmem_max": "1"}
+
+
+def read_profiles(directory, *names):
+    inputs = read_tuning_inputs(Choice(names), directory, directory)
+    return inputs.profiles, inputs.missing
+
+
+def test_a_profile_may_begin_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "site.conf").write_bytes(b"\xef\xbb\xbf[link]\r\nmtu = 9200\r\n")
+    assert read_profiles(tmp_path, "site") == ((Profile("site", mtu=9200),), ())
+
+
+def test_one_that_cannot_be_read_is_not_replaced_by_that_of_the_package(tmp_path):
+    file = tmp_path / "auto.conf"
+    file.mkdir()
+    assert read_profiles(tmp_path, "auto", "none") == (
+        (Profile("none"),),
+        (f'profile "auto": cannot read "{file}": Is a directory',),
+    )
 
 
 @given(st.text(max_size=400))

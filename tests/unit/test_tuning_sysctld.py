@@ -31,6 +31,7 @@ def said(text, path=RMEM):
         ("net/core/rmem_max=7", "7"),
         ("  -net.core.rmem_max =  7   8 ", "7 8"),
         ("# net.core.rmem_max = 7\n; net.core.rmem_max = 8", None),
+        ("# copied\u2028net.core.rmem_max = 7", None),
         ("net.core.rmem_max = 7\nnet.core.rmem_max = 8", "8"),
         ("net.core.* = 9", "9"),
         ("net.core.rmem_max = 7\nnet.core.* = 9", "7"),

@@ -83,6 +83,7 @@ class Line(NamedTuple):
             reason=reason,
             severity=severity,
             unknown=unknown,
+            file=self.source,
         )
 
 
