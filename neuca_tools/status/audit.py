@@ -79,7 +79,7 @@ def audit_rows(
 
 def _host_rows(resolution: Resolution, observed: NetworkState) -> Iterator[Row]:
     """The settings of the host. A request takes precedence over a profile."""
-    desired = resolution.want.sysctls
+    desired = resolution.desired.sysctls
     requests = resolution.requests.values()
     named = dict(chain.from_iterable(_sysctl_origins(request, desired) for request in requests))
     values = {value.setting: value for value in resolution.tuning.values if value.link is None}
@@ -119,9 +119,9 @@ def _without_effect(rows: Iterable[Row], resolution: Resolution) -> Iterator[Row
         yield row
 
 
-def _link_sysctls(key: LinkKey, resolution: Resolution, have: NetworkState) -> Iterator[Row]:
-    desired, name = resolution.want.links[key].sysctls, _name_of_link(key, resolution, have)
-    current: Mapping[str, str] = getattr(have.links.get(key), "sysctls", {})
+def _link_sysctls(key: LinkKey, resolution: Resolution, observed: NetworkState) -> Iterator[Row]:
+    desired, name = resolution.desired.links[key].sysctls, _name_of_link(key, resolution, observed)
+    current: Mapping[str, str] = getattr(observed.links.get(key), "sysctls", {})
     for path, where in _sysctl_origins(resolution.requests[key], desired):
         row = _requested_row(path.replace(OWN, name), current.get(path), desired[path], where)
         yield row._replace(link=key, name=name)

@@ -233,8 +233,8 @@ def explain_link(
     request = resolution.requests.get(key) or LinkRequest(key)
     # The desired and the present state have no link that is left alone.
     device = find_links(world, resolution.roles).get(key)
-    own = _settings_of_link(have.links.get(key)) or _device_settings(device, world)
-    current = {**_sysctl_settings(have.sysctls), **own}
+    own = _settings_of_link(observed.links.get(key)) or _device_settings(device, world)
+    current = {**_sysctl_settings(observed.sysctls), **own}
     return {
         "version": 2,
         "link": str(key),
@@ -258,9 +258,9 @@ def _settings_explained(
     key: LinkKey, resolution: Resolution, current: Mapping[str, Setting], record: Record
 ) -> list[dict[str, Setting]]:
     request = resolution.requests.get(key) or LinkRequest(key)
-    of_host = resolution.want.sysctls
+    of_host = resolution.desired.sysctls
     sysctls = {path: value for path, value in request.sysctls if of_host.get(path) == value}
-    desired = {**_sysctl_settings(sysctls), **_settings_of_link(resolution.want.links.get(key))}
+    desired = {**_sysctl_settings(sysctls), **_settings_of_link(resolution.desired.links.get(key))}
     originals = record.originals.get(key, OriginalValues())
     original: dict[str, Setting] = {
         "mtu": originals.mtu,

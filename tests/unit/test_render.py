@@ -474,7 +474,7 @@ def test_explain_has_the_sysctls_of_the_host_that_the_link_requests():
     rows = {
         row["setting"]: (row["desired"], row["current"], row["original"], row["origin"])
         for row in render_json.explain_link(
-            key(2), survey.resolution, survey.have, survey.record, survey.world
+            key(2), survey.resolution, survey.observed, survey.record, survey.world
         )["settings"]
     }
     section = f"[interface {mac(2)}]"
