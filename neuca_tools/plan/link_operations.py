@@ -50,7 +50,7 @@ class CreateLink(LinkOperation):
 
     @property
     def spares_others(self) -> bool:
-        return self.on.key.vlan_id is not None
+        return self.on.key.vlan_id is not None and not self.deleted
 
     @property
     def needed(self) -> frozenset[LinkKey]:

@@ -23,15 +23,16 @@ def apply_failures(
     operations = _failed_operations(failed, left)
     serious = [problem for problem in failed if not _spares_others(problem, operations)]
     fates = {operation.fate for operation in left}
-    lost = joined_domains({problem.link.mac for problem in serious if problem.link}, fates)
+    lost = joined_domains(_macs(serious), fates)
     tried = {*operations.values()}
     missing = {link.on.key for link in of_kind(tried, CreateLink)}
-    alive = [
-        step
-        for step in left
-        if step.domain not in lost and step not in tried and step.needed.isdisjoint(missing)
-    ]
+    possible = (step for step in left if step.domain not in lost and step not in tried)
+    alive = [step for step in possible if step.needed.isdisjoint(missing)]
     return _rolled_back(serious, left, fates), alive
+
+
+def _macs(problems: Iterable[Problem]) -> set[str]:
+    return {problem.link.mac for problem in problems if problem.link}
 
 
 def _failed_operations(

@@ -364,7 +364,7 @@ def test_a_gateway_without_policy_routing_is_not_used_which_a_note_says():
     settings = Settings(policy_routing="no")
     seen = slots((1, 2, 3, 4), ways, metadata=1)
     found = resolve_state(three_networks("static"), settings, seen, Record())
-    text = f"gateway: not applicable: {GATEWAY}; {platform_roles.STAYS}"
+    text = f"gateway: not applicable: {GATEWAY}; {platform_roles.DEFAULT_ROUTE_STAYS}"
     assert [(note.link, note.text) for note in found.notes] == [(key(2), text), (key(3), text)]
 
 
