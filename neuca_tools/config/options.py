@@ -262,15 +262,13 @@ OBSOLETE = {
 }
 KNOWN = frozenset({*OPTIONS, *MAC_LISTS, *OBSOLETE})
 # Without them, more would be changed or believed than the administrator permits. The default of
-# every other option is the most careful value, or protects nothing.
+# every other option is the most careful value, or changes nothing beyond the requests. A DHCP
+# client that an earlier version knew must not stop an upgrade.
 PROTECTIVE = frozenset(
     {
         *MAC_LISTS,
-        ("runtime", "set-loopback-hostname"),
         ("linux", "managers"),
-        ("linux", "dhcp-client"),
         ("metadata", "sources"),
-        ("network", "policy-routing"),
         *(("guest", option) for option in ("hostname", "router", "users", "storage", "scripts")),
     }
 )

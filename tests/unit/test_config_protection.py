@@ -46,7 +46,6 @@ def config(tmp_path):
         ("[guest]\nscript = no", 2, "did you mean [guest] scripts?"),
         ("[global]\nusers = no", 2, "did you mean [guest] users?"),
         ("[network]\nmanagers = none", 2, "did you mean [linux] managers?"),
-        ("[linux]\ndhcp_client = none", 2, "did you mean [linux] dhcp-client?"),
         ("[guest] users = no", 1, "did you mean [guest] users?"),
         (f"[network] management-macs={MAC}", 1, MANAGEMENT),
     ],
@@ -69,9 +68,6 @@ def test_a_misspelt_or_misplaced_one_stops_and_says_what_was_meant(config, text,
         "[metadata]\nsources = nowhere",
         "[guest]\nscripts = nein",
         "[linux]\nmanagers = nnoe",
-        "[linux]\ndhcp-client = /sbin/dhclient",
-        "[network]\npolicy-routing = nein",
-        "[runtime]\nset-loopback-hostname = nein",
     ],
 )
 def test_an_unusable_or_repeated_value_stops(config, text):
