@@ -338,7 +338,9 @@ def test_sighup_reads_the_configuration_again(host):
     host.wait("the local word counts", has(host, "dp1", "172.16.1.1/24", 4000), SOON)
     host.configure("[logging]\nlog-level = perhaps", sources="ec2", poll=600)
     host.daemon.signal(signal.SIGHUP)
-    host.wait("a bad value is named", lambda: '[logging] "log-level" = "perhaps"' in host.daemon.log())
+    host.wait(
+        "a bad value is named", lambda: '[logging] "log-level" = "perhaps"' in host.daemon.log()
+    )
     host.wait("the local word is gone", has(host, "dp1", "172.16.1.1/24"), SOON)
     assert host.daemon.stop() == 0
     host.configure(sources="ec2")
