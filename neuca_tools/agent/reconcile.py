@@ -78,9 +78,11 @@ def _apply_document(
     decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
     indexes = indexes_of(decision)
     not_retried = {name for name, index in left_out.items() if index == indexes.get(name, 0)}
-    corrects_drift = config.drift == "enforce"
-    scope = decision.enforced(not_retried) if corrects_drift else decision.changed(not_retried)
-    outcome = Transaction(host, Pass(None if whole else scope), decision).run()
+    scope = None
+    if not whole:
+        select = decision.enforced if config.drift == "enforce" else decision.changed
+        scope = select(not_retried)
+    outcome = Transaction(host, Pass(scope), decision).run()
     save_unsaved_files(config.state)
     seconds = time.monotonic() - began
     report = report_pass(config, decision, outcome, seconds, not_retried=not_retried)

@@ -31,9 +31,8 @@ from neuca_tools.model.printable import counted
 from neuca_tools.model.rows import User
 from neuca_tools.state.store import read_state, remove_state, save_state
 
-RECORD = (
-    "guest-users.json"  # in the state directory: users who have, or may have, our keys or sudo file
-)
+# In the state directory: the users who have, or may have, our keys or sudo file.
+RECORD = "guest-users.json"
 # sudo ignores files with a dot in their names (sudoers(5)), such as those that are being written.
 SUDOERS = Path("/etc/sudoers.d")
 MARK = "# Written by neuca-guest-tools: this user may use sudo as long as the user-data says so.\n"

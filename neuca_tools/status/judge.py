@@ -120,10 +120,10 @@ def judge_host(
     failed = _failed_problems(report, left)
     rolled_back, alive = apply_failures(failed, left)
     pending = {operation for operation in alive if _is_pending(operation, unapplied)}
-    every = [*resolution.problems, *_document_problems(document), *failed]
-    every += [*_unfinished_problems(alive, pending), *rolled_back]
-    every += _file_problems(left, failed, applied=report is not None and not pending)
-    problems = tuple(dict.fromkeys([*every, *_contested_problems(resolution, observed)]))
+    reported = [*resolution.problems, *_document_problems(document), *failed]
+    reported += [*_unfinished_problems(alive, pending), *rolled_back]
+    reported += _file_problems(left, failed, applied=report is not None and not pending)
+    problems = tuple(dict.fromkeys([*reported, *_contested_problems(resolution, observed)]))
     codes = {problem.code for problem in problems} - INFORMATIVE_CODES
     state = _state_of_host(codes, document, "pending" in codes or bool(resolution.roles.held_back))
     data = {
