@@ -2,8 +2,8 @@
 
 A message to a well-known name would start its service, so calls go to the unique name of its owner;
 only `start` starts a service. libdbus waits 25 s for a reply. Here a query has one second, work
-(such as a reload) the time that is left of the pass, and a service that did not respond is not
-called again.
+(such as a reload) what is left of the budget, and a service that did not respond is not called
+again. Only the time in calls counts, because a pass may be busy with other things for long.
 """
 
 # SPDX-License-Identifier: MIT
@@ -19,7 +19,7 @@ from typing import Any, Optional, final
 from neuca_tools.errors import ManagerError
 
 ANSWER_SECONDS = 1.0  # for one call
-PASS_SECONDS = 5.0  # for all calls of one Bus, that is, of one pass
+PASS_SECONDS = 5.0  # in all calls of one Bus, that is, of one pass
 
 _DAEMON, _DAEMON_PATH = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 # D-Bus specification, "Well-known Message Bus Instances".
@@ -50,7 +50,6 @@ class Bus(AbstractContextManager["Bus"]):
     def __init__(self, answer: float = ANSWER_SECONDS, budget: float = PASS_SECONDS) -> None:
         self._answer, self._budget = answer, budget
         self._connection: Any = None
-        self._deadline = 0.0
         self._silent: set[str] = set()
 
     def __exit__(self, *_: object) -> None:
@@ -105,13 +104,13 @@ class Bus(AbstractContextManager["Bus"]):
         # As in `_connect`.
         from dbus.exceptions import DBusException
 
-        started = time.monotonic()
-        wait = min(self._budget if work else self._answer, self._deadline - started)
+        wait = self._budget if work else min(self._answer, self._budget)
         if owner in self._silent or _DAEMON in self._silent or wait <= 0:
             raise ManagerError(
                 f"{what}: not tried again in this pass, because it did not respond in time"
             )
         interface, _, member = method.rpartition(".")
+        started = time.monotonic()
         try:
             return self._connection.call_blocking(
                 owner, path, interface, member, signature, arguments, timeout=wait
@@ -122,6 +121,8 @@ class Bus(AbstractContextManager["Bus"]):
                 self._silent.add(owner)
                 raise ManagerError(f"{what}: no response within {wait:.2g} s") from error
             raise _refused_error(what, error) from error
+        finally:
+            self._budget -= time.monotonic() - started
 
     def _connect(self, what: str) -> None:
         """Open a private connection and call Hello, for which libdbus itself would wait 25 s.
@@ -129,7 +130,6 @@ class Bus(AbstractContextManager["Bus"]):
         Authentication has no time-out at all (seen with libdbus 1.14), so a timer shuts down the
         socket.
         """
-        self._deadline = self._deadline or time.monotonic() + self._budget
         try:
             # Only where a manager runs; it saves 5 ms.
             from dbus.connection import Connection

@@ -19,7 +19,13 @@ from typing import Any, Optional
 
 from neuca_tools.backends import dhcplease
 from neuca_tools.backends.bus import Service
-from neuca_tools.backends.processes import PROCESS, end_process, mark_process, noted_process
+from neuca_tools.backends.processes import (
+    CLIENT,
+    PROCESS,
+    end_process,
+    mark_process,
+    noted_process,
+)
 from neuca_tools.errors import ManagerError
 from neuca_tools.files import applying, names_in, observed_content, write_files
 from neuca_tools.model import OwnClients
@@ -166,8 +172,10 @@ class Clients:
             path.rename(gone)
         if self._units is not None:
             self._units.stop(label)
+            # ExecStop= of the unit ends the client; signal 0 only waits.
+            end_process(noted_process(gone.with_suffix(CLIENT)), 0, RELEASE_SECONDS)
             if label in self._units.alive():
-                return  # ExecStop= of the unit does the rest
+                return  # ExecStop= does the rest
         if self._process_id(label):
             # Clients start and stop rarely; it saves 2 ms of every pass.
             import subprocess
@@ -179,9 +187,7 @@ class Clients:
 
     def _end(self, label: str) -> None:
         """End a client that is a plain process, without giving up its lease."""
-        pid = self._process_id(label)
-        if pid:
-            end_process(pid, signal.SIGTERM, RELEASE_SECONDS)
+        end_process(self._process_id(label), signal.SIGTERM, RELEASE_SECONDS)
 
     def _process_id(self, label: str) -> int:
         """The ID of the process of a client; 0 if it does not run."""

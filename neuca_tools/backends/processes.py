@@ -13,7 +13,8 @@ from select import select
 from neuca_tools.errors import ObserveError
 from neuca_tools.files import applying, names_in, text_of, write_files
 
-PROCESS = ".process"  # the suffix of the files
+# The suffixes of the files: of the process of a host without systemd, and of the client itself.
+PROCESS, CLIENT = ".process", ".pid"
 
 
 def has_ended(place: Path, but: Collection[str] = ()) -> bool:
@@ -57,8 +58,10 @@ def running_process(note: str) -> int:
 def end_process(pid: int, number: int, seconds: float) -> None:
     """Send a process a signal that ends it, and wait at most so many seconds for its end.
 
-    Raises ApplyError.
+    Nothing is done for the process ID 0. Raises ApplyError.
     """
+    if not pid:
+        return
     with applying(f"end process {pid}"), suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)
         try:

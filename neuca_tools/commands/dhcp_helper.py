@@ -24,6 +24,7 @@ from neuca_tools.backends import dhcplease, linkwatch, sysctl
 from neuca_tools.backends.dhcpclients import GONE, PATH, forget_client
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.backends.processes import (
+    CLIENT,
     PROCESS,
     end_process,
     mark_process,
@@ -104,7 +105,7 @@ def become_client(path: Path, is_plain: bool = False) -> None:
     if is_plain:
         mark_process(path, os.getpid())
     request = _read_request(path)
-    write_files({path.with_suffix(".pid"): process_note(os.getpid())})
+    write_files({path.with_suffix(CLIENT): process_note(os.getpid())})
     if _protocol(request):
         linkwatch.await_link_local(int(request["index"]), LINK_LOCAL_SECONDS)
     if _protocol(request) == dhcplease.ADVERTISEMENTS:
@@ -223,11 +224,9 @@ def _client_configuration(request: Mapping[str, Any]) -> str:
     return COMMON + DHCP4 + ("" if name == "-" else f"hostname {name}\n")
 
 
-def _signal_client(gone: Path, number: int, note: str = ".pid") -> None:
+def _signal_client(gone: Path, number: int, note: str = CLIENT) -> None:
     """Send the client a signal that ends it."""
-    pid = noted_process(gone.with_suffix(note))
-    if pid:
-        end_process(pid, number, RELEASE_SECONDS)
+    end_process(noted_process(gone.with_suffix(note)), number, RELEASE_SECONDS)
 
 
 if __name__ == "__main__":

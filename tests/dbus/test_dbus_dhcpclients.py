@@ -4,11 +4,15 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.dhcpclients import Clients, Units
+from neuca_tools.backends.processes import CLIENT, process_note
 from neuca_tools.errors import ManagerError
+from neuca_tools.files import write_files
 
 NAME = "org.freedesktop.systemd1"
 REQUEST = '{"index": 2}'
@@ -83,3 +87,17 @@ def test_that_systemd_does_not_answer_does_not_mean_that_a_client_has_ended(tmp_
     (place / "one.json").write_text(REQUEST)
     with Bus() as bus:
         assert Clients(place, tmp_path, Units(bus)).read("none").running == {"one"}
+
+
+def test_a_pass_waits_for_the_end_of_a_client_whose_unit_stops(private_bus, tmp_path, log):
+    """systemd answers at once, and on a slow host the client ends seconds later."""
+    place = tmp_path / "dhcp"
+    play(private_bus, log)
+    place.mkdir()
+    (place / "one.json").write_text(REQUEST)
+    with subprocess.Popen(["sleep", "0.5"]) as client:
+        write_files({place / f"one{CLIENT}": process_note(client.pid)})
+        with Bus() as bus:
+            Clients(place, tmp_path, Units(bus)).stop("one")
+        assert client.poll() is not None
+    assert list(place.iterdir()) == []
