@@ -97,6 +97,15 @@ def test_a_nic_gets_its_address_mtu_and_routes_and_answers_through_its_own_gatew
     ]
 
 
+def test_the_status_names_a_nic_that_waits_for_its_lease(plain):
+    assert plain.once(DOCUMENT).code == 0
+    missing = "dp1: no IPv4 address from DHCP yet"
+    assert missing in plain.status()[1]["notes"]
+    serve(plain)
+    lease(plain)
+    assert missing not in plain.status()[1]["notes"]
+
+
 def test_a_hostile_server_gets_neither_a_route_nor_dns_nor_a_host_name(plain):
     before, name = plain.look("route show table main"), os.uname().nodename
     files = {path: path.read_bytes() for path in map(Path, ("/etc/resolv.conf", "/etc/hostname"))}
