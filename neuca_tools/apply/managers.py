@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from neuca_tools.backends import udev
+from neuca_tools.backends import sysctl, udev
 from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.dhcpclients import Clients
 from neuca_tools.backends.networkmanagers import Networkd, NetworkManager
+from neuca_tools.backends.sysctl import ADDRESS_MODE, NO_ADDRESS
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.marks import names_given, rule_mac
 from neuca_tools.files import names_in
@@ -53,9 +54,18 @@ class Managers:
         return words_by_manager
 
     def unmanage(self, manager: str, names: Collection[str]) -> None:
-        """Have NetworkManager release links; networkd has no call for it. Raises ManagerError."""
-        if self._enabled and manager == "networkmanager":
-            self._networkmanager.unmanage(names)
+        """Have NetworkManager release links; networkd has no call for it.
+
+        NetworkManager sets their link-local addresses itself. The kernel, which it had set none,
+        does so again from now on. Raises ManagerError, ApplyError.
+        """
+        if not self._enabled or manager != "networkmanager":
+            return
+        self._networkmanager.unmanage(names)
+        usual = sysctl.read_value(ADDRESS_MODE.format("default"))
+        for mode in (ADDRESS_MODE.format(name) for name in names):
+            if usual is not None and sysctl.read_value(mode) == NO_ADDRESS:
+                sysctl.write_value(mode, usual)
 
     def tell(self, manager: str) -> None:
         """Have the manager reload its configuration. Raises ManagerError."""

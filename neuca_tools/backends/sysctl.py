@@ -14,6 +14,9 @@ from neuca_tools.files import applying, raise_shortage
 
 ROOT = Path("/proc/sys")
 MAX_VALUE_BYTES = 65536
+# How the kernel makes the link-local address of an interface; NO_ADDRESS: it makes none
+# (IN6_ADDR_GEN_MODE_NONE of linux/if_link.h).
+ADDRESS_MODE, NO_ADDRESS = "net/ipv6/conf/{}/addr_gen_mode", "1"
 
 
 def read_value(path: str) -> Optional[str]:

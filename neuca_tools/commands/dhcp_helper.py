@@ -31,6 +31,7 @@ from neuca_tools.backends.processes import (
     noted_process,
     process_note,
 )
+from neuca_tools.backends.sysctl import ADDRESS_MODE, NO_ADDRESS
 from neuca_tools.commands import collect_rarely
 from neuca_tools.errors import ApplyError, NeucaError, ObserveError
 from neuca_tools.files import applying, read_bytes, text_of, write_files
@@ -57,7 +58,7 @@ noipv6rs
 duid ll
 ia_na
 """
-MODE, NO_ADDRESS = ".mode", "1"  # IN6_ADDR_GEN_MODE_NONE (linux/if_link.h)
+MODE = ".mode"  # the suffix of the file with the mode before dhcpcd changed it
 LINK_LOCAL_SECONDS = 10.0  # for a link to have a link-local address
 
 
@@ -181,7 +182,7 @@ def _read_request(path: Path) -> dict[str, Any]:
 
 
 def _address_mode(request: Mapping[str, Any]) -> str:
-    return sysctl.read_value(f"net/ipv6/conf/{request['interface']}/addr_gen_mode") or ""
+    return sysctl.read_value(ADDRESS_MODE.format(request["interface"])) or ""
 
 
 def _keep_mode(path: Path, request: Mapping[str, Any]) -> None:

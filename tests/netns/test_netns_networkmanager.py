@@ -130,6 +130,21 @@ def test_a_request_that_is_withdrawn_releases_lease_profile_and_nic(cloud):
     assert cloud.addresses("dp1") == {"172.16.0.5/24"}
 
 
+def test_a_released_nic_gets_its_link_local_address_again_after_it_was_down(cloud):
+    """NetworkManager sets these addresses itself, and has the kernel set none (addr_gen_mode)."""
+    words = "connection add type ethernet ifname dp1 con-name mine ipv4.method disabled ipv6.method link-local"
+    cloud.manager.say(*words.split(), check=True)
+    cloud.manager.say("device", "set", "dp1", "managed", "yes", check=True)
+    cloud.manager.say("connection", "up", "mine", check=True)
+    ask(cloud, static="172.16.0.5")
+    assert active(cloud) == ("unmanaged", "")
+    for word in ("down", "up"):
+        cloud.run("ip", "link", "set", "dp1", word)
+    cloud.wait(
+        "the address", lambda: "fe80:" in cloud.run("ip", "-6", "address", "show", "dp1").out
+    )
+
+
 def test_the_lease_survives_restarts_of_both(cloud):
     serve(cloud)
     ask(cloud, "ipv4_dhcp")
