@@ -291,26 +291,28 @@ def _sync_file_system(directory: str) -> None:
 
 
 @contextmanager
-def locked(path: Path, patience: float) -> Iterator[None]:
+def locked(path: Path, patience: float, *, shared: bool = False) -> Iterator[None]:
     """Hold a lock on a file, so that two passes never run at once.
 
-    Raises LockedError if another process still holds it after `patience` seconds. fcntl(2) has no
-    timeout, so the signal of an interval timer ends the wait. The kernel releases the lock when the
-    process dies, and a child process does not inherit it.
+    A `shared` lock keeps no file system from being remounted read-only. Raises LockedError if
+    another process still holds the lock after `patience` seconds. fcntl(2) has no timeout, so the
+    signal of an interval timer ends the wait. The kernel releases the lock when the process dies,
+    and a child process does not inherit it.
     """
     with applying(f'lock "{path}"'):
         make_directory(path.parent)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        access = os.O_RDONLY if shared else os.O_RDWR
+        descriptor = os.open(path, access | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        _await_lock(descriptor, path, patience)
+        _await_lock(descriptor, path, patience, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
 
 
-def _await_lock(descriptor: int, path: Path, patience: float) -> None:
+def _await_lock(descriptor: int, path: Path, patience: float, kind: int) -> None:
     with suppress(BlockingIOError):
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, kind | fcntl.LOCK_NB)
         return
 
     def give_up(*_: object) -> None:
@@ -319,7 +321,7 @@ def _await_lock(descriptor: int, path: Path, patience: float) -> None:
     before = signal.signal(signal.SIGALRM, give_up)
     signal.setitimer(signal.ITIMER_REAL, max(patience, MIN_WAIT_SECONDS))
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX)
+        fcntl.lockf(descriptor, kind)
     except TimeoutError:
         raise LockedError(f'lock "{path}": another pass has held it for {patience:g} s') from None
     finally:
@@ -335,7 +337,7 @@ def lock_holder(path: Path, start: int = 0, length: int = 0) -> int:
     """
     with applying(f'ask who has locked "{path}"'):
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             return 0
     try:

@@ -30,7 +30,7 @@ from neuca_tools.errors import LockedError, NeucaError
 from neuca_tools.sources import Session, parse_source
 from neuca_tools.state.active_document import Intake, fetch_document, keep_document, last_confirmed
 from neuca_tools.state.records import load_look
-from neuca_tools.state.store import save_unsaved_files, unsaved_reason
+from neuca_tools.state.store import not_in_run, save_unsaved_files, unsaved_reason
 
 # Imports inside functions: the idle daemon has no module of a pass, which takes 65 ms and 8 MiB.
 
@@ -203,6 +203,8 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
     ) as intake:
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
         is_saved = bool(unsaved_reason(config.state)) and save_unsaved_files(config.state)
+        # The report of a pass that found the run directory full is made up for by another pass.
+        is_saved |= bool(not_in_run(config.state))
         has_news = is_saved or _is_news(job, intake) or bool(trial_file.stored_trial(config))
         has_ended = processes.has_ended(config.run_directory / DHCP, job.left_out)
         if job.run or has_news or has_ended:

@@ -30,7 +30,7 @@ from neuca_tools.errors import (
     NeucaError,
     ObserveError,
 )
-from neuca_tools.files import locked, write_files
+from neuca_tools.files import lock_holder, locked, write_files
 from neuca_tools.state.store import NO_ROOM
 
 # Imports inside functions: each mode loads only what it needs of 50 to 120 ms.
@@ -173,11 +173,13 @@ def _single_instance(config: Config) -> Iterator[None]:
 
     The lock in the state directory, if that can be written, holds if the run directory is removed.
     """
-    directory = config.run_directory
+    directory, kept = config.run_directory, config.state_directory / "neucad.lock"
     try:
         with locked(directory / "neucad.lock", 0.1), ExitStack() as stack:
+            if lock_holder(kept):
+                raise LockedError(f'lock "{kept}": another process holds it')
             try:
-                stack.enter_context(locked(config.state_directory / "neucad.lock", 0.1))
+                stack.enter_context(locked(kept, 0.1, shared=True))
             except ApplyError as error:
                 if error.errno not in NO_ROOM:
                     raise

@@ -198,8 +198,9 @@ class Lab:
     def remount(self, place, mode):
         """A file system of the guest read-only ("ro"), or writable again ("rw")."""
         # The owner that the kernel shows is a user of the machine, and none in a user namespace: only `mode` is set.
-        words = ("--options-mode", "ignore", "-o", f"remount,{mode}")
-        self.run("mount", *words, place)
+        words = ("mount", "--options-mode", "ignore", "-o", f"remount,{mode}", place)
+        # It is busy while the daemon writes a file there.
+        self.wait(f"{place} is {mode}", lambda: self.run(*words, check=False).code == 0)
 
     # --- its hardware ---
 

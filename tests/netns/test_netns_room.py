@@ -284,6 +284,7 @@ def test_a_full_run_directory_keeps_no_document_and_no_nic_out(lab):
     assert data["unsaved"] == f'write "{run.place}/last-pass.json": No space left on device'
     assert lab.neuca("apply").code == 4
     run.mend("full")
+    lab.wait("the daemon saves the report", lambda: lab.status()[1]["unsaved"] is None, 30)
     assert lab.neuca("apply").code == 0
     assert lab.status()[1]["unsaved"] is None
     assert daemon.stop() == 0
