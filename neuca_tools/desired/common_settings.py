@@ -39,7 +39,6 @@ from neuca_tools.model import (
     ProblemCode,
 )
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.topology import is_nic
 from neuca_tools.tuning import allowed_sysctls
 
 IPV6 = "net/ipv6/"
@@ -258,16 +257,9 @@ class CommonSettings:
         if other:
             return f"it is requested for {other} too, so it is set on none of them"
         reason = mac_reason(mac, (key.mac,), self.world, self.roles)
-        return reason or self._owner_reason(key, mac)
-
-    def _owner_reason(self, key: LinkKey, mac: str) -> Optional[str]:
-        """Whether it is that of a NIC that is absent, or the present one of another NIC."""
-        if mac in self.record.nics or LinkKey(mac) in self.requests:
-            return f"the MAC address {mac} is that of another NIC"
-        for device in self.world.devices.values():
-            if is_nic(device) and device.mac == mac and device != self.device_by_link.get(key):
-                return f'the MAC address {mac} is that of "{device.name}"'
-        return None
+        if reason is None and (mac in self.record.nics or LinkKey(mac) in self.requests):
+            return f"the MAC address {mac} is that of another NIC"  # which is absent
+        return reason
 
     def _primary_reason(self, key: LinkKey, wanted: str) -> Optional[str]:
         """Why a member may not be the primary one: another one is requested to be that."""

@@ -299,7 +299,7 @@ def _by_mac(
 ) -> dict[str, Role]:
     """The role of every NIC that is present, and of every MAC that is named or has a reason."""
     known = {identity(device): device for device in nics_in(world)}
-    present = {mac: _own_mac(device, ours) for mac, device in known.items()}
+    present = {mac: own_mac(device, ours) for mac, device in known.items()}
     roles: dict[str, Role] = {}
     barred, chosen = {*ignored}, {*reasons}
     for mac in sorted({*known, *named, *reasons}):
@@ -317,8 +317,8 @@ def _by_mac(
     return roles
 
 
-def _own_mac(device: Device, ours: Collection[int]) -> str:
-    """The NIC's own MAC: the current MAC of a member of our bonds is that of the bond."""
+def own_mac(device: Device, ours: Collection[int]) -> str:
+    """The current MAC, but the permanent one of a member of our bonds, which have the bond's."""
     if device.master in ours:
         return identity(device)
     return device.mac
@@ -334,7 +334,7 @@ def _device_indexes(
     return frozenset(
         device.index
         for device in world.devices.values()
-        if (device.permanent_mac in macs or _own_mac(device, ours) in macs)
+        if (device.permanent_mac in macs or own_mac(device, ours) in macs)
         and device.index not in ours
         and (vlans or device.kind != "vlan" or device.lower not in world.devices)
     )

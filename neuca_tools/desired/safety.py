@@ -16,7 +16,7 @@ from typing import Optional
 
 from neuca_tools.desired import coverage
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, is_broad, is_inside
-from neuca_tools.desired.roles import Roles
+from neuca_tools.desired.roles import Roles, own_mac
 from neuca_tools.model import Address, Host, Network, Route, World
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.provenance import is_automatic
@@ -234,7 +234,7 @@ def _lengths_now(hosts: Iterable[Host], routes: Iterable[Route]) -> dict[Host, i
 
 
 def mac_reason(mac: str, carriers: Collection[str], world: World, roles: Roles) -> Optional[str]:
-    """Why a virtual link may not have this MAC address. `carriers` are the NICs below it.
+    """Why a link may not have this MAC address. `carriers` are the NICs below it, or the NIC.
 
     Those may share theirs with it, as is usual for bonds, bridges and VLANs.
     """
@@ -244,7 +244,8 @@ def mac_reason(mac: str, carriers: Collection[str], world: World, roles: Roles) 
     if reason or mac in carriers:
         return reason
     for device in nics_in(world):
-        if identity(device) == mac:
+        macs = (identity(device), own_mac(device, roles.made.indexes))
+        if mac in macs and identity(device) not in carriers:
             whose = f'that of "{device.name}", which is not one of its lower devices'
             return f"the MAC address {mac} is {whose}"
     return None
