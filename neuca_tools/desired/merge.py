@@ -232,7 +232,7 @@ def with_virtual_roles(roles: Roles, requests: Requests, left: Collection[str] =
     for role in stricter:
         on_such = all_upper_links([mac for mac in lowers if roles.role(mac) == role], requests)
         virtual_roles.update(dict.fromkeys(virtual_roles.keys() & on_such, role))
-    return replace(roles, made=replace(roles.made, roles=virtual_roles))
+    return replace(roles, made=roles.made._replace(roles=virtual_roles))
 
 
 # --- Requests, before the host is looked at -------------------------------------------------------

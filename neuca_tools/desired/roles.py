@@ -26,8 +26,7 @@ from neuca_tools.model.topology import identity, key_of, mac_in_key, nics_in, wi
 EMPTY = Record()
 
 
-@dataclass(frozen=True)
-class Guard:
+class Guard(NamedTuple):
     """What must not be changed.
 
     `management` are the indexes of management devices; `devices` are those of all protected ones,
@@ -40,15 +39,14 @@ class Guard:
     devices: frozenset[int] = frozenset()
     management: frozenset[int] = frozenset()
     ignored: frozenset[str] = frozenset()
-    vlans: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    carriers: Mapping[str, Device] = field(default_factory=dict)
+    vlans: Mapping[str, frozenset[int]] = {}
+    carriers: Mapping[str, Device] = {}
 
 
-@dataclass(frozen=True)
-class Dhcp:
+class Dhcp(NamedTuple):
     """What does DHCP on links (`dhcp_clients`); NICs without a client are `left_to_others`."""
 
-    clients: Mapping[LinkKey, str] = field(default_factory=dict)
+    clients: Mapping[LinkKey, str] = {}
     left_to_others: frozenset[str] = frozenset()
 
     def links_of(self, clients: Collection[str]) -> frozenset[LinkKey]:
@@ -56,16 +54,15 @@ class Dhcp:
         return frozenset(key for key, client in self.clients.items() if client in clients)
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(NamedTuple):
     """The virtual links that we created.
 
     `devices` are those on this host by `KIND NAME`, `indexes` the indexes of all of them, VLANs
     included. `roles` has the role of each virtual link that is requested.
     """
 
-    devices: Mapping[str, Device] = field(default_factory=dict)
-    roles: Mapping[str, Role] = field(default_factory=dict)
+    devices: Mapping[str, Device] = {}
+    roles: Mapping[str, Role] = {}
     indexes: frozenset[int] = frozenset()
 
 
