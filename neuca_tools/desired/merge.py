@@ -26,6 +26,7 @@ from neuca_tools.desired.roles import Roles, assign_roles
 from neuca_tools.desired.routes import Networks
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import nic as nic_of
+from neuca_tools.documents.platform import instance
 from neuca_tools.documents.stacking import (
     all_upper_links,
     combine_requests,
@@ -56,6 +57,20 @@ from neuca_tools.model.routing import RuleRequest
 from neuca_tools.model.topology import VIRTUAL_NICS
 
 EARLY_MARK_SECONDS = 240.0  # seconds after a boot; see `management.MANAGEMENT_DHCP_SECONDS`
+# The sections of a NEuca document, and the platform's documents, that set nothing of a link that an
+# incomplete document could remove.
+_NOT_ABOUT_LINKS = frozenset(
+    {
+        "global",
+        "routes",
+        "rule",
+        "users",
+        "scripts",
+        "storage",
+        instance.OPENSTACK,
+        instance.NOCLOUD,
+    }
+)
 _UNTIL = (
     f"until {{}}, and at most for the first {MANAGEMENT_DHCP_SECONDS / 60:g} minutes after boot,"
     " no NIC is configured just because a document names it"
@@ -254,14 +269,18 @@ def requested_twice(requests: Requests, roles: Roles) -> dict[Host, str]:
 
 
 def trusted_links(document: Document, requests: Requests) -> frozenset[LinkKey]:
-    """The links of an incomplete document that have no faulty lines.
+    """The links of an incomplete document that none of its unusable parts can be about.
 
-    What such a link no longer requests may be removed.
+    What such a link no longer requests may be removed. There is no such link if an unusable part
+    does not tell which link it is about, as a misspelt section or MAC address.
     """
     doubtful: set[str] = set()
     for fault in document.faults:
-        if fault.severity == "error":
-            doubtful.update(_macs_of(fault))
+        if fault.severity == "error" and fault.section.partition(" ")[0] not in _NOT_ABOUT_LINKS:
+            macs = {*_macs_of(fault)}
+            if not macs:
+                return frozenset()
+            doubtful |= macs
     return frozenset(
         key
         for key, request in requests.items()
