@@ -10,7 +10,7 @@ from typing import Optional
 
 from neuca_tools.desired.common_settings import CommonSettings
 from neuca_tools.desired.dhcp_files import MANAGERS
-from neuca_tools.desired.mtu import Sizes
+from neuca_tools.desired.mtu import MtuResolver
 from neuca_tools.desired.names import reserved_names, vlan_name
 from neuca_tools.desired.policy_routing import Gateways
 from neuca_tools.desired.roles import Scene
@@ -41,23 +41,22 @@ class LinkResolver(CommonSettings):
         limits: RequestLimits,
         names: Mapping[LinkKey, str],
         sure: Optional[Collection[LinkKey]],
-        rules: allowed_sysctls.Judge,
-        routed: Gateways,
+        sysctl_judge: allowed_sysctls.Judge,
+        gateways: Gateways,
     ) -> None:
         taken = {**reserved_names(scene.roles, scene.record), **names}
         self.after = remaining_scene(scene, sure)
         self.stacks = Stacks(self.after, taken)
-        super().__init__(scene, limits, self.stacks.masters, rules, routed, sure=sure)
-        self.names = names
-        self.vlan_names: dict[LinkKey, str] = {}
+        super().__init__(scene, limits, self.stacks.masters, sysctl_judge, gateways, sure=sure)
+        self.names = dict(names)
         made = {key.virtual_name: key for key in self.stacks.links}
-        self.link_settings = {**{name: key for key, name in taken.items()}, **made}
+        self._key_by_name = {**{name: key for key, name in taken.items()}, **made}
         self.wanted: dict[LinkKey, Link] = {}
-        self.sizes = Sizes(scene, self.wanted, self.problems)
+        self.mtus = MtuResolver(scene, self.wanted, self.problems)
         self.problems += self.stacks.problems
 
-    def links(self) -> dict[LinkKey, Link]:
-        """Every wanted link, lower devices first."""
+    def resolve(self) -> dict[LinkKey, Link]:
+        """Every link that is to be configured, lower devices first (`wanted`)."""
         for key in sorted(self.requests, key=lambda key: key.order):
             link = self._link(key)
             if link is None:
@@ -178,8 +177,8 @@ class LinkResolver(CommonSettings):
         link = self._new_link(request.key, self.names[request.key], device)
         if request.state == "user":
             return self._hands_off(link, device)
-        asked = request.mtu or self.before(request.key).mtu
-        mtu = self.sizes.nic(request.key, asked, device)
+        asked = request.mtu or self.originals_of(request.key).mtu
+        mtu = self.mtus.nic_mtu(request.key, asked, device)
         return self.add(request, link, mtu, mtu or device.mtu)
 
     def _hands_off(self, link: Link, device: Optional[Device]) -> Optional[Link]:
@@ -188,10 +187,10 @@ class LinkResolver(CommonSettings):
 
     def _revert_link(self, link: Link, device: Device) -> Link:
         """The link with the original values of what we changed."""
-        before = self.before(link.key)
+        before = self.originals_of(link.key)
         return replace(
             link,
-            mtu=self.sizes.nic(link.key, before.mtu, device),
+            mtu=self.mtus.nic_mtu(link.key, before.mtu, device),
             txqueuelen=before.txqueuelen,
             sysctls=before.sysctls,
             device=self.restorable(link.key, before.device),
@@ -201,7 +200,7 @@ class LinkResolver(CommonSettings):
         """A virtual link of any kind but a VLAN."""
         key, virtual = request.key, self.stacks.links.get(request.key)
         device = self.device_by_link.get(key)
-        self.vlan_names[key] = key.virtual_name
+        self.names[key] = key.virtual_name
         link = self._new_link(key, key.virtual_name, device)
         if virtual is None:
             return self._hands_off(link, device)
@@ -209,8 +208,8 @@ class LinkResolver(CommonSettings):
             self.refuse(key, f"it is on {virtual.parent}, which cannot be used")
             return None
         link = self.wanted[key] = replace(link, virtual=virtual)
-        size = self.sizes.made(key, virtual)
-        return self.add(request, link, size, size or self.sizes.of(key))
+        size = self.mtus.virtual_mtu(key, virtual)
+        return self.add(request, link, size, size or self.mtus.future_mtu(key))
 
     def _resolve_vlan(self, request: LinkRequest) -> Optional[Link]:
         """A VLAN; None if it is refused, or if it is left to the user and absent."""
@@ -226,7 +225,7 @@ class LinkResolver(CommonSettings):
         name = self._vlan_name(request, str(parent.name), device)
         if name is None:
             return None
-        self.vlan_names[key] = name
+        self.names[key] = name
         link = self._new_link(key, name, device)
         if request.state == "user":
             return self._hands_off(link, device)
@@ -243,15 +242,15 @@ class LinkResolver(CommonSettings):
     def _configured_vlan(self, request: LinkRequest, link: Link, parent: Link) -> Link:
         """The VLAN with its MTU, which is at most that of its parent, and its other settings."""
         key, device = request.key, self.device_by_link.get(request.key)
-        most = self.sizes.of(key.nic)
-        mtu = request.mtu or self.before(key).mtu
+        most = self.mtus.future_mtu(key.nic)
+        mtu = request.mtu or self.originals_of(key).mtu
         if device and key in self.record.owned.vlans:
             mtu = request.mtu or most
-        mtu = self.sizes.vlan(key, mtu, parent, most)
-        room = mtu or most
+        mtu = self.mtus.vlan_mtu(key, mtu, parent, most)
+        future_mtu = mtu or most
         if device and not mtu:
-            room = min(device.mtu, most)
-        return self.add(request, replace(link, virtual=request.virtual), mtu, room)
+            future_mtu = min(device.mtu, most)
+        return self.add(request, replace(link, virtual=request.virtual), mtu, future_mtu)
 
     def _check_vlan_mac(self, request: LinkRequest, device: Optional[Device]) -> None:
         """Refuse a MAC for a VLAN that another program created: the MAC is set at creation only."""
@@ -291,7 +290,7 @@ class LinkResolver(CommonSettings):
 
     def _give_name(self, name: str, key: LinkKey) -> bool:
         """Reserve a name for this link; False if another link has it."""
-        return self.link_settings.setdefault(name, key) == key
+        return self._key_by_name.setdefault(name, key) == key
 
     def leftovers(self) -> dict[LinkKey, Link]:
         """Links that are no longer requested, with the original values to restore."""
@@ -302,7 +301,7 @@ class LinkResolver(CommonSettings):
                 continue
             if key in self.requests or key in self.record.owned.vlans:
                 continue
-            if self.before(key) != UNCHANGED:
+            if self.originals_of(key) != UNCHANGED:
                 link = Link(key, key.kind, "unlisted", device.name, device.index)
                 left[key] = self._revert_link(link, device)
         return left

@@ -216,7 +216,7 @@ class _Finder:
             return self._reason_by_vrf_table.get(table)
         if route.traits.kind != "unicast" and route.to.prefixlen < SHORTEST_PREFIX:
             return "a prefix of length 0 or 1 would replace the default route"
-        return self._limits.route(route.to)
+        return self._limits.route_reason(route.to)
 
     def _next_hop_link(self, route: RouteRequest) -> tuple[Optional[LinkKey], Optional[str]]:
         """The link of a next hop and None, or None and the reason why there is none."""

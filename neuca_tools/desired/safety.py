@@ -63,13 +63,13 @@ class RequestLimits:
     def _table(self) -> NetworkTable:
         return NetworkTable(self.routed)
 
-    def bare_address(self, address: Address) -> Optional[str]:
+    def bare_address_reason(self, address: Address) -> Optional[str]:
         """Why this address is refused if its network gets no route in the main table."""
         if address.ip in self.own:
             return "it is an address of the management NIC"
-        return self._doubled(address.ip) or self._takes_over(ip_network(address.ip))
+        return self._repetition_reason(address.ip) or self._takeover_reason(ip_network(address.ip))
 
-    def address(self, address: Address) -> Optional[str]:
+    def address_reason(self, address: Address) -> Optional[str]:
         """Why this address is refused.
 
         Several links request it, it is in a management prefix, or it takes over what is guarded.
@@ -78,13 +78,13 @@ class RequestLimits:
         for prefix in self.prefixes:
             if address.version == prefix.version and ip in prefix:
                 return f"it is inside the management network {prefix}"
-        return self._doubled(ip) or self._network(address.network)
+        return self._repetition_reason(ip) or self._network_reason(address.network)
 
-    def _doubled(self, ip: Host) -> Optional[str]:
+    def _repetition_reason(self, ip: Host) -> Optional[str]:
         others = self.requested_twice.get(ip)
         return f"it is requested on {others}, so it is set on none of them" if others else None
 
-    def route(self, to: Network) -> Optional[str]:
+    def route_reason(self, to: Network) -> Optional[str]:
         """Why a route to this prefix is refused."""
         for prefix in self.prefixes:
             if is_inside(to, prefix):
@@ -92,15 +92,15 @@ class RequestLimits:
         if to.prefixlen == 0 and self.allow_default_route:
             taken = to.version in self.default_routes
             return "this host has a default route already" if taken else None
-        return self._network(to)
+        return self._network_reason(to)
 
-    def _network(self, to: Network) -> Optional[str]:
+    def _network_reason(self, to: Network) -> Optional[str]:
         """Why no route may lead to this network, not even that of an address."""
         if to.prefixlen < SHORTEST_PREFIX:
             return "a prefix of length 0 or 1 would replace the default route"
-        return self._takes_over(to) or self._override_reason(to) or self._excess_reason(to)
+        return self._takeover_reason(to) or self._override_reason(to) or self._excess_reason(to)
 
-    def _takes_over(self, to: Network) -> Optional[str]:
+    def _takeover_reason(self, to: Network) -> Optional[str]:
         for host, now in self.hosts.items():
             if host.version == to.version and host in to and to.prefixlen >= now:
                 return f"it would take over {host}, which is reached through the management NIC"
