@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import collapse_addresses, ip_network
+from operator import attrgetter
 from typing import Any
 
 from neuca_tools.desired.roles import Roles
@@ -168,9 +169,8 @@ def bypassing_routes(roles: Roles, world: World, observed: NetworkState) -> Iter
     """A problem for each default route of a NIC that is preferred to those of management NICs.
 
     A DHCP client of the image may have added one before a document named the NIC. It is not
-    removed: it may be meant, and a client that still runs would add it again.
-
-    Routes that this pass removes, and those of links on which we have a DHCP client, are left out.
+    removed: it may be meant, and a client that still runs would add it again. Routes that this pass
+    removes, and those of links on which we have a DHCP client, are left out.
     """
     removed = {
         (hop.to, observed.links[hop.link].index, hop.metric)
@@ -181,21 +181,12 @@ def bypassing_routes(roles: Roles, world: World, observed: NetworkState) -> Iter
     left_out |= roles.guard.devices
     managing = best_default_routes(routes_through(world, roles.guard.management))
     metrics = {route.to.version: route.metric for route in managing}
-    for route, device in _default_routes_of_others(world, left_out):
-        metric = metrics.get(route.to.version, 0)
-        is_removed = (route.to, route.index, route.metric) in removed
-        if route.metric < metric and not is_removed:
-            yield _bypass_problem(route, device, metric, world)
-
-
-def _default_routes_of_others(
-    world: World, left_out: Collection[int]
-) -> Iterator[tuple[Route, Device]]:
-    """The default routes of other programs through NICs, apart from those `left_out`."""
     nics = {nic.index: nic for nic in nics_in(world) if nic.index not in left_out}
-    for route in routes_through(world, nics):
-        if route.is_default and not route.is_ours:
-            yield route, nics[route.index]
+    for route in filter(attrgetter("is_default"), routes_through(world, nics)):
+        metric = metrics.get(route.to.version, 0)
+        is_kept = not route.is_ours and (route.to, route.index, route.metric) not in removed
+        if is_kept and route.metric < metric:
+            yield _bypass_problem(route, nics[route.index], metric, world)
 
 
 def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> Problem:

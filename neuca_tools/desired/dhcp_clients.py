@@ -41,10 +41,9 @@ NO_IPV6 = "DHCPv6 and router advertisements: this kernel has no IPv6"
 
 def wants_dhcp(request: LinkRequest) -> bool:
     """Whether DHCP or router advertisements are requested on this link."""
-    automatic = request.automatic
-    if automatic is None or request.key.kind == "vrf" or request.state in ("down", "user"):
+    if request.key.kind == "vrf" or request.state in ("down", "user"):
         return False
-    return bool(automatic.dhcp4 or automatic.dhcp6 or automatic.accept_ra)
+    return bool(request.leases.dhcp4 or request.leases.has_ipv6)
 
 
 def network_manager(world: World, roles: Roles) -> str:
@@ -155,12 +154,12 @@ def _client_by_link(
 
 def _is_for_own(request: LinkRequest, device: Optional[Device], world: World) -> bool:
     """Whether dhcpcd does DHCP on the link: only if no other program has a lease there."""
-    asked = request.automatic
-    if asked is None or not _has_own_client(world, bool(request.key.rank)):
+    labels = client_labels(request.key, request.leases)
+    if not _has_own_client(world, bool(request.key.rank)):
         return False
-    if not world.own_clients.requests.keys().isdisjoint(client_labels(request.key, asked)):
+    if not world.own_clients.requests.keys().isdisjoint(labels):
         return True
-    version = 4 if asked.dhcp4 else 6  # the first family that is requested
+    version = 4 if request.leases.dhcp4 else 6  # the first family that is requested
     index = device.index if device else 0
     leases = (pair for pair in world.leased if pair[0] == index and pair[1].version == version)
     return all(pair in world.autoconf for pair in leases)
