@@ -9,12 +9,12 @@ served by dhcpcd, with one process for each link.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.desired import dhcp_files
-from neuca_tools.desired.dhcp_files import MANAGERS, OWN, client_labels
+from neuca_tools.desired.dhcp_files import MANAGERS, OWN, client_labels, link_of_label
 from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 from neuca_tools.desired.roles import Dhcp, Roles, find_links
 from neuca_tools.desired.router_advertisements import ipv6_clients
@@ -107,16 +107,19 @@ def serves_virtual(world: World) -> bool:
     return not world.own_clients.replaces_managers and "networkd" in managers
 
 
-def assign_clients(requests: Requests, roles: Roles, world: World, complete: bool) -> Roles:
+def assign_clients(
+    requests: Requests, roles: Roles, world: World, sure: Optional[Collection[LinkKey]]
+) -> Roles:
     """The roles, with the DHCP client of each link that has one.
 
-    Unless the document is `complete`, unlisted NICs keep the manager that has files of ours for
-    them. NICs with DHCP for which there is no client are left to other programs.
+    `sure` are the links that an incomplete document is sure of, None if it is complete. NICs with
+    DHCP for which there is no client are left to other programs.
     """
     manager = network_manager(world, roles)
     clients = _client_by_link(requests, roles, world, manager)
-    if manager and not complete:
-        clients.update(dict.fromkeys(_kept_links(roles, world, manager), manager))
+    if sure is not None:
+        undecided = {key for key in requests if key not in sure}
+        clients = {**dict(_kept_clients(undecided, roles, world, manager)), **clients}
     leased = {key.mac for key, request in requests.items() if request.leases.has_dhcp}
     left = leased - {key.mac for key in clients}
     if manager:
@@ -125,11 +128,17 @@ def assign_clients(requests: Requests, roles: Roles, world: World, complete: boo
     return replace(roles, dhcp=Dhcp(clients, frozenset(dataplane)))
 
 
-def _kept_links(roles: Roles, world: World, manager: str) -> Iterator[LinkKey]:
-    """The unlisted links with a file of ours for this manager."""
+def _kept_clients(
+    undecided: Collection[LinkKey], roles: Roles, world: World, manager: str
+) -> Iterator[tuple[LinkKey, str]]:
+    """The present clients of undecided dataplane links; of unlisted links, only the manager."""
     for known, key in dhcp_files.known_files(world.files).values():
-        if known == manager and roles.role(key.mac) == "unlisted":
-            yield key
+        role = roles.role_of(key)
+        if known == manager and (role == "unlisted" or (role == "dataplane" and key in undecided)):
+            yield key, manager
+    for key in filter(None, map(link_of_label, world.own_clients.requests)):
+        if key in undecided and roles.role_of(key) == "dataplane":
+            yield key, OWN
 
 
 def _client_by_link(

@@ -273,6 +273,8 @@ class _Files:
         for key in sorted(self.roles.dhcp.links_of(dhcp_files.MANAGERS)):
             path, content = self._client_file(key)
             contents.pop(path, None)
+            if self.resolution.is_undecided(key):
+                content = files.get(path) or content
             if content:
                 contents[path], told[path] = content, self.roles.dhcp.clients[key]
                 profiles[key] = dhcp_files.uuid_of(content)

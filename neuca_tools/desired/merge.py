@@ -80,7 +80,10 @@ NO_DEFAULT_ROUTE = f"no NIC carries the default route of this host yet: {_UNTIL.
 
 
 class Layers(NamedTuple):
-    """The merged requests, the role of each NIC, and problems with requests that match no NIC."""
+    """The merged requests, the role of each NIC, and problems with requests that match no NIC.
+
+    `sure`: see `trusted_links`.
+    """
 
     requests: Requests
     roles: Roles
@@ -88,6 +91,7 @@ class Layers(NamedTuple):
     problems: tuple[Problem, ...] = ()
     notes: tuple[Note, ...] = ()
     rules: tuple[RuleRequest, ...] = ()
+    sure: Optional[frozenset[LinkKey]] = None
 
 
 def stack_layers(
@@ -100,14 +104,14 @@ def stack_layers(
     """Merge a document and the local configuration, and hold back possible management NICs."""
     inputs = _MergeInputs(local, policy, world, record)
     layers = _held_back(_merge_layers(document or Document(), inputs), inputs)
-    complete = document is not None and document.complete
+    sure = trusted_links(document, layers.requests)
     asked, notes = routing_tables.without_dhcp(layers.requests)
-    roles = dhcp_clients.assign_clients(asked, layers.roles, world, complete)
+    roles = dhcp_clients.assign_clients(asked, layers.roles, world, sure)
     problems = (*layers.problems, *dhcp_clients.unserved_links(asked, roles, world))
     requests = dhcp_clients.without_accept_ra(asked, roles)
     if document is not None and document.platform is not None:
         notes += platform_roles.unused_notes(document.platform, roles, requests)
-    layers = layers._replace(roles=roles, requests=requests, problems=problems)
+    layers = layers._replace(roles=roles, requests=requests, problems=problems, sure=sure)
     # Those of the NEuca document belong to no link.
     rules = (
         rule for rule in layers.rules if not rule.link or roles.role_of(rule.link) == "dataplane"
@@ -268,12 +272,17 @@ def requested_twice(requests: Requests, roles: Roles) -> dict[Host, str]:
     return {ip: " and ".join(map(str, keys)) for ip, keys in asked.items() if len(keys) > 1}
 
 
-def trusted_links(document: Document, requests: Requests) -> frozenset[LinkKey]:
+def trusted_links(document: Optional[Document], requests: Requests) -> Optional[frozenset[LinkKey]]:
     """The links of an incomplete document that none of its unusable parts can be about.
 
-    What such a link no longer requests may be removed. There is no such link if an unusable part
-    does not tell which link it is about, as a misspelt section or MAC address.
+    None if the document is complete. What such a link no longer requests may be removed. There is
+    no such link without a document, or if an unusable part does not tell which link it is about, as
+    a misspelt section or MAC address.
     """
+    if document is None:
+        return frozenset()
+    if document.complete:
+        return None
     doubtful: set[str] = set()
     for fault in document.faults:
         if fault.severity == "error" and fault.section.partition(" ")[0] not in _NOT_ABOUT_LINKS:

@@ -19,7 +19,6 @@ from neuca_tools.desired.merge import (
     request_digests,
     requested_twice,
     stack_layers,
-    trusted_links,
 )
 from neuca_tools.desired.names import nic_names
 from neuca_tools.desired.policy import Policy
@@ -74,7 +73,8 @@ class Settings(NamedTuple):
 class Resolution(NamedTuple):
     """The desired state, and what it was derived from.
 
-    `removable` is what may be removed. `digests` maps each NIC to the digests of its request; the
+    `removable` is what may be removed. `sure` are the links that an incomplete document is sure of,
+    None if it is complete. `digests` maps each NIC to the digests of its request; the
     key "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to
     the user, `dependent_prefixes` those whose next hop is in no requested network. On the links
     `without_advertisements`, router advertisements have no effect. `tables` are those of policy
@@ -91,7 +91,7 @@ class Resolution(NamedTuple):
     digests: Mapping[str, str] = {}
     hostname: Optional[str] = None
     router: Router = "user"
-    complete: bool = False
+    sure: Optional[frozenset[LinkKey]] = frozenset()
     left_alone: tuple[Network, ...] = ()
     dependent_prefixes: frozenset[Network] = frozenset()
     management_networks: tuple[str, ...] = ()
@@ -100,6 +100,15 @@ class Resolution(NamedTuple):
     without_advertisements: frozenset[LinkKey] = frozenset()
     tables: Mapping[LinkKey, int] = {}
     lacks_ipv6: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a document without an unusable part."""
+        return self.sure is None
+
+    def is_undecided(self, key: LinkKey) -> bool:
+        """Whether an unusable part of the document may be about this requested link."""
+        return self.sure is not None and key in self.requests and key not in self.sure
 
     @property
     def is_routed(self) -> bool:
@@ -120,11 +129,11 @@ def resolve_state(
     document, settings = _with_bound_ports(document, settings, world, record)
     layers = stack_layers(document, settings.links, settings.policy, world, record)
     names, name_problems = nic_names(layers.requests, world, layers.roles, record)
-    removable, sure = _trusted_parts(document, layers.requests, record.owned)
+    removable = _removable_objects(record.owned, layers.sure)
     limits = _request_limits(layers, settings, world, record, removable)
     tuned, scene = _tune_requests(layers, settings.tuning, world, record)
     gateways = gateways_of_links(scene, settings.links, settings.policy_routing)
-    resolver = LinkResolver(scene, limits, names, sure, settings.sysctl_judge, gateways)
+    resolver = LinkResolver(scene, limits, names, layers.sure, settings.sysctl_judge, gateways)
     links = {**resolver.resolve(), **resolver.leftovers()}
     routing = resolve_routing(layers, resolver)
     removable = _without_kept_links(removable, resolver)
@@ -143,7 +152,7 @@ def resolve_state(
         digests=request_digests(layers, forwards, {*limits.requested_twice, *resolver.unset_hosts}),
         hostname=document.hostname if document else None,
         router=router,
-        complete=sure is None,
+        sure=layers.sure,
         left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
         dependent_prefixes=routing.dependent_prefixes,
         management_networks=management_networks(world, layers.roles),
@@ -192,17 +201,11 @@ def _tune_requests(
     return tuned, Scene(tuned.requests, world, layers.roles, record, devices)
 
 
-def _trusted_parts(
-    document: Optional[Document], requests: Requests, owned: OwnedObjects
-) -> tuple[OwnedObjects, Optional[frozenset[LinkKey]]]:
-    """What may be removed, and the links that an incomplete document is sure of.
-
-    None for these if the document is complete.
-    """
-    if document is not None and document.complete:
-        return owned._replace(routes=True), None
-    sure = trusted_links(document, requests) if document else frozenset[LinkKey]()
-    return OwnedObjects(frozenset(pair for pair in owned.addresses if pair[0] in sure)), sure
+def _removable_objects(owned: OwnedObjects, sure: Optional[frozenset[LinkKey]]) -> OwnedObjects:
+    """What may be removed of the objects that are ours."""
+    if sure is None:
+        return owned._replace(routes=True)
+    return OwnedObjects(frozenset(pair for pair in owned.addresses if pair[0] in sure))
 
 
 def _without_kept_links(removable: OwnedObjects, resolver: LinkResolver) -> OwnedObjects:

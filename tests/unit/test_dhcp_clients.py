@@ -250,6 +250,14 @@ def test_a_client_that_is_not_requested_is_stopped(lines):
     ]
 
 
+@pytest.mark.parametrize("line", ["dhcp4 = yess", "mtu = x"])
+def test_a_client_goes_on_while_the_request_of_its_link_has_an_unusable_line(line):
+    look = plain()
+    own = running(decided(look, document("dhcp4 = yes")))
+    again = decided(replace(look, own_clients=own), document(line))
+    assert [one for one in again.plan() if one.kind.endswith("-dhcp")] == []
+
+
 def test_without_a_document_a_client_goes_on():
     look = plain()
     own = running(decided(look, document("dhcp4 = yes")))
