@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Optional
 
-from neuca_tools.desired.device_settings import Wish, flat_settings
+from neuca_tools.desired.device_settings import DeviceResolver, flat_settings
 from neuca_tools.desired.mtu import MIN_IPV6_MTU
 from neuca_tools.desired.policy_routing import Gateways, addresses_in_management
 from neuca_tools.desired.roles import Scene
@@ -189,13 +189,13 @@ class CommonSettings:
             if reason:
                 self.refuse(request.key, f"{setting} {asked.pop(setting)}: {reason}")
         master, joined = self.master(request.key), self.is_joined(request.key)
-        wish = Wish(request.key, asked, observed, declined or {}, master, joined)
-        wish.resolve()
-        wish.queue(queue, request.txqueuelen is not None, device.qdisc, device.txqueuelen)
-        self.notes += wish.notes
+        resolver = DeviceResolver(request.key, asked, observed, declined or {}, master, joined)
+        resolver.resolve()
+        resolver.queue(queue, request.txqueuelen is not None, device.qdisc, device.txqueuelen)
+        self.notes += resolver.notes
         original = self.restorable(request.key, self.originals_of(request.key).device)
         kept = {name: original[name] for name in original if name not in asked}
-        return {**kept, **wish.wanted}
+        return {**kept, **resolver.wanted}
 
     def _sysctls(self, request: LinkRequest, no_ipv6: Optional[str]) -> dict[str, str]:
         """The link's own sysctls; those of the whole host are collected in `self.sysctls`."""

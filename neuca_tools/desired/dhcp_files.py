@@ -27,7 +27,7 @@ _NAMES = {
 MANAGERS = tuple(_NAMES)
 OWN = "neucad"
 # What is only done on request: netplan's key of `dhcp4-overrides`, and that of systemd.network(5).
-_ASKED = {
+_ON_REQUEST = {
     "use-dns": "UseDNS",
     "use-ntp": "UseNTP",
     "use-hostname": "UseHostname",
@@ -195,7 +195,7 @@ def _section_lines(
     """One section, as far as it has the keys in systemd 252."""
     yield ""
     yield f"[{name}]"
-    for key, option in _ASKED.items():
+    for key, option in _ON_REQUEST.items():
         if name != "IPv6AcceptRA" or key in ("use-dns", "use-domains"):
             yield f"{option}={_yes_or_no(overrides.get(key) == 'true')}"
     if name == "DHCPv6":

@@ -15,7 +15,12 @@ from neuca_tools.desired.names import reserved_names, vlan_name
 from neuca_tools.desired.policy_routing import Gateways
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import RequestLimits
-from neuca_tools.desired.virtual_links import Stacks, message_subject, remaining_scene, vlan_reason
+from neuca_tools.desired.virtual_links import (
+    VirtualLinks,
+    message_subject,
+    remaining_scene,
+    vlan_reason,
+)
 from neuca_tools.model import (
     UNCHANGED,
     UNRECORDED,
@@ -45,15 +50,17 @@ class LinkResolver(CommonSettings):
         gateways: Gateways,
     ) -> None:
         taken = {**reserved_names(scene.roles, scene.record), **names}
-        self.after = remaining_scene(scene, sure)
-        self.stacks = Stacks(self.after, taken)
-        super().__init__(scene, limits, self.stacks.masters, sysctl_judge, gateways, sure=sure)
+        self.scene_after_removal = remaining_scene(scene, sure)
+        self.virtual_links = VirtualLinks(self.scene_after_removal, taken)
+        super().__init__(
+            scene, limits, self.virtual_links.masters, sysctl_judge, gateways, sure=sure
+        )
         self.names = dict(names)
-        made = {key.virtual_name: key for key in self.stacks.links}
+        made = {key.virtual_name: key for key in self.virtual_links.links}
         self._key_by_name = {**{name: key for key, name in taken.items()}, **made}
         self.wanted: dict[LinkKey, Link] = {}
         self.mtus = MtuResolver(scene, self.wanted, self.problems)
-        self.problems += self.stacks.problems
+        self.problems += self.virtual_links.problems
 
     def resolve(self) -> dict[LinkKey, Link]:
         """Every link that is to be configured, lower devices first (`wanted`)."""
@@ -63,8 +70,8 @@ class LinkResolver(CommonSettings):
                 continue
             if key in self.masters:
                 link = self._put_into(self.masters[key], link)
-            elif key in self.stacks.barred:
-                link = self._bar_link(self.stacks.barred[key], link)
+            elif key in self.virtual_links.barred:
+                link = self._bar_link(self.virtual_links.barred[key], link)
             self.wanted[key] = link
         return self.wanted
 
@@ -80,7 +87,7 @@ class LinkResolver(CommonSettings):
         )
 
     def _may_make(self, key: LinkKey) -> bool:
-        """Whether this virtual link, or VLAN on one, can be created; `stacks` says why not."""
+        """Whether this virtual link, or VLAN on one, can be created; `virtual_links` says why not."""
         if key.vlan_id is not None:
             if key.nic not in self.wanted:
                 self.refuse(key, f"{message_subject(key)} is on {key.nic}, which cannot be used")
@@ -88,7 +95,7 @@ class LinkResolver(CommonSettings):
         device = self.roles.made.devices.get(key.mac)
         if device and self.requests[key].state == "user":
             return device.index not in self.roles.guard.devices
-        return key in self.stacks.links
+        return key in self.virtual_links.links
 
     def _put_into(self, master: LinkKey, link: Link) -> Link:
         """A member or port: its master has the addresses, and a bond sets its members' MTU.
@@ -198,7 +205,7 @@ class LinkResolver(CommonSettings):
 
     def _resolve_virtual(self, request: LinkRequest) -> Optional[Link]:
         """A virtual link of any kind but a VLAN."""
-        key, virtual = request.key, self.stacks.links.get(request.key)
+        key, virtual = request.key, self.virtual_links.links.get(request.key)
         device = self.device_by_link.get(key)
         self.names[key] = key.virtual_name
         link = self._new_link(key, key.virtual_name, device)
@@ -277,7 +284,7 @@ class LinkResolver(CommonSettings):
         if device and request.key not in self.record.owned.vlans:
             default = device.name
         name = request.name or default
-        holder = self.stacks.holders.get(name)
+        holder = self.virtual_links.device_by_name.get(name)
         free = holder is None or (device is not None and holder.index == device.index)
         if free and self._give_name(name, request.key):
             return name

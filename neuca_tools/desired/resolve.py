@@ -214,7 +214,7 @@ def _without_kept_links(removable: OwnedObjects, resolver: LinkResolver) -> Owne
     For each such link, a problem is added to those of the resolver.
     """
     complete = resolver.sure is None
-    free, problems = deletable_links(resolver.scene, resolver.stacks if complete else None)
+    free, problems = deletable_links(resolver.scene, resolver.virtual_links if complete else None)
     resolver.problems += problems
     kept = removable.vlans - free - resolver.wanted.keys()
     addresses = frozenset(pair for pair in removable.addresses if pair[0] not in kept)
@@ -253,14 +253,19 @@ def resolve_routing(layers: Layers, resolver: LinkResolver) -> Routing:
     world, limits, links = resolver.world, resolver.limits, resolver.wanted
     without_ipv6 = resolver.without_ipv6
     routing = resolve_routes(
-        layers.routes, links, layers.requests, resolver.after, limits, without_ipv6=without_ipv6
+        layers.routes,
+        links,
+        layers.requests,
+        resolver.scene_after_removal,
+        limits,
+        without_ipv6=without_ipv6,
     )
     taken = {hop.identity for hop in routing.hops}
     learned = dhcp.LearnedConfiguration(resolver.roles, world, limits, taken)
     isolated = of_vrfs(resolver.requests)
     leased = learned.extend_links({key: links[key] for key in links if key not in isolated})
     policy = build_routing(resolver.gateways, leased, resolver.scene)
-    inside, vrf_notes = routing_tables.default_routes(links, resolver.after, taken)
+    inside, vrf_notes = routing_tables.default_routes(links, resolver.scene_after_removal, taken)
     asked = (*routing.hops, *inside)
     tables = {hop.traits.table for hop in asked} - {MAIN_TABLE} | {*policy.tables.values()}
     rules, problems = resolve_rules(layers.rules, links, tables, limits)

@@ -91,14 +91,14 @@ class LinkRequest:
     mtu: Optional[int] = None
     txqueuelen: Optional[int] = None
     sysctls: tuple[tuple[str, str], ...] = ()
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[Origin, ...] = field(default=(), repr=False)
     device: tuple[tuple[str, str], ...] = ()
     virtual: Optional[Virtual] = None
     routing: NicRouting = UNROUTED
     automatic: Optional[Automatic] = None
-    # Not in the digest of the request: `documents.stacking` makes the link a member instead.
+    # The rest is not in the digest of the request (repr=False): `documents.stacking` makes the link a
+    # member of the VRF, and device settings of the offers if `dns` is `per-link`.
     vrf: str = field(default="", repr=False)
-    # Neither these: if `dns` is `per-link`, the offers become device settings.
     dns: str = field(default="", repr=False)
     offers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
@@ -108,21 +108,24 @@ class LinkRequest:
         return self.automatic or Automatic()
 
     def substance(self) -> str:
-        """What is requested as text, without its order and where it comes from.
+        """What is requested as text for a digest, without its order and where it comes from.
 
-        What is not requested is left out, which a digest of it would take most of its time for.
+        Settings that are not requested are left out: their text would take most of the time.
         """
-        lists = ("addresses", "sysctls", "device")
-        own = {**self.__dict__, **{name: sorted(self.__dict__[name], key=repr) for name in lists}}
-        given = [it for it in fields(self) if it.repr and own[it.name] not in (it.default, [])]
-        return " ".join([f"{it.name}={own[it.name]!r}" for it in given if it.name != "origins"])
+        values = dict(self.__dict__)
+        for name in ("addresses", "sysctls", "device"):
+            values[name] = sorted(values[name], key=repr)
+        requested = [
+            it for it in fields(self) if it.repr and values[it.name] not in (it.default, [])
+        ]
+        return " ".join([f"{it.name}={values[it.name]!r}" for it in requested])
 
 
 Requests = Mapping[LinkKey, LinkRequest]
 
 
 class ManagementHint(NamedTuple):
-    """Why a NIC may be a management NIC by a platform's document, or with `firm` is one."""
+    """Why a platform's document suggests that a NIC is for management, or with `firm` says so."""
 
     mac: str
     reason: str

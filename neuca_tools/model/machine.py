@@ -68,7 +68,8 @@ class Machine(NamedTuple):
     """What distinguishes one machine from another; every part is empty if unknown.
 
     `machine_id` and `uuid` are digests, because a machine ID is confidential (machine-id(5)).
-    `instances` has the instance ID by kind of platform. `origin` is None until a network source has
+    `instances` has the instance ID by kind of platform. `set_aside` says why the state of another
+    machine was found here and set aside. `origin` is None until a network source has
     responded for this instance. `volume` is the digest of the volume that the active document was
     read from; empty for none.
     """
