@@ -87,7 +87,7 @@ class LinkResolver(CommonSettings):
         )
 
     def _may_make(self, key: LinkKey) -> bool:
-        """Whether this virtual link, or VLAN on one, can be created; `virtual_links` says why not."""
+        """Whether this virtual link, or VLAN on one, can be created."""
         if key.vlan_id is not None:
             if key.nic not in self.wanted:
                 self.refuse(key, f"{message_subject(key)} is on {key.nic}, which cannot be used")

@@ -269,9 +269,9 @@ def deletable_links(
 ) -> tuple[frozenset[LinkKey], list[Problem]]:
     """The links that we created and may delete.
 
-    A link that is requested but refused may not, nor one that somebody added something to.
-    `virtual_links` is None if the document is incomplete. Then only `copies` may be deleted: links with
-    the MAC address of a management or ignored NIC.
+    A link that is requested but refused may not, nor one that somebody added something to. If the
+    document is incomplete (`virtual_links` is None), only `copies` may: links with the MAC address
+    of a management or ignored NIC.
     """
     owned, requests = scene.record.owned.vlans, scene.requests
     copies = frozenset(key for key in owned & scene.device_by_link.keys() if _is_copy(key, scene))

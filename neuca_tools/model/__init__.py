@@ -96,8 +96,7 @@ class LinkRequest:
     virtual: Optional[Virtual] = None
     routing: NicRouting = UNROUTED
     automatic: Optional[Automatic] = None
-    # The rest is not in the digest of the request (repr=False): `documents.stacking` makes the link a
-    # member of the VRF, and device settings of the offers if `dns` is `per-link`.
+    # Not in the digest: `documents.stacking` turns them into a membership and device settings.
     vrf: str = field(default="", repr=False)
     dns: str = field(default="", repr=False)
     offers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -115,17 +114,16 @@ class LinkRequest:
         values = dict(self.__dict__)
         for name in ("addresses", "sysctls", "device"):
             values[name] = sorted(values[name], key=repr)
-        requested = [
-            it for it in fields(self) if it.repr and values[it.name] not in (it.default, [])
-        ]
-        return " ".join([f"{it.name}={values[it.name]!r}" for it in requested])
+        defaults = {it.name: it.default for it in fields(self) if it.repr}
+        names = [name for name in defaults if values[name] not in (defaults[name], [])]
+        return " ".join([f"{name}={values[name]!r}" for name in names])
 
 
 Requests = Mapping[LinkKey, LinkRequest]
 
 
 class ManagementHint(NamedTuple):
-    """Why a platform's document suggests that a NIC is for management, or with `firm` says so."""
+    """Why a platform's document suggests that a NIC is for management, or says so (`firm`)."""
 
     mac: str
     reason: str
@@ -133,9 +131,7 @@ class ManagementHint(NamedTuple):
 
 
 class PlatformDocument(NamedTuple):
-    """The content of the platform's own documents. The MAC of a key is `name PATTERN` if a document
-    identifies the NIC only by its name.
-    """
+    """The content of the platform's documents; `name PATTERN` replaces the MAC that is not given."""
 
     hostname: Optional[str] = None
     links: tuple[LinkRequest, ...] = ()
