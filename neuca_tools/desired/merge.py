@@ -26,7 +26,6 @@ from neuca_tools.desired.roles import Roles, assign_roles
 from neuca_tools.desired.routes import Networks
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import nic as nic_of
-from neuca_tools.documents.platform import instance
 from neuca_tools.documents.stacking import (
     all_upper_links,
     combine_requests,
@@ -60,16 +59,7 @@ EARLY_MARK_SECONDS = 240.0  # seconds after a boot; see `management.MANAGEMENT_D
 # The sections of a NEuca document, and the platform's documents, that set nothing of a link that an
 # incomplete document could remove.
 _NOT_ABOUT_LINKS = frozenset(
-    {
-        "global",
-        "routes",
-        "rule",
-        "users",
-        "scripts",
-        "storage",
-        instance.OPENSTACK,
-        instance.NOCLOUD,
-    }
+    ("global", "routes", "rule", "users", "scripts", "storage", "meta_data.json", "meta-data")
 )
 _UNTIL = (
     f"until {{}}, and at most for the first {MANAGEMENT_DHCP_SECONDS / 60:g} minutes after boot,"

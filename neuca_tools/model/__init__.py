@@ -131,7 +131,7 @@ class ManagementHint(NamedTuple):
 
 
 class PlatformDocument(NamedTuple):
-    """The content of the platform's documents; `name PATTERN` replaces the MAC that is not given."""
+    """The content of the platform's documents; `name PATTERN` stands for a missing MAC."""
 
     hostname: Optional[str] = None
     links: tuple[LinkRequest, ...] = ()
