@@ -118,7 +118,7 @@ def assign_clients(
     manager = network_manager(world, roles)
     clients = _client_by_link(requests, roles, world, manager)
     if sure is not None:
-        undecided = {key for key in requests if key not in sure}
+        undecided = {*requests}.difference(sure, _member_keys(requests, roles, world))
         clients = {**dict(_kept_clients(undecided, roles, world, manager)), **clients}
     leased = {key.mac for key, request in requests.items() if request.leases.has_dhcp}
     left = leased - {key.mac for key in clients}
