@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import collapse_addresses, ip_network
-from operator import attrgetter
 from typing import Any
 
 from neuca_tools.desired.roles import Roles
@@ -181,12 +180,21 @@ def bypassing_routes(roles: Roles, world: World, observed: NetworkState) -> Iter
     left_out |= roles.guard.devices
     managing = best_default_routes(routes_through(world, roles.guard.management))
     metrics = {route.to.version: route.metric for route in managing}
-    nics = {nic.index: nic for nic in nics_in(world) if nic.index not in left_out}
-    for route in filter(attrgetter("is_default"), routes_through(world, nics)):
+    for route, device in _default_routes_of_others(world, left_out):
         metric = metrics.get(route.to.version, 0)
-        is_kept = not route.is_ours and (route.to, route.index, route.metric) not in removed
-        if is_kept and route.metric < metric:
-            yield _bypass_problem(route, nics[route.index], metric, world)
+        is_removed = (route.to, route.index, route.metric) in removed
+        if route.metric < metric and not is_removed:
+            yield _bypass_problem(route, device, metric, world)
+
+
+def _default_routes_of_others(
+    world: World, left_out: Collection[int]
+) -> Iterator[tuple[Route, Device]]:
+    """The default routes of other programs through NICs, apart from those `left_out`."""
+    nics = {nic.index: nic for nic in nics_in(world) if nic.index not in left_out}
+    for route in routes_through(world, nics):
+        if route.is_default and not route.is_ours:
+            yield route, nics[route.index]
 
 
 def _bypass_problem(route: Route, device: Device, metric: int, world: World) -> Problem:

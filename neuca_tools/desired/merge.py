@@ -273,18 +273,26 @@ def trusted_links(document: Optional[Document], requests: Requests) -> Optional[
         return frozenset()
     if document.complete:
         return None
-    doubtful: set[str] = set()
-    for fault in document.faults:
-        if fault.severity == "error" and fault.section.partition(" ")[0] not in _NOT_ABOUT_LINKS:
-            macs = {*_macs_of(fault)}
-            if not macs:
-                return frozenset()
-            doubtful |= macs
+    doubtful = _doubtful_macs(document.faults)
+    if doubtful is None:
+        return frozenset()
     return frozenset(
         key
         for key, request in requests.items()
-        if request.origins and not (doubtful and identity_forms([key.mac]) & doubtful)
+        if request.origins and doubtful.isdisjoint(identity_forms([key.mac]))
     )
+
+
+def _doubtful_macs(faults: Iterable[Fault]) -> Optional[set[str]]:
+    """The links that errors are about; None if one may be about any link."""
+    doubtful: set[str] = set()
+    for fault in faults:
+        if fault.severity == "error" and fault.section.partition(" ")[0] not in _NOT_ABOUT_LINKS:
+            macs = {*_macs_of(fault)}
+            if not macs:
+                return None
+            doubtful |= macs
+    return doubtful
 
 
 def _macs_of(fault: Fault) -> Iterable[str]:

@@ -146,21 +146,12 @@ class _Finder:
     def _add_hop(self, route: RouteRequest) -> Optional[str]:
         """Add the route if it can be set; return the reason if it cannot."""
         reason, links = _form_reason(route) or self._prefix_reason(route), [NOWHERE]
-        parts = [self._tied_route(route._replace(via=via)) for via in (route.via, *route.others)]
+        parts = self._parts_of(route)
         if reason is None and route.traits.kind == "unicast":
             links, reason = self._next_hop_links(parts)
         if reason is not None or not links:
             return reason
-        first, *others = links
-        is_onlink = any(part.traits.onlink for part in parts)
-        hop = Hop(
-            route.to,
-            first,
-            route.via,
-            _kernel_metric(route),
-            traits=_normal_traits(route)._replace(onlink=is_onlink),
-            others=tuple(zip(others, route.others)),
-        )
+        hop = _hop_of(route, parts, links)
         if hop.identity in self._foreign_identities:
             return f"a route of another program has the same prefix and metric ({hop.metric})"
         if self.hop_by_identity.get(hop.identity, hop) != hop:
@@ -170,6 +161,10 @@ class _Finder:
         if route.via is not None and not self._requested_networks.link_to(route.via):
             self.dependent_prefixes.add(route.to)
         return None
+
+    def _parts_of(self, route: RouteRequest) -> list[RouteRequest]:
+        """The route as one route for each next hop."""
+        return [self._tied_route(route._replace(via=via)) for via in (route.via, *route.others)]
 
     def _tied_route(self, route: RouteRequest) -> RouteRequest:
         """The route, on the link of the direct route that leads to its next hop, if only one does.
@@ -369,6 +364,19 @@ class Networks:
         if holder and any(via in address.network for address in holder.addresses):
             return named
         return next(map(self._links.get, self._table.covering(via)), None)
+
+
+def _hop_of(route: RouteRequest, parts: Iterable[RouteRequest], links: Iterable[LinkKey]) -> Hop:
+    """The route with the link of each of its parts."""
+    first, *others = links
+    return Hop(
+        route.to,
+        first,
+        route.via,
+        _kernel_metric(route),
+        traits=_normal_traits(route)._replace(onlink=any(part.traits.onlink for part in parts)),
+        others=tuple(zip(others, route.others)),
+    )
 
 
 def _kernel_metric(route: RouteRequest) -> int:
