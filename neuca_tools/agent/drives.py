@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Optional
@@ -251,7 +251,7 @@ def unreported_lines(lines: Sequence[str], run_directory: Path) -> list[str]:
     if tuple(lines) != log.reported:
         with locked(run_directory / LOCK, COPY_LOCK_SECONDS):
             now = records.load_volumes(run_directory)
-            records.save_volumes(run_directory, replace(now, reported=tuple(lines)))
+            records.save_volumes(run_directory, now._replace(reported=tuple(lines)))
     return [line for line in lines if line not in log.reported]
 
 
@@ -261,4 +261,4 @@ def keep_reason(name: str, why: str, run_directory: Path) -> None:
     reasons = {device: reason for device, reason in log.refused.items() if device != name}
     if why:
         reasons[name] = why
-    records.save_volumes(run_directory, replace(log, refused=reasons))
+    records.save_volumes(run_directory, log._replace(refused=reasons))

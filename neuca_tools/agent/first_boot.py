@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from neuca_tools.agent import drives, trial_file
@@ -82,7 +81,7 @@ def _updated_machine(before: Machine, now: Machine, intake: Intake, config: Conf
     if source not in VOLUME_SOURCES:
         return updated
     volume = drives.digest_in_force(source, config.run_directory)
-    return replace(updated, volume=volume or updated.volume)
+    return updated._replace(volume=volume or updated.volume)
 
 
 def status_notes(config: Config) -> list[str]:
@@ -121,7 +120,7 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
     write_files(dict.fromkeys([*files, *run]))
     kept = of_this_boot(records.load_record(state), hostid.boot_id())
     records.save_record(state, kept)
-    records.save_machine(state, replace(now, set_aside=why))
+    records.save_machine(state, now._replace(set_aside=why))
     log.warning(
         'this disk has the state of another machine: %s; it is set aside in "%s"', why, place
     )

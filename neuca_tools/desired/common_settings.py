@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Optional
 
-from neuca_tools.desired.device_settings import Wish, flat_settings
+from neuca_tools.desired.device_settings import DeviceResolver, flat_settings
 from neuca_tools.desired.mtu import MIN_IPV6_MTU
 from neuca_tools.desired.policy_routing import Gateways, addresses_in_management
 from neuca_tools.desired.roles import Scene
@@ -39,7 +39,6 @@ from neuca_tools.model import (
     ProblemCode,
 )
 from neuca_tools.model.device_settings import Note
-from neuca_tools.model.topology import is_nic
 from neuca_tools.tuning import allowed_sysctls
 
 IPV6 = "net/ipv6/"
@@ -52,7 +51,7 @@ class CommonSettings:
     """One resolution's common settings; `sysctls` collects those of the whole host,
     `without_ipv6` the reasons why links have no IPv6.
 
-    `sure` are the links that an incomplete document is sure of, None if it is complete. `routed`
+    `sure` are the links that an incomplete document is sure of, None if it is complete. `gateways`
     are the gateways of links with policy routing. `masters` has the requested bond or bridge of
     each link.
     """
@@ -62,15 +61,15 @@ class CommonSettings:
         scene: Scene,
         limits: RequestLimits,
         masters: Mapping[LinkKey, LinkKey],
-        rules: allowed_sysctls.Judge,
-        routed: Gateways,
+        sysctl_judge: allowed_sysctls.Judge,
+        gateways: Gateways,
         *,
         sure: Optional[Collection[LinkKey]],
     ) -> None:
         self.scene, self.limits, self.masters, self.sure = scene, limits, masters, sure
         self.requests, self.world, self.roles, self.record, self.device_by_link = scene
-        self.rules, self.routed = rules, routed
-        self.quiet = links_without_advertisements(self.requests, self.roles, self.world)
+        self.sysctl_judge, self.gateways = sysctl_judge, gateways
+        self._quiet = links_without_advertisements(self.requests, self.roles, self.world)
         self.problems: list[Problem] = []
         self.notes: list[Note] = []
         self.sysctls: dict[str, str] = {}
@@ -79,58 +78,65 @@ class CommonSettings:
     def refuse(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None:
         self.problems.append(Problem(code, text, key))
 
-    def before(self, key: LinkKey) -> OriginalValues:
+    def originals_of(self, key: LinkKey) -> OriginalValues:
         """The link's original values; none if the document is too incomplete to restore them."""
         if self.sure is None or key in self.sure:
             return self.record.originals.get(key, UNCHANGED)
         return UNCHANGED
 
-    def add(self, request: LinkRequest, link: Link, mtu: Optional[int], room: int) -> Link:
+    def add(self, request: LinkRequest, link: Link, mtu: Optional[int], future_mtu: int) -> Link:
         """The link with the settings; those that are not requested get their original value.
 
-        `mtu` is the MTU to set, in bytes, and `room` the one that the link will have: below 1280
-        the kernel removes IPv6 from it (IPV6_MIN_MTU).
+        `mtu` is the MTU to set, in bytes, and `future_mtu` the one that the link will have: below
+        1280 the kernel removes IPv6 from it (IPV6_MIN_MTU).
         """
-        small = self._no_ipv6_reason(room)
-        before = self.before(request.key)
+        no_ipv6 = self._no_ipv6_reason(future_mtu)
+        before = self.originals_of(request.key)
         queue = before.txqueuelen if request.txqueuelen is None else request.txqueuelen
         original = {
             name: value
             for name, value in restored_sysctls(before.sysctls, link, self.world).items()
-            if not (small and name.startswith(IPV6))
+            if not (no_ipv6 and name.startswith(IPV6))
         }
-        near = addresses_in_management(request, self.routed, self.limits)
-        unasked = dict(original)
-        if request.key in self.quiet and not small:
-            unasked.update(advertisements_off(request, link, self.world, room))
-        reason = small or self._ipv6_disabled_reason(request, link, original)
+        bare = addresses_in_management(request, self.gateways, self.limits)
+        unrequested = dict(original)
+        if request.key in self._quiet and not no_ipv6:
+            unrequested.update(advertisements_off(request, link, self.world, future_mtu))
+        reason = no_ipv6 or self._ipv6_disabled_reason(request, link, original)
         if reason:
             self.without_ipv6[request.key] = reason
         if self.world.fixed_sysctls:
-            self._note_fixed(request.key, link, unasked)
-            unasked = {}
+            self._note_fixed(request.key, link, unrequested)
+            unrequested = {}
         return replace(
             link,
             state=request.state,
             mtu=mtu,
             txqueuelen=queue,
-            addresses=tuple(self._addresses(request, near, reason)),
-            sysctls={**unasked, **self._sysctls(request, small)},
+            addresses=tuple(self._addresses(request, bare, reason)),
+            sysctls={**unrequested, **self._sysctls(request, no_ipv6)},
             device=self._device(request, link.index, queue),
-            bare=near,
+            bare=bare,
         )
 
     @property
-    def lacking(self) -> frozenset[Host]:
-        """The addresses that wait for IPv6."""
-        links = (self.requests[key].addresses for key in self.without_ipv6)
-        return frozenset(own.ip for own in chain.from_iterable(links) if own.version == 6)
+    def without_advertisements(self) -> frozenset[LinkKey]:
+        """The links on which the kernel ignores router advertisements because of us."""
+        return frozenset() if self.world.fixed_sysctls else self._quiet
 
-    def _no_ipv6_reason(self, room: int) -> Optional[str]:
+    @property
+    def unset_hosts(self) -> frozenset[Host]:
+        """The IPv6 addresses that are requested on links without IPv6."""
+        addresses = chain.from_iterable(self.requests[key].addresses for key in self.without_ipv6)
+        return frozenset(address.ip for address in addresses if address.version == 6)
+
+    def _no_ipv6_reason(self, future_mtu: int) -> Optional[str]:
         """Why a link with this MTU can have no IPv6."""
         if not self.world.has_ipv6:
             return "this kernel has no IPv6"
-        return f"IPv6 needs an MTU of at least {MIN_IPV6_MTU}" if room < MIN_IPV6_MTU else None
+        if future_mtu < MIN_IPV6_MTU:
+            return f"IPv6 needs an MTU of at least {MIN_IPV6_MTU}"
+        return None
 
     def _ipv6_disabled_reason(
         self, request: LinkRequest, link: Link, original: Mapping[str, str]
@@ -155,16 +161,16 @@ class CommonSettings:
                 self.notes.append(Note(template, "not applicable", reason, key))
 
     def _addresses(
-        self, request: LinkRequest, near: Collection[Address], without_ipv6: Optional[str]
+        self, request: LinkRequest, bare: Collection[Address], without_ipv6: Optional[str]
     ) -> list[Address]:
-        """The addresses that are not refused; those `near` are in the management network.
+        """The addresses that are not refused; `bare` are those in the management network.
 
         `without_ipv6` is the reason why the link has no IPv6, if any.
         """
-        granted = []
+        granted, limits = [], self.limits
         for address in request.addresses:
-            allowed = self.limits.bare_address if address in near else self.limits.address
-            reason = allowed(address)
+            reason_of = limits.bare_address_reason if address in bare else limits.address_reason
+            reason = reason_of(address)
             if reason is None and address.version == 6:
                 reason = without_ipv6
             if reason is None:
@@ -183,19 +189,19 @@ class CommonSettings:
             if reason:
                 self.refuse(request.key, f"{setting} {asked.pop(setting)}: {reason}")
         master, joined = self.master(request.key), self.is_joined(request.key)
-        wish = Wish(request.key, asked, observed, declined or {}, master, joined)
-        wish.resolve()
-        wish.queue(queue, request.txqueuelen is not None, device.qdisc, device.txqueuelen)
-        self.notes += wish.notes
-        original = self.restorable(request.key, self.before(request.key).device)
+        resolver = DeviceResolver(request.key, asked, observed, declined or {}, master, joined)
+        resolver.resolve()
+        resolver.queue(queue, request.txqueuelen is not None, device.qdisc, device.txqueuelen)
+        self.notes += resolver.notes
+        original = self.restorable(request.key, self.originals_of(request.key).device)
         kept = {name: original[name] for name in original if name not in asked}
-        return {**kept, **wish.wanted}
+        return {**kept, **resolver.wanted}
 
-    def _sysctls(self, request: LinkRequest, small: Optional[str]) -> dict[str, str]:
+    def _sysctls(self, request: LinkRequest, no_ipv6: Optional[str]) -> dict[str, str]:
         """The link's own sysctls; those of the whole host are collected in `self.sysctls`."""
         own: dict[str, str] = {}
         for template, value in request.sysctls:
-            reason = self._sysctl_reason(template, value, small)
+            reason = self._sysctl_reason(template, value, no_ipv6)
             if reason is not None:
                 self.refuse(request.key, f"sysctl {dotted_name(template)}: {reason}")
             elif OWN in template:
@@ -204,13 +210,13 @@ class CommonSettings:
                 self.sysctls[template] = value
         return own
 
-    def _sysctl_reason(self, template: str, value: str, small: Optional[str]) -> Optional[str]:
+    def _sysctl_reason(self, template: str, value: str, no_ipv6: Optional[str]) -> Optional[str]:
         """Why a sysctl is refused."""
-        reason = self.rules.reason(template, value)
+        reason = self.sysctl_judge.reason(template, value)
         if reason is not None:
             return reason
         if template.startswith(IPV6) and OWN in template:
-            return small
+            return no_ipv6
         other = self.sysctls.get(template, value)
         if OWN in template or other == value:
             return None
@@ -258,15 +264,12 @@ class CommonSettings:
         if other:
             return f"it is requested for {other} too, so it is set on none of them"
         reason = mac_reason(mac, (key.mac,), self.world, self.roles)
-        return reason or self._owner_reason(key, mac)
+        return reason or self._absent_owner_reason(mac)
 
-    def _owner_reason(self, key: LinkKey, mac: str) -> Optional[str]:
-        """Whether it is that of a NIC that is absent, or the present one of another NIC."""
+    def _absent_owner_reason(self, mac: str) -> Optional[str]:
+        """Whether it is the MAC of a NIC that is known and may be absent."""
         if mac in self.record.nics or LinkKey(mac) in self.requests:
             return f"the MAC address {mac} is that of another NIC"
-        for device in self.world.devices.values():
-            if is_nic(device) and device.mac == mac and device != self.device_by_link.get(key):
-                return f'the MAC address {mac} is that of "{device.name}"'
         return None
 
     def _primary_reason(self, key: LinkKey, wanted: str) -> Optional[str]:

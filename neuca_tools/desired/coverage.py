@@ -168,9 +168,8 @@ def bypassing_routes(roles: Roles, world: World, observed: NetworkState) -> Iter
     """A problem for each default route of a NIC that is preferred to those of management NICs.
 
     A DHCP client of the image may have added one before a document named the NIC. It is not
-    removed: it may be meant, and a client that still runs would add it again.
-
-    Routes that this pass removes, and those of links on which we have a DHCP client, are left out.
+    removed: it may be meant, and a client that still runs would add it again. Routes that this pass
+    removes, and those of links on which we have a DHCP client, are left out.
     """
     removed = {
         (hop.to, observed.links[hop.link].index, hop.metric)

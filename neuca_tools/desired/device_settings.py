@@ -78,14 +78,14 @@ def to_do(
 
 
 def restorable_values(observed: Mapping[str, str]) -> dict[str, str]:
-    """The values to restore these."""
+    """The values to set so that the device has the observed ones again."""
     rows = {name: row_of(name) for name in observed}
     restored = {name: row.restored(observed[name]) for name, row in rows.items() if row}
     return {**observed, **restored}
 
 
 @dataclass
-class Wish:
+class DeviceResolver:
     """Device settings requested for a link: `wanted` has those to set, `notes` why others are not.
 
     `observed` is None if the link does not exist yet. Only its qdisc and its place are known then;

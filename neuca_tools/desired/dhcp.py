@@ -161,7 +161,7 @@ class LearnedConfiguration:
         """Why a route is not copied. `connected` are the networks on the link in the main table."""
         if (route.to, MAIN_TABLE, route.metric, 0) in self.taken_identities:
             return "there is another route with the same prefix and metric"
-        reason = self.limits.route(route.to)
+        reason = self.limits.route_reason(route.to)
         if reason is None and count_public([route.to], route.to.version):
             reason = "only a document can route public addresses"
         if reason or route.via is None:
@@ -189,7 +189,7 @@ class LearnedConfiguration:
     def _report_violations(self, key: LinkKey, device: Device) -> None:
         """Report what a client should not have set; it stays, because we did not set it."""
         for address in self.addresses[key]:
-            reason = self.limits.bare_address(address)
+            reason = self.limits.bare_address_reason(address)
             if reason:
                 text = f"it got the address {address} from a server or router: {reason}"
                 self.problems.append(Problem("contested", text, key))

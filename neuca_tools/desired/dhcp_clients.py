@@ -9,12 +9,12 @@ served by dhcpcd, with one process for each link.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.desired import dhcp_files
-from neuca_tools.desired.dhcp_files import MANAGERS, OWN, client_labels
+from neuca_tools.desired.dhcp_files import MANAGERS, OWN, client_labels, link_of_label
 from neuca_tools.desired.management import MANAGEMENT_DHCP_SECONDS
 from neuca_tools.desired.roles import Dhcp, Roles, find_links
 from neuca_tools.desired.router_advertisements import ipv6_clients
@@ -41,10 +41,9 @@ NO_IPV6 = "DHCPv6 and router advertisements: this kernel has no IPv6"
 
 def wants_dhcp(request: LinkRequest) -> bool:
     """Whether DHCP or router advertisements are requested on this link."""
-    automatic = request.automatic
-    if automatic is None or request.key.kind == "vrf" or request.state in ("down", "user"):
+    if request.key.kind == "vrf" or request.state in ("down", "user"):
         return False
-    return bool(automatic.dhcp4 or automatic.dhcp6 or automatic.accept_ra)
+    return bool(request.leases.dhcp4 or request.leases.has_ipv6)
 
 
 def network_manager(world: World, roles: Roles) -> str:
@@ -108,16 +107,19 @@ def serves_virtual(world: World) -> bool:
     return not world.own_clients.replaces_managers and "networkd" in managers
 
 
-def assign_clients(requests: Requests, roles: Roles, world: World, complete: bool) -> Roles:
+def assign_clients(
+    requests: Requests, roles: Roles, world: World, sure: Optional[Collection[LinkKey]]
+) -> Roles:
     """The roles, with the DHCP client of each link that has one.
 
-    Unless the document is `complete`, unlisted NICs keep the manager that has files of ours for
-    them. NICs with DHCP for which there is no client are left to other programs.
+    `sure` are the links that an incomplete document is sure of, None if it is complete. NICs with
+    DHCP for which there is no client are left to other programs.
     """
     manager = network_manager(world, roles)
     clients = _client_by_link(requests, roles, world, manager)
-    if manager and not complete:
-        clients.update(dict.fromkeys(_kept_links(roles, world, manager), manager))
+    if sure is not None:
+        undecided = {*requests}.difference(sure, _member_keys(requests, roles, world))
+        clients = {**dict(_kept_clients(undecided, roles, world, manager)), **clients}
     leased = {key.mac for key, request in requests.items() if request.leases.has_dhcp}
     left = leased - {key.mac for key in clients}
     if manager:
@@ -126,11 +128,17 @@ def assign_clients(requests: Requests, roles: Roles, world: World, complete: boo
     return replace(roles, dhcp=Dhcp(clients, frozenset(dataplane)))
 
 
-def _kept_links(roles: Roles, world: World, manager: str) -> Iterator[LinkKey]:
-    """The unlisted links with a file of ours for this manager."""
+def _kept_clients(
+    undecided: Collection[LinkKey], roles: Roles, world: World, manager: str
+) -> Iterator[tuple[LinkKey, str]]:
+    """The present clients of undecided dataplane links; of unlisted links, only the manager."""
     for known, key in dhcp_files.known_files(world.files).values():
-        if known == manager and roles.role(key.mac) == "unlisted":
-            yield key
+        role = roles.role_of(key)
+        if known == manager and (role == "unlisted" or (role == "dataplane" and key in undecided)):
+            yield key, manager
+    for key in filter(None, map(link_of_label, world.own_clients.requests)):
+        if key in undecided and roles.role_of(key) == "dataplane":
+            yield key, OWN
 
 
 def _client_by_link(
@@ -155,12 +163,12 @@ def _client_by_link(
 
 def _is_for_own(request: LinkRequest, device: Optional[Device], world: World) -> bool:
     """Whether dhcpcd does DHCP on the link: only if no other program has a lease there."""
-    asked = request.automatic
-    if asked is None or not _has_own_client(world, bool(request.key.rank)):
+    labels = client_labels(request.key, request.leases)
+    if not _has_own_client(world, bool(request.key.rank)):
         return False
-    if not world.own_clients.requests.keys().isdisjoint(client_labels(request.key, asked)):
+    if not world.own_clients.requests.keys().isdisjoint(labels):
         return True
-    version = 4 if asked.dhcp4 else 6  # the first family that is requested
+    version = 4 if request.leases.dhcp4 else 6  # the first family that is requested
     index = device.index if device else 0
     leases = (pair for pair in world.leased if pair[0] == index and pair[1].version == version)
     return all(pair in world.autoconf for pair in leases)

@@ -27,7 +27,7 @@ _NAMES = {
 MANAGERS = tuple(_NAMES)
 OWN = "neucad"
 # What is only done on request: netplan's key of `dhcp4-overrides`, and that of systemd.network(5).
-_ASKED = {
+_ON_REQUEST = {
     "use-dns": "UseDNS",
     "use-ntp": "UseNTP",
     "use-hostname": "UseHostname",
@@ -195,7 +195,7 @@ def _section_lines(
     """One section, as far as it has the keys in systemd 252."""
     yield ""
     yield f"[{name}]"
-    for key, option in _ASKED.items():
+    for key, option in _ON_REQUEST.items():
         if name != "IPv6AcceptRA" or key in ("use-dns", "use-domains"):
             yield f"{option}={_yes_or_no(overrides.get(key) == 'true')}"
     if name == "DHCPv6":
@@ -314,8 +314,8 @@ def _ipv6_lines(number: int, asked: Automatic, overrides: Mapping[str, str]) -> 
 
 
 def _common_lines(number: int, overrides: Mapping[str, str]) -> Iterator[str]:
-    yield f"ignore-auto-dns={_true_or_false(overrides.get('use-dns') != 'true')}"
-    yield f"ignore-auto-routes={_true_or_false(overrides.get('use-routes') == 'false')}"
+    yield f"ignore-auto-dns={str(overrides.get('use-dns') != 'true').lower()}"
+    yield f"ignore-auto-routes={str(overrides.get('use-routes') == 'false').lower()}"
     yield f"route-table={number}"
     if "route-metric" in overrides:
         yield f"route-metric={overrides['route-metric']}"
@@ -325,7 +325,3 @@ def _uuid_of_digest(digest: bytes) -> str:
     """A UUID of version 5 (RFC 4122, 4.1) with our mark and a part of the digest."""
     text = (_UUID_MARK + digest[:12]).hex()
     return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-8{text[17:20]}-{text[20:]}"
-
-
-def _true_or_false(yes: bool) -> str:
-    return "true" if yes else "false"

@@ -27,7 +27,7 @@ _UNUSED = {
 def client_requests(resolution: Resolution, record: Record, world: World) -> dict[str, str]:
     """What each client is told, by the label of its link; a link that is not up yet has none.
 
-    Without a complete document, the clients of unlisted links go on.
+    Without a complete document, the clients of unlisted and undecided links go on.
     """
     request_by_label = dict(_kept_requests(resolution, world.own_clients))
     for key, device in devices_with_client(resolution.roles, world).items():
@@ -58,9 +58,11 @@ def _is_ready(device: Device, name: str) -> bool:
 def _kept_requests(resolution: Resolution, own: OwnClients) -> Iterator[tuple[str, str]]:
     for text, request in own.requests.items():
         key = link_of_label(text)
-        if not request or key is None or resolution.complete or key in resolution.requests:
+        if not request or key is None or resolution.complete:
             continue
-        if resolution.roles.role_of(key) == "unlisted":
+        is_unlisted = resolution.roles.role_of(key) == "unlisted" and key not in resolution.requests
+        is_kept = resolution.is_undecided(key) and resolution.roles.dhcp.clients.get(key) == OWN
+        if is_unlisted or is_kept:
             yield text, request
 
 

@@ -10,12 +10,17 @@ from typing import Optional
 
 from neuca_tools.desired.common_settings import CommonSettings
 from neuca_tools.desired.dhcp_files import MANAGERS
-from neuca_tools.desired.mtu import Sizes
+from neuca_tools.desired.mtu import MtuResolver
 from neuca_tools.desired.names import reserved_names, vlan_name
 from neuca_tools.desired.policy_routing import Gateways
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import RequestLimits
-from neuca_tools.desired.virtual_links import Stacks, message_subject, remaining_scene, vlan_reason
+from neuca_tools.desired.virtual_links import (
+    VirtualLinks,
+    message_subject,
+    remaining_scene,
+    vlan_reason,
+)
 from neuca_tools.model import (
     UNCHANGED,
     UNRECORDED,
@@ -41,31 +46,32 @@ class LinkResolver(CommonSettings):
         limits: RequestLimits,
         names: Mapping[LinkKey, str],
         sure: Optional[Collection[LinkKey]],
-        rules: allowed_sysctls.Judge,
-        routed: Gateways,
+        sysctl_judge: allowed_sysctls.Judge,
+        gateways: Gateways,
     ) -> None:
         taken = {**reserved_names(scene.roles, scene.record), **names}
-        self.after = remaining_scene(scene, sure)
-        self.stacks = Stacks(self.after, taken)
-        super().__init__(scene, limits, self.stacks.masters, rules, routed, sure=sure)
-        self.names = names
-        self.vlan_names: dict[LinkKey, str] = {}
-        made = {key.virtual_name: key for key in self.stacks.links}
-        self.link_settings = {**{name: key for key, name in taken.items()}, **made}
+        self.scene_after_removal = remaining_scene(scene, sure)
+        self.virtual_links = VirtualLinks(self.scene_after_removal, taken)
+        super().__init__(
+            scene, limits, self.virtual_links.masters, sysctl_judge, gateways, sure=sure
+        )
+        self.names = dict(names)
+        made = {key.virtual_name: key for key in self.virtual_links.links}
+        self._key_by_name = {**{name: key for key, name in taken.items()}, **made}
         self.wanted: dict[LinkKey, Link] = {}
-        self.sizes = Sizes(scene, self.wanted, self.problems)
-        self.problems += self.stacks.problems
+        self.mtus = MtuResolver(scene, self.wanted, self.problems)
+        self.problems += self.virtual_links.problems
 
-    def links(self) -> dict[LinkKey, Link]:
-        """Every wanted link, lower devices first."""
+    def resolve(self) -> dict[LinkKey, Link]:
+        """Every link that is to be configured, lower devices first (`wanted`)."""
         for key in sorted(self.requests, key=lambda key: key.order):
             link = self._link(key)
             if link is None:
                 continue
             if key in self.masters:
                 link = self._put_into(self.masters[key], link)
-            elif key in self.stacks.barred:
-                link = self._bar_link(self.stacks.barred[key], link)
+            elif key in self.virtual_links.barred:
+                link = self._bar_link(self.virtual_links.barred[key], link)
             self.wanted[key] = link
         return self.wanted
 
@@ -81,7 +87,7 @@ class LinkResolver(CommonSettings):
         )
 
     def _may_make(self, key: LinkKey) -> bool:
-        """Whether this virtual link, or VLAN on one, can be created; `stacks` says why not."""
+        """Whether this virtual link, or VLAN on one, can be created."""
         if key.vlan_id is not None:
             if key.nic not in self.wanted:
                 self.refuse(key, f"{message_subject(key)} is on {key.nic}, which cannot be used")
@@ -89,7 +95,7 @@ class LinkResolver(CommonSettings):
         device = self.roles.made.devices.get(key.mac)
         if device and self.requests[key].state == "user":
             return device.index not in self.roles.guard.devices
-        return key in self.stacks.links
+        return key in self.virtual_links.links
 
     def _put_into(self, master: LinkKey, link: Link) -> Link:
         """A member or port: its master has the addresses, and a bond sets its members' MTU.
@@ -178,8 +184,8 @@ class LinkResolver(CommonSettings):
         link = self._new_link(request.key, self.names[request.key], device)
         if request.state == "user":
             return self._hands_off(link, device)
-        asked = request.mtu or self.before(request.key).mtu
-        mtu = self.sizes.nic(request.key, asked, device)
+        asked = request.mtu or self.originals_of(request.key).mtu
+        mtu = self.mtus.nic_mtu(request.key, asked, device)
         return self.add(request, link, mtu, mtu or device.mtu)
 
     def _hands_off(self, link: Link, device: Optional[Device]) -> Optional[Link]:
@@ -188,10 +194,10 @@ class LinkResolver(CommonSettings):
 
     def _revert_link(self, link: Link, device: Device) -> Link:
         """The link with the original values of what we changed."""
-        before = self.before(link.key)
+        before = self.originals_of(link.key)
         return replace(
             link,
-            mtu=self.sizes.nic(link.key, before.mtu, device),
+            mtu=self.mtus.nic_mtu(link.key, before.mtu, device),
             txqueuelen=before.txqueuelen,
             sysctls=before.sysctls,
             device=self.restorable(link.key, before.device),
@@ -199,9 +205,9 @@ class LinkResolver(CommonSettings):
 
     def _resolve_virtual(self, request: LinkRequest) -> Optional[Link]:
         """A virtual link of any kind but a VLAN."""
-        key, virtual = request.key, self.stacks.links.get(request.key)
+        key, virtual = request.key, self.virtual_links.links.get(request.key)
         device = self.device_by_link.get(key)
-        self.vlan_names[key] = key.virtual_name
+        self.names[key] = key.virtual_name
         link = self._new_link(key, key.virtual_name, device)
         if virtual is None:
             return self._hands_off(link, device)
@@ -209,8 +215,8 @@ class LinkResolver(CommonSettings):
             self.refuse(key, f"it is on {virtual.parent}, which cannot be used")
             return None
         link = self.wanted[key] = replace(link, virtual=virtual)
-        size = self.sizes.made(key, virtual)
-        return self.add(request, link, size, size or self.sizes.of(key))
+        size = self.mtus.virtual_mtu(key, virtual)
+        return self.add(request, link, size, size or self.mtus.future_mtu(key))
 
     def _resolve_vlan(self, request: LinkRequest) -> Optional[Link]:
         """A VLAN; None if it is refused, or if it is left to the user and absent."""
@@ -226,7 +232,7 @@ class LinkResolver(CommonSettings):
         name = self._vlan_name(request, str(parent.name), device)
         if name is None:
             return None
-        self.vlan_names[key] = name
+        self.names[key] = name
         link = self._new_link(key, name, device)
         if request.state == "user":
             return self._hands_off(link, device)
@@ -243,15 +249,15 @@ class LinkResolver(CommonSettings):
     def _configured_vlan(self, request: LinkRequest, link: Link, parent: Link) -> Link:
         """The VLAN with its MTU, which is at most that of its parent, and its other settings."""
         key, device = request.key, self.device_by_link.get(request.key)
-        most = self.sizes.of(key.nic)
-        mtu = request.mtu or self.before(key).mtu
+        most = self.mtus.future_mtu(key.nic)
+        mtu = request.mtu or self.originals_of(key).mtu
         if device and key in self.record.owned.vlans:
             mtu = request.mtu or most
-        mtu = self.sizes.vlan(key, mtu, parent, most)
-        room = mtu or most
+        mtu = self.mtus.vlan_mtu(key, mtu, parent, most)
+        future_mtu = mtu or most
         if device and not mtu:
-            room = min(device.mtu, most)
-        return self.add(request, replace(link, virtual=request.virtual), mtu, room)
+            future_mtu = min(device.mtu, most)
+        return self.add(request, replace(link, virtual=request.virtual), mtu, future_mtu)
 
     def _check_vlan_mac(self, request: LinkRequest, device: Optional[Device]) -> None:
         """Refuse a MAC for a VLAN that another program created: the MAC is set at creation only."""
@@ -278,7 +284,7 @@ class LinkResolver(CommonSettings):
         if device and request.key not in self.record.owned.vlans:
             default = device.name
         name = request.name or default
-        holder = self.stacks.holders.get(name)
+        holder = self.virtual_links.device_by_name.get(name)
         free = holder is None or (device is not None and holder.index == device.index)
         if free and self._give_name(name, request.key):
             return name
@@ -291,7 +297,7 @@ class LinkResolver(CommonSettings):
 
     def _give_name(self, name: str, key: LinkKey) -> bool:
         """Reserve a name for this link; False if another link has it."""
-        return self.link_settings.setdefault(name, key) == key
+        return self._key_by_name.setdefault(name, key) == key
 
     def leftovers(self) -> dict[LinkKey, Link]:
         """Links that are no longer requested, with the original values to restore."""
@@ -302,7 +308,7 @@ class LinkResolver(CommonSettings):
                 continue
             if key in self.requests or key in self.record.owned.vlans:
                 continue
-            if self.before(key) != UNCHANGED:
+            if self.originals_of(key) != UNCHANGED:
                 link = Link(key, key.kind, "unlisted", device.name, device.index)
                 left[key] = self._revert_link(link, device)
         return left

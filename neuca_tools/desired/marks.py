@@ -33,7 +33,7 @@ _RULE = re.compile(
     r"[0-9]+-(?P<substring>.+)-(?P<digits>[0-9a-f]{12}(?:[0-9a-f]{4})?)\.rules", re.DOTALL
 )
 # A rule for an InfiniBand port has the whole address, or a pattern for the bytes before the GUID.
-_NAMES = re.compile(
+_NAMING_RULE = re.compile(
     r'[^#]*\bATTR\{address\}=="[?*]*:?(?:[0-9a-f:]{36})?(?P<mac>[0-9a-f:]{17}(?:[0-9a-f:]{6})?)"'
     r'.*\bNAME:?="(?P<name>[^"]+)"'
 )
@@ -42,7 +42,7 @@ _PATTERN = re.compile(rf"{_PLAIN.pattern}\*?")
 
 
 # The value of ID_NET_MANAGED_BY that stands for a manager (systemd 255, NetworkManager 1.46).
-_OWNERS = {
+_OWNER_BY_CLIENT = {
     "": MANAGER,
     "networkd": "io.systemd.Network",
     "networkmanager": "org.freedesktop.NetworkManager",
@@ -82,7 +82,7 @@ def udev_rule(mac: str, name: str, dataplane: bool, client: str = "") -> bytes:
     lines = [f"{_HEADER}For the NIC {mac}."]
     if dataplane:
         unmanaged = int(client != "networkmanager")
-        owner = _OWNERS.get(client, MANAGER)
+        owner = _OWNER_BY_CLIENT.get(client, MANAGER)
         marks = f'ENV{{NM_UNMANAGED}}="{unmanaged}", ENV{{ID_NET_MANAGED_BY}}="{owner}"'
         lines.append(f'SUBSYSTEM=="net", ACTION=="add|change|move", {nic}, {marks}')
     if _PLAIN.fullmatch(name):
@@ -123,7 +123,11 @@ def names_given(rules: str) -> dict[str, str]:
     ...             ' ATTR{address}=="fe:16:3e:00:6d:af", NAME="ens17"')
     {'fe:16:3e:00:6d:af': 'ens17'}
     """
-    return {match["mac"]: match["name"] for match in map(_NAMES.match, rules.splitlines()) if match}
+    return {
+        match["mac"]: match["name"]
+        for match in map(_NAMING_RULE.match, rules.splitlines())
+        if match
+    }
 
 
 def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> bytes:

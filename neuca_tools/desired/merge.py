@@ -56,6 +56,11 @@ from neuca_tools.model.routing import RuleRequest
 from neuca_tools.model.topology import VIRTUAL_NICS
 
 EARLY_MARK_SECONDS = 240.0  # seconds after a boot; see `management.MANAGEMENT_DHCP_SECONDS`
+# The sections of a NEuca document, and the platform's documents, that set nothing of a link that an
+# incomplete document could remove.
+_NOT_ABOUT_LINKS = frozenset(
+    ("global", "routes", "rule", "users", "scripts", "storage", "meta_data.json", "meta-data")
+)
 _UNTIL = (
     f"until {{}}, and at most for the first {MANAGEMENT_DHCP_SECONDS / 60:g} minutes after boot,"
     " no NIC is configured just because a document names it"
@@ -65,7 +70,10 @@ NO_DEFAULT_ROUTE = f"no NIC carries the default route of this host yet: {_UNTIL.
 
 
 class Layers(NamedTuple):
-    """The merged requests, the role of each NIC, and problems with requests that match no NIC."""
+    """The merged requests, the role of each NIC, and problems with requests that match no NIC.
+
+    `sure`: see `trusted_links`.
+    """
 
     requests: Requests
     roles: Roles
@@ -73,6 +81,7 @@ class Layers(NamedTuple):
     problems: tuple[Problem, ...] = ()
     notes: tuple[Note, ...] = ()
     rules: tuple[RuleRequest, ...] = ()
+    sure: Optional[frozenset[LinkKey]] = None
 
 
 def stack_layers(
@@ -85,14 +94,14 @@ def stack_layers(
     """Merge a document and the local configuration, and hold back possible management NICs."""
     inputs = _MergeInputs(local, policy, world, record)
     layers = _held_back(_merge_layers(document or Document(), inputs), inputs)
-    complete = document is not None and document.complete
+    sure = trusted_links(document, layers.requests)
     asked, notes = routing_tables.without_dhcp(layers.requests)
-    roles = dhcp_clients.assign_clients(asked, layers.roles, world, complete)
+    roles = dhcp_clients.assign_clients(asked, layers.roles, world, sure)
     problems = (*layers.problems, *dhcp_clients.unserved_links(asked, roles, world))
     requests = dhcp_clients.without_accept_ra(asked, roles)
     if document is not None and document.platform is not None:
         notes += platform_roles.unused_notes(document.platform, roles, requests)
-    layers = layers._replace(roles=roles, requests=requests, problems=problems)
+    layers = layers._replace(roles=roles, requests=requests, problems=problems, sure=sure)
     # Those of the NEuca document belong to no link.
     rules = (
         rule for rule in layers.rules if not rule.link or roles.role_of(rule.link) == "dataplane"
@@ -232,7 +241,7 @@ def with_virtual_roles(roles: Roles, requests: Requests, left: Collection[str] =
     for role in stricter:
         on_such = all_upper_links([mac for mac in lowers if roles.role(mac) == role], requests)
         virtual_roles.update(dict.fromkeys(virtual_roles.keys() & on_such, role))
-    return replace(roles, made=replace(roles.made, roles=virtual_roles))
+    return replace(roles, made=roles.made._replace(roles=virtual_roles))
 
 
 # --- Requests, before the host is looked at -------------------------------------------------------
@@ -253,20 +262,37 @@ def requested_twice(requests: Requests, roles: Roles) -> dict[Host, str]:
     return {ip: " and ".join(map(str, keys)) for ip, keys in asked.items() if len(keys) > 1}
 
 
-def trusted_links(document: Document, requests: Requests) -> frozenset[LinkKey]:
-    """The links of an incomplete document that have no faulty lines.
+def trusted_links(document: Optional[Document], requests: Requests) -> Optional[frozenset[LinkKey]]:
+    """The links of an incomplete document that none of its unusable parts can be about.
 
-    What such a link no longer requests may be removed.
+    None if the document is complete. What such a link no longer requests may be removed. There is
+    no such link without a document, or if an unusable part does not tell which link it is about, as
+    a misspelt section or MAC address.
     """
-    doubtful: set[str] = set()
-    for fault in document.faults:
-        if fault.severity == "error":
-            doubtful.update(_macs_of(fault))
+    if document is None:
+        return frozenset()
+    if document.complete:
+        return None
+    doubtful = _doubtful_macs(document.faults)
+    if doubtful is None:
+        return frozenset()
     return frozenset(
         key
         for key, request in requests.items()
-        if request.origins and not (doubtful and identity_forms([key.mac]) & doubtful)
+        if request.origins and doubtful.isdisjoint(identity_forms([key.mac]))
     )
+
+
+def _doubtful_macs(faults: Iterable[Fault]) -> Optional[set[str]]:
+    """The links that errors are about; None if one may be about any link."""
+    doubtful: set[str] = set()
+    for fault in faults:
+        if fault.severity == "error" and fault.section.partition(" ")[0] not in _NOT_ABOUT_LINKS:
+            macs = {*_macs_of(fault)}
+            if not macs:
+                return None
+            doubtful |= macs
+    return doubtful
 
 
 def _macs_of(fault: Fault) -> Iterable[str]:

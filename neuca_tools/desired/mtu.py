@@ -45,7 +45,7 @@ def _largest_mtu(mode: str, port: Device) -> int:
     return max(DATAGRAM_MTU, port.mtu)
 
 
-class Sizes:
+class MtuResolver:
     """One resolution's judgement of MTUs; each refusal is added to `problems`.
 
     `links` are the wanted links so far, lower devices first.
@@ -61,7 +61,7 @@ class Sizes:
         for device in scene.world.devices.values():
             self.children[device.lower].append(device)
 
-    def of(self, key: LinkKey) -> int:
+    def future_mtu(self, key: LinkKey) -> int:
         """The MTU that a link will have.
 
         The default of a bridge is the lowest of its ports' (br_mtu_auto_adjust), that of a VLAN
@@ -71,19 +71,19 @@ class Sizes:
         if link and link.mtu:
             return link.mtu
         if key.vlan_id is not None and not device:
-            return self.of(key.nic)
+            return self.future_mtu(key.nic)
         default = device.mtu if device else USUAL_MTU
         if link is None or link.virtual is None or key.kind != "bridge":
             return default
-        return min(self._of_members(link.virtual), default=default)
+        return min(self._member_mtus(link.virtual), default=default)
 
-    def _of_members(self, virtual: Virtual) -> list[int]:
-        return [self.of(member) for member in virtual.members if member in self.links]
+    def _member_mtus(self, virtual: Virtual) -> list[int]:
+        return [self.future_mtu(member) for member in virtual.members if member in self.links]
 
-    def _refuse(self, key: LinkKey, mtu: int, but: str, code: ProblemCode = "mtu") -> None:
-        self.problems.append(Problem(code, f"MTU {mtu} requested, but {but}", key))
+    def _refuse(self, key: LinkKey, mtu: int, reason: str, code: ProblemCode = "mtu") -> None:
+        self.problems.append(Problem(code, f"MTU {mtu} requested, but {reason}", key))
 
-    def nic(self, key: LinkKey, mtu: Optional[int], device: Device) -> Optional[int]:
+    def nic_mtu(self, key: LinkKey, mtu: Optional[int], device: Device) -> Optional[int]:
         """The MTU to set; None if none is requested or it is refused.
 
         It is refused outside the device's limits, or if it is too low for an upper device that is
@@ -101,27 +101,27 @@ class Sizes:
         elif mtu < least:
             self._refuse(key, mtu, f'"{device.name}" requires at least {least}{why}')
         elif foreign is None:
-            return self.with_ipv6(key, mtu)
+            return self._keeping_ipv6(key, mtu)
         else:
             above = f'"{foreign.name}" on "{device.name}" was not created by neucad'
             self._refuse(key, mtu, f"{above} and has MTU {foreign.mtu}", "refused")
         return None
 
-    def vlan(self, key: LinkKey, mtu: Optional[int], parent: Link, most: int) -> Optional[int]:
+    def vlan_mtu(self, key: LinkKey, mtu: Optional[int], parent: Link, most: int) -> Optional[int]:
         """The MTU of a VLAN to set; None if it is refused.
 
         `most` is that of its lower device, which it must not exceed.
         """
         lower = f'its {key.virtual_kind or "NIC"} "{parent.name}"'
-        return self.with_ipv6(key, self._at_most(key, mtu, most, f"{lower} has {most}"))
+        return self._keeping_ipv6(key, self._at_most(key, mtu, most, f"{lower} has {most}"))
 
-    def _at_most(self, key: LinkKey, mtu: Optional[int], most: int, but: str) -> Optional[int]:
+    def _at_most(self, key: LinkKey, mtu: Optional[int], most: int, reason: str) -> Optional[int]:
         if mtu is None or mtu <= most:
             return mtu
-        self._refuse(key, mtu, but)
+        self._refuse(key, mtu, reason)
         return None
 
-    def made(self, key: LinkKey, virtual: Virtual) -> Optional[int]:
+    def virtual_mtu(self, key: LinkKey, virtual: Virtual) -> Optional[int]:
         """The MTU of a virtual link to set, None to leave it.
 
         A bond sets the MTU of its members; a bridge has at most that of its ports, a VXLAN or
@@ -135,8 +135,8 @@ class Sizes:
         elif key.kind == "ipoib" and virtual.parent:
             mode = virtual.option("mode")  # a child has one of its own
             most = _largest_mtu(mode, self.device_by_link[virtual.parent])
-            but = f"an IPoIB child supports at most {most} in {mode} mode"
-            mtu = self._at_most(key, mtu, most, but)
+            reason = f"an IPoIB child supports at most {most} in {mode} mode"
+            mtu = self._at_most(key, mtu, most, reason)
         elif virtual.parent:
             mtu = self._mtu_over_parent(key, virtual, virtual.parent, mtu)
         if (
@@ -145,13 +145,13 @@ class Sizes:
             and WrittenSetting("mtu", key) in self.record.written
         ):
             mtu = self._default_mtu(key, virtual)
-        return self.with_ipv6(key, mtu)
+        return self._keeping_ipv6(key, mtu)
 
     def _default_mtu(self, key: LinkKey, virtual: Virtual) -> Optional[int]:
         """The default MTU of a link of our own that requests none; None if it is unknown."""
         if key.kind == "vrf":
             return self.device_by_link[key].max_mtu
-        ports = self._of_members(virtual)
+        ports = self._member_mtus(virtual)
         defaults = {"bond": USUAL_MTU, "bridge": min(ports, default=USUAL_MTU)}
         return defaults.get(key.kind)
 
@@ -166,7 +166,7 @@ class Sizes:
 
     def _bridge_mtu(self, key: LinkKey, virtual: Virtual, mtu: int) -> Optional[int]:
         for port in filter(self.links.__contains__, virtual.members):
-            size = self.of(port)
+            size = self.future_mtu(port)
             if size < mtu:
                 self._refuse(key, mtu, f'its port "{self.links[port].name}" has {size}')
                 return None
@@ -196,7 +196,7 @@ class Sizes:
     def _mtu_over_parent(
         self, key: LinkKey, virtual: Virtual, parent: LinkKey, mtu: Optional[int]
     ) -> int:
-        size, taken = self.of(parent), link_kinds.vxlan_overhead(virtual)
+        size, taken = self.future_mtu(parent), link_kinds.vxlan_overhead(virtual)
         most = size - taken
         if mtu is None or mtu <= most:
             return mtu or most
@@ -206,7 +206,7 @@ class Sizes:
         self._refuse(key, mtu, f'"{self.links[parent].name}" below it has {size}{why}')
         return most
 
-    def with_ipv6(self, key: LinkKey, mtu: Optional[int]) -> Optional[int]:
+    def _keeping_ipv6(self, key: LinkKey, mtu: Optional[int]) -> Optional[int]:
         """The MTU, unless the kernel would drop an IPv6 address of the user for it."""
         device = self.device_by_link.get(key)
         if not mtu or device is None:

@@ -40,10 +40,15 @@ def vlan_name(parent: str, key: LinkKey) -> str:
     'n006daf.1445'
     """
     name = f"{parent}.{key.vlan_id}"
-    stem = key.virtual_name[:10] or f"n{key.mac.replace(':', '')[-6:]}"
-    if len(name) <= LONGEST_NAME:
+    if len(_encoded(name)) <= LONGEST_NAME:
         return name
+    stem = key.virtual_name[:10] or f"n{key.mac.replace(':', '')[-6:]}"
     return f"{stem}.{key.vlan_id}"
+
+
+def _encoded(name: str) -> bytes:
+    """The name as the kernel has it, which may be no valid UTF-8."""
+    return name.encode(errors="surrogateescape")
 
 
 def nic_names(
@@ -232,7 +237,8 @@ def _is_asked(key: LinkKey, requests: Requests) -> bool:
 
 def free_name(name: str, taken: Container[str]) -> str:
     """A name that is not `taken`: the stem of this one with the lowest number possible."""
-    stem = name.rstrip("0123456789")[: LONGEST_NAME - 4] or "eth"
+    encoded = _encoded(name.rstrip("0123456789"))
+    stem = encoded[: LONGEST_NAME - 4].decode(errors="ignore") or "eth"
     return next(f"{stem}{number}" for number in range(10000) if f"{stem}{number}" not in taken)
 
 

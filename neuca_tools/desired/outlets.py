@@ -10,26 +10,25 @@ is believed (`first_nic`). What a DHCP server or a router has caused is no sign.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from ipaddress import ip_address, ip_network
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired.first_nic import Belief, bus_order
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles
+from neuca_tools.desired.routing_tables import EVERYTHING
 from neuca_tools.desired.safety import LINK_LOCAL
 from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
 from neuca_tools.model.machine import Origin, Outlet
 from neuca_tools.model.ports import identity_forms
 from neuca_tools.model.provenance import ADMINISTRATOR, KERNEL, route_provenance
 from neuca_tools.model.topology import (
+    METADATA_HOSTS,
     identity,
     nics_below,
     routes_through,
     with_lower_devices,
 )
 
-EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
-SERVICE = ip_address("169.254.169.254")
 NAMED, RECORDED, DEFAULT_ROUTE, HOST_ROUTE, FIRST, UNVOUCHED, ROUTED = range(7)
 
 
@@ -87,7 +86,7 @@ def pinned_outlets(origin: Origin, world: World, record: Record) -> tuple[Outlet
         usable = nics and device.up and not device.master and not released
         if usable and name_of(world, device) == origin.mac:
             macs = _all_macs(world, device)
-            outlets.append(Outlet(device.name, origin.mac, EVERYWHERE, macs=macs))
+            outlets.append(Outlet(device.name, origin.mac, tuple(EVERYTHING.values()), macs=macs))
     return tuple(outlets)
 
 
@@ -199,8 +198,8 @@ def _rank_by_routes(routes: Collection[Route]) -> tuple[int, int]:
 
 def _leads_to_service(route: Route) -> bool:
     """Whether the route is specific to the service, unlike 169.254.0.0/16, which is common."""
-    meant = route.via is not None or route.to.prefixlen == route.to.max_prefixlen
-    return meant and SERVICE in route.to
+    is_specific = route.via is not None or route.to.prefixlen == route.to.max_prefixlen
+    return is_specific and METADATA_HOSTS[0] in route.to
 
 
 def _networks_behind(candidate: _Candidate, world: World) -> Iterator[Network]:

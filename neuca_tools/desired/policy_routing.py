@@ -65,15 +65,17 @@ def gateways_of_links(
     """
     configured = {request.key: request for request in local}
     learned, routers = learned_gateways(scene.roles, scene.world), _advertised_routers(scene)
-    routed: dict[LinkKey, dict[int, Host]] = {}
+    gateways_by_link: dict[LinkKey, dict[int, Host]] = {}
     for key in scene.requests.keys() - of_vrfs(scene.requests).keys():
         request, own = scene.requests[key], configured.get(key)
         implied = request.routing.implied or key in learned
         if request.state in ("up", None) and _is_routed(request, own, choice, implied):
             known = {6: routers[key]} if key in routers else {}
-            routed[key] = {**learned.get(key, {}), **known}
-            routed[key].update((gateway.version, gateway) for gateway in request.routing.gateways)
-    return routed
+            gateways_by_link[key] = {**learned.get(key, {}), **known}
+            gateways_by_link[key].update(
+                (gateway.version, gateway) for gateway in request.routing.gateways
+            )
+    return gateways_by_link
 
 
 def _is_routed(
@@ -117,13 +119,13 @@ def _announced_routers(world: World) -> dict[int, Host]:
 
 
 def addresses_in_management(
-    request: LinkRequest, routed: Gateways, limits: RequestLimits
+    request: LinkRequest, gateways_by_link: Gateways, limits: RequestLimits
 ) -> tuple[Address, ...]:
     """The addresses in the management network; the link's rules and table make them usable.
 
     Only those of a NIC in that very network, whose gateway is in it too.
     """
-    gateways = routed.get(request.key, {}).values()
+    gateways = gateways_by_link.get(request.key, {}).values()
     return tuple(
         address
         for address in request.addresses
@@ -132,25 +134,29 @@ def addresses_in_management(
     )
 
 
-def build_routing(routed: Gateways, links: Mapping[LinkKey, Link], scene: Scene) -> Routing:
+def build_routing(
+    gateways_by_link: Gateways, links: Mapping[LinkKey, Link], scene: Scene
+) -> Routing:
     """The routes and rules of these links."""
-    if not routed:
+    if not gateways_by_link:
         return Routing()
-    work = _Work(links, scene)
-    usable = work.usable_links(routed)
+    builder = _RoutingBuilder(links, scene)
+    usable = builder.usable_links(gateways_by_link)
     tables = assign_tables(usable, scene)
     for key in sorted(usable, key=lambda key: key.order):
-        reason = _no_rules_reason(scene.requests[key].routing, key in tables, routed[key])
+        reason = _no_rules_reason(scene.requests[key].routing, key in tables, gateways_by_link[key])
         if reason is not None:
-            work.note(key, reason)
-        elif len(work.hops) <= MAX_ROUTES:
-            work.link(usable[key], tables[key], routed[key])
-    if len(work.hops) > MAX_ROUTES:
+            builder.note(key, reason)
+        elif len(builder.hops) <= MAX_ROUTES:
+            builder.link(usable[key], tables[key], gateways_by_link[key])
+    if len(builder.hops) > MAX_ROUTES:
         # No rules for any link: it must not depend on their order which ones answer.
         reason = f"the tables of all links together would have more than {MAX_ROUTES} routes"
         return Routing(notes=tuple(Note(SETTING, "not applicable", reason, key) for key in usable))
-    kept = {key: table for key, table in tables.items() if key in work.used}
-    return Routing(tuple(work.hops), rules=work.rules, tables=kept, notes=tuple(work.notes))
+    kept = {key: table for key, table in tables.items() if key in builder.routed_links}
+    return Routing(
+        tuple(builder.hops), rules=builder.rules, tables=kept, notes=tuple(builder.notes)
+    )
 
 
 def _no_rules_reason(
@@ -214,30 +220,30 @@ def _is_in_any(inner: Network, networks: Iterable[Network]) -> bool:
     return any(is_inside(inner, network) for network in networks)
 
 
-class _Work:
-    """The routes, rules and notes collected so far; `used` are the links that have some."""
+class _RoutingBuilder:
+    """The routes, rules and notes collected so far; `routed_links` are the links that have some."""
 
     def __init__(self, links: Mapping[LinkKey, Link], scene: Scene) -> None:
         self.links, self.scene, world, roles = links, scene, scene.world, scene.roles
         self.hops: list[Hop] = []
         self.rules: dict[Rule, LinkKey] = {}
         self.notes: list[Note] = []
-        self.used: set[LinkKey] = set()
+        self.routed_links: set[LinkKey] = set()
         self.foreign = _foreign_sources(world)
         self.foreign_table = NetworkTable(self.foreign)  # there may be thousands
         # None in the main table, which no link can have.
         self.foreign_routes = {route.identity for route in world.tables if not route.is_ours}
         self.ignored = hosts_of(world, roles.guard.devices - roles.guard.management)
-        self.led = {route.to for route in world.routes}
+        self.main_prefixes = {route.to for route in world.routes}
         self.management = [*addresses_of(world, sorted(roles.guard.management))]
         self.own = {address.ip for address in self.management}
         self.local_hosts = local_hosts(world, links.values())
         self.siblings = {version: Siblings(self._all_networks(version)) for version in (4, 6)}
 
-    def usable_links(self, routed: Gateways) -> dict[LinkKey, Link]:
+    def usable_links(self, gateways_by_link: Gateways) -> dict[LinkKey, Link]:
         """The links with an address, but for those that request a table that is refused."""
         usable, refused = {}, closed_tables(self.scene)
-        for key in routed:
+        for key in gateways_by_link:
             reason = refused.get(self.scene.requests[key].routing.table)
             if key not in self.links or not self.links[key].addresses:
                 continue
@@ -277,7 +283,7 @@ class _Work:
         if any(hop.identity in self.foreign_routes for hop in hops):
             self.note(key, f"another program has the same routes in table {table}")
             return
-        self.used.add(key)
+        self.routed_links.add(key)
         self.hops += hops
         for address in free:
             self.rules.update(dict.fromkeys(_rules_of_address(address, table), key))
@@ -316,7 +322,7 @@ class _Work:
         for network in self.siblings[gateway.version].of(own.keys(), gateway):
             yield table_hop(network, key, table, gateway)
         for host in map(ip_network, PLATFORM_HOSTS):
-            if host.version == gateway.version and host in self.led:  # by a route of the main table
+            if host.version == gateway.version and host in self.main_prefixes:
                 yield table_hop(host, key, table, gateway)
         yield table_hop(EVERYTHING[gateway.version], key, table, gateway)
 

@@ -8,7 +8,7 @@ Only links with the role `dataplane` that are present, free and unprotected get 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple, Optional
 
@@ -19,7 +19,6 @@ from neuca_tools.desired.merge import (
     request_digests,
     requested_twice,
     stack_layers,
-    trusted_links,
 )
 from neuca_tools.desired.names import nic_names
 from neuca_tools.desired.policy import Policy
@@ -66,11 +65,16 @@ class Settings(NamedTuple):
     allow_sysctls: frozenset[str] = frozenset()
     policy_routing: Choice = "auto"
 
+    @property
+    def sysctl_judge(self) -> allowed_sysctls.Judge:
+        return allowed_sysctls.Judge(self.links, self.allow_sysctls)
+
 
 class Resolution(NamedTuple):
     """The desired state, and what it was derived from.
 
-    `removable` is what may be removed. `digests` maps each NIC to the digests of its request; the
+    `removable` is what may be removed. `sure` are the links that an incomplete document is sure of,
+    None if it is complete. `digests` maps each NIC to the digests of its request; the
     key "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to
     the user, `dependent_prefixes` those whose next hop is in no requested network. On the links
     `without_advertisements`, router advertisements have no effect. `tables` are those of policy
@@ -87,7 +91,7 @@ class Resolution(NamedTuple):
     digests: Mapping[str, str] = {}
     hostname: Optional[str] = None
     router: Router = "user"
-    complete: bool = False
+    sure: Optional[frozenset[LinkKey]] = frozenset()
     left_alone: tuple[Network, ...] = ()
     dependent_prefixes: frozenset[Network] = frozenset()
     management_networks: tuple[str, ...] = ()
@@ -96,6 +100,15 @@ class Resolution(NamedTuple):
     without_advertisements: frozenset[LinkKey] = frozenset()
     tables: Mapping[LinkKey, int] = {}
     lacks_ipv6: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a document without an unusable part."""
+        return self.sure is None
+
+    def is_undecided(self, key: LinkKey) -> bool:
+        """Whether an unusable part of the document may be about this requested link."""
+        return self.sure is not None and key in self.requests and key not in self.sure
 
     @property
     def is_routed(self) -> bool:
@@ -116,66 +129,39 @@ def resolve_state(
     document, settings = _with_bound_ports(document, settings, world, record)
     layers = stack_layers(document, settings.links, settings.policy, world, record)
     names, name_problems = nic_names(layers.requests, world, layers.roles, record)
-    complete, removable, sure = _trusted_parts(document, layers.requests, record.owned)
+    removable = _removable_objects(record.owned, layers.sure)
     limits = _request_limits(layers, settings, world, record, removable)
     tuned, scene = _tune_requests(layers, settings.tuning, world, record)
-    rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
-    routed = gateways_of_links(scene, settings.links, settings.policy_routing)
-    work = LinkResolver(scene, limits, names, sure, rules, routed)
-    links = work.links()
+    gateways = gateways_of_links(scene, settings.links, settings.policy_routing)
+    resolver = LinkResolver(scene, limits, names, layers.sure, settings.sysctl_judge, gateways)
+    links = {**resolver.resolve(), **resolver.leftovers()}
+    routing = resolve_routing(layers, resolver)
+    removable = _without_kept_links(removable, resolver)
     router: Router = document.router if document and settings.router else "user"
     forwards, contested = allowed_forwarding(router, layers.roles, world)
-    host = {**_host_sysctls(settings, record, sure, world), **forwards}
-    routing = resolve_routing(layers, links, work)
     problems = (*settings.tuning.problems, *layers.roles.problems, *layers.problems, *name_problems)
+    sysctls = {**_original_sysctls(settings, resolver), **forwards, **resolver.sysctls}
     return Resolution(
-        _wanted_state(work, links, routing, host),
-        _left_as_they_are(removable, work, complete),
+        NetworkState(links, routing.hops, routing.banned, sysctls, rules=routing.rules),
+        removable,
         layers.roles,
         tuned.requests,
-        names={**names, **work.vlan_names},
-        shown=tuple(work.shown()),
-        problems=(*problems, *work.problems, *routing.problems, *contested),
-        digests=request_digests(layers, forwards, limits.requested_twice.keys() | work.lacking),
-        lacks_ipv6=bool(work.lacking),
+        resolver.names,
+        shown=tuple(resolver.shown()),
+        problems=(*problems, *resolver.problems, *routing.problems, *contested),
+        digests=request_digests(layers, forwards, {*limits.requested_twice, *resolver.unset_hosts}),
         hostname=document.hostname if document else None,
         router=router,
-        complete=complete,
+        sure=layers.sure,
         left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
         dependent_prefixes=routing.dependent_prefixes,
         management_networks=management_networks(world, layers.roles),
-        notes=(*_open_notes(layers, routing), *work.notes, *tuned.notes, *routing.notes),
+        notes=(*_open_notes(layers, routing), *resolver.notes, *tuned.notes, *routing.notes),
         tuning=settings.tuning._replace(values=(*settings.tuning.values, *tuned.values)),
-        without_advertisements=frozenset() if world.fixed_sysctls else work.quiet,
+        without_advertisements=resolver.without_advertisements,
         tables=routing.tables,
+        lacks_ipv6=bool(resolver.unset_hosts),
     )
-
-
-def _tune_requests(
-    layers: Layers, tuning: Layer, world: World, record: Record
-) -> tuple[Tuned, Scene]:
-    """What the profiles make of the requests."""
-    devices = find_links(world, layers.roles)
-    tuned = tune_links(layers.requests, tuning, devices, record)
-    return tuned, Scene(tuned.requests, world, layers.roles, record, devices)
-
-
-def _left_as_they_are(removable: OwnedObjects, work: LinkResolver, complete: bool) -> OwnedObjects:
-    """What may be removed, without the addresses of unwanted links that nevertheless stay."""
-    free, problems = deletable_links(work.scene, work.stacks if complete else None)
-    work.problems += problems
-    kept = removable.vlans - free - work.wanted.keys()
-    addresses = frozenset(pair for pair in removable.addresses if pair[0] not in kept)
-    return removable._replace(vlans=free, addresses=addresses)
-
-
-def _with_bound_ports(
-    document: Optional[Document], settings: Settings, world: World, record: Record
-) -> tuple[Optional[Document], Settings]:
-    document, links, policy = bindings.bind_ports(
-        document, settings.links, settings.policy, world, record
-    )
-    return document, settings._replace(links=links, policy=policy)
 
 
 def _open_notes(layers: Layers, routing: Routing) -> Iterator[Note]:
@@ -187,33 +173,60 @@ def _open_notes(layers: Layers, routing: Routing) -> Iterator[Note]:
 
 
 def _wanted_state(
-    work: LinkResolver, links: Mapping[LinkKey, Link], routing: Routing, sysctls: Mapping[str, str]
+    resolver: LinkResolver,
+    links: Mapping[LinkKey, Link],
+    routing: Routing,
+    sysctls: Mapping[str, str],
 ) -> NetworkState:
-    every = {**links, **work.leftovers()}
-    sysctls = {**sysctls, **work.sysctls}
+    every = {**links, **resolver.leftovers()}
+    sysctls = {**sysctls, **resolver.sysctls}
     return NetworkState(every, routing.hops, routing.banned, sysctls, rules=routing.rules)
 
 
-def _trusted_parts(
-    document: Optional[Document], requests: Requests, owned: OwnedObjects
-) -> tuple[bool, OwnedObjects, Optional[frozenset[LinkKey]]]:
-    """Whether the document is complete, what may be removed, and the links that it is sure of.
+def _with_bound_ports(
+    document: Optional[Document], settings: Settings, world: World, record: Record
+) -> tuple[Optional[Document], Settings]:
+    document, links, policy = bindings.bind_ports(
+        document, settings.links, settings.policy, world, record
+    )
+    return document, settings._replace(links=links, policy=policy)
 
-    None for these if it is complete.
+
+def _tune_requests(
+    layers: Layers, tuning: Layer, world: World, record: Record
+) -> tuple[Tuned, Scene]:
+    """What the profiles make of the requests."""
+    devices = find_links(world, layers.roles)
+    tuned = tune_links(layers.requests, tuning, devices, record)
+    return tuned, Scene(tuned.requests, world, layers.roles, record, devices)
+
+
+def _removable_objects(owned: OwnedObjects, sure: Optional[frozenset[LinkKey]]) -> OwnedObjects:
+    """What may be removed of the objects that are ours."""
+    if sure is None:
+        return owned._replace(routes=True)
+    return OwnedObjects(frozenset(pair for pair in owned.addresses if pair[0] in sure))
+
+
+def _without_kept_links(removable: OwnedObjects, resolver: LinkResolver) -> OwnedObjects:
+    """What may be removed, without unwanted links that stay and their addresses.
+
+    For each such link, a problem is added to those of the resolver.
     """
-    if document is not None and document.complete:
-        return True, owned._replace(routes=True), None
-    sure = trusted_links(document, requests) if document else frozenset[LinkKey]()
-    return False, OwnedObjects(frozenset(pair for pair in owned.addresses if pair[0] in sure)), sure
+    complete = resolver.sure is None
+    free, problems = deletable_links(resolver.scene, resolver.virtual_links if complete else None)
+    resolver.problems += problems
+    kept = removable.vlans - free - resolver.wanted.keys()
+    addresses = frozenset(pair for pair in removable.addresses if pair[0] not in kept)
+    return removable._replace(vlans=free, addresses=addresses)
 
 
-def _host_sysctls(
-    settings: Settings, record: Record, sure: Optional[Collection[LinkKey]], world: World
-) -> dict[str, str]:
+def _original_sysctls(settings: Settings, resolver: LinkResolver) -> dict[str, str]:
     """The sysctls of the tuning profiles, and original values as far as they may be restored."""
-    if sure is not None or world.fixed_sysctls:
-        return dict(settings.tuning.sysctls)
-    return {**record.original_sysctls, **settings.tuning.before, **settings.tuning.sysctls}
+    tuning = settings.tuning
+    if resolver.sure is not None or resolver.world.fixed_sysctls:
+        return dict(tuning.sysctls)
+    return {**resolver.record.original_sysctls, **tuning.before, **tuning.sysctls}
 
 
 def _request_limits(
@@ -235,19 +248,24 @@ def _request_limits(
 # --- Routes and rules -----------------------------------------------------------------------------
 
 
-def resolve_routing(layers: Layers, links: Mapping[LinkKey, Link], work: LinkResolver) -> Routing:
-    """The routing for these links, which `work` has resolved."""
-    scene, world, roles, limits = work.scene, work.world, work.roles, work.limits
-    without_ipv6 = work.without_ipv6
+def resolve_routing(layers: Layers, resolver: LinkResolver) -> Routing:
+    """The routing for the links that the resolver wants."""
+    world, limits, links = resolver.world, resolver.limits, resolver.wanted
+    without_ipv6 = resolver.without_ipv6
     routing = resolve_routes(
-        layers.routes, links, layers.requests, work.after, limits, without_ipv6=without_ipv6
+        layers.routes,
+        links,
+        layers.requests,
+        resolver.scene_after_removal,
+        limits,
+        without_ipv6=without_ipv6,
     )
     taken = {hop.identity for hop in routing.hops}
-    learned = dhcp.LearnedConfiguration(roles, world, limits, taken)
-    isolated = of_vrfs(work.requests)
+    learned = dhcp.LearnedConfiguration(resolver.roles, world, limits, taken)
+    isolated = of_vrfs(resolver.requests)
     leased = learned.extend_links({key: links[key] for key in links if key not in isolated})
-    policy = build_routing(work.routed, leased, scene)
-    inside, vrf_notes = routing_tables.default_routes(links, work.after, taken)
+    policy = build_routing(resolver.gateways, leased, resolver.scene)
+    inside, vrf_notes = routing_tables.default_routes(links, resolver.scene_after_removal, taken)
     asked = (*routing.hops, *inside)
     tables = {hop.traits.table for hop in asked} - {MAIN_TABLE} | {*policy.tables.values()}
     rules, problems = resolve_rules(layers.rules, links, tables, limits)

@@ -26,8 +26,7 @@ from neuca_tools.model.topology import identity, key_of, mac_in_key, nics_in, wi
 EMPTY = Record()
 
 
-@dataclass(frozen=True)
-class Guard:
+class Guard(NamedTuple):
     """What must not be changed.
 
     `management` are the indexes of management devices; `devices` are those of all protected ones,
@@ -40,15 +39,14 @@ class Guard:
     devices: frozenset[int] = frozenset()
     management: frozenset[int] = frozenset()
     ignored: frozenset[str] = frozenset()
-    vlans: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    carriers: Mapping[str, Device] = field(default_factory=dict)
+    vlans: Mapping[str, frozenset[int]] = {}
+    carriers: Mapping[str, Device] = {}
 
 
-@dataclass(frozen=True)
-class Dhcp:
+class Dhcp(NamedTuple):
     """What does DHCP on links (`dhcp_clients`); NICs without a client are `left_to_others`."""
 
-    clients: Mapping[LinkKey, str] = field(default_factory=dict)
+    clients: Mapping[LinkKey, str] = {}
     left_to_others: frozenset[str] = frozenset()
 
     def links_of(self, clients: Collection[str]) -> frozenset[LinkKey]:
@@ -56,16 +54,15 @@ class Dhcp:
         return frozenset(key for key, client in self.clients.items() if client in clients)
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(NamedTuple):
     """The virtual links that we created.
 
     `devices` are those on this host by `KIND NAME`, `indexes` the indexes of all of them, VLANs
     included. `roles` has the role of each virtual link that is requested.
     """
 
-    devices: Mapping[str, Device] = field(default_factory=dict)
-    roles: Mapping[str, Role] = field(default_factory=dict)
+    devices: Mapping[str, Device] = {}
+    roles: Mapping[str, Role] = {}
     indexes: frozenset[int] = frozenset()
 
 
@@ -299,7 +296,7 @@ def _by_mac(
 ) -> dict[str, Role]:
     """The role of every NIC that is present, and of every MAC that is named or has a reason."""
     known = {identity(device): device for device in nics_in(world)}
-    present = {mac: _own_mac(device, ours) for mac, device in known.items()}
+    present = {mac: own_mac(device, ours) for mac, device in known.items()}
     roles: dict[str, Role] = {}
     barred, chosen = {*ignored}, {*reasons}
     for mac in sorted({*known, *named, *reasons}):
@@ -317,8 +314,8 @@ def _by_mac(
     return roles
 
 
-def _own_mac(device: Device, ours: Collection[int]) -> str:
-    """The NIC's own MAC: the current MAC of a member of our bonds is that of the bond."""
+def own_mac(device: Device, ours: Collection[int]) -> str:
+    """The current MAC, but the permanent one of a member of our bonds, which have the bond's."""
     if device.master in ours:
         return identity(device)
     return device.mac
@@ -334,7 +331,7 @@ def _device_indexes(
     return frozenset(
         device.index
         for device in world.devices.values()
-        if (device.permanent_mac in macs or _own_mac(device, ours) in macs)
+        if (device.permanent_mac in macs or own_mac(device, ours) in macs)
         and device.index not in ours
         and (vlans or device.kind != "vlan" or device.lower not in world.devices)
     )

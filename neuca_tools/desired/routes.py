@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -30,7 +30,6 @@ from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import (
     MAIN_TABLE,
     NOWHERE,
-    RouteIdentity,
     Rule,
     Traits,
     is_link_scoped,
@@ -75,9 +74,8 @@ def resolve_routes(
     """
     if not routes:
         return Routing()
-    foreign = foreign_routes(scene.world, {route.to for route in routes})
-    finder = _Finder(links, requests, scene, limits, without_ipv6, foreign=foreign)
-    for route in _tied_routes(routes, requests):
+    finder = _Finder(links, requests, scene, limits, without_ipv6, routes=routes)
+    for route in routes:
         finder.add(route)
     return Routing(
         tuple(finder.hop_by_identity.values()),
@@ -87,39 +85,10 @@ def resolve_routes(
     )
 
 
-def _tied_routes(routes: Collection[RouteRequest], requests: Requests) -> Iterable[RouteRequest]:
-    """The routes; a next hop that only another requested route leads to is tied to its link.
-
-    That route has a link and no next hop, and the next hop is in no requested network.
-    """
-    direct_links = {route.to: route.link for route in routes if _is_direct(route)}
-    if not direct_links:
-        return routes
-    networks = Networks(requests)
-    covering = NetworkTable(direct_links).covering
-    return [
-        route if networks.link_to(route.via) else _tied_route(route, direct_links, covering)
-        for route in routes
-    ]
-
-
 def _is_direct(route: RouteRequest) -> bool:
+    """Whether it is a route through a link without a next hop."""
     is_unicast = route.state == "present" and route.traits.kind == "unicast"
     return is_unicast and route.via is None and route.link is not None
-
-
-def _tied_route(
-    route: RouteRequest,
-    direct_links: Mapping[Network, Optional[LinkKey]],
-    covering: Callable[[Host], Iterator[Network]],
-) -> RouteRequest:
-    """The route with the link of the most specific direct route to its next hop, as `onlink`."""
-    if route.via is None:
-        return route
-    link = next(map(direct_links.get, covering(route.via)), None)
-    if link is None or route.link not in (None, link):
-        return route
-    return route._replace(link=link, traits=route.traits._replace(onlink=True))
 
 
 class _Finder:
@@ -133,7 +102,7 @@ class _Finder:
         limits: RequestLimits,
         without_ipv6: Mapping[LinkKey, str],
         *,
-        foreign: Collection[RouteIdentity],
+        routes: Collection[RouteRequest],
     ) -> None:
         world, devices = scene.world, scene.device_by_link
         usable = {key: link for key, link in links.items() if link.role == "dataplane"}
@@ -152,7 +121,9 @@ class _Finder:
             ]
             for version in (4, 6)
         }
-        self._foreign_identities = foreign
+        self._foreign_identities = foreign_routes(world, {route.to for route in routes})
+        self._link_by_direct_prefix = {route.to: route.link for route in filter(_is_direct, routes)}
+        self._direct_prefixes = NetworkTable(self._link_by_direct_prefix)
         self._local_hosts = local_hosts(world, links.values())
         self._reason_by_vrf_table = foreign_vrfs(world, scene.roles)
         self._without_ipv6, self._shared_tables = without_ipv6, shared_tables(world)
@@ -175,19 +146,12 @@ class _Finder:
     def _add_hop(self, route: RouteRequest) -> Optional[str]:
         """Add the route if it can be set; return the reason if it cannot."""
         reason, links = _form_reason(route) or self._prefix_reason(route), [NOWHERE]
+        parts = self._parts_of(route)
         if reason is None and route.traits.kind == "unicast":
-            links, reason = self._next_hop_links(route)
+            links, reason = self._next_hop_links(parts)
         if reason is not None or not links:
             return reason
-        first, *others = links
-        hop = Hop(
-            route.to,
-            first,
-            route.via,
-            _kernel_metric(route),
-            traits=_normal_traits(route),
-            others=tuple(zip(others, route.others)),
-        )
+        hop = _hop_of(route, parts, links)
         if hop.identity in self._foreign_identities:
             return f"a route of another program has the same prefix and metric ({hop.metric})"
         if self.hop_by_identity.get(hop.identity, hop) != hop:
@@ -198,19 +162,38 @@ class _Finder:
             self.dependent_prefixes.add(route.to)
         return None
 
-    def _next_hop_links(self, route: RouteRequest) -> tuple[list[LinkKey], Optional[str]]:
-        """The links of all next hops, or none of them if one next hop has no link.
+    def _parts_of(self, route: RouteRequest) -> list[RouteRequest]:
+        """The route as one route for each next hop."""
+        return [self._tied_route(route._replace(via=via)) for via in (route.via, *route.others)]
+
+    def _tied_route(self, route: RouteRequest) -> RouteRequest:
+        """The route, on the link of the direct route that leads to its next hop, if only one does.
+
+        A direct route has a link and no next hop. The next hop counts as `onlink` then.
+        """
+        if route.via is None or self._networks_of_all_links.link_to(route.via):
+            return route
+        prefixes = self._direct_prefixes.covering(route.via)
+        link = next(map(self._link_by_direct_prefix.get, prefixes), None)
+        if link is None or route.link not in (None, link):
+            return route
+        return route._replace(link=link, traits=route.traits._replace(onlink=True))
+
+    def _next_hop_links(
+        self, parts: Collection[RouteRequest]
+    ) -> tuple[list[LinkKey], Optional[str]]:
+        """The links of all parts of a route, one for each next hop; none if one part has no link.
 
         The reason is returned too, unless the address that leads to the next hop was refused: that
         is reported already.
         """
-        vias, links = (route.via, *route.others), list[LinkKey]()
-        for via in vias:
-            key, reason = self._next_hop_link(route._replace(via=via))
+        links = list[LinkKey]()
+        for part in parts:
+            key, reason = self._next_hop_link(part)
             if reason is not None:
                 return [], reason
             links += [key] if key else []
-        return links if len(links) == len(vias) else [], None
+        return links if len(links) == len(parts) else [], None
 
     def _ban_reason(self, route: RouteRequest) -> Optional[str]:
         """Why the routes to this prefix are not removed."""
@@ -228,7 +211,7 @@ class _Finder:
             return self._reason_by_vrf_table.get(table)
         if route.traits.kind != "unicast" and route.to.prefixlen < SHORTEST_PREFIX:
             return "a prefix of length 0 or 1 would replace the default route"
-        return self._limits.route(route.to)
+        return self._limits.route_reason(route.to)
 
     def _next_hop_link(self, route: RouteRequest) -> tuple[Optional[LinkKey], Optional[str]]:
         """The link of a next hop and None, or None and the reason why there is none."""
@@ -381,6 +364,19 @@ class Networks:
         if holder and any(via in address.network for address in holder.addresses):
             return named
         return next(map(self._links.get, self._table.covering(via)), None)
+
+
+def _hop_of(route: RouteRequest, parts: Iterable[RouteRequest], links: Iterable[LinkKey]) -> Hop:
+    """The route with the link of each of its parts."""
+    first, *others = links
+    return Hop(
+        route.to,
+        first,
+        route.via,
+        _kernel_metric(route),
+        traits=_normal_traits(route)._replace(onlink=any(part.traits.onlink for part in parts)),
+        others=tuple(zip(others, route.others)),
+    )
 
 
 def _kernel_metric(route: RouteRequest) -> int:

@@ -16,7 +16,7 @@ from typing import Optional
 
 from neuca_tools.desired import coverage
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, is_broad, is_inside
-from neuca_tools.desired.roles import Roles
+from neuca_tools.desired.roles import Roles, own_mac
 from neuca_tools.model import Address, Host, Network, Route, World
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.provenance import is_automatic
@@ -63,13 +63,13 @@ class RequestLimits:
     def _table(self) -> NetworkTable:
         return NetworkTable(self.routed)
 
-    def bare_address(self, address: Address) -> Optional[str]:
+    def bare_address_reason(self, address: Address) -> Optional[str]:
         """Why this address is refused if its network gets no route in the main table."""
         if address.ip in self.own:
             return "it is an address of the management NIC"
-        return self._doubled(address.ip) or self._takes_over(ip_network(address.ip))
+        return self._repetition_reason(address.ip) or self._takeover_reason(ip_network(address.ip))
 
-    def address(self, address: Address) -> Optional[str]:
+    def address_reason(self, address: Address) -> Optional[str]:
         """Why this address is refused.
 
         Several links request it, it is in a management prefix, or it takes over what is guarded.
@@ -78,13 +78,13 @@ class RequestLimits:
         for prefix in self.prefixes:
             if address.version == prefix.version and ip in prefix:
                 return f"it is inside the management network {prefix}"
-        return self._doubled(ip) or self._network(address.network)
+        return self._repetition_reason(ip) or self._network_reason(address.network)
 
-    def _doubled(self, ip: Host) -> Optional[str]:
+    def _repetition_reason(self, ip: Host) -> Optional[str]:
         others = self.requested_twice.get(ip)
         return f"it is requested on {others}, so it is set on none of them" if others else None
 
-    def route(self, to: Network) -> Optional[str]:
+    def route_reason(self, to: Network) -> Optional[str]:
         """Why a route to this prefix is refused."""
         for prefix in self.prefixes:
             if is_inside(to, prefix):
@@ -92,15 +92,15 @@ class RequestLimits:
         if to.prefixlen == 0 and self.allow_default_route:
             taken = to.version in self.default_routes
             return "this host has a default route already" if taken else None
-        return self._network(to)
+        return self._network_reason(to)
 
-    def _network(self, to: Network) -> Optional[str]:
+    def _network_reason(self, to: Network) -> Optional[str]:
         """Why no route may lead to this network, not even that of an address."""
         if to.prefixlen < SHORTEST_PREFIX:
             return "a prefix of length 0 or 1 would replace the default route"
-        return self._takes_over(to) or self._override_reason(to) or self._excess_reason(to)
+        return self._takeover_reason(to) or self._override_reason(to) or self._excess_reason(to)
 
-    def _takes_over(self, to: Network) -> Optional[str]:
+    def _takeover_reason(self, to: Network) -> Optional[str]:
         for host, now in self.hosts.items():
             if host.version == to.version and host in to and to.prefixlen >= now:
                 return f"it would take over {host}, which is reached through the management NIC"
@@ -234,7 +234,7 @@ def _lengths_now(hosts: Iterable[Host], routes: Iterable[Route]) -> dict[Host, i
 
 
 def mac_reason(mac: str, carriers: Collection[str], world: World, roles: Roles) -> Optional[str]:
-    """Why a virtual link may not have this MAC address. `carriers` are the NICs below it.
+    """Why a link may not have this MAC address. `carriers` are the NICs below it, or the NIC.
 
     Those may share theirs with it, as is usual for bonds, bridges and VLANs.
     """
@@ -244,7 +244,8 @@ def mac_reason(mac: str, carriers: Collection[str], world: World, roles: Roles) 
     if reason or mac in carriers:
         return reason
     for device in nics_in(world):
-        if identity(device) == mac:
+        macs = (identity(device), own_mac(device, roles.made.indexes))
+        if mac in macs and identity(device) not in carriers:
             whose = f'that of "{device.name}", which is not one of its lower devices'
             return f"the MAC address {mac} is {whose}"
     return None

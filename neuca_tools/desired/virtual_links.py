@@ -35,7 +35,7 @@ from neuca_tools.model.provenance import ADMINISTRATOR, route_provenance
 from neuca_tools.model.topology import routes_through
 
 
-class Stacks:
+class VirtualLinks:
     """The virtual links that can be created, with their lower devices.
 
     `masters` has the master of each member or port, `barred` the members of those that cannot be
@@ -45,36 +45,36 @@ class Stacks:
     def __init__(self, scene: Scene, names: Mapping[LinkKey, str]) -> None:
         """Judge the requested virtual links, lowest first. `names` are the names of the NICs."""
         self.requests, self.world, self.roles, _, self.device_by_link = scene
-        self.taken, requests = frozenset(names.values()), scene.requests
+        self.nic_names, requests = frozenset(names.values()), scene.requests
         # Those that are requested are judged with their requests.
         ours = {self.roles.made.devices.get(key.mac) for key in requests}
-        self.macvlans: dict[int, str] = {}
-        self.holders: dict[str, Device] = {}
+        self.macvlan_by_lower: dict[int, str] = {}
+        self.device_by_name: dict[str, Device] = {}
         for device in self.world.devices.values():
             if device.kind == "macvlan" and device not in ours:
-                self.macvlans[device.lower] = f'"{device.name}"'
-            self.holders.update(dict.fromkeys((device.name, *device.altnames), device))
+                self.macvlan_by_lower[device.lower] = f'"{device.name}"'
+            self.device_by_name.update(dict.fromkeys((device.name, *device.altnames), device))
         self.networks = Networks(requests)
         # How many requested links have each name; none of several with the same name is made.
         made = [key for key in requests if key.kind == key.virtual_kind]
-        self.names = Counter(key.virtual_name for key in made)
+        self.count_by_name = Counter(key.virtual_name for key in made)
         self.tables = TablesInUse(scene)
         self.links: dict[LinkKey, Virtual] = {}
         self.masters: dict[LinkKey, LinkKey] = {}
         self.barred: dict[LinkKey, LinkKey] = {}
         self.problems: list[Problem] = []
         for key in sorted(made, key=lambda key: key.order):
-            self._take(key, requests[key])
+            self._add(key, requests[key])
         for key in self.masters:
             self.barred.pop(key, None)
 
-    def _take(self, key: LinkKey, request: LinkRequest) -> None:
+    def _add(self, key: LinkKey, request: LinkRequest) -> None:
         """Add it to the links that can be created, or add a problem."""
         if request.state == "user" or self.roles.role(key.mac) == "unlisted":
             return
         if key.mac in self.roles.guard.carriers and not request.origins:
             return
-        virtual = request.virtual and self._whole(key, request.virtual)
+        virtual = request.virtual and self._with_defaults(key, request.virtual)
         problem = self._creation_problem(key, virtual)
         if problem:
             self.problems.append(problem)
@@ -83,7 +83,7 @@ class Stacks:
             self.links[key] = virtual
             self.masters.update(dict.fromkeys(virtual.members, key))
 
-    def _whole(self, key: LinkKey, virtual: Virtual) -> Virtual:
+    def _with_defaults(self, key: LinkKey, virtual: Virtual) -> Virtual:
         """The virtual link with default options.
 
         A VXLAN gets the link that its addresses are reached through.
@@ -177,14 +177,17 @@ class Stacks:
 
     def _name_reason(self, key: LinkKey) -> Optional[str]:
         """Why it cannot have its name."""
-        holder, ours = self.holders.get(key.virtual_name), self.roles.made.devices.get(key.mac)
+        holder, ours = (
+            self.device_by_name.get(key.virtual_name),
+            self.roles.made.devices.get(key.mac),
+        )
         if holder is not None and (ours is None or holder.index != ours.index):
             if holder.kind == key.kind and holder.name == key.virtual_name:
                 return (
                     f'"{key.virtual_name}" exists and was not made by this agent: it is left alone'
                 )
             return f'another interface is named "{key.virtual_name}": it is left alone'
-        if key.virtual_name in self.taken or self.names[key.virtual_name] > 1:
+        if key.virtual_name in self.nic_names or self.count_by_name[key.virtual_name] > 1:
             return f'another interface is to be named "{key.virtual_name}"'
         return None
 
@@ -235,8 +238,8 @@ class Stacks:
         The kernel refuses such a member.
         """
         device = self.device_by_link.get(lower)
-        if device and device.index in self.macvlans:
-            return self.macvlans[device.index]
+        if device and device.index in self.macvlan_by_lower:
+            return self.macvlan_by_lower[device.index]
         asked = (key for key, made in self.links.items() if made.parent == lower)
         return next((str(key) for key in asked if key.kind == "macvlan"), "")
 
@@ -262,18 +265,18 @@ def message_subject(key: LinkKey) -> str:
 
 
 def deletable_links(
-    scene: Scene, stacks: Optional[Stacks]
+    scene: Scene, virtual_links: Optional[VirtualLinks]
 ) -> tuple[frozenset[LinkKey], list[Problem]]:
     """The links that we created and may delete.
 
-    A link that is requested but refused may not, nor one that somebody added something to.
-    `stacks` is None if the document is incomplete. Then only `copies` may be deleted: links with
-    the MAC address of a management or ignored NIC.
+    A link that is requested but refused may not, nor one that somebody added something to. If the
+    document is incomplete (`virtual_links` is None), only `copies` may: links with the MAC address
+    of a management or ignored NIC.
     """
     owned, requests = scene.record.owned.vlans, scene.requests
     copies = frozenset(key for key in owned & scene.device_by_link.keys() if _is_copy(key, scene))
     kept = links_with_additions(scene, owned)
-    if stacks is None:
+    if virtual_links is None:
         return copies - kept.keys(), []
     problems = [
         Problem("refused", f"it is no longer requested, but {kept[key]}", key)
@@ -281,7 +284,7 @@ def deletable_links(
         if key not in requests
     ]
     # A VLAN on a NIC is judged elsewhere.
-    refused = {key for key in requests if key.virtual_kind and key.nic not in stacks.links}
+    refused = {key for key in requests if key.virtual_kind and key.nic not in virtual_links.links}
     return (copies | owned - refused) - kept.keys(), problems
 
 

@@ -91,14 +91,13 @@ class LinkRequest:
     mtu: Optional[int] = None
     txqueuelen: Optional[int] = None
     sysctls: tuple[tuple[str, str], ...] = ()
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[Origin, ...] = field(default=(), repr=False)
     device: tuple[tuple[str, str], ...] = ()
     virtual: Optional[Virtual] = None
     routing: NicRouting = UNROUTED
     automatic: Optional[Automatic] = None
-    # Not in the digest of the request: `documents.stacking` makes the link a member instead.
+    # Not in the digest: `documents.stacking` turns them into a membership and device settings.
     vrf: str = field(default="", repr=False)
-    # Neither these: if `dns` is `per-link`, the offers become device settings.
     dns: str = field(default="", repr=False)
     offers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
@@ -108,21 +107,23 @@ class LinkRequest:
         return self.automatic or Automatic()
 
     def substance(self) -> str:
-        """What is requested as text, without its order and where it comes from.
+        """What is requested as text for a digest, without its order and where it comes from.
 
-        What is not requested is left out, which a digest of it would take most of its time for.
+        Settings that are not requested are left out: their text would take most of the time.
         """
-        lists = ("addresses", "sysctls", "device")
-        own = {**self.__dict__, **{name: sorted(self.__dict__[name], key=repr) for name in lists}}
-        given = [it for it in fields(self) if it.repr and own[it.name] not in (it.default, [])]
-        return " ".join([f"{it.name}={own[it.name]!r}" for it in given if it.name != "origins"])
+        values = dict(self.__dict__)
+        for name in ("addresses", "sysctls", "device"):
+            values[name] = sorted(values[name], key=repr)
+        defaults = {it.name: it.default for it in fields(self) if it.repr}
+        names = [name for name in defaults if values[name] not in (defaults[name], [])]
+        return " ".join([f"{name}={values[name]!r}" for name in names])
 
 
 Requests = Mapping[LinkKey, LinkRequest]
 
 
 class ManagementHint(NamedTuple):
-    """Why a NIC may be a management NIC by a platform's document, or with `firm` is one."""
+    """Why a platform's document suggests that a NIC is for management, or says so (`firm`)."""
 
     mac: str
     reason: str
@@ -130,9 +131,7 @@ class ManagementHint(NamedTuple):
 
 
 class PlatformDocument(NamedTuple):
-    """The content of the platform's own documents. The MAC of a key is `name PATTERN` if a document
-    identifies the NIC only by its name.
-    """
+    """The content of the platform's documents; `name PATTERN` stands for a missing MAC."""
 
     hostname: Optional[str] = None
     links: tuple[LinkRequest, ...] = ()

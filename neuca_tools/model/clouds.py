@@ -31,22 +31,22 @@ class Sign(NamedTuple):
 class Cloud(NamedTuple):
     """A cloud with a metadata source.
 
-    `kind` names the source, `label` is the name for people, `usage` the syntax of the source.
-    `source` is its module and class in `sources`. `signs`: each of them is enough. `also` are the
-    kinds of other sources that are asked there.
+    `kind` names the source, `label` is the name for people. `source` is its module and class in
+    `sources`. `signs`: each of them is enough. `also` are the kinds of other sources that are asked
+    there. `is_service`: the source is a service with a URL.
     """
 
     kind: str
     label: str
-    usage: str
     source: str
     signs: tuple[Sign, ...]
     also: tuple[str, ...] = ()
+    is_service: bool = True
 
     @property
-    def is_service(self) -> bool:
-        """Whether its source is a service with a URL."""
-        return "[=URL]" in self.usage
+    def usage(self) -> str:
+        """The syntax of the source."""
+        return f"{self.kind}[=URL]" if self.is_service else self.kind
 
 
 # nova, virt/libvirt/driver.py (_get_guest_config_sysinfo); brands: cloud-init, DataSourceOpenStack.
@@ -54,8 +54,8 @@ _NOVA = ("OpenStack Nova", "OpenStack Compute")
 _BRANDS = ("OpenTelekomCloud", "SAP CCloud VM", "HUAWEICLOUD", "Samsung Cloud Platform")
 
 
-def _vendor_sign(text: str) -> tuple[Sign, ...]:
-    return (Sign("sys_vendor", text),)
+def _signs(field: str, *texts: str) -> tuple[Sign, ...]:
+    return tuple(Sign(field, text) for text in texts)
 
 
 # The signs: AWS, "Detect whether a host is an EC2 instance"; the others: cloud-init,
@@ -64,57 +64,42 @@ CLOUDS = (
     Cloud(
         "openstack",
         "OpenStack",
-        "openstack[=URL]",
         "clouds.OpenStack",
-        (
-            *(Sign("product_name", text) for text in _NOVA),
-            *(Sign("chassis_asset_tag", text) for text in (*_NOVA, *_BRANDS)),
-        ),
+        (*_signs("product_name", *_NOVA), *_signs("chassis_asset_tag", *_NOVA, *_BRANDS)),
         ("ec2",),
     ),
     Cloud(
         "ec2",
         "EC2",
-        "ec2[=URL]",
         "ec2.Ec2",
-        (Sign("sys_vendor", "Amazon EC2"), Sign("chassis_asset_tag", "Amazon EC2")),
+        (*_signs("sys_vendor", "Amazon EC2"), *_signs("chassis_asset_tag", "Amazon EC2")),
     ),
     Cloud(
         "azure",
         "Azure",
-        "azure[=URL]",
         "clouds.Azure",
-        (Sign("chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77"),),
+        _signs("chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77"),
     ),
     Cloud(
-        "oracle",
-        "Oracle Cloud",
-        "oracle[=URL]",
-        "clouds.Oracle",
-        (Sign("chassis_asset_tag", "OracleCloud.com"),),
+        "oracle", "Oracle Cloud", "clouds.Oracle", _signs("chassis_asset_tag", "OracleCloud.com")
     ),
     Cloud(
         "gce",
         "Google Compute Engine",
-        "gce[=URL]",
         "clouds.Gce",
-        (Sign("product_name", "Google Compute Engine"), Sign("product_name", "Google")),
+        _signs("product_name", "Google Compute Engine", "Google"),
     ),
-    Cloud("hetzner", "Hetzner Cloud", "hetzner[=URL]", "clouds.Hetzner", _vendor_sign("Hetzner")),
+    Cloud("hetzner", "Hetzner Cloud", "clouds.Hetzner", _signs("sys_vendor", "Hetzner")),
+    Cloud("alibaba", "Alibaba Cloud", "ec2.Alibaba", _signs("product_name", "Alibaba Cloud ECS")),
+    Cloud("vultr", "Vultr", "clouds.Vultr", _signs("sys_vendor", "Vultr")),
     Cloud(
-        "alibaba",
-        "Alibaba Cloud",
-        "alibaba[=URL]",
-        "ec2.Alibaba",
-        (Sign("product_name", "Alibaba Cloud ECS"),),
+        "digitalocean", "DigitalOcean", "clouds.DigitalOcean", _signs("sys_vendor", "DigitalOcean")
     ),
-    Cloud("vultr", "Vultr", "vultr[=URL]", "clouds.Vultr", _vendor_sign("Vultr")),
     Cloud(
-        "digitalocean",
-        "DigitalOcean",
-        "digitalocean[=URL]",
-        "clouds.DigitalOcean",
-        _vendor_sign("DigitalOcean"),
+        "vmware",
+        "VMware",
+        "hypervisors.VMware",
+        _signs("sys_vendor", "VMware, Inc."),
+        is_service=False,
     ),
-    Cloud("vmware", "VMware", "vmware", "hypervisors.VMware", _vendor_sign("VMware, Inc.")),
 )

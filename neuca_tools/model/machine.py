@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Optional, Union
+from typing import NamedTuple, Optional, Union
 
 INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -25,8 +24,7 @@ _NOT_SET = frozenset("0f")
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """The metadata service that responded for this instance: the only one requested from then on.
 
     `source` is `openstack` or `ec2`. `url` is the base URL without an interface
@@ -42,8 +40,7 @@ class Origin:
     others: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Outlet:
+class Outlet(NamedTuple):
     """An interface through which metadata may be requested, with the networks that it routes to.
 
     `identity` is what `Origin.mac` keeps. `likely`: it is believed to be for management; the
@@ -67,19 +64,19 @@ class Outlet:
         )
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """What distinguishes one machine from another; every part is empty if unknown.
 
     `machine_id` and `uuid` are digests, because a machine ID is confidential (machine-id(5)).
-    `instances` has the instance ID by kind of platform. `origin` is None until a network source has
+    `instances` has the instance ID by kind of platform. `set_aside` says why the state of another
+    machine was found here and set aside. `origin` is None until a network source has
     responded for this instance. `volume` is the digest of the volume that the active document was
     read from; empty for none.
     """
 
     machine_id: str = ""
     uuid: str = ""
-    instances: Mapping[str, str] = field(default_factory=dict)
+    instances: Mapping[str, str] = {}
     set_aside: str = ""
     origin: Optional[Origin] = None
     volume: str = ""
@@ -90,10 +87,10 @@ def known_machine(machine_id: str, uuid: str) -> Machine:
     own, hardware = machine_id.strip().lower(), uuid.strip().lower()
     machine = Machine()
     if _MACHINE_ID.fullmatch(own):
-        machine = replace(machine, machine_id=_salted_digest(own))
+        machine = machine._replace(machine_id=_salted_digest(own))
     unset = any(set(hardware) == {digit, "-"} for digit in _NOT_SET)
     if _UUID.fullmatch(hardware) and not unset:
-        machine = replace(machine, uuid=_salted_digest(hardware))
+        machine = machine._replace(uuid=_salted_digest(hardware))
     return machine
 
 
@@ -149,8 +146,7 @@ def updated_machine(before: Machine, now: Machine, instance_id: str) -> Machine:
     instances = dict(before.instances)
     if name:
         instances[kind] = name
-    return replace(
-        before,
+    return before._replace(
         machine_id=now.machine_id or before.machine_id,
         uuid=now.uuid or before.uuid,
         instances=instances,

@@ -114,8 +114,7 @@ class Origin(NamedTuple):
     overrode: str = ""
 
 
-@dataclass(frozen=True)
-class StoredDocument:
+class StoredDocument(NamedTuple):
     """The last good document, for a boot on which no source responds.
 
     `fetched` is when it was first read (RFC 3339, UTC). `platform` is the text of the platform's

@@ -41,17 +41,17 @@ def _checked_type(kind: type, value: object) -> Any:  # noqa: ANN401 - a value o
 
 
 class Shapes:
-    """Readers by annotations. They take `most` items of a list, and ignore the rest.
+    """Readers by annotations. They take `max_items` items of a list, and ignore the rest.
 
     `leaves` has what reads types that JSON has in another form; it may raise ValueError. `strict`:
     an object with other keys than fields is wrong.
     """
 
     def __init__(
-        self, leaves: Mapping[object, Reader], *, strict: bool = True, most: int = 1 << 30
+        self, leaves: Mapping[object, Reader], *, strict: bool = True, max_items: int = 1 << 30
     ) -> None:
         self._readers = dict(leaves)
-        self._strict, self._most = strict, most
+        self._strict, self._max_items = strict, max_items
 
     def read(self, kind: type[T], value: object) -> T:
         """The value as an instance of this dataclass or named tuple. Raises ValueError."""
@@ -87,7 +87,7 @@ class Shapes:
         readers = [self.reader(kind) for kind in kinds if kind is not Ellipsis]
 
         def read(value: object) -> tuple[Any, ...]:
-            items = _checked_type(list, value)[: self._most]
+            items = _checked_type(list, value)[: self._max_items]
             each = readers * len(items) if kinds[-1] is Ellipsis else readers
             if len(items) != len(each):
                 raise ShapeError(f"has {len(items)} items, and should have {len(each)}")

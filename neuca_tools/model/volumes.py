@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 SOURCES = ("configdrive", "nocloud")  # that read a volume
@@ -51,19 +50,17 @@ class BlockDevice(NamedTuple):
     removable: bool = False
 
 
-@dataclass(frozen=True)
-class VolumeLog:
+class VolumeLog(NamedTuple):
     """Why volumes were refused since the boot, by the names of their devices.
 
     `reported` are the messages about them that have been logged already.
     """
 
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = {}
     reported: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """What is recorded of this instance; empty on its first boot.
 
     `network` is the metadata service that has responded for it. `instances` are its IDs, each with
@@ -72,8 +69,8 @@ class Known:
     """
 
     network: str = ""
-    instances: frozenset[str] = field(default_factory=frozenset)
-    volumes: frozenset[str] = field(default_factory=frozenset)
+    instances: frozenset[str] = frozenset()
+    volumes: frozenset[str] = frozenset()
     booted: bool = False
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -372,7 +371,7 @@ def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -
                 from neuca_tools.documents.platform import combined
 
                 beside = combined.open_text(beside)
-            copy = replace(stored, text=redact_text(stored.text), platform=beside)
+            copy = stored._replace(text=redact_text(stored.text), platform=beside)
             save_document(run_directory, copy, 0o644)
         save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
     except ApplyError as error:
@@ -385,7 +384,7 @@ def _pin_origin(origin: Optional[Origin], state_directory: Where) -> None:
     known = _recorded_machine(state_directory)
     before = known.origin
     if origin and (before is None or (before.url, before.mac) != (origin.url, origin.mac)):
-        save_machine(state_directory, replace(known, origin=origin))
+        save_machine(state_directory, known._replace(origin=origin))
 
 
 def last_confirmed(state_directory: Where, run_directory: Path) -> Intake:

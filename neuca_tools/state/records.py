@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from itertools import chain
@@ -134,7 +133,7 @@ def save_document(where: Where, document: StoredDocument, mode: int = 0o600) -> 
 
     A redacted copy has another `mode`.
     """
-    save_state(where, DOCUMENT, document.__dict__, mode)
+    save_state(where, DOCUMENT, document._asdict(), mode)
 
 
 def load_look(directory: Path) -> dict[str, Any]:
@@ -158,7 +157,7 @@ def load_volumes(directory: Path) -> VolumeLog:
 
 def save_volumes(directory: Path, log: VolumeLog) -> None:
     """Write the file if its content changes. Raises ApplyError."""
-    save_state(directory, VOLUMES, log.__dict__, 0o644)
+    save_state(directory, VOLUMES, log._asdict(), 0o644)
 
 
 def load_choice(directory: Path) -> Optional[Choice]:
@@ -183,7 +182,8 @@ def load_machine(where: Where) -> Machine:
 
 def save_machine(where: Where, machine: Machine) -> None:
     """Write the file if its content changes. Raises ApplyError."""
-    save_state(where, MACHINE, asdict(machine), 0o644)
+    origin = machine.origin and machine.origin._asdict()
+    save_state(where, MACHINE, {**machine._asdict(), "origin": origin}, 0o644)
 
 
 # --- JSON -----------------------------------------------------------------------------------------

@@ -51,6 +51,25 @@ def test_the_mac_address_of_another_nic_is_refused(kind, owner, whose):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_the_present_mac_address_of_another_nic_is_refused_too(kind):
+    asked = agent(f"{KINDS[kind]}mac = {MINE}\n")
+    asked.kernel.devices[3] = replace(asked.kernel.devices[3], mac=MINE)
+    asked.run()
+    whose = '"eth3", which is not one of its lower devices'
+    assert refusals(asked) == [f"the MAC address {MINE} is that of {whose}"]
+    assert asked.kernel.named(NAMES[kind]) is None
+
+
+def test_the_mac_address_of_a_former_bond_is_free_in_the_same_pass():
+    asked = agent(f"{KINDS['bond']}mac = {MINE}\n")
+    asked.run()
+    asked.ask(f"{NIC2}[bridge br0]\nmembers = {mac(3)}\nmac = {MINE}\n")
+    asked.run()
+    assert refusals(asked) == []
+    assert (asked.kernel.named("br0").mac, asked.kernel.devices[2].mac) == (MINE, mac(2))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("own", [MINE, mac(2)])
 def test_a_mac_address_of_its_own_or_of_a_lower_device_is_usable(kind, own):
     asked = agent(f"{KINDS[kind]}mac = {own}\n")

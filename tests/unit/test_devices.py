@@ -7,14 +7,14 @@ from __future__ import annotations
 import pytest
 from worlds import key
 
-from neuca_tools.desired.device_settings import Wish, is_same, restorable_values, to_do
+from neuca_tools.desired.device_settings import DeviceResolver, is_same, restorable_values, to_do
 from neuca_tools.model.device_settings import Declined, DeviceSettings
 
 CPUS = DeviceSettings({"rps": "none"}, {"rps": "0-3", "rps.queues": "2"})
 
 
 def wish(asked, has=None, declined=()):
-    made = Wish(key(2), asked, has, dict(declined))
+    made = DeviceResolver(key(2), asked, has, dict(declined))
     made.resolve()
     return made.wanted, [(note.setting, note.effect, note.reason) for note in made.notes]
 
@@ -157,7 +157,7 @@ def test_a_qdisc_that_cannot_be_made_again_goes_back_to_the_kernels_choice():
     ],
 )
 def test_the_length_of_the_transmit_queue(asked, found, kind, length, qdisc, reason):
-    made = Wish(key(2), asked, DeviceSettings(found), {})
+    made = DeviceResolver(key(2), asked, DeviceSettings(found), {})
     made.resolve()
     made.queue(length, length is not None, kind, 500)
     assert (made.wanted.get("qdisc"), [note.reason for note in made.notes]) == (
@@ -167,7 +167,7 @@ def test_the_length_of_the_transmit_queue(asked, found, kind, length, qdisc, rea
 
 
 def test_a_pfifo_on_a_link_without_a_length_has_the_kernels():
-    made = Wish(key(2), {"qdisc": "pfifo"}, None, {})
+    made = DeviceResolver(key(2), {"qdisc": "pfifo"}, None, {})
     made.resolve()
     made.queue(None, False, "noqueue", 0)
     assert made.wanted == {"qdisc": "pfifo limit 1000"}

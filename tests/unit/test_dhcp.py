@@ -234,6 +234,22 @@ def test_networkd_is_told_of_a_new_file_and_of_one_that_goes():
     assert "make networkd reload its configuration" in texts
 
 
+@pytest.mark.parametrize("manager", ["networkd", "networkmanager"])
+@pytest.mark.parametrize("lines", ["dhcp4 = yess\n", "dhcp4 = yes\ndhcp6 = yess\n", "mtu = x\n"])
+def test_a_manager_keeps_a_nic_whose_request_has_an_unusable_line(lines, manager):
+    section, words = f"[interface {mac(2)}]\n", {manager: {"eth1": "managed", "eth2": "managed"}}
+    first = decided(seen(managers=words), parse(f"{section}dhcp4 = yes\ndhcp6 = yes\n"))
+    there = {path: content for path, content in first.desired.files.items() if content}
+    (profile,) = (dhcp_files.uuid_of(there[path]) for path in there if "neuca-dhcp" in path)
+    look = seen(managers=words, files=there, profiles={"eth2": profile})
+    later = decided(look, parse(section + lines), first.record)
+    assert not later.resolution.complete
+    assert later.resolution.roles.dhcp.clients == {key(2): manager}
+    assert [one.text for one in later.plan() if one.kind in ("write-file", "tell")] == []
+    complete = decided(look, parse(section), first.record)
+    assert [path for path in there if complete.desired.files[path] is None]
+
+
 def test_a_manager_that_could_not_be_told_of_the_files_is_told_in_the_next_pass():
     first = decided(seen(), netplan(dhcp4=True))
     failed = Result(failures=(Failure(Tell("networkd"), "no response within 1 s"),))

@@ -250,6 +250,25 @@ def test_a_client_that_is_not_requested_is_stopped(lines):
     ]
 
 
+@pytest.mark.parametrize("line", ["dhcp4 = yess", "mtu = x"])
+def test_a_client_goes_on_while_the_request_of_its_link_has_an_unusable_line(line):
+    look = plain()
+    own = running(decided(look, document("dhcp4 = yes")))
+    again = decided(replace(look, own_clients=own), document(line))
+    assert [one for one in again.plan() if one.kind.endswith("-dhcp")] == []
+
+
+def test_a_client_of_a_link_that_becomes_a_member_is_stopped_in_spite_of_an_unusable_line():
+    look = plain()
+    own = running(decided(look, document("dhcp4 = yes")))
+    bond = (
+        f"[bond bond0]\nmode = active-backup\nmembers = {mac(2)}\n[interface {mac(2)}]\nmtu = x\n"
+    )
+    again = decided(replace(look, own_clients=own), parse(bond))
+    assert not again.resolution.complete
+    assert [one.kind for one in again.plan() if one.kind.endswith("-dhcp")] == ["stop-dhcp"]
+
+
 def test_without_a_document_a_client_goes_on():
     look = plain()
     own = running(decided(look, document("dhcp4 = yes")))

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from ipaddress import ip_interface
 
 import pytest
@@ -45,7 +44,7 @@ def config(tmp_path):
     )
     for directory in (config.state_directory, config.run_directory, config.udev_directory):
         directory.mkdir()
-    save_machine(config.state_directory, replace(SOMEBODY, instances={"ec2": "i-1"}))
+    save_machine(config.state_directory, SOMEBODY._replace(instances={"ec2": "i-1"}))
     save_record(
         config.state_directory,
         Record(
@@ -97,7 +96,7 @@ def test_a_new_instance_sets_the_state_of_the_other_one_aside_and_says_so(config
         f'what another machine left here is in "{place}", and is not applied: {WHY}'
     ]
     now = load_machine(config.state_directory)
-    assert now == replace(hostid.read_machine(), instances={"ec2": "i-2"}, set_aside=WHY)
+    assert now == hostid.read_machine()._replace(instances={"ec2": "i-2"}, set_aside=WHY)
 
 
 def test_a_script_that_version_1_7_ran_for_the_other_instance_has_not_run_here(config):
@@ -228,7 +227,7 @@ def test_the_volume_that_the_document_came_from_is_remembered(config):
     fill(place, DRIVE)
     digest = read_volume(place).digest
     stored = StoredDocument("configdrive", "00", "", "[global]\n")
-    for intake in (Intake(stored=replace(stored, source="ec2")), Intake(stored=stored, stale=True)):
+    for intake in (Intake(stored=stored._replace(source="ec2")), Intake(stored=stored, stale=True)):
         first_boot.record_machine(config, intake)
         assert load_machine(config.state_directory).volume == ""
     first_boot.record_machine(config, Intake(stored=stored))

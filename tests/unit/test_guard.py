@@ -63,37 +63,37 @@ def survey(named=(2,), routes=(), allow=False, metadata_hosts=()):
     ("fe80::/64", None),
 ])  # fmt: skip
 def test_a_route_is_refused_for_this_reason(to, reason):
-    assert survey().route(ip_network(to)) == reason
+    assert survey().route_reason(ip_network(to)) == reason
 
 
 def test_a_prefix_wider_than_the_management_network_is_no_closer_than_that_is_now():
-    assert survey().route(ip_network("192.0.0.0/22")) is None
+    assert survey().route_reason(ip_network("192.0.0.0/22")) is None
 
 
 def test_a_gateway_that_is_only_reached_through_the_default_route_is_not_taken_over():
     outside = survey(routes=[route("::/0", 1, "2001:db8:ffff::1", 1024)])
-    assert outside.route(ip_network("2001:db8:ffff::/48")) == took("2001:db8:ffff::1")
+    assert outside.route_reason(ip_network("2001:db8:ffff::/48")) == took("2001:db8:ffff::1")
 
 
 def test_a_metadata_service_of_the_configuration_is_guarded_too():
-    assert survey(metadata_hosts=["203.0.113.5"]).route(ip_network("203.0.113.0/24")) == took(
-        "203.0.113.5"
-    )
+    assert survey(metadata_hosts=["203.0.113.5"]).route_reason(
+        ip_network("203.0.113.0/24")
+    ) == took("203.0.113.5")
 
 
 def test_a_metadata_service_on_the_loopback_needs_no_guard():
-    assert survey(metadata_hosts=["127.0.0.1"]).route(ip_network("126.0.0.0/7")) is None
+    assert survey(metadata_hosts=["127.0.0.1"]).route_reason(ip_network("126.0.0.0/7")) is None
 
 
 def test_a_metadata_route_that_is_there_lets_only_shorter_prefixes_through():
     there = survey(routes=[route("169.254.169.254/32", 1, "192.0.2.1")])
-    assert there.route(ip_network("169.254.0.0/16")) is None
-    assert there.route(ip_network("169.254.169.254/32")) == took("169.254.169.254")
+    assert there.route_reason(ip_network("169.254.0.0/16")) is None
+    assert there.route_reason(ip_network("169.254.169.254/32")) == took("169.254.169.254")
 
 
 def test_a_route_of_ours_on_a_dataplane_nic_does_not_open_the_fence():
     ours = survey(routes=[route("169.254.0.0/16", 2, "10.0.0.254", 20, 110)])
-    assert ours.route(ip_network("169.254.0.0/16")) == took("169.254.169.254")
+    assert ours.route_reason(ip_network("169.254.0.0/16")) == took("169.254.169.254")
 
 
 def test_nor_does_our_route_on_a_vlan_with_its_own_mac_address_open_it():
@@ -109,7 +109,7 @@ def test_nor_does_our_route_on_a_vlan_with_its_own_mac_address_open_it():
         ],
     )
     limits = request_limits(seen, assign_roles(seen, {mac(2)}, Policy(), made), ())
-    assert limits.route(ip_network("169.254.0.0/16")) == took("169.254.169.254")
+    assert limits.route_reason(ip_network("169.254.0.0/16")) == took("169.254.169.254")
 
 
 @pytest.mark.parametrize(("address", "reason"), [
@@ -127,7 +127,7 @@ def test_nor_does_our_route_on_a_vlan_with_its_own_mac_address_open_it():
     ("::ffff:192.0.2.77/120", None),
 ])  # fmt: skip
 def test_an_address_is_refused_for_this_reason(address, reason):
-    assert survey().address(ip_interface(address)) == reason
+    assert survey().address_reason(ip_interface(address)) == reason
 
 
 @pytest.mark.parametrize(("own", "on_link", "inside"), [
@@ -145,8 +145,11 @@ def test_a_network_that_is_only_routed_on_the_management_link_is_one_of_its_netw
         routes=[route("0.0.0.0/0", 1, "10.128.0.1"), route(on_link, 1)],
     )
     found = request_limits(seen, assign_roles(seen, {mac(2)}, Policy(), Record()), ())
-    assert found.address(ip_interface(inside)) == f"it is inside the management network {on_link}"
-    assert found.route(ip_network(on_link)) == f"it is the management network {on_link}"
+    assert (
+        found.address_reason(ip_interface(inside))
+        == f"it is inside the management network {on_link}"
+    )
+    assert found.route_reason(ip_network(on_link)) == f"it is the management network {on_link}"
 
 
 # --- default routes, where the configuration allows them ------------------------------------------------------------
@@ -161,7 +164,7 @@ def test_a_network_that_is_only_routed_on_the_management_link_is_one_of_its_netw
     ],
 )
 def test_a_default_route_is_allowed_if_configured_and_none_exists(to, reason):
-    assert survey(allow=True).route(ip_network(to)) == reason
+    assert survey(allow=True).route_reason(ip_network(to)) == reason
 
 
 def test_a_default_route_of_ours_does_not_stand_in_its_own_way():
@@ -171,7 +174,7 @@ def test_a_default_route_of_ours_does_not_stand_in_its_own_way():
     roles = assign_roles(
         seen, {mac(2)}, Policy(), Record(nics={mac(2): NicRecord(role="dataplane")})
     )
-    assert request_limits(seen, roles, (), True).route(ip_network("0.0.0.0/0")) is None
+    assert request_limits(seen, roles, (), True).route_reason(ip_network("0.0.0.0/0")) is None
 
 
 def test_a_host_with_a_default_route_only_on_an_unlisted_nic_has_one():
@@ -181,7 +184,7 @@ def test_a_host_with_a_default_route_only_on_an_unlisted_nic_has_one():
     )
     assert roles.role(mac(3)) == "unlisted"
     assert (
-        request_limits(seen, roles, (), True).route(ip_network("0.0.0.0/0"))
+        request_limits(seen, roles, (), True).route_reason(ip_network("0.0.0.0/0"))
         == "this host has a default route already"
     )
 
@@ -216,13 +219,16 @@ ROUTED = "which is routed through the management NIC"
 ])  # fmt: skip
 def test_a_route_through_the_management_gateway_is_not_overridden(to, reason):
     """Longer prefixes are free inside a broad route, such as 10.0.0.0/8 and 2000::/3 here."""
-    assert survey(routes=EXPLICIT).route(ip_network(to)) == reason
+    assert survey(routes=EXPLICIT).route_reason(ip_network(to)) == reason
 
 
 def test_the_network_of_an_address_does_not_override_it_either():
     there = survey(routes=EXPLICIT)
-    assert there.address(ip_interface("10.20.30.1/24")) == f"it is inside 10.20.0.0/16, {ROUTED}"
-    assert there.address(ip_interface("10.30.0.1/24")) is None
+    assert (
+        there.address_reason(ip_interface("10.20.30.1/24"))
+        == f"it is inside 10.20.0.0/16, {ROUTED}"
+    )
+    assert there.address_reason(ip_interface("10.30.0.1/24")) is None
 
 
 def test_routes_of_ours_or_through_other_nics_stand_in_nobodys_way():
@@ -233,7 +239,9 @@ def test_routes_of_ours_or_through_other_nics_stand_in_nobodys_way():
             route("10.40.0.0/16", 1, "192.0.2.1", 20, 110),
         ]
     )
-    assert [there.route(ip_network(f"10.{number}.0.0/16")) for number in (20, 30, 40)] == [None] * 3
+    assert [there.route_reason(ip_network(f"10.{number}.0.0/16")) for number in (20, 30, 40)] == [
+        None
+    ] * 3
 
 
 def test_routes_through_the_management_gateway_are_remembered_for_the_next_boot():
@@ -248,7 +256,7 @@ def test_routes_through_the_management_gateway_are_remembered_for_the_next_boot(
     assert management_networks(seen, roles) == kept
     after = world(nic(1), nic(2))
     limits = request_limits(after, roles, (), before=kept)
-    assert limits.route(ip_network("10.20.30.0/24")) is not None
+    assert limits.route_reason(ip_network("10.20.30.0/24")) is not None
 
 
 # --- sysctls --------------------------------------------------------------------------------------------------------
@@ -284,8 +292,8 @@ def test_before_the_management_nic_has_its_address_its_network_of_before_is_guar
     seen = world(nic(1), nic(2))
     roles = assign_roles(seen, {mac(2)}, Policy(management=frozenset({mac(1)})), Record())
     limits = request_limits(seen, roles, (), before=("192.168.50.0/24", "192.168.50.1/32"))
-    assert limits.address(ip_interface("192.168.50.77/24")) is not None
-    assert limits.route(ip_network("192.168.50.0/25")) is not None
+    assert limits.address_reason(ip_interface("192.168.50.77/24")) is not None
+    assert limits.route_reason(ip_network("192.168.50.0/25")) is not None
     reason = "it would take over 192.168.50.1, which is reached through the management NIC"
-    assert limits.route(ip_network("192.168.0.0/16")) == reason
-    assert limits.address(ip_interface("172.16.0.1/24")) is None
+    assert limits.route_reason(ip_network("192.168.0.0/16")) == reason
+    assert limits.address_reason(ip_interface("172.16.0.1/24")) is None

@@ -157,6 +157,37 @@ def test_an_incomplete_document_keeps_all_of_the_nic_that_it_is_not_sure_of():
     assert poll(agent) == []
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        f"[interfces]\n{mac(2)} = up:ipv4:10.0.0.1/24\n",
+        f"[interfaces]\n{mac(2)[:-1]}z = up:ipv4:10.0.0.1/24\n",
+        f"[interface {mac(2)[:-1]}z]\naddresses = 10.0.0.1/24\n",
+    ],
+)
+def test_a_line_that_may_be_about_any_nic_keeps_what_every_nic_has(lines):
+    agent = small(TWO + "addresses = 10.0.0.1/24\n")
+    agent.run()
+    agent.ask(TWO + lines)
+    assert poll(agent) == []
+
+
+def test_an_error_beyond_those_that_are_reported_keeps_what_every_nic_has():
+    agent = small(TWO + "addresses = 10.0.0.1/24\n" + THREE)
+    agent.run()
+    agent.ask(THREE + "bogus = 1\n" * 1000 + TWO + "addresses = 10.0.0.1/33\n")
+    assert len(agent.document.faults) == 1001
+    assert poll(agent) == []
+
+
+@pytest.mark.parametrize("lines", ["[routes]\nx = y\n", "[users]\nx\n", "[global]\nrouter = x\n"])
+def test_an_error_that_is_about_no_nic_keeps_no_address(lines):
+    agent = small(TWO + "addresses = 10.0.0.1/24\n")
+    agent.run()
+    agent.ask(TWO + lines)
+    assert poll(agent) == ["delete the address 10.0.0.1/24 from eth2"]
+
+
 def test_an_address_that_the_user_had_before_is_not_ours():
     agent = small(TWO + "addresses = 10.0.0.1/24\n")
     agent.kernel.add_address(2, TEN)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from worlds import document, key, mac, nic, route, world
 
-from neuca_tools.desired.names import nic_names, rename_steps, vlan_name
+from neuca_tools.desired.names import free_name, nic_names, rename_steps, vlan_name
 from neuca_tools.desired.roles import Policy, assign_roles
 from neuca_tools.documents.stacking import merge_layers
 from neuca_tools.model import NicRecord, Problem, Record
@@ -138,11 +138,17 @@ def test_a_name_that_is_recorded_for_two_nics_is_promised_to_one():
         ("enp129s0f0np0", 7, "enp129s0f0np0.7"),
         ("enp129s0f0np0", 4094, "n000002.4094"),
         ("abcdefghijklmno", 1, "n000002.1"),
+        ("\u0434\u0430\u043d\u043d\u044b\u0435", 1445, "n000002.1445"),
     ],
 )
 def test_a_vlan_is_named_after_its_nic_within_fifteen_bytes(parent, vlan_id, name):
     assert vlan_name(parent, key(2, vlan_id)) == name
     assert len(name) <= 15
+
+
+def test_a_free_name_has_at_most_fifteen_bytes():
+    name = "\u0434\u0430\u043d\u043d\u044b\u04350"
+    assert free_name(name, {name}) == "\u0434\u0430\u043d\u043d\u044b0"
 
 
 def test_a_temporary_name_that_is_taken_is_passed_over():

@@ -76,6 +76,16 @@ def test_a_route_with_several_next_hops_uses_the_link_of_each():
     assert [(str(link), str(via)) for link, via in hop.others] == [(mac(3), "10.0.1.254")]
 
 
+@pytest.mark.parametrize("vias", ["10.9.0.1, 10.0.1.254", "10.0.1.254, 10.9.0.1"])
+def test_each_next_hop_that_only_a_requested_route_leads_to_uses_the_link_of_that_route(vias):
+    hops, problems = wanted(f"10.9.0.1/32 = interface {mac(2)}\n10.20.0.0/16 = {vias}")
+    assert problems == []
+    hop = hops[-1]
+    links = {str(via): str(link) for link, via in ((hop.link, hop.via), *hop.others)}
+    assert links == {"10.9.0.1": mac(2), "10.0.1.254": mac(3)}
+    assert hop.traits.onlink
+
+
 def test_a_route_keeps_all_of_its_next_hops_on_one_link():
     guest = agent(f"{TWO}[routes]\n10.20.0.0/16 = 10.0.0.252, 10.0.0.253, 10.0.0.254\n")
     guest.run()

@@ -321,7 +321,9 @@ def test_a_route_whose_next_hop_a_lease_may_still_lead_to_is_pending(addresses, 
 def test_an_incomplete_document_has_no_route_through_an_address_that_it_removes():
     agent = Agent(machine(nic(1), nic(2), mgmt=1), TWO)
     agent.run()
-    agent.ask(f"[interfaces]\n{mac(2)} = up\nnonsense = 1\n[routes]\n10.20.0.0/16 = 10.0.0.254\n")
+    agent.ask(
+        f"[interfaces]\n{mac(2)} = up\n{mac(9)} = bogus\n[routes]\n10.20.0.0/16 = 10.0.0.254\n"
+    )
     operations, result, _ = agent.run(start=False)
     assert [failure.text for failure in result.failures] == []
     assert texts(operations) == [

@@ -13,7 +13,7 @@ from neuca_tools.model.shapes import ShapeError, Shapes
 
 T = TypeVar("T")
 # Unknown keys are those of a later version, and ignored, and so is the rest of a very long list.
-_SHAPES = Shapes({}, strict=False, most=1_000_000)
+_SHAPES = Shapes({}, strict=False, max_items=1_000_000)
 # Metadata of a field that is not part of the format.
 INTERNAL = {"internal": True}
 
