@@ -61,6 +61,11 @@ def test_the_order_is_that_of_names_and_a_file_hides_those_of_its_name():
     assert order_files(paths) == [paths[3], paths[0], paths[1], paths[4]]
 
 
+def test_a_file_of_sysctl_d_hides_not_the_one_that_is_read_last():
+    paths = ["/etc/sysctl.d/sysctl.conf", "/usr/lib/sysctl.d/z.conf", "/etc/sysctl.conf"]
+    assert order_files(paths) == paths
+
+
 def test_the_files_of_a_host(tmp_path):
     for name, text in {
         "etc/sysctl.d/50-x.conf": "a=1",
