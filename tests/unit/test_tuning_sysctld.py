@@ -95,9 +95,9 @@ def test_the_files_are_read_only_where_a_sysctl_may_be_set(tmp_path, profiles, c
     (directory / "10-own.conf").write_text("net.core.rmem_max = 7\n")
     profile = tmp_path / "dataplane.conf"
     profile.write_text("[sysctl]\nnet.core.rmem_max = 9\n")
-    found = read_tuning_inputs(Choice(profiles), tmp_path, directory, changed).facts.words.setting(
-        RMEM
-    )
+    found = read_tuning_inputs(
+        Choice(profiles), tmp_path, directory, changed
+    ).facts.file_settings.setting(RMEM)
     assert (found and found.value) == wanted
 
 
