@@ -12,7 +12,6 @@ import json
 import re
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Optional
 
@@ -82,7 +81,7 @@ class Ec2(Service):
                 instance_text(self.kind, data.decode("ascii", "replace").strip()),
                 time.monotonic() + _TREE_SECONDS,
             )
-        return replace(answer, instance=token.value, session=answer.session.keep(known, token))
+        return answer._replace(instance=token.value, session=answer.session.keep(known, token))
 
     def _with_documents(self, deadline: Deadline, session: Session) -> Answer:
         answer = self.metadata("/latest/user-data", deadline, session)
@@ -92,7 +91,7 @@ class Ec2(Service):
         except SourceError as error:
             if answer.data is None:
                 raise
-            return replace(answer, unread=str(error))
+            return answer._replace(unread=str(error))
 
     def _with_tree(self, answer: Answer, deadline: Deadline) -> Answer:
         """The answer with the tree of NICs and keys.
@@ -106,16 +105,16 @@ class Ec2(Service):
         listing = self._read_lines("network/interfaces/macs/", deadline, session)
         seen = sha256((answer.data or b"") + "\n".join(listing).encode()).hexdigest()
         if cached is not None and cached.value.startswith(seen):
-            return replace(answer, parts={NAME: cached.value[len(seen) :].encode()})
+            return answer._replace(parts={NAME: cached.value[len(seen) :].encode()})
         tree = self._beside(listing, deadline, session)
         now = time.monotonic()
         if not tree:
             absent = Token("", now + _ABSENCE_SECONDS)
-            return replace(answer, session=session.keep(self._tree_key, absent))
+            return answer._replace(session=session.keep(self._tree_key, absent))
         text = json.dumps(tree)
         if len(text) <= _MAX_CACHED_CHARACTERS:
             session = session.keep(self._tree_key, Token(seen + text, now + _TREE_SECONDS))
-        return replace(answer, session=session, parts={NAME: text.encode()})
+        return answer._replace(session=session, parts={NAME: text.encode()})
 
     def _beside(
         self, listing: Iterable[str], deadline: Deadline, session: Session

@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Optional
@@ -129,7 +128,7 @@ class NoCloud(Directory):
         outlets = [outlet for outlet in every if outlet is None or outlet.vouched]
         failed = [] if outlets else [f"GET {url}/user-data: {self.surroundings.blocked}"]
         for number, outlet in enumerate(outlets):
-            there = replace(url, device=outlet.name if outlet else "")
+            there = url._replace(device=outlet.name if outlet else "")
             share = deadline.share(len(outlets) - number)
             try:
                 with closing(Connection(there)) as connection:

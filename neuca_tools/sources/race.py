@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Optional, Union
@@ -94,7 +94,7 @@ class Race:
             if self._running:
                 self._wait(SECONDS_BETWEEN_ATTEMPTS if entry else None)
         winner = self._winning_answer()
-        return winner and replace(winner, session=self.session)
+        return winner and winner._replace(session=self.session)
 
     def _wait(self, seconds: Optional[float]) -> None:
         """Wait until one of the running requests ends; without `seconds`, as long as it takes."""
@@ -194,7 +194,7 @@ class Race:
             raise outcome
         self.session = self.session.joined(outcome.session)
         source = entry.ways[way]
-        entry.answer = entry.answer or replace(outcome, origin=source.origin, outlet=source.outlet)
+        entry.answer = entry.answer or outcome._replace(origin=source.origin, outlet=source.outlet)
 
 
 def first_answer(
@@ -213,5 +213,5 @@ def first_answer(
         results = "; ".join(race.results()) or "there is no source"
         raise kind(f"no {what} from any source: {results}{race.asked_through}")
     if race.empty_answer is not None:
-        return replace(race.empty_answer, session=race.session)
+        return race.empty_answer._replace(session=race.session)
     return Answer(sources[-1].name, None, race.session)
