@@ -20,7 +20,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Optional, cast
 
 from neuca_tools.errors import SourceError, UsageError
@@ -121,24 +120,20 @@ class SourceSpec(NamedTuple):
 
 def parse_source(text: str) -> SourceSpec:
     """Parse a SOURCE such as `auto`, `file:PATH`, `ec2` or `ec2=URL`. Raises UsageError."""
-    try:
-        return _parse_spec(text)
-    except UsageError as error:
-        raise UsageError(f'invalid source "{text}": {error}', error.hint) from None
-
-
-def _parse_spec(text: str) -> SourceSpec:
     if text == "auto":
         return SourceSpec(text)
     for name, kind in _KINDS.items():
         if text == name or text.startswith(name + kind.separator):
             spec = SourceSpec(name, text[len(name) + 1 :])
-            if text.endswith(kind.separator) and not spec.argument:
-                raise UsageError(f'nothing follows "{kind.separator}"')
-            kind.make(spec.argument, Surroundings())
+            try:
+                if text.endswith(kind.separator) and not spec.argument:
+                    raise UsageError(f'nothing follows "{kind.separator}"')
+                kind.make(spec.argument, Surroundings())
+            except UsageError as error:
+                raise UsageError(f'invalid source "{text}": {error}', error.hint) from None
             return spec
     known = ", ".join(["auto", *(kind.usage for kind in _KINDS.values())])
-    raise UsageError(f"it must be one of {known}")
+    raise UsageError(f'invalid source "{text}": it must be one of {known}')
 
 
 def ask_sources(
@@ -202,16 +197,13 @@ def detected_cloud(specs: Sequence[SourceSpec], surroundings: Surroundings) -> s
     """The cloud that `auto` detects, `unknown`, or `any` if it does not look; empty without it."""
     if not any(spec.kind == "auto" for spec in specs):
         return ""
-    return _recognized_cloud(surroundings.dmi) if surroundings.check_platform else _ANY
-
-
-def _recognized_cloud(dmi: Path) -> str:
-    """The cloud that the files in /sys/class/dmi/id name; `unknown` if they name none."""
+    if not surroundings.check_platform:
+        return _ANY
     for cloud in CLOUDS:
-        if any(text_of(dmi / sign.field) == sign.text for sign in cloud.signs):
+        if any(text_of(surroundings.dmi / sign.field) == sign.text for sign in cloud.signs):
             return cloud.kind
     # Xen instances of EC2 (AWS, "Detect whether a host is an EC2 instance").
-    if text_of(dmi / "bios_version").endswith(".amazon"):
+    if text_of(surroundings.dmi / "bios_version").endswith(".amazon"):
         return "ec2"
     return _UNKNOWN
 

@@ -56,17 +56,14 @@ _Outcome = tuple[_Entry, int, Union[Answer, BaseException]]
 
 
 class Race:
-    """One look at these sources. `stop` cancels pending requests and waits for them to end.
-
-    `is_incomplete`: a source has responded, but not with all that it has (IncompleteError).
-    """
+    """One look at these sources. `stop` cancels pending requests and waits for them to end."""
 
     def __init__(
         self, sources: Iterable[Source], ask: Ask, budget: float, session: Session
     ) -> None:
         self._entries = [_Entry(source.name, source.ways(), source.outlet) for source in sources]
-        self._ask, self.session = ask, session
-        self.is_incomplete = False
+        self._ask, self._session = ask, session
+        self._is_incomplete = False  # a source has responded, but not with all that it has
         self._threads: list[Thread] = []
         self._running = 0
         self._outcomes: Optional[SimpleQueue[_Outcome]] = None
@@ -83,8 +80,12 @@ class Race:
         for thread in self._threads:
             thread.join()
 
-    def run(self) -> Optional[Answer]:
-        """The winning answer, with the session of all sources; None if no source has a document."""
+    def run(self, what: str) -> Answer:
+        """The first document (`what`) in order, with the session of all sources.
+
+        If no source has one, the answer of a service that knows this instance, else an empty one.
+        Raises SourceError if there is no document and a source gave no answer.
+        """
         while not self._winning_answer() and not all(
             entry.over for entry in self._relevant_entries()
         ):
@@ -93,8 +94,28 @@ class Race:
                 self._start_request(entry)
             if self._running:
                 self._wait(SECONDS_BETWEEN_ATTEMPTS if entry else None)
-        winner = self._winning_answer()
-        return winner and winner._replace(session=self.session)
+        answer = self._winning_answer()
+        if answer is None:
+            entries = list(self._relevant_entries())
+            answers = [entry.answer for entry in entries if entry.answer]
+            if not entries or len(answers) < len(entries):
+                raise self._error(what)
+            known = (answer for answer in answers if answer.instance)
+            answer = next(known, Answer(self._entries[-1].name, None))
+        return answer._replace(session=self._session)
+
+    def _error(self, what: str) -> SourceError:
+        """The result of each source, with the errors of all its addresses."""
+        results = [
+            f"{entry.name}: {text}"
+            for entry in self._relevant_entries()
+            for text in entry.results()
+        ]
+        text = f"no {what} from any source: {'; '.join(results) or 'there is no source'}"
+        names = dict.fromkeys(entry.outlet.name for entry in self._entries if entry.outlet)
+        if names:
+            text += f"; no other NIC than {', '.join(names)} is asked"
+        return IncompleteError(text) if self._is_incomplete else SourceError(text)
 
     def _wait(self, seconds: Optional[float]) -> None:
         """Wait until one of the running requests ends; without `seconds`, as long as it takes."""
@@ -104,33 +125,6 @@ class Race:
             return
         self._running -= 1
         self._take(entry, way, outcome)
-
-    def results(self) -> list[str]:
-        """The result of each source, with the errors of all its addresses."""
-        return [
-            f"{entry.name}: {text}"
-            for entry in self._relevant_entries()
-            for text in entry.results()
-        ]
-
-    @property
-    def asked_through(self) -> str:
-        """Which interfaces the requests went through; empty if none was needed."""
-        names = dict.fromkeys(entry.outlet.name for entry in self._entries if entry.outlet)
-        if not names:
-            return ""
-        return f"; no other NIC than {', '.join(names)} is asked"
-
-    @property
-    def failed(self) -> bool:
-        """Whether some source gave no answer."""
-        return any(entry.answer is None for entry in self._relevant_entries())
-
-    @property
-    def empty_answer(self) -> Optional[Answer]:
-        """The answer of a service that knows this instance but has no document for it."""
-        answers = (entry.answer for entry in self._relevant_entries())
-        return next((answer for answer in answers if answer and answer.instance), None)
 
     def _relevant_entries(self) -> Iterator[_Entry]:
         """The sources in order; once a service knows this instance, only those on its NIC."""
@@ -163,9 +157,9 @@ class Race:
         way, source = entry.asked, entry.ways[entry.asked]
         entry.asked += 1
         if source.local:
-            self._take(entry, way, self._ask_source(source, self.session))
+            self._take(entry, way, self._ask_source(source, self._session))
             return
-        queue, session = self._outcome_queue(), self.session
+        queue, session = self._outcome_queue(), self._session
         thread = Thread(target=lambda: queue.put((entry, way, self._ask_source(source, session))))
         thread.start()
         self._threads.append(thread)
@@ -188,11 +182,11 @@ class Race:
     def _take(self, entry: _Entry, way: int, outcome: Union[Answer, BaseException]) -> None:
         if isinstance(outcome, SourceError):
             entry.failed[way] = str(outcome)
-            self.is_incomplete |= isinstance(outcome, IncompleteError)
+            self._is_incomplete |= isinstance(outcome, IncompleteError)
             return
         if isinstance(outcome, BaseException):
             raise outcome
-        self.session = self.session.joined(outcome.session)
+        self._session = self._session.joined(outcome.session)
         source = entry.ways[way]
         entry.answer = entry.answer or outcome._replace(origin=source.origin, outlet=source.outlet)
 
@@ -203,15 +197,6 @@ def first_answer(
     """The first document in order, within `budget` seconds. Raises SourceError."""
     race = Race(sources, ask, budget, session)
     try:
-        answer = race.run()
+        return race.run(what)
     finally:
         race.stop()
-    if answer is not None:
-        return answer
-    if race.failed or not sources:
-        kind = IncompleteError if race.is_incomplete else SourceError
-        results = "; ".join(race.results()) or "there is no source"
-        raise kind(f"no {what} from any source: {results}{race.asked_through}")
-    if race.empty_answer is not None:
-        return race.empty_answer._replace(session=race.session)
-    return Answer(sources[-1].name, None, race.session)
