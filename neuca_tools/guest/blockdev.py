@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from neuca_tools.documents.neuca import filesystems
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import applying, make_directory, text_of
+from neuca_tools.files import applying, make_directory, observed_content, readable_names_in, text_of
 from neuca_tools.guest import programs
 
 SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
@@ -86,16 +85,24 @@ def _check_readable(device: Path) -> None:
 
 
 def partitions_text(name: str) -> str:
-    """The partitions of the disk with this kernel name, in words; empty if it has none."""
+    """The partitions of the disk with this kernel name, in words; empty if it has none.
+
+    Raises ObserveError.
+    """
     parts = [
-        part for part in _names_below(SYSFS / name) if (SYSFS / name / part / "partition").exists()
+        part
+        for part in readable_names_in(SYSFS / name)
+        if (SYSFS / name / part / "partition").exists()
     ]
     return f"it has partitions ({', '.join(parts)})" if parts else ""
 
 
 def in_use(name: str) -> str:
-    """What uses the disk or a part of it, in words; empty if nothing. Raises ApplyError."""
-    holders = _names_below(SYSFS / name / "holders")
+    """What uses the disk or a part of it, in words; empty if nothing.
+
+    Raises ApplyError, ObserveError.
+    """
+    holders = readable_names_in(SYSFS / name / "holders")
     if holders:
         return f"{holders[0]} is made of it"
     places = [mount.place for mount in read_mounts() if mount.device == device_number(name)]
@@ -110,12 +117,6 @@ def in_use(name: str) -> str:
     return ""
 
 
-def _names_below(directory: Path) -> list[str]:
-    with suppress(OSError):
-        return sorted(path.name for path in directory.iterdir())
-    return []
-
-
 def device_number(name: str) -> str:
     """The device number (`8:16`) of the disk with this kernel name. Raises ApplyError."""
     with applying(f"inspect {name}"):
@@ -125,16 +126,16 @@ def device_number(name: str) -> str:
 def read_mounts(source: str = "") -> list[Mount]:
     """Every mount of this mount namespace whose source begins with `source`.
 
-    proc(5) writes a space in a path as `\\040`.
+    proc(5) writes a space and a newline in a path as `\\040` and `\\012`, but no carriage return.
+    Raises ObserveError.
     """
-    found_mounts = []
-    for line in MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        words = line.split(" ")
-        raw = words[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
-        place = raw.encode("latin-1").decode("utf-8", "surrogateescape")
-        if words[words.index("-") + 2].startswith(source):
-            found_mounts.append(Mount(words[2], place))
-    return found_mounts
+    mounts = []
+    for line in (observed_content(MOUNTS) or b"").split(b"\n")[:-1]:
+        words = line.split(b" ")
+        place = words[4].decode("unicode_escape").encode("latin-1")
+        if words[words.index(b"-") + 2].startswith(source.encode()):
+            mounts.append(Mount(words[2].decode(), os.fsdecode(place)))
+    return mounts
 
 
 def make_file_system(device: Path, kind: str, options: str) -> None:
@@ -172,9 +173,9 @@ def mount_by_uuid(contents: Mapping[str, str], name: str, place: str) -> None:
     before = read_mounts()
     programs.run_program(what, ["mount", "-o", OPTIONS, f"UUID={uuid}", real], INSPECT_SECONDS)
     if Mount(device_number(name), real) not in read_mounts():
-        for found_mount in read_mounts():
-            if found_mount not in before and found_mount.device == device_number(name):
-                unmount(found_mount.place)
+        for mount in read_mounts():
+            if mount not in before and mount.device == device_number(name):
+                unmount(mount.place)
         raise ApplyError(f"{what}: another disk is there now, or a link leads elsewhere")
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import applying, read_bytes, text_of, write_files
+from neuca_tools.files import observed_content, text_of, write_files
 from neuca_tools.guest import programs
 
 MARK = b"# Written by neucad, as the user-data asks.\n"
@@ -82,9 +82,12 @@ def portal_text(ip: Union[str, IPv4Address, IPv6Address], port: int) -> str:
 
 
 def set_initiator_name(iqn: str) -> None:
-    """Set the initiator name. Sessions that exist keep the old one. Raises ApplyError."""
+    """Set the initiator name. Sessions that exist keep the old one.
+
+    Raises ApplyError, ObserveError.
+    """
     content = f"InitiatorName={iqn}\n".encode()
-    lines = [line.strip() for line in (read_bytes(INITIATOR) or b"").splitlines()]
+    lines = [line.strip() for line in (observed_content(INITIATOR) or b"").splitlines()]
     if [line for line in lines if line and not line.startswith(b"#")] == [content.strip()]:
         return
     write_files({INITIATOR: MARK + content}, 0o600)
@@ -97,9 +100,8 @@ def set_initiator_name(iqn: str) -> None:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether `set_initiator_name` wrote this file with an initiator name. Raises ApplyError."""
-    with applying(f'read "{path}"'):
-        return (read_bytes(path) or b"").startswith(MARK)
+    """Whether `set_initiator_name` wrote this file. Raises ObserveError."""
+    return (observed_content(path) or b"").startswith(MARK)
 
 
 def discover_targets(ip: str, port: int) -> dict[Target, str]:
@@ -136,12 +138,12 @@ def create_record(target: Target, tag: str) -> None:
 
 
 def write_credentials(target: Target, own: Credentials, its: Credentials) -> None:
-    """Write the credentials to the records of a target. Raises ApplyError.
+    """Write the credentials to the records of a target. Raises ApplyError, ObserveError.
 
     This host logs in with `own`; the target has to prove that it knows `its` (mutual CHAP).
     """
     for path in record_paths(target):
-        text = (read_bytes(path) or b"").decode("utf-8", "replace")
+        text = (observed_content(path) or b"").decode("utf-8", "replace")
         write_files({path: with_credentials(text, own, its).encode()}, 0o600)
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.config import Config
 from neuca_tools.documents import find_value
 from neuca_tools.documents.neuca.tables import INITIATOR
-from neuca_tools.errors import ApplyError, RecordError
+from neuca_tools.errors import ApplyError, NeucaError, RecordError
 from neuca_tools.guest import blockdev, iscsi, programs
 from neuca_tools.guest.base import Finding, Guest
 from neuca_tools.guest.blockdev import RefusedError
@@ -85,7 +85,7 @@ def _findings_of_disk(device: str, findings: Iterator[Finding]) -> Iterator[Find
         yield from findings
     except RefusedError as error:
         yield Finding("refused", f"{device}: {error.text}", device)
-    except ApplyError as error:
+    except NeucaError as error:
         yield Finding("failed", f"{device}: {error.text}", device, again=True)
 
 
@@ -233,7 +233,7 @@ def _check_mountable(
             f'{node} contains "{carries}" instead of "{storage.fs_type}": it is left alone'
         )
     real = os.path.realpath(place)
-    if real == "/" or any(mount.place == real for mount in blockdev.read_mounts()):
+    if any(mount.place == real for mount in blockdev.read_mounts()):
         raise RefusedError(f"another file system is mounted at {place}")
 
 

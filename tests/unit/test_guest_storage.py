@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from neuca_tools.config import Config
 from neuca_tools.documents import parse
 from neuca_tools.documents.neuca import filesystems
-from neuca_tools.errors import ApplyError
+from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.guest import blockdev, iscsi, storage
 from neuca_tools.guest.base import Finding, Guest
 from neuca_tools.guest.iscsi import Target
@@ -206,6 +207,39 @@ def test_every_mount_has_its_place_and_its_device():
     assert (
         blockdev.Mount(f"{os.major(number)}:{os.minor(number)}", "/proc") in blockdev.read_mounts()
     )
+
+
+def test_a_mount_of_a_user_with_another_line_end_in_its_path_hides_none(tmp_path, monkeypatch):
+    """The kernel escapes space, tab, newline and backslash only (show_mountinfo)."""
+    monkeypatch.setattr(blockdev, "MOUNTS", tmp_path / "mountinfo")
+    blockdev.MOUNTS.write_bytes(
+        b"36 25 0:40 / /home/u/a\x0c\r\xc2\x85\\040b rw shared:1 - fuse.sshfs x rw\n"
+        b"37 25 8:16 / /mnt/\xff - ext4 /dev/sdb rw\n"
+    )
+    assert blockdev.read_mounts() == [
+        blockdev.Mount("0:40", "/home/u/a\x0c\r\x85 b"),
+        blockdev.Mount("8:16", "/mnt/\udcff"),
+    ]
+
+
+@pytest.mark.parametrize("ask", [blockdev.partitions_text, blockdev.in_use, blockdev.read_mounts])
+def test_a_shortage_of_descriptors_makes_no_disk_unused(ask):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        ask("sda")
+        reason = "none"
+    except ObserveError as error:
+        reason = error.text
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert reason.endswith(": Too many open files")
+
+
+def test_an_initiator_name_that_cannot_be_read_is_no_bug(tmp_path, monkeypatch):
+    monkeypatch.setattr(iscsi, "INITIATOR", tmp_path)
+    with pytest.raises(ObserveError, match=f'read "{tmp_path}": Is a directory'):
+        iscsi.set_initiator_name("iqn.2026-11.org.example:a")
 
 
 # --- what is judged -------------------------------------------------------------------------------------------------
