@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Callable, Literal, NamedTuple
 
@@ -28,6 +29,11 @@ class Finding(NamedTuple):
     text: str
     subject: str = ""
     again: bool = False
+
+
+def utc_now() -> str:
+    """The time, as in RFC 3339."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 class Guest(NamedTuple):

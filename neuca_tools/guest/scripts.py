@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -22,7 +21,7 @@ from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, LockedError, RecordError
 from neuca_tools.files import locked, write_files
 from neuca_tools.guest import programs, version1
-from neuca_tools.guest.base import Finding, Guest, State
+from neuca_tools.guest.base import Finding, Guest, State, utc_now
 from neuca_tools.model.rows import Script
 from neuca_tools.state.records import SCRIPTS
 from neuca_tools.state.store import read_state, save_state
@@ -30,6 +29,10 @@ from neuca_tools.state.store import read_state, save_state
 FIRST = "bootscript"
 BOOTED = Path("/run/systemd/system")  # sd_booted(3)
 MARGIN_SECONDS = 60.0  # for which a script is waited for beyond its time-out
+# It waits for the end of the unit, which is removed even if the script fails.
+SYSTEMD_RUN = (
+    "systemd-run --quiet --collect --service-type=oneshot --property=KillMode=process".split()
+)
 UNKNOWN = "an unknown time"
 MAX_NAME_CHARACTERS = 40  # of a script's name in that of its files
 
@@ -73,17 +76,13 @@ def run_scripts(guest: Guest) -> Iterator[Finding]:
     for script, files in _ordered_scripts(guest):
         mark = _read_mark(files.mark)
         if "end" not in mark and not _ran_before(config, script, mark):
-            started = str(mark.get("started", "")) or _utc_now()
+            started = str(mark.get("started", "")) or utc_now()
             yield Finding("pending", f"{script.name}: running since {started}", script.name)
             try:
-                began = "" if mark else _start_script(config, script, files, started)
-                yield _await_script(config, script, files, began)
+                problem = "" if mark else _start_script(config, script, files, started)
+                yield _await_script(config, script, files, problem)
             except ApplyError as error:
                 yield Finding("failed", error.text, script.name, again=True)
-
-
-def _utc_now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _ran_before(config: Config, script: Script, mark: Mapping[str, Any]) -> bool:
@@ -141,8 +140,14 @@ def _start_script(config: Config, script: Script, files: Place, started: str) ->
         f"{config.script_timeout:g}",
     ]
     if config.managers == "auto" and BOOTED.is_dir() and programs.find_program("systemd-run"):
-        unit = _unit_command(files.body.name, command)
-        return _in_unit(script, unit, config.script_timeout + MARGIN_SECONDS)
+        name = files.body.name
+        unit = [f"--unit=neuca-script-{name}", f"--description=NEuca: {name}", "--", *command]
+        try:
+            return programs.run_program(
+                script.name, [*SYSTEMD_RUN, *unit], config.script_timeout + MARGIN_SECONDS
+            )
+        except ApplyError as error:
+            return error.text
     # The agent's standard output may be a log that others read, or that collect-logs packs.
     import subprocess
 
@@ -156,31 +161,11 @@ def _start_script(config: Config, script: Script, files: Place, started: str) ->
     return f"its supervisor ended with status {process.wait()}"
 
 
-def _unit_command(name: str, command: Sequence[str]) -> list[str]:
-    """The command that runs another one in a transient unit of systemd, and waits for its end."""
-    return [
-        "systemd-run",
-        "--quiet",
-        "--collect",
-        f"--unit=neuca-script-{name}",
-        "--service-type=oneshot",
-        "--property=KillMode=process",
-        f"--description=NEuca: {name}",
-        "--",
-        *command,
-    ]
+def _await_script(config: Config, script: Script, files: Place, problem: str) -> Finding:
+    """Wait until the supervisor releases its lock on the mark.
 
-
-def _in_unit(script: Script, command: Sequence[str], seconds: float) -> str:
-    """Run the command, and return why it may not have been started."""
-    try:
-        return programs.run_program(script.name, command, seconds)
-    except ApplyError as error:
-        return error.text
-
-
-def _await_script(config: Config, script: Script, files: Place, began: str) -> Finding:
-    """Wait until the supervisor releases its lock on the mark. Raises ApplyError."""
+    `problem` says why the script may not have been started. Raises ApplyError.
+    """
     try:
         with locked(files.mark, config.script_timeout + MARGIN_SECONDS):
             pass
@@ -188,8 +173,8 @@ def _await_script(config: Config, script: Script, files: Place, began: str) -> F
         return Finding("pending", f"{script.name}: is still running", script.name, again=True)
     finding = _end_finding(config, script, files)
     # The supervisor creates the output first of all; a script that has run may have removed it.
-    if began and not finding and not files.output.exists():
+    if problem and not finding and not files.output.exists():
         write_files({files.mark: None})
-        raise ApplyError(f"{script.name}: cannot be started: {began}")
+        raise ApplyError(f"{script.name}: cannot be started: {problem}")
     text = f"{script.name}: interrupted for an unknown reason; it does not run again"
     return finding or Finding("failed", text, script.name)
