@@ -281,7 +281,7 @@ def revoke_sudo(login: str, directory: Path = SUDOERS) -> bool:
 
 
 def _file_content(file: Path) -> bytes:
-    """The content of the file; empty if there is none."""
+    """The content of a sudo file; empty if there is none, and not ours for a symbolic link."""
     with applying(f'read "{file}"'):
         return b"a link" if file.is_symlink() else read_bytes(file) or b""
 
