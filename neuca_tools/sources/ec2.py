@@ -85,9 +85,8 @@ class Ec2(Service):
 
     def _with_documents(self, deadline: Deadline, session: Session) -> Answer:
         answer = self.metadata("/latest/user-data", deadline, session)
-        share = deadline.share(2)
         try:
-            return self._with_tree(answer, share)
+            return self._with_tree(answer, deadline.share(2))
         except SourceError as error:
             if answer.data is None:
                 raise
@@ -106,7 +105,7 @@ class Ec2(Service):
         seen = sha256((answer.data or b"") + "\n".join(listing).encode()).hexdigest()
         if cached is not None and cached.value.startswith(seen):
             return answer._replace(parts={NAME: cached.value[len(seen) :].encode()})
-        tree = self._beside(listing, deadline, session)
+        tree = self._nics_and_keys(listing, deadline, session)
         now = time.monotonic()
         if not tree:
             absent = Token("", now + _ABSENCE_SECONDS)
@@ -116,7 +115,7 @@ class Ec2(Service):
             session = session.keep(self._tree_key, Token(seen + text, now + _TREE_SECONDS))
         return answer._replace(session=session, parts={NAME: text.encode()})
 
-    def _beside(
+    def _nics_and_keys(
         self, listing: Iterable[str], deadline: Deadline, session: Session
     ) -> dict[str, object]:
         """NICs and public keys: one part, so that an error never makes one of them look absent."""

@@ -79,7 +79,7 @@ class NoCloud(Directory):
         A seed has user-data and meta-data, either of which may be empty.
         """
         boot = {} if self.expected else _boot_items(self.surroundings)
-        seed = self._first_seed()
+        seed = next(filter(None, map(_read_directory, self.directories)), None)
         if seed is None and not boot:
             return self.none(session, "user-data or meta-data")
         seed = seed or _Seed(b"", b"", None)
@@ -90,9 +90,6 @@ class NoCloud(Directory):
             items = {**_parse_metadata(seed.metadata), **boot}
             seed = seed._replace(metadata=json.dumps(items).encode())
         return _answer_from(self.name, seed, session, has_boot_items=bool(boot))
-
-    def _first_seed(self) -> Optional[_Seed]:
-        return next(filter(None, map(_read_directory, self.directories)), None)
 
     def _at(self, text: str, deadline: Deadline) -> _Seed:
         """The seed at a URL or path. Raises SourceError, also if there is none."""
@@ -132,7 +129,7 @@ class NoCloud(Directory):
             share = deadline.share(len(outlets) - number)
             try:
                 with closing(Connection(there)) as connection:
-                    return _seed_from(partial(_fetched, connection, share))
+                    return _seed_from(partial(_fetched_file, connection, share))
             except SourceError as error:
                 failed.append(str(error))
         raise SourceError("; ".join(failed))
@@ -159,7 +156,7 @@ def _read_directory(directory: Path) -> Optional[_Seed]:
     return _seed_from(lambda name: read_document(directory / name))
 
 
-def _fetched(connection: Connection, deadline: Deadline, name: str) -> Optional[bytes]:
+def _fetched_file(connection: Connection, deadline: Deadline, name: str) -> Optional[bytes]:
     return connection.get(f"/{name}", deadline).content
 
 

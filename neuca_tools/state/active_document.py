@@ -123,12 +123,12 @@ def _open_document(stored: StoredDocument, parsed: Optional[Document] = None) ->
         return document
     from neuca_tools.documents.platform import combined
 
-    beside = combined.parse(stored.platform)
+    of_platform = combined.parse(stored.platform)
     return document._replace(
-        hostname=document.hostname or beside.hostname,
-        items=document.items + beside.items,
-        faults=document.faults + beside.faults,
-        platform=beside,
+        hostname=document.hostname or of_platform.hostname,
+        items=document.items + of_platform.items,
+        faults=document.faults + of_platform.faults,
+        platform=of_platform,
     )
 
 
@@ -244,8 +244,8 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
     instance = answer.instance or usable.instance
     other = machine.renewed_reason(_recorded_machine(directory), instance)
     before = NOTHING_STORED if other else stored_document(directory) or NOTHING_STORED
-    _demand_complete(answer, usable.beside or "", before)
-    if usable.text is None and usable.beside is None:
+    _demand_complete(answer, usable.platform or "", before)
+    if usable.text is None and usable.platform is None:
         intake = _without_document(answer, directory, usable.refused, bool(other))
     else:
         intake = _merge_parts(answer, usable, before)
@@ -256,15 +256,15 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
     )
 
 
-def _demand_complete(answer: Answer, beside: str, before: StoredDocument) -> None:
+def _demand_complete(answer: Answer, platform: str, before: StoredDocument) -> None:
     """Raise IncompleteError if this cannot be all that a service says about the guest's NICs."""
-    if answer.origin is None or not beside:
+    if answer.origin is None or not platform:
         return
     from neuca_tools.documents.platform import combined
 
     last = before.platform if before.source == answer.source else ""
     macs = answer.outlet.macs if answer.outlet else ()
-    reason = combined.incomplete(beside, last, macs)
+    reason = combined.incomplete(platform, last, macs)
     if reason:
         raise IncompleteError(f"{answer.source}: its answer is incomplete: {reason}")
 
@@ -282,14 +282,14 @@ def _without_document(answer: Answer, directory: Where, refused: str, other: boo
 
 def _merge_parts(answer: Answer, usable: _Usable, before: StoredDocument) -> Intake:
     """The parts of the answer, with missing ones from `before`; `refused` if those are damaged."""
-    text, beside = usable.text, usable.beside
+    text, platform = usable.text, usable.platform
     missing = []
     if text is None and before.text:
         missing.append("no NEuca document")
-    if beside is None and before.platform:
+    if platform is None and before.platform:
         missing.append("no network document")
     stored = _document_to_save(
-        answer.source, text or before.text, beside or before.platform, before
+        answer.source, text or before.text, platform or before.platform, before
     )
     parsed = None
     if text == stored.text:
@@ -305,18 +305,18 @@ def _merge_parts(answer: Answer, usable: _Usable, before: StoredDocument) -> Int
 
 
 class _Usable(NamedTuple):
-    """The NEuca document, also parsed; the platform's, and its instance ID; why one is refused."""
+    """The NEuca document (`parsed` as well), the platform's, its instance ID; why one is refused."""
 
     text: Optional[str]
     parsed: Optional[Document]
-    beside: Optional[str]
+    platform: Optional[str]
     refused: str
     instance: str
 
 
 def _usable_documents(answer: Answer) -> _Usable:
     """The documents of the answer, None if absent."""
-    text = beside = parsed = None
+    text = platform = parsed = None
     instance, refused = "", []
     try:
         if answer.data is not None:
@@ -332,27 +332,24 @@ def _usable_documents(answer: Answer) -> _Usable:
         from neuca_tools.documents.platform import combined
 
         try:
-            beside = combined.reduced(answer.parts) or None
-            instance = combined.instance_id(beside or "")
+            platform = combined.reduced(answer.parts) or None
+            instance = combined.instance_id(platform or "")
         except DocumentError as error:
             refused.append(f"document of {answer.source}: {error.text}")
-    return _Usable(text, parsed, beside, "; ".join(refused), instance)
+    return _Usable(text, parsed, platform, "; ".join(refused), instance)
 
 
 def _document_to_save(
-    source: str, text: str, beside: str, before: StoredDocument
+    source: str, text: str, platform: str, before: StoredDocument
 ) -> StoredDocument:
-    """The document to save.
-
-    Its digest is that of the NEuca document, then a dot and a part of the platform's.
-    """
-    parts = [part for part in (text, beside) if part] or [""]
+    """Both documents to save; the digest is that of `text`, a dot, and a part of `platform`'s."""
+    parts = [part for part in (text, platform) if part] or [""]
     digests = [sha256(part.encode()).hexdigest() for part in parts]
     joined = ".".join([*digests[:1], *(digest[:16] for digest in digests[1:])])
     if before.sha256 == joined and before.source == source:
         return before
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return StoredDocument(source, joined, now, text, beside)
+    return StoredDocument(source, joined, now, text, platform)
 
 
 def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -> None:
@@ -367,12 +364,11 @@ def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -
     _pin_origin(intake.origin, state_directory)
     try:
         if stored is not None:
-            beside = stored.platform
-            if beside:
+            copy = replace(stored, text=redact_text(stored.text))
+            if stored.platform:
                 from neuca_tools.documents.platform import combined
 
-                beside = combined.open_text(beside)
-            copy = replace(stored, text=redact_text(stored.text), platform=beside)
+                copy = replace(copy, platform=combined.open_text(stored.platform))
             save_document(run_directory, copy, 0o644)
         save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
     except ApplyError as error:

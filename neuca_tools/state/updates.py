@@ -290,9 +290,10 @@ def record_applied(
             continue
         elif _is_in(scope, mac, nic, digest) and _is_decided(nic, digest, resolution):
             nics[mac] = _with_request(nic, digest, present.get(mac))
-        elif _has_vlan_in(scope, mac):
+        elif any(part.startswith(f"{mac}.") for part in scope or ()):  # a VLAN of it
             nics[mac] = nic._replace(incarnation=present.get(mac, nic.incarnation))
-    record = record._replace(nics=nics, retry=tuple(sorted({*retry, *_left_out(record, scope)})))
+    left_out = [setting for setting in record.retry if not _is_about(scope, setting)]
+    record = record._replace(nics=nics, retry=tuple(sorted({*retry, *left_out})))
     if "" in failed or not _is_about(scope, ""):
         return record
     return record._replace(applied=resolution.digests.get("", ""))
@@ -302,16 +303,11 @@ def _is_about(scope: Optional[Collection[str]], part: str) -> bool:
     return scope is None or part in scope
 
 
-def _left_out(record: Record, scope: Optional[Collection[str]]) -> set[str]:
-    """The settings to set again that the pass was not about."""
-    return {setting for setting in record.retry if not _is_about(scope, setting)}
-
-
 def _is_in(scope: Optional[Collection[str]], mac: str, nic: NicRecord, digest: str) -> bool:
     """Whether the pass was about all in which the NIC's request differs from the one in force."""
-    if scope is None or _is_about(scope, mac):
+    if _is_about(scope, mac):
         return True
-    return f"{ROUTES_OF}{mac}" in scope and has_same_links(nic.applied, digest)
+    return _is_about(scope, f"{ROUTES_OF}{mac}") and has_same_links(nic.applied, digest)
 
 
 def _is_withheld(mac: str, resolution: Resolution) -> bool:
@@ -343,10 +339,6 @@ def _with_request(nic: NicRecord, digest: str, present: Optional[Incarnation]) -
     if (nic.applied, nic.incarnation) == (digest, incarnation):
         return nic
     return nic._replace(applied=digest, incarnation=incarnation)
-
-
-def _has_vlan_in(scope: Optional[Collection[str]], mac: str) -> bool:
-    return any(name.startswith(f"{mac}.") for name in scope or ())
 
 
 def forget_nics(record: Record, macs: Iterable[str]) -> Record:
