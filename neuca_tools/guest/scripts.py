@@ -37,7 +37,7 @@ UNKNOWN = "an unknown time"
 MAX_NAME_CHARACTERS = 40  # of a script's name in that of its files
 
 
-class Place(NamedTuple):
+class ScriptFiles(NamedTuple):
     """The files of one script: the body that is run, the mark, and the output."""
 
     body: Path
@@ -45,17 +45,17 @@ class Place(NamedTuple):
     output: Path
 
 
-def script_files(config: Config, script: Script) -> Place:
+def script_files(config: Config, script: Script) -> ScriptFiles:
     """The files of a script; a script with the same name but another body has others."""
     digest = sha256(f"{script.name}\0{script.body}".encode()).hexdigest()[:12]
     name = f"{re.sub('[^A-Za-z0-9_]', '_', script.name)[:MAX_NAME_CHARACTERS]}-{digest}"
     directory = config.state_directory / SCRIPTS
-    return Place(
+    return ScriptFiles(
         directory / name, directory / f"{name}.json", config.log_directory / f"script-{name}.log"
     )
 
 
-def _ordered_scripts(guest: Guest) -> list[tuple[Script, Place]]:
+def _ordered_scripts(guest: Guest) -> list[tuple[Script, ScriptFiles]]:
     """The scripts in the order in which they run."""
     ordered = sorted(guest.document.scripts, key=lambda script: script.name != FIRST)
     return [(script, script_files(guest.config, script)) for script in ordered]
@@ -90,7 +90,7 @@ def _ran_before(config: Config, script: Script, mark: Mapping[str, Any]) -> bool
     return not mark and version1.has_run(config.state_directory, script)
 
 
-def _end_finding(config: Config, script: Script, files: Place) -> Optional[Finding]:
+def _end_finding(config: Config, script: Script, files: ScriptFiles) -> Optional[Finding]:
     """How a script ended; None if it has not run yet, or still does."""
     mark = _read_mark(files.mark)
     if _ran_before(config, script, mark):
@@ -126,7 +126,7 @@ def _read_mark(path: Path) -> dict[str, Any]:
         return {"started": UNKNOWN}
 
 
-def _start_script(config: Config, script: Script, files: Place, started: str) -> str:
+def _start_script(config: Config, script: Script, files: ScriptFiles, started: str) -> str:
     """Run a script to its end; returns why it may not have been started. Raises ApplyError."""
     body = script.body.removesuffix("\n") + "\n"
     write_files({files.output: None})
@@ -151,17 +151,20 @@ def _start_script(config: Config, script: Script, files: Place, started: str) ->
     # The agent's standard output may be a log that others read, or that collect-logs packs.
     import subprocess
 
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        cwd="/",
-        start_new_session=True,
-    )
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        return f"run {sys.executable}: {error.strerror}"
     return f"its supervisor ended with status {process.wait()}"
 
 
-def _await_script(config: Config, script: Script, files: Place, problem: str) -> Finding:
+def _await_script(config: Config, script: Script, files: ScriptFiles, problem: str) -> Finding:
     """Wait until the supervisor releases its lock on the mark.
 
     `problem` says why the script may not have been started. Raises ApplyError.
