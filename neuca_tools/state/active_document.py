@@ -305,7 +305,7 @@ def _merge_parts(answer: Answer, usable: _Usable, before: StoredDocument) -> Int
 
 
 class _Usable(NamedTuple):
-    """The NEuca document (`parsed` as well), the platform's, its instance ID; why one is refused."""
+    """The NEuca document, also parsed; the platform's and its instance ID; why one is refused."""
 
     text: Optional[str]
     parsed: Optional[Document]
