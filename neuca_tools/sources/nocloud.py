@@ -78,10 +78,10 @@ class NoCloud(Directory):
 
         A seed has user-data and meta-data, either of which may be empty.
         """
-        boot = {} if self.expected else _boot_items(self.surroundings)
+        boot = {} if self.must_exist else _boot_items(self.surroundings)
         seed = next(filter(None, map(_read_directory, self.directories)), None)
         if seed is None and not boot:
-            return self.none(session, "user-data or meta-data")
+            return self.no_document(session, "user-data or meta-data")
         seed = seed or _Seed(b"", b"", None)
         place = boot.pop("seedfrom", "") or _seed_place(seed.metadata)
         if place:

@@ -30,26 +30,26 @@ Ask = Callable[[Source, Deadline, Session], Answer]
 
 @dataclass
 class _Entry:
-    """One source: at each of its addresses (`ways`), how many were asked, and what they said.
+    """A source at each of its addresses (`ways`): how many were asked, and what they said.
 
-    `failed` has the errors by the index of the way, `answer` is the first answer.
+    `answer` is the first answer of any address.
     """
 
     name: str
     ways: Sequence[Source]
     outlet: Optional[Outlet] = None
-    asked: int = 0
-    failed: dict[int, str] = field(default_factory=dict)
+    ways_asked: int = 0
+    error_by_way: dict[int, str] = field(default_factory=dict)
     answer: Optional[Answer] = None
 
     @property
-    def over(self) -> bool:
-        return self.answer is not None or len(self.failed) == len(self.ways)
+    def is_over(self) -> bool:
+        return self.answer is not None or len(self.error_by_way) == len(self.ways)
 
     def results(self) -> list[str]:
         if self.answer:
             return ["none"]
-        return [self.failed[way] for way in sorted(self.failed)]
+        return [self.error_by_way[way] for way in sorted(self.error_by_way)]
 
 
 _Outcome = tuple[_Entry, int, Union[Answer, BaseException]]
@@ -87,7 +87,7 @@ class Race:
         Raises SourceError if there is no document and a source gave no answer.
         """
         while not self._winning_answer() and not all(
-            entry.over for entry in self._relevant_entries()
+            entry.is_over for entry in self._relevant_entries()
         ):
             entry = self._next_entry()
             if entry is not None:
@@ -124,7 +124,7 @@ class Race:
         except Empty:
             return
         self._running -= 1
-        self._take(entry, way, outcome)
+        self._record(entry, way, outcome)
 
     def _relevant_entries(self) -> Iterator[_Entry]:
         """The sources in order; once a service knows this instance, only those on its NIC."""
@@ -133,12 +133,12 @@ class Race:
             if known_outlet and entry.outlet not in (None, known_outlet):
                 continue
             yield entry
-            if entry.outlet and entry.over and entry.answer and entry.answer.instance:
+            if entry.outlet and entry.is_over and entry.answer and entry.answer.instance:
                 known_outlet = entry.outlet
 
     def _winning_answer(self) -> Optional[Answer]:
         for entry in self._relevant_entries():
-            if not entry.over:
+            if not entry.is_over:
                 return None
             if entry.answer is not None and not entry.answer.empty:
                 return entry.answer
@@ -149,15 +149,15 @@ class Race:
         for entry in self._relevant_entries():
             if entry.answer is not None and not entry.answer.empty:
                 return None
-            if not entry.over and entry.asked < len(entry.ways):
+            if not entry.is_over and entry.ways_asked < len(entry.ways):
                 return entry
         return None
 
     def _start_request(self, entry: _Entry) -> None:
-        way, source = entry.asked, entry.ways[entry.asked]
-        entry.asked += 1
+        way, source = entry.ways_asked, entry.ways[entry.ways_asked]
+        entry.ways_asked += 1
         if source.local:
-            self._take(entry, way, self._ask_source(source, self._session))
+            self._record(entry, way, self._ask_source(source, self._session))
             return
         queue, session = self._outcome_queue(), self._session
         thread = Thread(target=lambda: queue.put((entry, way, self._ask_source(source, session))))
@@ -174,14 +174,14 @@ class Race:
     def _ask_source(self, source: Source, session: Session) -> Union[Answer, BaseException]:
         try:
             return self._ask(source, self._deadline, session)
-        except BaseException as error:  # noqa: BLE001 - `_take` raises it in the main thread
+        except BaseException as error:  # noqa: BLE001 - `_record` raises it in the main thread
             return error
         finally:
             source.close()
 
-    def _take(self, entry: _Entry, way: int, outcome: Union[Answer, BaseException]) -> None:
+    def _record(self, entry: _Entry, way: int, outcome: Union[Answer, BaseException]) -> None:
         if isinstance(outcome, SourceError):
-            entry.failed[way] = str(outcome)
+            entry.error_by_way[way] = str(outcome)
             self._is_incomplete |= isinstance(outcome, IncompleteError)
             return
         if isinstance(outcome, BaseException):
