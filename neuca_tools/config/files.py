@@ -138,10 +138,8 @@ def _entries_of_file(file: Path, text: str, faults: list[Fault]) -> Iterator[Ent
     for section in parser.sections():
         title = Entry(str(file), "", "", "")
         if section != _NO_SECTION:
-            is_title = [line.lstrip().startswith(f"[{section}]") for line in lines]
-            number = is_title.index(True) + 1
-            title = title._replace(section=" ".join(section.split()), lines=(number,))
-            yield title
+            title = title._replace(section=" ".join(section.split()))
+            yield title._replace(lines=(_line_of_header(section, lines),))
         for name, value in parser.items(section):
             line, _, option = name.partition(" ")
             if option:
@@ -168,6 +166,12 @@ def _ignored_texts(
         behind = _BEHIND_HEADER.match(line)
         if behind:
             yield number, behind[1], _AFTER_HEADER
+
+
+def _line_of_header(section: str, lines: Sequence[str]) -> int:
+    """The number of the line on which a section begins for the first time."""
+    headers = (line.lstrip().startswith(f"[{section}]") for line in lines)
+    return next(number for number, is_header in enumerate(headers, 1) if is_header)
 
 
 def _last_settings(settings: Iterable[Entry]) -> Iterator[Entry]:

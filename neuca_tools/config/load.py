@@ -54,10 +54,13 @@ def parse_config(data: bytes) -> Config:
 
 def _config_from(entries: list[Entry], faults: list[Fault]) -> Config:
     faults += _unknown_sections(entries)
-    faults += _protection_faults(entries)
-    given = [entry for entry in entries if entry.option]
-    fields = _config_fields([entry for entry in given if not link_kind(entry.section)], faults)
-    requests = _link_requests([entry for entry in entries if link_kind(entry.section)], faults)
+    protection_faults = list(_protection_faults(entries))
+    faults += protection_faults
+    of_links = [entry for entry in entries if link_kind(entry.section)]
+    options = [entry for entry in entries if entry.option and not link_kind(entry.section)]
+    reported = {(fault.file, fault.section, fault.key.lower()) for fault in protection_faults}
+    fields = _config_fields(options, reported, faults)
+    requests = _link_requests(of_links, faults)
     return Config()._replace(links=requests, faults=tuple(faults), **fields)
 
 
@@ -113,7 +116,7 @@ def _is_mac_list(text: str) -> bool:
 
 def _closest_option(section: str, option: str) -> Optional[tuple[str, str]]:
     """The option that is most like an unknown one, of the same section if possible."""
-    own = {name for where, name in KNOWN if where == section}
+    own = _options_of(section)
     name = _closest_word(option, own)
     if name:
         return section, name
@@ -121,6 +124,10 @@ def _closest_option(section: str, option: str) -> Optional[tuple[str, str]]:
     names = _LISTS if has_own_keys else _NAMES
     name = option if option in names else _closest_word(option, names)
     return next((known for known in sorted(KNOWN) if known[1] == name), None)
+
+
+def _options_of(section: str) -> set[str]:
+    return {name for where, name in KNOWN if where == section}
 
 
 def _unknown_sections(entries: Iterable[Entry]) -> Iterator[Fault]:
@@ -144,8 +151,10 @@ def _closest_word(word: str, known: Collection[str]) -> str:
     return closest_word(word, known)
 
 
-def _config_fields(entries: Iterable[Entry], faults: list[Fault]) -> dict[str, Any]:
-    reported = {(fault.file, fault.section, fault.key.lower()) for fault in faults if fault.stops}
+def _config_fields(
+    entries: Iterable[Entry], reported: Collection[tuple[str, str, str]], faults: list[Fault]
+) -> dict[str, Any]:
+    """The fields that these options set; those `reported` (file, section, option) have a fault."""
     last = {(entry.section, entry.option.lower()): entry for entry in entries}
     fields: dict[str, Any] = {section: {} for section in RAW_SECTIONS}
     for (section, option), entry in last.items():
@@ -156,9 +165,8 @@ def _config_fields(entries: Iterable[Entry], faults: list[Fault]) -> dict[str, A
         elif (section, option) in KNOWN:
             fields.update(_config_field((section, option), entry, faults))
         elif section in SECTIONS and (entry.file, section, option) not in reported:
-            own = [name for where, name in KNOWN if where == section]
             unknown = entry.fault("unknown option, ignoring it", "warning")
-            faults.append(_with_suggestion(unknown, own))
+            faults.append(_with_suggestion(unknown, _options_of(section)))
     return fields
 
 

@@ -136,13 +136,6 @@ def _attach_disk(storage: Storage, record: _Record) -> Iterator[Finding]:
     yield Finding("ok", f"{device}: {_mount_disk(storage, name)}", device)
 
 
-def _target_of_disk(storage: Storage, before: Optional[AttachedDisk]) -> tuple[Target, str]:
-    """The target with its tag; the tag is empty for a target that has a session already."""
-    if before and iscsi.find_session(before.where):
-        return before.where, ""
-    return _discover_target(storage, before)
-
-
 def _log_in(storage: Storage, record: _Record, target: Target, tag: str, *, was_ours: bool) -> None:
     """Log in unless there is a session. A session that another program began stays theirs."""
     begun = iscsi.find_session(target) is not None
@@ -161,8 +154,13 @@ def _log_in(storage: Storage, record: _Record, target: Target, tag: str, *, was_
         target.run(f"look for new disks of {target.name}", "--rescan")
 
 
-def _discover_target(storage: Storage, before: Optional[AttachedDisk]) -> tuple[Target, str]:
-    """The target attached before, or the only one, with its portal group tag. Raises ApplyError."""
+def _target_of_disk(storage: Storage, before: Optional[AttachedDisk]) -> tuple[Target, str]:
+    """The target attached before, or the only one, and the tag of its portal group.
+
+    The tag is empty for a target that has a session already. Raises ApplyError.
+    """
+    if before and iscsi.find_session(before.where):
+        return before.where, ""
     tag_by_target = iscsi.discover_targets(str(storage.ip), storage.port)
     if before and before.where in tag_by_target:
         return before.where, tag_by_target[before.where]

@@ -94,15 +94,17 @@ class Race:
                 self._start_request(entry)
             if self._running:
                 self._wait(SECONDS_BETWEEN_ATTEMPTS if entry else None)
-        answer = self._winning_answer()
-        if answer is None:
-            entries = list(self._relevant_entries())
-            answers = [entry.answer for entry in entries if entry.answer]
-            if not entries or len(answers) < len(entries):
-                raise self._error(what)
-            known = (answer for answer in answers if answer.instance)
-            answer = next(known, Answer(self._entries[-1].name, None))
+        answer = self._winning_answer() or self._empty_answer(what)
         return answer._replace(session=self._session)
+
+    def _empty_answer(self, what: str) -> Answer:
+        """The answer if no source has a document. Raises SourceError if one gave no answer."""
+        entries = list(self._relevant_entries())
+        answers = [entry.answer for entry in entries if entry.answer]
+        if not entries or len(answers) < len(entries):
+            raise self._error(what)
+        known = (answer for answer in answers if answer.instance)
+        return next(known, Answer(self._entries[-1].name, None))
 
     def _error(self, what: str) -> SourceError:
         """The result of each source, with the errors of all its addresses."""

@@ -430,7 +430,7 @@ def offers(tmp_path, monkeypatch):
 
 
 def found(before=None):
-    return storage._discover_target(
+    return storage._target_of_disk(
         parse(TEXT).storage[0], before and storage.AttachedDisk(*before, 1)
     )
 
