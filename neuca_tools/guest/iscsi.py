@@ -228,7 +228,7 @@ def wait_for_disk(target: Target, lun: int) -> str:
     deadline = time.monotonic() + DISK_SECONDS
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, UEVENT) as events:
         events.bind((0, 1))
-        while lun not in disks_by_lun(target):
+        while not (name := disks_by_lun(target).get(lun)):
             if not select.select([events], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 raise ApplyError(f"find LUN {lun} of {target.name}: no such disk appeared")
             with suppress(OSError):  # an overflow means: look again
@@ -236,4 +236,4 @@ def wait_for_disk(target: Target, lun: int) -> str:
     programs.run_program(
         "wait for udev", ["udevadm", "settle", "--timeout=10"], DISK_SECONDS, accepted=(0, 1)
     )
-    return disks_by_lun(target)[lun]
+    return name

@@ -413,6 +413,17 @@ def test_a_disk_is_found_by_target_portal_and_lun(tmp_path, monkeypatch):
     assert iscsi.disks_by_lun(Target(TARGET.name, "fd00::1", 3260)) == {1: "sde"}
 
 
+def test_a_disk_that_disappears_at_once_is_no_bug(tmp_path, monkeypatch):
+    """Whatever is done with it next says so."""
+    monkeypatch.setattr(iscsi, "SYSFS", tmp_path / "sys")
+    monkeypatch.setattr(iscsi.programs, "PATH", f"{tmp_path}:{iscsi.programs.PATH}")
+    (tmp_path / "udevadm").write_text(f"#!/bin/sh\nrm -r {tmp_path}/sys\n")
+    (tmp_path / "udevadm").chmod(0o755)
+    sysfs(tmp_path / "sys", 12, TARGET.name, TARGET.ip, 3260, {1: "sdc"})
+    assert iscsi.wait_for_disk(TARGET, 1) == "sdc"
+    assert iscsi.disks_by_lun(TARGET) == {}
+
+
 OTHER = Target("iqn.2026-11.org.example:b", "192.0.2.1", 3260)
 
 
