@@ -187,8 +187,8 @@ def with_guest(status: Status, directory: Path) -> Status:
         "guest": [outcome.to_json() for outcome in outcomes],
     }
     if status.exit_code == EXIT_INVALID:
-        return Status(data, EXIT_INVALID)
-    return Status(data, _RANK[state])
+        return status._replace(data=data)
+    return status._replace(data=data, exit_code=_RANK[state])
 
 
 def _problems_of(outcome: Outcome) -> list[dict[str, str]]:

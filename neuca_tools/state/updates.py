@@ -140,8 +140,8 @@ def forget_restored(
         made=_made_links(record, resolution, observed),
         original_sysctls=sysctls,
         declined={
-            key: settings
-            for key, settings in record.declined.items()
+            key: declined
+            for key, declined in record.declined.items()
             if key.mac in unseen or key in observed.links
         },
         written={
