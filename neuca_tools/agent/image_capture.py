@@ -291,4 +291,4 @@ def other_mounts() -> list[str]:
     Raises ApplyError, as in a chroot without /proc.
     """
     with applying("list the file systems that are mounted"):
-        return sorted({mount.place for mount in blockdev.read_mounts("/dev/")} - {"/"})
+        return sorted({mount.mount_point for mount in blockdev.read_mounts("/dev/")} - {"/"})

@@ -36,20 +36,20 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
     Returns why sshd will ignore the file, empty if it will not. Raises ApplyError.
     """
     with applying("start the child that edits them"):
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.settimeout(EDIT_SECONDS)
+        own_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        own_end.settimeout(EDIT_SECONDS)
         child = os.fork()
     if child == 0:
-        _run_as_user(user, keys, theirs)
-    theirs.close()
+        _run_as_user(user, keys, child_end)
+    child_end.close()
     try:
-        failed, ignored = json.loads(ours.recv(MAX_RESULT_BYTES))  # the user may have forged it
+        failed, ignored = json.loads(own_end.recv(MAX_RESULT_BYTES))  # the user may have forged it
     except (OSError, ValueError, TypeError, RecursionError):
         raise ApplyError(
             "the child that edits them ended without a result, or took too long"
         ) from None
     finally:
-        ours.close()
+        own_end.close()
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

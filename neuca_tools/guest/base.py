@@ -50,7 +50,7 @@ class Feature(NamedTuple):
     """Whether a feature is switched on, and whether a document requests it."""
 
     is_on: Callable[[Config], bool]
-    asked: Callable[[Config, Document], bool]
+    is_requested: Callable[[Config, Document], bool]
 
 
 FEATURES: Mapping[str, Feature] = {  # in their order

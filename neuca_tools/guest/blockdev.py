@@ -47,7 +47,7 @@ class Mount(NamedTuple):
     """One line of mountinfo (proc(5)): the number of the device (`8:16`), and the mount point."""
 
     device: str
-    place: str
+    mount_point: str
 
 
 def read_signatures(device: Path) -> dict[str, str]:
@@ -79,8 +79,8 @@ def _check_readable(device: Path) -> None:
     """Raises ApplyError if a disk cannot be read, which blkid does not tell from a blank one."""
     with applying(f"read {device}"), device.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
-        for place in (0, max(0, size - EDGE_BYTES)):
-            stream.seek(place)
+        for offset in (0, max(0, size - EDGE_BYTES)):
+            stream.seek(offset)
             stream.read(EDGE_BYTES)
 
 
@@ -105,7 +105,7 @@ def in_use(name: str) -> str:
     holders = readable_names_in(SYSFS / name / "holders")
     if holders:
         return f"{holders[0]} is made of it"
-    places = [mount.place for mount in read_mounts() if mount.device == device_number(name)]
+    places = [mount.mount_point for mount in read_mounts() if mount.device == device_number(name)]
     if places:
         return f"it is mounted at {places[0]}"
     if any(line.split()[0] == f"/dev/{name}" for line in text_of(SWAPS).splitlines()[1:]):
@@ -132,9 +132,9 @@ def read_mounts(source: str = "") -> list[Mount]:
     mounts = []
     for line in (observed_content(MOUNTS) or b"").split(b"\n")[:-1]:
         words = line.split(b" ")
-        place = words[4].decode("unicode_escape").encode("latin-1")
+        mount_point = words[4].decode("unicode_escape").encode("latin-1")
         if words[words.index(b"-") + 2].startswith(source.encode()):
-            mounts.append(Mount(words[2].decode(), os.fsdecode(place)))
+            mounts.append(Mount(words[2].decode(), os.fsdecode(mount_point)))
     return mounts
 
 
@@ -152,16 +152,15 @@ def make_file_system(device: Path, kind: str, options: str) -> None:
     programs.run_program(what, [f"mkfs.{kind}", *words, "--", str(device)], FORMAT_SECONDS)
 
 
-def mount_by_uuid(contents: Mapping[str, str], name: str, place: str) -> None:
+def mount_by_uuid(contents: Mapping[str, str], name: str, mount_point: str) -> None:
     """Mount a disk by its UUID, after checking that no other disk has the same one.
 
-    `contents` are its signatures, as `read_signatures` returns them. The place is checked again:
-    while the file system was made, a user to whom a directory on the way belongs could put a link
-    there.
-    Raises ApplyError.
+    `contents` are its signatures (`read_signatures`). The mount point is checked again: while the
+    file system was made, a user who owns a directory on the way could put a link there. Raises
+    ApplyError.
     """
-    what = f"mount {name} at {place}"
-    uuid, real = contents.get("UUID"), check_place(place)
+    what = f"mount {name} at {mount_point}"
+    uuid, real = contents.get("UUID"), check_mount_point(mount_point)
     if not uuid:
         raise ApplyError(f"{what}: its contents have no UUID")
     with applying(what):
@@ -175,21 +174,23 @@ def mount_by_uuid(contents: Mapping[str, str], name: str, place: str) -> None:
     if Mount(device_number(name), real) not in read_mounts():
         for mount in read_mounts():
             if mount not in before and mount.device == device_number(name):
-                unmount(mount.place)
+                unmount(mount.mount_point)
         raise ApplyError(f"{what}: another disk is there now, or a link leads elsewhere")
 
 
-def unmount(place: str) -> None:
+def unmount(mount_point: str) -> None:
     """Raises ApplyError, also if the file system is in use."""
-    programs.run_program(f"unmount {place}", ["umount", place], INSPECT_SECONDS)
+    programs.run_program(f"unmount {mount_point}", ["umount", mount_point], INSPECT_SECONDS)
 
 
-def check_place(place: str) -> str:
+def check_mount_point(mount_point: str) -> str:
     """The path without symbolic links. Raises RefusedError for a directory of the system."""
-    real = Path(os.path.realpath(place))
+    real = Path(os.path.realpath(mount_point))
     system = [Path("/", name) for name in SYSTEM]
     if real in SHARED or any(
         directory == real or directory in real.parents for directory in system
     ):
-        raise RefusedError(f"nothing is mounted at {place}: {real} is a directory of the system")
+        raise RefusedError(
+            f"nothing is mounted at {mount_point}: {real} is a directory of the system"
+        )
     return str(real)

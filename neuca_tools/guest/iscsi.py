@@ -40,14 +40,10 @@ ISCSIADM_SECONDS = 150.0
 DISK_SECONDS = 20.0  # from a login until the disk exists
 UEVENT = 15  # NETLINK_KOBJECT_UEVENT, linux/netlink.h
 END = "# END RECORD"
-OURS = (
-    "node.startup",
-    "node.session.auth.authmethod",
-    "node.session.auth.username",
-    "node.session.auth.password",
-    "node.session.auth.username_in",
-    "node.session.auth.password_in",
-)
+AUTH = "node.session.auth"
+AUTH_KEYS = ("authmethod", "username", "password", "username_in", "password_in")
+# What `with_credentials` replaces in a record.
+OURS = ("node.startup", *(f"{AUTH}.{key}" for key in AUTH_KEYS))
 Credentials = tuple[str, str]  # user and secret; both empty for none
 
 
@@ -110,9 +106,10 @@ def discover_targets(ip: str, port: int) -> dict[Target, str]:
     open-iscsi keeps no record of them, since some hosts log in to all recorded targets at boot.
     Raises ApplyError, also for a portal that does not respond.
     """
-    at = portal_text(ip, port)
+    portal = portal_text(ip, port)
     words = "iscsiadm --mode discovery --type sendtargets --op nonpersistent --portal".split()
-    output = programs.run_program(f"query the targets of {at}", [*words, at], ISCSIADM_SECONDS)
+    what = f"query the targets of {portal}"
+    output = programs.run_program(what, [*words, portal], ISCSIADM_SECONDS)
     return parse_targets(output, ip, port)
 
 
@@ -137,32 +134,32 @@ def create_record(target: Target, tag: str) -> None:
         target.run(f"create a record of {target.name}", "--op", "new", tag=tag)
 
 
-def write_credentials(target: Target, own: Credentials, its: Credentials) -> None:
+def write_credentials(target: Target, chap: Credentials, mutual_chap: Credentials) -> None:
     """Write the credentials to the records of a target. Raises ApplyError, ObserveError.
 
-    This host logs in with `own`; the target has to prove that it knows `its` (mutual CHAP).
+    This host logs in with `chap`; the target has to prove that it knows `mutual_chap`.
     """
     for path in record_paths(target):
         text = (observed_content(path) or b"").decode("utf-8", "replace")
-        write_files({path: with_credentials(text, own, its).encode()}, 0o600)
+        write_files({path: with_credentials(text, chap, mutual_chap).encode()}, 0o600)
 
 
-def with_credentials(text: str, own: Credentials, its: Credentials = ("", "")) -> str:
+def with_credentials(text: str, chap: Credentials, mutual_chap: Credentials = ("", "")) -> str:
     """The text of a record with these credentials, and without automatic login at boot.
 
     Raises ApplyError for credentials that would begin another line of the record.
     """
-    if not "".join((*own, *its)).isprintable():
+    if not "".join((*chap, *mutual_chap)).isprintable():
         raise ApplyError("write the record of an iSCSI target: a credential has control characters")
-    ours = {"node.startup": "manual", "node.session.auth.authmethod": "None"}
-    if any(own):
-        ours["node.session.auth.authmethod"] = "CHAP"
-        ours["node.session.auth.username"], ours["node.session.auth.password"] = own
-    if any(its):
-        ours["node.session.auth.username_in"], ours["node.session.auth.password_in"] = its
+    settings = {"node.startup": "manual", f"{AUTH}.authmethod": "None"}
+    if any(chap):
+        settings[f"{AUTH}.authmethod"] = "CHAP"
+        settings[f"{AUTH}.username"], settings[f"{AUTH}.password"] = chap
+    if any(mutual_chap):
+        settings[f"{AUTH}.username_in"], settings[f"{AUTH}.password_in"] = mutual_chap
     lines = [line for line in text.splitlines() if line.partition("=")[0].strip() not in OURS]
     end = lines.index(END) if END in lines else len(lines)
-    lines[end:end] = [f"{key} = {value}" for key, value in ours.items()]
+    lines[end:end] = [f"{key} = {value}" for key, value in settings.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -125,9 +125,9 @@ def request_run(config: Config, intake: Intake) -> None:
     document, stored, directory = intake.document, intake.stored, config.run_directory
     if document is None or stored is None:
         return
-    # What a feature has recorded is to be removed once it is no longer requested.
-    has_records = any(config.state_directory.glob(RECORDS))
-    if not (has_records or _is_asked(config, document)) or _is_requested(directory, stored.sha256):
+    # What a feature has recorded is removed once it is no longer requested.
+    has_work = _requests_anything(config, document) or any(config.state_directory.glob(RECORDS))
+    if not has_work or _is_run_requested(directory, stored.sha256):
         return
     try:
         write_files({directory / DUE: b""})
@@ -135,7 +135,7 @@ def request_run(config: Config, intake: Intake) -> None:
         log.warning("%s, ignoring", error.text)
 
 
-def _is_requested(directory: Path, sha256: str) -> bool:
+def _is_run_requested(directory: Path, sha256: str) -> bool:
     """Whether a run for this document is requested already, or has ended."""
     with suppress(OSError):
         has_mark = read_bytes(directory / DUE) is not None
@@ -143,9 +143,10 @@ def _is_requested(directory: Path, sha256: str) -> bool:
     return False
 
 
-def _is_asked(config: Config, document: Document) -> bool:
+def _requests_anything(config: Config, document: Document) -> bool:
     return any(
-        feature.is_on(config) and feature.asked(config, document) for feature in FEATURES.values()
+        feature.is_on(config) and feature.is_requested(config, document)
+        for feature in FEATURES.values()
     )
 
 

@@ -72,8 +72,8 @@ class Ec2(Service):
 
     def _with_instance(self, answer: Answer, deadline: Deadline) -> Answer:
         """The answer with the instance ID, which is cached; empty if it cannot be read."""
-        known = f"{self.session_key}{INSTANCE_ID}"
-        token = answer.session.token(known)
+        cache_key = f"{self.session_key}{INSTANCE_ID}"
+        token = answer.session.token(cache_key)
         if token is None:
             try:
                 data = self.metadata(INSTANCE_ID, deadline.share(2), answer.session).data or b""
@@ -83,7 +83,7 @@ class Ec2(Service):
                 instance_text(self.kind, data.decode("ascii", "replace").strip()),
                 time.monotonic() + _TREE_SECONDS,
             )
-        return answer._replace(instance=token.value, session=answer.session.keep(known, token))
+        return answer._replace(instance=token.value, session=answer.session.keep(cache_key, token))
 
     def _with_documents(self, deadline: Deadline, session: Session) -> Answer:
         answer = self.metadata("/latest/user-data", deadline, session)
@@ -108,9 +108,9 @@ class Ec2(Service):
             return self.metadata(f"{_ROOT}{path}", deadline, session).data
 
         listing = _text(read("network/interfaces/macs/")).split()
-        seen = sha256((answer.data or b"") + "\n".join(listing).encode()).hexdigest()
-        if cached is not None and cached.value.startswith(seen):
-            return answer._replace(parts={NAME: cached.value[len(seen) :].encode()})
+        digest = sha256((answer.data or b"") + "\n".join(listing).encode()).hexdigest()
+        if cached is not None and cached.value.startswith(digest):
+            return answer._replace(parts={NAME: cached.value[len(digest) :].encode()})
         # One part has both, so that an error never makes one of them look absent.
         keys, tree = _public_keys(read), self._network(listing, read)
         if keys:
@@ -121,7 +121,7 @@ class Ec2(Service):
             return answer._replace(session=session.keep(self._tree_key, absent))
         text = json.dumps(tree)
         if len(text) <= _MAX_CACHED_CHARACTERS:
-            session = session.keep(self._tree_key, Token(seen + text, now + _TREE_SECONDS))
+            session = session.keep(self._tree_key, Token(digest + text, now + _TREE_SECONDS))
         return answer._replace(session=session, parts={NAME: text.encode()})
 
     def _network(self, listing: Sequence[str], read: _Read) -> dict[str, object]:

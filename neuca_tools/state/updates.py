@@ -74,8 +74,8 @@ def _without_lost_names(
 def remember_tables(record: Record, resolution: Resolution) -> Record:
     """Record the routing table of each link, which no other link has, and its IPv6 router."""
     tables = {str(key): table for key, table in resolution.tables.items()}
-    given = set(tables.values())
-    kept = {text: table for text, table in record.tables.items() if table not in given}
+    in_use = set(tables.values())
+    kept = {text: table for text, table in record.tables.items() if table not in in_use}
     routers = {
         str(hop.link): str(hop.via)
         for hop in resolution.desired.hops

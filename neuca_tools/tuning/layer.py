@@ -214,10 +214,10 @@ def _highest_value(
     setting: Literal["mtu", "txqueuelen"], profiles: Sequence[Profile]
 ) -> Optional[ProfileValue]:
     """The highest value of this setting; of equal ones, that of the last profile."""
-    given = [profile for profile in profiles if getattr(profile, setting) is not None]
-    if not given:
+    setting_profiles = [profile for profile in profiles if getattr(profile, setting) is not None]
+    if not setting_profiles:
         return None
-    profile = sorted(given, key=lambda profile: int(getattr(profile, setting)))[-1]
+    profile = sorted(setting_profiles, key=lambda profile: int(getattr(profile, setting)))[-1]
     return ProfileValue(str(getattr(profile, setting)), PROFILE + profile.name)
 
 

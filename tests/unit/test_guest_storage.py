@@ -151,7 +151,7 @@ def test_what_only_changes_the_new_file_system_is_allowed(kind, text, words):
 )  # fmt: skip
 def test_nothing_is_mounted_over_the_system(place):
     with pytest.raises(blockdev.RefusedError) as caught:
-        blockdev.check_place(place)
+        blockdev.check_mount_point(place)
     real = os.path.realpath(place)
     assert (
         caught.value.text == f"nothing is mounted at {place}: {real} is a directory of the system"
@@ -160,13 +160,13 @@ def test_nothing_is_mounted_over_the_system(place):
 
 @pytest.mark.parametrize("place", ["/mnt/one", "/srv", "/home", "/opt/x", "/var/lib/postgresql"])
 def test_something_may_be_mounted_elsewhere(place):
-    blockdev.check_place(place)
+    blockdev.check_mount_point(place)
 
 
 def test_a_link_to_a_directory_of_the_system_is_no_way_round(tmp_path):
     (tmp_path / "link").symlink_to("/etc")
     with pytest.raises(blockdev.RefusedError) as caught:
-        blockdev.check_place(f"{tmp_path}/link/x")
+        blockdev.check_mount_point(f"{tmp_path}/link/x")
     text = f"nothing is mounted at {tmp_path}/link/x: /etc/x is a directory of the system"
     assert caught.value.text == text
 
@@ -175,7 +175,7 @@ def test_a_link_that_was_put_there_while_the_file_system_was_made_leads_nowhere(
     """A local user to whom a directory on the way belongs has that long for it."""
     place = tmp_path / "place"
     place.mkdir()
-    blockdev.check_place(str(place))
+    blockdev.check_mount_point(str(place))
     place.rmdir()
     place.symlink_to("/etc/neuca-nonesuch")
     with pytest.raises(blockdev.RefusedError) as caught:

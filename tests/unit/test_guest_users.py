@@ -89,7 +89,7 @@ def test_a_login_without_any_key_of_the_platform_makes_no_user():
 
 
 def test_users_are_asked_for_by_a_document_or_by_a_login_with_a_platform():
-    asked = FEATURES["users"].asked
+    asked = FEATURES["users"].is_requested
     assert asked(Config(), parse("[users]\nalice = no\n"))
     assert not asked(Config(guest_login="debian"), parse("[global]\nrouter = user\n"))
     assert asked(
