@@ -26,7 +26,15 @@ from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.files import text_of
 from neuca_tools.model import Host
 from neuca_tools.model.clouds import CLOUDS
-from neuca_tools.sources.base import Answer, Deadline, Session, Source, Surroundings, Token
+from neuca_tools.sources.base import (
+    DEFAULT_SURROUNDINGS,
+    Answer,
+    Deadline,
+    Session,
+    Source,
+    Surroundings,
+    Token,
+)
 
 # Imports inside functions: `neuca status` asks no source; that saves 5 to 20 ms.
 
@@ -140,7 +148,7 @@ def ask_sources(
     specs: Sequence[SourceSpec],
     budget: float,
     session: Session,
-    surroundings: Optional[Surroundings] = None,
+    surroundings: Surroundings = DEFAULT_SURROUNDINGS,
 ) -> Answer:
     """The document of the first source that has one, within `budget` seconds.
 
@@ -149,17 +157,15 @@ def ask_sources(
     """
     from neuca_tools.sources.race import first_answer
 
-    around = surroundings or Surroundings()
-
     def ask(source: Source, deadline: Deadline, known: Session) -> Answer:
         answer = source.documents(deadline, known)
         if source.outlet is None or source.outlet.vouched:
             return answer
         from neuca_tools.sources.vouching import require_vouched
 
-        return require_vouched(answer, source, around)
+        return require_vouched(answer, source, surroundings)
 
-    return first_answer(_make_sources(specs, around), "user-data", budget, session, ask)
+    return first_answer(_make_sources(specs, surroundings), "user-data", budget, session, ask)
 
 
 def fetch_path(
@@ -167,7 +173,7 @@ def fetch_path(
     path: str,
     budget: float,
     session: Session,
-    surroundings: Optional[Surroundings] = None,
+    surroundings: Surroundings = DEFAULT_SURROUNDINGS,
 ) -> Optional[str]:
     """One item of metadata (`/latest/meta-data/public-ipv4`), None if the source has no such item.
 
@@ -179,9 +185,8 @@ def fetch_path(
         raise UsageError(
             f'bad metadata path "{path}": it must be printable ASCII and begin with "/"'
         )
-    around = surroundings or Surroundings()
-    vouched = tuple(outlet for outlet in around.outlets if outlet.vouched)
-    sources = _make_sources([spec], around._replace(outlets=vouched))
+    vouched = tuple(outlet for outlet in surroundings.outlets if outlet.vouched)
+    sources = _make_sources([spec], surroundings._replace(outlets=vouched))
     answer = first_answer(
         sources, path, budget, session, lambda source, *rest: source.metadata(path, *rest)
     )

@@ -111,6 +111,9 @@ class Surroundings(NamedTuple):
     blocked: str = "no NIC that may be for management has a route to it"
 
 
+DEFAULT_SURROUNDINGS = Surroundings()
+
+
 class Deadline(NamedTuple):
     """A point in time on the monotonic clock, and the budget in seconds for error messages.
 

@@ -33,6 +33,7 @@ from neuca_tools.sources import (
     ask_sources,
 )
 from neuca_tools.sources import detected_cloud as cloud
+from neuca_tools.sources.base import DEFAULT_SURROUNDINGS
 from neuca_tools.state.records import (
     load_document,
     load_look,
@@ -137,7 +138,7 @@ def fetch_document(
     budget: float,
     session: Session,
     directory: Where,
-    surroundings: Optional[Surroundings] = None,
+    surroundings: Surroundings = DEFAULT_SURROUNDINGS,
 ) -> Intake:
     """Query the sources within `budget` seconds.
 
@@ -145,20 +146,20 @@ def fetch_document(
     """
     if {spec.kind for spec in specs} == {"none"}:
         return _without_sources(directory)
-    around = _without_volumes(surroundings or Surroundings(), directory)
+    surroundings = _without_volumes(surroundings, directory)
     intake = _ask_sources(
-        lambda known: ask_sources(specs, budget, known, around),
+        lambda known: ask_sources(specs, budget, known, surroundings),
         session,
         directory,
-        around.run_directory,
+        surroundings.run_directory,
     )
-    disputed = str(load_look(around.run_directory).get("disputed", ""))
-    if around.origin is None and intake.origin is not None:
+    disputed = str(load_look(surroundings.run_directory).get("disputed", ""))
+    if surroundings.origin is None and intake.origin is not None:
         # Needed for the first answer of an instance only: not loaded by the idle daemon.
         from neuca_tools.state.rival_services import describe_contradiction
 
-        disputed = describe_contradiction(specs, budget, around, intake.origin, intake.digest)
-    return intake._replace(platform=cloud(specs, around), disputed=disputed)
+        disputed = describe_contradiction(specs, budget, surroundings, intake.origin, intake.digest)
+    return intake._replace(platform=cloud(specs, surroundings), disputed=disputed)
 
 
 def _without_sources(directory: Where) -> Intake:

@@ -17,7 +17,7 @@ _RIVAL_ANSWER_SECONDS = 1.0  # that other NICs get to contradict
 def describe_contradiction(
     specs: Sequence[SourceSpec],
     budget: float,
-    around: Surroundings,
+    surroundings: Surroundings,
     origin: Origin,
     own_digest: str,
 ) -> str:
@@ -28,12 +28,13 @@ def describe_contradiction(
     if not origin.mac:
         return ""
     names = []
-    for outlet in around.outlets:
+    for outlet in surroundings.outlets:
         if outlet.identity == origin.mac or not outlet.likely:
             continue
         with suppress(SourceError):
             seconds = min(budget, _RIVAL_ANSWER_SECONDS)
-            answer = ask_sources(specs, seconds, Session(), around._replace(outlets=(outlet,)))
+            only = surroundings._replace(outlets=(outlet,))
+            answer = ask_sources(specs, seconds, Session(), only)
             if answer.origin and not answer.empty and answer.digest != own_digest:
                 names.append(outlet.name)
     if not names:
