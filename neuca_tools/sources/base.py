@@ -93,8 +93,8 @@ class Surroundings(NamedTuple):
     check_platform: `auto` asks only the services of the cloud that the firmware names
     volumes: documents copied from volumes may be used
     outlets: the interfaces through which requests may go, the likeliest management NIC first
-    own: the addresses of this host; these and loopback need no outlet
-    nics: the MACs of all NICs
+    own_addresses: the addresses of this host; these and loopback need no outlet
+    nic_macs: those of all NICs
     origin: the service that has answered for this instance; if set, no other one is asked
     blocked: the reason if there is no outlet
     """
@@ -105,8 +105,8 @@ class Surroundings(NamedTuple):
     proc: Path = Path("/proc")
     volumes: bool = True
     outlets: tuple[Outlet, ...] = ()
-    own: frozenset[str] = frozenset()
-    nics: frozenset[str] = frozenset()
+    own_addresses: frozenset[str] = frozenset()
+    nic_macs: frozenset[str] = frozenset()
     origin: Optional[Origin] = None
     blocked: str = "no NIC that may be for management has a route to it"
 

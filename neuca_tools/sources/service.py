@@ -31,7 +31,7 @@ def outlets_for(url: Url, surroundings: Surroundings, named: bool) -> list[Optio
     """
     bare, _, zone = url.address.partition("%")
     address = ip_address(bare)
-    if address.is_loopback or str(address) in surroundings.own:
+    if address.is_loopback or str(address) in surroundings.own_addresses:
         return [None]
     outlets = [
         outlet
@@ -65,7 +65,7 @@ class Service(Source):
     @property
     def origin(self) -> Origin:
         identity = self.outlet.identity if self.outlet else ""
-        others = self.surroundings.nics - {identity.partition(".")[0]}
+        others = self.surroundings.nic_macs - {identity.partition(".")[0]}
         return Origin(self.kind, _url_without_zone(self.url), identity, tuple(sorted(others)))
 
     @property
