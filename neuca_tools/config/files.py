@@ -134,12 +134,12 @@ def _entries_of_file(file: Path, text: str, faults: list[Fault]) -> Iterator[Ent
         faults.append(Fault(number, "", "", "", f"line {number} {reason}", file=str(file)))
         # The search for options that protect must see these as well.
         yield Entry(str(file), "", re.split(r"(?<=.)[\s=:]", ignored.strip())[0], "", (number,))
-    settings = []
+    settings, header_lines = [], _header_lines(lines)
     for section in parser.sections():
         title = Entry(str(file), "", "", "")
         if section != _NO_SECTION:
             title = title._replace(section=" ".join(section.split()))
-            yield title._replace(lines=(_line_of_header(section, lines),))
+            yield title._replace(lines=(header_lines[section],))
         for name, value in parser.items(section):
             line, _, option = name.partition(" ")
             if option:
@@ -168,20 +168,23 @@ def _ignored_texts(
             yield number, behind[1], _AFTER_HEADER
 
 
-def _line_of_header(section: str, lines: Sequence[str]) -> int:
-    """The number of the line on which a section begins for the first time."""
-    headers = (line.lstrip().startswith(f"[{section}]") for line in lines)
-    return next(number for number, is_header in enumerate(headers, 1) if is_header)
+def _header_lines(lines: Sequence[str]) -> dict[str, int]:
+    """The number of the line on which each section begins for the first time."""
+    headers = enumerate((_Parser.SECTCRE.match(line.lstrip()) for line in lines), 1)
+    numbers: dict[str, int] = {}
+    for number, header in headers:
+        if header:
+            numbers.setdefault(header["header"], number)
+    return numbers
 
 
 def _last_settings(settings: Iterable[Entry]) -> Iterator[Entry]:
     """The last of the equal options in each section, with the numbers of all their lines."""
-    numbers: dict[tuple[str, str], tuple[int, ...]] = {}
+    numbers: dict[tuple[str, str], list[int]] = {}
     for entry in settings:
-        key = entry.section, entry.option.lower()
-        numbers[key] = numbers.get(key, ()) + entry.lines
+        numbers.setdefault((entry.section, entry.option.lower()), []).extend(entry.lines)
     for entry in {(entry.section, entry.option): entry for entry in settings}.values():
-        yield entry._replace(lines=numbers[entry.section, entry.option.lower()])
+        yield entry._replace(lines=tuple(numbers[entry.section, entry.option.lower()]))
 
 
 def _swallowed_options(file: str, value: str) -> Iterator[Entry]:
