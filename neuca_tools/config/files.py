@@ -170,9 +170,9 @@ def _ignored_texts(
 
 def _header_lines(lines: Sequence[str]) -> dict[str, int]:
     """The number of the line on which each section begins for the first time."""
-    headers = enumerate((_Parser.SECTCRE.match(line.lstrip()) for line in lines), 1)
     numbers: dict[str, int] = {}
-    for number, header in headers:
+    for number, line in enumerate(lines, 1):
+        header = _Parser.SECTCRE.match(line.lstrip())
         if header:
             numbers.setdefault(header["header"], number)
     return numbers
