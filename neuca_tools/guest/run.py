@@ -69,19 +69,20 @@ def run_guest(
 
 
 def run_forever(config: Config, read: Callable[[], Config]) -> NoReturn:
-    """Run whenever a run is due, and again every RETRY_SECONDS seconds after a failure.
+    """Run whenever a run is due, and again RETRY_SECONDS seconds after a failure.
 
     For hosts without systemd, where neuca-guest.path and Restart= do this. The first run of a boot
     is due after the first pass.
     """
+    pause_seconds = min(config.poll_interval, RETRY_SECONDS)
     must_retry = outcome.has_run(config.run_directory)
     while True:
         waited = 0.0
         while not outcome.is_due(config.run_directory) and not (
             must_retry and waited >= RETRY_SECONDS
         ):
-            _wait_for_signal(config.poll_interval)
-            waited += config.poll_interval
+            _wait_for_signal(pause_seconds)
+            waited += pause_seconds
         try:
             must_retry = not run_guest(config, read=read)
         except NeucaError as error:
