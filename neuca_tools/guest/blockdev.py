@@ -16,7 +16,7 @@ from typing import NamedTuple
 from neuca_tools.documents.neuca import filesystems
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import applying, make_directory, observed_content, readable_names_in, text_of
+from neuca_tools.files import applying, make_directory, readable_names_in, text_of
 from neuca_tools.guest import programs
 
 SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
@@ -127,10 +127,12 @@ def read_mounts(source: str = "") -> list[Mount]:
     """Every mount of this mount namespace whose source begins with `source`.
 
     proc(5) writes a space and a newline in a path as `\\040` and `\\012`, but no carriage return.
-    Raises ObserveError.
+    Raises ApplyError, as in a chroot without /proc.
     """
+    with applying("list the file systems that are mounted"):
+        content = MOUNTS.read_bytes()
     mounts = []
-    for line in (observed_content(MOUNTS) or b"").split(b"\n")[:-1]:
+    for line in content.split(b"\n")[:-1]:
         words = line.split(b" ")
         mount_point = words[4].decode("unicode_escape").encode("latin-1")
         if words[words.index(b"-") + 2].startswith(source.encode()):

@@ -229,7 +229,7 @@ def test_a_shortage_of_descriptors_makes_no_disk_unused(ask):
     try:
         ask("sda")
         reason = "none"
-    except ObserveError as error:
+    except (ApplyError, ObserveError) as error:
         reason = error.text
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
