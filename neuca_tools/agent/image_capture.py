@@ -288,7 +288,6 @@ def _checksum_line(digest: str, name: str) -> bytes:
 def other_mounts() -> list[str]:
     """The places below the root where another disk is mounted, which the copy does not have.
 
-    Raises ApplyError, as in a chroot without /proc.
+    Raises ApplyError.
     """
-    with applying("list the file systems that are mounted"):
-        return sorted({mount.place for mount in blockdev.read_mounts("/dev/")} - {"/"})
+    return sorted({mount.mount_point for mount in blockdev.read_mounts("/dev/")} - {"/"})

@@ -44,7 +44,7 @@ def read_surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundin
         world = replace(world, age=hostid.boot_age())
     around = _with_interfaces(world, config, _usable_origin(config, specs, machine), around, record)
     is_local = around.origin is not None and not around.origin.mac
-    return around._replace(own=frozenset(_own_addresses(world, around.outlets, is_local)))
+    return around._replace(own_addresses=frozenset(_own_addresses(world, around.outlets, is_local)))
 
 
 def _with_interfaces(
@@ -52,7 +52,7 @@ def _with_interfaces(
 ) -> Surroundings:
     """The surroundings with the service that has answered (`origin`), and the interfaces to use."""
     nics = {identity(device) for device in world.devices.values() if is_nic(device)}
-    around = around._replace(nics=frozenset(nics))
+    around = around._replace(nic_macs=frozenset(nics))
     if origin is None:
         return around._replace(outlets=_candidate_outlets(config, world, record))
     around = around._replace(origin=origin, outlets=pinned_outlets(origin, world, record))

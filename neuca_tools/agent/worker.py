@@ -162,7 +162,7 @@ def _run_child(job: Job, report: socket.socket) -> NoReturn:
             # systemd signals the whole control group; the daemon decides when a child stops.
             signal.signal(number, signal.SIG_IGN)
         outcome = do_job(job, lambda: report.sendall(PASS_BEGUN))
-        data = {**outcome._asdict(), "session": outcome.session.to_json()}
+        data = {**outcome._asdict(), "session": outcome.session.tokens}
         report.sendall(json.dumps(data).encode() + b"\n")
         status = 0
     except NeucaError as error:

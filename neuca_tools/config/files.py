@@ -45,17 +45,27 @@ class Entry(NamedTuple):
 
 
 class _Parser(RawConfigParser):
-    """The grammar of version 1.7: ` ;` begins a comment, and the last of two equal options wins."""
+    """The grammar of version 1.7, in which ` ;` begins a comment.
+
+    Each option gets the name `NUMBER OPTION`, with the number of its line, so that equal options
+    are all kept.
+    """
 
     OPTCRE = re.compile(OPTION)
     SECTCRE = re.compile(r"\[(?P<header>[^]]+)\]")
 
     def __init__(self) -> None:
         super().__init__(inline_comment_prefixes=(";",), strict=False, default_section="")
+        self._number = 0
 
     def optionxform(self, optionstr: str) -> str:
         # Not converted to lower case: a sysctl key may contain the name of an interface.
-        return optionstr
+        return f"{self._number} {optionstr}"
+
+    def counted(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines, with the first as number 0, for `read_file`, which takes one at a time."""
+        for self._number, line in enumerate(lines):
+            yield line
 
 
 def read_entries(path: Path) -> tuple[list[Entry], list[Fault]]:
@@ -124,24 +134,21 @@ def _entries_of_file(file: Path, text: str, faults: list[Fault]) -> Iterator[Ent
         faults.append(Fault(number, "", "", "", f"line {number} {reason}", file=str(file)))
         # The search for options that protect must see these as well.
         yield Entry(str(file), "", re.split(r"(?<=.)[\s=:]", ignored.strip())[0], "", (number,))
-    numbers = _line_numbers(text)
+    settings, header_lines = [], _header_lines(lines)
     for section in parser.sections():
-        where = numbers.get((section, ""), ())
-        header = Entry(str(file), " ".join(section.split()), "", "", where)
-        given = [
-            header._replace(
-                option=name, value=value.strip(), lines=numbers.get((section, name.lower()), ())
-            )
-            for name, value in parser.items(section)
-            if name
-        ]
-        if section == _NO_SECTION:
-            early = [entry._replace(section="") for entry in given]
-            faults += [entry.fault(_TOO_EARLY) for entry in early]
-            yield from early
-        else:
-            yield from (header, *given)
-        yield from _swallowed_options(given)
+        title = Entry(str(file), "", "", "")
+        if section != _NO_SECTION:
+            title = title._replace(section=" ".join(section.split()))
+            yield title._replace(lines=(header_lines[section],))
+        for name, value in parser.items(section):
+            line, _, option = name.partition(" ")
+            if option:
+                entry = title._replace(option=option, value=value.strip(), lines=(int(line),))
+                settings.append(entry)
+            yield from _swallowed_options(str(file), value)
+    last = list(_last_settings(settings))
+    faults += [entry.fault(_TOO_EARLY) for entry in last if not entry.section]
+    yield from last
 
 
 def _ignored_texts(
@@ -150,7 +157,7 @@ def _ignored_texts(
     """Have the parser read the lines of a file; what it ignores: number, text and the reason."""
     try:
         # configparser stops at an option before the first section; this header lets it go on.
-        parser.read_string("\n".join((f"[{_NO_SECTION}]", *lines)), file)
+        parser.read_file(parser.counted((f"[{_NO_SECTION}]", *lines)), file)
     except ParsingError as error:
         # Raised at the end, when all other lines have been read.
         for number, _ in error.errors:
@@ -161,27 +168,28 @@ def _ignored_texts(
             yield number, behind[1], _AFTER_HEADER
 
 
-def _swallowed_options(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """What looks like an option, but is indented, and so belongs to the value of another one."""
-    for entry in entries:
-        for line in entry.value.splitlines()[1:]:
-            option = _Parser.OPTCRE.match(line)
-            if option:
-                yield Entry(entry.file, "", option["option"], "")
-
-
-def _line_numbers(text: str) -> dict[tuple[str, str], tuple[int, ...]]:
-    """The numbers of the lines that set each option, by section and option in lower case."""
-    numbers: dict[tuple[str, str], tuple[int, ...]] = {}
-    section = _NO_SECTION
-    for number, line in enumerate(text.split("\n"), 1):
-        header = _Parser.SECTCRE.match(line.strip())
+def _header_lines(lines: Sequence[str]) -> dict[str, int]:
+    """The number of the line on which each section begins for the first time."""
+    numbers: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        header = _Parser.SECTCRE.match(line.lstrip())
         if header:
-            section = header["header"]
-            numbers.setdefault((section, ""), (number,))
-            continue
-        option = _Parser.OPTCRE.match(line.strip())
-        if option and not line.startswith(("#", ";", " ", "\t")):
-            where = section, option["option"].lower()
-            numbers[where] = (*numbers.get(where, ()), number)
+            numbers.setdefault(header["header"], number)
     return numbers
+
+
+def _last_settings(settings: Iterable[Entry]) -> Iterator[Entry]:
+    """The last of the equal options in each section, with the numbers of all their lines."""
+    numbers: dict[tuple[str, str], list[int]] = {}
+    for entry in settings:
+        numbers.setdefault((entry.section, entry.option.lower()), []).extend(entry.lines)
+    for entry in {(entry.section, entry.option): entry for entry in settings}.values():
+        yield entry._replace(lines=tuple(numbers[entry.section, entry.option.lower()]))
+
+
+def _swallowed_options(file: str, value: str) -> Iterator[Entry]:
+    """What looks like an option, but is indented, and so belongs to the value of another one."""
+    for line in value.splitlines()[1:]:
+        option = _Parser.OPTCRE.match(line)
+        if option:
+            yield Entry(file, "", option["option"], "")

@@ -54,10 +54,13 @@ def parse_config(data: bytes) -> Config:
 
 def _config_from(entries: list[Entry], faults: list[Fault]) -> Config:
     faults += _unknown_sections(entries)
-    faults += _protection_faults(entries)
-    given = [entry for entry in entries if entry.option]
-    fields = _config_fields([entry for entry in given if not link_kind(entry.section)], faults)
-    requests = _link_requests([entry for entry in entries if link_kind(entry.section)], faults)
+    protection_faults = list(_protection_faults(entries))
+    faults += protection_faults
+    of_links = [entry for entry in entries if link_kind(entry.section)]
+    options = [entry for entry in entries if entry.option and not link_kind(entry.section)]
+    reported = {(fault.file, fault.section, fault.key.lower()) for fault in protection_faults}
+    fields = _config_fields(options, reported, faults)
+    requests = _link_requests(of_links, faults)
     return Config()._replace(links=requests, faults=tuple(faults), **fields)
 
 
@@ -113,7 +116,7 @@ def _is_mac_list(text: str) -> bool:
 
 def _closest_option(section: str, option: str) -> Optional[tuple[str, str]]:
     """The option that is most like an unknown one, of the same section if possible."""
-    own = {name for where, name in KNOWN if where == section}
+    own = _options_of(section)
     name = _closest_word(option, own)
     if name:
         return section, name
@@ -123,9 +126,8 @@ def _closest_option(section: str, option: str) -> Optional[tuple[str, str]]:
     return next((known for known in sorted(KNOWN) if known[1] == name), None)
 
 
-def _reported_options(faults: Iterable[Fault]) -> set[tuple[str, str, str]]:
-    """The options that were meant to protect, by file and section."""
-    return {(fault.file, fault.section, fault.key.lower()) for fault in faults if fault.stops}
+def _options_of(section: str) -> set[str]:
+    return {name for where, name in KNOWN if where == section}
 
 
 def _unknown_sections(entries: Iterable[Entry]) -> Iterator[Fault]:
@@ -134,9 +136,9 @@ def _unknown_sections(entries: Iterable[Entry]) -> Iterator[Fault]:
             yield _with_suggestion(entry.fault("unknown section, ignoring it", "warning"), SECTIONS)
 
 
-def _with_suggestion(fault: Fault, known: Iterable[str]) -> Fault:
+def _with_suggestion(fault: Fault, known: Collection[str]) -> Fault:
     """The fault about an unknown word, with the one that was probably meant."""
-    meant = _closest_word(fault.key or fault.section, tuple(known))
+    meant = _closest_word(fault.key or fault.section, known)
     if not meant:
         return fault
     return fault._replace(reason=f'{fault.reason}; did you mean "{meant}"?', meant=meant)
@@ -149,7 +151,10 @@ def _closest_word(word: str, known: Collection[str]) -> str:
     return closest_word(word, known)
 
 
-def _config_fields(entries: Iterable[Entry], faults: list[Fault]) -> dict[str, Any]:
+def _config_fields(
+    entries: Iterable[Entry], reported: Collection[tuple[str, str, str]], faults: list[Fault]
+) -> dict[str, Any]:
+    """The fields that these options set; those `reported` (file, section, option) have a fault."""
     last = {(entry.section, entry.option.lower()): entry for entry in entries}
     fields: dict[str, Any] = {section: {} for section in RAW_SECTIONS}
     for (section, option), entry in last.items():
@@ -157,8 +162,11 @@ def _config_fields(entries: Iterable[Entry], faults: list[Fault]) -> dict[str, A
             fields[section][option] = entry.value
         elif (section, option) in OBSOLETE:
             faults.append(entry.fault("obsolete, it has no effect", "note"))
-        elif section in SECTIONS:
+        elif (section, option) in KNOWN:
             fields.update(_config_field((section, option), entry, faults))
+        elif section in SECTIONS and (entry.file, section, option) not in reported:
+            unknown = entry.fault("unknown option, ignoring it", "warning")
+            faults.append(_with_suggestion(unknown, _options_of(section)))
     return fields
 
 
@@ -167,14 +175,8 @@ def _config_field(where: tuple[str, str], entry: Entry, faults: list[Fault]) -> 
     if where in MAC_LISTS:
         return {MAC_LISTS[where]: frozenset(_read_list(entry, _read_mac, faults))}
     if where == SOURCES:
-        known = tuple(_read_list(entry, _check_source, faults))
+        known = tuple(_read_list(entry, lambda text: str(parse_source(text)), faults))
         return {"sources": known} if known else {}
-    if where not in OPTIONS:
-        if (entry.file, *where) not in _reported_options(faults):
-            own = (name for section, name in KNOWN if section == where[0])
-            fault = entry.fault("unknown option, ignoring it", "warning")
-            faults.append(_with_suggestion(fault, own))
-        return {}
     if not entry.value:
         return {}
     name, read = OPTIONS[where]
@@ -200,11 +202,6 @@ def _read_list(entry: Entry, read: Callable[[str], object], faults: list[Fault])
 
 def _read_mac(text: str) -> str:
     return values.nic("".join(text.split()))
-
-
-def _check_source(text: str) -> str:
-    parse_source(text)
-    return text
 
 
 def _link_requests(entries: Iterable[Entry], faults: list[Fault]) -> tuple[LinkRequest, ...]:

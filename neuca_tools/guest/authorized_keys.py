@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NoReturn, Optional
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import mode_of, replace_file, sync_directory
+from neuca_tools.files import applying, mode_of, replace_file, sync_directory
 from neuca_tools.guest import blocks, programs
 
 DIRECTORY, FILE = ".ssh", "authorized_keys"  # the default AuthorizedKeysFile (sshd_config(5))
@@ -35,20 +35,21 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
 
     Returns why sshd will ignore the file, empty if it will not. Raises ApplyError.
     """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.settimeout(EDIT_SECONDS)
-    child = os.fork()
+    with applying("start the child that edits them"):
+        own_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        own_end.settimeout(EDIT_SECONDS)
+        child = os.fork()
     if child == 0:
-        _run_as_user(user, keys, theirs)
-    theirs.close()
+        _run_as_user(user, keys, child_end)
+    child_end.close()
     try:
-        failed, ignored = json.loads(ours.recv(MAX_RESULT_BYTES))  # the user may have forged it
-    except (OSError, ValueError, TypeError):
+        failed, ignored = json.loads(own_end.recv(MAX_RESULT_BYTES))  # the user may have forged it
+    except (OSError, ValueError, TypeError, RecursionError):
         raise ApplyError(
             "the child that edits them ended without a result, or took too long"
         ) from None
     finally:
-        ours.close()
+        own_end.close()
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

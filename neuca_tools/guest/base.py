@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Callable, Literal, NamedTuple
 
@@ -30,6 +31,11 @@ class Finding(NamedTuple):
     again: bool = False
 
 
+def utc_now() -> str:
+    """The time, as in RFC 3339."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 class Guest(NamedTuple):
     """The input of a feature: the configuration and the last good document.
 
@@ -44,7 +50,7 @@ class Feature(NamedTuple):
     """Whether a feature is switched on, and whether a document requests it."""
 
     is_on: Callable[[Config], bool]
-    asked: Callable[[Config, Document], bool]
+    is_requested: Callable[[Config, Document], bool]
 
 
 FEATURES: Mapping[str, Feature] = {  # in their order

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from neuca_tools.documents.neuca import filesystems
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import applying, make_directory, text_of
+from neuca_tools.files import applying, make_directory, readable_names_in, text_of
 from neuca_tools.guest import programs
 
 SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
@@ -48,7 +47,7 @@ class Mount(NamedTuple):
     """One line of mountinfo (proc(5)): the number of the device (`8:16`), and the mount point."""
 
     device: str
-    place: str
+    mount_point: str
 
 
 def read_signatures(device: Path) -> dict[str, str]:
@@ -80,25 +79,33 @@ def _check_readable(device: Path) -> None:
     """Raises ApplyError if a disk cannot be read, which blkid does not tell from a blank one."""
     with applying(f"read {device}"), device.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
-        for place in (0, max(0, size - EDGE_BYTES)):
-            stream.seek(place)
+        for offset in (0, max(0, size - EDGE_BYTES)):
+            stream.seek(offset)
             stream.read(EDGE_BYTES)
 
 
 def partitions_text(name: str) -> str:
-    """The partitions of the disk with this kernel name, in words; empty if it has none."""
+    """The partitions of the disk with this kernel name, in words; empty if it has none.
+
+    Raises ObserveError.
+    """
     parts = [
-        part for part in _names_below(SYSFS / name) if (SYSFS / name / part / "partition").exists()
+        part
+        for part in readable_names_in(SYSFS / name)
+        if (SYSFS / name / part / "partition").exists()
     ]
     return f"it has partitions ({', '.join(parts)})" if parts else ""
 
 
 def in_use(name: str) -> str:
-    """What uses the disk or a part of it, in words; empty if nothing. Raises ApplyError."""
-    holders = _names_below(SYSFS / name / "holders")
+    """What uses the disk or a part of it, in words; empty if nothing.
+
+    Raises ApplyError, ObserveError.
+    """
+    holders = readable_names_in(SYSFS / name / "holders")
     if holders:
         return f"{holders[0]} is made of it"
-    places = [mount.place for mount in read_mounts() if mount.device == device_number(name)]
+    places = [mount.mount_point for mount in read_mounts() if mount.device == device_number(name)]
     if places:
         return f"it is mounted at {places[0]}"
     if any(line.split()[0] == f"/dev/{name}" for line in text_of(SWAPS).splitlines()[1:]):
@@ -110,12 +117,6 @@ def in_use(name: str) -> str:
     return ""
 
 
-def _names_below(directory: Path) -> list[str]:
-    with suppress(OSError):
-        return sorted(path.name for path in directory.iterdir())
-    return []
-
-
 def device_number(name: str) -> str:
     """The device number (`8:16`) of the disk with this kernel name. Raises ApplyError."""
     with applying(f"inspect {name}"):
@@ -125,16 +126,18 @@ def device_number(name: str) -> str:
 def read_mounts(source: str = "") -> list[Mount]:
     """Every mount of this mount namespace whose source begins with `source`.
 
-    proc(5) writes a space in a path as `\\040`.
+    proc(5) writes a space and a newline in a path as `\\040` and `\\012`, but no carriage return.
+    Raises ApplyError, as in a chroot without /proc.
     """
-    found_mounts = []
-    for line in MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        words = line.split(" ")
-        raw = words[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
-        place = raw.encode("latin-1").decode("utf-8", "surrogateescape")
-        if words[words.index("-") + 2].startswith(source):
-            found_mounts.append(Mount(words[2], place))
-    return found_mounts
+    with applying("list the file systems that are mounted"):
+        content = MOUNTS.read_bytes()
+    mounts = []
+    for line in content.split(b"\n")[:-1]:
+        words = line.split(b" ")
+        mount_point = words[4].decode("unicode_escape").encode("latin-1")
+        if words[words.index(b"-") + 2].startswith(source.encode()):
+            mounts.append(Mount(words[2].decode(), os.fsdecode(mount_point)))
+    return mounts
 
 
 def make_file_system(device: Path, kind: str, options: str) -> None:
@@ -151,16 +154,15 @@ def make_file_system(device: Path, kind: str, options: str) -> None:
     programs.run_program(what, [f"mkfs.{kind}", *words, "--", str(device)], FORMAT_SECONDS)
 
 
-def mount_by_uuid(contents: Mapping[str, str], name: str, place: str) -> None:
+def mount_by_uuid(contents: Mapping[str, str], name: str, mount_point: str) -> None:
     """Mount a disk by its UUID, after checking that no other disk has the same one.
 
-    `contents` are its signatures, as `read_signatures` returns them. The place is checked again:
-    while the file system was made, a user to whom a directory on the way belongs could put a link
-    there.
-    Raises ApplyError.
+    `contents` are its signatures (`read_signatures`). The mount point is checked again: while the
+    file system was made, a user who owns a directory on the way could put a link there. Raises
+    ApplyError.
     """
-    what = f"mount {name} at {place}"
-    uuid, real = contents.get("UUID"), check_place(place)
+    what = f"mount {name} at {mount_point}"
+    uuid, real = contents.get("UUID"), check_mount_point(mount_point)
     if not uuid:
         raise ApplyError(f"{what}: its contents have no UUID")
     with applying(what):
@@ -172,23 +174,25 @@ def mount_by_uuid(contents: Mapping[str, str], name: str, place: str) -> None:
     before = read_mounts()
     programs.run_program(what, ["mount", "-o", OPTIONS, f"UUID={uuid}", real], INSPECT_SECONDS)
     if Mount(device_number(name), real) not in read_mounts():
-        for found_mount in read_mounts():
-            if found_mount not in before and found_mount.device == device_number(name):
-                unmount(found_mount.place)
+        for mount in read_mounts():
+            if mount not in before and mount.device == device_number(name):
+                unmount(mount.mount_point)
         raise ApplyError(f"{what}: another disk is there now, or a link leads elsewhere")
 
 
-def unmount(place: str) -> None:
+def unmount(mount_point: str) -> None:
     """Raises ApplyError, also if the file system is in use."""
-    programs.run_program(f"unmount {place}", ["umount", place], INSPECT_SECONDS)
+    programs.run_program(f"unmount {mount_point}", ["umount", mount_point], INSPECT_SECONDS)
 
 
-def check_place(place: str) -> str:
+def check_mount_point(mount_point: str) -> str:
     """The path without symbolic links. Raises RefusedError for a directory of the system."""
-    real = Path(os.path.realpath(place))
+    real = Path(os.path.realpath(mount_point))
     system = [Path("/", name) for name in SYSTEM]
     if real in SHARED or any(
         directory == real or directory in real.parents for directory in system
     ):
-        raise RefusedError(f"nothing is mounted at {place}: {real} is a directory of the system")
+        raise RefusedError(
+            f"nothing is mounted at {mount_point}: {real} is a directory of the system"
+        )
     return str(real)

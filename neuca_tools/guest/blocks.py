@@ -22,56 +22,52 @@ from neuca_tools.files import replace_file, sync_directory
 
 BEGIN = b"# BEGIN neuca-guest-tools: what is between these two lines is written anew"
 END = b"# END neuca-guest-tools"
-NO_MARKS = (b"", b"")
 MAX_FILE_BYTES = 4 * 1024 * 1024
 LINK = "it is a symbolic link, which is not followed"  # why a file is not edited
 
 
 def edited_content(
-    content: bytes, lines: Sequence[str], old: tuple[bytes, bytes] = NO_MARKS
+    content: bytes, lines: Sequence[str], old: Optional[tuple[bytes, bytes]] = None
 ) -> bytes:
     """The content with these lines between the marks; without lines, the marks are removed too.
 
-    So are all lines between a pair of `old` marks, which an earlier version wrote. Raises
-    ApplyError unless there is one pair of marks or none: which lines are ours is unknown then.
+    So are the lines between a pair of `old` marks, which an earlier version wrote; the empty lines
+    that it wrote around them stay, for they may be others'. Raises ApplyError unless there is one
+    pair of marks or none: which lines are ours is unknown then.
     """
-    content = _without_marked(content, *old)
-    before, ours, after = _split_at_marks(content)
+    if old:
+        before, _, after = _split_at_marks(content, *old) or (content, b"", b"")
+        content = before + after
+    parts = _split_at_marks(content, BEGIN, END)
+    if parts is None:
+        raise ApplyError(
+            "its marked lines are damaged: there is not one BEGIN and one END of neuca-guest-tools"
+        )
+    before, ours, after = parts
     if not lines:
         return before + after
     block = b"\n".join([BEGIN, *(line.encode() for line in lines), END, b""])
     return before + block + after if ours else block + content
 
 
-def _without_marked(content: bytes, begin: bytes, end: bytes) -> bytes:
-    """The content without the lines between a pair of marks, and without these; as it is for none.
+def _split_at_marks(
+    content: bytes, begin: bytes, end: bytes
+) -> Optional[tuple[bytes, bytes, bytes]]:
+    """The content before the marked lines, these with their marks, and the content after.
 
-    Version 1.7 wrote an empty line before and after its marks, which stay: they may be others'.
+    Without marks, all of it is after; None unless there is one pair of marks or none.
     """
     lines = content.splitlines(keepends=True)
     marks = [number for number, line in enumerate(lines) if line.strip() in (begin, end)]
-    words = [lines[number].strip() for number in marks]
-    if not begin or words != [begin, end]:
-        return content
-    return b"".join([*lines[: marks[0]], *lines[marks[1] + 1 :]])
-
-
-def _split_at_marks(content: bytes) -> tuple[bytes, bytes, bytes]:
-    """The content before the marked lines, these with their marks, and the content after."""
-    lines = content.splitlines(keepends=True)
-    begins = [number for number, line in enumerate(lines) if line.strip() == BEGIN]
-    ends = [number for number, line in enumerate(lines) if line.strip() == END]
-    if not begins and not ends:
+    if not marks:
         return b"", b"", content
-    if len(begins) != 1 or len(ends) != 1 or begins > ends:
-        raise ApplyError(
-            "its marked lines are damaged: there is not one BEGIN and one END of neuca-guest-tools"
-        )
-    first, last = begins[0], ends[0] + 1
+    if [lines[number].strip() for number in marks] != [begin, end]:
+        return None
+    first, last = marks[0], marks[1] + 1
     return b"".join(lines[:first]), b"".join(lines[first:last]), b"".join(lines[last:])
 
 
-def edit_file(path: Path, lines: Sequence[str], old: tuple[bytes, bytes] = NO_MARKS) -> bool:
+def edit_file(path: Path, lines: Sequence[str], old: Optional[tuple[bytes, bytes]] = None) -> bool:
     """Edit a file that belongs to root, as does its directory. Returns whether it was changed.
 
     A missing file is created if there are lines. A symbolic link is followed, and stays one; owner,

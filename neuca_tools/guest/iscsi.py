@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import applying, read_bytes, text_of, write_files
+from neuca_tools.files import observed_content, text_of, write_files
 from neuca_tools.guest import programs
 
 MARK = b"# Written by neucad, as the user-data asks.\n"
@@ -40,14 +40,10 @@ ISCSIADM_SECONDS = 150.0
 DISK_SECONDS = 20.0  # from a login until the disk exists
 UEVENT = 15  # NETLINK_KOBJECT_UEVENT, linux/netlink.h
 END = "# END RECORD"
-OURS = (
-    "node.startup",
-    "node.session.auth.authmethod",
-    "node.session.auth.username",
-    "node.session.auth.password",
-    "node.session.auth.username_in",
-    "node.session.auth.password_in",
-)
+AUTH = "node.session.auth"
+AUTH_KEYS = ("authmethod", "username", "password", "username_in", "password_in")
+# What `with_credentials` replaces in a record.
+OURS = ("node.startup", *(f"{AUTH}.{key}" for key in AUTH_KEYS))
 Credentials = tuple[str, str]  # user and secret; both empty for none
 
 
@@ -82,9 +78,12 @@ def portal_text(ip: Union[str, IPv4Address, IPv6Address], port: int) -> str:
 
 
 def set_initiator_name(iqn: str) -> None:
-    """Set the initiator name. Sessions that exist keep the old one. Raises ApplyError."""
+    """Set the initiator name. Sessions that exist keep the old one.
+
+    Raises ApplyError, ObserveError.
+    """
     content = f"InitiatorName={iqn}\n".encode()
-    lines = [line.strip() for line in (read_bytes(INITIATOR) or b"").splitlines()]
+    lines = [line.strip() for line in (observed_content(INITIATOR) or b"").splitlines()]
     if [line for line in lines if line and not line.startswith(b"#")] == [content.strip()]:
         return
     write_files({INITIATOR: MARK + content}, 0o600)
@@ -97,9 +96,8 @@ def set_initiator_name(iqn: str) -> None:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether `set_initiator_name` wrote this file with an initiator name. Raises ApplyError."""
-    with applying(f'read "{path}"'):
-        return (read_bytes(path) or b"").startswith(MARK)
+    """Whether `set_initiator_name` wrote this file. Raises ObserveError."""
+    return (observed_content(path) or b"").startswith(MARK)
 
 
 def discover_targets(ip: str, port: int) -> dict[Target, str]:
@@ -108,9 +106,10 @@ def discover_targets(ip: str, port: int) -> dict[Target, str]:
     open-iscsi keeps no record of them, since some hosts log in to all recorded targets at boot.
     Raises ApplyError, also for a portal that does not respond.
     """
-    at = portal_text(ip, port)
+    portal = portal_text(ip, port)
     words = "iscsiadm --mode discovery --type sendtargets --op nonpersistent --portal".split()
-    output = programs.run_program(f"query the targets of {at}", [*words, at], ISCSIADM_SECONDS)
+    what = f"query the targets of {portal}"
+    output = programs.run_program(what, [*words, portal], ISCSIADM_SECONDS)
     return parse_targets(output, ip, port)
 
 
@@ -135,32 +134,32 @@ def create_record(target: Target, tag: str) -> None:
         target.run(f"create a record of {target.name}", "--op", "new", tag=tag)
 
 
-def write_credentials(target: Target, own: Credentials, its: Credentials) -> None:
-    """Write the credentials to the records of a target. Raises ApplyError.
+def write_credentials(target: Target, chap: Credentials, mutual_chap: Credentials) -> None:
+    """Write the credentials to the records of a target. Raises ApplyError, ObserveError.
 
-    This host logs in with `own`; the target has to prove that it knows `its` (mutual CHAP).
+    This host logs in with `chap`; the target has to prove that it knows `mutual_chap`.
     """
     for path in record_paths(target):
-        text = (read_bytes(path) or b"").decode("utf-8", "replace")
-        write_files({path: with_credentials(text, own, its).encode()}, 0o600)
+        text = (observed_content(path) or b"").decode("utf-8", "replace")
+        write_files({path: with_credentials(text, chap, mutual_chap).encode()}, 0o600)
 
 
-def with_credentials(text: str, own: Credentials, its: Credentials = ("", "")) -> str:
+def with_credentials(text: str, chap: Credentials, mutual_chap: Credentials = ("", "")) -> str:
     """The text of a record with these credentials, and without automatic login at boot.
 
     Raises ApplyError for credentials that would begin another line of the record.
     """
-    if not "".join((*own, *its)).isprintable():
+    if not "".join((*chap, *mutual_chap)).isprintable():
         raise ApplyError("write the record of an iSCSI target: a credential has control characters")
-    ours = {"node.startup": "manual", "node.session.auth.authmethod": "None"}
-    if any(own):
-        ours["node.session.auth.authmethod"] = "CHAP"
-        ours["node.session.auth.username"], ours["node.session.auth.password"] = own
-    if any(its):
-        ours["node.session.auth.username_in"], ours["node.session.auth.password_in"] = its
+    settings = {"node.startup": "manual", f"{AUTH}.authmethod": "None"}
+    if any(chap):
+        settings[f"{AUTH}.authmethod"] = "CHAP"
+        settings[f"{AUTH}.username"], settings[f"{AUTH}.password"] = chap
+    if any(mutual_chap):
+        settings[f"{AUTH}.username_in"], settings[f"{AUTH}.password_in"] = mutual_chap
     lines = [line for line in text.splitlines() if line.partition("=")[0].strip() not in OURS]
     end = lines.index(END) if END in lines else len(lines)
-    lines[end:end] = [f"{key} = {value}" for key, value in ours.items()]
+    lines[end:end] = [f"{key} = {value}" for key, value in settings.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -226,7 +225,7 @@ def wait_for_disk(target: Target, lun: int) -> str:
     deadline = time.monotonic() + DISK_SECONDS
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, UEVENT) as events:
         events.bind((0, 1))
-        while lun not in disks_by_lun(target):
+        while not (name := disks_by_lun(target).get(lun)):
             if not select.select([events], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 raise ApplyError(f"find LUN {lun} of {target.name}: no such disk appeared")
             with suppress(OSError):  # an overflow means: look again
@@ -234,4 +233,4 @@ def wait_for_disk(target: Target, lun: int) -> str:
     programs.run_program(
         "wait for udev", ["udevadm", "settle", "--timeout=10"], DISK_SECONDS, accepted=(0, 1)
     )
-    return disks_by_lun(target)[lun]
+    return name

@@ -9,12 +9,10 @@ run has ended, so that a document that arrives meanwhile is not missed.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from neuca_tools.config import Config
 from neuca_tools.errors import (
@@ -27,7 +25,7 @@ from neuca_tools.errors import (
     RecordError,
 )
 from neuca_tools.files import read_bytes, write_files
-from neuca_tools.guest.base import FEATURES, STATES, Finding, State
+from neuca_tools.guest.base import FEATURES, STATES, Finding, State, utc_now
 from neuca_tools.model import Document
 from neuca_tools.model.shapes import Shapes
 from neuca_tools.state.active_document import Intake
@@ -47,8 +45,7 @@ MAX_FINDINGS = 4096  # that one feature keeps: 3 for each of 1024 users, 1 for e
 _RANK = {"failed": EXIT_FAILED, "pending": EXIT_PENDING, "degraded": EXIT_DEGRADED, "ok": EXIT_OK}
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The findings of one feature. `finished` (RFC 3339, UTC) is empty while the feature runs."""
 
     feature: str
@@ -73,10 +70,10 @@ class Outcome:
             for earlier in self.findings
             if not finding.subject or earlier.subject != finding.subject
         )
-        return replace(self, findings=(*others, finding)[-MAX_FINDINGS:])
+        return self._replace(findings=(*others, finding)[-MAX_FINDINGS:])
 
     def ended(self) -> Outcome:
-        return replace(self, finished=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        return self._replace(finished=utc_now())
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -128,9 +125,9 @@ def request_run(config: Config, intake: Intake) -> None:
     document, stored, directory = intake.document, intake.stored, config.run_directory
     if document is None or stored is None:
         return
-    if not _is_asked(config, document) and not _has_records(config.state_directory):
-        return
-    if _is_requested(directory, stored.sha256):
+    # What a feature has recorded is removed once it is no longer requested.
+    has_work = _requests_anything(config, document) or any(config.state_directory.glob(RECORDS))
+    if not has_work or _is_run_requested(directory, stored.sha256):
         return
     try:
         write_files({directory / DUE: b""})
@@ -138,7 +135,7 @@ def request_run(config: Config, intake: Intake) -> None:
         log.warning("%s, ignoring", error.text)
 
 
-def _is_requested(directory: Path, sha256: str) -> bool:
+def _is_run_requested(directory: Path, sha256: str) -> bool:
     """Whether a run for this document is requested already, or has ended."""
     with suppress(OSError):
         has_mark = read_bytes(directory / DUE) is not None
@@ -146,15 +143,11 @@ def _is_requested(directory: Path, sha256: str) -> bool:
     return False
 
 
-def _is_asked(config: Config, document: Document) -> bool:
+def _requests_anything(config: Config, document: Document) -> bool:
     return any(
-        feature.is_on(config) and feature.asked(config, document) for feature in FEATURES.values()
+        feature.is_on(config) and feature.is_requested(config, document)
+        for feature in FEATURES.values()
     )
-
-
-def _has_records(directory: Path) -> bool:
-    """Whether a feature has something to remove once it is no longer requested."""
-    return any(directory.glob(RECORDS))
 
 
 def is_due(directory: Path) -> bool:
@@ -181,9 +174,8 @@ def end_run(directory: Path, sha256: str) -> None:
 
 def with_guest(status: Status, directory: Path) -> Status:
     """The status with that of the guest added; the worse of both is the state of the host."""
-    outcomes = [
-        outcome for outcome in (load_outcome(directory, name) for name in FEATURES) if outcome
-    ]
+    loaded = (load_outcome(directory, name) for name in FEATURES)
+    outcomes = [outcome for outcome in loaded if outcome]
     problems = [*status.data["problems"]]
     for outcome in outcomes:
         problems += _problems_of(outcome)
@@ -196,8 +188,8 @@ def with_guest(status: Status, directory: Path) -> Status:
         "guest": [outcome.to_json() for outcome in outcomes],
     }
     if status.exit_code == EXIT_INVALID:
-        return Status(data, EXIT_INVALID)
-    return Status(data, _RANK[state])
+        return status._replace(data=data)
+    return status._replace(data=data, exit_code=_RANK[state])
 
 
 def _problems_of(outcome: Outcome) -> list[dict[str, str]]:

@@ -69,22 +69,25 @@ def run_guest(
 
 
 def run_forever(config: Config, read: Callable[[], Config]) -> NoReturn:
-    """Run whenever a run is due, and again every RETRY_SECONDS seconds after a failure.
+    """Run whenever a run is due, and again RETRY_SECONDS seconds after a failure.
 
     For hosts without systemd, where neuca-guest.path and Restart= do this. The first run of a boot
     is due after the first pass.
     """
-    well = not outcome.has_run(config.run_directory)
+    pause_seconds = min(config.poll_interval, RETRY_SECONDS)
+    must_retry = outcome.has_run(config.run_directory)
     while True:
         waited = 0.0
-        while not outcome.is_due(config.run_directory) and (well or waited < RETRY_SECONDS):
-            _wait_for_signal(config.poll_interval)
-            waited += config.poll_interval
+        while not outcome.is_due(config.run_directory) and not (
+            must_retry and waited >= RETRY_SECONDS
+        ):
+            _wait_for_signal(pause_seconds)
+            waited += pause_seconds
         try:
-            well = run_guest(config, read=read)
+            must_retry = not run_guest(config, read=read)
         except NeucaError as error:
             log.error("%s", error.text)
-            well = False
+            must_retry = True
 
 
 def _reloaded_config(config: Config, read: Callable[[], Config]) -> Config:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -22,7 +21,7 @@ from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, LockedError, RecordError
 from neuca_tools.files import locked, write_files
 from neuca_tools.guest import programs, version1
-from neuca_tools.guest.base import Finding, Guest, State
+from neuca_tools.guest.base import Finding, Guest, State, utc_now
 from neuca_tools.model.rows import Script
 from neuca_tools.state.records import SCRIPTS
 from neuca_tools.state.store import read_state, save_state
@@ -30,11 +29,15 @@ from neuca_tools.state.store import read_state, save_state
 FIRST = "bootscript"
 BOOTED = Path("/run/systemd/system")  # sd_booted(3)
 MARGIN_SECONDS = 60.0  # for which a script is waited for beyond its time-out
+# It waits for the end of the unit, which is removed even if the script fails.
+SYSTEMD_RUN = (
+    "systemd-run --quiet --collect --service-type=oneshot --property=KillMode=process".split()
+)
 UNKNOWN = "an unknown time"
 MAX_NAME_CHARACTERS = 40  # of a script's name in that of its files
 
 
-class Place(NamedTuple):
+class ScriptFiles(NamedTuple):
     """The files of one script: the body that is run, the mark, and the output."""
 
     body: Path
@@ -42,17 +45,17 @@ class Place(NamedTuple):
     output: Path
 
 
-def script_files(config: Config, script: Script) -> Place:
+def script_files(config: Config, script: Script) -> ScriptFiles:
     """The files of a script; a script with the same name but another body has others."""
     digest = sha256(f"{script.name}\0{script.body}".encode()).hexdigest()[:12]
     name = f"{re.sub('[^A-Za-z0-9_]', '_', script.name)[:MAX_NAME_CHARACTERS]}-{digest}"
     directory = config.state_directory / SCRIPTS
-    return Place(
+    return ScriptFiles(
         directory / name, directory / f"{name}.json", config.log_directory / f"script-{name}.log"
     )
 
 
-def _ordered_scripts(guest: Guest) -> list[tuple[Script, Place]]:
+def _ordered_scripts(guest: Guest) -> list[tuple[Script, ScriptFiles]]:
     """The scripts in the order in which they run."""
     ordered = sorted(guest.document.scripts, key=lambda script: script.name != FIRST)
     return [(script, script_files(guest.config, script)) for script in ordered]
@@ -73,17 +76,13 @@ def run_scripts(guest: Guest) -> Iterator[Finding]:
     for script, files in _ordered_scripts(guest):
         mark = _read_mark(files.mark)
         if "end" not in mark and not _ran_before(config, script, mark):
-            started = str(mark.get("started", "")) or _utc_now()
+            started = str(mark.get("started", "")) or utc_now()
             yield Finding("pending", f"{script.name}: running since {started}", script.name)
             try:
-                began = "" if mark else _start_script(config, script, files, started)
-                yield _await_script(config, script, files, began)
+                problem = "" if mark else _start_script(config, script, files, started)
+                yield _await_script(config, script, files, problem)
             except ApplyError as error:
                 yield Finding("failed", error.text, script.name, again=True)
-
-
-def _utc_now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _ran_before(config: Config, script: Script, mark: Mapping[str, Any]) -> bool:
@@ -91,7 +90,7 @@ def _ran_before(config: Config, script: Script, mark: Mapping[str, Any]) -> bool
     return not mark and version1.has_run(config.state_directory, script)
 
 
-def _end_finding(config: Config, script: Script, files: Place) -> Optional[Finding]:
+def _end_finding(config: Config, script: Script, files: ScriptFiles) -> Optional[Finding]:
     """How a script ended; None if it has not run yet, or still does."""
     mark = _read_mark(files.mark)
     if _ran_before(config, script, mark):
@@ -127,7 +126,7 @@ def _read_mark(path: Path) -> dict[str, Any]:
         return {"started": UNKNOWN}
 
 
-def _start_script(config: Config, script: Script, files: Place, started: str) -> str:
+def _start_script(config: Config, script: Script, files: ScriptFiles, started: str) -> str:
     """Run a script to its end; returns why it may not have been started. Raises ApplyError."""
     body = script.body.removesuffix("\n") + "\n"
     write_files({files.output: None})
@@ -141,46 +140,35 @@ def _start_script(config: Config, script: Script, files: Place, started: str) ->
         f"{config.script_timeout:g}",
     ]
     if config.managers == "auto" and BOOTED.is_dir() and programs.find_program("systemd-run"):
-        unit = _unit_command(files.body.name, command)
-        return _in_unit(script, unit, config.script_timeout + MARGIN_SECONDS)
+        name = files.body.name
+        unit = [f"--unit=neuca-script-{name}", f"--description=NEuca: {name}", "--", *command]
+        try:
+            return programs.run_program(
+                script.name, [*SYSTEMD_RUN, *unit], config.script_timeout + MARGIN_SECONDS
+            )
+        except ApplyError as error:
+            return error.text
     # The agent's standard output may be a log that others read, or that collect-logs packs.
     import subprocess
 
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        cwd="/",
-        start_new_session=True,
-    )
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        return f"run {sys.executable}: {error.strerror}"
     return f"its supervisor ended with status {process.wait()}"
 
 
-def _unit_command(name: str, command: Sequence[str]) -> list[str]:
-    """The command that runs another one in a transient unit of systemd, and waits for its end."""
-    return [
-        "systemd-run",
-        "--quiet",
-        "--collect",
-        f"--unit=neuca-script-{name}",
-        "--service-type=oneshot",
-        "--property=KillMode=process",
-        f"--description=NEuca: {name}",
-        "--",
-        *command,
-    ]
+def _await_script(config: Config, script: Script, files: ScriptFiles, problem: str) -> Finding:
+    """Wait until the supervisor releases its lock on the mark.
 
-
-def _in_unit(script: Script, command: Sequence[str], seconds: float) -> str:
-    """Run the command, and return why it may not have been started."""
-    try:
-        return programs.run_program(script.name, command, seconds)
-    except ApplyError as error:
-        return error.text
-
-
-def _await_script(config: Config, script: Script, files: Place, began: str) -> Finding:
-    """Wait until the supervisor releases its lock on the mark. Raises ApplyError."""
+    `problem` says why the script may not have been started. Raises ApplyError.
+    """
     try:
         with locked(files.mark, config.script_timeout + MARGIN_SECONDS):
             pass
@@ -188,8 +176,8 @@ def _await_script(config: Config, script: Script, files: Place, began: str) -> F
         return Finding("pending", f"{script.name}: is still running", script.name, again=True)
     finding = _end_finding(config, script, files)
     # The supervisor creates the output first of all; a script that has run may have removed it.
-    if began and not finding and not files.output.exists():
+    if problem and not finding and not files.output.exists():
         write_files({files.mark: None})
-        raise ApplyError(f"{script.name}: cannot be started: {began}")
+        raise ApplyError(f"{script.name}: cannot be started: {problem}")
     text = f"{script.name}: interrupted for an unknown reason; it does not run again"
     return finding or Finding("failed", text, script.name)

@@ -16,7 +16,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.config import Config
 from neuca_tools.documents import find_value
 from neuca_tools.documents.neuca.tables import INITIATOR
-from neuca_tools.errors import ApplyError, RecordError
+from neuca_tools.errors import ApplyError, NeucaError, RecordError
 from neuca_tools.guest import blockdev, iscsi, programs
 from neuca_tools.guest.base import Finding, Guest
 from neuca_tools.guest.blockdev import RefusedError
@@ -85,7 +85,7 @@ def _findings_of_disk(device: str, findings: Iterator[Finding]) -> Iterator[Find
         yield from findings
     except RefusedError as error:
         yield Finding("refused", f"{device}: {error.text}", device)
-    except ApplyError as error:
+    except NeucaError as error:
         yield Finding("failed", f"{device}: {error.text}", device, again=True)
 
 
@@ -121,8 +121,8 @@ def own_files(config: Config) -> list[Path]:
 def _attach_disk(storage: Storage, record: _Record) -> Iterator[Finding]:
     """Log in to the target of a disk, and mount the disk. Raises ApplyError."""
     device, before = storage.device, record.known.get(storage.device)
-    asked = (str(storage.ip), storage.port, storage.lun)
-    if before and (before.ip, before.port, before.lun) != asked:
+    address = (str(storage.ip), storage.port, storage.lun)
+    if before and (before.ip, before.port, before.lun) != address:
         yield from _detach_disk(device, record)
         before = None
     if before and before.mounted not in ("", storage.mount_point):
@@ -136,33 +136,31 @@ def _attach_disk(storage: Storage, record: _Record) -> Iterator[Finding]:
     yield Finding("ok", f"{device}: {_mount_disk(storage, name)}", device)
 
 
-def _target_of_disk(storage: Storage, before: Optional[AttachedDisk]) -> tuple[Target, str]:
-    """The target with its tag; the tag is empty for a target that has a session already."""
-    if before and iscsi.find_session(before.where):
-        return before.where, ""
-    return _discover_target(storage, before)
-
-
 def _log_in(storage: Storage, record: _Record, target: Target, tag: str, *, was_ours: bool) -> None:
     """Log in unless there is a session. A session that another program began stays theirs."""
-    begun = iscsi.find_session(target) is not None
-    ours = not begun or was_ours
+    has_session = iscsi.find_session(target) is not None
+    ours = not has_session or was_ours
     attached = AttachedDisk(*target, storage.lun, ours, storage.mount_point)
     record.keep(storage.device, attached)
-    if not begun:
+    if not has_session:
         iscsi.create_record(target, tag)
     if any(disk.ours and disk.where == target for disk in record.known.values()):
         iscsi.write_credentials(
             target, (storage.chap_user, storage.chap_secret), storage.mutual_chap
         )
-    if not begun:
+    if not has_session:
         iscsi.log_in(target)
     elif storage.lun not in iscsi.disks_by_lun(target):
         target.run(f"look for new disks of {target.name}", "--rescan")
 
 
-def _discover_target(storage: Storage, before: Optional[AttachedDisk]) -> tuple[Target, str]:
-    """The target attached before, or the only one, with its portal group tag. Raises ApplyError."""
+def _target_of_disk(storage: Storage, before: Optional[AttachedDisk]) -> tuple[Target, str]:
+    """The target attached before, or the only one, and the tag of its portal group.
+
+    The tag is empty for a target that has a session already. Raises ApplyError.
+    """
+    if before and iscsi.find_session(before.where):
+        return before.where, ""
     tag_by_target = iscsi.discover_targets(str(storage.ip), storage.port)
     if before and before.where in tag_by_target:
         return before.where, tag_by_target[before.where]
@@ -180,22 +178,22 @@ def _mount_disk(storage: Storage, name: str) -> str:
 
     Returns what has become of the disk, in words. Raises ApplyError.
     """
-    node, place = Path("/dev") / name, storage.mount_point
-    if place:
-        blockdev.check_place(place)
+    node, mount_point = Path("/dev") / name, storage.mount_point
+    if mount_point:
+        blockdev.check_mount_point(mount_point)
     mounted_at = [
-        mount.place
+        mount.mount_point
         for mount in blockdev.read_mounts()
         if mount.device == blockdev.device_number(name)
     ]
-    if mounted_at and (not place or os.path.realpath(place) in mounted_at):
+    if mounted_at and (not mount_point or os.path.realpath(mount_point) in mounted_at):
         return f"{node} is mounted at {mounted_at[0]}"
     signatures = _format_blank_disk(storage, name, node)
-    if not place:
+    if not mount_point:
         return f"it is {node}"
     _check_mountable(storage, node, signatures, mounted_at)
-    blockdev.mount_by_uuid(signatures, name, place)
-    return f"{node} is mounted at {place}"
+    blockdev.mount_by_uuid(signatures, name, mount_point)
+    return f"{node} is mounted at {mount_point}"
 
 
 def _format_blank_disk(storage: Storage, name: str, node: Path) -> Mapping[str, str]:
@@ -215,9 +213,9 @@ def _check_mountable(
 ) -> None:
     """Raises RefusedError if the disk must not be mounted where the document requests it.
 
-    `signatures` are those of the disk, `mounted_at` the places where it is mounted.
+    `signatures` are those of the disk, `mounted_at` its mount points.
     """
-    place, kind = storage.mount_point, signatures.get("TYPE", "")
+    mount_point, kind = storage.mount_point, signatures.get("TYPE", "")
     if not signatures:
         why = (
             "the document specifies no type"
@@ -226,15 +224,15 @@ def _check_mountable(
         )
         raise RefusedError(f"{node} contains no file system, and {why}")
     if mounted_at:
-        raise RefusedError(f"{node} is mounted at {mounted_at[0]} instead of {place}")
+        raise RefusedError(f"{node} is mounted at {mounted_at[0]} instead of {mount_point}")
     if storage.fs_type and kind != storage.fs_type:
         carries = kind or signatures.get("PTTYPE", "something else")
         raise RefusedError(
             f'{node} contains "{carries}" instead of "{storage.fs_type}": it is left alone'
         )
-    real = os.path.realpath(place)
-    if real == "/" or any(mount.place == real for mount in blockdev.read_mounts()):
-        raise RefusedError(f"another file system is mounted at {place}")
+    real = os.path.realpath(mount_point)
+    if any(mount.mount_point == real for mount in blockdev.read_mounts()):
+        raise RefusedError(f"another file system is mounted at {mount_point}")
 
 
 def _detach_disk(device: str, record: _Record) -> Iterator[Finding]:
@@ -270,10 +268,10 @@ def _log_out(target: Target) -> None:
 def _unmount_disk(attached: AttachedDisk) -> None:
     """Unmount a disk from where the agent mounted it, if it is this disk. Raises ApplyError."""
     name = iscsi.disks_by_lun(attached.where).get(attached.lun)
-    place = os.path.realpath(attached.mounted) if attached.mounted else ""
+    mount_point = os.path.realpath(attached.mounted) if attached.mounted else ""
     if (
         name
-        and place
-        and blockdev.Mount(blockdev.device_number(name), place) in blockdev.read_mounts()
+        and mount_point
+        and blockdev.Mount(blockdev.device_number(name), mount_point) in blockdev.read_mounts()
     ):
-        blockdev.unmount(place)
+        blockdev.unmount(mount_point)

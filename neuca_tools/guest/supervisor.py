@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked, make_directory, write_files
-from neuca_tools.guest.base import INSIDE
+from neuca_tools.guest.base import INSIDE, utc_now
 from neuca_tools.state.store import content_of, read_state
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -85,8 +85,7 @@ def supervise(body: Path, output: Path, seconds: float) -> dict[str, Any]:
     finally:
         os.close(pipe)
     select.select([copier], [], [], OUTPUT_SECONDS)
-    finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return {"finished": finished, "seconds": round(time.monotonic() - began, 1), **how}
+    return {"finished": utc_now(), "seconds": round(time.monotonic() - began, 1), **how}
 
 
 def _run_script(body: Path, pipe: int, seconds: float, stop: socket.socket) -> Mapping[str, Any]:

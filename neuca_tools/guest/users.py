@@ -42,21 +42,21 @@ SHELLS = ("/bin/bash", "/bin/sh")
 def set_up_users(guest: Guest) -> Iterator[Finding]:
     """Set up the users of the document, then withdraw those that it no longer has."""
     config = guest.config
-    asked = {user.login: user for user in requested_users(config, guest.document)}
+    requested = {user.login: user for user in requested_users(config, guest.document)}
     recorded = recorded_logins(config)
-    _record_logins(config, {*recorded, *asked})
-    for user in asked.values():
+    _record_logins(config, {*recorded, *requested})
+    for user in requested.values():
         yield from _set_up_user(user, config.command_timeout)
     if guest.document.complete:
-        yield from _withdraw_others(config, recorded, asked.keys())
+        yield from _withdraw_others(config, recorded, requested.keys())
 
 
 def _withdraw_others(
-    config: Config, recorded: set[str], asked: AbstractSet[str]
+    config: Config, recorded: set[str], requested: AbstractSet[str]
 ) -> Iterator[Finding]:
-    """Withdraw the users in `recorded` but not in `asked`; one for whom it fails stays recorded."""
+    """Withdraw users who are no longer requested; one for whom that fails stays recorded."""
     still_recorded = set()
-    for login in sorted(recorded - asked):
+    for login in sorted(recorded - requested):
         try:
             withdraw_user(login)
         except ApplyError as error:
@@ -65,7 +65,7 @@ def _withdraw_others(
         else:
             text = f'"{login}" is no longer requested: its keys and its sudo file are removed'
             yield Finding("ok", text, login)
-    _record_logins(config, still_recorded | asked)
+    _record_logins(config, still_recorded | requested)
 
 
 def requested_users(config: Config, document: Document) -> list[User]:
@@ -281,7 +281,7 @@ def revoke_sudo(login: str, directory: Path = SUDOERS) -> bool:
 
 
 def _file_content(file: Path) -> bytes:
-    """The content of the file; empty if there is none."""
+    """The content of a sudo file; empty if there is none, and not ours for a symbolic link."""
     with applying(f'read "{file}"'):
         return b"a link" if file.is_symlink() else read_bytes(file) or b""
 

@@ -20,14 +20,21 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Optional, cast
 
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.files import text_of
 from neuca_tools.model import Host
 from neuca_tools.model.clouds import CLOUDS
-from neuca_tools.sources.base import Answer, Deadline, Session, Source, Surroundings, Token
+from neuca_tools.sources.base import (
+    DEFAULT_SURROUNDINGS,
+    Answer,
+    Deadline,
+    Session,
+    Source,
+    Surroundings,
+    Token,
+)
 
 # Imports inside functions: `neuca status` asks no source; that saves 5 to 20 ms.
 
@@ -121,31 +128,27 @@ class SourceSpec(NamedTuple):
 
 def parse_source(text: str) -> SourceSpec:
     """Parse a SOURCE such as `auto`, `file:PATH`, `ec2` or `ec2=URL`. Raises UsageError."""
-    try:
-        return _parse_spec(text)
-    except UsageError as error:
-        raise UsageError(f'invalid source "{text}": {error}', error.hint) from None
-
-
-def _parse_spec(text: str) -> SourceSpec:
     if text == "auto":
         return SourceSpec(text)
     for name, kind in _KINDS.items():
         if text == name or text.startswith(name + kind.separator):
             spec = SourceSpec(name, text[len(name) + 1 :])
-            if text.endswith(kind.separator) and not spec.argument:
-                raise UsageError(f'nothing follows "{kind.separator}"')
-            kind.make(spec.argument, Surroundings())
+            try:
+                if text.endswith(kind.separator) and not spec.argument:
+                    raise UsageError(f'nothing follows "{kind.separator}"')
+                kind.make(spec.argument, Surroundings())
+            except UsageError as error:
+                raise UsageError(f'invalid source "{text}": {error}', error.hint) from None
             return spec
     known = ", ".join(["auto", *(kind.usage for kind in _KINDS.values())])
-    raise UsageError(f"it must be one of {known}")
+    raise UsageError(f'invalid source "{text}": it must be one of {known}')
 
 
 def ask_sources(
     specs: Sequence[SourceSpec],
     budget: float,
     session: Session,
-    surroundings: Optional[Surroundings] = None,
+    surroundings: Surroundings = DEFAULT_SURROUNDINGS,
 ) -> Answer:
     """The document of the first source that has one, within `budget` seconds.
 
@@ -154,17 +157,15 @@ def ask_sources(
     """
     from neuca_tools.sources.race import first_answer
 
-    around = surroundings or Surroundings()
-
     def ask(source: Source, deadline: Deadline, known: Session) -> Answer:
         answer = source.documents(deadline, known)
         if source.outlet is None or source.outlet.vouched:
             return answer
         from neuca_tools.sources.vouching import require_vouched
 
-        return require_vouched(answer, source, around)
+        return require_vouched(answer, source, surroundings)
 
-    return first_answer(_make_sources(specs, around), "user-data", budget, session, ask)
+    return first_answer(_make_sources(specs, surroundings), "user-data", budget, session, ask)
 
 
 def fetch_path(
@@ -172,7 +173,7 @@ def fetch_path(
     path: str,
     budget: float,
     session: Session,
-    surroundings: Optional[Surroundings] = None,
+    surroundings: Surroundings = DEFAULT_SURROUNDINGS,
 ) -> Optional[str]:
     """One item of metadata (`/latest/meta-data/public-ipv4`), None if the source has no such item.
 
@@ -184,9 +185,8 @@ def fetch_path(
         raise UsageError(
             f'bad metadata path "{path}": it must be printable ASCII and begin with "/"'
         )
-    around = surroundings or Surroundings()
-    vouched = tuple(outlet for outlet in around.outlets if outlet.vouched)
-    sources = _make_sources([spec], around._replace(outlets=vouched))
+    vouched = tuple(outlet for outlet in surroundings.outlets if outlet.vouched)
+    sources = _make_sources([spec], surroundings._replace(outlets=vouched))
     answer = first_answer(
         sources, path, budget, session, lambda source, *rest: source.metadata(path, *rest)
     )
@@ -202,16 +202,13 @@ def detected_cloud(specs: Sequence[SourceSpec], surroundings: Surroundings) -> s
     """The cloud that `auto` detects, `unknown`, or `any` if it does not look; empty without it."""
     if not any(spec.kind == "auto" for spec in specs):
         return ""
-    return _recognized_cloud(surroundings.dmi) if surroundings.check_platform else _ANY
-
-
-def _recognized_cloud(dmi: Path) -> str:
-    """The cloud that the files in /sys/class/dmi/id name; `unknown` if they name none."""
+    if not surroundings.check_platform:
+        return _ANY
     for cloud in CLOUDS:
-        if any(text_of(dmi / sign.field) == sign.text for sign in cloud.signs):
+        if any(text_of(surroundings.dmi / sign.field) == sign.text for sign in cloud.signs):
             return cloud.kind
     # Xen instances of EC2 (AWS, "Detect whether a host is an EC2 instance").
-    if text_of(dmi / "bios_version").endswith(".amazon"):
+    if text_of(surroundings.dmi / "bios_version").endswith(".amazon"):
         return "ec2"
     return _UNKNOWN
 

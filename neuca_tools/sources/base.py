@@ -11,7 +11,6 @@ import re
 import select
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
@@ -37,8 +36,7 @@ class SourceTimeoutError(SourceError):
     """A source did not answer, or not completely, before the deadline."""
 
 
-@dataclass(frozen=True)
-class Url:
+class Url(NamedTuple):
     """A base URL.
 
     address: a literal address; an IPv6 address may have a `%zone`
@@ -49,7 +47,7 @@ class Url:
     address: str
     port: int = 80
     prefix: str = ""
-    device: str = field(default="", compare=False)
+    device: str = ""
 
     @property
     def authority(self) -> str:
@@ -95,8 +93,8 @@ class Surroundings(NamedTuple):
     check_platform: `auto` asks only the services of the cloud that the firmware names
     volumes: documents copied from volumes may be used
     outlets: the interfaces through which requests may go, the likeliest management NIC first
-    own: the addresses of this host; these and loopback need no outlet
-    nics: the MACs of all NICs
+    own_addresses: the addresses of this host; these and loopback need no outlet
+    nic_macs: those of all NICs
     origin: the service that has answered for this instance; if set, no other one is asked
     blocked: the reason if there is no outlet
     """
@@ -107,10 +105,13 @@ class Surroundings(NamedTuple):
     proc: Path = Path("/proc")
     volumes: bool = True
     outlets: tuple[Outlet, ...] = ()
-    own: frozenset[str] = frozenset()
-    nics: frozenset[str] = frozenset()
+    own_addresses: frozenset[str] = frozenset()
+    nic_macs: frozenset[str] = frozenset()
     origin: Optional[Origin] = None
     blocked: str = "no NIC that may be for management has a route to it"
+
+
+DEFAULT_SURROUNDINGS = Surroundings()
 
 
 class Deadline(NamedTuple):
@@ -151,19 +152,24 @@ class Deadline(NamedTuple):
         return self._replace(end=now + (self.end - now) / parts)
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """The IMDSv2 token of a service, or a cached part of its tree; an empty value means none.
 
     `expires` is in seconds on the monotonic clock, which all processes of one boot share.
     """
 
-    value: str = field(repr=False)
+    value: str
     expires: float
+
+    def __repr__(self) -> str:
+        return "Token()"
 
 
 class Session(NamedTuple):
-    """What is cached from one look to the next: tokens by the base URL of the service."""
+    """What is cached from one look to the next: tokens by the base URL of the service.
+
+    They are secrets: never log or store them.
+    """
 
     tokens: Mapping[str, Token] = {}
 
@@ -191,17 +197,13 @@ class Session(NamedTuple):
         """The union of both sessions; `other` takes precedence."""
         return Session({**self.tokens, **other.tokens})
 
-    def to_json(self) -> dict[str, tuple[str, float]]:
-        """Convert to JSON, for the pipe to the daemon. It holds secrets: never log or store it."""
-        return {service: (token.value, token.expires) for service, token in self.tokens.items()}
-
     @classmethod
     def from_json(cls, value: Mapping[str, tuple[str, float]]) -> Session:
+        """A session that came as JSON through the pipe to the daemon."""
         return cls({service: Token(*entry) for service, entry in value.items()})
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """The answer of one source.
 
     data: the user-data; None if the source positively has none
@@ -214,14 +216,17 @@ class Answer:
     """
 
     source: str
-    data: Optional[bytes] = field(repr=False)
-    session: Session = field(default_factory=Session)
-    parts: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    # Not in the repr: a service that answers every path alike sends its whole answer as the ID.
-    instance: str = field(default="", repr=False)
+    data: Optional[bytes]
+    session: Session = Session()
+    parts: Mapping[str, bytes] = {}
+    instance: str = ""
     origin: Optional[Origin] = None
     outlet: Optional[Outlet] = None
     unread: str = ""
+
+    def __repr__(self) -> str:
+        # The rest may have secrets, even `instance`: a service may answer every path alike.
+        return f"Answer({self.source!r})"
 
     @property
     def empty(self) -> bool:

@@ -38,6 +38,17 @@ class _Cloud(Service):
         except (ValueError, RecursionError) as error:
             raise SourceError(f"GET {self.url}{path}: the response is not JSON") from error
 
+    def tree(self, path: str, body: bytes) -> Mapping[str, object]:
+        """The JSON object at a path; empty if it is no object. Raises SourceError."""
+        return _mapping_or_empty(self.parsed(path, body))
+
+    def answer(
+        self, data: Optional[bytes], session: Session, parts: Mapping[str, bytes], identity: object
+    ) -> Answer:
+        """The answer with the instance ID, which is a text or a number."""
+        text = str(identity) if isinstance(identity, (str, int)) else ""
+        return Answer(self.name, data, session, parts, instance_text(self.kind, text))
+
     def decode_user_data(self, text: object) -> Optional[bytes]:
         """User-data in base64, which may have lines; None if there is none. Raises SourceError."""
         if not isinstance(text, str) or not text:
@@ -93,12 +104,9 @@ class Azure(_Cloud):
         if response.status == 400:
             path = _AZURE_BEFORE
             response = self.get(path, deadline)
-        compute = _mapping_or_empty(
-            _mapping_or_empty(self.parsed(path, response.body)).get("compute")
-        )
+        compute = _mapping_or_empty(self.tree(path, response.body).get("compute"))
         data = self.decode_user_data(compute.get("userData"))
-        name = instance_text(self.kind, str(compute.get("vmId", "")))
-        return Answer(self.name, data, session, {clouds.AZURE: response.body}, name)
+        return self.answer(data, session, {clouds.AZURE: response.body}, compute.get("vmId"))
 
 
 class Oracle(_Cloud):
@@ -109,17 +117,13 @@ class Oracle(_Cloud):
     headers: ClassVar[Mapping[str, str]] = {"Authorization": "Bearer Oracle"}
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        metadata = _mapping_or_empty(
-            self.parsed(_OCI_INSTANCE, self.get(_OCI_INSTANCE, deadline).body)
-        )
+        metadata = self.tree(_OCI_INSTANCE, self.get(_OCI_INSTANCE, deadline).body)
         nics = self.parsed(_OCI_NICS, self.get(_OCI_NICS, deadline).body)
         if not isinstance(nics, list):
             raise SourceError(f"GET {self.url}{_OCI_NICS}: the response is not a list")
         data = self.decode_user_data(_mapping_or_empty(metadata.get("metadata")).get("user_data"))
         parts = {clouds.OCI: json.dumps({clouds.OCI_ROOT: nics}).encode()}
-        return Answer(
-            self.name, data, session, parts, instance_text(self.kind, str(metadata.get("id", "")))
-        )
+        return self.answer(data, session, parts, metadata.get("id"))
 
 
 class Gce(_Cloud):
@@ -135,13 +139,12 @@ class Gce(_Cloud):
             raise SourceError(
                 f"GET {self.url}{_GCE_TREE}: the response lacks Metadata-Flavor: Google"
             )
-        tree = _mapping_or_empty(self.parsed(_GCE_TREE, response.body))
+        tree = self.tree(_GCE_TREE, response.body)
         attributes = _mapping_or_empty(tree.get("attributes"))
         data = attributes.get("user-data")
-        name = instance_text(self.kind, str(tree.get("id", "")))
         encoded = attributes.get("user-data-encoding") == "base64"
         text = self.decode_user_data(data) if encoded else _user_data_text(data)
-        return Answer(self.name, text, session, {clouds.GCE: response.body}, name)
+        return self.answer(text, session, {clouds.GCE: response.body}, tree.get("id"))
 
 
 class Hetzner(_Cloud):
@@ -154,8 +157,7 @@ class Hetzner(_Cloud):
         networks = self.get(f"{_HETZNER}/metadata/private-networks", deadline).body
         data = self.get(f"{_HETZNER}/userdata", deadline, absent=(204, 404)).body or None
         parts = {clouds.HETZNER: networks} if networks.strip() else {}
-        name = instance_text(self.kind, instance_id.decode("ascii", "replace").strip())
-        return Answer(self.name, data, session, parts, name)
+        return self.answer(data, session, parts, instance_id.decode("ascii", "replace").strip())
 
 
 class _OneTree(_Cloud):
@@ -169,11 +171,9 @@ class _OneTree(_Cloud):
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         body = self.get(self.path, deadline).body
-        tree = _mapping_or_empty(self.parsed(self.path, body))
-        name = instance_text(self.kind, str(tree.get(self.id_key, "")))
-        return Answer(
-            self.name, _user_data_text(tree.get(self.data_key)), session, {self.part: body}, name
-        )
+        tree = self.tree(self.path, body)
+        data = _user_data_text(tree.get(self.data_key))
+        return self.answer(data, session, {self.part: body}, tree.get(self.id_key))
 
 
 class Vultr(_OneTree):

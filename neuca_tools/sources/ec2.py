@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Optional
 
@@ -49,6 +48,8 @@ _MAX_NICS = 64  # an instance has at most 32 on each of a few network cards
 _KEY = re.compile(r"([0-9]{1,4})=.*")  # number and name of a key pair
 _MAX_KEYS = 64  # public keys
 _TOKEN = re.compile(rb"[!-~]{1,4096}")
+# Reads an item below _ROOT; None if the service has none. Raises SourceError.
+_Read = Callable[[str], Optional[bytes]]
 
 
 class Ec2(Service):
@@ -71,8 +72,8 @@ class Ec2(Service):
 
     def _with_instance(self, answer: Answer, deadline: Deadline) -> Answer:
         """The answer with the instance ID, which is cached; empty if it cannot be read."""
-        known = f"{self.session_key}{INSTANCE_ID}"
-        token = answer.session.token(known)
+        cache_key = f"{self.session_key}{INSTANCE_ID}"
+        token = answer.session.token(cache_key)
         if token is None:
             try:
                 data = self.metadata(INSTANCE_ID, deadline.share(2), answer.session).data or b""
@@ -82,17 +83,16 @@ class Ec2(Service):
                 instance_text(self.kind, data.decode("ascii", "replace").strip()),
                 time.monotonic() + _TREE_SECONDS,
             )
-        return replace(answer, instance=token.value, session=answer.session.keep(known, token))
+        return answer._replace(instance=token.value, session=answer.session.keep(cache_key, token))
 
     def _with_documents(self, deadline: Deadline, session: Session) -> Answer:
         answer = self.metadata("/latest/user-data", deadline, session)
-        share = deadline.share(2)
         try:
-            return self._with_tree(answer, share)
+            return self._with_tree(answer, deadline.share(2))
         except SourceError as error:
             if answer.data is None:
                 raise
-            return replace(answer, unread=str(error))
+            return answer._replace(unread=str(error))
 
     def _with_tree(self, answer: Answer, deadline: Deadline) -> Answer:
         """The answer with the tree of NICs and keys.
@@ -103,46 +103,28 @@ class Ec2(Service):
         cached = session.token(self._tree_key)
         if cached is not None and not cached.value:
             return answer
-        listing = self._read_lines("network/interfaces/macs/", deadline, session)
-        seen = sha256((answer.data or b"") + "\n".join(listing).encode()).hexdigest()
-        if cached is not None and cached.value.startswith(seen):
-            return replace(answer, parts={NAME: cached.value[len(seen) :].encode()})
-        tree = self._beside(listing, deadline, session)
+
+        def read(path: str) -> Optional[bytes]:
+            return self.metadata(f"{_ROOT}{path}", deadline, session).data
+
+        listing = _text(read("network/interfaces/macs/")).split()
+        digest = sha256((answer.data or b"") + "\n".join(listing).encode()).hexdigest()
+        if cached is not None and cached.value.startswith(digest):
+            return answer._replace(parts={NAME: cached.value[len(digest) :].encode()})
+        # One part has both, so that an error never makes one of them look absent.
+        keys, tree = _public_keys(read), self._network(listing, read)
+        if keys:
+            tree[PUBLIC_KEYS] = keys
         now = time.monotonic()
         if not tree:
             absent = Token("", now + _ABSENCE_SECONDS)
-            return replace(answer, session=session.keep(self._tree_key, absent))
+            return answer._replace(session=session.keep(self._tree_key, absent))
         text = json.dumps(tree)
         if len(text) <= _MAX_CACHED_CHARACTERS:
-            session = session.keep(self._tree_key, Token(seen + text, now + _TREE_SECONDS))
-        return replace(answer, session=session, parts={NAME: text.encode()})
+            session = session.keep(self._tree_key, Token(digest + text, now + _TREE_SECONDS))
+        return answer._replace(session=session, parts={NAME: text.encode()})
 
-    def _beside(
-        self, listing: Iterable[str], deadline: Deadline, session: Session
-    ) -> dict[str, object]:
-        """NICs and public keys: one part, so that an error never makes one of them look absent."""
-        keys = self._public_keys(deadline, session)
-        tree = self._network(listing, deadline, session)
-        if keys:
-            tree[PUBLIC_KEYS] = keys
-        return tree
-
-    def _public_keys(self, deadline: Deadline, session: Session) -> list[str]:
-        """The public keys; their listing has lines such as `0=my-key`."""
-        matches = (
-            _KEY.fullmatch(line)
-            for line in self._read_text("public-keys/", deadline, session).splitlines()
-        )
-        numbers = [match[1] for match in matches if match][:_MAX_KEYS]
-        keys = (
-            self._read_text(f"public-keys/{number}/openssh-key", deadline, session).strip()
-            for number in numbers
-        )
-        return [key for key in keys if key]
-
-    def _network(
-        self, listing: Iterable[str], deadline: Deadline, session: Session
-    ) -> dict[str, object]:
+    def _network(self, listing: Sequence[str], read: _Read) -> dict[str, object]:
         """The tree of the NICs, empty if the service has none; only listed leaves are read.
 
         A service lists a leaf once it has a value. Raises IncompleteError for one without, and for
@@ -150,50 +132,37 @@ class Ec2(Service):
         """
         macs = list(filter(_MAC.fullmatch, (line.rstrip("/") for line in listing)))
         if not macs:
-            self._demand_absent("network/", [*listing], deadline, session)
+            self._demand_absent("network/", listing, read)
             return {}
-        tree = {mac: self._nic(mac, deadline, session) for mac in macs[:_MAX_NICS]}
-        primary = list(filter(_MAC.fullmatch, self._read_lines("mac", deadline, session)))
-        self._demand_absent("mac", primary, deadline, session)
+        tree = {mac: self._nic(mac, read) for mac in macs[:_MAX_NICS]}
+        primary = list(filter(_MAC.fullmatch, _text(read("mac")).split()))
+        self._demand_absent("mac", primary, read)
         return {"mac": "".join(primary), "macs": tree}
 
-    def _nic(self, mac: str, deadline: Deadline, session: Session) -> dict[str, str]:
+    def _nic(self, mac: str, read: _Read) -> dict[str, str]:
         path = f"network/interfaces/macs/{mac}/"
-        leaves = set(LEAVES).intersection(self._read_listed(path, deadline, session).split())
+        leaves = set(LEAVES).intersection(self._listed_words(path, read))
         if not leaves:
             raise IncompleteError(f"GET {self.url}{_ROOT}{path}: the response lists nothing known")
-        return {
-            leaf: "\n".join(self._read_listed(path + leaf, deadline, session).split())
-            for leaf in sorted(leaves)
-        }
+        return {leaf: "\n".join(self._listed_words(path + leaf, read)) for leaf in sorted(leaves)}
 
-    def _demand_absent(
-        self, name: str, words: Collection[str], deadline: Deadline, session: Session
-    ) -> None:
+    def _demand_absent(self, name: str, words: Sequence[str], read: _Read) -> None:
         """Raise IncompleteError if an item has no words, but the service lists it by this name."""
-        if not words and name in self._read_lines("", deadline, session):
+        if not words and name in _text(read("")).split():
             raise IncompleteError(
                 f"GET {self.url}{_ROOT}: the service lists {name}, but gives nothing for it"
             )
 
-    def _read_listed(self, path: str, deadline: Deadline, session: Session) -> str:
-        """The text of an item that the service lists. Raises IncompleteError if it has none."""
-        data = self.metadata(f"{_ROOT}{path}", deadline, session).data
-        text = (data or b"").decode("utf-8", "replace").strip()
-        if not text:
+    def _listed_words(self, path: str, read: _Read) -> list[str]:
+        """The words of an item that the service lists. Raises IncompleteError if it has none."""
+        data = read(path)
+        words = _text(data).split()
+        if not words:
             problem = "HTTP 404" if data is None else "an empty response"
             raise IncompleteError(
                 f"GET {self.url}{_ROOT}{path}: {problem}, but the service lists it"
             )
-        return text
-
-    def _read_lines(self, path: str, deadline: Deadline, session: Session) -> list[str]:
-        return self._read_text(path, deadline, session).split()
-
-    def _read_text(self, path: str, deadline: Deadline, session: Session) -> str:
-        """The text of one item, empty if there is none."""
-        data = self.metadata(f"{_ROOT}{path}", deadline, session).data
-        return (data or b"").decode("utf-8", "replace")
+        return words
 
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:
         """One item of metadata; 404 means that there is none.
@@ -207,7 +176,7 @@ class Ec2(Service):
             response = self._get(path, token, deadline)
         if response.status not in (200, 404):
             raise SourceError(
-                f"GET {self.url}{path}: HTTP {response.status}{_no_entry(response, token)}"
+                f"GET {self.url}{path}: HTTP {response.status}{_refusal_text(response, token)}"
             )
         return Answer(self.name, response.content, session.keep(self.session_key, token))
 
@@ -225,12 +194,12 @@ class Ec2(Service):
         may be moved to another service.
         """
         try:
-            value = self._put(deadline.share(3))
+            value = self._request_token(deadline.share(3))
         except SourceTimeoutError:
             value = ""
         return Token(value, time.monotonic() + _TOKEN_SECONDS - _EARLY_SECONDS)
 
-    def _put(self, deadline: Deadline) -> str:
+    def _request_token(self, deadline: Deadline) -> str:
         path = "/latest/api/token"
         headers = {f"{self.tokens}-ttl-seconds": str(_TOKEN_SECONDS)}
         response = self.request("PUT", path, headers, deadline)
@@ -255,7 +224,20 @@ class Alibaba(Ec2):
     tokens = "X-aliyun-ecs-metadata-token"
 
 
-def _no_entry(response: Response, token: Token) -> str:
+def _public_keys(read: _Read) -> list[str]:
+    """The public keys; their listing has lines such as `0=my-key`."""
+    matches = map(_KEY.fullmatch, _text(read("public-keys/")).splitlines())
+    numbers = [match[1] for match in matches if match][:_MAX_KEYS]
+    keys = (_text(read(f"public-keys/{number}/openssh-key")).strip() for number in numbers)
+    return [key for key in keys if key]
+
+
+def _text(data: Optional[bytes]) -> str:
+    return (data or b"").decode("utf-8", "replace")
+
+
+def _refusal_text(response: Response, token: Token) -> str:
+    """What HTTP 401 means."""
     if response.status != 401:
         return ""
     if token.value:

@@ -50,13 +50,13 @@ class Directory(Source):
     def __init__(self, argument: str, directories: tuple[Path, ...]) -> None:
         if not argument.isprintable():
             raise UsageError(f'a path of printable characters must follow "{self.kind}="')
-        self.directories, self.name, self.expected = directories, self.kind, bool(argument)
+        self.directories, self.name, self.must_exist = directories, self.kind, bool(argument)
         if argument:
             self.directories, self.name = (Path(argument),), f"{self.kind}={argument}"
 
-    def none(self, session: Session, what: str) -> Answer:
-        if self.expected:
-            raise SourceError(f"cannot be read: {what} does not exist")
+    def no_document(self, session: Session, missing: str) -> Answer:
+        if self.must_exist:
+            raise SourceError(f"cannot be read: {missing} does not exist")
         return Answer(self.name, None, session)
 
 
@@ -87,7 +87,7 @@ class ConfigDrive(Directory):
             if data is None:
                 data = read_document(drive / "ec2/latest/user-data")
             return Answer(self.name, data, session, parts)
-        return self.none(session, f"openstack/latest/{instance.OPENSTACK}")
+        return self.no_document(session, f"openstack/latest/{instance.OPENSTACK}")
 
 
 class NoSource(Source):

@@ -12,10 +12,9 @@ import select
 import socket
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, RemoteDisconnected
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 from neuca_tools import __version__
 from neuca_tools.documents.envelope import gunzip
@@ -46,8 +45,7 @@ class _NothingYetError(Exception):
     """Nothing has arrived, and nothing is waited for."""
 
 
-@dataclass(frozen=True)
-class Response:
+class Response(NamedTuple):
     """The status, and the body if it is 200; the bodies of errors are not returned.
 
     The names of the headers are in lower case.
@@ -55,7 +53,7 @@ class Response:
 
     status: int
     body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict, compare=False)
+    headers: Mapping[str, str] = {}
 
     @property
     def content(self) -> Optional[bytes]:

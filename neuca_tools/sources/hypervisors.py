@@ -174,12 +174,12 @@ class Lxd(Source):
     local = False
 
     def __init__(self, argument: str, _: Surroundings) -> None:
-        self.expected = bool(argument)
+        self.must_exist = bool(argument)
         self.socket = Path(argument) if argument else _LXD_SOCKET
         self.name = f"lxd={argument}" if argument else "lxd"
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        if not self.expected and not self.socket.is_socket():
+        if not self.must_exist and not self.socket.is_socket():
             return Answer(self.name, None, session)
         # Files are read without http.client, which takes 19 ms.
         from neuca_tools.sources.http import Connection

@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Optional
@@ -79,10 +78,10 @@ class NoCloud(Directory):
 
         A seed has user-data and meta-data, either of which may be empty.
         """
-        boot = {} if self.expected else _boot_items(self.surroundings)
-        seed = self._first_seed()
+        boot = {} if self.must_exist else _boot_items(self.surroundings)
+        seed = next(filter(None, map(_read_directory, self.directories)), None)
         if seed is None and not boot:
-            return self.none(session, "user-data or meta-data")
+            return self.no_document(session, "user-data or meta-data")
         seed = seed or _Seed(b"", b"", None)
         place = boot.pop("seedfrom", "") or _seed_place(seed.metadata)
         if place:
@@ -91,9 +90,6 @@ class NoCloud(Directory):
             items = {**_parse_metadata(seed.metadata), **boot}
             seed = seed._replace(metadata=json.dumps(items).encode())
         return _answer_from(self.name, seed, session, has_boot_items=bool(boot))
-
-    def _first_seed(self) -> Optional[_Seed]:
-        return next(filter(None, map(_read_directory, self.directories)), None)
 
     def _at(self, text: str, deadline: Deadline) -> _Seed:
         """The seed at a URL or path. Raises SourceError, also if there is none."""
@@ -129,11 +125,11 @@ class NoCloud(Directory):
         outlets = [outlet for outlet in every if outlet is None or outlet.vouched]
         failed = [] if outlets else [f"GET {url}/user-data: {self.surroundings.blocked}"]
         for number, outlet in enumerate(outlets):
-            there = replace(url, device=outlet.name if outlet else "")
+            there = url._replace(device=outlet.name if outlet else "")
             share = deadline.share(len(outlets) - number)
             try:
                 with closing(Connection(there)) as connection:
-                    return _seed_from(partial(_fetched, connection, share))
+                    return _seed_from(partial(_fetched_file, connection, share))
             except SourceError as error:
                 failed.append(str(error))
         raise SourceError("; ".join(failed))
@@ -160,7 +156,7 @@ def _read_directory(directory: Path) -> Optional[_Seed]:
     return _seed_from(lambda name: read_document(directory / name))
 
 
-def _fetched(connection: Connection, deadline: Deadline, name: str) -> Optional[bytes]:
+def _fetched_file(connection: Connection, deadline: Deadline, name: str) -> Optional[bytes]:
     return connection.get(f"/{name}", deadline).content
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Optional, Union
@@ -30,43 +30,40 @@ Ask = Callable[[Source, Deadline, Session], Answer]
 
 @dataclass
 class _Entry:
-    """One source: at each of its addresses (`ways`), how many were asked, and what they said.
+    """A source at each of its addresses (`ways`): how many were asked, and what they said.
 
-    `failed` has the errors by the index of the way, `answer` is the first answer.
+    `answer` is the first answer of any address.
     """
 
     name: str
     ways: Sequence[Source]
     outlet: Optional[Outlet] = None
-    asked: int = 0
-    failed: dict[int, str] = field(default_factory=dict)
+    ways_asked: int = 0
+    error_by_way: dict[int, str] = field(default_factory=dict)
     answer: Optional[Answer] = None
 
     @property
-    def over(self) -> bool:
-        return self.answer is not None or len(self.failed) == len(self.ways)
+    def is_over(self) -> bool:
+        return self.answer is not None or len(self.error_by_way) == len(self.ways)
 
     def results(self) -> list[str]:
         if self.answer:
             return ["none"]
-        return [self.failed[way] for way in sorted(self.failed)]
+        return [self.error_by_way[way] for way in sorted(self.error_by_way)]
 
 
 _Outcome = tuple[_Entry, int, Union[Answer, BaseException]]
 
 
 class Race:
-    """One look at these sources. `stop` cancels pending requests and waits for them to end.
-
-    `is_incomplete`: a source has responded, but not with all that it has (IncompleteError).
-    """
+    """One look at these sources. `stop` cancels pending requests and waits for them to end."""
 
     def __init__(
         self, sources: Iterable[Source], ask: Ask, budget: float, session: Session
     ) -> None:
         self._entries = [_Entry(source.name, source.ways(), source.outlet) for source in sources]
-        self._ask, self.session = ask, session
-        self.is_incomplete = False
+        self._ask, self._session = ask, session
+        self._is_incomplete = False  # a source has responded, but not with all that it has
         self._threads: list[Thread] = []
         self._running = 0
         self._outcomes: Optional[SimpleQueue[_Outcome]] = None
@@ -83,18 +80,44 @@ class Race:
         for thread in self._threads:
             thread.join()
 
-    def run(self) -> Optional[Answer]:
-        """The winning answer, with the session of all sources; None if no source has a document."""
+    def run(self, what: str) -> Answer:
+        """The first document (`what`) in order, with the session of all sources.
+
+        If no source has one, the answer of a service that knows this instance, else an empty one.
+        Raises SourceError if there is no document and a source gave no answer.
+        """
         while not self._winning_answer() and not all(
-            entry.over for entry in self._relevant_entries()
+            entry.is_over for entry in self._relevant_entries()
         ):
             entry = self._next_entry()
             if entry is not None:
                 self._start_request(entry)
             if self._running:
                 self._wait(SECONDS_BETWEEN_ATTEMPTS if entry else None)
-        winner = self._winning_answer()
-        return winner and replace(winner, session=self.session)
+        answer = self._winning_answer() or self._empty_answer(what)
+        return answer._replace(session=self._session)
+
+    def _empty_answer(self, what: str) -> Answer:
+        """The answer if no source has a document. Raises SourceError if one gave no answer."""
+        entries = list(self._relevant_entries())
+        answers = [entry.answer for entry in entries if entry.answer]
+        if not entries or len(answers) < len(entries):
+            raise self._error(what)
+        known = (answer for answer in answers if answer.instance)
+        return next(known, Answer(self._entries[-1].name, None))
+
+    def _error(self, what: str) -> SourceError:
+        """The result of each source, with the errors of all its addresses."""
+        results = [
+            f"{entry.name}: {text}"
+            for entry in self._relevant_entries()
+            for text in entry.results()
+        ]
+        text = f"no {what} from any source: {'; '.join(results) or 'there is no source'}"
+        names = dict.fromkeys(entry.outlet.name for entry in self._entries if entry.outlet)
+        if names:
+            text += f"; no other NIC than {', '.join(names)} is asked"
+        return IncompleteError(text) if self._is_incomplete else SourceError(text)
 
     def _wait(self, seconds: Optional[float]) -> None:
         """Wait until one of the running requests ends; without `seconds`, as long as it takes."""
@@ -103,34 +126,7 @@ class Race:
         except Empty:
             return
         self._running -= 1
-        self._take(entry, way, outcome)
-
-    def results(self) -> list[str]:
-        """The result of each source, with the errors of all its addresses."""
-        return [
-            f"{entry.name}: {text}"
-            for entry in self._relevant_entries()
-            for text in entry.results()
-        ]
-
-    @property
-    def asked_through(self) -> str:
-        """Which interfaces the requests went through; empty if none was needed."""
-        names = dict.fromkeys(entry.outlet.name for entry in self._entries if entry.outlet)
-        if not names:
-            return ""
-        return f"; no other NIC than {', '.join(names)} is asked"
-
-    @property
-    def failed(self) -> bool:
-        """Whether some source gave no answer."""
-        return any(entry.answer is None for entry in self._relevant_entries())
-
-    @property
-    def empty_answer(self) -> Optional[Answer]:
-        """The answer of a service that knows this instance but has no document for it."""
-        answers = (entry.answer for entry in self._relevant_entries())
-        return next((answer for answer in answers if answer and answer.instance), None)
+        self._record(entry, way, outcome)
 
     def _relevant_entries(self) -> Iterator[_Entry]:
         """The sources in order; once a service knows this instance, only those on its NIC."""
@@ -139,12 +135,12 @@ class Race:
             if known_outlet and entry.outlet not in (None, known_outlet):
                 continue
             yield entry
-            if entry.outlet and entry.over and entry.answer and entry.answer.instance:
+            if entry.outlet and entry.is_over and entry.answer and entry.answer.instance:
                 known_outlet = entry.outlet
 
     def _winning_answer(self) -> Optional[Answer]:
         for entry in self._relevant_entries():
-            if not entry.over:
+            if not entry.is_over:
                 return None
             if entry.answer is not None and not entry.answer.empty:
                 return entry.answer
@@ -155,17 +151,17 @@ class Race:
         for entry in self._relevant_entries():
             if entry.answer is not None and not entry.answer.empty:
                 return None
-            if not entry.over and entry.asked < len(entry.ways):
+            if not entry.is_over and entry.ways_asked < len(entry.ways):
                 return entry
         return None
 
     def _start_request(self, entry: _Entry) -> None:
-        way, source = entry.asked, entry.ways[entry.asked]
-        entry.asked += 1
+        way, source = entry.ways_asked, entry.ways[entry.ways_asked]
+        entry.ways_asked += 1
         if source.local:
-            self._take(entry, way, self._ask_source(source, self.session))
+            self._record(entry, way, self._ask_source(source, self._session))
             return
-        queue, session = self._outcome_queue(), self.session
+        queue, session = self._outcome_queue(), self._session
         thread = Thread(target=lambda: queue.put((entry, way, self._ask_source(source, session))))
         thread.start()
         self._threads.append(thread)
@@ -180,21 +176,21 @@ class Race:
     def _ask_source(self, source: Source, session: Session) -> Union[Answer, BaseException]:
         try:
             return self._ask(source, self._deadline, session)
-        except BaseException as error:  # noqa: BLE001 - `_take` raises it in the main thread
+        except BaseException as error:  # noqa: BLE001 - `_record` raises it in the main thread
             return error
         finally:
             source.close()
 
-    def _take(self, entry: _Entry, way: int, outcome: Union[Answer, BaseException]) -> None:
+    def _record(self, entry: _Entry, way: int, outcome: Union[Answer, BaseException]) -> None:
         if isinstance(outcome, SourceError):
-            entry.failed[way] = str(outcome)
-            self.is_incomplete |= isinstance(outcome, IncompleteError)
+            entry.error_by_way[way] = str(outcome)
+            self._is_incomplete |= isinstance(outcome, IncompleteError)
             return
         if isinstance(outcome, BaseException):
             raise outcome
-        self.session = self.session.joined(outcome.session)
+        self._session = self._session.joined(outcome.session)
         source = entry.ways[way]
-        entry.answer = entry.answer or replace(outcome, origin=source.origin, outlet=source.outlet)
+        entry.answer = entry.answer or outcome._replace(origin=source.origin, outlet=source.outlet)
 
 
 def first_answer(
@@ -203,15 +199,6 @@ def first_answer(
     """The first document in order, within `budget` seconds. Raises SourceError."""
     race = Race(sources, ask, budget, session)
     try:
-        answer = race.run()
+        return race.run(what)
     finally:
         race.stop()
-    if answer is not None:
-        return answer
-    if race.failed or not sources:
-        kind = IncompleteError if race.is_incomplete else SourceError
-        results = "; ".join(race.results()) or "there is no source"
-        raise kind(f"no {what} from any source: {results}{race.asked_through}")
-    if race.empty_answer is not None:
-        return replace(race.empty_answer, session=race.session)
-    return Answer(sources[-1].name, None, race.session)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from ipaddress import ip_address
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, Optional
@@ -32,7 +31,7 @@ def outlets_for(url: Url, surroundings: Surroundings, named: bool) -> list[Optio
     """
     bare, _, zone = url.address.partition("%")
     address = ip_address(bare)
-    if address.is_loopback or str(address) in surroundings.own:
+    if address.is_loopback or str(address) in surroundings.own_addresses:
         return [None]
     outlets = [
         outlet
@@ -66,7 +65,7 @@ class Service(Source):
     @property
     def origin(self) -> Origin:
         identity = self.outlet.identity if self.outlet else ""
-        others = self.surroundings.nics - {identity.partition(".")[0]}
+        others = self.surroundings.nic_macs - {identity.partition(".")[0]}
         return Origin(self.kind, _url_without_zone(self.url), identity, tuple(sorted(others)))
 
     @property
@@ -146,7 +145,7 @@ class Service(Source):
             from neuca_tools.sources.http import Connection
 
             name = self.outlet.name if self.outlet else ""
-            self._connection = Connection(replace(self.url, device=name))
+            self._connection = Connection(self.url._replace(device=name))
         return self._connection
 
     def close(self) -> None:
@@ -178,11 +177,11 @@ def _outlet_rank(source: Source) -> int:
 
 
 def _url_without_zone(url: Url) -> str:
-    return str(replace(url, address=url.address.partition("%")[0]))
+    return str(url._replace(address=url.address.partition("%")[0]))
 
 
 def _url_with_zone(url: Url, outlet: Optional[Outlet]) -> Url:
     """The URL, with the zone of a link-local IPv6 address (RFC 4007, section 11)."""
     if outlet is None or "%" in url.address or not url.address.lower().startswith("fe80:"):
         return url
-    return replace(url, address=f"{url.address}%{outlet.name}")
+    return url._replace(address=f"{url.address}%{outlet.name}")

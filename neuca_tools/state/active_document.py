@@ -32,6 +32,7 @@ from neuca_tools.sources import (
     ask_sources,
 )
 from neuca_tools.sources import detected_cloud as cloud
+from neuca_tools.sources.base import DEFAULT_SURROUNDINGS
 from neuca_tools.state.records import (
     load_document,
     load_look,
@@ -122,12 +123,12 @@ def _open_document(stored: StoredDocument, parsed: Optional[Document] = None) ->
         return document
     from neuca_tools.documents.platform import combined
 
-    beside = combined.parse(stored.platform)
+    of_platform = combined.parse(stored.platform)
     return document._replace(
-        hostname=document.hostname or beside.hostname,
-        items=document.items + beside.items,
-        faults=document.faults + beside.faults,
-        platform=beside,
+        hostname=document.hostname or of_platform.hostname,
+        items=document.items + of_platform.items,
+        faults=document.faults + of_platform.faults,
+        platform=of_platform,
     )
 
 
@@ -136,7 +137,7 @@ def fetch_document(
     budget: float,
     session: Session,
     directory: Where,
-    surroundings: Optional[Surroundings] = None,
+    surroundings: Surroundings = DEFAULT_SURROUNDINGS,
 ) -> Intake:
     """Query the sources within `budget` seconds.
 
@@ -144,20 +145,20 @@ def fetch_document(
     """
     if {spec.kind for spec in specs} == {"none"}:
         return _without_sources(directory)
-    around = _without_volumes(surroundings or Surroundings(), directory)
+    surroundings = _without_volumes(surroundings, directory)
     intake = _ask_sources(
-        lambda known: ask_sources(specs, budget, known, around),
+        lambda known: ask_sources(specs, budget, known, surroundings),
         session,
         directory,
-        around.run_directory,
+        surroundings.run_directory,
     )
-    disputed = str(load_look(around.run_directory).get("disputed", ""))
-    if around.origin is None and intake.origin is not None:
+    disputed = str(load_look(surroundings.run_directory).get("disputed", ""))
+    if surroundings.origin is None and intake.origin is not None:
         # Needed for the first answer of an instance only: not loaded by the idle daemon.
         from neuca_tools.state.rival_services import describe_contradiction
 
-        disputed = describe_contradiction(specs, budget, around, intake.origin, intake.digest)
-    return intake._replace(platform=cloud(specs, around), disputed=disputed)
+        disputed = describe_contradiction(specs, budget, surroundings, intake.origin, intake.digest)
+    return intake._replace(platform=cloud(specs, surroundings), disputed=disputed)
 
 
 def _without_sources(directory: Where) -> Intake:
@@ -243,8 +244,8 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
     instance = answer.instance or usable.instance
     other = machine.renewed_reason(_recorded_machine(directory), instance)
     before = NOTHING_STORED if other else stored_document(directory) or NOTHING_STORED
-    _demand_complete(answer, usable.beside or "", before)
-    if usable.text is None and usable.beside is None:
+    _demand_complete(answer, usable.platform or "", before)
+    if usable.text is None and usable.platform is None:
         intake = _without_document(answer, directory, usable.refused, bool(other))
     else:
         intake = _merge_parts(answer, usable, before)
@@ -255,15 +256,15 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
     )
 
 
-def _demand_complete(answer: Answer, beside: str, before: StoredDocument) -> None:
+def _demand_complete(answer: Answer, platform: str, before: StoredDocument) -> None:
     """Raise IncompleteError if this cannot be all that a service says about the guest's NICs."""
-    if answer.origin is None or not beside:
+    if answer.origin is None or not platform:
         return
     from neuca_tools.documents.platform import combined
 
     last = before.platform if before.source == answer.source else ""
     macs = answer.outlet.macs if answer.outlet else ()
-    reason = combined.incomplete(beside, last, macs)
+    reason = combined.incomplete(platform, last, macs)
     if reason:
         raise IncompleteError(f"{answer.source}: its answer is incomplete: {reason}")
 
@@ -281,14 +282,14 @@ def _without_document(answer: Answer, directory: Where, refused: str, other: boo
 
 def _merge_parts(answer: Answer, usable: _Usable, before: StoredDocument) -> Intake:
     """The parts of the answer, with missing ones from `before`; `refused` if those are damaged."""
-    text, beside = usable.text, usable.beside
+    text, platform = usable.text, usable.platform
     missing = []
     if text is None and before.text:
         missing.append("no NEuca document")
-    if beside is None and before.platform:
+    if platform is None and before.platform:
         missing.append("no network document")
     stored = _document_to_save(
-        answer.source, text or before.text, beside or before.platform, before
+        answer.source, text or before.text, platform or before.platform, before
     )
     parsed = None
     if text == stored.text:
@@ -304,18 +305,18 @@ def _merge_parts(answer: Answer, usable: _Usable, before: StoredDocument) -> Int
 
 
 class _Usable(NamedTuple):
-    """The NEuca document, also parsed; the platform's, and its instance ID; why one is refused."""
+    """The NEuca document, also parsed; the platform's and its instance ID; why one is refused."""
 
     text: Optional[str]
     parsed: Optional[Document]
-    beside: Optional[str]
+    platform: Optional[str]
     refused: str
     instance: str
 
 
 def _usable_documents(answer: Answer) -> _Usable:
     """The documents of the answer, None if absent."""
-    text = beside = parsed = None
+    text = platform = parsed = None
     instance, refused = "", []
     try:
         if answer.data is not None:
@@ -331,27 +332,24 @@ def _usable_documents(answer: Answer) -> _Usable:
         from neuca_tools.documents.platform import combined
 
         try:
-            beside = combined.reduced(answer.parts) or None
-            instance = combined.instance_id(beside or "")
+            platform = combined.reduced(answer.parts) or None
+            instance = combined.instance_id(platform or "")
         except DocumentError as error:
             refused.append(f"document of {answer.source}: {error.text}")
-    return _Usable(text, parsed, beside, "; ".join(refused), instance)
+    return _Usable(text, parsed, platform, "; ".join(refused), instance)
 
 
 def _document_to_save(
-    source: str, text: str, beside: str, before: StoredDocument
+    source: str, text: str, platform: str, before: StoredDocument
 ) -> StoredDocument:
-    """The document to save.
-
-    Its digest is that of the NEuca document, then a dot and a part of the platform's.
-    """
-    parts = [part for part in (text, beside) if part] or [""]
+    """Both documents to save; the digest is that of `text`, a dot, and a part of `platform`'s."""
+    parts = [part for part in (text, platform) if part] or [""]
     digests = [sha256(part.encode()).hexdigest() for part in parts]
     joined = ".".join([*digests[:1], *(digest[:16] for digest in digests[1:])])
     if before.sha256 == joined and before.source == source:
         return before
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return StoredDocument(source, joined, now, text, beside)
+    return StoredDocument(source, joined, now, text, platform)
 
 
 def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -> None:
@@ -366,12 +364,11 @@ def keep_document(intake: Intake, state_directory: Where, run_directory: Path) -
     _pin_origin(intake.origin, state_directory)
     try:
         if stored is not None:
-            beside = stored.platform
-            if beside:
+            copy = stored._replace(text=redact_text(stored.text))
+            if stored.platform:
                 from neuca_tools.documents.platform import combined
 
-                beside = combined.open_text(beside)
-            copy = stored._replace(text=redact_text(stored.text), platform=beside)
+                copy = copy._replace(platform=combined.open_text(stored.platform))
             save_document(run_directory, copy, 0o644)
         save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
     except ApplyError as error:

@@ -43,9 +43,9 @@ def record_leaving(
     `silent` one, which does not respond, may manage the NIC as well, and is asked to release it
     until it responds.
     """
-    known = dict(record.nics)
+    nics_to_record = dict(record.nics)
     for mac in dataplane:
-        nic, device = known.get(mac, UNRECORDED), nics.get(mac)
+        nic, device = nics_to_record.get(mac, UNRECORDED), nics.get(mac)
         holders = [
             name
             for name, states in states_by_manager.items()
@@ -53,8 +53,8 @@ def record_leaving(
         ]
         holders += sorted(silent) if device else []
         if holders and nic.role != "dataplane" and not nic.leaving:
-            known[mac] = nic._replace(leaving=holders[0], unheard=bool(silent))
-    return record._replace(nics=known)
+            nics_to_record[mac] = nic._replace(leaving=holders[0], unheard=bool(silent))
+    return record._replace(nics=nics_to_record)
 
 
 def removable_things(
@@ -65,11 +65,11 @@ def removable_things(
     Addresses that the only default route of their family depends on stay, so that the host remains
     reachable.
     """
-    kept = automatic_default_routes(world, roles.guard.management)
+    only_routes = automatic_default_routes(world, roles.guard.management)
     leased = {
         (key, address)
         for key, address in _leased_addresses(record, observed, world)
-        if (observed.links[key].index, address.version) not in kept
+        if (observed.links[key].index, address.version) not in only_routes
     }
     return owned._replace(addresses=owned.addresses | leased)
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from neuca_tools.errors import SourceError
 from neuca_tools.model.machine import Origin
@@ -16,7 +17,7 @@ _RIVAL_ANSWER_SECONDS = 1.0  # that other NICs get to contradict
 def describe_contradiction(
     specs: Sequence[SourceSpec],
     budget: float,
-    around: Surroundings,
+    surroundings: Surroundings,
     origin: Origin,
     own_digest: str,
 ) -> str:
@@ -27,14 +28,15 @@ def describe_contradiction(
     if not origin.mac:
         return ""
     names = []
-    for outlet in around.outlets:
+    for outlet in surroundings.outlets:
         if outlet.identity == origin.mac or not outlet.likely:
             continue
-        other = _answer_digest(
-            specs, min(budget, _RIVAL_ANSWER_SECONDS), around._replace(outlets=(outlet,))
-        )
-        if other not in ("", own_digest):
-            names.append(outlet.name)
+        with suppress(SourceError):
+            seconds = min(budget, _RIVAL_ANSWER_SECONDS)
+            only = surroundings._replace(outlets=(outlet,))
+            answer = ask_sources(specs, seconds, Session(), only)
+            if answer.origin and not answer.empty and answer.digest != own_digest:
+                names.append(outlet.name)
     if not names:
         return ""
     return (
@@ -42,14 +44,3 @@ def describe_contradiction(
         f" ignored; the service in use is {origin.source} at {origin.url}"
         f" through the NIC {origin.mac}"
     )
-
-
-def _answer_digest(specs: Sequence[SourceSpec], budget: float, around: Surroundings) -> str:
-    """The digest of the answer, empty if there is none."""
-    try:
-        answer = ask_sources(specs, budget, Session(), around)
-    except SourceError:
-        return ""
-    if answer.empty or answer.origin is None:
-        return ""
-    return answer.digest

@@ -74,8 +74,8 @@ def _without_lost_names(
 def remember_tables(record: Record, resolution: Resolution) -> Record:
     """Record the routing table of each link, which no other link has, and its IPv6 router."""
     tables = {str(key): table for key, table in resolution.tables.items()}
-    given = set(tables.values())
-    kept = {text: table for text, table in record.tables.items() if table not in given}
+    in_use = set(tables.values())
+    kept = {text: table for text, table in record.tables.items() if table not in in_use}
     routers = {
         str(hop.link): str(hop.via)
         for hop in resolution.desired.hops
@@ -140,8 +140,8 @@ def forget_restored(
         made=_made_links(record, resolution, observed),
         original_sysctls=sysctls,
         declined={
-            key: settings
-            for key, settings in record.declined.items()
+            key: declined
+            for key, declined in record.declined.items()
             if key.mac in unseen or key in observed.links
         },
         written={
@@ -309,9 +309,9 @@ def _left_out(record: Record, scope: Optional[Collection[str]]) -> set[str]:
 
 def _is_in(scope: Optional[Collection[str]], mac: str, nic: NicRecord, digest: str) -> bool:
     """Whether the pass was about all in which the NIC's request differs from the one in force."""
-    if scope is None or _is_about(scope, mac):
+    if _is_about(scope, mac):
         return True
-    return f"{ROUTES_OF}{mac}" in scope and has_same_links(nic.applied, digest)
+    return _is_about(scope, f"{ROUTES_OF}{mac}") and has_same_links(nic.applied, digest)
 
 
 def _is_withheld(mac: str, resolution: Resolution) -> bool:

@@ -47,6 +47,7 @@ _NEIGHBOURS = "less than the kernel's default leaves neighbours unreachable (arp
 _BACKLOG = "less than the kernel's default drops packets of every NIC (admin-guide/sysctl/net.rst)"
 _QUEUE = "a shorter queue refuses connections (listen(2))"
 _TIME = "a lower value breaks connections in use"
+_PACING = "less than 100 % throttles every connection"
 _FRAGMENTS = "less than 256 KiB, the kernel's original default, drops fragments"
 _POLL = "above 1 ms, each read keeps a processor busy (admin-guide/sysctl/net.rst)"
 _VALUES = "the kernel accepts no other value (ip-sysctl.rst)"
@@ -113,12 +114,8 @@ ALLOWED: Mapping[str, Union[Numbers, Words]] = {
     ),
     "net/ipv4/tcp_tw_reuse": _one_number(0, 2),
     "net/ipv4/tcp_syncookies": _one_number(1, 2, "without them, a SYN flood locks everybody out"),
-    "net/ipv4/tcp_pacing_ss_ratio": _one_number(
-        100, 1000, "less than 100 % throttles every connection"
-    ),
-    "net/ipv4/tcp_pacing_ca_ratio": _one_number(
-        100, 1000, "less than 100 % throttles every connection"
-    ),
+    "net/ipv4/tcp_pacing_ss_ratio": _one_number(100, 1000, _PACING),
+    "net/ipv4/tcp_pacing_ca_ratio": _one_number(100, 1000, _PACING),
     # Tables of neighbours and routes, multicast, addresses, MPLS.
     "net/ipv4/neigh/default/gc_thresh1": _one_number(128, _MIB, _NEIGHBOURS),
     "net/ipv4/neigh/default/gc_thresh2": _one_number(512, _MIB, _NEIGHBOURS),

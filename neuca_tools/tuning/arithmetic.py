@@ -47,21 +47,14 @@ def _parse_quantity(text: str, unit: str, factors: Mapping[str, float]) -> float
     return float(match[1]) * factors[match[2]] if match else 0.0
 
 
-def bandwidth_delay_product(bits: float, seconds: float) -> float:
-    """The bandwidth-delay product in bytes: the data in flight on a full path."""
-    return bits * seconds / 8
-
-
 def needed_size(bits: float, seconds: float) -> int:
-    """The buffer in bytes that such a path needs."""
-    return round(SHARE * MARGIN * bandwidth_delay_product(bits, seconds))
+    """The buffer in bytes that a path with this rate and round-trip time needs."""
+    bandwidth_delay_product = bits * seconds / 8  # bytes in flight on a full path
+    return round(SHARE * MARGIN * bandwidth_delay_product)
 
 
 def buffer_size(bits: float, seconds: float, memory: int = 0) -> int:
-    """The buffer in bytes that such a path needs, as far as the kernel and the memory permit.
-
-    `memory` is that of the host in bytes, 0 if unknown.
-    """
+    """`needed_size`, as far as the kernel and the host's memory (bytes, 0 if unknown) permit."""
     limit = memory // MEMORY_DIVISOR if memory else LARGEST
     return min(limit, LARGEST, needed_size(bits, seconds))
 

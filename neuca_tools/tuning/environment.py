@@ -18,9 +18,7 @@ INIT, CPUINFO = "/proc/1/environ", "/proc/cpuinfo"
 XEN, XEN_DOMAIN = "/sys/hypervisor/type", "/proc/xen/capabilities"
 DEVICE_TREE = "/proc/device-tree/hypervisor/compatible"
 QEMU_TREE = "/proc/device-tree/fw-cfg"
-_OF_CONTAINERS = (CONTAINER, DOCKER, PODMAN, INIT)
-_OF_HYPERVISORS = (CPUINFO, XEN, XEN_DOMAIN, DEVICE_TREE, QEMU_TREE)
-SIGNS = (*DMI, *_OF_CONTAINERS, *_OF_HYPERVISORS)
+SIGNS = (*DMI, CONTAINER, DOCKER, PODMAN, INIT, CPUINFO, XEN, XEN_DOMAIN, DEVICE_TREE, QEMU_TREE)
 
 # Names in the firmware of virtual machines: dmi_vendor_table of systemd (src/basic/virt.c).
 _VENDORS = {

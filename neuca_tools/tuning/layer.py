@@ -39,7 +39,7 @@ class Obstacle(NamedTuple):
 class Facts(NamedTuple):
     """What is observed on the host.
 
-    `sysctls` are values by path, `obstacles` those that cannot be set. `words` are the settings of
+    `sysctls` are values by path, `obstacles` those that cannot be set. `file_settings` are those of
     sysctl.d files. `memory` is in bytes, 0 if unknown. `modules` are the congestion control
     algorithms that can be loaded, None if unknown. `own_namespace`: the network namespace is not
     the initial one.
@@ -48,7 +48,7 @@ class Facts(NamedTuple):
     environment: Environment = Environment()
     sysctls: Mapping[str, str] = {}
     obstacles: Mapping[str, Obstacle] = {}
-    words: Settings = Settings()
+    file_settings: Settings = Settings()
     memory: int = 0
     modules: Optional[frozenset[str]] = None
     own_namespace: bool = False
@@ -143,7 +143,7 @@ def judge_profiles(
 
 def _to_restore(facts: Facts, record: Record) -> dict[str, str]:
     """By path, what to restore: the administrator's value if there is one, else the original."""
-    settings = {path: facts.words.setting(path) for path in record.original_sysctls}
+    settings = {path: facts.file_settings.setting(path) for path in record.original_sysctls}
     of_files = {path: setting.value for path, setting in settings.items() if setting}
     return {**record.original_sysctls, **of_files}
 
@@ -172,9 +172,10 @@ def _judge_value(path: str, requested: ProfileValue, facts: Facts, record: Recor
         obstacle = _congestion_obstacle(requested.value, facts, record)
     if obstacle:
         return value._replace(effect=obstacle.effect, reason=obstacle.reason)
-    override = facts.words.setting(path)
-    theirs = override and override.value
-    if override and not is_same_sysctl(path, theirs, raised_value(theirs, requested.value)):
+    override = facts.file_settings.setting(path)
+    if override and not is_same_sysctl(
+        path, override.value, raised_value(override.value, requested.value)
+    ):
         reason = f'by {override.file}, which sets it to "{override.value}"'
         return value._replace(effect="overridden", reason=reason)
     base = _foreign_value(path, value.current, record)
@@ -213,10 +214,10 @@ def _highest_value(
     setting: Literal["mtu", "txqueuelen"], profiles: Sequence[Profile]
 ) -> Optional[ProfileValue]:
     """The highest value of this setting; of equal ones, that of the last profile."""
-    given = [profile for profile in profiles if getattr(profile, setting) is not None]
-    if not given:
+    setting_profiles = [profile for profile in profiles if getattr(profile, setting) is not None]
+    if not setting_profiles:
         return None
-    profile = sorted(given, key=lambda profile: int(getattr(profile, setting)))[-1]
+    profile = sorted(setting_profiles, key=lambda profile: int(getattr(profile, setting)))[-1]
     return ProfileValue(str(getattr(profile, setting)), PROFILE + profile.name)
 
 

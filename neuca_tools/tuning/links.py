@@ -57,8 +57,7 @@ def tune_links(
             if setting == "mtu":
                 limit = _highest_mtu(key, layer, tuned, devices)
             value = JudgedValue(setting, requested.value, requested.source, link=key)
-            current = _current_value(key, setting, devices.get(key), record, limit)
-            value, is_unchanged = _judge_link_value(value, current, limit)
+            value, is_unchanged = _judge_link_value(value, key, devices.get(key), record, limit)
             values.append(value)
             if value.wanted is not None and not is_unchanged:
                 tuned[key] = _with_value(tuned[key], value)
@@ -79,50 +78,34 @@ class _Limit(NamedTuple):
     reason: str = ""
 
 
-class _CurrentValue(NamedTuple):
-    """The current value of a setting, None if the link does not exist yet.
-
-    `base` is the value without the agent, 0 if unknown. `is_ours`: the agent wrote the current
-    value. `was_changed`: the agent has changed the setting before.
-    """
-
-    value: Optional[int]
-    base: int
-    is_ours: bool
-    was_changed: bool
-
-
-def _current_value(
-    key: LinkKey, setting: str, device: Optional[Device], record: Record, limit: _Limit
-) -> _CurrentValue:
-    original: Optional[int] = getattr(record.originals.get(key, UNCHANGED), setting)
-    # A new VLAN inherits the MTU of its NIC.
-    current: Optional[int] = limit.value
-    if device is not None:
-        current = getattr(device, setting)
-    elif setting != "mtu":
-        current = None
-    is_written = record.written.get(WrittenSetting(setting, key)) == str(current)
-    is_ours = is_written and device is not None
-    base = original if is_ours else current
-    return _CurrentValue(current, base or 0, is_ours, was_changed=original is not None)
-
-
 def _judge_link_value(
-    value: JudgedValue, current: _CurrentValue, limit: _Limit
+    value: JudgedValue, key: LinkKey, device: Optional[Device], record: Record, limit: _Limit
 ) -> tuple[JudgedValue, bool]:
     """The judged value, and whether the link has it without the agent."""
-    requested = int(value.requested)
-    wanted = max(current.base, min(requested, limit.value))
-    is_unchanged = wanted == current.value and not current.was_changed
+    setting, requested = value.setting, int(value.requested)
+    current = _current_value(setting, device, limit)
+    # The value before the agent changed it, if it ever did.
+    original: Optional[int] = getattr(record.originals.get(key, UNCHANGED), setting)
+    is_written = record.written.get(WrittenSetting(setting, key)) == str(current)
+    is_ours = is_written and device is not None
+    base = (original if is_ours else current) or 0
+    wanted = max(base, min(requested, limit.value))
+    is_unchanged = wanted == current and original is None
     judged = value._replace(wanted=str(wanted))
     if limit.value >= requested:
         return judged, is_unchanged
-    if wanted > current.base:
+    if wanted > base:
         return judged._replace(reason=limit.reason), is_unchanged
-    if current.is_ours or is_unchanged:
+    if is_ours or is_unchanged:
         judged = value
     return judged._replace(effect="not applicable", reason=limit.reason), is_unchanged
+
+
+def _current_value(setting: str, device: Optional[Device], limit: _Limit) -> Optional[int]:
+    """The value that the link has; a new VLAN inherits the MTU of its NIC. None if unknown."""
+    if device is not None:
+        return int(getattr(device, setting))
+    return limit.value if setting == "mtu" else None
 
 
 def _highest_mtu(

@@ -66,11 +66,10 @@ def order_files(paths: Iterable[str]) -> list[str]:
     >>> order_files(["/etc/sysctl.d/9.conf", "/etc/sysctl.conf", "/lib/sysctl.d/1.conf"])
     ['/lib/sysctl.d/1.conf', '/etc/sysctl.d/9.conf', '/etc/sysctl.conf']
     """
-    first: dict[str, str] = {}
+    first: dict[tuple[bool, str], str] = {}
     for path in paths:
-        first.setdefault(PurePosixPath(path).name, path)
-    last = PurePosixPath(LAST).name
-    return [first[name] for name in sorted(first, key=lambda name: (name == last, name))]
+        first.setdefault((path.endswith(f"/{LAST}"), PurePosixPath(path).name), path)
+    return [first[place] for place in sorted(first)]
 
 
 def parse_files(files: Sequence[tuple[str, str]]) -> Settings:

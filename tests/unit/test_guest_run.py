@@ -17,7 +17,7 @@ from neuca_tools.config import Config
 from neuca_tools.documents import parse
 from neuca_tools.documents.neuca.ini_document import MAX_ROWS
 from neuca_tools.errors import ApplyError
-from neuca_tools.guest import outcome
+from neuca_tools.guest import outcome, run
 from neuca_tools.guest.base import FEATURES, Finding
 from neuca_tools.guest.outcome import Outcome
 from neuca_tools.guest.run import RUNS, run_guest
@@ -372,3 +372,21 @@ def test_the_staying_process_runs_when_due_with_fresh_configuration_until_a_sign
         assert process.wait(20) in (0, -signal.SIGTERM)
     finally:
         process.kill()
+
+
+def test_sources_that_are_rarely_queried_delay_no_run(config, monkeypatch):
+    """`poll-interval` is about the sources; a failed run is repeated after 30 seconds."""
+    waits = []
+
+    def wait(seconds):
+        waits.append(seconds)
+        if len(waits) == 2:
+            outcome.write_files({config.run_directory / outcome.DUE: b""})
+
+    def read():
+        raise SystemExit(0)
+
+    monkeypatch.setattr(run, "_wait_for_signal", wait)
+    with pytest.raises(SystemExit):
+        run.run_forever(config._replace(poll_interval=86400.0), read)
+    assert waits == [30.0, 30.0]

@@ -287,6 +287,17 @@ def test_after_a_power_cut_it_does_not_run_again(host):
     assert host.run(scripts) == host.run(scripts) == said
 
 
+def test_one_whose_supervisor_cannot_be_run_runs_later(host, monkeypatch):
+    """As where the kernel has no memory for another process."""
+    scripts = {"a": says("a")}
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.executable", "/nowhere")
+        text = "a: cannot be started: run /nowhere: No such file or directory"
+        assert host.run(scripts) == {"a": ("failed", text)}
+    assert host.run(scripts)["a"][0] == "ok"
+    assert host.text("said") == "a\n"
+
+
 def test_one_that_cannot_be_started_has_not_run(host, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
     findings = [

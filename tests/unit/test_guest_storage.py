@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from neuca_tools.config import Config
 from neuca_tools.documents import parse
 from neuca_tools.documents.neuca import filesystems
-from neuca_tools.errors import ApplyError
+from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.guest import blockdev, iscsi, storage
 from neuca_tools.guest.base import Finding, Guest
 from neuca_tools.guest.iscsi import Target
@@ -150,7 +151,7 @@ def test_what_only_changes_the_new_file_system_is_allowed(kind, text, words):
 )  # fmt: skip
 def test_nothing_is_mounted_over_the_system(place):
     with pytest.raises(blockdev.RefusedError) as caught:
-        blockdev.check_place(place)
+        blockdev.check_mount_point(place)
     real = os.path.realpath(place)
     assert (
         caught.value.text == f"nothing is mounted at {place}: {real} is a directory of the system"
@@ -159,13 +160,13 @@ def test_nothing_is_mounted_over_the_system(place):
 
 @pytest.mark.parametrize("place", ["/mnt/one", "/srv", "/home", "/opt/x", "/var/lib/postgresql"])
 def test_something_may_be_mounted_elsewhere(place):
-    blockdev.check_place(place)
+    blockdev.check_mount_point(place)
 
 
 def test_a_link_to_a_directory_of_the_system_is_no_way_round(tmp_path):
     (tmp_path / "link").symlink_to("/etc")
     with pytest.raises(blockdev.RefusedError) as caught:
-        blockdev.check_place(f"{tmp_path}/link/x")
+        blockdev.check_mount_point(f"{tmp_path}/link/x")
     text = f"nothing is mounted at {tmp_path}/link/x: /etc/x is a directory of the system"
     assert caught.value.text == text
 
@@ -174,7 +175,7 @@ def test_a_link_that_was_put_there_while_the_file_system_was_made_leads_nowhere(
     """A local user to whom a directory on the way belongs has that long for it."""
     place = tmp_path / "place"
     place.mkdir()
-    blockdev.check_place(str(place))
+    blockdev.check_mount_point(str(place))
     place.rmdir()
     place.symlink_to("/etc/neuca-nonesuch")
     with pytest.raises(blockdev.RefusedError) as caught:
@@ -206,6 +207,39 @@ def test_every_mount_has_its_place_and_its_device():
     assert (
         blockdev.Mount(f"{os.major(number)}:{os.minor(number)}", "/proc") in blockdev.read_mounts()
     )
+
+
+def test_a_mount_of_a_user_with_another_line_end_in_its_path_hides_none(tmp_path, monkeypatch):
+    """The kernel escapes space, tab, newline and backslash only (show_mountinfo)."""
+    monkeypatch.setattr(blockdev, "MOUNTS", tmp_path / "mountinfo")
+    blockdev.MOUNTS.write_bytes(
+        b"36 25 0:40 / /home/u/a\x0c\r\xc2\x85\\040b rw shared:1 - fuse.sshfs x rw\n"
+        b"37 25 8:16 / /mnt/\xff - ext4 /dev/sdb rw\n"
+    )
+    assert blockdev.read_mounts() == [
+        blockdev.Mount("0:40", "/home/u/a\x0c\r\x85 b"),
+        blockdev.Mount("8:16", "/mnt/\udcff"),
+    ]
+
+
+@pytest.mark.parametrize("ask", [blockdev.partitions_text, blockdev.in_use, blockdev.read_mounts])
+def test_a_shortage_of_descriptors_makes_no_disk_unused(ask):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        ask("sda")
+        reason = "none"
+    except (ApplyError, ObserveError) as error:
+        reason = error.text
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert reason.endswith(": Too many open files")
+
+
+def test_an_initiator_name_that_cannot_be_read_is_no_bug(tmp_path, monkeypatch):
+    monkeypatch.setattr(iscsi, "INITIATOR", tmp_path)
+    with pytest.raises(ObserveError, match=f'read "{tmp_path}": Is a directory'):
+        iscsi.set_initiator_name("iqn.2026-11.org.example:a")
 
 
 # --- what is judged -------------------------------------------------------------------------------------------------
@@ -379,6 +413,17 @@ def test_a_disk_is_found_by_target_portal_and_lun(tmp_path, monkeypatch):
     assert iscsi.disks_by_lun(Target(TARGET.name, "fd00::1", 3260)) == {1: "sde"}
 
 
+def test_a_disk_that_disappears_at_once_is_no_bug(tmp_path, monkeypatch):
+    """Whatever is done with it next says so."""
+    monkeypatch.setattr(iscsi, "SYSFS", tmp_path / "sys")
+    monkeypatch.setattr(iscsi.programs, "PATH", f"{tmp_path}:{iscsi.programs.PATH}")
+    (tmp_path / "udevadm").write_text(f"#!/bin/sh\nrm -r {tmp_path}/sys\n")
+    (tmp_path / "udevadm").chmod(0o755)
+    sysfs(tmp_path / "sys", 12, TARGET.name, TARGET.ip, 3260, {1: "sdc"})
+    assert iscsi.wait_for_disk(TARGET, 1) == "sdc"
+    assert iscsi.disks_by_lun(TARGET) == {}
+
+
 OTHER = Target("iqn.2026-11.org.example:b", "192.0.2.1", 3260)
 
 
@@ -396,7 +441,7 @@ def offers(tmp_path, monkeypatch):
 
 
 def found(before=None):
-    return storage._discover_target(
+    return storage._target_of_disk(
         parse(TEXT).storage[0], before and storage.AttachedDisk(*before, 1)
     )
 

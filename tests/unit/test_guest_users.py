@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+import resource
 import stat
 
 import pytest
@@ -88,7 +89,7 @@ def test_a_login_without_any_key_of_the_platform_makes_no_user():
 
 
 def test_users_are_asked_for_by_a_document_or_by_a_login_with_a_platform():
-    asked = FEATURES["users"].asked
+    asked = FEATURES["users"].is_requested
     assert asked(Config(), parse("[users]\nalice = no\n"))
     assert not asked(Config(guest_login="debian"), parse("[global]\nrouter = user\n"))
     assert asked(
@@ -293,6 +294,37 @@ def test_a_child_edits_the_keys_and_reports_errors_and_why_they_are_ignored(home
     keys_of(home).write_text(f"{BEGIN}\n")
     with pytest.raises(ApplyError, match="its marked lines are damaged"):
         authorized_keys.edit_as(user, [KEY])
+
+
+@pytest.mark.parametrize(
+    "result",
+    [b"", b"[" * 60000, b"{}", b'["", ""', b"7"],
+    ids=["nothing", "nested", "an object", "cut off", "a number"],
+)
+def test_a_result_of_the_child_that_is_none_is_an_error(home, monkeypatch, result):
+    """It runs as the user, who may interfere with it."""
+
+    def interfere(_user, _keys, parent):
+        parent.send(result)
+        os._exit(0)
+
+    monkeypatch.setattr(authorized_keys, "_run_as_user", interfere)
+    user = pwd.struct_passwd(("root", "x", os.getuid(), os.getgid(), "", str(home), "/bin/sh"))
+    with pytest.raises(ApplyError, match="ended without a result"):
+        authorized_keys.edit_as(user, [KEY])
+
+
+def test_a_host_without_descriptors_cannot_start_the_child(home):
+    user = pwd.struct_passwd(("root", "x", os.getuid(), os.getgid(), "", str(home), "/bin/sh"))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        reason = authorized_keys.edit_as(user, [KEY])
+    except ApplyError as error:
+        reason = error.text
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert reason == "start the child that edits them: Too many open files"
 
 
 def test_a_place_that_others_may_write_to_is_one_that_sshd_ignores(home):

@@ -235,6 +235,15 @@ def test_user_data_that_is_not_base64_is_an_error(text):
     assert "the user-data of azure is not base64" in str(caught.value)
 
 
+@pytest.mark.parametrize("identity", ["null", "{}", "[7]", "1.5"])
+def test_an_instance_id_is_a_text_or_a_number(identity):
+    """Otherwise the next answer, with the real one, would be that of another machine."""
+    body = b'{"instance-v2-id": %s, "droplet_id": 7}' % identity.encode()
+    with Server(lambda _: http(200, body)) as server:
+        assert ask(f"vultr={server.url}").instance == ""
+        assert ask(f"digitalocean={server.url}").instance == "digitalocean:7"
+
+
 def test_an_answer_without_the_header_of_google_is_not_google_s():
     play = services()["gce"]
     play.headers = ()

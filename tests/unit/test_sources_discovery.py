@@ -213,7 +213,7 @@ def test_an_administrators_url_may_be_behind_a_nic_that_merely_has_a_route_to_it
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "[::1]", "192.0.2.10"])
 def test_an_address_of_the_host_itself_needs_no_nic(around, address):
-    here = around()._replace(own=frozenset({"192.0.2.10"}), outlets=(BOTH,))
+    here = around()._replace(own_addresses=frozenset({"192.0.2.10"}), outlets=(BOTH,))
     assert ways(f"ec2=http://{address}", here) == [("", f"http://{address}")]
 
 

@@ -21,7 +21,7 @@ from sources_server import Server, http
 import neuca_tools
 from neuca_tools.errors import SourceError
 from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeoutError, parse_url
-from neuca_tools.sources.http import Connection, Response
+from neuca_tools.sources.http import Connection
 
 LONG = 300
 """Seconds that no test needs; a server that is waited for this long is a failure, not a slow test."""
@@ -61,11 +61,11 @@ def reason(server, budget=LONG):
 
 
 def test_a_good_answer_is_its_bytes(serve):
-    assert get(serve(lambda _: http(200, b"\x00\xff\r\n"))) == Response(200, b"\x00\xff\r\n")
+    assert get(serve(lambda _: http(200, b"\x00\xff\r\n")))[:2] == (200, b"\x00\xff\r\n")
 
 
 def test_an_empty_body_is_empty_bytes(serve):
-    assert get(serve(lambda _: http(200))) == Response(200, b"")
+    assert get(serve(lambda _: http(200)))[:2] == (200, b"")
 
 
 def test_the_request_says_who_asks(serve):
@@ -94,7 +94,7 @@ def test_a_path_in_the_url_goes_in_front(serve):
 
 def test_an_ipv6_literal_is_asked(serve):
     server = serve(lambda _: http(200, b"six"), host="::1")
-    assert get(server) == Response(200, b"six")
+    assert get(server)[:2] == (200, b"six")
     assert server.requests[0].headers["Host"] == f"[::1]:{server.port}"
 
 
@@ -110,7 +110,7 @@ def test_a_proxy_in_the_environment_is_ignored(serve, monkeypatch):
 @pytest.mark.parametrize("status", [401, 403, 404, 500, 503])
 def test_the_body_of_an_error_is_not_waited_for(serve, status):
     server = serve(lambda _: [f"HTTP/1.1 {status} No\r\nContent-Length: 9\r\n\r\n".encode(), None])
-    assert get(server) == Response(status)
+    assert get(server)[:2] == (status, b"")
 
 
 def test_a_redirect_is_not_followed(serve):
@@ -254,7 +254,7 @@ def test_headers_are_found_whatever_their_case_and_shape(serve):
 
 def test_interim_answers_are_passed_over(serve):
     early = b"HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n"
-    assert get(serve(lambda _: early + early + http(200, b"x"))) == Response(200, b"x")
+    assert get(serve(lambda _: early + early + http(200, b"x")))[:2] == (200, b"x")
 
 
 def test_another_transfer_coding_is_refused(serve):
@@ -374,7 +374,7 @@ def test_a_connection_is_used_again_only_after_an_answer_whose_end_is_certain(se
     with closing(Connection(parse_url(server.url))) as connection:
         first = connection.request("GET", "/1", {}, Deadline.after(LONG))
         second = connection.request("GET", "/2", {}, Deadline.after(LONG))
-    assert (first.status, second) == (status, Response(200, b"2"))
+    assert (first.status, second[:2]) == (status, (200, b"2"))
     assert (server.asked, server.connections) == (["GET /1", "GET /2"], [2] if is_kept else [1, 1])
 
 

@@ -277,4 +277,4 @@ def test_without_any_source_there_is_no_answer():
 
 def test_a_session_survives_json():
     session = Session({"http://a": Token("secret", 12.5), "http://b": Token("", 3.0)})
-    assert Session.from_json(json.loads(json.dumps(session.to_json()))) == session
+    assert Session.from_json(json.loads(json.dumps(session.tokens))) == session

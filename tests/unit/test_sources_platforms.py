@@ -29,7 +29,7 @@ def serving(paths, other=404):
 
 
 def ask(text, run_directory=None, session=None):
-    around = None if run_directory is None else Surroundings(run_directory)
+    around = Surroundings() if run_directory is None else Surroundings(run_directory)
     return ask_sources([parse_source(text)], LONG, session or Session(), around)
 
 

@@ -183,7 +183,9 @@ def test_the_document_comes_before_a_profile():
 
 
 def test_the_word_of_the_administrator_comes_before_a_profile():
-    facts = Facts(words=parse_files([("/etc/sysctl.d/own.conf", "net.core.rmem_max = 1048576")]))
+    facts = Facts(
+        file_settings=parse_files([("/etc/sysctl.d/own.conf", "net.core.rmem_max = 1048576")])
+    )
     agent = Tuned(
         host(**{RMEM: "1048576"}), TWO, [own(net__core__rmem_max="16777216")], facts=facts
     )
@@ -204,7 +206,7 @@ def test_a_later_word_of_the_administrator_takes_back_what_a_profile_did():
     agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216")])
     agent.run()
     agent.facts = Facts(
-        words=parse_files([("/etc/sysctl.d/own.conf", "net.core.rmem_max = 1048576")])
+        file_settings=parse_files([("/etc/sysctl.d/own.conf", "net.core.rmem_max = 1048576")])
     )
     assert tuning_texts(agent.run()[0]) == [
         'set the sysctl net.core.rmem_max from "16777216" to "1048576"'
@@ -213,7 +215,7 @@ def test_a_later_word_of_the_administrator_takes_back_what_a_profile_did():
 
 
 def test_the_word_of_the_administrator_is_no_obstacle_where_it_asks_for_more():
-    facts = Facts(words=parse_files([("x", "net.core.rmem_max = 67108864")]))
+    facts = Facts(file_settings=parse_files([("x", "net.core.rmem_max = 67108864")]))
     agent = Tuned(
         host(**{RMEM: "67108864"}), TWO, [own(net__core__rmem_max="16777216")], facts=facts
     )
@@ -222,7 +224,7 @@ def test_the_word_of_the_administrator_is_no_obstacle_where_it_asks_for_more():
 
 
 def test_the_document_comes_before_the_word_of_the_administrator():
-    facts = Facts(words=parse_files([("x", "net.core.rmem_max = 7")]))
+    facts = Facts(file_settings=parse_files([("x", "net.core.rmem_max = 7")]))
     agent = Tuned(
         host(),
         TWO + f"[interface {bare(2)}]\nsysctl.net.core.rmem_max = 90000\n",

@@ -202,7 +202,7 @@ def test_what_a_buffer_allows(size, rtt, expected):
 
 
 def test_the_buffer_of_a_path_is_bounded_by_memory_and_by_the_kernel():
-    assert arithmetic.bandwidth_delay_product(10e9, 0.1) == 125e6
+    assert arithmetic.needed_size(10e9, 0.1) == 2 * 1.25 * 125e6
     assert arithmetic.buffer_size(1e9, 0.1) == 31250000
     assert arithmetic.allowed_rate(arithmetic.buffer_size(1e9, 0.1), 0.1) == 1.25e9
     assert arithmetic.buffer_size(1e9, 0.1, memory=256 * 2**20) == 16 * 2**20

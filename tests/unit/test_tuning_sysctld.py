@@ -61,6 +61,11 @@ def test_the_order_is_that_of_names_and_a_file_hides_those_of_its_name():
     assert order_files(paths) == [paths[3], paths[0], paths[1], paths[4]]
 
 
+def test_a_file_of_sysctl_d_hides_not_the_one_that_is_read_last():
+    paths = ["/etc/sysctl.d/sysctl.conf", "/usr/lib/sysctl.d/z.conf", "/etc/sysctl.conf"]
+    assert order_files(paths) == paths
+
+
 def test_the_files_of_a_host(tmp_path):
     for name, text in {
         "etc/sysctl.d/50-x.conf": "a=1",
@@ -90,9 +95,9 @@ def test_the_files_are_read_only_where_a_sysctl_may_be_set(tmp_path, profiles, c
     (directory / "10-own.conf").write_text("net.core.rmem_max = 7\n")
     profile = tmp_path / "dataplane.conf"
     profile.write_text("[sysctl]\nnet.core.rmem_max = 9\n")
-    found = read_tuning_inputs(Choice(profiles), tmp_path, directory, changed).facts.words.setting(
-        RMEM
-    )
+    found = read_tuning_inputs(
+        Choice(profiles), tmp_path, directory, changed
+    ).facts.file_settings.setting(RMEM)
     assert (found and found.value) == wanted
 
 

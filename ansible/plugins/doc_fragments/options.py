@@ -56,8 +56,10 @@ options:
               - >-
                 The time limit of a script [1 to 86400].
               - >-
-                When it expires, the script and its child processes are terminated, and the next
-                script starts.
+                When it expires, the script and its child processes get SIGTERM, and SIGKILL if
+                the script is still there after 10 seconds.
+              - >-
+                The next script then starts.
               - >-
                 Default: 3600.
             type: "float"
