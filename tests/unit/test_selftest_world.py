@@ -272,6 +272,11 @@ def test_a_few_datagrams_lost_one_by_one_are_enough(losses, named):
     assert ("D19" in told(replace(reverse_loss(), one_way=ways))) is named
 
 
+def test_more_datagrams_that_arrived_late_than_were_lost_are_no_error():
+    ways = (OneWay("reverse", 1e6, 600, 600, 20, 0, (-3000, 5)),)
+    assert told(replace(reverse_loss(), one_way=ways))
+
+
 def test_one_datagram_lost_at_the_start_does_not_speak_against_loss_at_random():
     losses = ((1, 0, 0, 0, 0), (3, 2, 1, 9, 0))
     ladder = []

@@ -95,7 +95,8 @@ class Count(NamedTuple):
 def _intervals_hit(losses: Sequence[int]) -> float:
     """How many of these intervals chance would give some of these losses."""
     count = len(losses)
-    return count * (1 - (1 - 1 / count) ** sum(losses))
+    # iperf3 counts a datagram that arrives late as one that is not lost after all: -1.
+    return count * (1 - (1 - 1 / count) ** max(0, sum(losses)))
 
 
 def random_loss(session: Session) -> Optional[Hit]:
