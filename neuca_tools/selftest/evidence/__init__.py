@@ -27,7 +27,7 @@ from typing import Optional
 
 from neuca_tools.selftest.evidence.responsiveness import Probes
 from neuca_tools.selftest.evidence.route import NO_ROUTE, OneWay, Route
-from neuca_tools.selftest.evidence.run import Flow, Run
+from neuca_tools.selftest.evidence.run import Direction, Flow, Run
 from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace
 
 VERSION = 1
@@ -120,7 +120,7 @@ class Phase:
 
     name: str
     run: Optional[Run] = None
-    direction: str = "forward"
+    direction: Direction = "forward"
     target: Optional[float] = None
     sender: tuple[Sample, ...] = ()
     receiver: tuple[Sample, ...] = ()

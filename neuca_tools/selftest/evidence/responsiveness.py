@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from statistics import mean, pstdev
 from typing import Optional
 
+from neuca_tools.selftest.evidence.run import Direction
+
 # The draft's TMP, MAD and SDT.
 TRIMMED, DISTANCE, TOLERANCE = 0.95, 4, 0.05
 INTERVAL = 1.0  # seconds; 5 in the draft
@@ -42,7 +44,7 @@ class Probes:
     `idle` the median round trip over TCP without load, `streams` the connections of the load.
     """
 
-    direction: str = "forward"
+    direction: Direction = "forward"
     begun: tuple[float, ...] = ()
     connected: tuple[float, ...] = ()
     answered: tuple[float, ...] = ()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from statistics import mean, median
-from typing import Optional, Union
+from typing import Literal, Optional, Union
 
 MSS = 1448  # bytes: of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
 JUMBO_FRAME = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
@@ -22,6 +22,8 @@ THREADED = (3, 16)
 BBR = "bbr"  # the kernel's name of the algorithm (tcp_congestion_control of ip-sysctl)
 EMBEDDED = "embedded"  # the system of a run by ESP-IDF's or NuttX' own iperf
 SUBNETS = {4: 24, 6: 64}  # the usual lengths of the prefix of a local network
+# "forward" is from the client to the server, or from the local host to its peer.
+Direction = Literal["forward", "reverse"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Total:
 class Flow:
     """One direction of a run: "forward" is from the client to the server."""
 
-    direction: str = "forward"
+    direction: Direction = "forward"
     intervals: tuple[Interval, ...] = ()
     sent: Total = Total()
     received: Total = Total()
