@@ -218,6 +218,26 @@ def test_only_the_neighbour_table_of_the_peers_family_matters(address, table, na
         assert ("D16" in [one.id for one in diagnose(evidence).findings]) is named
 
 
+@pytest.mark.parametrize(
+    ("address", "table", "sysctls"),
+    [
+        ("172.16.0.2", "arp_cache", "net.ipv4.neigh.default"),
+        ("172.16.0.2", "ndisc_cache", None),
+        ("fd00::2", "ndisc_cache", "net.ipv6.neigh.default"),
+        ("fd00::2", "arp_cache", None),
+    ],
+)
+def test_a_nearly_full_neighbour_table_is_that_of_the_peers_family(address, table, sysctls):
+    host = Host(sysctls={f"net.ipv{n}.neigh.default.gc_thresh3": "1024" for n in (4, 6)})
+    evidence = replace(
+        counted(**{f"{table}__entries": (900, 950)}), address=address, local=host, peer=host
+    )
+    advice = [one.sysctls for one in diagnose(evidence).findings if one.id == "D16"]
+    sizes = {"gc_thresh3": "4096", "gc_thresh2": "2048", "gc_thresh1": "1024"}
+    wanted = [{f"{sysctls}.{name}": size for name, size in sizes.items()}] if sysctls else []
+    assert advice == wanted
+
+
 def test_every_condition_of_the_catalogue_has_a_rule_and_a_case():
     """A number is never used again for another condition."""
     removed = {"D08", "D12", "D22", "D44", "D45"}
