@@ -147,6 +147,10 @@ def _lifted_with(condition: str, hit: Hit) -> set[str]:
 # The first number of this sysctl is a lower bound (ip-sysctl.rst).
 RANGE = "net.ipv4.ip_local_port_range"
 KEEP = "keep values that are already larger"
+OTHER_BUFFERS = (
+    "look for a program that sets its own buffer (SO_RCVBUF, SO_SNDBUF, -w), and for memory "
+    "pressure (tcp_mem)"
+)
 
 
 def hosts_of(hit: Hit, evidence: Evidence, of: Optional[Look]) -> tuple[Host, ...]:
@@ -185,12 +189,9 @@ def _have_value(present: Sequence[str], value: str) -> bool:
 
 
 def _nothing_to_raise(hit: Hit) -> str:
-    names = ", ".join(hit.sysctls)
-    text = (
-        f"{names}: already as large as this needs; look for a program that sets its own buffer "
-        "(SO_RCVBUF, SO_SNDBUF, -w), and for memory pressure (tcp_mem)"
-    )
-    return "; ".join(filter(None, (text, hit.advice)))
+    text = f"{', '.join(hit.sysctls)}: already as large as this needs"
+    is_buffer = any("mem" in name for name in hit.sysctls)
+    return "; ".join(filter(None, (text, OTHER_BUFFERS if is_buffer else "", hit.advice)))
 
 
 def _largest_values(name: str, values: Iterable[str]) -> str:
