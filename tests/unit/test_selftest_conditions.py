@@ -238,6 +238,27 @@ def test_a_nearly_full_neighbour_table_is_that_of_the_peers_family(address, tabl
     assert advice == wanted
 
 
+@pytest.mark.parametrize(
+    ("counter", "size", "sysctl"),
+    [
+        ("Ip.ReasmFails", 1472, "net.ipv4.ipfrag_high_thresh"),
+        ("Ip6.Ip6ReasmFails", 1452, "net.ipv6.ip6frag_high_thresh"),
+    ],
+)
+def test_lost_fragments_of_either_family_are_the_only_cause_and_have_its_advice(
+    counter, size, sysctl
+):
+    """A ladder of UDP tests: without the counters of fragments, it would be random loss."""
+    rates = ((10e6, 0.03), (50e6, 0.04), (100e6, 0.3))
+    phases = tuple(
+        udp_phase(rate, rate, rate * (1 - loss), {counter: (0, 10_000)}, datagram=8192)
+        for rate, loss in rates
+    )
+    (finding,) = diagnose(Evidence(phases=phases)).findings
+    assert (finding.id, finding.sysctls) == ("D15", {sysctl: "16777216"})
+    assert f"iperf3 -l {size}" in finding.advice
+
+
 def test_every_condition_of_the_catalogue_has_a_rule_and_a_case():
     """A number is never used again for another condition."""
     removed = {"D08", "D12", "D22", "D44", "D45"}

@@ -25,7 +25,12 @@ WHOLE = 1472  # bytes: not fragmented at MTU 1500
 VERY_FEW = 20_000  # datagrams in a second: the default socket buffer holds 5 ms of them at least
 MANY = 100_000  # packets in a second, which a host with its default settings does not receive
 SENT = 0.95  # of the rate that was asked for (D20)
-HEADERS = 28  # bytes: IPv4 and UDP
+# The counters of reassembly of each IP version, with the bytes of its header and that of UDP, and
+# the sysctl of the memory for fragments.
+REASSEMBLY = {
+    "Ip.Reasm": (28, "net.ipv4.ipfrag_high_thresh"),
+    "Ip6.Ip6Reasm": (48, "net.ipv6.ip6frag_high_thresh"),
+}
 LARGER_RECEIVE_BUFFERS = {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}
 
 
@@ -249,19 +254,20 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
 
 
 def lost_fragments(look: Look) -> Optional[Hit]:
-    names = ("Ip.ReasmFails", "Ip6.Ip6ReasmFails")
-    counters = [look.receiver_fact(name) for name in names]
-    failed = sum(map(growth_of_fact, counters))
+    failures = {name: look.receiver_fact(f"{name}Fails") for name in REASSEMBLY}
+    name = max(failures, key=lambda name: growth_of_fact(failures[name]))
+    failed = growth_of_fact(failures[name])
     if not failed or not is_losing(look):
         return None
+    headers, sysctl = REASSEMBLY[name]
     return Hit(
         min(1.0, failed / max(1, lost_datagrams(look))),
         f"{failed:.0f} datagrams could not be reassembled from their fragments"
         f"{_fragments_clause(look)}",
-        (*counters, look.receiver_fact("Ip.ReasmReqds"), _loss_fact(look)),
-        f"send at most MTU - {HEADERS} bytes (iperf3 -l 1472); "
-        "sysctl -w net.ipv4.ipfrag_high_thresh=16777216",
+        (failures[name], look.receiver_fact(f"{name}Reqds"), _loss_fact(look)),
+        f"send at most MTU - {headers} bytes (iperf3 -l {1500 - headers})",
         "receiver",
+        sysctls={sysctl: "16777216"},
     )
 
 
@@ -300,6 +306,7 @@ def offered_rate(look: Look) -> float:
 
 def counted_losses(look: Look) -> float:
     """How many datagrams the hosts' own counters say were dropped."""
-    names = ("Udp.RcvbufErrors", "Udp.MemErrors", "Ip.ReasmFails", "softnet.dropped")
+    reassembly = (f"{name}Fails" for name in REASSEMBLY)
+    names = ("Udp.RcvbufErrors", "Udp.MemErrors", *reassembly, "softnet.dropped")
     counted = [look.receiver_fact(name) for name in names]
     return sum(map(growth_of_fact, [*counted, look.sender_fact("softnet.dropped")]))
