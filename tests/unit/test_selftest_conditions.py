@@ -259,6 +259,11 @@ def test_lost_fragments_of_either_family_are_the_only_cause_and_have_its_advice(
     assert f"iperf3 -l {size}" in finding.advice
 
 
+def test_a_full_table_of_timewait_sockets_rejects_no_connection():
+    """The kernel then ends TIME_WAIT early (tcp_max_tw_buckets of ip-sysctl)."""
+    assert ids(counted(TcpExt__TCPTimeWaitOverflow=95)) == []
+
+
 def test_every_condition_of_the_catalogue_has_a_rule_and_a_case():
     """A number is never used again for another condition."""
     removed = {"D08", "D12", "D22", "D44", "D45"}

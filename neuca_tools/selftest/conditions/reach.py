@@ -31,7 +31,6 @@ FULL_QUEUES = (
     "TcpExt.ListenOverflows",
     "TcpExt.ListenDrops",
     "TcpExt.TCPReqQFullDrop",
-    "TcpExt.TCPTimeWaitOverflow",
     "conntrack.insert_failed",
     "conntrack.drop",
 )
