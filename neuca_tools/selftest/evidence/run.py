@@ -207,9 +207,12 @@ def _is_same_subnet(host: str, other: str) -> bool:
 
 def _parsed_address(host: str) -> Optional[Union[ipaddress.IPv4Address, ipaddress.IPv6Address]]:
     try:
-        return ipaddress.ip_address(host.partition("%")[0])
+        address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return None
+    # A server that listens on :: prints ::ffff:192.0.2.1 for IPv4.
+    mapped = address.ipv4_mapped if address.version == 6 else None
+    return mapped or address
 
 
 # --- Intervals ------------------------------------------------------------------------------------
