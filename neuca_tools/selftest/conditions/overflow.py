@@ -263,7 +263,7 @@ def _is_held_back(look: Look) -> bool:
     receiver, sender = look.windows.rwnd_limited or 0.0, look.windows.sndbuf_limited or 0.0
     if look.is_full or _competes_for_cpu(look) or thresholds.is_mostly_idle(look):
         return True
-    if max(receiver, sender) >= application.SOMEWHAT:
+    if max(receiver, sender) >= application.PACED_LIMITED:
         return True
     rules = (
         full_window,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.application import LOSSY, loss_ceiling
+from neuca_tools.selftest.conditions.application import NEGLIGIBLE_LOSS, loss_ceiling
 from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.thresholds import has_passed
 from neuca_tools.selftest.conditions.udp import is_losing, lost_datagrams
@@ -52,7 +52,7 @@ def _explained_share(look: Look, count: float) -> float:
     if look.protocol == "udp" and is_losing(look):
         return min(1.0, count / max(1, lost_datagrams(look)))
     again = growth_of_fact(look.sender_fact("Tcp.RetransSegs")) or float(look.retransmits or 0)
-    is_small = look.loss is not None and look.loss <= LOSSY
+    is_small = look.loss is not None and look.loss <= NEGLIGIBLE_LOSS
     if look.protocol == "udp" or not again or has_passed(look) or is_small:
         # A path that is full drops now and then; otherwise nothing holds the rate back.
         return UNIMPORTANT
@@ -212,7 +212,7 @@ def reordered_packets(look: Look) -> Optional[Hit]:
     cost = UNIMPORTANT
     # What is taken for loss need not be sent again before the sender notices that it was none.
     # Much more than that is lost for another reason.
-    is_taken_for_loss = LOSSY < look.known_loss <= EACH * share
+    is_taken_for_loss = NEGLIGIBLE_LOSS < look.known_loss <= EACH * share
     if (is_taken_for_loss or share > HEAVILY) and not has_passed(look):
         cost = 0.9 * look.known_network_share
     return _reordering_hit(share, facts, cost=cost)

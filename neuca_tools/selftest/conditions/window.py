@@ -206,9 +206,9 @@ def _holds_paced_flow(windows: Windows, limited: float) -> bool:
     The kernel's clock stands still while a paced sender (BBR, fq) waits for its next turn.
     """
     in_flight, room = windows.in_flight, windows.snd_wnd
-    if in_flight is None or not room or limited < application.SOMEWHAT:
+    if in_flight is None or not room or limited < application.PACED_LIMITED:
         return False
-    return in_flight >= PACED * room and (windows.cwnd or 0.0) >= application.LARGER * room
+    return in_flight >= PACED * room and (windows.cwnd or 0.0) >= application.PACED_WINDOW * room
 
 
 def _flat_window(look: Look) -> Optional[Hit]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.application import LOSSY, RMEM, WMEM
+from neuca_tools.selftest.conditions.application import NEGLIGIBLE_LOSS, RMEM, WMEM
 from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.datagrams import CLEARLY
@@ -72,7 +72,7 @@ def _of_buffers(look: Look) -> Iterator[Limit]:
         yield Limit("the receive window", "D01", rmem / 2 * 8 / rtt)
     if wmem:
         yield Limit("the send buffer", "D03", IN_FLIGHT * wmem * 8 / rtt)
-    if look.loss and look.loss > LOSSY:
+    if look.loss and look.loss > NEGLIGIBLE_LOSS:
         mss = look.mss
         yield Limit("loss", "D05", mathis_rate(mss, rtt, look.loss))
 
