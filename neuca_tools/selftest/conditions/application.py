@@ -57,7 +57,7 @@ def _whole_blocks(look: Look) -> Optional[Hit]:
         f"-b requested {amounts.rate(look.target)}, and iperf3 sent "
         f"{amounts.rate(look.known_rate)}: it sends whole blocks, one for each tick of its timer "
         "at least",
-        (single_fact("-b", round(look.target)), single_fact("rate, bit/s", round(look.known_rate))),
+        (single_fact("-b", round(look.target)), look.rate_fact),
         "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
         confidence=MEDIUM,
@@ -74,9 +74,9 @@ def _unstated_blocks(look: Look) -> Optional[Hit]:
         return None
     return Hit(
         0.85,
-        f"every second carries {TICKS_PER_SECOND} blocks of 128 KiB: iperf3 sends one for each tick of its "
-        "timer if -b asks for less than that, and nothing limits",
-        (single_fact("rate, bit/s", round(look.known_rate)),),
+        f"every second carries {TICKS_PER_SECOND} blocks of 128 KiB: iperf3 sends one for each "
+        "tick of its timer if -b asks for less than that, and nothing limits",
+        (look.rate_fact,),
         "if -b was given: smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
         confidence=MEDIUM,

@@ -153,9 +153,7 @@ def _is_alike(hit: Hit, other: Hit) -> bool:
     return mine == others or hit.confidence == HIGH
 
 
-def for_each_host(
-    rule: Callable[[str, Host], Optional[Hit]],
-) -> Callable[[Session], Optional[Hit]]:
+def for_each_host(rule: Callable[[str, Host], Optional[Hit]]) -> Callable[[Session], Optional[Hit]]:
     """Apply a rule about one host ("local" or "peer") to both, until it hits."""
     return lambda session: first_hit(rule(end, host) for end, host in session.hosts)
 

@@ -188,7 +188,7 @@ def _fast_core(look: Look) -> Optional[Hit]:
         0.6,
         f"{amounts.rate(look.known_rate)} arrive unevenly, and no window follows any loss: at such "
         "rates a CPU core usually limits",
-        (single_fact("rate, bit/s", round(look.known_rate)),),
+        (look.rate_fact,),
         "compare with several streams (-P); check the CPUs of both hosts and of any relay",
         "both",
         confidence=MEDIUM,
@@ -208,7 +208,7 @@ def _one_thread_hit(look: Look) -> Hit:
         0.8,
         f"{look.streams} streams carry {amounts.rate(look.known_rate)} together: all streams of an "
         "iperf3 before 3.16 share one thread, and this is what one takes",
-        (single_fact("rate, bit/s", round(look.known_rate)), single_fact("streams", look.streams)),
+        (look.rate_fact, single_fact("streams", look.streams)),
         "iperf3 3.16 or later, several iperf3 on different ports, or iperf 2",
         "tool",
         confidence=MEDIUM,

@@ -344,10 +344,7 @@ def _constant_arrival(look: Look) -> Optional[Hit]:
         0.8,
         f"{amounts.rate(arrived)} arrive all the time, although {amounts.percent(look.known_loss)} "
         "more is sent: something on the path limits the rate, and the rest is dropped there",
-        (
-            single_fact("received, bit/s", round(arrived)),
-            single_fact("lost / datagrams", look.loss),
-        ),
+        (single_fact("received, bit/s", round(arrived)), look.loss_fact),
         "offer less than that (-b); compare it with the rate that was ordered or scheduled",
         confidence=MEDIUM,
     )
@@ -375,10 +372,7 @@ def _slow_path(look: Look) -> Optional[Hit]:
         f"only {amounts.rate(look.known_rate)} arrive, and {amounts.percent(loss)} of the "
         "datagrams are lost, although they are few and unfragmented: the path is slower than what "
         "was offered",
-        (
-            single_fact("received, bit/s", round(look.known_rate)),
-            single_fact("lost / datagrams", look.loss),
-        ),
+        (single_fact("received, bit/s", round(look.known_rate)), look.loss_fact),
         "offer less (-b) until nothing is lost: if that helps, it is the rate of the path, else "
         "it is loss at any rate (cable, radio)",
         confidence=MEDIUM,

@@ -182,10 +182,7 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
         "BBR, which sends what the path delivers, stays within "
         f"{amounts.percent(_smaller_spread(look) or 0)} of {amounts.rate(look.rate)} "
         "without any loss, and nothing of the hosts limits it: this is the capacity of the path",
-        (
-            single_fact("rate, bit/s", round(look.rate)),
-            single_fact("bytes_retrans / bytes_sent", look.loss),
-        ),
+        (look.rate_fact, look.loss_fact),
         ORDERED,
         confidence=MEDIUM,
         fixed=look.rate,
@@ -201,10 +198,7 @@ def policed_by_bbr(look: Look) -> Optional[Hit]:
         SHARE * look.known_network_share,
         f"BBR lost {amounts.percent(lost)} at first, while no queue formed, and nothing "
         f"since then, at {amounts.rate(look.rate)}: a policer, or a queue of a few packets",
-        (
-            single_fact("rate, bit/s", round(look.rate)),
-            single_fact("bytes_retrans / bytes_sent, at first", lost),
-        ),
+        (look.rate_fact, single_fact("bytes_retrans / bytes_sent, at first", lost)),
         "find the loss-free rate with a UDP ladder (--only udp), and ask for a shaper",
         confidence=MEDIUM,
     )
@@ -333,7 +327,7 @@ def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
         f"{amounts.percent(look.known_loss)} of what was sent was lost and retransmitted, and the "
         f"congestion window follows the loss{_best_interval(look)}",
         (
-            single_fact("bytes_retrans / bytes_sent", look.loss),
+            look.loss_fact,
             single_fact("retransmits", look.retransmits),
             single_fact("Mathis limit, bit/s", ceiling),
         ),

@@ -22,10 +22,7 @@ from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growt
 
 NEARLY_FULL = 0.8  # of gc_thresh3 (D16)
 # The kernel's neighbour tables, and the sysctls of each.
-SYSCTLS_BY_TABLE = {
-    "arp_cache": "net.ipv4.neigh.default",
-    "ndisc_cache": "net.ipv6.neigh.default",
-}
+SYSCTLS_BY_TABLE = {"arp_cache": "net.ipv4.neigh.default", "ndisc_cache": "net.ipv6.neigh.default"}
 OVERFLOW = re.compile("neighbou?r table overflow", re.IGNORECASE)
 FULL_QUEUES = (
     "TcpExt.ListenOverflows",

@@ -189,9 +189,7 @@ EXPLANATIONS = (
     Explanation(("D17",), ("D21",), "like a policer, a black hole loses packets without a queue"),
     Explanation(("D42",), ("D21",), "a connection whose first large segment vanishes is rejected"),
     Explanation(
-        ("D18",),
-        ("D21", "D27"),
-        "what the other direction exceeds is not the capacity of the path",
+        ("D18",), ("D21", "D27"), "what the other direction exceeds is not the capacity of the path"
     ),
     Explanation(
         ("D18",), ("D26",), "what several streams exceed is not the capacity of the path", ALONE

@@ -12,7 +12,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.thresholds import UNLIMITED, has_passed
 from neuca_tools.selftest.evidence import Phase
-from neuca_tools.selftest.evidence.look import Fact, Look, growth_of_fact
+from neuca_tools.selftest.evidence.look import Look, growth_of_fact
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
 
 LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss; our own bound
@@ -94,7 +94,7 @@ def receive_buffer(look: Look) -> Optional[Hit]:
         share,
         f"the receiver's socket buffer overflowed and dropped {growth_of_fact(counted):.0f} "
         f"datagrams; iperf counts {lost_datagrams(look)} as lost",
-        (counted, _loss_fact(look)),
+        (counted, look.loss_fact),
         "for iperf3 alone, -w 4M",
         "receiver",
         sysctls=LARGER_RECEIVE_BUFFERS,
@@ -103,10 +103,6 @@ def receive_buffer(look: Look) -> Optional[Hit]:
         # Any receiver keeps up with so few, unless other programs have its CPU.
         return replace(hit, confidence=LOW, severity=INFO)
     return hit
-
-
-def _loss_fact(look: Look) -> Fact:
-    return single_fact("lost / datagrams", look.loss)
 
 
 def _usual_cause(look: Look) -> Optional[Hit]:
@@ -124,7 +120,7 @@ def _overflow_hit(look: Look, loss: float, rate: float) -> Hit:
         f"{amounts.percent(loss)} of the datagrams were lost; without the receiver's counters, a "
         f"socket buffer that overflows at {amounts.rate(rate)} is the usual "
         f"cause{_fragments_clause(look)}",
-        (_loss_fact(look),),
+        (look.loss_fact,),
         "for iperf3 alone, -w 4M",
         "receiver",
         confidence=MEDIUM if _frames_offered(look) >= MANY else LOW,
@@ -224,7 +220,7 @@ def _udp_memory(look: Look) -> Optional[Hit]:
     return Hit(
         _share_of_losses(look, growth_of_fact(counted), unknown=0.5),
         f"the receiver ran out of memory for UDP: {growth_of_fact(counted):.0f} datagrams",
-        (counted, _loss_fact(look)),
+        (counted, look.loss_fact),
         "raise net.ipv4.udp_mem, or use fewer and smaller sockets",
         "receiver",
         title="UDP memory pressure",
@@ -244,7 +240,7 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         f"the receiver takes {amounts.rate(look.rate)} of what is offered: it does not keep "
         "up with the packets (because of D09 its CPU, D11 its NIC's rings, or D13 its softirq "
         f"budget); the loss-free rate is not known: search for it{_fragments_clause(look)}",
-        (_loss_fact(look),),
+        (look.loss_fact,),
         "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S on the receiver tell which; "
         "offer less until nothing is lost",
         "receiver",
@@ -264,7 +260,7 @@ def lost_fragments(look: Look) -> Optional[Hit]:
         min(1.0, failed / max(1, lost_datagrams(look))),
         f"{failed:.0f} datagrams could not be reassembled from their fragments"
         f"{_fragments_clause(look)}",
-        (failures[name], look.receiver_fact(f"{name}Reqds"), _loss_fact(look)),
+        (failures[name], look.receiver_fact(f"{name}Reqds"), look.loss_fact),
         f"send at most MTU - {headers} bytes (iperf3 -l {1500 - headers})",
         "receiver",
         sysctls={sysctl: "16777216"},

@@ -10,12 +10,7 @@ from statistics import mean, median
 from typing import Optional
 
 from neuca_tools.selftest.evidence import Evidence, Phase, Sample, Socket
-from neuca_tools.selftest.evidence.look import (
-    Look,
-    Windows,
-    data_sockets,
-    steady_samples,
-)
+from neuca_tools.selftest.evidence.look import Look, Windows, data_sockets, steady_samples
 from neuca_tools.selftest.evidence.run import (
     BBR,
     MSS,

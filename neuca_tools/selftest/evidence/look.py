@@ -124,30 +124,27 @@ class Look:
     @property
     def sender(self) -> Host:
         """The host that sends in this phase."""
-        if self.phase.direction == "forward":
-            return self.evidence.local
-        return self.evidence.peer
+        return self.evidence.local if self.phase.direction == "forward" else self.evidence.peer
 
     @property
     def receiver(self) -> Host:
         """The host that receives in this phase."""
-        if self.phase.direction == "forward":
-            return self.evidence.peer
-        return self.evidence.local
+        return self.evidence.peer if self.phase.direction == "forward" else self.evidence.local
 
     @cached_property
     def sender_load(self) -> Load:
         """How busy the sender's CPUs were."""
-        return replace(
-            busiest_load(self.phase.sender), own=self._own_cpu(self.phase.direction == "forward")
-        )
+        return self._load(self.phase.sender, self.phase.direction == "forward")
 
     @cached_property
     def receiver_load(self) -> Load:
         """How busy the receiver's CPUs were."""
-        return replace(
-            busiest_load(self.phase.receiver), own=self._own_cpu(self.phase.direction != "forward")
-        )
+        return self._load(self.phase.receiver, self.phase.direction != "forward")
+
+    def _load(self, samples: Sequence[Sample], is_local: bool) -> Load:
+        """With the share of a CPU that iperf used at this end, by its own count."""
+        percent = self.run.cpu_local if is_local else self.run.cpu_remote
+        return replace(busiest_load(samples), own=None if percent is None else percent / 100)
 
     @property
     def ends(self) -> tuple[End, End]:
@@ -156,11 +153,6 @@ class Look:
             End("receiver", self.phase.receiver, self.receiver_load),
             End("sender", self.phase.sender, self.sender_load),
         )
-
-    def _own_cpu(self, is_local: bool) -> Optional[float]:
-        """The share of a CPU that iperf used at this end, by its own count."""
-        percent = self.run.cpu_local if is_local else self.run.cpu_remote
-        return None if percent is None else percent / 100
 
     @property
     def known_rate(self) -> float:
@@ -322,6 +314,20 @@ class Look:
             is_late = self.is_disturbed and not self.is_even_despite_loss
             return MAX_WAITS * SLICE_SECONDS if is_late else 0.0
         return max(0.0, (self.evidence.idle.p50 or 0.0) - (self.shortest_rtt or 0.0))
+
+    @property
+    def rate_fact(self) -> Fact:
+        return Fact("rate, bit/s", after=round(self.known_rate))
+
+    @property
+    def loss_fact(self) -> Fact:
+        """The share that was lost: of the datagrams, or of the bytes of TCP."""
+        name = "lost / datagrams" if self.protocol == "udp" else "bytes_retrans / bytes_sent"
+        return Fact(name, after=self.loss)
+
+    @property
+    def queueing_fact(self) -> Fact:
+        return Fact("rtt / min_rtt", after=self.queueing)
 
     def sender_fact(self, name: str) -> Optional[Fact]:
         return counter_growth(self.phase.sender, name)
