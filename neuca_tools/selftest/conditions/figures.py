@@ -14,8 +14,8 @@ from neuca_tools.selftest.evidence.look import Look
 # VXLAN, 0.928 with IPv6 and timestamps, 0.949 with IPv4 and none; as printed, with three digits of
 # a size and of a time.
 OF_LINE = (0.895, 0.955)
-# The same with MTU 9000, or on a virtual link, which has no preamble and no gap between frames.
-OF_FAST_LINE = (0.985, 1.005)
+# The most with MTU 9000, or on a virtual link, which has no preamble and no gap between frames.
+OF_FAST_LINE = 1.005
 OF_JUMBO = (0.985, 0.992)  # with MTU 9000 and preambles, on links that are not virtual
 FAST_LINE, JUMBO = 10e9, 8000  # bit/s, bytes of MSS: below both, MTU 9000 is rare
 # bit/s: that a mean alone fits one of these by chance is more likely than such a link.
@@ -42,20 +42,22 @@ LOSSY = 0.001
 # sqrt(3/2) of Mathis et al. (1997), for a receiver that acknowledges each segment.
 RENO = 1.22
 ARRIVED = 1.5  # times what arrived later: what a bucket held
-BY_CHANCE = 0.2  # coefficient of variation that one loss by chance in each interval leaves at least
+# Coefficient of variation that one loss by chance in each interval leaves at least.
+SPREAD_BY_CHANCE = 0.2
 UNSHAPED = 0.5e9  # bit/s: a test of netem or tbf on lo is slower
 
 
 def link_filled(look: Look) -> Optional[float]:
     """The speed in bit/s of the Ethernet that this run filled."""
     rate, best = look.known_rate, max(look.rates, default=0.0)
+    rates = []
+    if look.known_spread < EVEN:
+        rates += [rate, rate - _queued_rate(look)]
+    if look.spread is not None and rate >= NEARLY * best:
+        rates.append(best)
     for speed in SPEEDS:
-        if look.spread is None and speed in RARE:
-            continue
-        is_full = any(_fills_line(each, speed, look) for each in (rate, rate - _queued_rate(look)))
-        if is_full and look.known_spread < EVEN:
-            return speed
-        if look.spread is not None and rate >= NEARLY * best and _fills_line(best, speed, look):
+        is_likely = look.spread is not None or speed not in RARE
+        if is_likely and any(_fills_line(each, speed, look) for each in rates):
             return speed
     return None
 
@@ -87,19 +89,15 @@ def late_share(look: Look) -> float:
 
 
 def _fills_line(rate: float, speed: float, look: Look) -> bool:
-    lowest, highest = OF_LINE
+    share = rate / speed
     if speed >= FAST_LINE:
-        return lowest <= rate / speed <= OF_FAST_LINE[1]  # any MTU up to 9000, and virtual links
-    if lowest <= rate / speed <= highest:
+        return OF_LINE[0] <= share <= OF_FAST_LINE  # any MTU up to 9000, and virtual links
+    if OF_LINE[0] <= share <= OF_LINE[1]:
         return True
-    lowest, highest = OF_JUMBO
-    return _may_be_jumbo(look) and lowest <= rate / speed <= highest
-
-
-def _may_be_jumbo(look: Look) -> bool:
-    """Whether a link may carry frames of 9000 bytes, as nothing else limits a local network."""
+    # Where the MSS is not known: nothing but such a link limits a local network.
     mss = look.run.mss
-    return look.run.is_local_network if mss is None else mss > JUMBO
+    may_be_jumbo = look.run.is_local_network if mss is None else mss > JUMBO
+    return may_be_jumbo and OF_JUMBO[0] <= share <= OF_JUMBO[1]
 
 
 def buffered_bytes(look: Look) -> float:
@@ -125,23 +123,15 @@ def loss_explains(look: Look) -> bool:
     """Whether the loss that was counted holds the rate back."""
     if not look.retransmits or is_inside(look) or is_limited(look):
         return False
-    if _is_heavy(look):
+    # What many streams lose at rates that only hosts limit, the hosts lose.
+    is_of_hosts = look.known_rate >= FAST_LINE and look.streams >= MANY
+    if not is_of_hosts and late_share(look) >= HEAVY:
         return True
-    return link_filled(look) is None and look.cwnd is not None and _is_answered(look)
+    return link_filled(look) is None and look.cwnd is not None and _follows_loss(look)
 
 
-def _is_heavy(look: Look) -> bool:
-    """Whether more is lost than a full link needs, and the window shows it.
-
-    What many streams lose at rates that only hosts limit, these lose.
-    """
-    if look.known_rate >= FAST_LINE and look.streams >= MANY:
-        return False
-    return late_share(look) >= HEAVY
-
-
-def by_chance(look: Look, share: float) -> float:
-    """Bytes: the window that so much loss leaves if each segment is lost by itself."""
+def window_left_by(share: float, look: Look) -> float:
+    """Bytes: the window that this share of losses leaves if each segment is lost by itself."""
     return look.streams * RENO / math.sqrt(share) * look.mss
 
 
@@ -151,11 +141,10 @@ def is_limited(look: Look) -> bool:
     Loss at any rate makes TCP's own rate vary by more than this.
     """
     is_rare = not look.is_counted_by_receiver and 2 * look.lossy_intervals < len(look.all_intervals)
-    if look.known_loss < LOSSY or is_rare:
+    if look.known_loss < LOSSY or is_rare or look.spread is None:
         return False
     losses = (look.retransmits or 0) / max(1, len(look.all_intervals))
-    by_chance = BY_CHANCE / math.sqrt(max(1.0, losses))
-    return look.spread is not None and look.spread < min(STEADY, by_chance)
+    return look.spread < min(STEADY, SPREAD_BY_CHANCE / math.sqrt(max(1.0, losses)))
 
 
 def is_constant(look: Look, limit: float = STEADY) -> bool:
@@ -180,13 +169,13 @@ def is_paced(look: Look) -> bool:
     return is_constant(look, PACED) and abs(rate / cap - 1) <= PACED
 
 
-def _is_answered(look: Look) -> bool:
+def _follows_loss(look: Look) -> bool:
     """Whether window and rate are what this loss leaves of them."""
     if run.is_recovering(look.all_intervals):
         return True
     if look.spread is None or is_constant(look):
         return False
-    return run.follows_loss(look.all_intervals, look.rates, look.spread or 1.0)
+    return run.follows_loss(look.all_intervals, look.rates, look.spread)
 
 
 def as_asked(look: Look) -> bool:

@@ -9,14 +9,7 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions import (
-    application,
-    datagrams,
-    figures,
-    queues,
-    thresholds,
-    udp,
-)
+from neuca_tools.selftest.conditions import application, datagrams, figures, queues, thresholds, udp
 from neuca_tools.selftest.conditions.base import (
     HIGH,
     LOW,
@@ -63,7 +56,7 @@ def _dropped_together(look: Look) -> Optional[Hit]:
         (
             single_fact("retransmits", look.retransmits),
             single_fact("cwnd", look.cwnd),
-            single_fact("rate, bit/s", round(look.known_rate)),
+            look.rate_fact,
         ),
         "find the loss-free rate with UDP (iperf3 -u -b, twice as much each time), then ask for a "
         "shaper, or pace below it (--fq-rate)",
@@ -82,7 +75,7 @@ def _is_in_bursts(look: Look) -> bool:
         or not all(e.retransmits for e in look.steady)
     ):
         return False
-    return look.cwnd >= figures.BURSTS * figures.by_chance(look, figures.late_share(look))
+    return look.cwnd >= figures.BURSTS * figures.window_left_by(figures.late_share(look), look)
 
 
 def policed_path(session: Session) -> Optional[Hit]:
@@ -192,10 +185,7 @@ def _policed_by_tcp_alone(tcp: Look) -> Hit:
         share * tcp.known_network_share,
         f"packets are lost while no queue forms{where}: a policer, a queue of a few packets, or "
         "random loss; a UDP ladder can tell them apart",
-        (
-            single_fact("bytes_retrans / bytes_sent", tcp.loss),
-            single_fact("rtt / min_rtt", tcp.queueing),
-        ),
+        (tcp.loss_fact, tcp.queueing_fact),
         "find the loss-free rate with a UDP ladder (--only udp), then pace just below it (fq with "
         "maxrate, see tc-fq(8))",
         confidence=confidence,
