@@ -93,7 +93,10 @@ def _busiest_process(look: Look) -> tuple[float, str]:
 
 def _slow_sender(look: Look) -> Optional[Hit]:
     """The sender does not fill its window, nothing is lost, and the link has room."""
-    if not look.is_unsampled_tcp or not _has_idle_window(look):
+    if not look.is_unsampled_tcp or not look.is_unused or look.run.buffer or is_given(look):
+        return None
+    # A larger window is more than a local network needs.
+    if (look.cwnd or 0) > GROWN * look.streams or not _is_as_constant_as_a_host(look):
         return None
     return Hit(
         0.85,
@@ -110,15 +113,8 @@ def _slow_sender(look: Look) -> Optional[Hit]:
     )
 
 
-def _has_idle_window(look: Look) -> bool:
-    """Whether the window had room to grow, and is more than a local network needs."""
-    if not look.is_unused or look.run.buffer or is_given(look):
-        return False
-    return (look.cwnd or 0) <= GROWN * look.streams and _is_of_host(look)
-
-
-def _is_of_host(look: Look) -> bool:
-    """Whether the rate is as constant as that of a host, at rates that few radios have.
+def _is_as_constant_as_a_host(look: Look) -> bool:
+    """Whether the rate varies as little as that of a host, at rates that few radios have.
 
     A radio's rate varies, that of a host hardly does; and its frames wait for longer.
     """
@@ -139,13 +135,12 @@ def is_flat_for_another_reason(look: Look) -> bool:
     if not look.is_unsampled_tcp:
         return False
     # Two directions share what the hosts and the path can do.
-    if look.phase.name == TOGETHER or _is_too_slow_for_its_window(look):
+    if look.phase.name == TOGETHER or look.run.is_loopback or figures.as_asked(look):
         return True
-    if figures.link_filled(look) is not None or (
-        figures.cap_of(look.known_rate) is not None and figures.is_constant(look)
-    ):
+    if _is_too_slow_for_its_window(look) or figures.link_filled(look) is not None:
         return True
-    return look.run.is_loopback or figures.as_asked(look) or limited_by_cpu(look) is not None
+    is_cap = figures.cap_of(look.known_rate) is not None and figures.is_constant(look)
+    return is_cap or limited_by_cpu(look) is not None
 
 
 def _is_too_slow_for_its_window(look: Look) -> bool:
@@ -156,33 +151,28 @@ def _is_too_slow_for_its_window(look: Look) -> bool:
     if not look.rtt and (look.run.is_local_network or look.known_rate >= figures.FAST):
         return look.known_spread > UNEVEN or (look.cwnd or 0.0) < ALLOWED * look.streams
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
-    return look.known_spread > VARIED or _is_falling(look)
-
-
-def _is_falling(look: Look) -> bool:
-    """Whether each interval is slower than the one before, by a tenth in the end."""
     rates = known_rates(look.all_intervals[1:])
-    is_sorted = len(rates) > 2 and rates == sorted(rates, reverse=True)
-    return is_sorted and rates[-1] < (1 - VARIED) * rates[0]
+    is_falling = len(rates) > 2 and rates == sorted(rates, reverse=True)
+    is_much_slower = is_falling and rates[-1] < (1 - VARIED) * rates[0]
+    return look.known_spread > VARIED or is_much_slower
 
 
 def is_of_a_host(look: Look) -> bool:
     """Whether a steady rate may be that of a host: in a local network nothing is shaped."""
-    is_lan_host = look.run.is_local_network and look.known_rate > SLOWEST_HOST
-    return is_lan_host or look.run.system == EMBEDDED
+    if look.run.system == EMBEDDED:
+        return True
+    return look.run.is_local_network and look.known_rate > SLOWEST_HOST
 
 
 def _fast_core(look: Look) -> Optional[Hit]:
     """Faster than most paths, uneven, and unimpressed by loss."""
-    if look.is_unsampled_tcp and _is_one_thread(look) and not is_given(look):
-        return _one_thread_hit(look)
-    if not look.is_unsampled_tcp or not _is_fast_and_uneven(look):
+    if not look.is_unsampled_tcp or is_given(look):
         return None
-    if (
-        is_given(look)
-        or figures.loss_explains(look)
-        or (look.is_unused and look.implied_rtt >= LONG)
-    ):
+    if _is_one_thread(look):
+        return _one_thread_hit(look)
+    if not _is_fast_and_uneven(look) or figures.loss_explains(look):
+        return None
+    if look.is_unused and look.implied_rtt >= LONG:
         return None
     return Hit(
         0.6,
@@ -231,9 +221,12 @@ def _full_cpu(look: Look) -> Optional[Hit]:
     if look.run.error and load.own is None:
         return None  # it is not known how much of the CPU was its own
     if load.has_full_cpu and load.is_busy_with_others:
-        what = f"other programs kept CPU {load.cpu} of the {end} busy"
-        busy = single_fact(f"CPU {load.cpu} busy", load.busy)
-        return _waits_for_cpu(look, end, load) or _note_on_load(end, load, what, busy)
+        return _waits_for_cpu(look, end, load) or _note_on_load(
+            end,
+            load,
+            f"other programs kept CPU {load.cpu} of the {end} busy",
+            single_fact(f"CPU {load.cpu} busy", load.busy),
+        )
     if not load.is_full or not is_unbounded(look):
         return None
     full, suspect, confidence = load.full or 0, "", HIGH
@@ -265,9 +258,9 @@ def _waits_for_cpu(look: Look, end: str, load: Load) -> Optional[Hit]:
 
     By fair scheduling it would get half of it; a program of higher priority leaves it less.
     """
-    if look.protocol != "tcp" or has_passed(look) is not False or not is_mostly_idle(look):
+    if look.protocol != "tcp" or has_passed(look) is not False:
         return None
-    if not is_unbounded(look):
+    if not is_mostly_idle(look) or not is_unbounded(look):
         return None
     return Hit(
         look.known_network_share,
