@@ -46,7 +46,8 @@ EXPECTED = 3
 HEAVY = 0.005  # of the bytes of TCP: loss that no full queue needs (D17)
 # Datagrams that loss at random would have hit, and how much less was lost of them (D17, D19).
 SURELY, CONTRAST = 20, 4
-DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
+# bit/s, or of the expected rate: a slower test is well below what the path carries.
+DELIBERATE, DELIBERATE_SHARE = 10e6, 0.15
 CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
 # Of TCP's rate: what is sent so slowly, and evenly, is dropped by no queue and no policer.
 GENTLE = 0.5
@@ -65,9 +66,9 @@ SEEN = 0.3
 
 
 class Count(NamedTuple):
-    """Datagrams: how many were lost, and of how many; `losses` are those of each test's intervals.
+    """How many datagrams of one or several tests were lost, and of how many.
 
-    `rate` is the highest at which they were offered, in bit/s.
+    `losses` has those of each interval for each test, and `rate` is the highest offered, in bit/s.
     """
 
     lost: int = 0
@@ -88,12 +89,12 @@ class Count(NamedTuple):
         known = [losses for losses in self.losses if len(losses) > 1 and any(losses)]
         if not known:
             return self.lost >= SURELY
-        expected = sum(map(_intervals_hit, known))
+        expected = sum(map(_lossy_intervals_by_chance, known))
         return sum(bool(lost) for losses in known for lost in losses) >= SPREAD * expected
 
 
-def _intervals_hit(losses: Sequence[int]) -> float:
-    """How many of these intervals chance would give some of these losses."""
+def _lossy_intervals_by_chance(losses: Sequence[int]) -> float:
+    """In how many of these intervals something is lost if chance distributes the losses."""
     count = len(losses)
     # iperf3 counts a datagram that arrives late as one that is not lost after all: -1.
     return count * (1 - (1 - 1 / count) ** max(0, sum(losses)))
@@ -185,34 +186,14 @@ def gently_sent(session: Session, tcp: Look) -> Count:
 
     They are those of the tests in the same direction.
     """
-    return _sum_of_counts(session, tcp, GENTLE * tcp.known_rate)
+    return _sum_of_counts(session, tcp, GENTLE * tcp.known_rate, 0.0)
 
 
-def evenly_sent(session: Session, tcp: Look) -> Count:
-    """The count of datagrams that a policer would let pass, if there is one.
+def _sum_of_counts(session: Session, tcp: Look, rate: float, loss: float) -> Count:
+    """Of the tests in the direction of `tcp` that offered at most `rate`, or lost less than `loss`.
 
-    They were offered no faster than TCP, or faster without loss.
+    Those whose losses the hosts themselves counted are left out.
     """
-    return _sum_of_counts(session, tcp, tcp.known_rate, CLEARLY)
-
-
-def _of_direction(session: Session, tcp: Look) -> list[Look]:
-    same = (look for look in session.looks if is_same_way(look, tcp))
-    return [look for look in same if not _is_counted(look)]
-
-
-def _one_way(session: Session, tcp: Look, most: float) -> list[Count]:
-    """The tests of one-way loss in the direction of this look that were no faster than `most`."""
-    counts = []
-    for test in session.evidence.one_way:
-        rate = test.rate or 0.0
-        if test.direction == tcp.phase.direction and test.loss is not None and rate <= most:
-            counts.append(Count(test.lost or 0, test.seen or 0, (test.losses,), rate))
-    return counts
-
-
-def _sum_of_counts(session: Session, tcp: Look, most: float, clean: float = 0.0) -> Count:
-    """Of the tests that were no faster than `most`, in bit/s, or that lost less than `clean`."""
     counts = [
         Count(
             lost_datagrams(look),
@@ -220,13 +201,21 @@ def _sum_of_counts(session: Session, tcp: Look, most: float, clean: float = 0.0)
             (_losses_by_interval(look),),
             offered_rate(look),
         )
-        for look in _of_direction(session, tcp)
-        if offered_rate(look) <= most or look.known_loss < clean
+        for look in session.looks
+        if is_same_way(look, tcp)
+        and not _is_counted(look)
+        and (offered_rate(look) <= rate or look.known_loss < loss)
     ]
-    counts += _one_way(session, tcp, most)
-    losses = tuple(test for count in counts for test in count.losses)
-    total, sent = sum(count.lost for count in counts), sum(count.sent for count in counts)
-    return Count(total, sent, losses, max((count.rate for count in counts), default=0.0))
+    for test in session.evidence.one_way:
+        is_slow = test.direction == tcp.phase.direction and (test.rate or 0.0) <= rate
+        if is_slow and test.loss is not None:
+            counts.append(Count(test.lost or 0, test.seen or 0, (test.losses,), test.rate or 0.0))
+    return Count(
+        sum(count.lost for count in counts),
+        sum(count.sent for count in counts),
+        tuple(losses for count in counts for losses in count.losses),
+        max((count.rate for count in counts), default=0.0),
+    )
 
 
 def _losses_by_interval(look: Look) -> tuple[int, ...]:
@@ -248,31 +237,31 @@ def spared(tcp: Look, session: Session) -> Optional[Count]:
     None if there are none, or not enough. A short queue drops some that are nearly as fast as TCP.
     """
     loss = tcp.known_loss
-    counts = (evenly_sent(session, tcp), gently_sent(session, tcp))
+    # A policer would let pass what is no faster than TCP, or faster without loss.
+    even = _sum_of_counts(session, tcp, tcp.known_rate, CLEARLY)
+    counts = (even, gently_sent(session, tcp))
     enough = (count for count in counts if loss >= HEAVY and loss * count.sent >= SURELY)
     return next((count for count in enough if count.share <= loss / CONTRAST), None)
 
 
-def _is_only_bursts(tcp: Look, session: Session) -> bool:
-    """Whether a test of TCP has its loss neither in a full queue nor among too many streams."""
-    return spared(tcp, session) is not None and not overflows(tcp) and not is_crowded(tcp)
-
-
 def _is_random(slowest: Look, session: Session) -> bool:
     """Whether no counter explains the loss, and whatever is sent faster is lost as well."""
-    if _is_counted(slowest) or any(_is_only_bursts(look, session) for look in session.tcp):
+    bursts = (look for look in session.tcp if spared(look, session) is not None)
+    # Not of TCP with a full queue or with too many streams, which loses more for that reason.
+    is_of_bursts = any(not overflows(look) and not is_crowded(look) for look in bursts)
+    if _is_counted(slowest) or is_of_bursts:
         return False
-    others = [
-        look for look in _significant_tests(session.looks) if look is not slowest and look.rate
-    ]
-    if others:
-        return not any(map(_is_clean, others))
-    return _is_certain(slowest)
+    tests = _significant_tests(session.looks)
+    others = [look for look in tests if look is not slowest and look.rate]
+    return not any(map(_is_clean, others)) if others else _is_certain(slowest)
 
 
 def _is_certain(only: Look) -> bool:
     """Whether the only test is slow, and lost enough: a fast one says nothing about slow ones."""
-    if lost_datagrams(only) < CERTAIN or only.known_loss > MAX_RANDOM or not _is_slow(only):
+    rate, expect = only.known_rate, only.evidence.expect or 0.0
+    if rate > max(DELIBERATE, DELIBERATE_SHARE * expect):
+        return False
+    if lost_datagrams(only) < CERTAIN or only.known_loss > MAX_RANDOM:
         return False
     losses = _losses_by_interval(only)[1:]
     is_shaped = len(losses) > 3 and pstdev(losses) ** 2 < REGULAR * mean(losses)
@@ -282,17 +271,6 @@ def _is_certain(only: Look) -> bool:
 def _is_clean(udp: Look) -> bool:
     """Whether a test lost nothing but many datagrams at its start or end; a few prove nothing."""
     return not is_losing(udp) and not 0 < lost_datagrams(udp) < EXPECTED
-
-
-def fastest_tcp(session: Session) -> float:
-    rates = [look.rate or 0.0 for look in session.tcp if look.phase.direction == "forward"]
-    return max(rates, default=0.0)
-
-
-def _is_slow(look: Look) -> bool:
-    """Whether a test is far below what the path should carry."""
-    rate, expect = look.rate or 0, look.evidence.expect
-    return rate <= DELIBERATE or bool(expect and rate <= 0.15 * expect)
 
 
 def _significant_tests(looks: Sequence[Look]) -> list[Look]:
@@ -337,8 +315,10 @@ def _constant_arrival(look: Look) -> Optional[Hit]:
     rates = known_rates(interval for interval in look.steady if interval.lost is not None)
     if len(rates) < FEWEST or pstdev(rates) >= STEADY * mean(rates):
         return None
-    arrived = mean(rates)
-    if not _are_few(look, arrived):
+    arrived, size = mean(rates), datagram_size(look) or DATAGRAM
+    # Any host could have received these, so that the path lost the others. Small datagrams are sent
+    # to see how many a host takes, and a small host takes few.
+    if arrived / 8 / size >= (FEW if size >= SMALL else VERY_FEW):
         return None
     return Hit(
         0.8,
@@ -355,9 +335,9 @@ def _is_contradicted_by(look: Look, phase: Phase) -> bool:
     other = derive.look_at_phase(look.evidence, phase)
     if phase is look.phase or not is_same_way(other, look) or not other.rate:
         return False
-    return other.rate > MORE * (look.rate or 0.0) or (
-        other.known_loss >= LOST and other.rate < (look.rate or 0.0) / MORE
-    )
+    if other.rate > MORE * look.known_rate:
+        return True
+    return other.known_loss >= LOST and other.rate < look.known_rate / MORE
 
 
 def _slow_path(look: Look) -> Optional[Hit]:
@@ -378,12 +358,3 @@ def _slow_path(look: Look) -> Optional[Hit]:
         confidence=MEDIUM,
         severity=FAULT,  # even if as much arrived as is enough of what was offered
     )
-
-
-def _are_few(look: Look, arrived: float) -> bool:
-    """Whether any host could have received these datagrams, so that the path lost the others.
-
-    Small ones are sent to see how many a host takes, and a small host takes few.
-    """
-    size = datagram_size(look) or DATAGRAM
-    return arrived / 8 / size < (FEW if size >= SMALL else VERY_FEW)

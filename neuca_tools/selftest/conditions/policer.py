@@ -138,7 +138,8 @@ def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) ->
     hit = _plateau_hit(clean, over, ladder) if clean and over else None
     if _is_queue_of_tcp(session):
         return None  # a shaper, which drops what its queue does not hold
-    if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * datagrams.fastest_tcp(session):
+    forward = (look.known_rate for look in session.tcp if look.phase.direction == "forward")
+    if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * max(forward, default=0.0):
         return None
     return hit
 
