@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -136,7 +135,7 @@ def slow_reader(look: Look) -> Optional[Hit]:
     if not load.has_full_cpu:
         return hit
     # An application that reads as fast as its host can is not at fault.
-    return replace(hit, text=f"{hit.text}, and its CPU {load.cpu} is full", severity=LIMIT)
+    return hit._replace(text=f"{hit.text}, and its CPU {load.cpu} is full", severity=LIMIT)
 
 
 def _waiting_to_be_read(look: Look) -> tuple[float, float]:
@@ -174,7 +173,7 @@ def sender_buffer(look: Look) -> Optional[Hit]:
     if not rtt:
         return hit
     room = room_for(look, look.rate, rtt)
-    return replace(hit, fixed=room * 4 / rtt, sysctls={WMEM: f"4096 16384 {room}"})
+    return hit._replace(fixed=room * 4 / rtt, sysctls={WMEM: f"4096 16384 {room}"})
 
 
 def _may_grow(size: Optional[int], limit: Optional[int]) -> bool:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.evidence import Evidence, Host, Link
@@ -19,8 +19,7 @@ ORDERED = "compare it with the rate that was ordered; no setting of the hosts ma
 TUNNELS = {"vxlan": 50, "geneve": 50, "gre": 38}
 
 
-@dataclass(frozen=True)
-class Hit:
+class Hit(NamedTuple):
     """A condition that applies.
 
     `share` (0 to 1) is how much of the lost time, or of the lost packets, it explains. `end` is
@@ -42,7 +41,7 @@ class Hit:
     severity: Optional[str] = None
     direction: Optional[str] = None
     title: Optional[str] = None
-    sysctls: Mapping[str, str] = field(default_factory=dict)
+    sysctls: Mapping[str, str] = MappingProxyType({})
 
     @property
     def recommendation(self) -> str:
@@ -142,7 +141,7 @@ def of_all_directions(hits: Iterable[Optional[Hit]]) -> Optional[Hit]:
     if not any(_is_alike(known[0], hit) for hit in known):
         return first_hit(known)
     text = f"{known[0].text}; likewise in the other direction"
-    return replace(known[0], direction=None, text=text)
+    return known[0]._replace(direction=None, text=text)
 
 
 def _is_alike(hit: Hit, other: Hit) -> bool:

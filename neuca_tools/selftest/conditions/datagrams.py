@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import mean, pstdev
 from typing import NamedTuple, Optional
 
@@ -118,10 +117,10 @@ def _random_at(slowest: Look, session: Session) -> Optional[Hit]:
     if not slowest.is_unsampled:
         if slowest.phase.receiver or loss >= UNSEEN:
             return hit
-        return replace(hit, confidence=LOW)
+        return hit._replace(confidence=LOW)
     # No counter of a host was read: a busy host loses a few datagrams, too.
     is_sure = lost_datagrams(slowest) >= SURELY or loss >= CLEARLY
-    return replace(hit, confidence=MEDIUM) if is_sure and is_gentle(slowest) else None
+    return hit._replace(confidence=MEDIUM) if is_sure and is_gentle(slowest) else None
 
 
 def lost_while_idle(session: Session) -> bool:
@@ -172,7 +171,7 @@ def _random_beside(tcp: Look, session: Session) -> Optional[Hit]:
     if any(map(_is_clean, faster)):
         return None
     hit = _random_loss_hit(count.share, count.rate, tcp.phase.direction, session)
-    return replace(hit, confidence=MEDIUM)
+    return hit._replace(confidence=MEDIUM)
 
 
 def _look_for_errors(session: Session) -> str:

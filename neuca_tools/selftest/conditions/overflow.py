@@ -8,7 +8,6 @@ BBR sends at the rate at which data arrives, and need not fill a queue.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
@@ -302,13 +301,13 @@ def loss_limited(look: Look) -> Optional[Hit]:
 def _weighed_hit(look: Look, hit: Hit) -> Hit:
     """What the loss is worth where the path carries enough, or a CPU is full as well."""
     if _is_passing(look):
-        return replace(hit, confidence=LOW, severity=INFO)
+        return hit._replace(confidence=LOW, severity=INFO)
     if not look.is_full:
         return hit
     # A host that does not keep up loses packets too, and may not even end the test.
     is_unfinished = bool(look.phase.run and look.phase.run.error)
     severity = INFO if is_unfinished else None
-    return replace(hit, share=BESIDE_CPU * hit.share, confidence=LOW, severity=severity)
+    return hit._replace(share=BESIDE_CPU * hit.share, confidence=LOW, severity=severity)
 
 
 def _is_passing(look: Look) -> bool:

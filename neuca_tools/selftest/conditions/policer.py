@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -83,7 +82,7 @@ def policed_path(session: Session) -> Optional[Hit]:
     ladder = _tests_by_rate(session)
     over = list(filter(_is_lost_on_the_path, ladder))
     plateau = _credible_plateau(session, ladder, over)
-    hits = [replace(plateau, direction="forward")] if plateau else []
+    hits = [plateau._replace(direction="forward")] if plateau else []
     if not datagrams.lost_while_idle(session):
         random = datagrams.random_loss(session)
         explained = {hit.direction for hit in (*hits, *filter(None, [random]))}
@@ -107,7 +106,7 @@ def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
     hit = hit or _policed_at_first(tcp)
     if hit is None:
         return None
-    return replace(hit, direction=tcp.phase.direction)
+    return hit._replace(direction=tcp.phase.direction)
 
 
 def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:

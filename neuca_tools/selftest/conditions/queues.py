@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -158,14 +157,14 @@ def deep_queue(look: Look) -> Optional[Hit]:
     )
     if look.is_full:
         # Packets may wait for that CPU as well.
-        return replace(hit, confidence=LOW, severity=INFO)
+        return hit._replace(confidence=LOW, severity=INFO)
     if look.is_unsampled:
         # Nothing but the kernel's round trips of one flow.
-        hit = replace(hit, confidence=MEDIUM)
+        hit = hit._replace(confidence=MEDIUM)
     if added >= DEEP and not _is_far_too_slow(look):
         return hit
     # A full path has a queue: it is not what makes the path slow.
-    return replace(hit, severity=LIMIT, share=min(hit.share, SECONDARY))
+    return hit._replace(severity=LIMIT, share=min(hit.share, SECONDARY))
 
 
 def _is_far_too_slow(look: Look) -> bool:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Optional, Union
 
 from neuca_tools.selftest import amounts
@@ -101,7 +100,7 @@ def receive_buffer(look: Look) -> Optional[Hit]:
     )
     if look.is_disturbed and is_gentle(look):
         # Any receiver keeps up with so few, unless other programs have its CPU.
-        return replace(hit, confidence=LOW, severity=INFO)
+        return hit._replace(confidence=LOW, severity=INFO)
     return hit
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import FAULTY, WORDS, ExitCode
@@ -60,8 +60,7 @@ class PhaseResult:
     steady: Optional[float] = None
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(NamedTuple):
     """Findings, the most important first.
 
     `inconclusive` says why this test has no result, `unexplained` why a rate that was measured has
@@ -132,10 +131,13 @@ class Diagnosis:
 def diagnose(evidence: Evidence) -> Diagnosis:
     """What limits the dataplane that was measured, and what is wrong with it."""
     looks = tuple(look_at_phase(evidence, phase) for phase in evidence.phases)
-    session, results = Session(evidence, looks), tuple(map(_result_of_phase, looks))
-    all_passed, worse = _have_all_passed(looks, results), worse_direction(session)
-    of_phases = [*_of_phases(looks, results)]
-    ranked = rank_findings([*of_phases, *_of_the_session(session, all_passed, worse)], worse)
+    session, results = Session(evidence, looks), tuple(map(result_of_phase, looks))
+    worse = worse_direction(session)
+    # Whether every phase has passed, without those of a search.
+    judged = [result.passed for look, result in zip(looks, results) if not look.phase.search]
+    all_passed = bool(judged) and all(judged)
+    of_session = _of_the_session(session, all_passed, worse)
+    ranked = rank_findings([*_of_phases(looks, results), *of_session], worse)
     findings = tuple(finding for finding in ranked if not finding.is_possible)
     possible = tuple(finding for finding in ranked if finding.is_possible)
     inconclusive, unexplained = _why_inconclusive(evidence, looks, findings), None
@@ -153,17 +155,9 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     )
 
 
-def _have_all_passed(looks: Iterable[Look], results: Iterable[PhaseResult]) -> bool:
-    """Whether every phase has passed, without those of a search."""
-    judged = [
-        result.passed for measured, result in zip(looks, results) if not measured.phase.search
-    ]
-    return bool(judged) and all(judged)
-
-
 def phase_results(evidence: Evidence) -> tuple[PhaseResult, ...]:
     """What each phase reached, without an explanation."""
-    return tuple(_result_of_phase(look_at_phase(evidence, phase)) for phase in evidence.phases)
+    return tuple(result_of_phase(look_at_phase(evidence, phase)) for phase in evidence.phases)
 
 
 def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Iterator[Finding]:
@@ -176,7 +170,7 @@ def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Itera
                 continue
             severity = _severity_in_phase(hit, hit.severity or cause.severity, measured, result)
             if measured.is_disturbed:
-                hit = replace(hit, confidence=_confidence_if_disturbed(hit.confidence))
+                hit = _less_confident(hit)
             hit = never_lower(hit, hosts_of(hit, measured.evidence, measured))
             finding = _finding_of_hit(cause, severity, hit, measured)
             yield replace(finding, phase=measured.phase.name, direction=way)
@@ -206,15 +200,15 @@ def _of_the_session(session: Session, all_passed: bool, worse: Optional[str]) ->
         if severity == LIMIT and all_passed:
             severity = INFO
         if is_disturbed and cause.id in MEASURED:
-            hit = replace(hit, confidence=_confidence_if_disturbed(hit.confidence))
+            hit = _less_confident(hit)
         hit = never_lower(hit, hosts_of(hit, session.evidence, reference))
         way = worse if cause.id == table.ASYMMETRIC else hit.direction
         yield replace(_finding_of_hit(cause, severity, hit, reference), direction=way)
 
 
-def _confidence_if_disturbed(confidence: str) -> str:
-    """The confidence in what was measured while other programs kept a CPU busy."""
-    return MEDIUM if confidence == HIGH else confidence
+def _less_confident(hit: Hit) -> Hit:
+    """What was measured while other programs kept a CPU busy."""
+    return hit._replace(confidence=MEDIUM) if hit.confidence == HIGH else hit
 
 
 def _finding_of_hit(cause: Cause, severity: str, hit: Hit, of: Optional[Look]) -> Finding:
@@ -237,7 +231,7 @@ def _finding_of_hit(cause: Cause, severity: str, hit: Hit, of: Optional[Look]) -
     return replace(finding, predicted=predicted, next_limit=following)
 
 
-def _result_of_phase(measured: Look) -> PhaseResult:
+def result_of_phase(measured: Look) -> PhaseResult:
     return PhaseResult(
         name=measured.phase.name,
         direction=measured.phase.direction,

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -177,10 +176,10 @@ def never_lower(hit: Hit, hosts: Sequence[Host]) -> Hit:
         if not _have_value(present[name], value):
             raised[name] = value
     if not raised:
-        return replace(hit, sysctls={}, advice=_nothing_to_raise(hit))
+        return hit._replace(sysctls={}, advice=_nothing_to_raise(hit))
     is_known = all(values and all(values) for values in present.values())
     advice = hit.advice if is_known else "; ".join(filter(None, (KEEP, hit.advice)))
-    return replace(hit, sysctls=raised, advice=advice)
+    return hit._replace(sysctls=raised, advice=advice)
 
 
 def _have_value(present: Sequence[str], value: str) -> bool:

@@ -55,8 +55,7 @@ class Row:
     values: tuple[Value, ...]
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The typical round of one path, and its diagnosis with regard to the baseline."""
 
     label: str
@@ -64,8 +63,7 @@ class Verdict:
     diagnosis: Diagnosis
 
 
-@dataclass(frozen=True)
-class PathComparison:
+class PathComparison(NamedTuple):
     """All paths compared with the first."""
 
     rows: tuple[Row, ...]
@@ -161,9 +159,9 @@ def _verdict_on_path(path: Tests, under: Optional[Evidence]) -> Verdict:
     """Without an expected rate, an unexplained rate is compared but not judged."""
     evidence = _typical_round(path)
     diagnosis = diagnose(_with_underlay(evidence, under))
-    diagnosis = replace(diagnosis, phases=diagnosis.phases[: len(evidence.phases)])
+    diagnosis = diagnosis._replace(phases=diagnosis.phases[: len(evidence.phases)])
     if diagnosis.expect is None:
-        diagnosis = replace(diagnosis, unexplained=None)
+        diagnosis = diagnosis._replace(unexplained=None)
     return Verdict(path.label, evidence, diagnosis)
 
 

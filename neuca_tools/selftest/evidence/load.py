@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from statistics import mean
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.evidence import Cpu, Sample
 
@@ -20,8 +19,7 @@ FULL_SHARE = 0.95
 MIN_OWN_SHARE = 0.4
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(NamedTuple):
     """The busiest CPU: the one that was full in most intervals. Shares are of its own time.
 
     `full` is the share of the intervals in which it was full. `steal` is the largest of all CPUs.
@@ -85,7 +83,7 @@ def busiest_load(samples: Sequence[Sample]) -> Load:
         return Load()
     busiest = max(each, key=lambda load: (load.full or 0, load.busy or 0))
     steal = max(load.steal or 0 for load in each)
-    return replace(busiest, steal=steal)
+    return busiest._replace(steal=steal)
 
 
 def _by_cpu(samples: Sequence[Sample]) -> list[tuple[Cpu, ...]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import mean, pstdev
 from typing import NamedTuple, Optional, Union
@@ -34,8 +34,7 @@ class Fact:
     after: Union[float, str, None] = None
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(NamedTuple):
     """What bounded the data in flight in the steady part of a phase. Sizes in bytes.
 
     `rwnd_limited` and `sndbuf_limited` are shares of the time in which data was in flight
@@ -144,7 +143,7 @@ class Look:
     def _load(self, samples: Sequence[Sample], is_local: bool) -> Load:
         """With the share of a CPU that iperf used at this end, by its own count."""
         percent = self.run.cpu_local if is_local else self.run.cpu_remote
-        return replace(busiest_load(samples), own=None if percent is None else percent / 100)
+        return busiest_load(samples)._replace(own=None if percent is None else percent / 100)
 
     @property
     def ends(self) -> tuple[End, End]:
