@@ -30,6 +30,7 @@ from neuca_tools.selftest.conditions.udp import (
     is_gentle,
     is_losing,
     is_one_of_several,
+    losses_by_interval,
     lost_datagrams,
     offered_rate,
     seconds_missed,
@@ -197,7 +198,7 @@ def _sum_of_counts(session: Session, tcp: Look, rate: float, loss: float) -> Cou
         Count(
             lost_datagrams(look),
             expected_datagrams(look.flow),
-            (_losses_by_interval(look),),
+            (losses_by_interval(look),),
             offered_rate(look),
         )
         for look in session.looks
@@ -215,10 +216,6 @@ def _sum_of_counts(session: Session, tcp: Look, rate: float, loss: float) -> Cou
         tuple(losses for count in counts for losses in count.losses),
         max((count.rate for count in counts), default=0.0),
     )
-
-
-def _losses_by_interval(look: Look) -> tuple[int, ...]:
-    return tuple(interval.lost for interval in look.flow.intervals if interval.lost is not None)
 
 
 def is_same_way(udp: Look, tcp: Look) -> bool:
@@ -262,7 +259,7 @@ def _is_certain(only: Look) -> bool:
         return False
     if lost_datagrams(only) < CERTAIN or only.known_loss > MAX_RANDOM:
         return False
-    losses = _losses_by_interval(only)[1:]
+    losses = losses_by_interval(only)[1:]
     is_shaped = len(losses) > 3 and pstdev(losses) ** 2 < REGULAR * mean(losses)
     return not is_shaped and seconds_missed(only) > -QUEUED_SECONDS
 

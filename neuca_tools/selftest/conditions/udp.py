@@ -44,7 +44,10 @@ def is_losing(look: Look) -> bool:
     """Whether this UDP test lost datagrams while the receiver was counting."""
     if look.protocol != "udp" or look.known_loss <= LOSSY:
         return False
-    return not _is_lost_at_an_end(look) and not _is_lost_at_the_start(look)
+    losses = losses_by_interval(look)
+    if len(losses) >= 3 and losses[0] > 0 and not any(losses[1:]):
+        return False  # nothing after the first interval: address resolution, or a cold receiver
+    return not _is_lost_at_an_end(look)
 
 
 def _is_lost_at_an_end(look: Look) -> bool:
@@ -55,10 +58,9 @@ def _is_lost_at_an_end(look: Look) -> bool:
     return lost_datagrams(look) <= 1.1 * missed * sent.datagrams / sent.seconds
 
 
-def _is_lost_at_the_start(look: Look) -> bool:
-    """Whether nothing was lost after the first interval: address resolution, or a cold receiver."""
-    losses = [interval.lost for interval in look.flow.intervals if interval.lost is not None]
-    return len(losses) >= 3 and losses[0] > 0 and not any(losses[1:])
+def losses_by_interval(look: Look) -> tuple[int, ...]:
+    """How many datagrams were lost in each interval for which that is known."""
+    return tuple(interval.lost for interval in look.flow.intervals if interval.lost is not None)
 
 
 def seconds_missed(look: Look) -> float:
@@ -78,12 +80,9 @@ def _share_of_losses(look: Look, count: float, unknown: float) -> float:
 
 def receive_buffer(look: Look) -> Optional[Hit]:
     """The receiver's memory is too small, by its counters or by the lack of other causes."""
-    memory = _udp_memory(look)
-    if memory is not None:
+    memory, counted = _udp_memory(look), look.receiver_fact("Udp.RcvbufErrors")
+    if memory is not None or look.protocol != "udp":
         return memory
-    counted = look.receiver_fact("Udp.RcvbufErrors")
-    if look.protocol != "udp":
-        return None
     if counted is None:
         return _usual_cause(look)
     share = _share_of_losses(look, growth_of_fact(counted), unknown=1.0)
@@ -110,37 +109,29 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         return None
     if look.is_unsampled and is_gentle(look):
         return None
-    return _overflow_hit(look, look.known_loss, look.rate)
-
-
-def _overflow_hit(look: Look, loss: float, rate: float) -> Hit:
+    losses = losses_by_interval(look)
+    # So little, and not all the time: a host was busy for a moment.
+    is_of_a_moment = look.known_loss < SLIGHT and (len(losses) < LASTING or not all(losses))
     return Hit(
-        0.6 if loss <= HOPELESS else 0.2,
-        f"{amounts.percent(loss)} of the datagrams were lost; without the receiver's counters, a "
-        f"socket buffer that overflows at {amounts.rate(rate)} is the usual "
+        0.6 if look.known_loss <= HOPELESS else 0.2,
+        f"{amounts.percent(look.known_loss)} of the datagrams were lost; without the receiver's "
+        f"counters, a socket buffer that overflows at {amounts.rate(look.rate)} is the usual "
         f"cause{_fragments_clause(look)}",
         (look.loss_fact,),
         "for iperf3 alone, -w 4M",
         "receiver",
         confidence=MEDIUM if _frames_offered(look) >= MANY else LOW,
-        severity=INFO if _is_of_a_moment(look) and has_passed(look) is not False else None,
+        severity=INFO if is_of_a_moment and has_passed(look) is not False else None,
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
 
 
-def _is_of_a_moment(look: Look) -> bool:
-    """Whether so little was lost, and not all the time."""
-    losses = [interval.lost for interval in look.flow.intervals if interval.lost is not None]
-    return look.known_loss < SLIGHT and (len(losses) < LASTING or not all(losses))
-
-
 def is_one_of_several(look: Look) -> bool:
     """Whether there are other UDP tests of other rates, which tell more when compared."""
-    others = (phase for phase in look.evidence.phases if phase is not look.phase)
-    same_way = (phase for phase in others if phase.direction == look.phase.direction)
     return any(
         phase.run is not None and phase.run.protocol == "udp" and not _is_as_many(look, phase)
-        for phase in same_way
+        for phase in look.evidence.phases
+        if phase is not look.phase and phase.direction == look.phase.direction
     )
 
 
@@ -180,7 +171,7 @@ def _fragments_clause(look: Look) -> str:
     """A clause that says how many fragments a datagram takes; empty if it takes one."""
     size = datagram_size(look)
     count = _packets_per_datagram(size)
-    if not size or count <= 1:
+    if count <= 1:
         return ""
     return (
         f"; each datagram of {size:.0f} bytes takes {count:.0f} fragments at MTU 1500, and "
