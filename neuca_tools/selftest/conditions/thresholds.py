@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import mean
 from typing import Optional
 
 from neuca_tools.selftest.evidence.look import MAX_WAITS, SLICE_SECONDS, Look, steady_sockets
@@ -20,8 +21,8 @@ THROUGHPUT, DATAGRAMS = 0.90, 0.80
 # two-way TCP leaves a good part of the path unused (Zhang, Shenker and Clark, SIGCOMM 1991; 0.72 in
 # a healthy case of tests/machine/faults).
 BOTH_WAYS = 0.70
-# Seconds; acknowledgements of less arrive in bursts.
-WHILE = 0.5
+# Acknowledgements within less than this arrive in bursts.
+AVERAGED_SECONDS = 0.5
 UNLIMITED = 50e9  # bit/s of UDP: who asks for so much wants to see what is possible
 # Of the rate that was asked for: iperf3 did not keep to it.
 EXCEEDED = 1.5
@@ -34,7 +35,7 @@ def has_passed(look: Look) -> Optional[bool]:
         return False
     if look.phase.search or look.rate is None or look.is_unanswered:
         return None
-    enough, wanted = _share_expected(look), _rate_expected(look)
+    enough, wanted = _expected_rate(look)
     if wanted is not None:
         return (_mean_of_directions(look) or look.rate) >= enough * wanted
     if look.target and enough * look.target <= look.rate <= EXCEEDED * look.target:
@@ -49,36 +50,34 @@ def carries_expected(look: Look) -> bool:
     Where it is slower for the rest of the test, its window may not have grown back: by a segment in
     each round trip (RFC 5681, section 3.1).
     """
-    points = look.phase.sender_trace.points("sent")
     expect = look.evidence.expect
-    return bool(expect) and any(rate >= (expect or 0.0) for rate in _means_over_time(points))
+    if not expect:
+        return False
+    return any(rate >= expect for rate in _means_over_time(look.phase.sender_trace.points("sent")))
 
 
 def _means_over_time(points: Sequence[tuple[float, float]]) -> Iterator[float]:
-    """The mean of each WHILE; a value is of the time since the point before it."""
+    """Means over AVERAGED_SECONDS; a value is of the time since the point before it."""
     for first, (began, _) in enumerate(points):
         amount, before = 0.0, began
         for time, value in points[first + 1 :]:
             amount, before = amount + value * (time - before), time
-            if before - began >= WHILE:
+            if before - began >= AVERAGED_SECONDS:
                 yield amount / (before - began)
                 break
 
 
-def _share_expected(look: Look) -> float:
-    """The share of the expected rate that is enough."""
-    if look.protocol == "udp":
-        return DATAGRAMS
-    return BOTH_WAYS if look.phase.name == TOGETHER else THROUGHPUT
+def _expected_rate(look: Look) -> tuple[float, Optional[float]]:
+    """The share that is enough, and of what rate in bit/s, if one is expected.
 
-
-def _rate_expected(look: Look) -> Optional[float]:
-    """bit/s: for TCP what is expected of the path, for UDP what was asked for."""
+    For TCP it is the rate that is expected of the path, for UDP the one that was asked for.
+    """
     if look.protocol == "udp":
-        return look.target if 0 < (look.target or 0) < UNLIMITED else None
+        return DATAGRAMS, look.target if 0 < (look.target or 0) < UNLIMITED else None
+    share = BOTH_WAYS if look.phase.name == TOGETHER else THROUGHPUT
     if look.evidence.expect and look.target:
-        return min(look.evidence.expect, look.target)
-    return look.evidence.expect
+        return share, min(look.evidence.expect, look.target)
+    return share, look.evidence.expect
 
 
 def _mean_of_directions(look: Look) -> Optional[float]:
@@ -86,9 +85,7 @@ def _mean_of_directions(look: Look) -> Optional[float]:
     if look.phase.name != TOGETHER or look.phase.run is None:
         return None
     rates = [flow.rate for flow in look.phase.run.flows if flow.rate]
-    if len(rates) < 2:
-        return None
-    return sum(rates) / len(rates)
+    return mean(rates) if len(rates) > 1 else None
 
 
 # --- Queues ---------------------------------------------------------------------------------------
@@ -97,7 +94,7 @@ def _mean_of_directions(look: Look) -> Optional[float]:
 QUEUED = 1.5  # times the idle round trip (D18)
 NOISE = 0.001  # seconds: what a quiet host takes to respond at most
 # Seconds: so much is a queue on a long path too (MAX_RTT_THRESH of RFC 9406, section 4.2).
-NOTICED = 0.016
+LONG_DELAY = 0.016
 ROOM, HALF = 0.25, 0.5  # of the windows; of what the path holds, see `is_mostly_idle`
 # Packets of 1500 bytes: an acknowledgement is for two (RFC 5681, section 4.2), of which the second
 # waits for the first, however empty the queue is.
@@ -125,7 +122,7 @@ def is_queued(look: Look) -> bool:
 def has_grown(look: Look, times: float) -> bool:
     """Whether the round trip grew to so many times the shortest one, or by what is a queue."""
     shortest = look.shortest_rtt or 0.0
-    return _queueing_delay(look) > min((times - 1) * shortest, NOTICED)
+    return _queueing_delay(look) > min((times - 1) * shortest, LONG_DELAY)
 
 
 def _queueing_delay(look: Look) -> float:
@@ -148,7 +145,7 @@ def has_standing_queue(look: Look) -> bool:
         return False
     # What a tenth does not exceed has waited for a CPU less often than the median.
     noise = SLICE_SECONDS / 2 if look.is_disturbed else 0.0
-    return least > shortest + max(min((QUEUED - 1) * shortest, NOTICED), noise)
+    return least > shortest + max(min((QUEUED - 1) * shortest, LONG_DELAY), noise)
 
 
 def delays_only_itself(look: Look) -> bool:
@@ -158,7 +155,7 @@ def delays_only_itself(look: Look) -> bool:
     idle, loaded = look.evidence.idle.p50, look.evidence.loaded.p50
     if not idle or not loaded or is_noisy(look):
         return False
-    return loaded - idle <= min((FLAT_RTT - 1) * idle, NOTICED)
+    return loaded - idle <= min((FLAT_RTT - 1) * idle, LONG_DELAY)
 
 
 def is_bbr(look: Look) -> bool:
@@ -201,10 +198,10 @@ def is_read_late(look: Look, waits: float) -> bool:
     `waits` is in seconds.
     """
     in_flight, shortest = look.windows.in_flight, look.shortest_rtt
-    if not in_flight or not shortest or not look.rate or look.is_full or look.is_disturbed:
+    if not in_flight or not shortest or look.is_full or look.is_disturbed:
         return False
     limit = max(shortest, MAX_WAITS * SLICE_SECONDS)
-    return waits >= limit and waits * look.rate / 8 >= HALF * in_flight
+    return waits >= limit and waits * look.known_rate / 8 >= HALF * in_flight
 
 
 def upper_median(values: Sequence[float]) -> float:
