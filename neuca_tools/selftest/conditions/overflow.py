@@ -42,12 +42,12 @@ LOSSLESS = 1e-4
 
 
 class Loss(NamedTuple):
-    """When packets were lost: seconds, bytes in flight, the round trip in seconds, and segments."""
+    """A time at which packets were lost."""
 
-    time: float
-    in_flight: float
-    rtt: float
-    lost: float
+    time: float  # seconds
+    in_flight: float  # bytes
+    rtt: float  # seconds
+    lost: float  # segments
 
     def rate(self, mss: float) -> float:
         """bit/s that the path carried: what was in flight and arrived, within a round trip."""
@@ -73,26 +73,24 @@ def overflowing_queue(look: Look) -> Optional[Hit]:
     """
     if not application.is_unbounded(look) or not overflows(look):
         return None
+    losses, shortest = observed_losses(look), look.shortest_rtt or 0.0
+    if application.is_lossy(look):
+        # The rate itself is known better than what is in flight in a single moment.
+        highest, rate = max(loss.rate(look.mss) for loss in losses), look.known_rate
+    elif is_held_by_its_window(look):
+        losses = losses[:1]
+        rate = max(look.known_rate, losses[0].rate(look.mss))
+        highest = max(losses[0].rate(look.mss), losses[0].rate_of_burst(shortest))
+    else:
+        return None
+    if highest >= thresholds.THROUGHPUT * (look.evidence.expect or 0.0):
+        return None
+    return _overflow_hit(look, losses, rate)
+
+
+def _overflow_hit(look: Look, losses: Sequence[Loss], rate: float) -> Hit:
     is_early = not application.is_lossy(look)
-    if is_early and not is_held_by_its_window(look):
-        return None
-    return _overflow_below_expected(look, is_early)
-
-
-def _overflow_below_expected(look: Look, is_early: bool) -> Optional[Hit]:
-    chosen = observed_losses(look)[:1] if is_early else observed_losses(look)
-    rates = [loss.rate(look.mss) for loss in chosen]
-    shortest = look.shortest_rtt or 0.0
-    bursts = [loss.rate_of_burst(shortest) for loss in chosen if is_early]
-    if max(rates + bursts) >= thresholds.THROUGHPUT * (look.evidence.expect or 0.0):
-        return None
-    # Later, the rate itself is known better than what is in flight in a single moment.
-    rates = rates[:1] if is_early else []
-    return _overflow_hit(look, chosen, max([look.rate or 0.0, *rates]), is_early)
-
-
-def _overflow_hit(look: Look, chosen: Sequence[Loss], rate: float, is_early: bool) -> Hit:
-    rtt = thresholds.upper_median([loss.rtt for loss in chosen])
+    rtt = thresholds.upper_median([loss.rtt for loss in losses])
     waited = amounts.time(rtt - (look.shortest_rtt or 0.0))
     text, advice = f"packets are lost after they waited {waited} in a queue,", ORDERED
     if is_early:
@@ -104,9 +102,9 @@ def _overflow_hit(look: Look, chosen: Sequence[Loss], rate: float, is_early: boo
         (
             single_fact("rtt when packets were lost", rtt),
             single_fact(
-                "in flight, bytes", thresholds.upper_median([loss.in_flight for loss in chosen])
+                "in flight, bytes", thresholds.upper_median([loss.in_flight for loss in losses])
             ),
-            single_fact("times at which packets were lost", len(chosen)),
+            single_fact("times at which packets were lost", len(losses)),
         ),
         advice,
         confidence=LOW if look.is_full else MEDIUM,
@@ -254,9 +252,11 @@ def _smaller_spread(look: Look) -> Optional[float]:
 def _is_held_back(look: Look) -> bool:
     """Whether something of the hosts may limit the flow."""
     receiver, sender = look.windows.rwnd_limited or 0.0, look.windows.sndbuf_limited or 0.0
-    if look.is_full or _competes_for_cpu(look) or thresholds.is_mostly_idle(look):
-        return True
     if max(receiver, sender) >= application.PACED_LIMITED:
+        return True
+    used = max(load.own or 0.0 for load in (look.sender_load, look.receiver_load))
+    competes = look.is_disturbed and used >= COMPETING
+    if look.is_full or competes or thresholds.is_mostly_idle(look):
         return True
     rules = (
         full_window,
@@ -265,12 +265,6 @@ def _is_held_back(look: Look) -> bool:
         application.idle_application,
     )
     return any(rule(look) is not None for rule in rules)
-
-
-def _competes_for_cpu(look: Look) -> bool:
-    """Whether iperf used much of a CPU that other programs kept full."""
-    both = (look.sender_load, look.receiver_load)
-    return look.is_disturbed and any((load.own or 0.0) >= COMPETING for load in both)
 
 
 # --- D05 ------------------------------------------------------------------------------------------
@@ -288,8 +282,10 @@ FIND = (
 
 def loss_limited(look: Look) -> Optional[Hit]:
     """A symptom: the conditions that say where packets are lost take precedence (EXPLANATIONS)."""
-    if look.protocol != "tcp" or not look.rate or _is_ignored(look):
+    if look.protocol != "tcp" or not look.rate:
         return None
+    if thresholds.is_bbr(look) and look.known_loss < IGNORED:
+        return None  # BBR does not slow down for so little loss
     if look.is_unsampled:
         return _loss_unsampled(look)
     if not application.is_lossy(look):
@@ -300,7 +296,8 @@ def loss_limited(look: Look) -> Optional[Hit]:
 
 def _weighed_hit(look: Look, hit: Hit) -> Hit:
     """What the loss is worth where the path carries enough, or a CPU is full as well."""
-    if _is_passing(look):
+    # The path carries what is expected, and loses only what a full queue has to drop.
+    if (look.is_disturbed or overflows(look)) and thresholds.carries_expected(look):
         return hit._replace(confidence=LOW, severity=INFO)
     if not look.is_full:
         return hit
@@ -308,11 +305,6 @@ def _weighed_hit(look: Look, hit: Hit) -> Hit:
     is_unfinished = bool(look.phase.run and look.phase.run.error)
     severity = INFO if is_unfinished else None
     return hit._replace(share=BESIDE_CPU * hit.share, confidence=LOW, severity=severity)
-
-
-def _is_passing(look: Look) -> bool:
-    """Whether the path carries what is expected: it loses only what a full queue has to drop."""
-    return (look.is_disturbed or overflows(look)) and thresholds.carries_expected(look)
 
 
 def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
@@ -335,19 +327,13 @@ def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
     )
 
 
-def _is_ignored(look: Look) -> bool:
-    """Whether the sender's algorithm does not slow down for so little loss: BBR does not."""
-    return thresholds.is_bbr(look) and look.known_loss < IGNORED
-
-
 def _loss_unsampled(look: Look) -> Optional[Hit]:
     """Where only iperf counted: the window has to follow the loss, and allow no more than it."""
-    if not loss_explains(look) or (
-        look.phase.name == thresholds.TOGETHER and look.known_loss < LOSSY
-    ):
-        return None  # of both directions, each is slowed down by the other
-    known = bool(look.cwnd)
-    follows = ", and the congestion window follows the loss" if known else ""
+    # Of both directions at once, each is slowed down by the other.
+    is_of_other = look.phase.name == thresholds.TOGETHER and look.known_loss < LOSSY
+    if is_of_other or not loss_explains(look):
+        return None
+    follows = ", and the congestion window follows the loss" if look.cwnd else ""
     return Hit(
         0.87,
         f"{look.retransmits} segments, {amounts.percent(look.known_loss)} of what was sent, were "
