@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -36,16 +35,13 @@ PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is n
 
 
 def dropped_in_bursts(look: Look) -> Optional[Hit]:
-    """In one test: BBR's first loss, or losses that iperf's figures show to be together."""
-    return policed_by_bbr(look) or _dropped_together(look)
+    """In one test: BBR's first loss, or so much loss that many segments must be lost together.
 
-
-def _dropped_together(look: Look) -> Optional[Hit]:
-    """So much is lost that it must be lost together: the window would be smaller otherwise."""
-    # The window of BBR does not follow a loss.
-    if not look.is_unsampled_tcp or look.run.is_loopback or thresholds.is_bbr(look):
-        return None
-    if not _is_in_bursts(look):
+    Otherwise, the window would be smaller. That of BBR does not follow a loss.
+    """
+    if not look.is_unsampled_tcp or thresholds.is_bbr(look):
+        return policed_by_bbr(look)
+    if look.run.is_loopback or not _is_in_bursts(look):
         return None
     return Hit(
         0.89,
@@ -68,13 +64,12 @@ def _is_in_bursts(look: Look) -> bool:
         return False
     if look.cwnd < INITIAL * look.mss * look.streams:
         return False  # smaller than at the very start: loss alone does that
-    if (
-        figures.late_share(look) < POLICED
-        or look.spread > figures.UNEVEN
-        or not all(e.retransmits for e in look.steady)
-    ):
+    lost = figures.late_share(look)
+    if lost < POLICED or look.spread > figures.UNEVEN:
         return False
-    return look.cwnd >= figures.BURSTS * figures.window_left_by(figures.late_share(look), look)
+    if not all(interval.retransmits for interval in look.steady):
+        return False
+    return look.cwnd >= figures.BURSTS * figures.window_left_by(lost, look)
 
 
 def policed_path(session: Session) -> Optional[Hit]:
@@ -83,19 +78,17 @@ def policed_path(session: Session) -> Optional[Hit]:
     over = list(filter(_is_lost_on_the_path, ladder))
     plateau = _credible_plateau(session, ladder, over)
     hits = [plateau._replace(direction="forward")] if plateau else []
-    if not datagrams.lost_while_idle(session):
-        random = datagrams.random_loss(session)
-        explained = {hit.direction for hit in (*hits, *filter(None, [random]))}
-        hits += filter(
-            None, (_policed_one_way(look, session) for look in _alone(session, explained))
-        )
+    if datagrams.lost_while_idle(session):
+        return of_all_directions(hits)
+    random = datagrams.random_loss(session)
+    explained = {hit.direction for hit in (*hits, random) if hit}
+    for tcp in session.tcp:
+        is_alone = tcp.phase.name != thresholds.TOGETHER
+        # Without a direction, a hit is of both.
+        if is_alone and not {None, tcp.phase.direction} & explained:
+            hit = _policed_one_way(tcp, session)
+            hits += [hit._replace(direction=tcp.phase.direction)] if hit else []
     return of_all_directions(hits)
-
-
-def _alone(session: Session, explained: Collection[Optional[str]]) -> list[Look]:
-    """The TCP tests of one direction, without those of the `explained` ones; None is both."""
-    looks = (look for look in session.tcp if look.phase.name != thresholds.TOGETHER)
-    return [look for look in looks if not {None, look.phase.direction} & set(explained)]
 
 
 def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
@@ -103,10 +96,7 @@ def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
     hit = _policed_by_contrast(tcp, session)
     if hit is None and _looks_policed(tcp) and not _is_lost_for_another_reason(session, tcp):
         hit = _policed_by_tcp_alone(tcp)
-    hit = hit or _policed_at_first(tcp)
-    if hit is None:
-        return None
-    return hit._replace(direction=tcp.phase.direction)
+    return hit or _policed_at_first(tcp)
 
 
 def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:
@@ -119,13 +109,9 @@ def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:
     )
     if slowest is not None and udp.is_losing(slowest):
         return True
-    way = tcp.phase.direction
-    several = (
-        look
-        for look in session.tcp
-        if (look.phase.name, look.phase.direction) == (thresholds.SEVERAL, way)
-    )
-    return any(path_capacity(look) is not None for look in several)
+    several = (thresholds.SEVERAL, tcp.phase.direction)
+    looks = (look for look in session.tcp if (look.phase.name, look.phase.direction) == several)
+    return any(path_capacity(look) is not None for look in looks)
 
 
 def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) -> Optional[Hit]:
@@ -135,20 +121,13 @@ def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) ->
     """
     clean = [look for look in ladder if not udp.is_losing(look)]
     hit = _plateau_hit(clean, over, ladder) if clean and over else None
-    if _is_queue_of_tcp(session):
-        return None  # a shaper, which drops what its queue does not hold
-    forward = (look.known_rate for look in session.tcp if look.phase.direction == "forward")
-    if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * max(forward, default=0.0):
+    tcp = [look for look in session.tcp if look.phase.direction == "forward"]
+    fastest = max((look.known_rate for look in tcp), default=0.0)
+    if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * fastest:
         return None
-    return hit
-
-
-def _is_queue_of_tcp(session: Session) -> bool:
-    """Whether TCP fills a queue in the direction of the datagrams: a policer has none."""
-    there = (look for look in session.tcp if look.phase.direction == "forward")
-    return any(
-        thresholds.has_standing_queue(look) and path_capacity(look) is not None for look in there
-    )
+    # A queue that TCP fills is that of a shaper, which drops what it does not hold.
+    queued = filter(thresholds.has_standing_queue, tcp)
+    return None if any(path_capacity(look) is not None for look in queued) else hit
 
 
 def _tests_by_rate(session: Session) -> list[Look]:
@@ -168,9 +147,12 @@ def _is_lost_on_the_path(look: Look) -> bool:
 
 
 def _looks_policed(look: Look) -> bool:
+    """Whether TCP is too slow, and loses packets while the round trip stays at its minimum."""
     if thresholds.has_passed(look) or (look.is_disturbed and thresholds.carries_expected(look)):
         return False
-    return _loses_without_queue(look)
+    if not look.is_sampled:
+        return look.is_unsampled and figures.loss_explains(look)
+    return application.is_lossy(look) and not overflows(look) and _has_no_queue(look)
 
 
 def _policed_by_tcp_alone(tcp: Look) -> Hit:
@@ -280,13 +262,6 @@ def _plateau_hit(clean: list[Look], over: list[Look], ladder: list[Look]) -> Opt
 def _offered_or_received(look: Look) -> float:
     """bit/s that a UDP test sent, or at least the rate at which it arrived."""
     return udp.offered_rate(look) or look.rate or 0.0
-
-
-def _loses_without_queue(look: Look) -> bool:
-    """Whether TCP loses packets while the round trip stays at its minimum."""
-    if not look.is_sampled:
-        return look.is_unsampled and figures.loss_explains(look)
-    return application.is_lossy(look) and not overflows(look) and _has_no_queue(look)
 
 
 def _has_no_queue(look: Look) -> bool:
