@@ -25,7 +25,7 @@ from neuca_tools.selftest.evidence.run import (
 BUFFERS = "receive or send buffer too small"  # the other title of the condition
 # Seconds of a path between networks: a geostationary satellite takes 0.6. If the window is known
 # not to grow, it may be much smaller than what -w asked for.
-OF_PATHS = {False: (cpu.LAN_RTT, 1.0), True: (cpu.LAN_RTT, 30.0)}
+LONGEST_USUAL_TRIP, LONGEST_TRIP = 1.0, 30.0
 # Bytes of -w that limit in a local network too, and seconds of its round trips.
 SMALL, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
 QUANTUM = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
@@ -93,17 +93,14 @@ def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
         return False
     if any(_is_faster_with_it(phase, look) for phase in look.evidence.phases):
         return False
-    lowest, highest = _possible_trips(look, asked)
+    lowest, highest = LOCAL_TRIPS
+    if not look.run.is_local_network or look.known_rate < SLOWEST_PATH:
+        lowest, highest = cpu.LAN_RTT, LONGEST_TRIP if look.cwnd else LONGEST_USUAL_TRIP
+    elif asked > SMALL:
+        return False
     trip = asked * 8 * look.streams / look.known_rate  # if the window is what limits
     is_larger = (look.cwnd or 0.0) > OF_STATED[1] * asked * look.streams
     return lowest < trip < highest and (look.windows.flat or is_larger or not look.cwnd)
-
-
-def _possible_trips(look: Look, asked: float) -> tuple[float, float]:
-    """The shortest and the longest round trip in seconds that the path may have; none is (1, 0)."""
-    if not look.run.is_local_network or look.known_rate < SLOWEST_PATH:
-        return OF_PATHS[bool(look.cwnd)]
-    return LOCAL_TRIPS if asked <= SMALL else (1.0, 0.0)
 
 
 def _is_faster_with_it(phase: Phase, look: Look) -> bool:
@@ -170,24 +167,25 @@ def _receiver_window(look: Look) -> Optional[Hit]:
     """The sender has as much in flight as the receiver's window allows."""
     if look.protocol != "tcp" or not look.rate or application.slow_reader(look) is not None:
         return None
-    share = _share_of_receiver(look.windows)
-    if share is None:
-        return None
-    window = look.windows.snd_wnd or look.windows.cwnd or look.rate * (look.rtt or 0) / 8
-    return _receiver_window_hit(look, look.rate, window, share)
-
-
-def _share_of_receiver(windows: Windows) -> Optional[float]:
-    """The share of the time in which the receiver's window was full.
-
-    It is None if that is not what limits.
-    """
-    limited = windows.rwnd_limited
-    if limited is None:
-        return None
+    windows, limited = look.windows, look.windows.rwnd_limited or 0.0
     if limited >= application.RECEIVER_LIMITED and _is_window_full(windows):
-        return limited
-    return HELD if _holds_paced_flow(windows, limited) else None
+        share = limited
+    elif _holds_paced_flow(windows, limited):
+        share = HELD
+    else:
+        return None
+    window = windows.snd_wnd or windows.cwnd or look.rate * (look.rtt or 0) / 8
+    rtt = look.rtt or window * 8 / look.rate
+    room = application.room_for(look, look.rate, rtt)
+    return Hit(
+        share,
+        f"the receiver's window of {amounts.size(window)} allows {amounts.rate(window * 8 / rtt)} "
+        f"at a round trip of {amounts.time(rtt)}",
+        _window_facts(look),
+        end="receiver",
+        fixed=room * 4 / rtt,
+        sysctls={application.RMEM: f"4096 131072 {room}"},
+    )
 
 
 def _is_window_full(windows: Windows) -> bool:
@@ -218,28 +216,11 @@ def _flat_window(look: Look) -> Optional[Hit]:
         return None
     if look.windows.rwnd_limited is not None or look.retransmits or len(look.rates) < 2:
         return None
-    if line_of(rate) or _is_larger_than_needed(look) or cpu.is_flat_for_another_reason(look):
+    # With a shorter round trip, less than the window is in flight.
+    is_larger = look.rtt is not None and look.implied_rtt > look.rtt / NO_ROUND_TRIP
+    if is_larger or line_of(rate) or cpu.is_flat_for_another_reason(look):
         return None
     return _flat_window_hit(look, rate, window)
-
-
-def _is_larger_than_needed(look: Look) -> bool:
-    """Whether the window is larger than what is in flight, as far as the round trip is known."""
-    return look.rtt is not None and look.implied_rtt > look.rtt / NO_ROUND_TRIP
-
-
-def _receiver_window_hit(look: Look, rate: float, window: float, share: float) -> Hit:
-    rtt = look.rtt or window * 8 / rate
-    room = application.room_for(look, rate, rtt)
-    return Hit(
-        share,
-        f"the receiver's window of {amounts.size(window)} allows {amounts.rate(window * 8 / rtt)} "
-        f"at a round trip of {amounts.time(rtt)}",
-        _window_facts(look),
-        end="receiver",
-        fixed=room * 4 / rtt,
-        sysctls={application.RMEM: f"4096 131072 {room}"},
-    )
 
 
 def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
