@@ -84,21 +84,24 @@ def missing_congestion_control(end: str, host: Host) -> Optional[Hit]:
 
 def degraded_link(session: Session) -> Optional[Hit]:
     """A link is slower than it could be, half duplex, or has errors."""
-    for end, host in session.hosts:
-        for link in host.on_path:
-            facts = [*_below_maximum(link), *_line_errors(session, link.name)]
-            if not facts:
-                continue
-            first = facts[0]
-            return Hit(
-                0.7,
-                f"the link {link.name} of the {end} host is degraded: {first.field} {first.after}, "
-                f"not {first.before}",
-                tuple(facts),
-                f"ethtool {link.name}; change the cable, the optic or the slot",
-                end,
-            )
-    return None
+    return first_hit(
+        _degraded(link, end, session) for end, host in session.hosts for link in host.on_path
+    )
+
+
+def _degraded(link: Link, end: str, session: Session) -> Optional[Hit]:
+    facts = [*_below_maximum(link), *_line_errors(session, link.name)]
+    if not facts:
+        return None
+    first = facts[0]
+    return Hit(
+        0.7,
+        f"the link {link.name} of the {end} host is degraded: {first.field} {first.after}, "
+        f"not {first.before}",
+        tuple(facts),
+        f"ethtool {link.name}; change the cable, the optic or the slot",
+        end,
+    )
 
 
 def _below_maximum(link: Link) -> Iterator[Fact]:
@@ -174,7 +177,9 @@ def _wrong_device(session: Session, look: Look, sends: bool) -> Optional[Hit]:
     if sends:
         end, host, samples, counter = "sender", look.sender, look.phase.sender, "tx_bytes"
     family = _related_devices(host)
-    if not family or any(_is_detached_tunnel(link, family) for link in host.links):
+    related = [link for link in host.links if link.name in family]
+    # A tunnel whose lower device is not known: that one counts the same bytes.
+    if not family or any(link.kind in TUNNELS and not link.parent for link in related):
         return None
     counted = {link.name: counter_growth(samples, f"{link.name}.{counter}") for link in host.links}
     others = sorted(counted.keys() - family - {"lo"})
@@ -194,11 +199,6 @@ def _wrong_device(session: Session, look: Look, sends: bool) -> Optional[Hit]:
         ),
         end,
     )
-
-
-def _is_detached_tunnel(link: Link, family: set[str]) -> bool:
-    """Whether the lower device of a tunnel is not known: it counts the same bytes."""
-    return link.kind in TUNNELS and not link.parent and link.name in family
 
 
 def _related_devices(host: Host) -> set[str]:

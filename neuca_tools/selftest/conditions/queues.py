@@ -161,15 +161,11 @@ def deep_queue(look: Look) -> Optional[Hit]:
     if look.is_unsampled:
         # Nothing but the kernel's round trips of one flow.
         hit = hit._replace(confidence=MEDIUM)
-    if added >= DEEP and not _is_far_too_slow(look):
+    is_far_too_slow = look.rate is not None and look.rate < HALF * (look.evidence.expect or 0.0)
+    if added >= DEEP and not is_far_too_slow:
         return hit
     # A full path has a queue: it is not what makes the path slow.
     return hit._replace(severity=LIMIT, share=min(hit.share, SECONDARY))
-
-
-def _is_far_too_slow(look: Look) -> bool:
-    """Whether the path has less than half of the rate that is expected of it: that comes first."""
-    return look.rate is not None and look.rate < HALF * (look.evidence.expect or 0.0)
 
 
 def _idle_and_loaded(look: Look) -> Iterator[tuple[float, float]]:
@@ -206,18 +202,14 @@ def _pacing_advice(look: Look) -> str:
 
 def reordered_packets(look: Look) -> Optional[Hit]:
     if look.protocol == "udp":
-        return _reordering_hit(*_udp_reordering(look), cost=0.3)
-    share, facts = _tcp_reordering(look)
-    cost = UNIMPORTANT
-    # What is taken for loss need not be sent again before the sender notices that it was none.
-    # Much more than that is lost for another reason.
-    is_taken_for_loss = NEGLIGIBLE_LOSS < look.known_loss <= EACH * share
-    if (is_taken_for_loss or share > HEAVILY) and not has_passed(look):
-        cost = 0.9 * look.known_network_share
-    return _reordering_hit(share, facts, cost=cost)
-
-
-def _reordering_hit(share: float, facts: tuple[Fact, ...], cost: float) -> Optional[Hit]:
+        (share, facts), cost = _udp_reordering(look), 0.3
+    else:
+        (share, facts), cost = _tcp_reordering(look), UNIMPORTANT
+        # What is taken for loss need not be sent again before the sender notices that it was none.
+        # Much more than that is lost for another reason.
+        is_taken_for_loss = NEGLIGIBLE_LOSS < look.known_loss <= EACH * share
+        if (is_taken_for_loss or share > HEAVILY) and not has_passed(look):
+            cost = 0.9 * look.known_network_share
     if share <= OVERTAKEN:
         return None
     return Hit(
