@@ -536,6 +536,24 @@ def test_what_was_measured_in_a_guest_is_recognised(name):
     assert told[0].severity != "info"
 
 
+@pytest.mark.parametrize(
+    ("direction", "at", "end"),
+    [
+        ("forward", "sender", "local"),
+        ("forward", "receiver", "peer"),
+        ("reverse", "sender", "peer"),
+        ("reverse", "receiver", "local"),
+    ],
+)
+def test_line_errors_are_those_of_the_host_that_counted_them(direction, at, end):
+    """Both hosts often have devices of the same name."""
+    host = Host(links=(Link("eth1"),), path=("eth1",))
+    evidence = counted(at=at, eth1__rx_crc_errors=7)
+    phases = tuple(replace(phase, direction=direction) for phase in evidence.phases)
+    findings = diagnose(replace(evidence, phases=phases, local=host, peer=host)).findings
+    assert [finding.end for finding in findings if finding.id == "D40"] == [end]
+
+
 def test_a_slow_link_is_reported_with_units():
     (text,) = {one.text for one in diagnose(CASES["D40"]).findings if one.id == "D40"}
     assert text.endswith(" host is degraded: eth1 speed 100 Mbit/s, not 1.00 Gbit/s")

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -90,7 +91,7 @@ def degraded_link(session: Session) -> Optional[Hit]:
 
 
 def _degraded(link: Link, end: str, session: Session) -> Optional[Hit]:
-    facts = [*_below_maximum(link), *_line_errors(session, link.name)]
+    facts = [*_below_maximum(link), *_line_errors(link, end, session)]
     if not facts:
         return None
     first = facts[0]
@@ -114,15 +115,12 @@ def _below_maximum(link: Link) -> Iterator[Fact]:
         yield Fact(f"{link.name} PCIe", link.pcie_max_speed, link.pcie_speed)
 
 
-def _line_errors(session: Session, device: str) -> Iterator[Fact]:
-    """The first counter of line errors that grew."""
-    for look in session.looks:
-        for end in reversed(look.ends):
-            grown = (counter_growth(end.samples, f"{device}.{name}") for name in LINE_ERRORS)
-            counter = next(filter(None, grown), None)
-            if counter is not None:
-                yield counter
-                return
+def _line_errors(link: Link, end: str, session: Session) -> Iterable[Fact]:
+    """The first counter of line errors that grew at this end."""
+    names = [f"{link.name}.{name}" for name in LINE_ERRORS]
+    samples = (look.samples_of(end) for look in session.looks)
+    grown = (counter_growth(each, name) for each in samples for name in names)
+    return islice(filter(None, grown), 1)
 
 
 @for_each_host

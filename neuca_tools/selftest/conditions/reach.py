@@ -18,7 +18,7 @@ from neuca_tools.selftest.conditions.base import (
 )
 from neuca_tools.selftest.conditions.host import error_text, is_refused
 from neuca_tools.selftest.evidence import Evidence, Host, Sample
-from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
+from neuca_tools.selftest.evidence.look import Fact, counter_growth, growth_of_fact
 
 NEARLY_FULL = 0.8  # of gc_thresh3 (D16)
 # The kernel's neighbour tables, and the sysctls of each.
@@ -68,7 +68,7 @@ def _tables_for(address: Optional[str]) -> list[str]:
 
 def _full_table(session: Session, end: str, host: Host, table: str) -> Optional[Hit]:
     limit = host.sysctl_max(f"{SYSCTLS_BY_TABLE[table]}.gc_thresh3")
-    samples = [_samples_of(look, end) for look in session.looks]
+    samples = [look.samples_of(end) for look in session.looks]
     counted = (counter_growth(each, f"{table}.table_fulls") for each in samples)
     full = next(filter(None, (*counted, _logged_overflow(host, table))), None)
     if full is not None:
@@ -78,12 +78,6 @@ def _full_table(session: Session, end: str, host: Host, table: str) -> Optional[
     if not limit or entries <= NEARLY_FULL * limit:
         return None
     return _too_many(end, table, Fact(name, limit, entries), limit, overflowed=False)
-
-
-def _samples_of(look: Look, end: str) -> tuple[Sample, ...]:
-    """The samples of the "local" or the "peer" host."""
-    sends = (look.phase.direction == "forward") is (end == "local")
-    return look.phase.sender if sends else look.phase.receiver
 
 
 def _logged_overflow(host: Host, table: str) -> Optional[Fact]:

@@ -130,6 +130,11 @@ class Look:
         """The host that receives in this phase."""
         return self.evidence.peer if self.phase.direction == "forward" else self.evidence.local
 
+    def samples_of(self, end: str) -> tuple[Sample, ...]:
+        """The samples of the "local" or the "peer" host."""
+        is_sender = (self.phase.direction == "forward") is (end == "local")
+        return self.phase.sender if is_sender else self.phase.receiver
+
     @cached_property
     def sender_load(self) -> Load:
         """How busy the sender's CPUs were."""
