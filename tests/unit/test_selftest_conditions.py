@@ -537,6 +537,30 @@ def test_what_was_measured_in_a_guest_is_recognised(name):
 
 
 @pytest.mark.parametrize(
+    ("device", "kind", "is_cause"),
+    [
+        ("eth1", "physical", True),
+        ("eth1.100", "physical", True),
+        ("eth0", "physical", False),
+        ("eth0", "bridge", True),  # any NIC may be a port of it
+    ],
+)
+@pytest.mark.parametrize(
+    ("at", "counter", "name"),
+    [("sender", "qdisc.drops", "D14"), ("receiver", "rx_missed_errors", "D11")],
+)
+def test_drops_are_a_cause_on_the_path_only(device, kind, is_cause, at, counter, name):
+    """Such as those of a management NIC, which other programs use meanwhile."""
+    links = (Link("eth1.100", "vlan", "eth1"), Link("eth1", kind), Link("eth0", "physical"))
+    host = Host(links=links, path=("eth1.100", "eth1"))
+    evidence = counted(45e6, at=at, retrans=0.01, **{f"{device}.{counter}": 90})
+    findings = diagnose(replace(evidence, local=host, peer=host, expect=900e6)).findings
+    texts = [finding.text for finding in findings if finding.id == name]
+    assert len(texts) == is_cause
+    assert all(f" {device} " in text for text in texts)
+
+
+@pytest.mark.parametrize(
     ("direction", "at", "end"),
     [
         ("forward", "sender", "local"),

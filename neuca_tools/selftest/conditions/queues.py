@@ -14,7 +14,7 @@ from neuca_tools.selftest.conditions.application import NEGLIGIBLE_LOSS, loss_ce
 from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.thresholds import has_passed
 from neuca_tools.selftest.conditions.udp import is_losing, lost_datagrams
-from neuca_tools.selftest.evidence import Sample
+from neuca_tools.selftest.evidence import Host, Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 
 DROPS, BLOAT = "queue drops", "bufferbloat"  # both are D14
@@ -36,14 +36,18 @@ PACE = 0.95  # of the rate of a path: what is sent more slowly than this does no
 UNIMPORTANT = 0.05  # the share of a drop that costs nothing noticeable
 
 
-def _grown_counters(samples: tuple[Sample, ...], pattern: re.Pattern[str]) -> list[Fact]:
-    """The counters with matching names that grew."""
+def _grown_counters(
+    host: Host, samples: tuple[Sample, ...], pattern: re.Pattern[str]
+) -> tuple[str, list[Fact]]:
+    """The counters with matching names that grew, and the device of the one that grew most.
+
+    `pattern` matches what follows the name of a device. Devices beside the path are left out.
+    """
     names = sorted(filter(pattern.search, samples[-1].counters)) if samples else []
-    return list(filter(None, (counter_growth(samples, name) for name in names)))
-
-
-def _device_of_counter(counter: Fact) -> str:
-    return counter.field.partition(".")[0]
+    own = (name for name in names if host.may_carry(pattern.sub("", name)))
+    counters = list(filter(None, (counter_growth(samples, name) for name in own)))
+    most = max(counters, key=growth_of_fact, default=Fact(""))
+    return pattern.sub("", most.field), counters
 
 
 def _explained_share(look: Look, count: float) -> float:
@@ -76,11 +80,11 @@ def _slowed_by(look: Look, count: float) -> float:
 
 
 def nic_ring(look: Look) -> Optional[Hit]:
-    counters = _grown_counters(look.phase.receiver, NIC_DROPS)
+    device, counters = _grown_counters(look.receiver, look.phase.receiver, NIC_DROPS)
     if not counters:
         return None
     # Not the sum: several counters may count the same packets.
-    count, device = max(map(growth_of_fact, counters)), _device_of_counter(counters[0])
+    count = max(map(growth_of_fact, counters))
     return Hit(
         _explained_share(look, count),
         f"the receive ring of the receiver's NIC {device} overflowed: {count:.0f} packets",
@@ -124,10 +128,10 @@ def queue_drops_or_delay(look: Look) -> Optional[Hit]:
 
 def qdisc_drops(look: Look) -> Optional[Hit]:
     """Packets dropped by a queue of the sender itself."""
-    counters = _grown_counters(look.phase.sender, QDISC_DROPS)
+    device, counters = _grown_counters(look.sender, look.phase.sender, QDISC_DROPS)
     if not counters:
         return None
-    count, device = sum(map(growth_of_fact, counters)), _device_of_counter(counters[0])
+    count = sum(map(growth_of_fact, counters))
     return Hit(
         max(_explained_share(look, count), _slowed_by(look, count)),
         f"the queue of the sender's {device} dropped {count:.0f} packets",

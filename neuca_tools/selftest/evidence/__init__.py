@@ -202,6 +202,14 @@ class Host:
         """The devices on the path to the peer; all of them if the path is not known."""
         return tuple(link for link in self.links if link.name in self.path) or self.links
 
+    def may_carry(self, device: str) -> bool:
+        """Whether packets to the peer may pass through this device.
+
+        It need not be on the path if no NIC is: below a bridge or a tunnel, the path is not known.
+        """
+        nics = (link for link in self.links if link.kind == "physical" and link.name in self.path)
+        return device in self.path or not any(nics)
+
     def sysctl_max(self, name: str) -> Optional[int]:
         """The last number of a sysctl: of tcp_rmem and tcp_wmem, the maximum in bytes."""
         last = ["", *self.sysctls.get(name, "").split()][-1]
