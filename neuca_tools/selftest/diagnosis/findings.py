@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from statistics import median
@@ -71,11 +71,8 @@ def of_each_direction(findings: Iterable[Finding], worse: Optional[str]) -> Iter
     best: dict[tuple[str, str, Optional[str]], Finding] = {}
     ways: dict[tuple[str, str], set[Optional[str]]] = {}
     for finding in findings:
-        key = (
-            finding.id,
-            finding.title,
-            finding.direction if worse and _is_kept(finding) else None,
-        )
+        is_kept = worse and finding.phase == ALONE and finding.severity != INFO
+        key = (finding.id, finding.title, finding.direction if is_kept else None)
         if finding.severity != INFO:
             ways.setdefault(key[:2], set()).add(finding.direction)
         best[key] = max(best.get(key, finding), finding, key=_weight_in_phase)
@@ -84,18 +81,8 @@ def of_each_direction(findings: Iterable[Finding], worse: Optional[str]) -> Iter
         if way is not None:
             yield finding
         elif (name, title) not in kept:  # of several streams: each direction alone has it
-            yield _in_both(finding, ways.get((name, title), ()))
-
-
-def _is_kept(finding: Finding) -> bool:
-    """Whether it is of a direction that was tested alone."""
-    return finding.phase == ALONE and finding.severity != INFO
-
-
-def _in_both(finding: Finding, ways: Collection[Optional[str]]) -> Finding:
-    if len(ways) > 1 and finding.phase == ALONE:
-        return replace(finding, direction=BOTH)
-    return finding
+            is_of_both = len(ways.get((name, title), ())) > 1 and finding.phase == ALONE
+            yield replace(finding, direction=BOTH) if is_of_both else finding
 
 
 def _weight_in_phase(finding: Finding) -> tuple[bool, bool, float]:
@@ -141,25 +128,20 @@ def _sort_key(finding: Finding, worse: Optional[str]) -> tuple[bool, bool, bool,
     weight = finding.share + (FAULT_FIRST if finding.severity == FAULT else 0.0)
     is_of_one = worse is not None and finding.phase in (ALONE, SEVERAL)
     is_of_better = is_of_one and finding.direction not in (worse, BOTH)
-    return (
-        is_information,
-        is_information and finding.id in LIMITS,
-        is_of_better,
-        -weight,
-        finding.id,
-    )
+    is_limit = is_information and finding.id in LIMITS
+    return is_information, is_limit, is_of_better, -weight, finding.id
 
 
 def _with_alternative(finding: Finding, findings: Sequence[Finding]) -> Finding:
     """With the test that tells this finding from those that may be meant instead."""
     if finding.severity == INFO or finding.is_possible:
         return finding
-    others = [
-        other for other in findings if other.severity != INFO and _is_same_way(finding, other)
-    ]
-    told = (tell_apart(finding.id, other.id) for other in others)
-    first = next(filter(None, told), None)
-    return finding if first is None else replace(finding, tell=first)
+    tests = (
+        tell_apart(finding.id, other.id)
+        for other in findings
+        if other.severity != INFO and _is_same_way(finding, other)
+    )
+    return replace(finding, tell=next(filter(None, tests), None))
 
 
 # --- What is wrong, whatever causes it ------------------------------------------------------------
@@ -197,16 +179,8 @@ def failures(
         for step in evidence.steps
         if step.verdict == "fail" and step.name in SAID_BY and not SAID_BY[step.name] & known
     )
-    return tuple(
-        dict.fromkeys(
-            [
-                *steps,
-                *_loss_failures(looks, findings),
-                *_pauses(looks, findings),
-                *_lost_one_way(evidence),
-            ]
-        )
-    )
+    losses, pauses = _loss_failures(looks, findings), _pauses(looks, findings)
+    return tuple(dict.fromkeys([*steps, *losses, *pauses, *_lost_one_way(evidence)]))
 
 
 def _loss_failures(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:
@@ -235,14 +209,14 @@ def _is_unexplained(look: Look, findings: Sequence[Finding]) -> bool:
         return False
     if look.protocol == "udp":
         return True
-    is_full = overflows(look) or path_capacity(look) is not None
-    is_enough = is_full and has_passed(look)
-    return not is_enough and not _has_finding(findings, look.phase.direction)
+    if has_passed(look) and (overflows(look) or path_capacity(look)):
+        return False
+    return not _has_finding(findings, look.phase.direction)
 
 
 def _has_finding(findings: Sequence[Finding], direction: str) -> bool:
     return any(
-        finding.severity != INFO and finding.direction in (None, "both", direction)
+        finding.severity != INFO and finding.direction in (None, BOTH, direction)
         for finding in findings
     )
 
@@ -265,19 +239,14 @@ def _loses_too_much(look: Look, looks: Sequence[Look]) -> bool:
 def _pauses(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:
     """How long nothing was transferred in a test that had a rate before or after."""
     for look in looks:
+        groups = groupby(look.all_intervals, key=lambda interval: interval.rate == 0)
+        lengths = (sum(each.seconds for each in group) for is_idle, group in groups if is_idle)
+        seconds = max(lengths, default=0.0)
         rates = [rate for rate in known_rates(look.all_intervals) if rate]
-        seconds, usual = _longest_pause(look), median(rates or [0.0])
         # What a buffer holds is counted in bursts.
-        is_real = seconds >= PAUSE and seconds * usual / 8 > buffered_bytes(look)
-        if is_real and not _has_finding(findings, look.phase.direction):
+        is_real = seconds * median(rates or [0.0]) / 8 > buffered_bytes(look)
+        if seconds >= PAUSE and is_real and not _has_finding(findings, look.phase.direction):
             yield f"for {amounts.time(seconds)} nothing was transferred"
-
-
-def _longest_pause(look: Look) -> float:
-    """Seconds."""
-    groups = groupby(look.all_intervals, key=lambda interval: interval.rate == 0)
-    lengths = (sum(each.seconds for each in group) for is_idle, group in groups if is_idle)
-    return max(lengths, default=0.0)
 
 
 def _lost_one_way(evidence: Evidence) -> Iterator[str]:

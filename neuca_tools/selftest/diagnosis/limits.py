@@ -17,22 +17,21 @@ from neuca_tools.selftest.conditions.figures import Limit, goodput, mathis_rate
 from neuca_tools.selftest.conditions.table import explains_loss
 from neuca_tools.selftest.conditions.thresholds import SEVERAL, TOGETHER
 from neuca_tools.selftest.conditions.udp import is_losing
-from neuca_tools.selftest.evidence import Evidence, Host, Phase, derive
+from neuca_tools.selftest.evidence import Evidence, Host, derive
 from neuca_tools.selftest.evidence.look import Look
 
 IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB allowed 3.8 MB in flight at 100 ms
-NOTICEABLE = 0.05  # of a CPU's time: below it, the rate that would fill the CPU is a guess
-NOTICED = 1.05  # times the present rate
+NOTICEABLE_LOAD = 0.05  # of a CPU's time: below it, the rate that would fill the CPU is a guess
+NOTICEABLE_GAIN = 1.05  # times the present rate
 # Conditions whose `fixed` was measured on this path: by datagrams, several streams, the underlay.
 MEASURED = frozenset({"D17", "D24", "D26"})
-NOT_KNOWN = Limit("not known: measure again", "", math.inf)
 
 
 def limits(look: Look) -> list[Limit]:
     """Every limit that can be computed as a rate, the lowest first."""
     known = [*_of_links(look), *_of_path(look), *_of_buffers(look)]
     for end, _, load in reversed(look.ends):
-        if look.rate and load.used > NOTICEABLE:
+        if look.rate and load.used > NOTICEABLE_LOAD:
             which = "CPU" if load.cpu is None else f"CPU {load.cpu}"
             known.append(Limit(f"the {end}'s {which}", "D09", look.rate / load.used))
     return sorted(known, key=lambda limit: limit.rate)
@@ -72,8 +71,7 @@ def _of_buffers(look: Look) -> Iterator[Limit]:
     if wmem:
         yield Limit("the send buffer", "D03", IN_FLIGHT * wmem * 8 / rtt)
     if look.loss and look.loss > NEGLIGIBLE_LOSS:
-        mss = look.mss
-        yield Limit("loss", "D05", mathis_rate(mss, rtt, look.loss))
+        yield Limit("loss", "D05", mathis_rate(look.mss, rtt, look.loss))
 
 
 def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], Optional[str]]:
@@ -85,19 +83,17 @@ def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], O
     """
     if look.protocol != "tcp" or not look.rate:
         return None, None
-    lifted, rate = _lifted_with(condition, hit), look.rate
-    higher = (
-        limit for limit in limits(look) if limit.condition not in lifted and limit.rate >= rate
-    )
-    following = next(higher, NOT_KNOWN)
-    predicted = following.rate
-    if hit.fixed and rate <= hit.fixed < predicted:
+    lifted = _lifted_with(condition, hit)
+    remaining = (limit for limit in limits(look) if limit.condition not in lifted)
+    following = next((limit for limit in remaining if limit.rate >= look.rate), None)
+    predicted = following.rate if following else math.inf
+    if hit.fixed and look.rate <= hit.fixed < predicted:
         predicted = hit.fixed
-    if predicted == NOT_KNOWN.rate:
+    if predicted == math.inf:
         return None, None
     promise = _promised_rate(condition, hit, predicted, look)
-    if following is NOT_KNOWN:
-        return promise, following.name
+    if following is None:
+        return promise, "not known: measure again"
     return promise, f"{following.name}, {amounts.rate(following.rate)}"
 
 
@@ -107,7 +103,7 @@ def _promised_rate(condition: str, hit: Hit, predicted: float, look: Look) -> Op
     if condition in MEASURED and hit.fixed:
         bound = hit.fixed
     predicted = min(predicted, bound)
-    return predicted if predicted > NOTICED * (look.rate or 0.0) else None
+    return predicted if predicted > NOTICEABLE_GAIN * look.known_rate else None
 
 
 def _carried_rate(look: Look) -> float:
@@ -115,29 +111,22 @@ def _carried_rate(look: Look) -> float:
 
     Several streams or datagrams that were faster tell more than the speed of the links.
     """
-    others = [_rate_of(phase, look.phase.direction) for phase in look.evidence.phases]
-    measured = max(others, default=0.0)
-    if measured > NOTICED * (look.rate or 0.0):
+    flows = [
+        phase.run.flow(look.phase.direction)
+        for phase in look.evidence.phases
+        if phase.run and phase.direction == look.phase.direction and phase.name in (SEVERAL, "udp")
+    ]
+    measured = max((flow.rate or 0.0 for flow in flows if flow), default=0.0)
+    if measured > NOTICEABLE_GAIN * look.known_rate:
         return measured
     return min((limit.rate for limit in (*_of_links(look), *_of_path(look))), default=0.0)
 
 
-def _rate_of(phase: Phase, direction: str) -> float:
-    """bit/s that several streams or datagrams reached in this direction; 0 if it is not known."""
-    if phase.run is None or phase.direction != direction or phase.name not in (SEVERAL, "udp"):
-        return 0.0
-    flow = phase.run.flow(direction)
-    return (flow.rate or 0.0) if flow else 0.0
-
-
 def _lifted_with(condition: str, hit: Hit) -> set[str]:
     """The conditions that no longer limit once this one is fixed."""
-    lifted = {condition}
-    if explains_loss(condition):
-        lifted.add("D05")
-    if hit.end == "both":
-        lifted |= {"D01", "D03"}
-    return lifted
+    of_loss = {"D05"} if explains_loss(condition) else set()
+    of_both_buffers = {"D01", "D03"} if hit.end == "both" else set()
+    return {condition} | of_loss | of_both_buffers
 
 
 # --- Advice ---------------------------------------------------------------------------------------
