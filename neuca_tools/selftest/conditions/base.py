@@ -51,22 +51,16 @@ class Hit(NamedTuple):
 
 def sysctl_command(sysctls: Mapping[str, str]) -> str:
     """The sysctl(8) command that sets these; empty if there are none."""
-    if not sysctls:
-        return ""
-    return " ".join(
-        ["sysctl -w", *(f"{name}={_quoted_if_spaced(sysctls[name])}" for name in sysctls)]
+    settings = (
+        f'{name}="{value}"' if " " in value else f"{name}={value}"
+        for name, value in sysctls.items()
     )
-
-
-def _quoted_if_spaced(value: str) -> str:
-    return f'"{value}"' if " " in value else value
+    return " ".join(["sysctl -w", *settings]) if sysctls else ""
 
 
 def single_fact(name: str, value: object) -> Fact:
     """A field with a single value; anything but None and numbers becomes text."""
-    if value is None:
-        return Fact(name)
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
         return Fact(name, after=value)
     return Fact(name, after=str(value))
 

@@ -169,21 +169,17 @@ def _too_large_for_the_path(session: Session) -> Optional[Hit]:
 
 def overlay_tax(session: Session) -> Optional[Hit]:
     """An overlay is much slower than the path below it, which was measured as well."""
-    over, under = _first_rate(session, "overlay"), _first_rate(session, "underlay")
-    if over is None or not under or over >= SLOWER * under or _is_overlay_shaped(session):
+    overlays = [look for look in session.tcp if look.phase.path == "overlay"]
+    underlays = [look for look in session.tcp if look.phase.path == "underlay"]
+    if not overlays or not underlays:
+        return None
+    over, under = overlays[0].known_rate, underlays[0].known_rate
+    # Offloads make a path through a shaper no faster.
+    if over >= SLOWER * under or any(map(path_capacity, overlays)):
         return None
     off = [(link, name) for link in session.links for name in _missing_offloads(link)]
     if not off and any(link.kind in TUNNELS for link in session.links):
         return None
-    return _overlay_hit(off, over, under)
-
-
-def _is_overlay_shaped(session: Session) -> bool:
-    """Whether packets wait before a shaper, which offloads do not make faster."""
-    return any(look.phase.path == "overlay" and path_capacity(look) for look in session.tcp)
-
-
-def _overlay_hit(off: Sequence[tuple[Link, str]], over: float, under: float) -> Hit:
     facts = [single_fact(f"{link.name} {name}", "off") for link, name in off]
     turned = "; ".join(f"ethtool -K {link.name} {OFFLOADS[name]} on" for link, name in off)
     return Hit(
@@ -201,11 +197,6 @@ def _missing_offloads(link: Link) -> list[str]:
     """The offloads that an overlay needs and that are off: of a tunnel, segmentation as well."""
     names = list(OFFLOADS) if link.kind in TUNNELS else [OFFLOAD]
     return [name for name in names if link.offloads.get(name) is False]
-
-
-def _first_rate(session: Session, path: str) -> Optional[float]:
-    """bit/s of the first TCP test over "overlay" or "underlay"."""
-    return next((look.rate for look in session.tcp if look.phase.path == path), None)
 
 
 @for_each_host
@@ -275,8 +266,7 @@ def _is_timed_out(known: Sequence[Interval]) -> bool:
 
 def black_hole(session: Session) -> Optional[Hit]:
     """Large packets are dropped on the path, and no ICMP message reports it."""
-    probed, mtu = probed_mtu(session), smallest_mtu(session.links)
-    unreported = is_unreported(session)
+    probed, unreported = probed_mtu(session), is_unreported(session)
     # If packets of full size were acknowledged, something else holds TCP up.
     suspects = session.tcp if probed is None or is_less(session) else ()
     stuck = next(filter(_is_stuck, suspects), None)
@@ -289,7 +279,7 @@ def black_hole(session: Session) -> Optional[Hit]:
         "hang",
         (
             single_fact("path MTU, acknowledged", probed),
-            single_fact("MTU of the interfaces", mtu),
+            single_fact("MTU of the interfaces", smallest_mtu(session.links)),
             stuck.sender_fact("TcpExt.TCPTimeouts") if stuck else None,
         ),
         'set the MTU of the path, or let ICMP "fragmentation needed" through',

@@ -175,7 +175,16 @@ def no_route(session: Session) -> Optional[Hit]:
 def closed_port(session: Session) -> Optional[Hit]:
     said = error_text(session)
     if NO_STREAM.search(said) and not any(look.rate for look in session.looks):
-        return _no_stream(said)
+        return Hit(
+            0.9,
+            "the server has accepted the control connection, and no stream: a firewall or a limit "
+            "of connections rejects it, or UDP is dropped (iperf3 does not repeat its first "
+            "datagram)",
+            (single_fact("iperf3", said),),
+            "nft list ruleset; iptables -S; try again, with fewer streams (-P)",
+            "peer",
+            confidence=MEDIUM,
+        )
     if is_refused(session):
         return Hit(
             1.0,
@@ -189,18 +198,6 @@ def closed_port(session: Session) -> Optional[Hit]:
     if NO_ANSWER.search(said):
         return _no_answer(said)
     return _no_response(session, said) or _udp_blocked(session)
-
-
-def _no_stream(said: str) -> Hit:
-    return Hit(
-        0.9,
-        "the server has accepted the control connection, and no stream: a firewall or a limit of "
-        "connections rejects it, or UDP is dropped (iperf3 does not repeat its first datagram)",
-        (single_fact("iperf3", said),),
-        "nft list ruleset; iptables -S; try again, with fewer streams (-P)",
-        "peer",
-        confidence=MEDIUM,
-    )
 
 
 def _start_server(port: Optional[int]) -> str:
@@ -337,17 +334,14 @@ def duplicate_address(session: Session) -> Optional[Hit]:
     macs = sorted(set(session.evidence.reach.macs))
     if len(macs) < 2:
         return None
+    device = session.evidence.local.planned or session.evidence.reach.route
+    option = f"-I {device} " if device else ""
     return Hit(
         0.97,
         f"{len(macs)} MAC addresses respond for the peer's address",
         (single_fact("ARP answers", ", ".join(macs)),),
-        f"arping -D {_device_option(session)}{session.other_end('local')} shows both; give one "
-        "of the hosts another address, or, if one host has two NICs in a subnet, set arp_ignore=1 "
-        "and arp_announce=2 of net.ipv4.conf.all on it",
+        f"arping -D {option}{session.other_end('local')} shows both; give one of the "
+        "hosts another address, or, if one host has two NICs in a subnet, set arp_ignore=1 and "
+        "arp_announce=2 of net.ipv4.conf.all on it",
         "receiver",
     )
-
-
-def _device_option(session: Session) -> str:
-    device = session.evidence.local.planned or session.evidence.reach.route
-    return f"-I {device} " if device else ""
