@@ -48,12 +48,8 @@ def encode(value: object) -> object:
 def _is_written(field: Field[Any], value: object) -> bool:
     if field.metadata == INTERNAL:
         return False
-    return field.name == "version" or value != _default_of_field(field)
-
-
-def _default_of_field(field: Field[Any]) -> object:
-    """The default of a field, made if there is a factory for it; MISSING if there is neither."""
-    return field.default if field.default_factory is MISSING else field.default_factory()
+    default = field.default if field.default_factory is MISSING else field.default_factory()
+    return field.name == "version" or value != default
 
 
 def decode(kind: type[T], data: object, version: int, what: str = "evidence") -> T:

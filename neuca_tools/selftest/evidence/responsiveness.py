@@ -104,7 +104,9 @@ def responsiveness(measured: Probes) -> Optional[Responsiveness]:
     handshake, answer = map(trimmed_mean, late)
     if not handshake or not answer or min(handshake, answer) < SHORTEST:
         return None
-    own = trimmed_mean(_late_own(measured))
+    first = max(measured.own_times, default=0.0) - DISTANCE * INTERVAL
+    times = zip(measured.own_times, measured.own)
+    own = trimmed_mean([value for time, value in times if time >= first and value >= SHORTEST])
     foreign_rpm = 60 / mean((handshake, answer))
     own_rpm = 60 / own if own else None
     rpm = foreign_rpm if own_rpm is None else mean((foreign_rpm, own_rpm))
@@ -139,19 +141,15 @@ def confidence(measured: Probes) -> str:
     It follows the draft's section "Confidence of Test-Results": "low" if there were not enough
     intervals for an average, "high" if the averages were stable.
     """
-    averages = _moving_averages(_by_interval(measured))
+    rates = _by_interval(measured)
+    places = range(len(rates) - DISTANCE + 1)
+    averages = [mean(rates[place : place + DISTANCE]) for place in places]
     if not averages:
         return "low"
     last = averages[-DISTANCE:]
     if len(last) == DISTANCE and pstdev(last) <= TOLERANCE * last[-1]:
         return "high"
     return "medium"
-
-
-def _late_own(measured: Probes) -> list[float]:
-    first = max(measured.own_times, default=0.0) - DISTANCE * INTERVAL
-    both = zip(measured.own_times, measured.own)
-    return [value for time, value in both if time >= first and value >= SHORTEST]
 
 
 def _by_interval(measured: Probes) -> list[float]:
@@ -162,8 +160,3 @@ def _by_interval(measured: Probes) -> list[float]:
     return [
         60 / max(SHORTEST, mean(times_by_interval[number])) for number in sorted(times_by_interval)
     ]
-
-
-def _moving_averages(values: Sequence[float]) -> list[float]:
-    count = len(values) - DISTANCE + 1
-    return [mean(values[place : place + DISTANCE]) for place in range(max(0, count))]

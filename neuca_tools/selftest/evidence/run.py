@@ -224,8 +224,8 @@ ROUND_TRIPS = 20
 FOLLOWS, NEARLY_EVEN = 0.95, 0.05  # of the rate before the window fell; its variation
 # A congestion window that varies less than this share is capped; iperf3's text has three digits.
 FLAT = 0.02
-SHORT = 2.0  # seconds
-ANSWERED = 0.5  # of the losses
+SHORT_INTERVAL = 2.0  # seconds
+FOLLOWED_LOSSES = 0.5  # of the losses
 # What TCP multiplies its window with after a loss: 0.5 (RFC 5681), 0.7 for CUBIC (RFC 9438,
 # section 4.6). An interval of iperf may contain some of the recovery.
 FALLS = 0.85
@@ -265,13 +265,13 @@ def _is_after_slow_start(interval: Interval, begin: float) -> bool:
     return interval.start >= begin - 0.5 or (interval.start > 0 and interval.seconds > START)
 
 
-def usual_intervals(flow: Flow, rtt: Optional[float]) -> tuple[Interval, ...]:
+def usual_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tuple[Interval, ...]:
     """The intervals with the usual rate, if only iperf's rates tell when slow start ended.
 
     In a short test these are all but the first interval, although slow start may be part of them.
     """
-    every = whole_intervals(flow.intervals)
-    steady = set(map(id, steady_intervals(flow.intervals, rtt)))
+    every = whole_intervals(intervals)
+    steady = set(map(id, steady_intervals(intervals, rtt)))
     late = tuple(interval for interval in every if id(interval) in steady)
     if len(late) <= 2:
         return every[1:] or every
@@ -334,12 +334,9 @@ def is_recovering(every: Sequence[Interval]) -> bool:
         return False
     if not len(windows) == len(rates) == len(every):
         return False
-    is_slower_at_last = mean(rates[-third:]) <= mean(rates[third:-third])
-    return _rises(windows, third) and _rises(rates, third) and not is_slower_at_last
-
-
-def _rises(values: Sequence[float], third: int) -> bool:
-    return mean(values[-third:]) >= RISES * mean(values[:third])
+    # The last third is higher than the first one, and its rate higher than that of the middle.
+    rise = all(mean(each[-third:]) >= RISES * mean(each[:third]) for each in (windows, rates))
+    return rise and mean(rates[-third:]) > mean(rates[third:-third])
 
 
 def follows_loss(every: Sequence[Interval], usual: Sequence[float], spread: float) -> bool:
@@ -354,9 +351,9 @@ def follows_loss(every: Sequence[Interval], usual: Sequence[float], spread: floa
     later = [pair for pair in falls if pair[0] is not every[0]]  # without slow start
     if not later:
         return bool(falls) and events == 1
-    if len(later) < ANSWERED * (events - 1):
+    if len(later) < FOLLOWED_LOSSES * (events - 1):
         return False
-    return later[0][0].seconds > SHORT or _rate_falls(later, usual, spread)
+    return later[0][0].seconds > SHORT_INTERVAL or _rate_falls(later, usual, spread)
 
 
 def _rate_falls(
@@ -375,17 +372,12 @@ def _lasting_falls(every: Sequence[Interval]) -> list[tuple[Interval, Interval]]
     return [
         (before, after)
         for before, after, following in zip(every, every[1:], later)
-        if _window_fell(before, after) and not _is_back(before, following)
+        if _has_lasting_fall(before, after, following)
     ]
 
 
-def _window_fell(before: Interval, after: Interval) -> bool:
+def _has_lasting_fall(before: Interval, after: Interval, following: Optional[Interval]) -> bool:
     if not before.cwnd or not after.cwnd or not (before.retransmits or after.retransmits):
         return False
-    return after.cwnd <= FALLS * before.cwnd
-
-
-def _is_back(before: Interval, following: Optional[Interval]) -> bool:
-    if following is None or not following.cwnd or not before.cwnd:
-        return False
-    return following.cwnd >= BACK * before.cwnd
+    is_back = following is not None and (following.cwnd or 0.0) >= BACK * before.cwnd
+    return after.cwnd <= FALLS * before.cwnd and not is_back
