@@ -163,38 +163,38 @@ def phase_results(evidence: Evidence) -> tuple[PhaseResult, ...]:
 def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Iterator[Finding]:
     """Each condition of each phase, with its direction if both were measured alone."""
     ways = {result.direction for result in results if result.name == table.ALONE}
-    for measured, result in zip(looks, results):
-        way = measured.phase.direction if len(ways) > 1 else None
-        for cause, hit in hits_of_phase(measured):
-            if measured.is_too_short and cause.id not in table.UNFINISHED:
+    for look, result in zip(looks, results):
+        way = look.phase.direction if len(ways) > 1 else None
+        for cause, hit in hits_of_phase(look):
+            if look.is_too_short and cause.id not in table.UNFINISHED:
                 continue
-            severity = _severity_in_phase(hit, hit.severity or cause.severity, measured, result)
-            if measured.is_disturbed:
+            severity = _severity_in_phase(hit, hit.severity or cause.severity, look, result)
+            if look.is_disturbed:
                 hit = _less_confident(hit)
-            hit = never_lower(hit, hosts_of(hit, measured.evidence, measured))
-            finding = _finding_of_hit(cause, severity, hit, measured)
-            yield replace(finding, phase=measured.phase.name, direction=way)
+            hit = never_lower(hit, hosts_of(hit, look.evidence, look))
+            finding = _finding_of_hit(cause, severity, hit, look)
+            yield replace(finding, phase=look.phase.name, direction=way)
 
 
-def _severity_in_phase(hit: Hit, severity: str, measured: Look, result: PhaseResult) -> str:
+def _severity_in_phase(hit: Hit, severity: str, look: Look, result: PhaseResult) -> str:
     """Information if the phase passed: every path has a limit and drops a few packets."""
-    if measured.phase.search or (severity == LIMIT and result.passed):
+    if look.phase.search or (severity == LIMIT and result.passed):
         return INFO
-    if severity == FAULT and _is_negligible(hit, measured, result):
+    if severity == FAULT and _is_negligible(hit, look, result):
         return INFO
     return severity
 
 
-def _is_negligible(hit: Hit, measured: Look, result: PhaseResult) -> bool:
+def _is_negligible(hit: Hit, look: Look, result: PhaseResult) -> bool:
     """Whether a fault made no difference to the rate of this phase."""
-    if measured.protocol == "udp" and result.passed and (measured.loss or 0) < SLIGHT:
+    if look.protocol == "udp" and result.passed and (look.loss or 0) < SLIGHT:
         return hit.share < 1  # a receiver that got nothing at all has counted no loss
     return hit.share < TRIFLE and result.passed is not False
 
 
 def _of_the_session(session: Session, all_passed: bool, worse: Optional[str]) -> Iterable[Finding]:
     reference = session.named("tcp") or next(iter(session.looks), None)
-    is_disturbed = any(measured.is_disturbed for measured in session.looks)
+    is_disturbed = any(look.is_disturbed for look in session.looks)
     for cause, hit in hits_of_session(session):
         severity = hit.severity or cause.severity
         if severity == LIMIT and all_passed:
@@ -231,26 +231,26 @@ def _finding_of_hit(cause: Cause, severity: str, hit: Hit, of: Optional[Look]) -
     return replace(finding, predicted=predicted, next_limit=following)
 
 
-def result_of_phase(measured: Look) -> PhaseResult:
+def result_of_phase(look: Look) -> PhaseResult:
     return PhaseResult(
-        name=measured.phase.name,
-        direction=measured.phase.direction,
-        protocol=measured.protocol,
-        rate=measured.flow.rate or _rate_of_intervals(measured),
-        loss=measured.loss,
-        retransmits=measured.retransmits,
-        passed=has_passed(measured),
-        error=measured.phase.run.error if measured.phase.run else None,
-        steady=measured.rate,
+        name=look.phase.name,
+        direction=look.phase.direction,
+        protocol=look.protocol,
+        rate=look.flow.rate or _rate_of_intervals(look),
+        loss=look.loss,
+        retransmits=look.retransmits,
+        passed=has_passed(look),
+        error=look.phase.run.error if look.phase.run else None,
+        steady=look.rate,
     )
 
 
-def _rate_of_intervals(measured: Look) -> Optional[float]:
+def _rate_of_intervals(look: Look) -> Optional[float]:
     """bit/s of all of them, where the totals are missing."""
-    known = [each for each in measured.all_intervals if each.rate is not None and not each.omitted]
+    known = [each for each in look.all_intervals if each.rate is not None and not each.omitted]
     seconds = sum(each.seconds for each in known)
-    if not seconds or measured.rate is None:
-        return measured.rate
+    if not seconds or look.rate is None:
+        return look.rate
     return sum((each.rate or 0.0) * each.seconds for each in known) / seconds
 
 
@@ -258,7 +258,7 @@ def _is_measured(evidence: Evidence, looks: Sequence[Look]) -> bool:
     """Whether there is a rate, a step that is none of a rate has a result, or all steps passed."""
     asked = [step for step in evidence.steps if step.text != NOT_ASKED]
     results = {step.name for step in asked if step.verdict in ("pass", "fail")}
-    if results - PREPARATIONS or any(measured.rate is not None for measured in looks):
+    if results - PREPARATIONS or any(look.rate is not None for look in looks):
         return True
     return bool(asked) and all(step.verdict == "pass" for step in asked)
 
@@ -274,22 +274,20 @@ def _why_inconclusive(
         return cut
     if not findings and not _is_measured(evidence, looks):
         return "nothing was measured"
-    return next(
-        (finding.text for finding in findings if finding.id == "D10" and finding.severity == FAULT),
-        None,
-    )
+    stolen = (each.text for each in findings if (each.id, each.severity) == ("D10", FAULT))
+    return next(stolen, None)
 
 
-def _cut_short(measured: Look) -> Optional[str]:
+def _cut_short(look: Look) -> Optional[str]:
     """Why a run did not last as long as it should have; None if it did."""
-    run = measured.phase.run
+    run = look.phase.run
     if run is None:
         return None
     if run.error:
         return f"iperf did not finish: {run.error}"
     if not run.duration:
         return None
-    seconds = measured.flow.sent.seconds or run.duration
+    seconds = look.flow.sent.seconds or run.duration
     if seconds >= SHORTEST * run.duration:
         return None
     return f"the test ended after {amounts.time(seconds)} of {amounts.time(run.duration)}"
@@ -297,14 +295,25 @@ def _cut_short(measured: Look) -> Optional[str]:
 
 def _why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[str]:
     """Why a rate that was measured has no explanation; None if it has one."""
-    if any(measured.rate and measured.is_unanswered for measured in session.looks):
+    if any(look.rate and look.is_unanswered for look in session.looks):
         return "how many datagrams arrived is not known: the receiver's line is missing"
     if any(finding.severity != INFO for finding in findings):
         return None
     tcp = next(_below_capacity(session), None)
     if tcp is None:
         return None
-    return _figures_missing(tcp) or _why_not_known(session.evidence)
+    missing = _figures_missing(tcp)
+    if missing is not None:
+        return missing
+    if session.evidence.expect is None:
+        return (
+            "no condition explains this rate, and no rate is expected (--expect): it may be all "
+            "that the path can carry"
+        )
+    return (
+        "the rate is below what is expected, and no condition explains it: the counters of both "
+        "hosts would show more"
+    )
 
 
 def _figures_missing(tcp: Look) -> Optional[str]:
@@ -319,22 +328,10 @@ def _figures_missing(tcp: Look) -> Optional[str]:
 
 def _below_capacity(session: Session) -> Iterator[Look]:
     """The TCP tests without a rate, or with less than what fills the path or another test had."""
-    full = [measured.known_rate for measured in session.tcp if capacity_of_path(measured)]
-    for measured in session.looks:
-        if measured.protocol != "tcp" or (full and measured.phase.name == TOGETHER):
+    full = [look.known_rate for look in session.tcp if capacity_of_path(look)]
+    for look in session.looks:
+        if look.protocol != "tcp" or (full and look.phase.name == TOGETHER):
             continue
-        rate = measured.known_rate
+        rate = look.known_rate
         if not any(THROUGHPUT <= rate / most <= 1 / THROUGHPUT for most in full):
-            yield measured
-
-
-def _why_not_known(evidence: Evidence) -> str:
-    if evidence.expect is None:
-        return (
-            "no condition explains this rate, and no rate is expected (--expect): it may be all "
-            "that the path can carry"
-        )
-    return (
-        "the rate is below what is expected, and no condition explains it: the counters of both "
-        "hosts would show more"
-    )
+            yield look
