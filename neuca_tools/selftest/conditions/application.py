@@ -48,8 +48,8 @@ def _whole_blocks(look: Look) -> Optional[Hit]:
         return None
     if not look.target:
         return _unstated_blocks(look)
-    most = TICKS_PER_SECOND * 8 * (look.run.datagram or BLOCK) * look.streams  # bit/s
-    if not thresholds.EXCEEDED * look.target <= look.known_rate <= thresholds.EXCEEDED * most:
+    lowest = TICKS_PER_SECOND * 8 * (look.run.datagram or BLOCK) * look.streams  # bit/s
+    if not look.target <= look.known_rate / thresholds.EXCEEDED_RATIO <= lowest:
         return None
     return Hit(
         0.9,
@@ -66,7 +66,7 @@ def _whole_blocks(look: Look) -> Optional[Hit]:
 
 def _unstated_blocks(look: Look) -> Optional[Hit]:
     """Each second has just the blocks of an old iperf3's timer; links have no such rate."""
-    if look.phase.name == thresholds.TOGETHER or len(look.steady) < MIN_INTERVALS:
+    if look.phase.name == thresholds.BIDIRECTIONAL or len(look.steady) < MIN_INTERVALS:
         return None
     blocks = {round((each.bytes or 0.0) / BLOCK, 1) for each in look.steady if each.seconds > 0.9}
     if blocks != {TICKS_PER_SECOND} or (look.retransmits or 0) > len(look.all_intervals):

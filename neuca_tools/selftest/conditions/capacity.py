@@ -29,18 +29,18 @@ from neuca_tools.selftest.conditions.window import is_window, stated_window
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.run import known_rates
 
-STEADY = 0.03  # coefficient of variation of the rate (D18)
+STEADY_SPREAD = 0.03  # coefficient of variation of the rate (D18)
 SLOWEST_LINK = 10e6  # bit/s
-BURST = 3  # times the rate after it
-AT_CEILING, LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
+BURST_RATIO = 3  # times the rate after it
+CEILING_INTERVALS, CEILING_LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
 NEAR_LINE = 0.75  # of the speed of Ethernet
-USUAL = 1.5  # seconds: means of longer intervals vary less
-SLOW = 1e9  # bit/s: every host of today can send and receive faster
+USUAL_SECONDS = 1.5  # seconds: means of longer intervals vary less
+SLOW_RATE = 1e9  # bit/s: every host of today can send and receive faster
 # The same where iperf3 counts in whole buffers, which makes a constant rate look uneven.
-IN_PIECES = 0.10
-SAWTOOTH = 0.35  # coefficient of variation of Reno's sawtooth with no queue at all is 0.19
-FULL_QUEUE = 0.9  # of the lost time: D18 where the rate varies
-BESIDE_CPU = 0.5  # of the lost time: D18 where a CPU is full as well (D09)
+PIECES_SPREAD = 0.10
+SAWTOOTH_SPREAD = 0.35  # coefficient of variation of Reno's sawtooth with no queue at all is 0.19
+FULL_QUEUE_SHARE = 0.9  # of the lost time: D18 where the rate varies
+BESIDE_CPU_SHARE = 0.5  # of the lost time: D18 where a CPU is full as well (D09)
 
 
 def capacity_of_path(look: Look) -> Optional[Hit]:
@@ -88,7 +88,7 @@ def _token_bucket(look: Look) -> Optional[Hit]:
     """The rate of a bucket's tokens after all that it held went out."""
     # What a receiver counts did arrive; a sender also counts what waits in its buffer.
     rates = known_rates(look.all_intervals)
-    times = figures.ARRIVED if look.is_counted_by_receiver else BURST
+    times = figures.ARRIVED_RATIO if look.is_counted_by_receiver else BURST_RATIO
     at = next((at for at, rate in enumerate(rates) if rate * times <= rates[0]), 0)
     early, rest = rates[:at], rates[at:]
     if not early or _is_left_by_loss(look, rest):
@@ -102,9 +102,10 @@ def _token_bucket(look: Look) -> Optional[Hit]:
 
 def _is_left_by_loss(look: Look, rates: Sequence[float]) -> bool:
     """Whether the rates vary as those that loss leaves, or are too few to tell."""
-    return len(look.all_intervals) < 3 or (
-        look.known_loss >= figures.LOSSY and pstdev(rates) > figures.UNEVEN * mean(rates)
-    )
+    if len(look.all_intervals) < 3:
+        return True
+    is_uneven = pstdev(rates) > figures.UNEVEN_SPREAD * mean(rates)
+    return is_uneven and look.known_loss >= figures.NOTABLE_LOSS
 
 
 def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional[Hit]:
@@ -125,7 +126,7 @@ def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional
 
 def _constant_rate(look: Look) -> Optional[Hit]:
     is_limited = figures.is_limited(look)
-    if figures.late_share(look) >= figures.HEAVY and not is_limited:
+    if figures.late_share(look) >= figures.HEAVY_LOSS and not is_limited:
         return None  # the loss leaves this rate
     if stated_window(look) is not None or _is_without_queue(look):
         return None
@@ -166,11 +167,11 @@ def _common_ceiling(look: Look) -> Optional[Hit]:
     What varies by itself is seldom as fast in several intervals, and never faster.
     """
     rates = sorted(look.rates, reverse=True)
-    best = rates[: max(3, round(len(rates) * AT_CEILING))]
-    if len(rates) < 5 or look.known_loss < figures.LOSSY / 2 or best[-1] < (1 - LEVEL) * best[0]:
+    best = rates[: max(3, round(len(rates) * CEILING_INTERVALS))]
+    if len(rates) < 5 or look.known_loss < figures.NOTABLE_LOSS / 2:
         return None
     cap = figures.cap_of(best[0])
-    if cap is None:
+    if cap is None or best[-1] < (1 - CEILING_LEVEL) * best[0]:
         return None
     return Hit(
         0.88,
@@ -191,21 +192,21 @@ def _share_of_cap(look: Look, cap: Optional[float]) -> float:
         return 0.0
     if look.spread is not None:
         return 0.9 if figures.is_constant(look) else 0.0
-    is_limited = look.known_loss >= figures.LOSSY and look.known_rate < figures.FAST_LINE
+    is_limited = look.known_loss >= figures.NOTABLE_LOSS and look.known_rate < figures.FAST_LINE
     return 0.8 if is_limited else 0.0
 
 
 def _is_even(look: Look) -> bool:
     """Whether the rate varies so little that a limiter gives it; hosts and radios vary more."""
     fewest = 3 if look.retransmits else 4
-    if is_of_a_host(look) or look.known_rate >= SLOW or len(look.rates) < fewest:
+    if is_of_a_host(look) or look.known_rate >= SLOW_RATE or len(look.rates) < fewest:
         return False
     # What arrives varies less behind a limiter, and more over a radio.
-    if look.is_counted_by_receiver and look.known_spread >= figures.VERY_STEADY:
+    if look.is_counted_by_receiver and look.known_spread >= figures.VERY_STEADY_SPREAD:
         return False
-    if figures.is_constant(look, figures.VERY_STEADY):
+    if figures.is_constant(look, figures.VERY_STEADY_SPREAD):
         return True
-    if look.steady[0].seconds > USUAL or _is_near_line(look.known_rate):
+    if look.steady[0].seconds > USUAL_SECONDS or _is_near_line(look.known_rate):
         return False
     return figures.is_constant(look)
 
@@ -236,11 +237,11 @@ def path_capacity(look: Look) -> Optional[Hit]:
 
 def _queued_capacity(look: Look) -> Optional[Hit]:
     """A queue on the path, at a rate that hardly varies or is never idle."""
-    limit = IN_PIECES if has_standing_queue(look) else STEADY
+    limit = PIECES_SPREAD if has_standing_queue(look) else STEADY_SPREAD
     if look.spread is None or look.spread >= limit:
         return _standing_queue_hit(look)
     # Packets may wait for a full CPU as well, though it makes no rate so even.
-    share, confidence = (BESIDE_CPU, LOW) if look.is_full else (1.0, HIGH)
+    share, confidence = (BESIDE_CPU_SHARE, LOW) if look.is_full else (1.0, HIGH)
     if is_noisy(look):
         confidence = min(confidence, MEDIUM, key=(LOW, MEDIUM, HIGH).index)
     return Hit(
@@ -260,10 +261,10 @@ def _standing_queue_hit(look: Look) -> Optional[Hit]:
     If it is full, some are dropped. With a queue of less than a round trip, the rate varies by the
     way TCP recovers; that of a slow path varies because iperf counts whole buffers.
     """
-    if not has_standing_queue(look) or (look.spread or 1.0) > SAWTOOTH:
+    if not has_standing_queue(look) or (look.spread or 1.0) > SAWTOOTH_SPREAD:
         return None
     return Hit(
-        FULL_QUEUE * look.known_network_share,
+        FULL_QUEUE_SHARE * look.known_network_share,
         f"packets wait at {amounts.rate(look.known_rate)}: a queue on the path is never empty, so "
         "that this is about its capacity",
         (look.queueing_fact, look.loss_fact),
@@ -279,7 +280,7 @@ def _filled_line(look: Look, slowest: Optional[float]) -> Optional[float]:
     if slowest is not None:
         return slowest if rate >= 0.98 * figures.goodput(slowest, mtu or 1500) else None
     # The rate of a full link does not vary.
-    is_steady = look.spread is not None and look.spread < STEADY
+    is_steady = look.spread is not None and look.spread < STEADY_SPREAD
     return figures.line_of(rate, mtu) if is_steady or not look.phase.sender else None
 
 

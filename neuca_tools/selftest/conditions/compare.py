@@ -9,7 +9,7 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import INFO, MEDIUM, Hit, Session
 from neuca_tools.selftest.conditions.capacity import given_rate, path_capacity
-from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER, carries_expected
+from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, BOTH_WAYS, carries_expected
 from neuca_tools.selftest.evidence.look import Fact
 
 STREAMS_RATIO = 1.5  # rate of many streams over that of one (D26)
@@ -83,7 +83,7 @@ def worse_direction(session: Session) -> Optional[str]:
 
 
 def slow_together(session: Session) -> Optional[Hit]:
-    both, rates = session.named(TOGETHER), _rates_alone(session)
+    both, rates = session.named(BIDIRECTIONAL), _rates_alone(session)
     if both is None or both.phase.run is None or both.is_full or rates is None:
         return None
     alone, flows = sum(rates), both.phase.run.flows
@@ -115,7 +115,7 @@ def _rates_alone(session: Session) -> Optional[tuple[float, float]]:
 
 def _rates_together(session: Session) -> Optional[tuple[float, float]]:
     """bit/s of both directions of a run with --bidir, where nothing else was measured."""
-    there, back = session.named(TOGETHER), session.named(TOGETHER, "reverse")
+    there, back = session.named(BIDIRECTIONAL), session.named(BIDIRECTIONAL, "reverse")
     if len(session.looks) != 2 or there is None or back is None:
         return None
     if not there.is_unsampled or there.run.is_loopback or not there.rate or not back.rate:

@@ -18,12 +18,12 @@ from neuca_tools.selftest.conditions.base import (
     of_all_directions,
     single_fact,
 )
-from neuca_tools.selftest.conditions.figures import STEADY
+from neuca_tools.selftest.conditions.figures import STEADY_SPREAD
 from neuca_tools.selftest.conditions.overflow import overflows
-from neuca_tools.selftest.conditions.thresholds import TOGETHER, is_crowded
+from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_crowded
 from neuca_tools.selftest.conditions.udp import (
-    VERY_FEW,
-    WHOLE,
+    UNFRAGMENTED,
+    VERY_FEW_PER_SECOND,
     counted_losses,
     datagram_size,
     expected_datagrams,
@@ -39,30 +39,30 @@ from neuca_tools.selftest.evidence import Phase, derive
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.run import known_rates
 
-HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
+COUNTED_SHARE = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Datagrams that should be lost at the loss rate of the other tests: the probability that none is
 # lost is then 5 % (exp(-3)).
-EXPECTED = 3
-HEAVY = 0.005  # of the bytes of TCP: loss that no full queue needs (D17)
+EXPECTED_LOSSES = 3
+HEAVY_TCP_LOSS = 0.005  # of the bytes of TCP: loss that no full queue needs (D17)
 # Datagrams that loss at random would have hit, and how much less was lost of them (D17, D19).
-SURELY, CONTRAST = 20, 4
+SURE_LOSSES, LOSS_CONTRAST = 20, 4
 # bit/s, or of the expected rate: a slower test is well below what the path carries.
 DELIBERATE, DELIBERATE_SHARE = 10e6, 0.15
-CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
+CLEAR_LOSS = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
 # Of TCP's rate: what is sent so slowly, and evenly, is dropped by no queue and no policer.
-GENTLE = 0.5
-FEW_LOST = 2  # of the probes before a test
+GENTLE_RATE = 0.5
+FEW_LOST_PROBES = 2  # of the probes before a test
 # Of the datagrams: so much a receiver loses that is busy, whose counters are not known.
-UNSEEN = 0.0075
+UNSEEN_LOSS = 0.0075
 # Of gently sent datagrams, and how many in several intervals: a host that is busy for a moment
 # loses them all at once (D19).
-NOTABLE, SEVERAL = 0.002, 4
+NOTABLE_LOSS, SEVERAL_LOSSES = 0.002, 4
 # Datagrams of one test; of them, what a link may lose on which iperf still works; the variance of
 # how many an interval loses over the mean, 1 by chance; more than a round trip, as of a queue.
-CERTAIN, MAX_RANDOM, REGULAR, QUEUED_SECONDS = 5, 0.2, 0.1, 0.25
-SPREAD = 2 / 3  # of the intervals that loss at random would be in
+CERTAIN_LOSSES, MAX_RANDOM_LOSS, REGULAR_DISPERSION, QUEUED_SECONDS = 5, 0.2, 0.1, 0.25
+LOSSY_INTERVALS = 2 / 3  # of the intervals that loss at random would be in
 # TCP sees what is lost at random as well: at least this part of the share of the datagrams.
-SEEN = 0.3
+SEEN_BY_TCP = 0.3
 
 
 class Count(NamedTuple):
@@ -88,9 +88,9 @@ class Count(NamedTuple):
         """
         known = [losses for losses in self.losses if len(losses) > 1 and any(losses)]
         if not known:
-            return self.lost >= SURELY
+            return self.lost >= SURE_LOSSES
         expected = sum(map(_lossy_intervals_by_chance, known))
-        return sum(bool(lost) for losses in known for lost in losses) >= SPREAD * expected
+        return sum(bool(lost) for losses in known for lost in losses) >= LOSSY_INTERVALS * expected
 
 
 def _lossy_intervals_by_chance(losses: Sequence[int]) -> float:
@@ -103,7 +103,7 @@ def _lossy_intervals_by_chance(losses: Sequence[int]) -> float:
 def random_loss(session: Session) -> Optional[Hit]:
     """Even the slowest test loses datagrams, so that no queue overflows."""
     slowest, hits = slowest_test(session.looks), []
-    alone = [look for look in session.tcp if look.phase.name != TOGETHER]
+    alone = [look for look in session.tcp if look.phase.name != BIDIRECTIONAL]
     if slowest is not None and is_losing(slowest) and _is_random(slowest, session):
         hits = [_random_at(slowest, session)]
         alone = [look for look in alone if look.phase.direction != slowest.phase.direction]
@@ -116,11 +116,11 @@ def _random_at(slowest: Look, session: Session) -> Optional[Hit]:
     loss = slowest.known_loss
     hit = _random_loss_hit(loss, slowest.rate or 0.0, slowest.phase.direction, session)
     if not slowest.is_unsampled:
-        if slowest.phase.receiver or loss >= UNSEEN:
+        if slowest.phase.receiver or loss >= UNSEEN_LOSS:
             return hit
         return hit._replace(confidence=LOW)
     # No counter of a host was read: a busy host loses a few datagrams, too.
-    is_sure = lost_datagrams(slowest) >= SURELY or loss >= CLEARLY
+    is_sure = lost_datagrams(slowest) >= SURE_LOSSES or loss >= CLEAR_LOSS
     return hit._replace(confidence=MEDIUM) if is_sure and is_gentle(slowest) else None
 
 
@@ -129,11 +129,11 @@ def lost_while_idle(session: Session) -> bool:
 
     TCP loses as well then. A host that does not respond at all says nothing.
     """
-    idle = session.evidence.idle
-    lost_ones, count = idle.lost or 0, idle.count or 0
-    if not FEW_LOST <= lost_ones < count / 2 or any(look.is_disturbed for look in session.looks):
+    lost, count = session.evidence.idle.lost or 0, session.evidence.idle.count or 0
+    is_disturbed = any(look.is_disturbed for look in session.looks)
+    if is_disturbed or not FEW_LOST_PROBES <= lost < count / 2:
         return False
-    return any((look.loss or 0.0) >= HEAVY for look in session.tcp)
+    return any((look.loss or 0.0) >= HEAVY_TCP_LOSS for look in session.tcp)
 
 
 def _random_while_idle(session: Session) -> Optional[Hit]:
@@ -164,9 +164,9 @@ def _random_loss_hit(loss: float, rate: float, direction: str, session: Session)
 def _random_beside(tcp: Look, session: Session) -> Optional[Hit]:
     """Datagrams are lost that were sent gently, and TCP loses as much as these or more."""
     count = gently_sent(session, tcp)
-    if count.lost < SEVERAL or count.share < NOTABLE or not count.is_spread:
+    if count.lost < SEVERAL_LOSSES or count.share < NOTABLE_LOSS or not count.is_spread:
         return None
-    if tcp.known_loss < SEEN * count.share:
+    if tcp.known_loss < SEEN_BY_TCP * count.share:
         return None
     faster = [look for look in _significant_tests(session.looks) if is_same_way(look, tcp)]
     if any(map(_is_clean, faster)):
@@ -186,7 +186,7 @@ def gently_sent(session: Session, tcp: Look) -> Count:
 
     They are those of the tests in the same direction.
     """
-    return _sum_of_counts(session, tcp, GENTLE * tcp.known_rate, 0.0)
+    return _sum_of_counts(session, tcp, GENTLE_RATE * tcp.known_rate, 0.0)
 
 
 def _sum_of_counts(session: Session, tcp: Look, rate: float, loss: float) -> Count:
@@ -224,7 +224,7 @@ def is_same_way(udp: Look, tcp: Look) -> bool:
 
 def _is_counted(udp: Look) -> bool:
     """Whether the hosts' own counters say where datagrams were dropped."""
-    return bool(lost_datagrams(udp)) and counted_losses(udp) >= HALF * lost_datagrams(udp)
+    return bool(lost_datagrams(udp)) and counted_losses(udp) >= COUNTED_SHARE * lost_datagrams(udp)
 
 
 def spared(tcp: Look, session: Session) -> Optional[Count]:
@@ -234,10 +234,12 @@ def spared(tcp: Look, session: Session) -> Optional[Count]:
     """
     loss = tcp.known_loss
     # A policer would let pass what is no faster than TCP, or faster without loss.
-    even = _sum_of_counts(session, tcp, tcp.known_rate, CLEARLY)
+    even = _sum_of_counts(session, tcp, tcp.known_rate, CLEAR_LOSS)
     counts = (even, gently_sent(session, tcp))
-    enough = (count for count in counts if loss >= HEAVY and loss * count.sent >= SURELY)
-    return next((count for count in enough if count.share <= loss / CONTRAST), None)
+    enough = (count for count in counts if loss * count.sent >= SURE_LOSSES)
+    if loss < HEAVY_TCP_LOSS:
+        return None
+    return next((count for count in enough if count.share <= loss / LOSS_CONTRAST), None)
 
 
 def _is_random(slowest: Look, session: Session) -> bool:
@@ -257,16 +259,16 @@ def _is_certain(only: Look) -> bool:
     rate, expect = only.known_rate, only.evidence.expect or 0.0
     if rate > max(DELIBERATE, DELIBERATE_SHARE * expect):
         return False
-    if lost_datagrams(only) < CERTAIN or only.known_loss > MAX_RANDOM:
+    if lost_datagrams(only) < CERTAIN_LOSSES or only.known_loss > MAX_RANDOM_LOSS:
         return False
     losses = losses_by_interval(only)[1:]
-    is_shaped = len(losses) > 3 and pstdev(losses) ** 2 < REGULAR * mean(losses)
+    is_shaped = len(losses) > 3 and pstdev(losses) ** 2 < REGULAR_DISPERSION * mean(losses)
     return not is_shaped and seconds_missed(only) > -QUEUED_SECONDS
 
 
 def _is_clean(udp: Look) -> bool:
     """Whether a test lost nothing but many datagrams at its start or end; a few prove nothing."""
-    return not is_losing(udp) and not 0 < lost_datagrams(udp) < EXPECTED
+    return not is_losing(udp) and not 0 < lost_datagrams(udp) < EXPECTED_LOSSES
 
 
 def _significant_tests(looks: Sequence[Look]) -> list[Look]:
@@ -275,7 +277,9 @@ def _significant_tests(looks: Sequence[Look]) -> list[Look]:
     lossy = [look for look in udp if is_losing(look)]
     expected = sum(expected_datagrams(look.flow) for look in lossy)
     share = sum(map(lost_datagrams, lossy)) / max(1, expected)
-    return [look for look in udp if not share or expected_datagrams(look.flow) * share >= EXPECTED]
+    # All of them if none lost anything.
+    least = EXPECTED_LOSSES / share if share else 0.0
+    return [look for look in udp if expected_datagrams(look.flow) >= least]
 
 
 def slowest_test(looks: Sequence[Look]) -> Optional[Look]:
@@ -286,14 +290,14 @@ def slowest_test(looks: Sequence[Look]) -> Optional[Look]:
 # --- D18, where iperf's own figures are all that is known -----------------------------------------
 
 
-LOST = 0.02  # of the datagrams
-FEWEST = 3  # intervals
-FEW = 100_000  # datagrams in a second: fewer than any host receives
+LIMITED_LOSS = 0.02  # of the datagrams
+MIN_INTERVALS = 3  # intervals
+FEW_PER_SECOND = 100_000  # datagrams in a second: fewer than any host receives
 # Of few datagrams: more is lost than by chance, and less than if nothing got through.
 MIN_LOSS, MAX_LOSS = 0.05, 0.9
-DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
-MORE = 1.1  # times the rate of another test
-SMALL = 512  # bytes of a datagram
+DEFAULT_DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
+MORE_ARRIVED = 1.1  # times the rate of another test
+SMALL_DATAGRAM = 512  # bytes of a datagram
 
 
 def limited_arrival(look: Look) -> Optional[Hit]:
@@ -306,15 +310,15 @@ def limited_arrival(look: Look) -> Optional[Hit]:
 
 def _constant_arrival(look: Look) -> Optional[Hit]:
     """UDP datagrams arrive at a constant rate, however much is lost."""
-    if look.known_loss < LOST or not is_losing(look):
+    if look.known_loss < LIMITED_LOSS or not is_losing(look):
         return None
     rates = known_rates(interval for interval in look.steady if interval.lost is not None)
-    if len(rates) < FEWEST or pstdev(rates) >= STEADY * mean(rates):
+    if len(rates) < MIN_INTERVALS or pstdev(rates) >= STEADY_SPREAD * mean(rates):
         return None
-    arrived, size = mean(rates), datagram_size(look) or DATAGRAM
+    arrived, size = mean(rates), datagram_size(look) or DEFAULT_DATAGRAM
     # Any host could have received these, so that the path lost the others. Small datagrams are sent
     # to see how many a host takes, and a small host takes few.
-    if arrived / 8 / size >= (FEW if size >= SMALL else VERY_FEW):
+    if arrived / 8 / size >= (FEW_PER_SECOND if size >= SMALL_DATAGRAM else VERY_FEW_PER_SECOND):
         return None
     return Hit(
         0.8,
@@ -331,15 +335,15 @@ def _is_contradicted_by(look: Look, phase: Phase) -> bool:
     other = derive.look_at_phase(look.evidence, phase)
     if phase is look.phase or not is_same_way(other, look) or not other.rate:
         return False
-    if other.rate > MORE * look.known_rate:
+    if other.rate > MORE_ARRIVED * look.known_rate:
         return True
-    return other.known_loss >= LOST and other.rate < look.known_rate / MORE
+    return other.known_loss >= LIMITED_LOSS and other.rate < look.known_rate / MORE_ARRIVED
 
 
 def _slow_path(look: Look) -> Optional[Hit]:
     """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
     loss, size = look.known_loss, datagram_size(look)
-    if not 0 < size <= WHOLE or not MIN_LOSS <= loss <= MAX_LOSS or look.run.is_loopback:
+    if not 0 < size <= UNFRAGMENTED or not MIN_LOSS <= loss <= MAX_LOSS or look.run.is_loopback:
         return None
     if not is_gentle(look) or is_one_of_several(look):
         return None

@@ -22,10 +22,10 @@ from neuca_tools.selftest.conditions.base import (
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 
-FAST = 10e9  # bit/s, above which the NUMA node matters (D41)
+FAST_LINK = 10e9  # bit/s, above which the NUMA node matters (D41)
 LINE_ERRORS = ("rx_crc_errors", "rx_frame_errors", "carrier_changes")
 # Bytes that a NIC carries beside a test, and the share of the test's bytes (D29).
-NOISE, ELSEWHERE = 1e6, 0.1
+NOISE_BYTES, ELSEWHERE_SHARE = 1e6, 0.1
 CONGESTION = "net.ipv4.tcp_congestion_control"
 AVAILABLE = "net.ipv4.tcp_available_congestion_control"
 
@@ -131,7 +131,7 @@ def wrong_numa_node(end: str, host: Host) -> Optional[Hit]:
     nodes = {-1 if link.numa_node is None else link.numa_node for link in links} - {-1}
     if host.numa_node is None or not nodes or host.numa_node in nodes:
         return None
-    if not any((link.speed or 0) > FAST for link in links):
+    if not any((link.speed or 0) > FAST_LINK for link in links):
         return None
     node = min(nodes)
     return Hit(
@@ -184,7 +184,7 @@ def _wrong_device(session: Session, look: Look, sends: bool) -> Optional[Hit]:
     worst = max(others, key=lambda name: growth_of_fact(counted[name]), default="")
     elsewhere, planned = counted.get(worst), counted.get(host.planned or "")
     total = growth_of_fact(elsewhere) + growth_of_fact(planned)
-    if growth_of_fact(elsewhere) <= max(NOISE, ELSEWHERE * total):
+    if growth_of_fact(elsewhere) <= max(NOISE_BYTES, ELSEWHERE_SHARE * total):
         return None
     share = growth_of_fact(elsewhere) / total
     return Hit(

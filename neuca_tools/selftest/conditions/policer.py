@@ -17,7 +17,7 @@ from neuca_tools.selftest.conditions.base import (
     of_all_directions,
     single_fact,
 )
-from neuca_tools.selftest.conditions.capacity import STEADY, path_capacity
+from neuca_tools.selftest.conditions.capacity import STEADY_SPREAD, path_capacity
 from neuca_tools.selftest.conditions.overflow import (
     is_held_by_its_window,
     observed_losses,
@@ -26,11 +26,11 @@ from neuca_tools.selftest.conditions.overflow import (
 )
 from neuca_tools.selftest.evidence.look import Look
 
-LEVEL = 0.9  # of the plateau (D17)
-INTERVALS = 3  # that a judgement needs at least
-INITIAL = 10  # segments of the first window (RFC 6928)
-POLICED = 0.01  # of the segments: more than chance or a queue loses at an even rate
-BURST = 0.1  # of the bytes in flight that were lost at once: at random, more are lost later, too
+PLATEAU_LEVEL = 0.9  # of the plateau (D17)
+MIN_INTERVALS = 3  # that a judgement needs at least
+INITIAL_WINDOW = 10  # segments of the first window (RFC 6928)
+POLICED_LOSS = 0.01  # of the segments: more than chance or a queue loses at an even rate
+BURST_LOSS = 0.1  # of the bytes in flight, lost at once: at random, more are lost later, too
 PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is not dropped
 
 
@@ -60,16 +60,16 @@ def dropped_in_bursts(look: Look) -> Optional[Hit]:
 
 
 def _is_in_bursts(look: Look) -> bool:
-    if look.cwnd is None or look.spread is None or len(look.steady) < INTERVALS:
+    if look.cwnd is None or look.spread is None or len(look.steady) < MIN_INTERVALS:
         return False
-    if look.cwnd < INITIAL * look.mss * look.streams:
+    if look.cwnd < INITIAL_WINDOW * look.mss * look.streams:
         return False  # smaller than at the very start: loss alone does that
     lost = figures.late_share(look)
-    if lost < POLICED or look.spread > figures.UNEVEN:
+    if lost < POLICED_LOSS or look.spread > figures.UNEVEN_SPREAD:
         return False
     if not all(interval.retransmits for interval in look.steady):
         return False
-    return look.cwnd >= figures.BURSTS * figures.window_left_by(lost, look)
+    return look.cwnd >= figures.BURST_WINDOWS * figures.window_left_by(lost, look)
 
 
 def policed_path(session: Session) -> Optional[Hit]:
@@ -83,7 +83,7 @@ def policed_path(session: Session) -> Optional[Hit]:
     random = datagrams.random_loss(session)
     explained = {hit.direction for hit in (*hits, random) if hit}
     for tcp in session.tcp:
-        is_alone = tcp.phase.name != thresholds.TOGETHER
+        is_alone = tcp.phase.name != thresholds.BIDIRECTIONAL
         # Without a direction, a hit is of both.
         if is_alone and not {None, tcp.phase.direction} & explained:
             hit = _policed_one_way(tcp, session)
@@ -109,7 +109,7 @@ def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:
     )
     if slowest is not None and udp.is_losing(slowest):
         return True
-    several = (thresholds.SEVERAL, tcp.phase.direction)
+    several = (thresholds.PARALLEL, tcp.phase.direction)
     looks = (look for look in session.tcp if (look.phase.name, look.phase.direction) == several)
     return any(path_capacity(look) is not None for look in looks)
 
@@ -123,7 +123,7 @@ def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) ->
     hit = _plateau_hit(clean, over, ladder) if clean and over else None
     tcp = [look for look in session.tcp if look.phase.direction == "forward"]
     fastest = max((look.known_rate for look in tcp), default=0.0)
-    if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * fastest:
+    if hit is None or (hit.fixed or 0.0) < PLATEAU_LEVEL * PACE * fastest:
         return None
     # A queue that TCP fills is that of a shaper, which drops what it does not hold.
     queued = filter(thresholds.has_standing_queue, tcp)
@@ -141,7 +141,7 @@ def _tests_by_rate(session: Session) -> list[Look]:
 
 def _is_lost_on_the_path(look: Look) -> bool:
     """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
-    if not udp.is_losing(look) or look.known_loss < datagrams.CLEARLY:
+    if not udp.is_losing(look) or look.known_loss < datagrams.CLEAR_LOSS:
         return False
     return udp.counted_losses(look) < 0.5 * udp.lost_datagrams(look)
 
@@ -180,7 +180,7 @@ def _policed_at_first(tcp: Look) -> Optional[Hit]:
     The same with a queue is `overflow.overflowing_queue`.
     """
     losses = observed_losses(tcp)
-    if not losses or losses[0].lost * tcp.mss < BURST * losses[0].in_flight:
+    if not losses or losses[0].lost * tcp.mss < BURST_LOSS * losses[0].in_flight:
         return None
     if not _is_held_back_since(tcp) or not _has_no_queue(tcp) or overflows(tcp):
         return None
@@ -240,7 +240,7 @@ def _plateau_hit(clean: list[Look], over: list[Look], ladder: list[Look]) -> Opt
     """Everything arrives up to a rate, and the same amount arrives however much more is offered."""
     arrived = [look.rate or 0.0 for look in over]
     plateau, free = max(arrived), max(map(_offered_or_received, clean))
-    if min(arrived) < LEVEL * plateau or free > plateau / LEVEL:
+    if min(arrived) < PLATEAU_LEVEL * plateau or free > plateau / PLATEAU_LEVEL:
         return None
     pace = f"{plateau * PACE / 1e3:.0f}"
     device = over[0].sender.planned
@@ -271,4 +271,4 @@ def _has_no_queue(look: Look) -> bool:
     if not thresholds.has_grown(look, thresholds.FLAT_RTT) or thresholds.is_only_a_pair(look):
         return True
     # The round trip grew, but only the test's own bursts waited, behind the policer's bucket.
-    return thresholds.delays_only_itself(look) and look.known_spread >= STEADY
+    return thresholds.delays_only_itself(look) and look.known_spread >= STEADY_SPREAD

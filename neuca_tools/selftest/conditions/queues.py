@@ -25,15 +25,16 @@ NIC_DROPS = re.compile(
 QDISC_DROPS = re.compile(r"\.qdisc\.drops$")
 BLOATED, BLOATED_BY = 5, 0.020  # times the idle round trip, and seconds on top of it (D14)
 # Seconds: a shaper usually holds less (50 ms is common); from here on people notice (ITU-T G.114).
-DEEP = 0.1
-HALF = 0.5  # of the expected rate
-SECONDARY = 0.3  # of the lost time: less than what limits the rate
-BEGINNING = 10 * 1500  # bytes
-OVERTAKEN, SURELY = 0.001, 20  # of the packets (D39); datagrams, where iperf alone counted
-EACH = 3  # segments that are sent again for one that overtook others
-HEAVILY = 0.05  # of the packets: the window cannot grow between them
+DEEP_SECONDS = 0.1
+FAR_TOO_SLOW = 0.5  # of the expected rate
+SECONDARY_SHARE = 0.3  # of the lost time: less than what limits the rate
+INITIAL_WINDOW = 10 * 1500  # bytes
+OVERTAKEN_SHARE = 0.001  # of the packets (D39)
+MIN_OVERTAKEN = 20  # datagrams, where iperf alone counted
+RESENT_FOR_EACH = 3  # segments that are sent again for one that overtook others
+HEAVY_REORDERING = 0.05  # of the packets: the window cannot grow between them
 PACE = 0.95  # of the rate of a path: what is sent more slowly than this does not queue
-UNIMPORTANT = 0.05  # the share of a drop that costs nothing noticeable
+UNIMPORTANT_SHARE = 0.05  # the share of a drop that costs nothing noticeable
 
 
 def _grown_counters(
@@ -58,7 +59,7 @@ def _explained_share(look: Look, count: float) -> float:
     is_small = look.loss is not None and look.loss <= NEGLIGIBLE_LOSS
     if look.protocol == "udp" or not again or has_passed(look) or is_small:
         # A path that is full drops now and then; otherwise nothing holds the rate back.
-        return UNIMPORTANT
+        return UNIMPORTANT_SHARE
     return look.known_network_share * min(1.0, count / again)
 
 
@@ -165,11 +166,12 @@ def deep_queue(look: Look) -> Optional[Hit]:
     if look.is_unsampled:
         # Nothing but the kernel's round trips of one flow.
         hit = hit._replace(confidence=MEDIUM)
-    is_far_too_slow = look.rate is not None and look.rate < HALF * (look.evidence.expect or 0.0)
-    if added >= DEEP and not is_far_too_slow:
+    expect = look.evidence.expect or 0.0
+    is_far_too_slow = look.rate is not None and look.rate < FAR_TOO_SLOW * expect
+    if added >= DEEP_SECONDS and not is_far_too_slow:
         return hit
     # A full path has a queue: it is not what makes the path slow.
-    return hit._replace(severity=LIMIT, share=min(hit.share, SECONDARY))
+    return hit._replace(severity=LIMIT, share=min(hit.share, SECONDARY_SHARE))
 
 
 def _idle_and_loaded(look: Look) -> Iterator[tuple[float, float]]:
@@ -188,9 +190,9 @@ def _is_bloated(look: Look, idle: float, loaded: float) -> bool:
     Every queue has to hold what a connection begins with (RFC 6928), however slow the path is.
     """
     added = loaded - idle
-    if look.rate and added * look.rate / 8 <= 1.5 * BEGINNING:
+    if look.rate and added * look.rate / 8 <= 1.5 * INITIAL_WINDOW:
         return False
-    return added >= DEEP or (added >= BLOATED_BY and loaded >= BLOATED * idle)
+    return added >= DEEP_SECONDS or (added >= BLOATED_BY and loaded >= BLOATED * idle)
 
 
 def _pacing_advice(look: Look) -> str:
@@ -208,13 +210,13 @@ def reordered_packets(look: Look) -> Optional[Hit]:
     if look.protocol == "udp":
         (share, facts), cost = _udp_reordering(look), 0.3
     else:
-        (share, facts), cost = _tcp_reordering(look), UNIMPORTANT
+        (share, facts), cost = _tcp_reordering(look), UNIMPORTANT_SHARE
         # What is taken for loss need not be sent again before the sender notices that it was none.
         # Much more than that is lost for another reason.
-        is_taken_for_loss = NEGLIGIBLE_LOSS < look.known_loss <= EACH * share
-        if (is_taken_for_loss or share > HEAVILY) and not has_passed(look):
+        is_taken_for_loss = NEGLIGIBLE_LOSS < look.known_loss <= RESENT_FOR_EACH * share
+        if (is_taken_for_loss or share > HEAVY_REORDERING) and not has_passed(look):
             cost = 0.9 * look.known_network_share
-    if share <= OVERTAKEN:
+    if share <= OVERTAKEN_SHARE:
         return None
     return Hit(
         cost,
@@ -228,7 +230,7 @@ def reordered_packets(look: Look) -> Optional[Hit]:
 def _udp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:
     """The share of the datagrams that were overtaken, and the evidence."""
     received = look.flow.received
-    if look.is_unsampled and (received.out_of_order or 0) < SURELY:
+    if look.is_unsampled and (received.out_of_order or 0) < MIN_OVERTAKEN:
         return 0.0, ()
     share = (received.out_of_order or 0) / (received.datagrams or math.inf)
     return share, (single_fact("out_of_order / datagrams", share),)

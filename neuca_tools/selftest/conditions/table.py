@@ -29,7 +29,7 @@ from neuca_tools.selftest.conditions import (
 )
 from neuca_tools.selftest.conditions.base import FAULT, LIMIT, Cause, Hit, Session
 from neuca_tools.selftest.conditions.queues import BLOAT, DROPS
-from neuca_tools.selftest.conditions.thresholds import TOGETHER
+from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL
 from neuca_tools.selftest.evidence.look import Look
 
 SOURCES = {
@@ -205,7 +205,7 @@ EXPLANATIONS = (
         ("D04", "D05", "D14", "D18"),
         ("D28",),
         "in this phase both directions share what each had alone",
-        TOGETHER,
+        BIDIRECTIONAL,
     ),
 )
 # What acknowledgements suffer from as well: it is a cause in both directions.

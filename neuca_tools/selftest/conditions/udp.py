@@ -9,21 +9,22 @@ from typing import Optional, Union
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
-from neuca_tools.selftest.conditions.thresholds import UNLIMITED, has_passed
+from neuca_tools.selftest.conditions.thresholds import UNLIMITED_RATE, has_passed
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Look, growth_of_fact
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
 
-LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss; our own bound
-SLIGHT, LASTING = 0.01, 5  # of the datagrams: a host was busy for a moment; intervals
-AS_MANY = 0.02  # of the datagrams
-HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
+NOTABLE_LOSS = 1e-4  # of the datagrams; below it a receiver counts as free of loss; our own bound
+SLIGHT_LOSS = 0.01  # of the datagrams: a host was busy for a moment
+LASTING_INTERVALS = 5
+EQUAL_COUNTS = 0.02  # of the datagrams
+COUNTED_SHARE = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
-HOPELESS = 0.5
-WHOLE = 1472  # bytes: not fragmented at MTU 1500
-VERY_FEW = 20_000  # datagrams in a second: the default socket buffer holds 5 ms of them at least
-MANY = 100_000  # packets in a second, which a host with its default settings does not receive
-SENT = 0.95  # of the rate that was asked for (D20)
+HOPELESS_LOSS = 0.5
+UNFRAGMENTED = 1472  # bytes: not fragmented at MTU 1500
+VERY_FEW_PER_SECOND = 20_000  # datagrams: the default socket buffer holds 5 ms of them at least
+MANY_PER_SECOND = 100_000  # packets, which a host with its default settings does not receive
+SENT_SHARE = 0.95  # of the rate that was asked for (D20)
 # The counters of reassembly of each IP version, with the bytes of its header and that of UDP, and
 # the sysctl of the memory for fragments.
 REASSEMBLY = {
@@ -42,7 +43,7 @@ def lost_datagrams(look: Look) -> int:
 
 def is_losing(look: Look) -> bool:
     """Whether this UDP test lost datagrams while the receiver was counting."""
-    if look.protocol != "udp" or look.known_loss <= LOSSY:
+    if look.protocol != "udp" or look.known_loss <= NOTABLE_LOSS:
         return False
     losses = losses_by_interval(look)
     if len(losses) >= 3 and losses[0] > 0 and not any(losses[1:]):
@@ -86,7 +87,7 @@ def receive_buffer(look: Look) -> Optional[Hit]:
     if counted is None:
         return _usual_cause(look)
     share = _share_of_losses(look, growth_of_fact(counted), unknown=1.0)
-    if share < HALF:
+    if share < COUNTED_SHARE:
         return None
     hit = Hit(
         share,
@@ -111,16 +112,17 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         return None
     losses = losses_by_interval(look)
     # So little, and not all the time: a host was busy for a moment.
-    is_of_a_moment = look.known_loss < SLIGHT and (len(losses) < LASTING or not all(losses))
+    is_lasting = len(losses) >= LASTING_INTERVALS and all(losses)
+    is_of_a_moment = look.known_loss < SLIGHT_LOSS and not is_lasting
     return Hit(
-        0.6 if look.known_loss <= HOPELESS else 0.2,
+        0.6 if look.known_loss <= HOPELESS_LOSS else 0.2,
         f"{amounts.percent(look.known_loss)} of the datagrams were lost; without the receiver's "
         f"counters, a socket buffer that overflows at {amounts.rate(look.rate)} is the usual "
         f"cause{_fragments_clause(look)}",
         (look.loss_fact,),
         "for iperf3 alone, -w 4M",
         "receiver",
-        confidence=MEDIUM if _frames_offered(look) >= MANY else LOW,
+        confidence=MEDIUM if _frames_offered(look) >= MANY_PER_SECOND else LOW,
         severity=INFO if is_of_a_moment and has_passed(look) is not False else None,
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
@@ -140,7 +142,7 @@ def _is_as_many(look: Look, other: Phase) -> bool:
     mine, theirs = expected_datagrams(look.flow), expected_datagrams(other.flow or Flow())
     if not look.is_unsampled or not mine or not theirs:
         return False
-    return abs(mine - theirs) <= AS_MANY * max(mine, theirs)
+    return abs(mine - theirs) <= EQUAL_COUNTS * max(mine, theirs)
 
 
 def expected_datagrams(flow: Flow) -> int:
@@ -150,7 +152,7 @@ def expected_datagrams(flow: Flow) -> int:
 
 def is_gentle(look: Look) -> bool:
     """Whether so few datagrams were sent, unfragmented, that any receiver keeps up with them."""
-    return 0 < datagram_size(look) <= WHOLE and _frames_offered(look) <= VERY_FEW
+    return 0 < datagram_size(look) <= UNFRAGMENTED and _frames_offered(look) <= VERY_FEW_PER_SECOND
 
 
 def _frames_offered(look: Look) -> float:
@@ -219,11 +221,11 @@ def _udp_memory(look: Look) -> Optional[Hit]:
 
 def receiver_too_slow(look: Look) -> Optional[Hit]:
     """Without counters: more than half was lost, so the receiver does not keep up on average."""
-    if not is_losing(look) or look.known_loss <= HOPELESS or is_one_of_several(look):
+    if not is_losing(look) or look.known_loss <= HOPELESS_LOSS or is_one_of_several(look):
         return None
     if look.phase.receiver or look.receiver_load.full is not None or not look.rate:
         return None
-    if look.is_unsampled and _frames_offered(look) <= VERY_FEW:
+    if look.is_unsampled and _frames_offered(look) <= VERY_FEW_PER_SECOND:
         return None
     return Hit(
         0.7,
@@ -234,7 +236,7 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S on the receiver tell which; "
         "offer less until nothing is lost",
         "receiver",
-        confidence=MEDIUM if _frames_offered(look) >= MANY else LOW,
+        confidence=MEDIUM if _frames_offered(look) >= MANY_PER_SECOND else LOW,
         title="receiver does not keep up with UDP",
     )
 
@@ -259,9 +261,11 @@ def lost_fragments(look: Look) -> Optional[Hit]:
 
 def sender_too_slow(look: Look) -> Optional[Hit]:
     sent = _sent_rate(look)
-    if look.protocol != "udp" or not look.target or sent is None or sent >= SENT * look.target:
+    if look.protocol != "udp" or not look.target or sent is None:
         return None
-    is_enough = is_losing(look) and look.known_loss >= SLIGHT
+    if sent >= SENT_SHARE * look.target:
+        return None
+    is_enough = is_losing(look) and look.known_loss >= SLIGHT_LOSS
     load = look.sender_load
     full = f": its CPU {load.cpu} is full" if load.is_full else ""
     return Hit(
@@ -273,7 +277,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         "sender",
         confidence=HIGH if not look.is_unsampled else MEDIUM,
         # More than arrives is enough, whatever was asked for.
-        severity=INFO if is_enough or look.target >= UNLIMITED else LIMIT,
+        severity=INFO if is_enough or look.target >= UNLIMITED_RATE else LIMIT,
     )
 
 

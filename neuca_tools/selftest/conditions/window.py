@@ -11,7 +11,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import application, cpu
 from neuca_tools.selftest.conditions.base import MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.figures import as_asked, is_inside, line_of, link_filled
-from neuca_tools.selftest.conditions.thresholds import TOGETHER, is_bbr
+from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_bbr
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows
 from neuca_tools.selftest.evidence.run import (
@@ -27,17 +27,17 @@ BUFFERS = "receive or send buffer too small"  # the other title of the condition
 # not to grow, it may be much smaller than what -w asked for.
 LONGEST_USUAL_TRIP, LONGEST_TRIP = 1.0, 30.0
 # Bytes of -w that limit in a local network too, and seconds of its round trips.
-SMALL, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
-QUANTUM = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
+SMALL_BUFFER, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
+FLIGHT_SPREAD = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
 # Of what -w asks for: the kernel doubles it, and uses up to half for its own structures (tcp(7)).
 OF_STATED = (0.4, 2.2)
 SLOWEST_PATH = 30e6  # bit/s: every host of today sends and receives faster
-HELD = 0.8  # of the lost time
-PACED = 0.75  # of snd_wnd in flight: a paced sender waits for its turn as well
-UNPROVEN = 5e9  # bit/s: above it the path may well be slower than larger buffers would allow (D01)
+HELD_SHARE = 0.8  # of the lost time
+PACED_FLIGHT = 0.75  # of snd_wnd in flight: a paced sender waits for its turn as well
+UNPROVEN_RATE = 5e9  # bit/s: above it the path may be slower than larger buffers would allow (D01)
 # Of the window of BBR, which is twice what the path holds, and some segments: a full path has more
 # in flight, unless it holds just a few segments.
-OF_BBR = 0.35
+BBR_FLIGHT = 0.35
 NO_ROUND_TRIP = 0.8  # the measured round trip over the one that window and rate imply
 
 
@@ -58,7 +58,7 @@ def stated_window(look: Look) -> Optional[Hit]:
     """The buffer that was requested (-w) is what is in flight, or the window never grew past it."""
     if not look.is_unsampled_tcp or not look.run.buffer or look.retransmits or as_asked(look):
         return None
-    if not _is_stated(look, look.run.buffer) or (look.phase.name == TOGETHER and not look.rtt):
+    if not _is_stated(look, look.run.buffer) or (look.phase.name == BIDIRECTIONAL and not look.rtt):
         return None
     return Hit(
         0.95,
@@ -89,14 +89,14 @@ def _is_stated(look: Look, asked: float) -> bool:
 
 def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
     """Whether a window that never grew may be `asked` bytes, at a round trip that paths have."""
-    if look.run.is_loopback or look.known_rate >= cpu.CORE:
+    if look.run.is_loopback or look.known_rate >= cpu.CORE_RATE:
         return False
     if any(_is_faster_with_it(phase, look) for phase in look.evidence.phases):
         return False
     lowest, highest = LOCAL_TRIPS
     if not look.run.is_local_network or look.known_rate < SLOWEST_PATH:
         lowest, highest = cpu.LAN_RTT, LONGEST_TRIP if look.cwnd else LONGEST_USUAL_TRIP
-    elif asked > SMALL:
+    elif asked > SMALL_BUFFER:
         return False
     trip = asked * 8 * look.streams / look.known_rate  # if the window is what limits
     is_larger = (look.cwnd or 0.0) > OF_STATED[1] * asked * look.streams
@@ -120,7 +120,7 @@ def _window_by_round_trip(look: Look) -> Optional[Hit]:
     rtt, room = look.rtt or 0.0, look.windows.snd_wnd
     flight = look.known_rate * rtt / 8
     end, whose = "both", "limits, usually the receiver's"
-    if room is not None and flight < cpu.ROOM * room:
+    if room is not None and flight < cpu.FILLED_WINDOW * room:
         end, whose = "sender", "of the sender limits"
     lost = "whatever was lost" if look.retransmits else "without any loss"
     return Hit(
@@ -147,15 +147,15 @@ def _has_constant_flight(look: Look) -> bool:
     Or as much as that allows, if it stays the same: no loss made it so, whatever was lost.
     """
     flights = in_flight(look.steady)
-    if len(flights) < 3 or min(known_round_trips(look.steady)) < cpu.LONG:
+    if len(flights) < 3 or min(known_round_trips(look.steady)) < cpu.LONG_RTT:
         return False
-    if link_filled(look) is not None or pstdev(flights) > QUANTUM * mean(flights):
+    if link_filled(look) is not None or pstdev(flights) > FLIGHT_SPREAD * mean(flights):
         return False
     flight, window = median(flights), look.cwnd or 0.0
     if not is_bbr(look):
-        return is_flat(known_windows(look.steady)) or flight <= cpu.ROOM * window
+        return is_flat(known_windows(look.steady)) or flight <= cpu.FILLED_WINDOW * window
     room = look.windows.snd_wnd
-    return flight >= cpu.ROOM * room if room else flight <= OF_BBR * window
+    return flight >= cpu.FILLED_WINDOW * room if room else flight <= BBR_FLIGHT * window
 
 
 def is_window(look: Look) -> bool:
@@ -171,7 +171,7 @@ def _receiver_window(look: Look) -> Optional[Hit]:
     if limited >= application.RECEIVER_LIMITED and _is_window_full(windows):
         share = limited
     elif _holds_paced_flow(windows, limited):
-        share = HELD
+        share = HELD_SHARE
     else:
         return None
     window = windows.snd_wnd or windows.cwnd or look.rate * (look.rtt or 0) / 8
@@ -206,7 +206,8 @@ def _holds_paced_flow(windows: Windows, limited: float) -> bool:
     in_flight, room = windows.in_flight, windows.snd_wnd
     if in_flight is None or not room or limited < application.PACED_LIMITED:
         return False
-    return in_flight >= PACED * room and (windows.cwnd or 0.0) >= application.PACED_WINDOW * room
+    is_larger = (windows.cwnd or 0.0) >= application.PACED_WINDOW * room
+    return is_larger and in_flight >= PACED_FLIGHT * room
 
 
 def _flat_window(look: Look) -> Optional[Hit]:
@@ -227,7 +228,7 @@ def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
     """It is not known whose buffer limits the window."""
     rtt = look.rtt or window * 8 / rate
     room, doubt = application.room_for(look, rate, rtt), ""
-    if rate > UNPROVEN:
+    if rate > UNPROVEN_RATE:
         doubt = (
             f"; the capacity of the path is not proven: run again with buffers of "
             f"{amounts.size(room)}, and only if the rate stays the same the link is the limit"

@@ -16,9 +16,9 @@ from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.route import route_changes
 
-DROP = 0.10  # of the median of the earlier rates; a bound of our own
+DROPPED_SHARE = 0.10  # of the median of the earlier rates; a bound of our own
 # With fewer earlier tests it is not known how much the rate varies, and it must fall by more.
-FEW, UNSURE = 3, 0.20
+FEW_TESTS, UNSURE_DROP = 3, 0.20
 MORE_LOST = 0.01  # of the packets
 DEVIATIONS = 3  # median absolute deviations; a bound of our own
 # A phase's name, its direction, and the UDP rate or its place among phases that share both.
@@ -234,7 +234,7 @@ def _rate_change(key: Key, earlier: Sequence[Measured], now: Measured, least: in
     if not rates:
         return RateChange(*key[:2], None, 0.0, 0, rate, worse=False, unlike=unlike)
     usual, deviation = median_and_deviation(rates)
-    drop = DROP if len(rates) >= FEW else UNSURE
+    drop = DROPPED_SHARE if len(rates) >= FEW_TESTS else UNSURE_DROP
     is_slower = rate is None or usual - rate > max(drop * usual, DEVIATIONS * deviation)
     before = median(_known_values(result.loss for result in alike) or [0.0])
     loss = now.result.loss or 0.0

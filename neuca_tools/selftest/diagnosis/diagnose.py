@@ -26,9 +26,9 @@ from neuca_tools.selftest.conditions.base import (
 from neuca_tools.selftest.conditions.capacity import capacity_of_path
 from neuca_tools.selftest.conditions.compare import worse_direction
 from neuca_tools.selftest.conditions.table import Outcome, hits_of_phase, hits_of_session
-from neuca_tools.selftest.conditions.thresholds import THROUGHPUT, TOGETHER, has_passed
-from neuca_tools.selftest.conditions.udp import SLIGHT
-from neuca_tools.selftest.diagnosis.findings import TRIFLE, Finding, failures, rank_findings
+from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, THROUGHPUT, has_passed
+from neuca_tools.selftest.conditions.udp import SLIGHT_LOSS
+from neuca_tools.selftest.diagnosis.findings import TRIFLING_SHARE, Finding, failures, rank_findings
 from neuca_tools.selftest.diagnosis.limits import hosts_of, never_lower, next_after
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence
 from neuca_tools.selftest.evidence.derive import look_at_phase
@@ -36,7 +36,7 @@ from neuca_tools.selftest.evidence.look import Look
 
 PREPARATIONS = {"as-planned", "reach"}  # steps that measure nothing
 MAX_POSSIBLE = 3  # guesses that are reported
-SHORTEST = 0.9  # of the duration that was asked for
+MIN_DURATION = 0.9  # of the duration that was asked for
 # Conditions that compare rates or losses of several phases: other load on the hosts changes those.
 MEASURED = frozenset({"D06", "D17", "D19", "D24", "D26", "D27", "D28", "D42"})
 
@@ -187,9 +187,9 @@ def _severity_in_phase(hit: Hit, severity: str, look: Look, result: PhaseResult)
 
 def _is_negligible(hit: Hit, look: Look, result: PhaseResult) -> bool:
     """Whether a fault made no difference to the rate of this phase."""
-    if look.protocol == "udp" and result.passed and (look.loss or 0) < SLIGHT:
+    if look.protocol == "udp" and result.passed and (look.loss or 0) < SLIGHT_LOSS:
         return hit.share < 1  # a receiver that got nothing at all has counted no loss
-    return hit.share < TRIFLE and result.passed is not False
+    return hit.share < TRIFLING_SHARE and result.passed is not False
 
 
 def _of_the_session(session: Session, all_passed: bool, worse: Optional[str]) -> Iterable[Finding]:
@@ -211,7 +211,7 @@ def _less_confident(hit: Hit) -> Hit:
     return hit._replace(confidence=MEDIUM) if hit.confidence == HIGH else hit
 
 
-def _finding_of_hit(cause: Cause, severity: str, hit: Hit, of: Optional[Look]) -> Finding:
+def _finding_of_hit(cause: Cause, severity: str, hit: Hit, look: Optional[Look]) -> Finding:
     finding = Finding(
         id=cause.id,
         title=hit.title or cause.title,
@@ -225,9 +225,9 @@ def _finding_of_hit(cause: Cause, severity: str, hit: Hit, of: Optional[Look]) -
         advice=hit.recommendation,
         sysctls=hit.sysctls,
     )
-    if of is None or severity == INFO or hit.confidence == LOW:
+    if look is None or severity == INFO or hit.confidence == LOW:
         return finding
-    predicted, following = next_after(cause.id, hit, of)
+    predicted, following = next_after(cause.id, hit, look)
     return replace(finding, predicted=predicted, next_limit=following)
 
 
@@ -288,7 +288,7 @@ def _cut_short(look: Look) -> Optional[str]:
     if not run.duration:
         return None
     seconds = look.flow.sent.seconds or run.duration
-    if seconds >= SHORTEST * run.duration:
+    if seconds >= MIN_DURATION * run.duration:
         return None
     return f"the test ended after {amounts.time(seconds)} of {amounts.time(run.duration)}"
 
@@ -330,7 +330,7 @@ def _below_capacity(session: Session) -> Iterator[Look]:
     """The TCP tests without a rate, or with less than what fills the path or another test had."""
     full = [look.known_rate for look in session.tcp if capacity_of_path(look)]
     for look in session.looks:
-        if look.protocol != "tcp" or (full and look.phase.name == TOGETHER):
+        if look.protocol != "tcp" or (full and look.phase.name == BIDIRECTIONAL):
             continue
         rate = look.known_rate
         if not any(THROUGHPUT <= rate / most <= 1 / THROUGHPUT for most in full):

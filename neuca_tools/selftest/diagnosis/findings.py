@@ -17,7 +17,7 @@ from neuca_tools.selftest.conditions.datagrams import is_same_way
 from neuca_tools.selftest.conditions.figures import buffered_bytes
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.table import ACROSS, ALONE, CAUSES, is_explained, tell_apart
-from neuca_tools.selftest.conditions.thresholds import SEVERAL, has_passed
+from neuca_tools.selftest.conditions.thresholds import PARALLEL, has_passed
 from neuca_tools.selftest.conditions.udp import is_losing, offered_rate
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import INTERNAL
@@ -25,7 +25,7 @@ from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.run import known_rates
 
 FAULT_FIRST = 0.15  # how much more a fault weighs than a limit that explains the same share
-TRIFLE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
+TRIFLING_SHARE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
 BOTH = "both"
 LIMITS = frozenset(cause.id for cause in CAUSES if cause.severity == LIMIT)
 
@@ -102,7 +102,7 @@ def rank_findings(findings: Sequence[Finding], worse: Optional[str]) -> tuple[Fi
 
 def _is_certain(finding: Finding) -> bool:
     """Whether a finding is certain and large enough to be the cause of another."""
-    return finding.severity != INFO and not finding.is_possible and finding.share >= TRIFLE
+    return finding.severity != INFO and not finding.is_possible and finding.share >= TRIFLING_SHARE
 
 
 def _unless_explained(finding: Finding, certain: Sequence[Finding]) -> Finding:
@@ -126,7 +126,7 @@ def _sort_key(finding: Finding, worse: Optional[str]) -> tuple[bool, bool, bool,
     """
     is_information = finding.severity == INFO
     weight = finding.share + (FAULT_FIRST if finding.severity == FAULT else 0.0)
-    is_of_one = worse is not None and finding.phase in (ALONE, SEVERAL)
+    is_of_one = worse is not None and finding.phase in (ALONE, PARALLEL)
     is_of_better = is_of_one and finding.direction not in (worse, BOTH)
     is_limit = is_information and finding.id in LIMITS
     return is_information, is_limit, is_of_better, -weight, finding.id
@@ -149,11 +149,11 @@ def _with_alternative(finding: Finding, findings: Sequence[Finding]) -> Finding:
 
 # Shares of the packets, bounds of our own. A host that is busy for a moment loses up to LOST; of
 # what is sent slowly and evenly, to see each direction by itself, hardly any is lost.
-LOST, GENTLY_LOST = 0.02, 0.01
+LOST_SHARE, GENTLY_LOST_SHARE = 0.02, 0.01
 # Seconds without any data: two intervals of iperf, because a slow one may carry no whole block.
-PAUSE = 2.0
+PAUSE_SECONDS = 2.0
 # Of the bytes: what arrives beyond what was sent was duplicated on the path.
-DUPLICATED = 0.02
+DUPLICATED_SHARE = 0.02
 # The findings, by their IDs in `conditions.table`, that say the same as a failed step. Other steps
 # are throughput tests, which are judged by their rates.
 SAID_BY = {
@@ -192,7 +192,7 @@ def _loss_failures(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterat
         twice = f"datagrams {way} arrived twice"
         if _is_unexplained(look, findings) and _loses_too_much(look, looks):
             worst[lost] = max(worst.get(lost, 0.0), look.known_loss)
-        if look.duplicated >= DUPLICATED:
+        if look.duplicated >= DUPLICATED_SHARE:
             worst[twice] = max(worst.get(twice, 0.0), look.duplicated)
     for what, share in worst.items():
         yield f"{amounts.percent(share)} of the {what}"
@@ -226,8 +226,8 @@ def _loses_too_much(look: Look, looks: Sequence[Look]) -> bool:
 
     If a faster test lost nothing, it is not the path: a host was busy for a moment.
     """
-    if look.known_loss < LOST or look.protocol == "tcp":
-        return look.known_loss >= LOST
+    if look.known_loss < LOST_SHARE or look.protocol == "tcp":
+        return look.known_loss >= LOST_SHARE
     faster = (
         other
         for other in looks
@@ -244,14 +244,16 @@ def _pauses(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]
         seconds = max(lengths, default=0.0)
         rates = [rate for rate in known_rates(look.all_intervals) if rate]
         # What a buffer holds is counted in bursts.
-        is_real = seconds * median(rates or [0.0]) / 8 > buffered_bytes(look)
-        if seconds >= PAUSE and is_real and not _has_finding(findings, look.phase.direction):
+        is_buffered = seconds * median(rates or [0.0]) / 8 <= buffered_bytes(look)
+        if seconds < PAUSE_SECONDS or is_buffered:
+            continue
+        if not _has_finding(findings, look.phase.direction):
             yield f"for {amounts.time(seconds)} nothing was transferred"
 
 
 def _lost_one_way(evidence: Evidence) -> Iterator[str]:
     """By the sequence numbers of both hosts, of what was sent slowly."""
     for test in evidence.one_way:
-        if (test.loss or 0.0) >= GENTLY_LOST:
+        if (test.loss or 0.0) >= GENTLY_LOST_SHARE:
             share, way = amounts.percent(test.loss or 0.0), WAYS[test.direction]
             yield f"{share} of slowly sent datagrams {way} were lost"

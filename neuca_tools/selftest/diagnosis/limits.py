@@ -12,10 +12,10 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import NEGLIGIBLE_LOSS, RMEM, WMEM
 from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.conditions.capacity import path_capacity
-from neuca_tools.selftest.conditions.datagrams import CLEARLY
+from neuca_tools.selftest.conditions.datagrams import CLEAR_LOSS
 from neuca_tools.selftest.conditions.figures import Limit, goodput, mathis_rate
 from neuca_tools.selftest.conditions.table import explains_loss
-from neuca_tools.selftest.conditions.thresholds import SEVERAL, TOGETHER
+from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, PARALLEL
 from neuca_tools.selftest.conditions.udp import is_losing
 from neuca_tools.selftest.evidence import Evidence, Host, derive
 from neuca_tools.selftest.evidence.look import Look
@@ -52,11 +52,11 @@ def _of_path(look: Look) -> Iterator[Limit]:
 
 def _capacity_limits(look: Look) -> Iterator[Limit]:
     """What one phase says about it, if not both directions sent at once."""
-    hit = path_capacity(look) if look.phase.name != TOGETHER else None
+    hit = path_capacity(look) if look.phase.name != BIDIRECTIONAL else None
     if hit is not None and hit.fixed:
-        which = "the path, which several streams fill" if look.phase.name == SEVERAL else "the path"
-        yield Limit(which, "D18", hit.fixed)
-    if is_losing(look) and look.rate and look.known_loss >= CLEARLY:
+        which = ", which several streams fill" if look.phase.name == PARALLEL else ""
+        yield Limit(f"the path{which}", "D18", hit.fixed)
+    if is_losing(look) and look.rate and look.known_loss >= CLEAR_LOSS:
         yield Limit("the path, which loses more datagrams", "D18", look.rate)
 
 
@@ -114,7 +114,7 @@ def _carried_rate(look: Look) -> float:
     flows = [
         phase.run.flow(look.phase.direction)
         for phase in look.evidence.phases
-        if phase.run and phase.direction == look.phase.direction and phase.name in (SEVERAL, "udp")
+        if phase.run and phase.direction == look.phase.direction and phase.name in (PARALLEL, "udp")
     ]
     measured = max((flow.rate or 0.0 for flow in flows if flow), default=0.0)
     if measured > NOTICEABLE_GAIN * look.known_rate:
@@ -141,7 +141,7 @@ OTHER_BUFFERS = (
 )
 
 
-def hosts_of(hit: Hit, evidence: Evidence, of: Optional[Look]) -> tuple[Host, ...]:
+def hosts_of(hit: Hit, evidence: Evidence, look: Optional[Look]) -> tuple[Host, ...]:
     """The hosts to which the advice applies; none if that is not known."""
     ends = {
         "local": (evidence.local,),
@@ -149,8 +149,8 @@ def hosts_of(hit: Hit, evidence: Evidence, of: Optional[Look]) -> tuple[Host, ..
         "both": (evidence.local, evidence.peer),
         "path": (evidence.local, evidence.peer),
     }
-    if of is not None:
-        ends["sender"], ends["receiver"] = (of.sender,), (of.receiver,)
+    if look is not None:
+        ends["sender"], ends["receiver"] = (look.sender,), (look.receiver,)
     return ends.get(hit.end, ())
 
 

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.conditions.base import TUNNELS
-from neuca_tools.selftest.conditions.thresholds import SEVERAL
+from neuca_tools.selftest.conditions.thresholds import PARALLEL
 from neuca_tools.selftest.diagnosis.compare import DEVIATIONS, Key, median_and_deviation, with_keys
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose, phase_results
 from neuca_tools.selftest.evidence import Evidence, Phase
@@ -122,7 +122,7 @@ def _measurements_of(evidence: Evidence) -> Iterator[tuple[Measurement, Optional
 
 def _with_streams(key: Key, phase: Phase) -> Key:
     """Tests with different numbers of streams are different measurements."""
-    if phase.name != SEVERAL or phase.run is None or not phase.run.streams:
+    if phase.name != PARALLEL or phase.run is None or not phase.run.streams:
         return key
     return f"{key[0]} {phase.run.streams}", key[1], 0
 

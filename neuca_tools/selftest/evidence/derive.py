@@ -29,7 +29,7 @@ from neuca_tools.selftest.evidence.trace import Trace
 # The data connections in each of several samples.
 Sockets = Sequence[tuple[Socket, ...]]
 BUFFERED = 4 / 3  # of what arrived: the sender counts what its buffer took
-ENOUGH, FEW = 10, 3  # points of a trace for a quantile, samples for a least value
+ENOUGH_POINTS, FEW_SAMPLES = 10, 3  # points of a trace for a quantile, samples for a least value
 
 
 def look_at_phase(evidence: Evidence, phase: Phase) -> Look:
@@ -51,7 +51,7 @@ def look_at_phase(evidence: Evidence, phase: Phase) -> Look:
         rate=(rate or None) if run.error else rate,
         rates=tuple(rates),
         loss=_lost_share(late, flow, run.mss),
-        acked=acked if len(acked) >= FEW else (),
+        acked=acked if len(acked) >= FEW_SAMPLES else (),
         windows=_windows_of(run, steady, samples, late),
         rtt=_median_rtt(late, steady, evidence),
         shortest_rtt=_min_rtt(sockets, flow, evidence),
@@ -75,9 +75,9 @@ def _low_rtt(trace: Trace, rtt: Optional[float], late: Sockets) -> Optional[floa
     points = trace.points("rtt")
     begin = points[0][0] + slow_start(rtt) if points else 0.0
     values = sorted(value for time, value in points if time >= begin)
-    lowest = values[len(values) // 10] if len(values) >= ENOUGH else None
+    lowest = values[len(values) // 10] if len(values) >= ENOUGH_POINTS else None
     of_samples = _values_in_seconds(late, "rtt")
-    return lowest or (min(of_samples) if len(of_samples) >= FEW else None)
+    return lowest or (min(of_samples) if len(of_samples) >= FEW_SAMPLES else None)
 
 
 def rates_of(samples: Sequence[Sample], phase: Phase) -> Iterator[tuple[float, float]]:

@@ -15,12 +15,12 @@ from neuca_tools.selftest.evidence import Evidence, Host, Phase, Sample, Socket
 from neuca_tools.selftest.evidence.load import Load, busiest_load
 from neuca_tools.selftest.evidence.run import MSS, Flow, Interval, Run, slow_start, whole_intervals
 
-STEAL = 0.05  # of a CPU's time: a hypervisor that takes less does no harm (D10)
+HARMFUL_STEAL = 0.05  # of a CPU's time: a hypervisor that takes less does no harm (D10)
 # How long a thread may wait for a CPU that is busy with another one (base_slice_ns of the
 # scheduler), and how often in a round trip: on two hosts, with other threads in the queue.
 SLICE_SECONDS, MAX_WAITS = 0.003, 3
 # Algorithms whose rate varies by 0.2 if each interval has one loss by chance, and an eighth of it.
-LOSS_BASED, EVEN = {"cubic", "reno"}, 0.2 / 8
+LOSS_BASED, EVEN_SPREAD = {"cubic", "reno"}, 0.2 / 8
 # A test is long enough after the first, or after the second if it delivers so many bytes.
 ENOUGH_SECONDS, MIN_SECONDS, MIN_BYTES = 5.0, 1.0, 1e6
 
@@ -305,7 +305,7 @@ class Look:
         algorithms = {socket.congestion for socket in steady_sockets(self)}
         if losses < 1 or self.spread is None or not algorithms or not algorithms <= LOSS_BASED:
             return False
-        return self.spread < EVEN / math.sqrt(losses)
+        return self.spread < EVEN_SPREAD / math.sqrt(losses)
 
     @property
     def noise(self) -> float:
@@ -347,7 +347,7 @@ def _coefficient_of_variation(rates: Sequence[float]) -> Optional[float]:
 
 
 def _is_disturbed(load: Load) -> bool:
-    return (load.has_full_cpu and load.is_busy_with_others) or (load.steal or 0.0) > STEAL
+    return (load.has_full_cpu and load.is_busy_with_others) or (load.steal or 0.0) > HARMFUL_STEAL
 
 
 def counter_growth(samples: Sequence[Sample], name: str) -> Optional[Fact]:

@@ -219,27 +219,28 @@ def _parsed_address(host: str) -> Optional[Union[ipaddress.IPv4Address, ipaddres
 
 
 # Slow start, which is left out: seconds, or round trips if that is longer; bounds of our own.
-START = 2.0
+START_SECONDS = 2.0
 ROUND_TRIPS = 20
-FOLLOWS, NEARLY_EVEN = 0.95, 0.05  # of the rate before the window fell; its variation
+FOLLOWING_RATE, NEARLY_EVEN = 0.95, 0.05  # of the rate before the window fell; its variation
 # A congestion window that varies less than this share is capped; iperf3's text has three digits.
-FLAT = 0.02
+FLAT_SPREAD = 0.02
 SHORT_INTERVAL = 2.0  # seconds
 FOLLOWED_LOSSES = 0.5  # of the losses
 # What TCP multiplies its window with after a loss: 0.5 (RFC 5681), 0.7 for CUBIC (RFC 9438,
 # section 4.6). An interval of iperf may contain some of the recovery.
-FALLS = 0.85
-BACK = 0.95  # of the window before: a loss from which it recovers within an interval costs nothing
-RISES = 1.1  # times the first third, by the last third of the values
+FALLEN_WINDOW = 0.85
+# Of the window before: a loss from which it recovers within an interval costs nothing.
+RECOVERED_WINDOW = 0.95
+RISEN_BY = 1.1  # times the first third, by the last third of the values
 RISES_FROM, RISEN = 0.5, 0.9  # of the usual rate: where a long rise begins at most, and ends
-TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
+TAIL_SHARE = 0.5  # of the usual interval: iperf3 prints what is left at the end as one more
 # Bytes: the kernel's own default, tcp_wmem[2] (tcp(7)), of what was written but not yet sent.
 SEND_BUFFER = 4 * 2**20
 
 
 def slow_start(rtt: Optional[float]) -> float:
     """Seconds that slow start takes at most."""
-    return max(START, ROUND_TRIPS * (rtt or 0))
+    return max(START_SECONDS, ROUND_TRIPS * (rtt or 0))
 
 
 def steady_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tuple[Interval, ...]:
@@ -262,7 +263,8 @@ def _is_after_slow_start(interval: Interval, begin: float) -> bool:
 
     If intervals are longer than slow start, only the first one contains it.
     """
-    return interval.start >= begin - 0.5 or (interval.start > 0 and interval.seconds > START)
+    is_late = interval.start > 0 and interval.seconds > START_SECONDS
+    return is_late or interval.start >= begin - 0.5
 
 
 def usual_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tuple[Interval, ...]:
@@ -280,7 +282,7 @@ def usual_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tupl
 
 def whole_intervals(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
     """Without a last one that is much shorter than the others."""
-    if len(intervals) < 2 or intervals[-1].seconds >= TAIL * intervals[0].seconds:
+    if len(intervals) < 2 or intervals[-1].seconds >= TAIL_SHARE * intervals[0].seconds:
         return tuple(intervals)
     return tuple(intervals[:-1])
 
@@ -313,7 +315,7 @@ def is_flat(windows: Sequence[float]) -> bool:
     """Whether the congestion window varied by no more than the share FLAT."""
     if len(windows) < 2 or not max(windows):
         return False
-    return max(windows) - min(windows) <= FLAT * max(windows)
+    return max(windows) - min(windows) <= FLAT_SPREAD * max(windows)
 
 
 def known_round_trips(intervals: Sequence[Interval]) -> list[float]:
@@ -335,7 +337,7 @@ def is_recovering(every: Sequence[Interval]) -> bool:
     if not len(windows) == len(rates) == len(every):
         return False
     # The last third is higher than the first one, and its rate higher than that of the middle.
-    rise = all(mean(each[-third:]) >= RISES * mean(each[:third]) for each in (windows, rates))
+    rise = all(mean(each[-third:]) >= RISEN_BY * mean(each[:third]) for each in (windows, rates))
     return rise and mean(rates[-third:]) > mean(rates[third:-third])
 
 
@@ -363,7 +365,7 @@ def _rate_falls(
     if spread < NEARLY_EVEN:
         # Slower than usual as well, because every radio's rate goes up and down.
         before = min(before, median(usual) * len(falls))
-    return after <= FOLLOWS * before
+    return after <= FOLLOWING_RATE * before
 
 
 def _lasting_falls(every: Sequence[Interval]) -> list[tuple[Interval, Interval]]:
@@ -379,5 +381,5 @@ def _lasting_falls(every: Sequence[Interval]) -> list[tuple[Interval, Interval]]
 def _has_lasting_fall(before: Interval, after: Interval, following: Optional[Interval]) -> bool:
     if not before.cwnd or not after.cwnd or not (before.retransmits or after.retransmits):
         return False
-    is_back = following is not None and (following.cwnd or 0.0) >= BACK * before.cwnd
-    return after.cwnd <= FALLS * before.cwnd and not is_back
+    is_back = following is not None and (following.cwnd or 0.0) >= RECOVERED_WINDOW * before.cwnd
+    return after.cwnd <= FALLEN_WINDOW * before.cwnd and not is_back
