@@ -125,13 +125,10 @@ def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional
 
 
 def _constant_rate(look: Look) -> Optional[Hit]:
-    is_limited = figures.is_limited(look)
-    if figures.late_share(look) >= figures.HEAVY_LOSS and not is_limited:
-        return None  # the loss leaves this rate
-    if stated_window(look) is not None or _is_without_queue(look):
+    if _is_left_by_late_loss(look) or stated_window(look) is not None or _is_without_queue(look):
         return None
     cap = _cap_kept(look)
-    share = 0.9 if is_limited else _share_of_cap(look, cap)
+    share = 0.9 if figures.is_limited(look) else _share_of_cap(look, cap)
     if not share and not is_window(look) and _is_even(look):
         share = 0.75
     if not share:
@@ -146,6 +143,10 @@ def _constant_rate(look: Look) -> Optional[Hit]:
         "shaper, it is a window: iperf3 -J shows the round trip",
         confidence=MEDIUM,
     )
+
+
+def _is_left_by_late_loss(look: Look) -> bool:
+    return figures.late_share(look) >= figures.HEAVY_LOSS and not figures.is_limited(look)
 
 
 def _cap_kept(look: Look) -> Optional[float]:

@@ -154,10 +154,14 @@ def _is_too_slow_for_its_window(look: Look) -> bool:
         is_small = (look.cwnd or 0.0) < ALLOWED_WINDOW * look.streams
         return is_small or look.known_spread > SHARED_CPU_SPREAD
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
+    return look.known_spread > VARIED_SPREAD or _is_falling(look)
+
+
+def _is_falling(look: Look) -> bool:
+    """Whether each interval is slower than the one before, by a tenth in the end."""
     rates = known_rates(look.all_intervals[1:])
-    is_falling = len(rates) > 2 and rates == sorted(rates, reverse=True)
-    is_much_slower = is_falling and rates[-1] < (1 - VARIED_SPREAD) * rates[0]
-    return look.known_spread > VARIED_SPREAD or is_much_slower
+    is_sorted = len(rates) > 2 and rates == sorted(rates, reverse=True)
+    return is_sorted and rates[-1] < (1 - VARIED_SPREAD) * rates[0]
 
 
 def is_of_a_host(look: Look) -> bool:

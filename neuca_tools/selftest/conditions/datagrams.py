@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, filterfalse
 from statistics import mean, pstdev
 from typing import NamedTuple, Optional
 
@@ -194,28 +195,33 @@ def _sum_of_counts(session: Session, tcp: Look, rate: float, loss: float) -> Cou
 
     Those whose losses the hosts themselves counted are left out.
     """
-    counts = [
-        Count(
-            lost_datagrams(look),
-            expected_datagrams(look.flow),
-            (losses_by_interval(look),),
-            offered_rate(look),
-        )
-        for look in session.looks
-        if is_same_way(look, tcp)
-        and not _is_counted(look)
-        and (offered_rate(look) <= rate or look.known_loss < loss)
-    ]
-    for test in session.evidence.one_way:
-        is_slow = test.direction == tcp.phase.direction and (test.rate or 0.0) <= rate
-        if is_slow and test.loss is not None:
-            counts.append(Count(test.lost or 0, test.seen or 0, (test.losses,), test.rate or 0.0))
+    same_way = [look for look in session.looks if is_same_way(look, tcp)]
+    slow_or_clean = (
+        look
+        for look in filterfalse(_is_counted, same_way)
+        if offered_rate(look) <= rate or look.known_loss < loss
+    )
+    counts = [*_one_way_counts(session, tcp.phase.direction, rate)]
+    counts += map(_count_of_test, slow_or_clean)
     return Count(
         sum(count.lost for count in counts),
         sum(count.sent for count in counts),
-        tuple(losses for count in counts for losses in count.losses),
+        tuple(chain.from_iterable(count.losses for count in counts)),
         max((count.rate for count in counts), default=0.0),
     )
+
+
+def _count_of_test(udp: Look) -> Count:
+    losses = (losses_by_interval(udp),)
+    return Count(lost_datagrams(udp), expected_datagrams(udp.flow), losses, offered_rate(udp))
+
+
+def _one_way_counts(session: Session, direction: str, rate: float) -> Iterator[Count]:
+    """The tests of one-way loss in this direction that were no faster than `rate`, in bit/s."""
+    for test in session.evidence.one_way:
+        is_slow = test.direction == direction and (test.rate or 0.0) <= rate
+        if is_slow and test.loss is not None:
+            yield Count(test.lost or 0, test.seen or 0, (test.losses,), test.rate or 0.0)
 
 
 def is_same_way(udp: Look, tcp: Look) -> bool:
@@ -242,12 +248,14 @@ def spared(tcp: Look, session: Session) -> Optional[Count]:
     return next((count for count in enough if count.share <= loss / LOSS_CONTRAST), None)
 
 
+def _is_only_bursts(tcp: Look, session: Session) -> bool:
+    """Whether a test of TCP has its loss neither in a full queue nor among too many streams."""
+    return spared(tcp, session) is not None and not overflows(tcp) and not is_crowded(tcp)
+
+
 def _is_random(slowest: Look, session: Session) -> bool:
     """Whether no counter explains the loss, and whatever is sent faster is lost as well."""
-    bursts = (look for look in session.tcp if spared(look, session) is not None)
-    # Not of TCP with a full queue or with too many streams, which loses more for that reason.
-    is_of_bursts = any(not overflows(look) and not is_crowded(look) for look in bursts)
-    if _is_counted(slowest) or is_of_bursts:
+    if _is_counted(slowest) or any(_is_only_bursts(look, session) for look in session.tcp):
         return False
     tests = _significant_tests(session.looks)
     others = [look for look in tests if look is not slowest and look.rate]

@@ -175,9 +175,7 @@ def _wrong_device(session: Session, look: Look, sends: bool) -> Optional[Hit]:
     if sends:
         end, host, samples, counter = "sender", look.sender, look.phase.sender, "tx_bytes"
     family = _related_devices(host)
-    related = [link for link in host.links if link.name in family]
-    # A tunnel whose lower device is not known: that one counts the same bytes.
-    if not family or any(link.kind in TUNNELS and not link.parent for link in related):
+    if not family or any(_is_detached_tunnel(link, family) for link in host.links):
         return None
     counted = {link.name: counter_growth(samples, f"{link.name}.{counter}") for link in host.links}
     others = sorted(counted.keys() - family - {"lo"})
@@ -197,6 +195,11 @@ def _wrong_device(session: Session, look: Look, sends: bool) -> Optional[Hit]:
         ),
         end,
     )
+
+
+def _is_detached_tunnel(link: Link, family: set[str]) -> bool:
+    """Whether the lower device of a tunnel is not known: it counts the same bytes."""
+    return link.kind in TUNNELS and not link.parent and link.name in family
 
 
 def _related_devices(host: Host) -> set[str]:

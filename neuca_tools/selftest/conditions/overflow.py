@@ -254,9 +254,7 @@ def _is_held_back(look: Look) -> bool:
     receiver, sender = look.windows.rwnd_limited or 0.0, look.windows.sndbuf_limited or 0.0
     if max(receiver, sender) >= application.PACED_LIMITED:
         return True
-    used = max(load.own or 0.0 for load in (look.sender_load, look.receiver_load))
-    competes = look.is_disturbed and used >= COMPETING_CPU
-    if look.is_full or competes or thresholds.is_mostly_idle(look):
+    if look.is_full or _competes_for_cpu(look) or thresholds.is_mostly_idle(look):
         return True
     rules = (
         full_window,
@@ -265,6 +263,12 @@ def _is_held_back(look: Look) -> bool:
         application.idle_application,
     )
     return any(rule(look) is not None for rule in rules)
+
+
+def _competes_for_cpu(look: Look) -> bool:
+    """Whether iperf used much of a CPU that other programs kept full."""
+    both = (look.sender_load, look.receiver_load)
+    return look.is_disturbed and any((load.own or 0.0) >= COMPETING_CPU for load in both)
 
 
 # --- D05 ------------------------------------------------------------------------------------------

@@ -169,8 +169,7 @@ def _too_large_for_the_path(session: Session) -> Optional[Hit]:
 
 def overlay_tax(session: Session) -> Optional[Hit]:
     """An overlay is much slower than the path below it, which was measured as well."""
-    overlays = [look for look in session.tcp if look.phase.path == "overlay"]
-    underlays = [look for look in session.tcp if look.phase.path == "underlay"]
+    overlays, underlays = _tcp_over(session, "overlay"), _tcp_over(session, "underlay")
     if not overlays or not underlays:
         return None
     over, under = overlays[0].known_rate, underlays[0].known_rate
@@ -180,6 +179,15 @@ def overlay_tax(session: Session) -> Optional[Hit]:
     off = [(link, name) for link in session.links for name in _missing_offloads(link)]
     if not off and any(link.kind in TUNNELS for link in session.links):
         return None
+    return _overlay_hit(off, over, under)
+
+
+def _tcp_over(session: Session, path: str) -> list[Look]:
+    """The TCP tests over the "overlay" or the "underlay"."""
+    return [look for look in session.tcp if look.phase.path == path]
+
+
+def _overlay_hit(off: Sequence[tuple[Link, str]], over: float, under: float) -> Hit:
     facts = [single_fact(f"{link.name} {name}", "off") for link, name in off]
     turned = "; ".join(f"ethtool -K {link.name} {OFFLOADS[name]} on" for link, name in off)
     return Hit(

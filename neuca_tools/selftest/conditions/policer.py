@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from itertools import filterfalse
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -119,15 +120,15 @@ def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) ->
 
     A busy sender offers datagrams in bursts, which are dropped far below the rate of TCP.
     """
-    clean = [look for look in ladder if not udp.is_losing(look)]
+    clean = list(filterfalse(udp.is_losing, ladder))
     hit = _plateau_hit(clean, over, ladder) if clean and over else None
     tcp = [look for look in session.tcp if look.phase.direction == "forward"]
-    fastest = max((look.known_rate for look in tcp), default=0.0)
-    if hit is None or (hit.fixed or 0.0) < PLATEAU_LEVEL * PACE * fastest:
+    rates = [look.known_rate for look in tcp]
+    if hit is None or (hit.fixed or 0.0) < PLATEAU_LEVEL * PACE * max(rates, default=0.0):
         return None
     # A queue that TCP fills is that of a shaper, which drops what it does not hold.
     queued = filter(thresholds.has_standing_queue, tcp)
-    return None if any(path_capacity(look) is not None for look in queued) else hit
+    return None if any(map(path_capacity, queued)) else hit
 
 
 def _tests_by_rate(session: Session) -> list[Look]:

@@ -110,10 +110,6 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         return None
     if look.is_unsampled and is_gentle(look):
         return None
-    losses = losses_by_interval(look)
-    # So little, and not all the time: a host was busy for a moment.
-    is_lasting = len(losses) >= LASTING_INTERVALS and all(losses)
-    is_of_a_moment = look.known_loss < SLIGHT_LOSS and not is_lasting
     return Hit(
         0.6 if look.known_loss <= HOPELESS_LOSS else 0.2,
         f"{amounts.percent(look.known_loss)} of the datagrams were lost; without the receiver's "
@@ -123,9 +119,18 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         "for iperf3 alone, -w 4M",
         "receiver",
         confidence=MEDIUM if _frames_offered(look) >= MANY_PER_SECOND else LOW,
-        severity=INFO if is_of_a_moment and has_passed(look) is not False else None,
+        severity=_severity_of_moment(look),
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
+
+
+def _severity_of_moment(look: Look) -> Optional[str]:
+    """Information if so little was lost, and not all the time: a host was busy for a moment."""
+    losses = losses_by_interval(look)
+    is_lasting = len(losses) >= LASTING_INTERVALS and all(losses)
+    if is_lasting or look.known_loss >= SLIGHT_LOSS or has_passed(look) is False:
+        return None
+    return INFO
 
 
 def is_one_of_several(look: Look) -> bool:

@@ -93,14 +93,17 @@ def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
         return False
     if any(_is_faster_with_it(phase, look) for phase in look.evidence.phases):
         return False
-    lowest, highest = LOCAL_TRIPS
-    if not look.run.is_local_network or look.known_rate < SLOWEST_PATH:
-        lowest, highest = cpu.LAN_RTT, LONGEST_TRIP if look.cwnd else LONGEST_USUAL_TRIP
-    elif asked > SMALL_BUFFER:
-        return False
+    lowest, highest = _possible_trips(look, asked)
     trip = asked * 8 * look.streams / look.known_rate  # if the window is what limits
     is_larger = (look.cwnd or 0.0) > OF_STATED[1] * asked * look.streams
     return lowest < trip < highest and (look.windows.flat or is_larger or not look.cwnd)
+
+
+def _possible_trips(look: Look, asked: float) -> tuple[float, float]:
+    """The shortest and the longest round trip in seconds that the path may have; (0, 0) if none."""
+    if not look.run.is_local_network or look.known_rate < SLOWEST_PATH:
+        return cpu.LAN_RTT, LONGEST_TRIP if look.cwnd else LONGEST_USUAL_TRIP
+    return LOCAL_TRIPS if asked <= SMALL_BUFFER else (0.0, 0.0)
 
 
 def _is_faster_with_it(phase: Phase, look: Look) -> bool:
@@ -167,12 +170,8 @@ def _receiver_window(look: Look) -> Optional[Hit]:
     """The sender has as much in flight as the receiver's window allows."""
     if look.protocol != "tcp" or not look.rate or application.slow_reader(look) is not None:
         return None
-    windows, limited = look.windows, look.windows.rwnd_limited or 0.0
-    if limited >= application.RECEIVER_LIMITED and _is_window_full(windows):
-        share = limited
-    elif _holds_paced_flow(windows, limited):
-        share = HELD_SHARE
-    else:
+    windows, share = look.windows, _share_of_receiver(look.windows)
+    if not share:
         return None
     window = windows.snd_wnd or windows.cwnd or look.rate * (look.rtt or 0) / 8
     rtt = look.rtt or window * 8 / look.rate
@@ -186,6 +185,14 @@ def _receiver_window(look: Look) -> Optional[Hit]:
         fixed=room * 4 / rtt,
         sysctls={application.RMEM: f"4096 131072 {room}"},
     )
+
+
+def _share_of_receiver(windows: Windows) -> float:
+    """The share of the time in which the receiver's window was full; 0 if it does not limit."""
+    limited = windows.rwnd_limited or 0.0
+    if limited >= application.RECEIVER_LIMITED and _is_window_full(windows):
+        return limited
+    return HELD_SHARE if _holds_paced_flow(windows, limited) else 0.0
 
 
 def _is_window_full(windows: Windows) -> bool:
@@ -213,15 +220,18 @@ def _holds_paced_flow(windows: Windows, limited: float) -> bool:
 def _flat_window(look: Look) -> Optional[Hit]:
     """Without the kernel's clocks: a constant window, no loss, and one window per round trip."""
     window, rate = look.windows.cwnd, look.rate
-    if not look.windows.flat or not window or not rate:
+    if not look.windows.flat or not window or not rate or len(look.rates) < 2:
         return None
-    if look.windows.rwnd_limited is not None or look.retransmits or len(look.rates) < 2:
+    if look.windows.rwnd_limited is not None or look.retransmits:
         return None
-    # With a shorter round trip, less than the window is in flight.
-    is_larger = look.rtt is not None and look.implied_rtt > look.rtt / NO_ROUND_TRIP
-    if is_larger or line_of(rate) or cpu.is_flat_for_another_reason(look):
+    if line_of(rate) or _is_larger_than_needed(look) or cpu.is_flat_for_another_reason(look):
         return None
     return _flat_window_hit(look, rate, window)
+
+
+def _is_larger_than_needed(look: Look) -> bool:
+    """Whether the window is larger than what is in flight, as far as the round trip is known."""
+    return look.rtt is not None and look.implied_rtt > look.rtt / NO_ROUND_TRIP
 
 
 def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import NamedTuple, Optional
 
@@ -155,17 +155,22 @@ def _host_changes(where: str, old: Host, new: Host, strict: bool) -> Iterator[Ch
     for name in ("name", "kernel", "iperf3"):
         yield from _changes_of_value(where, name, getattr(old, name), getattr(new, name))
     yield from _changes_of_values(where, "", old.sysctls, new.sysctls)
-    if not old.links or not new.links:
-        return
+    if old.links and new.links:
+        yield from _changes_of_links(where, old, new, strict)
+
+
+def _changes_of_links(where: str, old: Host, new: Host, strict: bool) -> Iterator[Change]:
     pairs = [(link, _same_link(link, new.links)) for link in old.links]
     for before, after in pairs:
         if after is not None:
             yield from _link_changes(where, before, after, strict)
-    removed = [before.name for before, after in pairs if after is None]
+    for before, after in pairs:
+        if after is None:
+            yield Change(where, before.name, "present", None, strict)
     kept = [after for _, after in pairs]
-    added = [link.name for link in new.links if link not in kept]
-    yield from (Change(where, name, "present", None, strict) for name in removed)
-    yield from (Change(where, name, None, "present", strict) for name in added)
+    for link in new.links:
+        if link not in kept:
+            yield Change(where, link.name, None, "present", strict)
 
 
 def _same_link(known: Link, links: Sequence[Link]) -> Optional[Link]:
@@ -234,22 +239,23 @@ def _rate_change(key: Key, earlier: Sequence[Measured], now: Measured, least: in
     if not rates:
         return RateChange(*key[:2], None, 0.0, 0, rate, worse=False, unlike=unlike)
     usual, deviation = median_and_deviation(rates)
-    drop = DROPPED_SHARE if len(rates) >= FEW_TESTS else UNSURE_DROP
-    is_slower = rate is None or usual - rate > max(drop * usual, DEVIATIONS * deviation)
-    before = median(_known_values(result.loss for result in alike) or [0.0])
-    loss = now.result.loss or 0.0
-    is_lossier = loss - before > MORE_LOST
-    return RateChange(
-        *key[:2],
-        usual,
-        deviation,
-        len(rates),
-        rate,
-        worse=(is_slower or is_lossier) and len(rates) >= least,
-        unlike=unlike,
-        loss_before=before if is_lossier else None,
-        loss=loss if is_lossier else None,
-    )
+    change = RateChange(*key[:2], usual, deviation, len(rates), rate, worse=False, unlike=unlike)
+    before, loss = _usual_loss(alike), _usual_loss([now.result])
+    is_worse = _is_slower(change)
+    if loss - before > MORE_LOST:
+        change, is_worse = replace(change, loss_before=before, loss=loss), True
+    return replace(change, worse=is_worse and len(rates) >= least)
+
+
+def _usual_loss(results: Iterable[PhaseResult]) -> float:
+    """The median share; 0 if none is known."""
+    return median(_known_values(result.loss for result in results) or [0.0])
+
+
+def _is_slower(change: RateChange) -> bool:
+    usual, rate = change.before or 0.0, change.after
+    drop = DROPPED_SHARE if change.count >= FEW_TESTS else UNSURE_DROP
+    return rate is None or usual - rate > max(drop * usual, DEVIATIONS * change.deviation)
 
 
 def _known_values(values: Iterable[Optional[float]]) -> list[float]:

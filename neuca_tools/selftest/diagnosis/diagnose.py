@@ -132,10 +132,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     """What limits the dataplane that was measured, and what is wrong with it."""
     looks = tuple(look_at_phase(evidence, phase) for phase in evidence.phases)
     session, results = Session(evidence, looks), tuple(map(result_of_phase, looks))
-    worse = worse_direction(session)
-    # Whether every phase has passed, without those of a search.
-    judged = [result.passed for look, result in zip(looks, results) if not look.phase.search]
-    all_passed = bool(judged) and all(judged)
+    worse, all_passed = worse_direction(session), _have_all_passed(looks, results)
     of_session = _of_the_session(session, all_passed, worse)
     ranked = rank_findings([*_of_phases(looks, results), *of_session], worse)
     findings = tuple(finding for finding in ranked if not finding.is_possible)
@@ -153,6 +150,12 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         possible=possible[:MAX_POSSIBLE],
         failures=failed,
     )
+
+
+def _have_all_passed(looks: Iterable[Look], results: Iterable[PhaseResult]) -> bool:
+    """Whether every phase has passed, without those of a search."""
+    judged = [result.passed for look, result in zip(looks, results) if not look.phase.search]
+    return bool(judged) and all(judged)
 
 
 def phase_results(evidence: Evidence) -> tuple[PhaseResult, ...]:

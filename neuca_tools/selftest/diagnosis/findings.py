@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from statistics import median
@@ -71,7 +71,7 @@ def of_each_direction(findings: Iterable[Finding], worse: Optional[str]) -> Iter
     best: dict[tuple[str, str, Optional[str]], Finding] = {}
     ways: dict[tuple[str, str], set[Optional[str]]] = {}
     for finding in findings:
-        is_kept = worse and finding.phase == ALONE and finding.severity != INFO
+        is_kept = worse and _is_of_one_direction(finding)
         key = (finding.id, finding.title, finding.direction if is_kept else None)
         if finding.severity != INFO:
             ways.setdefault(key[:2], set()).add(finding.direction)
@@ -81,8 +81,18 @@ def of_each_direction(findings: Iterable[Finding], worse: Optional[str]) -> Iter
         if way is not None:
             yield finding
         elif (name, title) not in kept:  # of several streams: each direction alone has it
-            is_of_both = len(ways.get((name, title), ())) > 1 and finding.phase == ALONE
-            yield replace(finding, direction=BOTH) if is_of_both else finding
+            yield _in_both(finding, ways.get((name, title), ()))
+
+
+def _is_of_one_direction(finding: Finding) -> bool:
+    """Whether it limits a direction that was tested alone."""
+    return finding.phase == ALONE and finding.severity != INFO
+
+
+def _in_both(finding: Finding, ways: Collection[Optional[str]]) -> Finding:
+    if len(ways) > 1 and finding.phase == ALONE:
+        return replace(finding, direction=BOTH)
+    return finding
 
 
 def _weight_in_phase(finding: Finding) -> tuple[bool, bool, float]:
@@ -239,16 +249,21 @@ def _loses_too_much(look: Look, looks: Sequence[Look]) -> bool:
 def _pauses(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:
     """How long nothing was transferred in a test that had a rate before or after."""
     for look in looks:
-        groups = groupby(look.all_intervals, key=lambda interval: interval.rate == 0)
-        lengths = (sum(each.seconds for each in group) for is_idle, group in groups if is_idle)
-        seconds = max(lengths, default=0.0)
-        rates = [rate for rate in known_rates(look.all_intervals) if rate]
+        seconds = _longest_pause(look)
+        rates = list(filter(None, known_rates(look.all_intervals)))
         # What a buffer holds is counted in bursts.
         is_buffered = seconds * median(rates or [0.0]) / 8 <= buffered_bytes(look)
         if seconds < PAUSE_SECONDS or is_buffered:
             continue
         if not _has_finding(findings, look.phase.direction):
             yield f"for {amounts.time(seconds)} nothing was transferred"
+
+
+def _longest_pause(look: Look) -> float:
+    """Seconds."""
+    groups = groupby(look.all_intervals, key=lambda interval: interval.rate == 0)
+    lengths = (sum(each.seconds for each in group) for is_idle, group in groups if is_idle)
+    return max(lengths, default=0.0)
 
 
 def _lost_one_way(evidence: Evidence) -> Iterator[str]:

@@ -83,18 +83,16 @@ def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], O
     """
     if look.protocol != "tcp" or not look.rate:
         return None, None
-    lifted = _lifted_with(condition, hit)
-    remaining = (limit for limit in limits(look) if limit.condition not in lifted)
-    following = next((limit for limit in remaining if limit.rate >= look.rate), None)
-    predicted = following.rate if following else math.inf
+    lifted, predicted, words = _lifted_with(condition, hit), math.inf, "not known: measure again"
+    for limit in limits(look):
+        if limit.condition not in lifted and limit.rate >= look.rate:
+            predicted, words = limit.rate, f"{limit.name}, {amounts.rate(limit.rate)}"
+            break
     if hit.fixed and look.rate <= hit.fixed < predicted:
         predicted = hit.fixed
     if predicted == math.inf:
         return None, None
-    promise = _promised_rate(condition, hit, predicted, look)
-    if following is None:
-        return promise, "not known: measure again"
-    return promise, f"{following.name}, {amounts.rate(following.rate)}"
+    return _promised_rate(condition, hit, predicted, look), words
 
 
 def _promised_rate(condition: str, hit: Hit, predicted: float, look: Look) -> Optional[float]:

@@ -39,8 +39,7 @@ def look_at_phase(evidence: Evidence, phase: Phase) -> Look:
     rough = _median_rtt(sockets, flow.intervals, evidence)
     samples = steady_samples(_with_all_streams(phase.sender, sockets), rough)
     late = [data_sockets(sample, phase) for sample in samples]
-    select = steady_intervals if phase.sender or phase.receiver else usual_intervals
-    steady = select(flow.intervals, rough)
+    steady = _steady_part(phase, flow, rough)
     acked = tuple(rate for _, rate in rates_of(samples, phase))
     rates = known_rates(steady) or list(acked)
     rate = _steady_rate(flow, steady, rates, acked)
@@ -57,6 +56,12 @@ def look_at_phase(evidence: Evidence, phase: Phase) -> Look:
         shortest_rtt=_min_rtt(sockets, flow, evidence),
         low_rtt=_low_rtt(phase.sender_trace, rough, late),
     )
+
+
+def _steady_part(phase: Phase, flow: Flow, rtt: Optional[float]) -> tuple[Interval, ...]:
+    if phase.sender or phase.receiver:
+        return steady_intervals(flow.intervals, rtt)
+    return usual_intervals(flow.intervals, rtt)
 
 
 def _median_rtt(

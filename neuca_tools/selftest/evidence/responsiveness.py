@@ -104,9 +104,7 @@ def responsiveness(measured: Probes) -> Optional[Responsiveness]:
     handshake, answer = map(trimmed_mean, late)
     if not handshake or not answer or min(handshake, answer) < SHORTEST:
         return None
-    first = max(measured.own_times, default=0.0) - DISTANCE * INTERVAL
-    times = zip(measured.own_times, measured.own)
-    own = trimmed_mean([value for time, value in times if time >= first and value >= SHORTEST])
+    own = trimmed_mean(_late_own(measured))
     foreign_rpm = 60 / mean((handshake, answer))
     own_rpm = 60 / own if own else None
     rpm = foreign_rpm if own_rpm is None else mean((foreign_rpm, own_rpm))
@@ -128,6 +126,12 @@ def responsiveness(measured: Probes) -> Optional[Responsiveness]:
         streams=measured.streams,
         rate=measured.rate,
     )
+
+
+def _late_own(measured: Probes) -> list[float]:
+    first = max(measured.own_times, default=0.0) - DISTANCE * INTERVAL
+    both = zip(measured.own_times, measured.own)
+    return [value for time, value in both if time >= first and value >= SHORTEST]
 
 
 def known_scores(measured: Sequence[Probes]) -> tuple[Responsiveness, ...]:
