@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Union, get_args, get_origin, get_type_hints
+from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 ROOT = Path(__file__).resolve().parents[1]
 PATH = ROOT / "docs" / "schema" / "selftest-report-1.json"
@@ -304,6 +304,8 @@ def _of(kind: object, definitions: dict[str, dict], optional: bool = False) -> d
             return _of(known[0], definitions)
         words = [WORDS[one] for one in known] + (["null"] * (not optional))
         return {"type": words if len(words) > 1 else words[0]}
+    if origin is Literal:
+        return {"enum": [*inner]}
     if origin is tuple:
         return {"type": "array", "items": _of(inner[0], definitions)}
     if origin is not None and issubclass(origin, Mapping):

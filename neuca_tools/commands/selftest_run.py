@@ -165,7 +165,7 @@ def _test_peer(setup: _Setup, address: Address) -> PeerResult:
     diagnosis, compared, before = diagnose(evidence), None, None
     if earlier:
         compared, before = _compare_with(earlier, evidence), diagnose(earlier[-1])
-        diagnosis = replace(diagnosis, since=compared.exit_code)
+        diagnosis = diagnosis._replace(since=compared.exit_code)
     if is_root():
         _keep_report(setup, evidence, diagnosis)
     if not setup.for_programs:

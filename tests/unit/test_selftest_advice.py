@@ -15,7 +15,7 @@ from test_selftest_faults import DATA
 from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.diagnosis.limits import never_lower
-from neuca_tools.selftest.evidence import Host, Link
+from neuca_tools.selftest.evidence import Host, Link, PathMtu
 from neuca_tools.selftest.readers.documents import evidence_of
 
 EVERY = {
@@ -154,3 +154,17 @@ def test_a_policer_is_advised_with_a_rate_and_the_device():
 def test_nothing_is_promised_of_the_slower_direction():
     found = diagnose(EVERY["D27"]).findings[0]
     assert (found.id, found.predicted) == ("D27", None)
+
+
+def test_only_buffers_that_are_large_enough_raise_the_question_of_other_buffers():
+    probing = {"net.ipv4.tcp_mtu_probing": "1"}
+    evidence = tcp(
+        flow_of(300e3, backoff=3, rtt=1000, min_rtt=900, snd_cwnd=1, unacked=1),
+        local=Host(links=(Link("eth1", mtu=9000),), sysctls=probing),
+        peer=Host(sysctls=probing),
+        path_mtu=PathMtu(1500, 9000, False),
+    )
+    assert diagnose(evidence).findings[0].advice == (
+        "net.ipv4.tcp_mtu_probing: already as large as this needs; set the MTU of the path, or let "
+        'ICMP "fragmentation needed" through'
+    )

@@ -22,7 +22,7 @@ from neuca_tools.selftest.conditions.table import (
     tell_apart,
 )
 from neuca_tools.selftest.conditions.table import CAUSES as CONDITIONS
-from neuca_tools.selftest.conditions.thresholds import TOGETHER
+from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL
 
 NAMES = {cause.id for cause in CONDITIONS} | {DROPS, BLOAT}
 
@@ -57,12 +57,12 @@ def test_of_two_conditions_with_one_id_the_title_decides():
 
 
 def test_sharing_the_path_explains_only_the_phase_in_which_it_is_shared():
-    assert is_explained(("D18",), TOGETHER, {"D28"})
+    assert is_explained(("D18",), BIDIRECTIONAL, {"D28"})
     assert not is_explained(("D18",), "tcp", {"D28"})
 
 
 def test_sharing_that_has_a_cause_of_its_own_explains_nothing():
-    assert not is_explained(("D05",), TOGETHER, {"D28", "D01"})
+    assert not is_explained(("D05",), BIDIRECTIONAL, {"D28", "D01"})
 
 
 def test_a_queue_that_drops_explains_loss_and_a_full_cpu_does_not():

@@ -218,6 +218,52 @@ def test_only_the_neighbour_table_of_the_peers_family_matters(address, table, na
         assert ("D16" in [one.id for one in diagnose(evidence).findings]) is named
 
 
+@pytest.mark.parametrize(
+    ("address", "table", "sysctls"),
+    [
+        ("172.16.0.2", "arp_cache", "net.ipv4.neigh.default"),
+        ("172.16.0.2", "ndisc_cache", None),
+        ("fd00::2", "ndisc_cache", "net.ipv6.neigh.default"),
+        ("fd00::2", "arp_cache", None),
+    ],
+)
+def test_a_nearly_full_neighbour_table_is_that_of_the_peers_family(address, table, sysctls):
+    host = Host(sysctls={f"net.ipv{n}.neigh.default.gc_thresh3": "1024" for n in (4, 6)})
+    evidence = replace(
+        counted(**{f"{table}__entries": (900, 950)}), address=address, local=host, peer=host
+    )
+    advice = [one.sysctls for one in diagnose(evidence).findings if one.id == "D16"]
+    sizes = {"gc_thresh3": "4096", "gc_thresh2": "2048", "gc_thresh1": "1024"}
+    wanted = [{f"{sysctls}.{name}": size for name, size in sizes.items()}] if sysctls else []
+    assert advice == wanted
+
+
+@pytest.mark.parametrize(
+    ("counter", "size", "sysctl"),
+    [
+        ("Ip.ReasmFails", 1472, "net.ipv4.ipfrag_high_thresh"),
+        ("Ip6.Ip6ReasmFails", 1452, "net.ipv6.ip6frag_high_thresh"),
+    ],
+)
+def test_lost_fragments_of_either_family_are_the_only_cause_and_have_its_advice(
+    counter, size, sysctl
+):
+    """A ladder of UDP tests: without the counters of fragments, it would be random loss."""
+    rates = ((10e6, 0.03), (50e6, 0.04), (100e6, 0.3))
+    phases = tuple(
+        udp_phase(rate, rate, rate * (1 - loss), {counter: (0, 10_000)}, datagram=8192)
+        for rate, loss in rates
+    )
+    (finding,) = diagnose(Evidence(phases=phases)).findings
+    assert (finding.id, finding.sysctls) == ("D15", {sysctl: "16777216"})
+    assert f"iperf3 -l {size}" in finding.advice
+
+
+def test_a_full_table_of_timewait_sockets_rejects_no_connection():
+    """The kernel then ends TIME_WAIT early (tcp_max_tw_buckets of ip-sysctl)."""
+    assert ids(counted(TcpExt__TCPTimeWaitOverflow=95)) == []
+
+
 def test_every_condition_of_the_catalogue_has_a_rule_and_a_case():
     """A number is never used again for another condition."""
     removed = {"D08", "D12", "D22", "D44", "D45"}
@@ -488,6 +534,48 @@ def test_what_was_measured_in_a_guest_is_recognised(name):
     told = diagnose(evidence).findings
     assert told[0].id == condition, [(one.id, one.severity, one.share) for one in told]
     assert told[0].severity != "info"
+
+
+@pytest.mark.parametrize(
+    ("device", "kind", "is_cause"),
+    [
+        ("eth1", "physical", True),
+        ("eth1.100", "physical", True),
+        ("eth0", "physical", False),
+        ("eth0", "bridge", True),  # any NIC may be a port of it
+    ],
+)
+@pytest.mark.parametrize(
+    ("at", "counter", "name"),
+    [("sender", "qdisc.drops", "D14"), ("receiver", "rx_missed_errors", "D11")],
+)
+def test_drops_are_a_cause_on_the_path_only(device, kind, is_cause, at, counter, name):
+    """Such as those of a management NIC, which other programs use meanwhile."""
+    links = (Link("eth1.100", "vlan", "eth1"), Link("eth1", kind), Link("eth0", "physical"))
+    host = Host(links=links, path=("eth1.100", "eth1"))
+    evidence = counted(45e6, at=at, retrans=0.01, **{f"{device}.{counter}": 90})
+    findings = diagnose(replace(evidence, local=host, peer=host, expect=900e6)).findings
+    texts = [finding.text for finding in findings if finding.id == name]
+    assert len(texts) == is_cause
+    assert all(f" {device} " in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("direction", "at", "end"),
+    [
+        ("forward", "sender", "local"),
+        ("forward", "receiver", "peer"),
+        ("reverse", "sender", "peer"),
+        ("reverse", "receiver", "local"),
+    ],
+)
+def test_line_errors_are_those_of_the_host_that_counted_them(direction, at, end):
+    """Both hosts often have devices of the same name."""
+    host = Host(links=(Link("eth1"),), path=("eth1",))
+    evidence = counted(at=at, eth1__rx_crc_errors=7)
+    phases = tuple(replace(phase, direction=direction) for phase in evidence.phases)
+    findings = diagnose(replace(evidence, phases=phases, local=host, peer=host)).findings
+    assert [finding.end for finding in findings if finding.id == "D40"] == [end]
 
 
 def test_a_slow_link_is_reported_with_units():

@@ -354,6 +354,14 @@ def test_what_is_not_known_is_not_written():
             },
             "read the evidence: evidence.phases[0].sender[0].counters.a is '1.5', and should be a whole number",
         ),
+        (
+            {"version": 1, "phases": [{"name": "tcp", "direction": "sideways"}]},
+            "read the evidence: evidence.phases[0].direction is 'sideways', and should be one of 'forward', 'reverse'",
+        ),
+        (
+            {"version": 1, "phases": [{"name": "tcp", "run": {"tool": "x", "streams": 10**400}}]},
+            "read the evidence: evidence.phases[0].run.streams is too large a number",
+        ),
     ],
 )
 def test_evidence_that_is_wrong_is_named_by_its_path(data, text):

@@ -403,7 +403,7 @@ def test_every_figure_of_the_evidence_has_a_unit_or_a_name_of_the_kernel(name):
 
 def test_every_report_has_the_verdict_that_a_comparison_with_earlier_tests_changes():
     healthy = tcp(flow_of(900e6, snd_cwnd=900), expect=900e6)
-    worse = replace(diagnose(healthy), since=ExitCode.WORSE)
+    worse = diagnose(healthy)._replace(since=ExitCode.WORSE)
     assert diagnose(healthy).exit_code is ExitCode.PASS
     document = json.loads(report_json(healthy, worse))
     entry = entry_of(healthy, worse, "quick", 4.0, None)

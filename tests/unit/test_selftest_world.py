@@ -13,7 +13,7 @@ from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import Cpu, Evidence, Latency, Phase
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.route import OneWay
-from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
+from neuca_tools.selftest.evidence.run import Connection, Flow, Interval, Run, Total
 from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.readers.documents import evidence_of
 
@@ -270,6 +270,11 @@ def test_a_short_queue_that_drops_fast_datagrams_too_is_no_loss_at_random():
 def test_a_few_datagrams_lost_one_by_one_are_enough(losses, named):
     ways = (one_way("forward", 0, 0, 0, 0, 0), one_way("reverse", *losses, sent=300))
     assert ("D19" in told(replace(reverse_loss(), one_way=ways))) is named
+
+
+def test_more_datagrams_that_arrived_late_than_were_lost_are_no_error():
+    ways = (OneWay("reverse", 1e6, 600, 600, 20, 0, (-3000, 5)),)
+    assert told(replace(reverse_loss(), one_way=ways))
 
 
 def test_one_datagram_lost_at_the_start_does_not_speak_against_loss_at_random():
@@ -681,6 +686,24 @@ def rows(*cells: str, command: str = "") -> bytes:
     head += ["[ ID] Interval           Transfer     Bandwidth       Retr  Cwnd"]
     lines = [f"[  4]   {at}.00-{at + 1}.00   sec  {cell}" for at, cell in enumerate(cells)]
     return ("\n".join([*head, *lines]) + "\n").encode()
+
+
+@pytest.mark.parametrize(
+    ("local", "remote", "is_local_network", "is_loopback"),
+    [
+        ("198.51.100.7", "203.0.113.20", False, False),
+        ("10.20.0.8", "10.20.0.9", True, False),
+        ("127.0.0.1", "127.0.0.2", True, True),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "::ffff:"])
+def test_an_address_of_ipv4_may_be_written_as_one_of_ipv6(
+    prefix, local, remote, is_local_network, is_loopback
+):
+    """A server that listens on :: prints mapped addresses (RFC 4291, section 2.5.5.2)."""
+    ends = (Connection(prefix + local, 41000, prefix + remote, 5201),)
+    run = Run("iperf3", connections=ends)
+    assert (run.is_local_network, run.is_loopback) == (is_local_network, is_loopback)
 
 
 def test_a_block_less_than_what_was_asked_for_is_as_asked():

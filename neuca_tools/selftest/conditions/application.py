@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -17,47 +16,47 @@ from neuca_tools.selftest.evidence.look import Look, Windows, data_sockets, stea
 
 BELOW_BLOCKS = "-b below what iperf3 can send"  # the other title of the condition
 # iperf3 -b sends at least one block (-l) for each tick of 100 ms (esnet/iperf issues 439, 1052).
-TICKS, MANY = 10, 4  # in a second; seconds
+TICKS_PER_SECOND, MIN_INTERVALS = 10, 4
 RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
 # Of the busy time: 0.54 to 0.81 was measured on flows limited by their window.
 RECEIVER_LIMITED = 0.4
-# The same for a paced sender with a larger congestion window; 0.28 was measured with BBR.
-SOMEWHAT, LARGER = 0.15, 1.2
+# The same for a paced sender, whose congestion window is larger than the receiver's by this factor;
+# 0.28 was measured with BBR.
+PACED_LIMITED, PACED_WINDOW = 0.15, 1.2
 SENDER_LIMITED = 0.2  # of the busy time: 0.26 to 0.32 was measured (D03)
 AT_WINDOW = 0.9  # of snd_wnd in flight
 # Of the send buffer: the kernel wakes a writer when no more is queued (sk_stream_is_writeable).
-WRITABLE = 2 / 3
-SENT = 0.25  # of the send buffer in flight; the kernel's overhead takes half of it
-MOSTLY = 0.5  # of the samples: a buffer that is full so often is the limit (D03)
-SLOW_READER = 0.5  # of the receive buffer full (D02)
+WRITABLE_SHARE = 2 / 3
+SENT_SHARE = 0.25  # of the send buffer in flight; the kernel's overhead takes half of it
+FULL_SAMPLES = 0.5  # of the samples: a buffer that is full so often is the limit (D03)
+FULL_READ_BUFFER = 0.5  # of the receive buffer waits to be read (D02)
 # Seconds until data is read (D02): 0.1 to 0.2 ms was measured with buffers of 16 to 256 KiB,
 # 0.5 s with a slow reader.
-WAIT_SECONDS = 0.002
-# Seconds: so much waits only for a reader that is slower than the sender, whatever the buffer.
-HOARDS = 0.1
-IDLE = 0.5  # of the time with nothing in flight (D04)
-LOSSY = 1e-5  # of the bytes: less loss does not slow any sender down (D05)
-NETWORK = 0.8  # of the time that neither window nor buffer explains (D05)
+READ_SECONDS = 0.002
+# So long data waits only for a reader that is slower than the sender, whatever the buffer.
+SLOW_READ_SECONDS = 0.1
+IDLE_SHARE = 0.5  # of the time with nothing in flight (D04)
+NEGLIGIBLE_LOSS = 1e-5  # of the bytes: less loss does not slow any sender down (D05)
+NETWORK_SHARE = 0.8  # of the time that neither window nor buffer explains (D05)
 NOTHING_TO_SEND = "the sending application had nothing to send"
 FEED_THE_SENDER = "check what the sender reads from, and whether its rate was limited (-b)"
 
 
 def _whole_blocks(look: Look) -> Optional[Hit]:
     """iperf3 sends whole blocks: a lower rate than one block for each tick cannot be requested."""
-    is_alone = look.phase.name != thresholds.TOGETHER
-    if look.is_unsampled_tcp and is_alone and not look.target and _is_one_block_a_tick(look):
-        return _unstated_blocks(look)
-    most = TICKS * 8 * (look.run.datagram or BLOCK) * look.streams  # bit/s, of a timer of 0.1 s
-    if not look.is_unsampled_tcp or not look.target:
+    if not look.is_unsampled_tcp:
         return None
-    if not thresholds.EXCEEDED * look.target <= look.known_rate <= thresholds.EXCEEDED * most:
+    if not look.target:
+        return _unstated_blocks(look)
+    lowest = TICKS_PER_SECOND * 8 * (look.run.datagram or BLOCK) * look.streams  # bit/s
+    if not look.target <= look.known_rate / thresholds.EXCEEDED_RATIO <= lowest:
         return None
     return Hit(
         0.9,
         f"-b requested {amounts.rate(look.target)}, and iperf3 sent "
         f"{amounts.rate(look.known_rate)}: it sends whole blocks, one for each tick of its timer "
         "at least",
-        (single_fact("-b", round(look.target)), single_fact("rate, bit/s", round(look.known_rate))),
+        (single_fact("-b", round(look.target)), look.rate_fact),
         "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
         confidence=MEDIUM,
@@ -65,22 +64,18 @@ def _whole_blocks(look: Look) -> Optional[Hit]:
     )
 
 
-def _is_one_block_a_tick(look: Look) -> bool:
-    """Whether each second has just the blocks of an old iperf3's timer; links have no such rate."""
-    sizes = {round((each.bytes or 0.0) / BLOCK, 1) for each in look.steady if each.seconds > 0.9}
-    return (
-        len(look.steady) >= MANY
-        and sizes == {TICKS}
-        and (look.retransmits or 0) <= len(look.all_intervals)
-    )
-
-
-def _unstated_blocks(look: Look) -> Hit:
+def _unstated_blocks(look: Look) -> Optional[Hit]:
+    """Each second has just the blocks of an old iperf3's timer; links have no such rate."""
+    if look.phase.name == thresholds.BIDIRECTIONAL or len(look.steady) < MIN_INTERVALS:
+        return None
+    blocks = {round((each.bytes or 0.0) / BLOCK, 1) for each in look.steady if each.seconds > 0.9}
+    if blocks != {TICKS_PER_SECOND} or (look.retransmits or 0) > len(look.all_intervals):
+        return None
     return Hit(
         0.85,
-        f"every second carries {TICKS} blocks of 128 KiB: iperf3 sends one for each tick of its "
-        "timer if -b asks for less than that, and nothing limits",
-        (single_fact("rate, bit/s", round(look.known_rate)),),
+        f"every second carries {TICKS_PER_SECOND} blocks of 128 KiB: iperf3 sends one for each "
+        "tick of its timer if -b asks for less than that, and nothing limits",
+        (look.rate_fact,),
         "if -b was given: smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
         confidence=MEDIUM,
@@ -89,7 +84,7 @@ def _unstated_blocks(look: Look) -> Hit:
 
 
 def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Optional[int]:
-    """bit/s that this loss allows (see `mathis`); None if either is not known."""
+    """bit/s that this loss allows (`mathis_rate`); None if either is not known."""
     if not rtt or not loss:
         return None
     return round(mathis_rate(look.mss, rtt, loss))
@@ -97,10 +92,9 @@ def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Opt
 
 def is_lossy(look: Look) -> bool:
     """Whether TCP loses packets, not only in bursts of a full send buffer or among many streams."""
-    is_lossless = look.known_loss <= LOSSY
-    if is_lossless or look.known_network_share < NETWORK or thresholds.is_crowded(look):
+    if look.known_loss <= NEGLIGIBLE_LOSS or look.known_network_share < NETWORK_SHARE:
         return False
-    return sender_buffer(look) is None
+    return not thresholds.is_crowded(look) and sender_buffer(look) is None
 
 
 def is_unbounded(look: Look) -> bool:
@@ -116,20 +110,24 @@ def room_for(look: Look, rate: float, rtt: float) -> int:
 
 def slow_reader(look: Look) -> Optional[Hit]:
     """The window is small because the application does not empty the receive buffer."""
-    limited, sockets = look.windows.rwnd_limited, _reading_sockets(look)
+    limited = look.windows.rwnd_limited
     if limited is None:
         return None
-    fill, waits = _receive_buffer_fill(sockets), _reading_delay(look, sockets)
-    zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
-    is_full = fill > SLOW_READER and waits >= WAIT_SECONDS and limited >= RECEIVER_LIMITED
-    is_hopeless = thresholds.is_read_late(look, waits) or (waits >= HOARDS and limited >= SOMEWHAT)
-    if not is_hopeless and not is_full:
+    fill, seconds = _waiting_to_be_read(look)
+    is_full = fill > FULL_READ_BUFFER and seconds >= READ_SECONDS and limited >= RECEIVER_LIMITED
+    is_late = seconds >= SLOW_READ_SECONDS and limited >= PACED_LIMITED
+    is_late = is_late or thresholds.is_read_late(look, seconds)
+    if not is_late and not is_full:
         return None
     hit = Hit(
-        1.0 if is_hopeless else limited,
+        1.0 if is_late else limited,
         f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits "
-        f"{amounts.time(waits)} to be read",
-        (single_fact("rwnd_limited / busy_time", limited), single_fact("Recv-Q / rb", fill), zero),
+        f"{amounts.time(seconds)} to be read",
+        (
+            single_fact("rwnd_limited / busy_time", limited),
+            single_fact("Recv-Q / rb", fill),
+            look.receiver_fact("TcpExt.TCPToZeroWindowAdv"),
+        ),
         "find out what limits the application: its CPU, its disk; larger buffers do not help",
         "receiver",
     )
@@ -137,31 +135,23 @@ def slow_reader(look: Look) -> Optional[Hit]:
     if not load.has_full_cpu:
         return hit
     # An application that reads as fast as its host can is not at fault.
-    return replace(hit, text=f"{hit.text}, and its CPU {load.cpu} is full", severity=LIMIT)
+    return hit._replace(text=f"{hit.text}, and its CPU {load.cpu} is full", severity=LIMIT)
 
 
-def _receive_buffer_fill(sockets: Sequence[Socket]) -> float:
-    """How full the receive buffer is, as a share."""
-    return thresholds.upper_median(
-        [(socket.recv_q or 0) / (socket.rcvbuf or 1) for socket in sockets]
-    )
+def _waiting_to_be_read(look: Look) -> tuple[float, float]:
+    """How full the receive buffer is, as a share, and the seconds that data waits in it.
 
-
-def _reading_delay(look: Look, sockets: Sequence[Socket]) -> float:
-    """Seconds that data waits in the receive buffer; 0 if nothing was received."""
-    if not look.rate:
-        return 0.0
-    return thresholds.upper_median([socket.recv_q or 0 for socket in sockets]) * 8 / look.rate
+    By the receiver's data connections in every sample after the first; 0 if that is not known.
+    """
+    every = _data_sockets(look.phase.receiver[1:], look.phase)
+    sockets = [socket for socket in every if socket.recv_q is not None and socket.rcvbuf]
+    fills = [(socket.recv_q or 0) / (socket.rcvbuf or 1) for socket in sockets]
+    waiting = thresholds.upper_median([socket.recv_q or 0 for socket in sockets])
+    return thresholds.upper_median(fills), waiting * 8 / look.rate if look.rate else 0.0
 
 
 def _data_sockets(samples: Sequence[Sample], phase: Phase) -> list[Socket]:
     return [socket for sample in samples for socket in data_sockets(sample, phase)]
-
-
-def _reading_sockets(look: Look) -> list[Socket]:
-    """The receiver's data connections in every sample after the first whose queue is known."""
-    every = _data_sockets(look.phase.receiver[1:], look.phase)
-    return [socket for socket in every if socket.recv_q is not None and socket.rcvbuf]
 
 
 def sender_buffer(look: Look) -> Optional[Hit]:
@@ -174,7 +164,8 @@ def sender_buffer(look: Look) -> Optional[Hit]:
     if look.protocol != "tcp" or limited is None or not look.rate:
         return None
     share = limited if limited >= SENDER_LIMITED else _queued_full(look)
-    limit, size = look.sender.sysctl_max(WMEM), _send_buffer_size(look)
+    sizes = (socket.sndbuf for socket in _data_sockets(look.phase.sender, look.phase))
+    limit, size = look.sender.sysctl_max(WMEM), max(filter(None, sizes), default=None)
     if not share or _may_grow(size, limit):
         return None
     hit = _full_buffer(share, limited, size, limit)
@@ -182,7 +173,7 @@ def sender_buffer(look: Look) -> Optional[Hit]:
     if not rtt:
         return hit
     room = room_for(look, look.rate, rtt)
-    return replace(hit, fixed=room * 4 / rtt, sysctls={WMEM: f"4096 16384 {room}"})
+    return hit._replace(fixed=room * 4 / rtt, sysctls={WMEM: f"4096 16384 {room}"})
 
 
 def _may_grow(size: Optional[int], limit: Optional[int]) -> bool:
@@ -206,17 +197,11 @@ def _full_buffer(share: float, limited: float, size: Optional[int], limit: Optio
     )
 
 
-def _send_buffer_size(look: Look) -> Optional[int]:
-    """Bytes: the largest send buffer of a data connection in any sample."""
-    sizes = (socket.sndbuf for socket in _data_sockets(look.phase.sender, look.phase))
-    return max(filter(None, sizes), default=None)
-
-
 def _queued_full(look: Look) -> float:
     """The share of the samples in which the send buffer, but no window, was full; 0 if few."""
     known = _sockets_with_queue(look)
     full = sum(map(_is_buffer_full, known))
-    if not known or full < MOSTLY * len(known):
+    if not known or full < FULL_SAMPLES * len(known):
         return 0.0
     in_flight, window = look.windows.in_flight, _smaller_window(look.windows)
     has_room = in_flight is not None and in_flight < AT_WINDOW * window
@@ -233,9 +218,9 @@ def _sockets_with_queue(look: Look) -> list[Socket]:
 
 def _is_buffer_full(socket: Socket) -> bool:
     """Whether it is full of what was sent: what waits for its turn needs no larger one."""
-    if socket.in_flight is not None and socket.in_flight < SENT * (socket.sndbuf or 0):
+    if socket.in_flight is not None and socket.in_flight < SENT_SHARE * (socket.sndbuf or 0):
         return False
-    return (socket.wmem_queued or 0) >= WRITABLE * (socket.sndbuf or 0)
+    return (socket.wmem_queued or 0) >= WRITABLE_SHARE * (socket.sndbuf or 0)
 
 
 def _smaller_window(windows: Windows) -> float:
@@ -252,7 +237,7 @@ def idle_application(look: Look) -> Optional[Hit]:
         return None
     # It is information if the rate is what the test was limited to.
     severity = INFO if look.target and look.rate >= 0.95 * look.target else None
-    if idle < IDLE:
+    if idle < IDLE_SHARE:
         return _starved_sender(look, severity)
     return Hit(
         idle,
@@ -267,10 +252,11 @@ def idle_application(look: Look) -> Optional[Hit]:
 def _starved_sender(look: Look, severity: Optional[str]) -> Optional[Hit]:
     """Little is in flight: an application that writes small pieces keeps TCP waiting."""
     window, in_flight = _smaller_window(look.windows), look.windows.in_flight
-    if in_flight is None or in_flight > IDLE * window or look.known_network_share < NETWORK:
+    if in_flight is None or in_flight > IDLE_SHARE * window:
         return None
     known = [socket for socket in _sockets_with_queue(look) if socket.app_limited is not None]
-    if not known or not all(map(_is_starved, known)):
+    is_starved = all(socket.app_limited and not _is_buffer_full(socket) for socket in known)
+    if not known or not is_starved or look.known_network_share < NETWORK_SHARE:
         return None
     return Hit(
         look.known_network_share,
@@ -282,7 +268,3 @@ def _starved_sender(look: Look, severity: Optional[str]) -> Optional[Hit]:
         confidence=MEDIUM,
         severity=severity,
     )
-
-
-def _is_starved(socket: Socket) -> bool:
-    return bool(socket.app_limited) and not _is_buffer_full(socket)

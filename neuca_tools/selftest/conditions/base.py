@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.evidence import Evidence, Host, Link
@@ -19,8 +19,7 @@ ORDERED = "compare it with the rate that was ordered; no setting of the hosts ma
 TUNNELS = {"vxlan": 50, "geneve": 50, "gre": 38}
 
 
-@dataclass(frozen=True)
-class Hit:
+class Hit(NamedTuple):
     """A condition that applies.
 
     `share` (0 to 1) is how much of the lost time, or of the lost packets, it explains. `end` is
@@ -42,7 +41,7 @@ class Hit:
     severity: Optional[str] = None
     direction: Optional[str] = None
     title: Optional[str] = None
-    sysctls: Mapping[str, str] = field(default_factory=dict)
+    sysctls: Mapping[str, str] = MappingProxyType({})
 
     @property
     def recommendation(self) -> str:
@@ -52,22 +51,16 @@ class Hit:
 
 def sysctl_command(sysctls: Mapping[str, str]) -> str:
     """The sysctl(8) command that sets these; empty if there are none."""
-    if not sysctls:
-        return ""
-    return " ".join(
-        ["sysctl -w", *(f"{name}={_quoted_if_spaced(sysctls[name])}" for name in sysctls)]
+    settings = (
+        f'{name}="{value}"' if " " in value else f"{name}={value}"
+        for name, value in sysctls.items()
     )
-
-
-def _quoted_if_spaced(value: str) -> str:
-    return f'"{value}"' if " " in value else value
+    return " ".join(["sysctl -w", *settings]) if sysctls else ""
 
 
 def single_fact(name: str, value: object) -> Fact:
     """A field with a single value; anything but None and numbers becomes text."""
-    if value is None:
-        return Fact(name)
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
         return Fact(name, after=value)
     return Fact(name, after=str(value))
 
@@ -142,7 +135,7 @@ def of_all_directions(hits: Iterable[Optional[Hit]]) -> Optional[Hit]:
     if not any(_is_alike(known[0], hit) for hit in known):
         return first_hit(known)
     text = f"{known[0].text}; likewise in the other direction"
-    return replace(known[0], direction=None, text=text)
+    return known[0]._replace(direction=None, text=text)
 
 
 def _is_alike(hit: Hit, other: Hit) -> bool:
@@ -153,9 +146,7 @@ def _is_alike(hit: Hit, other: Hit) -> bool:
     return mine == others or hit.confidence == HIGH
 
 
-def for_each_host(
-    rule: Callable[[str, Host], Optional[Hit]],
-) -> Callable[[Session], Optional[Hit]]:
+def for_each_host(rule: Callable[[str, Host], Optional[Hit]]) -> Callable[[Session], Optional[Hit]]:
     """Apply a rule about one host ("local" or "peer") to both, until it hits."""
     return lambda session: first_hit(rule(end, host) for end, host in session.hosts)
 

@@ -18,7 +18,6 @@ from neuca_tools.selftest.conditions.base import (
     MEDIUM,
     ORDERED,
     Hit,
-    first_hit,
     single_fact,
     smallest_mtu,
 )
@@ -30,18 +29,18 @@ from neuca_tools.selftest.conditions.window import is_window, stated_window
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.run import known_rates
 
-STEADY = 0.03  # coefficient of variation of the rate (D18)
+STEADY_SPREAD = 0.03  # coefficient of variation of the rate (D18)
 SLOWEST_LINK = 10e6  # bit/s
-BURST = 3  # times the rate after it
-AT_CEILING, LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
+BURST_RATIO = 3  # times the rate after it
+CEILING_INTERVALS, CEILING_LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
 NEAR_LINE = 0.75  # of the speed of Ethernet
-USUAL = 1.5  # seconds: means of longer intervals vary less
-SLOW = 1e9  # bit/s: every host of today can send and receive faster
+USUAL_SECONDS = 1.5  # seconds: means of longer intervals vary less
+SLOW_RATE = 1e9  # bit/s: every host of today can send and receive faster
 # The same where iperf3 counts in whole buffers, which makes a constant rate look uneven.
-IN_PIECES = 0.10
-SAWTOOTH = 0.35  # coefficient of variation of Reno's sawtooth with no queue at all is 0.19
-FULL_QUEUE = 0.9  # of the lost time: D18 where the rate varies
-BESIDE_CPU = 0.5  # of the lost time: D18 where a CPU is full as well (D09)
+PIECES_SPREAD = 0.10
+SAWTOOTH_SPREAD = 0.35  # coefficient of variation of Reno's sawtooth with no queue at all is 0.19
+FULL_QUEUE_SHARE = 0.9  # of the lost time: D18 where the rate varies
+BESIDE_CPU_SHARE = 0.5  # of the lost time: D18 where a CPU is full as well (D09)
 
 
 def capacity_of_path(look: Look) -> Optional[Hit]:
@@ -55,23 +54,14 @@ def capacity_of_path(look: Look) -> Optional[Hit]:
 
 def given_rate(look: Look) -> Optional[Hit]:
     """The path gives this rate: a full link, a token bucket, or a rate that nothing varies."""
-    if (
-        not look.is_unsampled_tcp
-        or figures.as_asked(look)
-        or look.run.is_loopback
-        or figures.is_paced(look)
-    ):
+    if not look.is_unsampled_tcp or look.run.is_loopback:
+        return None
+    if figures.as_asked(look) or figures.is_paced(look):
         return None
     speed = figures.link_filled(look)
     if speed is not None:
         return _full_link(look, speed)
-    return first_hit(
-        (
-            _token_bucket(look),
-            _constant_rate(look),
-            _common_ceiling(look),
-        )
-    )
+    return _token_bucket(look) or _constant_rate(look) or _common_ceiling(look)
 
 
 def _full_link(look: Look, speed: float) -> Hit:
@@ -83,7 +73,7 @@ def _full_link(look: Look, speed: float) -> Hit:
     return Hit(
         1.0,
         text,
-        (single_fact("rate, bit/s", round(look.known_rate)),),
+        (look.rate_fact,),
         severity=None if is_wanted or _is_shaper(look, speed) else INFO,
         confidence=MEDIUM if _is_shaper(look, speed) else HIGH,
     )
@@ -97,10 +87,8 @@ def _is_shaper(look: Look, speed: float) -> bool:
 def _token_bucket(look: Look) -> Optional[Hit]:
     """The rate of a bucket's tokens after all that it held went out."""
     # What a receiver counts did arrive; a sender also counts what waits in its buffer.
-    rates, times = (
-        known_rates(look.all_intervals),
-        figures.ARRIVED if look.is_counted_by_receiver else BURST,
-    )
+    rates = known_rates(look.all_intervals)
+    times = figures.ARRIVED_RATIO if look.is_counted_by_receiver else BURST_RATIO
     at = next((at for at, rate in enumerate(rates) if rate * times <= rates[0]), 0)
     early, rest = rates[:at], rates[at:]
     if not early or _is_left_by_loss(look, rest):
@@ -114,9 +102,10 @@ def _token_bucket(look: Look) -> Optional[Hit]:
 
 def _is_left_by_loss(look: Look, rates: Sequence[float]) -> bool:
     """Whether the rates vary as those that loss leaves, or are too few to tell."""
-    return len(look.all_intervals) < 3 or (
-        look.known_loss >= figures.LOSSY and pstdev(rates) > figures.UNEVEN * mean(rates)
-    )
+    if len(look.all_intervals) < 3:
+        return True
+    is_uneven = pstdev(rates) > figures.UNEVEN_SPREAD * mean(rates)
+    return is_uneven and look.known_loss >= figures.NOTABLE_LOSS
 
 
 def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional[Hit]:
@@ -136,7 +125,7 @@ def _bucket_hit(look: Look, fast: float, slow: float, excess: float) -> Optional
 
 
 def _constant_rate(look: Look) -> Optional[Hit]:
-    if _is_left_by_late_loss(look) or stated_window(look) is not None or _is_unhindered(look):
+    if _is_left_by_late_loss(look) or stated_window(look) is not None or _is_without_queue(look):
         return None
     cap = _cap_kept(look)
     share = 0.9 if figures.is_limited(look) else _share_of_cap(look, cap)
@@ -149,7 +138,7 @@ def _constant_rate(look: Look) -> Optional[Hit]:
         share,
         f"the rate stays at {amounts.rate(look.known_rate)}{near}, and fills no Ethernet: something"
         " on the path limits it to that",
-        (single_fact("rate, bit/s", round(look.known_rate)), single_fact("variation", look.spread)),
+        (look.rate_fact, single_fact("variation", look.spread)),
         "compare it with the rate that was ordered, or that the cloud allows this guest; without a "
         "shaper, it is a window: iperf3 -J shows the round trip",
         confidence=MEDIUM,
@@ -157,7 +146,7 @@ def _constant_rate(look: Look) -> Optional[Hit]:
 
 
 def _is_left_by_late_loss(look: Look) -> bool:
-    return figures.late_share(look) >= figures.HEAVY and not figures.is_limited(look)
+    return figures.late_share(look) >= figures.HEAVY_LOSS and not figures.is_limited(look)
 
 
 def _cap_kept(look: Look) -> Optional[float]:
@@ -168,7 +157,7 @@ def _cap_kept(look: Look) -> Optional[float]:
     return cap if rates[-1 - len(rates) // 4] <= cap * figures.highest_of(cap) else None
 
 
-def _is_unhindered(look: Look) -> bool:
+def _is_without_queue(look: Look) -> bool:
     """Whether the window stays so small that nothing queues: a limiter makes a queue, or drops."""
     return look.windows.flat and not figures.late_share(look) and look.implied_rtt < LAN_RTT
 
@@ -179,11 +168,11 @@ def _common_ceiling(look: Look) -> Optional[Hit]:
     What varies by itself is seldom as fast in several intervals, and never faster.
     """
     rates = sorted(look.rates, reverse=True)
-    best = rates[: max(3, round(len(rates) * AT_CEILING))]
-    if len(rates) < 5 or look.known_loss < figures.LOSSY / 2 or best[-1] < (1 - LEVEL) * best[0]:
+    best = rates[: max(3, round(len(rates) * CEILING_INTERVALS))]
+    if len(rates) < 5 or look.known_loss < figures.NOTABLE_LOSS / 2:
         return None
     cap = figures.cap_of(best[0])
-    if cap is None:
+    if cap is None or best[-1] < (1 - CEILING_LEVEL) * best[0]:
         return None
     return Hit(
         0.88,
@@ -202,24 +191,23 @@ def _share_of_cap(look: Look, cap: Optional[float]) -> float:
     """How likely a limiter is at a rate that providers sell: if it is constant, or full."""
     if cap is None or (not look.retransmits and not look.cwnd and is_of_a_host(look)):
         return 0.0
-    if look.spread is None:
-        return (
-            0.8 if look.known_loss >= figures.LOSSY and look.known_rate < figures.FAST_LINE else 0.0
-        )
-    return 0.9 if figures.is_constant(look) else 0.0
+    if look.spread is not None:
+        return 0.9 if figures.is_constant(look) else 0.0
+    is_limited = look.known_loss >= figures.NOTABLE_LOSS and look.known_rate < figures.FAST_LINE
+    return 0.8 if is_limited else 0.0
 
 
 def _is_even(look: Look) -> bool:
     """Whether the rate varies so little that a limiter gives it; hosts and radios vary more."""
     fewest = 3 if look.retransmits else 4
-    if is_of_a_host(look) or look.known_rate >= SLOW or len(look.rates) < fewest:
+    if is_of_a_host(look) or look.known_rate >= SLOW_RATE or len(look.rates) < fewest:
         return False
     # What arrives varies less behind a limiter, and more over a radio.
-    if look.is_counted_by_receiver and look.known_spread >= figures.VERY_STEADY:
+    if look.is_counted_by_receiver and look.known_spread >= figures.VERY_STEADY_SPREAD:
         return False
-    if figures.is_constant(look, figures.VERY_STEADY):
+    if figures.is_constant(look, figures.VERY_STEADY_SPREAD):
         return True
-    if look.steady[0].seconds > USUAL or _is_near_line(look.known_rate):
+    if look.steady[0].seconds > USUAL_SECONDS or _is_near_line(look.known_rate):
         return False
     return figures.is_constant(look)
 
@@ -233,83 +221,71 @@ def path_capacity(look: Look) -> Optional[Hit]:
     """A steady rate with a queue on the path, or all that TCP can carry over a known link."""
     if look.protocol != "tcp" or not look.rate or not is_unbounded(look) or look.is_unsampled:
         return None  # where no host was sampled, see `given_rate`
-    speed = _filled_line(look, look.rate)
+    slowest = _slowest_link(look)
+    speed = _filled_line(look, slowest)
     if speed is not None:
-        is_known = _slowest_link(look) is not None
         return Hit(
             look.known_network_share,
             f"{amounts.rate(look.rate)} is all that TCP can carry over {amounts.rate(speed)} "
-            f"Ethernet{'' if is_known else ', or through a shaper of that rate'}",
-            (single_fact("rate, bit/s", round(look.rate)),),
+            f"Ethernet{'' if slowest else ', or through a shaper of that rate'}",
+            (look.rate_fact,),
             fixed=look.rate,
             severity=None if look.evidence.expect else INFO,
-            confidence=HIGH if is_known else MEDIUM,
+            confidence=HIGH if slowest else MEDIUM,
         )
-    return _queued_capacity(look, look.rate) if is_queued(look) else None
+    return _queued_capacity(look) if is_queued(look) else None
 
 
-def _queued_capacity(look: Look, rate: float) -> Optional[Hit]:
+def _queued_capacity(look: Look) -> Optional[Hit]:
     """A queue on the path, at a rate that hardly varies or is never idle."""
-    spread = _steady_spread(look)
-    if spread is None:
-        return _standing_queue_hit(look, rate)
+    limit = PIECES_SPREAD if has_standing_queue(look) else STEADY_SPREAD
+    if look.spread is None or look.spread >= limit:
+        return _standing_queue_hit(look)
     # Packets may wait for a full CPU as well, though it makes no rate so even.
-    share, confidence = (BESIDE_CPU, LOW) if look.is_full else (1.0, HIGH)
+    share, confidence = (BESIDE_CPU_SHARE, LOW) if look.is_full else (1.0, HIGH)
     if is_noisy(look):
         confidence = min(confidence, MEDIUM, key=(LOW, MEDIUM, HIGH).index)
     return Hit(
         share * look.known_network_share,
-        f"the rate stays within {amounts.percent(spread)} of {amounts.rate(rate)} while a "
-        "queue forms: this is the capacity of the path",
-        (single_fact("rate, bit/s", round(rate)), single_fact("rtt / min_rtt", look.queueing)),
+        f"the rate stays within {amounts.percent(look.spread)} of {amounts.rate(look.known_rate)} "
+        "while a queue forms: this is the capacity of the path",
+        (look.rate_fact, look.queueing_fact),
         ORDERED,
         confidence=confidence,
-        fixed=rate,
+        fixed=look.rate,
     )
 
 
-def _standing_queue_hit(look: Look, rate: float) -> Optional[Hit]:
+def _standing_queue_hit(look: Look) -> Optional[Hit]:
     """Packets wait in every sample: a queue that is never empty, so that the path is never idle.
 
     If it is full, some are dropped. With a queue of less than a round trip, the rate varies by the
     way TCP recovers; that of a slow path varies because iperf counts whole buffers.
     """
-    if not has_standing_queue(look) or (look.spread or 1.0) > SAWTOOTH:
+    if not has_standing_queue(look) or (look.spread or 1.0) > SAWTOOTH_SPREAD:
         return None
     return Hit(
-        FULL_QUEUE * look.known_network_share,
-        f"packets wait at {amounts.rate(rate)}: a queue on the path is never empty, so that this "
-        "is about its capacity",
-        (
-            single_fact("rtt / min_rtt", look.queueing),
-            single_fact("bytes_retrans / bytes_sent", look.loss),
-        ),
+        FULL_QUEUE_SHARE * look.known_network_share,
+        f"packets wait at {amounts.rate(look.known_rate)}: a queue on the path is never empty, so "
+        "that this is about its capacity",
+        (look.queueing_fact, look.loss_fact),
         ORDERED,
         confidence=LOW if look.is_full else MEDIUM,
-        fixed=rate,
+        fixed=look.rate,
     )
 
 
-def _steady_spread(look: Look) -> Optional[float]:
-    """The coefficient of variation of a steady rate; None if it varies, or is not known."""
-    limit = STEADY
-    if has_standing_queue(look):
-        limit = IN_PIECES
-    if look.spread is None or look.spread >= limit:
-        return None
-    return look.spread
-
-
-def _filled_line(look: Look, rate: float) -> Optional[float]:
-    """The speed in bit/s of the link that this rate fills; guessed if no link's speed is known."""
-    mtu, slowest = smallest_mtu(look.sender.on_path), _slowest_link(look)
+def _filled_line(look: Look, slowest: Optional[float]) -> Optional[float]:
+    """The speed in bit/s of the link that TCP fills: of the `slowest`, or guessed without one."""
+    rate, mtu = look.known_rate, smallest_mtu(look.sender.on_path)
     if slowest is not None:
         return slowest if rate >= 0.98 * figures.goodput(slowest, mtu or 1500) else None
     # The rate of a full link does not vary.
-    is_steady = look.spread is not None and look.spread < STEADY
+    is_steady = look.spread is not None and look.spread < STEADY_SPREAD
     return figures.line_of(rate, mtu) if is_steady or not look.phase.sender else None
 
 
 def _slowest_link(look: Look) -> Optional[float]:
+    """bit/s; None if the speed of no link on the path is known."""
     links = (*look.sender.on_path, *look.receiver.on_path)
     return min((link.real_speed for link in links if link.real_speed), default=None)

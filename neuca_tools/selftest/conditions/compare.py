@@ -9,12 +9,12 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import INFO, MEDIUM, Hit, Session
 from neuca_tools.selftest.conditions.capacity import given_rate, path_capacity
-from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER, carries_expected
+from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, BOTH_WAYS, carries_expected
 from neuca_tools.selftest.evidence.look import Fact, Look
 
-GAP = 1.5  # rate of many streams over that of one (D26)
+STREAMS_RATIO = 1.5  # rate of many streams over that of one (D26)
 ASYMMETRY = 1.3  # rate of the faster direction over that of the slower one (D27)
-AS_A_WHOLE = 1.15  # the same with slow start, which takes as long at any rate
+ASYMMETRY_OF_TOTALS = 1.15  # the same with slow start, which takes as long at any rate
 # The same where both send at once: it is partly chance which of them gets more.
 ASYMMETRY_TOGETHER = 1.5
 
@@ -23,7 +23,7 @@ def per_flow(session: Session) -> Optional[Hit]:
     single, many = session.named("tcp"), session.named("tcp-parallel")
     if single is None or many is None or not single.rate or not many.rate:
         return None
-    if many.rate <= GAP * single.rate or single.is_full:
+    if many.rate <= STREAMS_RATIO * single.rate or single.is_full:
         return None
     return Hit(
         0.4 * (1 - single.rate / many.rate),
@@ -47,54 +47,46 @@ def asymmetric_directions(session: Session) -> Optional[Hit]:
     there, back = rates
     fast, slow = max(rates), min(rates)
     direction = "forward" if there < back else "reverse"
-    if fast <= ratio * slow or _is_limited_itself(session, direction):
+    if fast <= ratio * slow or not _totals_differ(session):
         return None
-    if not _differ_as_a_whole(session):
-        return None
+    slower = session.named("tcp", direction)
+    if slower is not None and (path_capacity(slower) or given_rate(slower)):
+        return None  # the path limits this direction, which is the finding (D18)
     return Hit(
         1 - slow / fast,
         f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}",
         (Fact("forward and back, bit/s", there, back),),
         "compare ip route get, ethtool -k and sysctls of both hosts",
         confidence=MEDIUM,
-        severity=INFO if _is_slow_by_chance(session, direction) else None,
+        severity=_severity_of_slower(slower),
     )
 
 
-def _differ_as_a_whole(session: Session) -> bool:
-    """Whether the totals of both tests differ, too, as far as they are known.
+def _severity_of_slower(look: Optional[Look]) -> Optional[str]:
+    """Information if it is chance: this direction had the expected rate for a moment, too."""
+    return INFO if look is not None and carries_expected(look) else None
+
+
+def _totals_differ(session: Session) -> bool:
+    """Whether the totals of both tests differ as well, as far as they are known.
 
     On a long path, few intervals are left after slow start, and chance decides on their rates.
     """
     ways = (session.named("tcp", way) for way in ("forward", "reverse"))
     totals = [look.flow.rate for look in ways if look is not None and look.flow.rate]
-    return len(totals) < 2 or max(totals) > AS_A_WHOLE * min(totals)
-
-
-def _is_limited_itself(session: Session, direction: str) -> bool:
-    """Whether the path limits the slower direction, which is then the finding (D18)."""
-    slow = session.named("tcp", direction)
-    return slow is not None and bool(path_capacity(slow) or given_rate(slow))
-
-
-def _is_slow_by_chance(session: Session, direction: str) -> bool:
-    """Whether the slower direction had the expected rate for a moment, too."""
-    slow = session.named("tcp", direction)
-    return slow is not None and carries_expected(slow)
+    return len(totals) < 2 or max(totals) > ASYMMETRY_OF_TOTALS * min(totals)
 
 
 def worse_direction(session: Session) -> Optional[str]:
     """The direction that is clearly slower than the other, each measured alone; None if neither."""
-    there, back = session.named("tcp"), session.named("tcp", "reverse")
-    if there is None or back is None or not there.rate or not back.rate:
+    rates = _rates_alone(session)
+    if rates is None or max(rates) <= ASYMMETRY * min(rates):
         return None
-    if max(there.rate, back.rate) <= ASYMMETRY * min(there.rate, back.rate):
-        return None
-    return "forward" if there.rate < back.rate else "reverse"
+    return "forward" if rates[0] < rates[1] else "reverse"
 
 
 def slow_together(session: Session) -> Optional[Hit]:
-    both, rates = session.named(TOGETHER), _rates_alone(session)
+    both, rates = session.named(BIDIRECTIONAL), _rates_alone(session)
     if both is None or both.phase.run is None or both.is_full or rates is None:
         return None
     alone, flows = sum(rates), both.phase.run.flows
@@ -107,18 +99,17 @@ def slow_together(session: Session) -> Optional[Hit]:
         f"{amounts.rate(alone)} in total: half duplex, one shaper for both, or delayed "
         "acknowledgements",
         (Fact("alone and together, bit/s", alone, together),),
-        f"compare the duplex setting of both hosts ({_ethtool_command(both)}); fq on both hosts",
+        f"compare the duplex setting of both hosts ({_ethtool_command(session)}); fq on both hosts",
         confidence=MEDIUM,
     )
 
 
-def _ethtool_command(look: Look) -> str:
-    device = look.evidence.local.planned
-    return f"ethtool {device}" if device else "ethtool"
+def _ethtool_command(session: Session) -> str:
+    return f"ethtool {session.evidence.local.planned or ''}".strip()
 
 
 def _rates_alone(session: Session) -> Optional[tuple[float, float]]:
-    """bit/s forward and back, each measured alone; without a way back, it counts as the other."""
+    """bit/s forward and back, each measured alone; without a test of the way back, both alike."""
     there, back = session.named("tcp"), session.named("tcp", "reverse")
     if there is None or not there.rate:
         return None
@@ -129,7 +120,7 @@ def _rates_alone(session: Session) -> Optional[tuple[float, float]]:
 
 def _rates_together(session: Session) -> Optional[tuple[float, float]]:
     """bit/s of both directions of a run with --bidir, where nothing else was measured."""
-    there, back = session.named(TOGETHER), session.named(TOGETHER, "reverse")
+    there, back = session.named(BIDIRECTIONAL), session.named(BIDIRECTIONAL, "reverse")
     if len(session.looks) != 2 or there is None or back is None:
         return None
     if not there.is_unsampled or there.run.is_loopback or not there.rate or not back.rate:

@@ -10,30 +10,30 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import figures
 from neuca_tools.selftest.conditions.application import is_unbounded
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, single_fact
-from neuca_tools.selftest.conditions.thresholds import TOGETHER, has_passed, is_mostly_idle
+from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, has_passed, is_mostly_idle
 from neuca_tools.selftest.conditions.udp import receiver_too_slow
 from neuca_tools.selftest.evidence.load import Load
-from neuca_tools.selftest.evidence.look import STEAL, Fact, Look
+from neuca_tools.selftest.evidence.look import HARMFUL_STEAL, Fact, Look
 from neuca_tools.selftest.evidence.run import EMBEDDED, known_rates
 
 # bit/s of one TCP stream, above which a CPU core usually limits (fasterdata.es.net, "100G tuning").
-CORE = 10e9
-COPIED = 20e9  # bit/s that one core copies within a host
+CORE_RATE = 10e9
+COPY_RATE = 20e9  # bit/s that one core copies within a host
 # bit/s of all streams that share a thread, and the most of the segments that were lost meanwhile.
-THREAD, LOSSLESS = (2.5 * CORE, 6 * CORE), 1e-4
-UNEVEN = 0.05  # coefficient of variation: a CPU that others use as well varies so much
-RADIO = 0.01  # seconds that a radio keeps frames waiting, at least
+THREAD_RATES, LOSSLESS_SHARE = (2.5 * CORE_RATE, 6 * CORE_RATE), 1e-4
+SHARED_CPU_SPREAD = 0.05  # coefficient of variation: a CPU that others use as well varies so much
+RADIO_SECONDS = 0.01  # seconds that a radio keeps frames waiting, at least
 LAN_RTT = 0.001  # seconds: more than a switched network has
 # Bytes: without -w, Linux lets windows grow to about 3 MB, half of the maximum of tcp_rmem
 # (tcp(7)). One that stopped far below that was not stopped by a buffer.
-GROWN, ALLOWED = 2**20, 2**21
+GROWN_WINDOW, ALLOWED_WINDOW = 2**20, 2**21
 # Of a CPU: iperf3 prints the time of its own process (getrusage(2)). Of a core that sends to a NIC,
 # interrupts and softirqs take the rest.
-FULL, NEARLY_FULL = 0.98, 0.70
-LOSSY = 0.02  # of the datagrams
-LONG = 0.002  # seconds: below it, a CPU limits before any window of today
-VARIED = 0.1  # coefficient of variation of the rate
-ROOM = 0.85  # of the congestion window in flight: it is not what limits
+FULL_CPU, NEARLY_FULL_CPU = 0.98, 0.70
+UDP_LOSS = 0.02  # of the datagrams
+LONG_RTT = 0.002  # seconds: below it, a CPU limits before any window of today
+VARIED_SPREAD = 0.1  # coefficient of variation of the rate
+FILLED_WINDOW = 0.85  # of the congestion window in flight: it is not what limits
 # bit/s: in a local network nothing is shaped, and a slow host is as steady; but none is this slow.
 SLOWEST_HOST = 30e6
 # What to do about a full CPU, by what it spends most of its time on (D09).
@@ -57,12 +57,12 @@ def _busy_process(look: Look) -> Optional[Hit]:
     if not look.is_unsampled or figures.as_asked(look):
         return None
     share, end = _busiest_process(look)
-    if look.protocol == "tcp" and share < FULL and figures.link_filled(look) is not None:
+    if look.protocol == "tcp" and share < FULL_CPU and figures.link_filled(look) is not None:
         return None
     # In a loopback, the softirqs are part of what the sender's process does.
-    if share < (FULL if look.run.is_loopback else NEARLY_FULL):
+    if share < (FULL_CPU if look.run.is_loopback else NEARLY_FULL_CPU):
         return None
-    is_full = share >= FULL
+    is_full = share >= FULL_CPU
     return Hit(
         0.95 if is_full else 0.85,
         f"iperf on the {end} used {amounts.percent(min(share, 1))} of a CPU for "
@@ -85,15 +85,19 @@ def _busiest_process(look: Look) -> tuple[float, str]:
     sender, receiver = look.run.cpus if is_forward else look.run.cpus[::-1]
     if look.protocol == "tcp":
         return max((sender, "sender"), (receiver, "receiver"))
-    if len(look.run.flows) < 2 and look.known_loss >= LOSSY:
+    if len(look.run.flows) < 2 and look.known_loss >= UDP_LOSS:
         return receiver, "receiver"
-    is_varied = len(look.run.flows) < 2 and look.loss == 0 and look.known_spread > figures.PACED
-    return (sender if is_varied else 0.0), "sender"
+    is_lossless = len(look.run.flows) < 2 and look.loss == 0
+    is_varied = look.known_spread > figures.PACED_SPREAD
+    return (sender if is_lossless and is_varied else 0.0), "sender"
 
 
 def _slow_sender(look: Look) -> Optional[Hit]:
     """The sender does not fill its window, nothing is lost, and the link has room."""
-    if not look.is_unsampled_tcp or not _has_idle_window(look):
+    if not look.is_unsampled_tcp or not look.is_unused or look.run.buffer or is_given(look):
+        return None
+    # A larger window is more than a local network needs.
+    if (look.cwnd or 0) > GROWN_WINDOW * look.streams or not _is_as_constant_as_a_host(look):
         return None
     return Hit(
         0.85,
@@ -110,26 +114,20 @@ def _slow_sender(look: Look) -> Optional[Hit]:
     )
 
 
-def _has_idle_window(look: Look) -> bool:
-    """Whether the window had room to grow, and is more than a local network needs."""
-    if not look.is_unused or look.run.buffer or is_given(look):
-        return False
-    return (look.cwnd or 0) <= GROWN * look.streams and _is_of_host(look)
-
-
-def _is_of_host(look: Look) -> bool:
-    """Whether the rate is as constant as that of a host, at rates that few radios have.
+def _is_as_constant_as_a_host(look: Look) -> bool:
+    """Whether the rate varies as little as that of a host, at rates that few radios have.
 
     A radio's rate varies, that of a host hardly does; and its frames wait for longer.
     """
-    if look.known_rate < SLOWEST_HOST or not LAN_RTT < look.implied_rtt <= RADIO:
+    if look.known_rate < SLOWEST_HOST or not LAN_RTT < look.implied_rtt <= RADIO_SECONDS:
         return False
-    return figures.is_constant(look, UNEVEN if look.known_rate >= figures.FAST else figures.STEADY)
+    is_fast = look.known_rate >= figures.FAST_RATE
+    return figures.is_constant(look, SHARED_CPU_SPREAD if is_fast else figures.STEADY_SPREAD)
 
 
 def is_given(look: Look) -> bool:
     """Whether the rate is a known one: of a link, of a cap, of -b, or shared by two directions."""
-    if look.phase.name == TOGETHER or look.run.is_loopback or figures.as_asked(look):
+    if look.phase.name == BIDIRECTIONAL or look.run.is_loopback or figures.as_asked(look):
         return True
     return figures.link_filled(look) is not None or figures.cap_of(look.known_rate) is not None
 
@@ -139,56 +137,55 @@ def is_flat_for_another_reason(look: Look) -> bool:
     if not look.is_unsampled_tcp:
         return False
     # Two directions share what the hosts and the path can do.
-    if look.phase.name == TOGETHER or _is_too_slow_for_its_window(look):
+    if look.phase.name == BIDIRECTIONAL or look.run.is_loopback or figures.as_asked(look):
         return True
-    if figures.link_filled(look) is not None or (
-        figures.cap_of(look.known_rate) is not None and figures.is_constant(look)
-    ):
+    if _is_too_slow_for_its_window(look) or figures.link_filled(look) is not None:
         return True
-    return look.run.is_loopback or figures.as_asked(look) or limited_by_cpu(look) is not None
+    is_cap = figures.cap_of(look.known_rate) is not None and figures.is_constant(look)
+    return is_cap or limited_by_cpu(look) is not None
 
 
 def _is_too_slow_for_its_window(look: Look) -> bool:
     """Whether the window would be worth more, at the round trip that the path can have."""
-    if not look.rtt and look.known_rate >= CORE:
+    if not look.rtt and look.known_rate >= CORE_RATE:
         return True
     # A switched network's round trip is constant, and so is what a window allows.
-    if not look.rtt and (look.run.is_local_network or look.known_rate >= figures.FAST):
-        return look.known_spread > UNEVEN or (look.cwnd or 0.0) < ALLOWED * look.streams
+    if not look.rtt and (look.run.is_local_network or look.known_rate >= figures.FAST_RATE):
+        is_small = (look.cwnd or 0.0) < ALLOWED_WINDOW * look.streams
+        return is_small or look.known_spread > SHARED_CPU_SPREAD
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
-    return look.known_spread > VARIED or _is_falling(look)
+    return look.known_spread > VARIED_SPREAD or _is_falling(look)
 
 
 def _is_falling(look: Look) -> bool:
     """Whether each interval is slower than the one before, by a tenth in the end."""
     rates = known_rates(look.all_intervals[1:])
     is_sorted = len(rates) > 2 and rates == sorted(rates, reverse=True)
-    return is_sorted and rates[-1] < (1 - VARIED) * rates[0]
+    return is_sorted and rates[-1] < (1 - VARIED_SPREAD) * rates[0]
 
 
 def is_of_a_host(look: Look) -> bool:
     """Whether a steady rate may be that of a host: in a local network nothing is shaped."""
-    is_lan_host = look.run.is_local_network and look.known_rate > SLOWEST_HOST
-    return is_lan_host or look.run.system == EMBEDDED
+    if look.run.system == EMBEDDED:
+        return True
+    return look.run.is_local_network and look.known_rate > SLOWEST_HOST
 
 
 def _fast_core(look: Look) -> Optional[Hit]:
     """Faster than most paths, uneven, and unimpressed by loss."""
-    if look.is_unsampled_tcp and _is_one_thread(look) and not is_given(look):
-        return _one_thread_hit(look)
-    if not look.is_unsampled_tcp or not _is_fast_and_uneven(look):
+    if not look.is_unsampled_tcp or is_given(look):
         return None
-    if (
-        is_given(look)
-        or figures.loss_explains(look)
-        or (look.is_unused and look.implied_rtt >= LONG)
-    ):
+    if _is_one_thread(look):
+        return _one_thread_hit(look)
+    if not _is_fast_and_uneven(look) or figures.loss_explains(look):
+        return None
+    if look.is_unused and look.implied_rtt >= LONG_RTT:
         return None
     return Hit(
         0.6,
         f"{amounts.rate(look.known_rate)} arrive unevenly, and no window follows any loss: at such "
         "rates a CPU core usually limits",
-        (single_fact("rate, bit/s", round(look.known_rate)),),
+        (look.rate_fact,),
         "compare with several streams (-P); check the CPUs of both hosts and of any relay",
         "both",
         confidence=MEDIUM,
@@ -199,8 +196,8 @@ def _is_one_thread(look: Look) -> bool:
     """Whether so many streams of an iperf3 that has one thread carry as much as one can."""
     if look.run.tool != "iperf3" or look.streams == 1 or look.run.is_threaded:
         return False
-    lowest, highest = THREAD
-    return lowest <= look.known_rate <= highest and look.known_loss < LOSSLESS
+    lowest, highest = THREAD_RATES
+    return lowest <= look.known_rate <= highest and look.known_loss < LOSSLESS_SHARE
 
 
 def _one_thread_hit(look: Look) -> Hit:
@@ -208,7 +205,7 @@ def _one_thread_hit(look: Look) -> Hit:
         0.8,
         f"{look.streams} streams carry {amounts.rate(look.known_rate)} together: all streams of an "
         "iperf3 before 3.16 share one thread, and this is what one takes",
-        (single_fact("rate, bit/s", round(look.known_rate)), single_fact("streams", look.streams)),
+        (look.rate_fact, single_fact("streams", look.streams)),
         "iperf3 3.16 or later, several iperf3 on different ports, or iperf 2",
         "tool",
         confidence=MEDIUM,
@@ -216,12 +213,12 @@ def _one_thread_hit(look: Look) -> Hit:
 
 
 def _is_fast_and_uneven(look: Look) -> bool:
-    if look.known_rate < CORE or not look.cwnd:
+    if look.known_rate < CORE_RATE or not look.cwnd:
         return False
     # Without loss, this is as fast as one core copies within a host: nothing is slow.
-    if look.known_rate >= COPIED and look.known_loss < LOSSLESS / 10:
+    if look.known_rate >= COPY_RATE and look.known_loss < LOSSLESS_SHARE / 10:
         return False
-    return look.spread is not None and look.spread >= UNEVEN
+    return look.spread is not None and look.spread >= SHARED_CPU_SPREAD
 
 
 def _full_cpu(look: Look) -> Optional[Hit]:
@@ -231,9 +228,12 @@ def _full_cpu(look: Look) -> Optional[Hit]:
     if look.run.error and load.own is None:
         return None  # it is not known how much of the CPU was its own
     if load.has_full_cpu and load.is_busy_with_others:
-        what = f"other programs kept CPU {load.cpu} of the {end} busy"
-        busy = single_fact(f"CPU {load.cpu} busy", load.busy)
-        return _waits_for_cpu(look, end, load) or _note_on_load(end, load, what, busy)
+        return _waits_for_cpu(look, end, load) or _note_on_load(
+            end,
+            load,
+            f"other programs kept CPU {load.cpu} of the {end} busy",
+            single_fact(f"CPU {load.cpu} busy", load.busy),
+        )
     if not load.is_full or not is_unbounded(look):
         return None
     full, suspect, confidence = load.full or 0, "", HIGH
@@ -265,9 +265,9 @@ def _waits_for_cpu(look: Look, end: str, load: Load) -> Optional[Hit]:
 
     By fair scheduling it would get half of it; a program of higher priority leaves it less.
     """
-    if look.protocol != "tcp" or has_passed(look) is not False or not is_mostly_idle(look):
+    if look.protocol != "tcp" or has_passed(look) is not False:
         return None
-    if not is_unbounded(look):
+    if not is_mostly_idle(look) or not is_unbounded(look):
         return None
     return Hit(
         look.known_network_share,
@@ -301,7 +301,7 @@ def _note_on_load(end: str, load: Load, what: str, fact: Fact) -> Hit:
 def stolen_time(look: Look) -> Optional[Hit]:
     for end, _, load in reversed(look.ends):
         stolen = load.steal or 0
-        if stolen <= STEAL:
+        if stolen <= HARMFUL_STEAL:
             continue
         if not load.may_need_stolen_time:
             what = f"the hypervisor took {amounts.percent(stolen)} of a CPU of the {end}"

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from itertools import chain, filterfalse
 from statistics import mean, pstdev
 from typing import NamedTuple, Optional
 
@@ -19,18 +19,19 @@ from neuca_tools.selftest.conditions.base import (
     of_all_directions,
     single_fact,
 )
-from neuca_tools.selftest.conditions.figures import STEADY
+from neuca_tools.selftest.conditions.figures import STEADY_SPREAD
 from neuca_tools.selftest.conditions.overflow import overflows
-from neuca_tools.selftest.conditions.thresholds import TOGETHER, is_crowded
+from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_crowded
 from neuca_tools.selftest.conditions.udp import (
-    VERY_FEW,
-    WHOLE,
+    UNFRAGMENTED,
+    VERY_FEW_PER_SECOND,
     counted_losses,
     datagram_size,
     expected_datagrams,
     is_gentle,
     is_losing,
     is_one_of_several,
+    losses_by_interval,
     lost_datagrams,
     offered_rate,
     seconds_missed,
@@ -39,35 +40,36 @@ from neuca_tools.selftest.evidence import Phase, derive
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.run import known_rates
 
-HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
+COUNTED_SHARE = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Datagrams that should be lost at the loss rate of the other tests: the probability that none is
 # lost is then 5 % (exp(-3)).
-EXPECTED = 3
-HEAVY = 0.005  # of the bytes of TCP: loss that no full queue needs (D17)
+EXPECTED_LOSSES = 3
+HEAVY_TCP_LOSS = 0.005  # of the bytes of TCP: loss that no full queue needs (D17)
 # Datagrams that loss at random would have hit, and how much less was lost of them (D17, D19).
-SURELY, CONTRAST = 20, 4
-DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
-CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
+SURE_LOSSES, LOSS_CONTRAST = 20, 4
+# bit/s, or of the expected rate: a slower test is well below what the path carries.
+DELIBERATE, DELIBERATE_SHARE = 10e6, 0.15
+CLEAR_LOSS = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
 # Of TCP's rate: what is sent so slowly, and evenly, is dropped by no queue and no policer.
-GENTLE = 0.5
-FEW_LOST = 2  # of the probes before a test
+GENTLE_RATE = 0.5
+FEW_LOST_PROBES = 2  # of the probes before a test
 # Of the datagrams: so much a receiver loses that is busy, whose counters are not known.
-UNSEEN = 0.0075
+UNSEEN_LOSS = 0.0075
 # Of gently sent datagrams, and how many in several intervals: a host that is busy for a moment
 # loses them all at once (D19).
-NOTABLE, SEVERAL = 0.002, 4
+NOTABLE_LOSS, SEVERAL_LOSSES = 0.002, 4
 # Datagrams of one test; of them, what a link may lose on which iperf still works; the variance of
 # how many an interval loses over the mean, 1 by chance; more than a round trip, as of a queue.
-CERTAIN, MAX_RANDOM, REGULAR, QUEUED_SECONDS = 5, 0.2, 0.1, 0.25
-SPREAD = 2 / 3  # of the intervals that loss at random would be in
+CERTAIN_LOSSES, MAX_RANDOM_LOSS, REGULAR_DISPERSION, QUEUED_SECONDS = 5, 0.2, 0.1, 0.25
+LOSSY_INTERVALS = 2 / 3  # of the intervals that loss at random would be in
 # TCP sees what is lost at random as well: at least this part of the share of the datagrams.
-SEEN = 0.3
+SEEN_BY_TCP = 0.3
 
 
 class Count(NamedTuple):
-    """Datagrams: how many were lost, and of how many; `losses` are those of each test's intervals.
+    """How many datagrams of one or several tests were lost, and of how many.
 
-    `rate` is the highest at which they were offered, in bit/s.
+    `losses` has those of each interval for each test, and `rate` is the highest offered, in bit/s.
     """
 
     lost: int = 0
@@ -87,21 +89,22 @@ class Count(NamedTuple):
         """
         known = [losses for losses in self.losses if len(losses) > 1 and any(losses)]
         if not known:
-            return self.lost >= SURELY
-        expected = sum(map(_intervals_hit, known))
-        return sum(bool(lost) for losses in known for lost in losses) >= SPREAD * expected
+            return self.lost >= SURE_LOSSES
+        expected = sum(map(_lossy_intervals_by_chance, known))
+        return sum(bool(lost) for losses in known for lost in losses) >= LOSSY_INTERVALS * expected
 
 
-def _intervals_hit(losses: Sequence[int]) -> float:
-    """How many of these intervals chance would give some of these losses."""
+def _lossy_intervals_by_chance(losses: Sequence[int]) -> float:
+    """In how many of these intervals something is lost if chance distributes the losses."""
     count = len(losses)
-    return count * (1 - (1 - 1 / count) ** sum(losses))
+    # iperf3 counts a datagram that arrives late as one that is not lost after all: -1.
+    return count * (1 - (1 - 1 / count) ** max(0, sum(losses)))
 
 
 def random_loss(session: Session) -> Optional[Hit]:
     """Even the slowest test loses datagrams, so that no queue overflows."""
     slowest, hits = slowest_test(session.looks), []
-    alone = [look for look in session.tcp if look.phase.name != TOGETHER]
+    alone = [look for look in session.tcp if look.phase.name != BIDIRECTIONAL]
     if slowest is not None and is_losing(slowest) and _is_random(slowest, session):
         hits = [_random_at(slowest, session)]
         alone = [look for look in alone if look.phase.direction != slowest.phase.direction]
@@ -114,12 +117,12 @@ def _random_at(slowest: Look, session: Session) -> Optional[Hit]:
     loss = slowest.known_loss
     hit = _random_loss_hit(loss, slowest.rate or 0.0, slowest.phase.direction, session)
     if not slowest.is_unsampled:
-        if slowest.phase.receiver or loss >= UNSEEN:
+        if slowest.phase.receiver or loss >= UNSEEN_LOSS:
             return hit
-        return replace(hit, confidence=LOW)
+        return hit._replace(confidence=LOW)
     # No counter of a host was read: a busy host loses a few datagrams, too.
-    is_sure = lost_datagrams(slowest) >= SURELY or loss >= CLEARLY
-    return replace(hit, confidence=MEDIUM) if is_sure and is_gentle(slowest) else None
+    is_sure = lost_datagrams(slowest) >= SURE_LOSSES or loss >= CLEAR_LOSS
+    return hit._replace(confidence=MEDIUM) if is_sure and is_gentle(slowest) else None
 
 
 def lost_while_idle(session: Session) -> bool:
@@ -127,11 +130,11 @@ def lost_while_idle(session: Session) -> bool:
 
     TCP loses as well then. A host that does not respond at all says nothing.
     """
-    idle = session.evidence.idle
-    lost_ones, count = idle.lost or 0, idle.count or 0
-    if not FEW_LOST <= lost_ones < count / 2 or any(look.is_disturbed for look in session.looks):
+    lost, count = session.evidence.idle.lost or 0, session.evidence.idle.count or 0
+    is_disturbed = any(look.is_disturbed for look in session.looks)
+    if is_disturbed or not FEW_LOST_PROBES <= lost < count / 2:
         return False
-    return any((look.loss or 0.0) >= HEAVY for look in session.tcp)
+    return any((look.loss or 0.0) >= HEAVY_TCP_LOSS for look in session.tcp)
 
 
 def _random_while_idle(session: Session) -> Optional[Hit]:
@@ -162,15 +165,15 @@ def _random_loss_hit(loss: float, rate: float, direction: str, session: Session)
 def _random_beside(tcp: Look, session: Session) -> Optional[Hit]:
     """Datagrams are lost that were sent gently, and TCP loses as much as these or more."""
     count = gently_sent(session, tcp)
-    if count.lost < SEVERAL or count.share < NOTABLE or not count.is_spread:
+    if count.lost < SEVERAL_LOSSES or count.share < NOTABLE_LOSS or not count.is_spread:
         return None
-    if tcp.known_loss < SEEN * count.share:
+    if tcp.known_loss < SEEN_BY_TCP * count.share:
         return None
     faster = [look for look in _significant_tests(session.looks) if is_same_way(look, tcp)]
     if any(map(_is_clean, faster)):
         return None
     hit = _random_loss_hit(count.share, count.rate, tcp.phase.direction, session)
-    return replace(hit, confidence=MEDIUM)
+    return hit._replace(confidence=MEDIUM)
 
 
 def _look_for_errors(session: Session) -> str:
@@ -184,52 +187,41 @@ def gently_sent(session: Session, tcp: Look) -> Count:
 
     They are those of the tests in the same direction.
     """
-    return _sum_of_counts(session, tcp, GENTLE * tcp.known_rate)
+    return _sum_of_counts(session, tcp, GENTLE_RATE * tcp.known_rate, 0.0)
 
 
-def evenly_sent(session: Session, tcp: Look) -> Count:
-    """The count of datagrams that a policer would let pass, if there is one.
+def _sum_of_counts(session: Session, tcp: Look, rate: float, loss: float) -> Count:
+    """Of the tests in the direction of `tcp` that offered at most `rate`, or lost less than `loss`.
 
-    They were offered no faster than TCP, or faster without loss.
+    Those whose losses the hosts themselves counted are left out.
     """
-    return _sum_of_counts(session, tcp, tcp.known_rate, CLEARLY)
+    same_way = [look for look in session.looks if is_same_way(look, tcp)]
+    slow_or_clean = (
+        look
+        for look in filterfalse(_is_counted, same_way)
+        if offered_rate(look) <= rate or look.known_loss < loss
+    )
+    counts = [*_one_way_counts(session, tcp.phase.direction, rate)]
+    counts += map(_count_of_test, slow_or_clean)
+    return Count(
+        sum(count.lost for count in counts),
+        sum(count.sent for count in counts),
+        tuple(chain.from_iterable(count.losses for count in counts)),
+        max((count.rate for count in counts), default=0.0),
+    )
 
 
-def _of_direction(session: Session, tcp: Look) -> list[Look]:
-    same = (look for look in session.looks if is_same_way(look, tcp))
-    return [look for look in same if not _is_counted(look)]
+def _count_of_test(udp: Look) -> Count:
+    losses = (losses_by_interval(udp),)
+    return Count(lost_datagrams(udp), expected_datagrams(udp.flow), losses, offered_rate(udp))
 
 
-def _one_way(session: Session, tcp: Look, most: float) -> list[Count]:
-    """The tests of one-way loss in the direction of this look that were no faster than `most`."""
-    counts = []
+def _one_way_counts(session: Session, direction: str, rate: float) -> Iterator[Count]:
+    """The tests of one-way loss in this direction that were no faster than `rate`, in bit/s."""
     for test in session.evidence.one_way:
-        rate = test.rate or 0.0
-        if test.direction == tcp.phase.direction and test.loss is not None and rate <= most:
-            counts.append(Count(test.lost or 0, test.seen or 0, (test.losses,), rate))
-    return counts
-
-
-def _sum_of_counts(session: Session, tcp: Look, most: float, clean: float = 0.0) -> Count:
-    """Of the tests that were no faster than `most`, in bit/s, or that lost less than `clean`."""
-    counts = [
-        Count(
-            lost_datagrams(look),
-            expected_datagrams(look.flow),
-            (_losses_by_interval(look),),
-            offered_rate(look),
-        )
-        for look in _of_direction(session, tcp)
-        if offered_rate(look) <= most or look.known_loss < clean
-    ]
-    counts += _one_way(session, tcp, most)
-    losses = tuple(test for count in counts for test in count.losses)
-    total, sent = sum(count.lost for count in counts), sum(count.sent for count in counts)
-    return Count(total, sent, losses, max((count.rate for count in counts), default=0.0))
-
-
-def _losses_by_interval(look: Look) -> tuple[int, ...]:
-    return tuple(interval.lost for interval in look.flow.intervals if interval.lost is not None)
+        is_slow = test.direction == direction and (test.rate or 0.0) <= rate
+        if is_slow and test.loss is not None:
+            yield Count(test.lost or 0, test.seen or 0, (test.losses,), test.rate or 0.0)
 
 
 def is_same_way(udp: Look, tcp: Look) -> bool:
@@ -238,7 +230,7 @@ def is_same_way(udp: Look, tcp: Look) -> bool:
 
 def _is_counted(udp: Look) -> bool:
     """Whether the hosts' own counters say where datagrams were dropped."""
-    return bool(lost_datagrams(udp)) and counted_losses(udp) >= HALF * lost_datagrams(udp)
+    return bool(lost_datagrams(udp)) and counted_losses(udp) >= COUNTED_SHARE * lost_datagrams(udp)
 
 
 def spared(tcp: Look, session: Session) -> Optional[Count]:
@@ -247,9 +239,13 @@ def spared(tcp: Look, session: Session) -> Optional[Count]:
     None if there are none, or not enough. A short queue drops some that are nearly as fast as TCP.
     """
     loss = tcp.known_loss
-    counts = (evenly_sent(session, tcp), gently_sent(session, tcp))
-    enough = (count for count in counts if loss >= HEAVY and loss * count.sent >= SURELY)
-    return next((count for count in enough if count.share <= loss / CONTRAST), None)
+    # A policer would let pass what is no faster than TCP, or faster without loss.
+    even = _sum_of_counts(session, tcp, tcp.known_rate, CLEAR_LOSS)
+    counts = (even, gently_sent(session, tcp))
+    enough = (count for count in counts if loss * count.sent >= SURE_LOSSES)
+    if loss < HEAVY_TCP_LOSS:
+        return None
+    return next((count for count in enough if count.share <= loss / LOSS_CONTRAST), None)
 
 
 def _is_only_bursts(tcp: Look, session: Session) -> bool:
@@ -261,37 +257,26 @@ def _is_random(slowest: Look, session: Session) -> bool:
     """Whether no counter explains the loss, and whatever is sent faster is lost as well."""
     if _is_counted(slowest) or any(_is_only_bursts(look, session) for look in session.tcp):
         return False
-    others = [
-        look for look in _significant_tests(session.looks) if look is not slowest and look.rate
-    ]
-    if others:
-        return not any(map(_is_clean, others))
-    return _is_certain(slowest)
+    tests = _significant_tests(session.looks)
+    others = [look for look in tests if look is not slowest and look.rate]
+    return not any(map(_is_clean, others)) if others else _is_certain(slowest)
 
 
 def _is_certain(only: Look) -> bool:
     """Whether the only test is slow, and lost enough: a fast one says nothing about slow ones."""
-    if lost_datagrams(only) < CERTAIN or only.known_loss > MAX_RANDOM or not _is_slow(only):
+    rate, expect = only.known_rate, only.evidence.expect or 0.0
+    if rate > max(DELIBERATE, DELIBERATE_SHARE * expect):
         return False
-    losses = _losses_by_interval(only)[1:]
-    is_shaped = len(losses) > 3 and pstdev(losses) ** 2 < REGULAR * mean(losses)
+    if lost_datagrams(only) < CERTAIN_LOSSES or only.known_loss > MAX_RANDOM_LOSS:
+        return False
+    losses = losses_by_interval(only)[1:]
+    is_shaped = len(losses) > 3 and pstdev(losses) ** 2 < REGULAR_DISPERSION * mean(losses)
     return not is_shaped and seconds_missed(only) > -QUEUED_SECONDS
 
 
 def _is_clean(udp: Look) -> bool:
     """Whether a test lost nothing but many datagrams at its start or end; a few prove nothing."""
-    return not is_losing(udp) and not 0 < lost_datagrams(udp) < EXPECTED
-
-
-def fastest_tcp(session: Session) -> float:
-    rates = [look.rate or 0.0 for look in session.tcp if look.phase.direction == "forward"]
-    return max(rates, default=0.0)
-
-
-def _is_slow(look: Look) -> bool:
-    """Whether a test is far below what the path should carry."""
-    rate, expect = look.rate or 0, look.evidence.expect
-    return rate <= DELIBERATE or bool(expect and rate <= 0.15 * expect)
+    return not is_losing(udp) and not 0 < lost_datagrams(udp) < EXPECTED_LOSSES
 
 
 def _significant_tests(looks: Sequence[Look]) -> list[Look]:
@@ -300,7 +285,9 @@ def _significant_tests(looks: Sequence[Look]) -> list[Look]:
     lossy = [look for look in udp if is_losing(look)]
     expected = sum(expected_datagrams(look.flow) for look in lossy)
     share = sum(map(lost_datagrams, lossy)) / max(1, expected)
-    return [look for look in udp if not share or expected_datagrams(look.flow) * share >= EXPECTED]
+    # All of them if none lost anything.
+    least = EXPECTED_LOSSES / share if share else 0.0
+    return [look for look in udp if expected_datagrams(look.flow) >= least]
 
 
 def slowest_test(looks: Sequence[Look]) -> Optional[Look]:
@@ -311,14 +298,14 @@ def slowest_test(looks: Sequence[Look]) -> Optional[Look]:
 # --- D18, where iperf's own figures are all that is known -----------------------------------------
 
 
-LOST = 0.02  # of the datagrams
-FEWEST = 3  # intervals
-FEW = 100_000  # datagrams in a second: fewer than any host receives
+LIMITED_LOSS = 0.02  # of the datagrams
+MIN_INTERVALS = 3  # intervals
+FEW_PER_SECOND = 100_000  # datagrams in a second: fewer than any host receives
 # Of few datagrams: more is lost than by chance, and less than if nothing got through.
 MIN_LOSS, MAX_LOSS = 0.05, 0.9
-DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
-MORE = 1.1  # times the rate of another test
-SMALL = 512  # bytes of a datagram
+DEFAULT_DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
+MORE_ARRIVED = 1.1  # times the rate of another test
+SMALL_DATAGRAM = 512  # bytes of a datagram
 
 
 def limited_arrival(look: Look) -> Optional[Hit]:
@@ -331,22 +318,21 @@ def limited_arrival(look: Look) -> Optional[Hit]:
 
 def _constant_arrival(look: Look) -> Optional[Hit]:
     """UDP datagrams arrive at a constant rate, however much is lost."""
-    if look.known_loss < LOST or not is_losing(look):
+    if look.known_loss < LIMITED_LOSS or not is_losing(look):
         return None
     rates = known_rates(interval for interval in look.steady if interval.lost is not None)
-    if len(rates) < FEWEST or pstdev(rates) >= STEADY * mean(rates):
+    if len(rates) < MIN_INTERVALS or pstdev(rates) >= STEADY_SPREAD * mean(rates):
         return None
-    arrived = mean(rates)
-    if not _are_few(look, arrived):
+    arrived, size = mean(rates), datagram_size(look) or DEFAULT_DATAGRAM
+    # Any host could have received these, so that the path lost the others. Small datagrams are sent
+    # to see how many a host takes, and a small host takes few.
+    if arrived / 8 / size >= (FEW_PER_SECOND if size >= SMALL_DATAGRAM else VERY_FEW_PER_SECOND):
         return None
     return Hit(
         0.8,
         f"{amounts.rate(arrived)} arrive all the time, although {amounts.percent(look.known_loss)} "
         "more is sent: something on the path limits the rate, and the rest is dropped there",
-        (
-            single_fact("received, bit/s", round(arrived)),
-            single_fact("lost / datagrams", look.loss),
-        ),
+        (single_fact("received, bit/s", round(arrived)), look.loss_fact),
         "offer less than that (-b); compare it with the rate that was ordered or scheduled",
         confidence=MEDIUM,
     )
@@ -357,15 +343,15 @@ def _is_contradicted_by(look: Look, phase: Phase) -> bool:
     other = derive.look_at_phase(look.evidence, phase)
     if phase is look.phase or not is_same_way(other, look) or not other.rate:
         return False
-    return other.rate > MORE * (look.rate or 0.0) or (
-        other.known_loss >= LOST and other.rate < (look.rate or 0.0) / MORE
-    )
+    if other.rate > MORE_ARRIVED * look.known_rate:
+        return True
+    return other.known_loss >= LIMITED_LOSS and other.rate < look.known_rate / MORE_ARRIVED
 
 
 def _slow_path(look: Look) -> Optional[Hit]:
     """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
     loss, size = look.known_loss, datagram_size(look)
-    if not 0 < size <= WHOLE or not MIN_LOSS <= loss <= MAX_LOSS or look.run.is_loopback:
+    if not 0 < size <= UNFRAGMENTED or not MIN_LOSS <= loss <= MAX_LOSS or look.run.is_loopback:
         return None
     if not is_gentle(look) or is_one_of_several(look):
         return None
@@ -374,21 +360,9 @@ def _slow_path(look: Look) -> Optional[Hit]:
         f"only {amounts.rate(look.known_rate)} arrive, and {amounts.percent(loss)} of the "
         "datagrams are lost, although they are few and unfragmented: the path is slower than what "
         "was offered",
-        (
-            single_fact("received, bit/s", round(look.known_rate)),
-            single_fact("lost / datagrams", look.loss),
-        ),
+        (single_fact("received, bit/s", round(look.known_rate)), look.loss_fact),
         "offer less (-b) until nothing is lost: if that helps, it is the rate of the path, else "
         "it is loss at any rate (cable, radio)",
         confidence=MEDIUM,
         severity=FAULT,  # even if as much arrived as is enough of what was offered
     )
-
-
-def _are_few(look: Look, arrived: float) -> bool:
-    """Whether any host could have received these datagrams, so that the path lost the others.
-
-    Small ones are sent to see how many a host takes, and a small host takes few.
-    """
-    size = datagram_size(look) or DATAGRAM
-    return arrived / 8 / size < (FEW if size >= SMALL else VERY_FEW)

@@ -14,48 +14,50 @@ from neuca_tools.selftest.evidence.look import Look
 # VXLAN, 0.928 with IPv6 and timestamps, 0.949 with IPv4 and none; as printed, with three digits of
 # a size and of a time.
 OF_LINE = (0.895, 0.955)
-# The same with MTU 9000, or on a virtual link, which has no preamble and no gap between frames.
-OF_FAST_LINE = (0.985, 1.005)
+# The most with MTU 9000, or on a virtual link, which has no preamble and no gap between frames.
+OF_FAST_LINE = 1.005
 OF_JUMBO = (0.985, 0.992)  # with MTU 9000 and preambles, on links that are not virtual
 FAST_LINE, JUMBO = 10e9, 8000  # bit/s, bytes of MSS: below both, MTU 9000 is rare
 # bit/s: that a mean alone fits one of these by chance is more likely than such a link.
-RARE = (2.5e9, 5e9)
-FAST, MANY = 1e9, 4  # bit/s, streams
-NEARLY = 0.9  # of what a link carries, or of what was asked for
+RARE_SPEEDS = (2.5e9, 5e9)
+FAST_RATE, MANY_STREAMS = 1e9, 4  # bit/s, streams
+NEARLY_ALL = 0.9  # of what a link carries, or of what was asked for
 # Of a nominal rate that providers sell: below, headers explain too much; above, it was exceeded.
 # Clouds let through up to 2% more, which no Ethernet carries.
 OF_CAP, OF_CLOUD = (OF_LINE[1], 1.005), 1.02
-UNEVEN = 0.15  # coefficient of variation of the rate that losses leave
-BURSTS = 2  # times the average window that as much loss leaves if each segment is lost by chance
-CAPS = (1, 2, 5, 10)  # leading digits
-STEADY = 0.03  # coefficient of variation of the rate
-PACED = 0.004  # the same, and of a round rate: iperf's text has three digits
-EVEN = 0.04  # the same of a full link, of which iperf counts whole blocks
-SOME = 5  # intervals, below which the size of a block does not excuse that they differ
-MANY_BLOCKS, APART = 6, 2.1  # in an interval at least; by which two may differ
-VERY_STEADY = 0.01  # coefficient of variation of the rate
+UNEVEN_SPREAD = 0.15  # coefficient of variation of the rate that losses leave
+BURST_WINDOWS = 2  # times the average window that as much loss leaves if it is by chance
+CAP_DIGITS = (1, 2, 5, 10)  # leading digits
+STEADY_SPREAD = 0.03  # coefficient of variation of the rate
+PACED_SPREAD = 0.004  # the same, and of a round rate: iperf's text has three digits
+FULL_LINK_SPREAD = 0.04  # the same of a full link, of which iperf counts whole blocks
+MIN_INTERVALS = 5  # intervals, below which the size of a block does not excuse that they differ
+MANY_BLOCKS, BLOCKS_APART = 6, 2.1  # in an interval at least; by which two may differ
+VERY_STEADY_SPREAD = 0.01  # coefficient of variation of the rate
 BLOCK = 128 * 1024  # bytes: what iperf writes and counts at once over TCP, without -l
 # The kernel's own default, tcp_rmem[2] (tcp(7)): what the receiver may hold.
 RECEIVE_BUFFER = 6 * 2**20
-HEAVY = 0.0045  # of the segments: loss that no full link needs (1 in 200, and chance)
-LOSSY = 0.001
+HEAVY_LOSS = 0.0045  # of the segments: loss that no full link needs (1 in 200, and chance)
+NOTABLE_LOSS = 0.001
 # sqrt(3/2) of Mathis et al. (1997), for a receiver that acknowledges each segment.
-RENO = 1.22
-ARRIVED = 1.5  # times what arrived later: what a bucket held
-BY_CHANCE = 0.2  # coefficient of variation that one loss by chance in each interval leaves at least
-UNSHAPED = 0.5e9  # bit/s: a test of netem or tbf on lo is slower
+RENO_CONSTANT = 1.22
+ARRIVED_RATIO = 1.5  # times what arrived later: what a bucket held
+# Coefficient of variation that one loss by chance in each interval leaves at least.
+SPREAD_BY_CHANCE = 0.2
+UNSHAPED_RATE = 0.5e9  # bit/s: a test of netem or tbf on lo is slower
 
 
 def link_filled(look: Look) -> Optional[float]:
     """The speed in bit/s of the Ethernet that this run filled."""
     rate, best = look.known_rate, max(look.rates, default=0.0)
+    rates = []
+    if look.known_spread < FULL_LINK_SPREAD:
+        rates += [rate, rate - _queued_rate(look)]
+    if look.spread is not None and rate >= NEARLY_ALL * best:
+        rates.append(best)
     for speed in SPEEDS:
-        if look.spread is None and speed in RARE:
-            continue
-        is_full = any(_fills_line(each, speed, look) for each in (rate, rate - _queued_rate(look)))
-        if is_full and look.known_spread < EVEN:
-            return speed
-        if look.spread is not None and rate >= NEARLY * best and _fills_line(best, speed, look):
+        is_likely = look.spread is not None or speed not in RARE_SPEEDS
+        if is_likely and any(_fills_line(each, speed, look) for each in rates):
             return speed
     return None
 
@@ -74,7 +76,7 @@ def _queued_rate(look: Look) -> float:
 
 def is_inside(look: Look) -> bool:
     """Whether nothing leaves the host, as fast as only its CPUs limit it."""
-    return look.run.is_loopback and look.known_rate >= UNSHAPED
+    return look.run.is_loopback and look.known_rate >= UNSHAPED_RATE
 
 
 def late_share(look: Look) -> float:
@@ -87,19 +89,15 @@ def late_share(look: Look) -> float:
 
 
 def _fills_line(rate: float, speed: float, look: Look) -> bool:
-    lowest, highest = OF_LINE
+    share = rate / speed
     if speed >= FAST_LINE:
-        return lowest <= rate / speed <= OF_FAST_LINE[1]  # any MTU up to 9000, and virtual links
-    if lowest <= rate / speed <= highest:
+        return OF_LINE[0] <= share <= OF_FAST_LINE  # any MTU up to 9000, and virtual links
+    if OF_LINE[0] <= share <= OF_LINE[1]:
         return True
-    lowest, highest = OF_JUMBO
-    return _may_be_jumbo(look) and lowest <= rate / speed <= highest
-
-
-def _may_be_jumbo(look: Look) -> bool:
-    """Whether a link may carry frames of 9000 bytes, as nothing else limits a local network."""
+    # Where the MSS is not known: nothing but such a link limits a local network.
     mss = look.run.mss
-    return look.run.is_local_network if mss is None else mss > JUMBO
+    may_be_jumbo = look.run.is_local_network if mss is None else mss > JUMBO
+    return may_be_jumbo and OF_JUMBO[0] <= share <= OF_JUMBO[1]
 
 
 def buffered_bytes(look: Look) -> float:
@@ -112,37 +110,29 @@ def cap_of(rate: float) -> Optional[float]:
     if rate <= 0:
         return None
     decade = math.pow(10, math.floor(math.log10(rate)))
-    nominal = (step * decade for step in CAPS)
+    nominal = (step * decade for step in CAP_DIGITS)
     return next((cap for cap in nominal if OF_CAP[0] <= rate / cap <= highest_of(cap)), None)
 
 
 def highest_of(cap: float) -> float:
     """What a limit of this rate lets through at most, of its nominal rate."""
-    return OF_CLOUD if FAST <= cap < FAST_LINE else OF_CAP[1]
+    return OF_CLOUD if FAST_RATE <= cap < FAST_LINE else OF_CAP[1]
 
 
 def loss_explains(look: Look) -> bool:
     """Whether the loss that was counted holds the rate back."""
     if not look.retransmits or is_inside(look) or is_limited(look):
         return False
-    if _is_heavy(look):
+    # What many streams lose at rates that only hosts limit, the hosts lose.
+    is_of_hosts = look.known_rate >= FAST_LINE and look.streams >= MANY_STREAMS
+    if not is_of_hosts and late_share(look) >= HEAVY_LOSS:
         return True
-    return link_filled(look) is None and look.cwnd is not None and _is_answered(look)
+    return link_filled(look) is None and look.cwnd is not None and _follows_loss(look)
 
 
-def _is_heavy(look: Look) -> bool:
-    """Whether more is lost than a full link needs, and the window shows it.
-
-    What many streams lose at rates that only hosts limit, these lose.
-    """
-    if look.known_rate >= FAST_LINE and look.streams >= MANY:
-        return False
-    return late_share(look) >= HEAVY
-
-
-def by_chance(look: Look, share: float) -> float:
-    """Bytes: the window that so much loss leaves if each segment is lost by itself."""
-    return look.streams * RENO / math.sqrt(share) * look.mss
+def window_left_by(share: float, look: Look) -> float:
+    """Bytes: the window that this share of losses leaves if each segment is lost by itself."""
+    return look.streams * RENO_CONSTANT / math.sqrt(share) * look.mss
 
 
 def is_limited(look: Look) -> bool:
@@ -151,14 +141,13 @@ def is_limited(look: Look) -> bool:
     Loss at any rate makes TCP's own rate vary by more than this.
     """
     is_rare = not look.is_counted_by_receiver and 2 * look.lossy_intervals < len(look.all_intervals)
-    if look.known_loss < LOSSY or is_rare:
+    if look.known_loss < NOTABLE_LOSS or is_rare or look.spread is None:
         return False
     losses = (look.retransmits or 0) / max(1, len(look.all_intervals))
-    by_chance = BY_CHANCE / math.sqrt(max(1.0, losses))
-    return look.spread is not None and look.spread < min(STEADY, by_chance)
+    return look.spread < min(STEADY_SPREAD, SPREAD_BY_CHANCE / math.sqrt(max(1.0, losses)))
 
 
-def is_constant(look: Look, limit: float = STEADY) -> bool:
+def is_constant(look: Look, limit: float = STEADY_SPREAD) -> bool:
     """Whether the rate is known, and hardly varies, or by whole blocks alone."""
     return look.spread is not None and (look.spread < limit or _is_within_blocks(look))
 
@@ -166,27 +155,27 @@ def is_constant(look: Look, limit: float = STEADY) -> bool:
 def _is_within_blocks(look: Look) -> bool:
     """Whether the intervals differ by no more than a block of iperf at either end."""
     sizes = [each.bytes or 0.0 for each in look.steady]
-    if len(sizes) < SOME or look.run.is_local_network or min(sizes) < MANY_BLOCKS * BLOCK:
+    if len(sizes) < MIN_INTERVALS or look.run.is_local_network or min(sizes) < MANY_BLOCKS * BLOCK:
         return False
-    return max(sizes) - min(sizes) <= APART * BLOCK
+    return max(sizes) - min(sizes) <= BLOCKS_APART * BLOCK
 
 
 def is_paced(look: Look) -> bool:
     """Whether it is just a round rate: a program asked for it; a limiter counts headers as well."""
     rate = look.flow.received.rate or look.known_rate
     cap = cap_of(rate)
-    if cap is None or cap >= FAST or look.known_loss >= HEAVY:
+    if cap is None or cap >= FAST_RATE or look.known_loss >= HEAVY_LOSS:
         return False
-    return is_constant(look, PACED) and abs(rate / cap - 1) <= PACED
+    return is_constant(look, PACED_SPREAD) and abs(rate / cap - 1) <= PACED_SPREAD
 
 
-def _is_answered(look: Look) -> bool:
+def _follows_loss(look: Look) -> bool:
     """Whether window and rate are what this loss leaves of them."""
     if run.is_recovering(look.all_intervals):
         return True
     if look.spread is None or is_constant(look):
         return False
-    return run.follows_loss(look.all_intervals, look.rates, look.spread or 1.0)
+    return run.follows_loss(look.all_intervals, look.rates, look.spread)
 
 
 def as_asked(look: Look) -> bool:
@@ -198,7 +187,7 @@ def as_asked(look: Look) -> bool:
         return False
     seconds = sum(interval.seconds for interval in look.steady)
     missing = (look.target - look.rate) * seconds / 8
-    return look.rate >= NEARLY * look.target or (seconds > 0 and missing <= BLOCK)
+    return look.rate >= NEARLY_ALL * look.target or (seconds > 0 and missing <= BLOCK)
 
 
 # --- Arithmetic of paths: line rates, windows and losses ------------------------------------------
@@ -208,7 +197,7 @@ def as_asked(look: Look) -> bool:
 SPEEDS = tuple(gigabits * 1e9 for gigabits in (0.01, 0.1, 1, 2.5, 5, 10, 25, 40, 50, 100, 200, 400))
 STEPS = tuple(gigabits * 1e9 for gigabits in (1, 10, 25, 40, 100, 200, 400))
 # The leading digits of rates that are ordered.
-ROUND = (1, 2, 2.5, 4, 5, 6, 8, 10)
+ROUND_DIGITS = (1, 2, 2.5, 4, 5, 6, 8, 10)
 # Bytes: IPv4 and TCP with timestamps; preamble, Ethernet header, checksum and gap between frames.
 HEADERS, FRAMING = 52, 38
 TOLERANCE = 0.005  # of a link's goodput: such a rate is that of the link
@@ -240,7 +229,7 @@ def round_rate(rate: float) -> Optional[float]:
     if rate <= 0:
         return None
     decade = 10.0 ** math.floor(math.log10(rate))
-    near = (step * decade for step in ROUND if 0.93 <= rate / (step * decade) <= 1.0)
+    near = (step * decade for step in ROUND_DIGITS if 0.93 <= rate / (step * decade) <= 1.0)
     return next(near, None)
 
 

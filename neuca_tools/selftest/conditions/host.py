@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -21,10 +22,10 @@ from neuca_tools.selftest.conditions.base import (
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 
-FAST = 10e9  # bit/s, above which the NUMA node matters (D41)
+FAST_LINK = 10e9  # bit/s, above which the NUMA node matters (D41)
 LINE_ERRORS = ("rx_crc_errors", "rx_frame_errors", "carrier_changes")
 # Bytes that a NIC carries beside a test, and the share of the test's bytes (D29).
-NOISE, ELSEWHERE = 1e6, 0.1
+NOISE_BYTES, ELSEWHERE_SHARE = 1e6, 0.1
 CONGESTION = "net.ipv4.tcp_congestion_control"
 AVAILABLE = "net.ipv4.tcp_available_congestion_control"
 
@@ -84,21 +85,24 @@ def missing_congestion_control(end: str, host: Host) -> Optional[Hit]:
 
 def degraded_link(session: Session) -> Optional[Hit]:
     """A link is slower than it could be, half duplex, or has errors."""
-    for end, host in session.hosts:
-        for link in host.on_path:
-            facts = [*_below_maximum(link), *_line_errors(session, link.name)]
-            if not facts:
-                continue
-            first = facts[0]
-            return Hit(
-                0.7,
-                f"the link {link.name} of the {end} host is degraded: {first.field} {first.after}, "
-                f"not {first.before}",
-                tuple(facts),
-                f"ethtool {link.name}; change the cable, the optic or the slot",
-                end,
-            )
-    return None
+    return first_hit(
+        _degraded(link, end, session) for end, host in session.hosts for link in host.on_path
+    )
+
+
+def _degraded(link: Link, end: str, session: Session) -> Optional[Hit]:
+    facts = [*_below_maximum(link), *_line_errors(link, end, session)]
+    if not facts:
+        return None
+    first = facts[0]
+    return Hit(
+        0.7,
+        f"the link {link.name} of the {end} host is degraded: {first.field} {first.after}, "
+        f"not {first.before}",
+        tuple(facts),
+        f"ethtool {link.name}; change the cable, the optic or the slot",
+        end,
+    )
 
 
 def _below_maximum(link: Link) -> Iterator[Fact]:
@@ -111,15 +115,12 @@ def _below_maximum(link: Link) -> Iterator[Fact]:
         yield Fact(f"{link.name} PCIe", link.pcie_max_speed, link.pcie_speed)
 
 
-def _line_errors(session: Session, device: str) -> Iterator[Fact]:
-    """The first counter of line errors that grew."""
-    for look in session.looks:
-        for end in reversed(look.ends):
-            grown = (counter_growth(end.samples, f"{device}.{name}") for name in LINE_ERRORS)
-            counter = next(filter(None, grown), None)
-            if counter is not None:
-                yield counter
-                return
+def _line_errors(link: Link, end: str, session: Session) -> Iterable[Fact]:
+    """The first counter of line errors that grew at this end."""
+    names = [f"{link.name}.{name}" for name in LINE_ERRORS]
+    samples = (look.samples_of(end) for look in session.looks)
+    grown = (counter_growth(each, name) for each in samples for name in names)
+    return islice(filter(None, grown), 1)
 
 
 @for_each_host
@@ -130,7 +131,7 @@ def wrong_numa_node(end: str, host: Host) -> Optional[Hit]:
     nodes = {-1 if link.numa_node is None else link.numa_node for link in links} - {-1}
     if host.numa_node is None or not nodes or host.numa_node in nodes:
         return None
-    if not any((link.speed or 0) > FAST for link in links):
+    if not any((link.speed or 0) > FAST_LINK for link in links):
         return None
     node = min(nodes)
     return Hit(
@@ -181,7 +182,7 @@ def _wrong_device(session: Session, look: Look, sends: bool) -> Optional[Hit]:
     worst = max(others, key=lambda name: growth_of_fact(counted[name]), default="")
     elsewhere, planned = counted.get(worst), counted.get(host.planned or "")
     total = growth_of_fact(elsewhere) + growth_of_fact(planned)
-    if growth_of_fact(elsewhere) <= max(NOISE, ELSEWHERE * total):
+    if growth_of_fact(elsewhere) <= max(NOISE_BYTES, ELSEWHERE_SHARE * total):
         return None
     share = growth_of_fact(elsewhere) / total
     return Hit(

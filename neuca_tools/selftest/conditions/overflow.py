@@ -8,13 +8,12 @@ BBR sends at the rate at which data arrives, and need not fill a queue.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import application, thresholds
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, ORDERED, Hit, single_fact
-from neuca_tools.selftest.conditions.figures import LOSSY, loss_explains, round_rate
+from neuca_tools.selftest.conditions.figures import NOTABLE_LOSS, loss_explains, round_rate
 from neuca_tools.selftest.conditions.window import full_window
 from neuca_tools.selftest.evidence.derive import growth_over_samples
 from neuca_tools.selftest.evidence.look import Look, data_sockets
@@ -23,32 +22,32 @@ from neuca_tools.selftest.evidence.look import Look, data_sockets
 # of the shortest one, within bounds in seconds (RFC 9406, section 4.2).
 RTT_GROWTH, MIN_RTT_THRESH, MAX_RTT_THRESH = 0.125, 0.004, 0.016
 # Of the congestion window in flight: nothing else holds the sender back.
-FULL = 0.8
+FULL_WINDOW = 0.8
 # Round trips in which what overflowed a queue is sent again.
-RECOVERY = 4
+RECOVERY_ROUND_TRIPS = 4
 # Of the times at which something was lost: the share at which a queue was full.
-FULL_SHARE = 0.5
-SHORT = 0.3  # of the shortest round trip: a queue that bursts overflow
-SHARE, PACED_SHARE = 0.9, 0.8  # of the lost time: by losses; by BBR
+FULL_QUEUE_SHARE = 0.5
+SHORT_QUEUE = 0.3  # of the shortest round trip: a queue that bursts overflow
+LOSS_SHARE, BBR_SHARE = 0.9, 0.8  # of the lost time: by losses; by BBR
 # Coefficient of variation of the rate: BBR's own probes for more bandwidth average out in a second.
-STEADY = 0.10
-FEWEST = 3  # intervals
+BBR_SPREAD = 0.10
+MIN_INTERVALS = 3  # intervals
 # Of what was sent within a second: BBR takes a path that loses so much for policed, and paces at
 # the rate that it lets pass (bbr_lt_loss_thresh in net/ipv4/tcp_bbr.c).
-POLICED = 50 / 256
+POLICED_LOSS = 50 / 256
 # Of a CPU that others keep full: a test that uses so much of it may have needed more.
-COMPETING = 0.1
+COMPETING_CPU = 0.1
 # Of the bytes: a policer drops more, and BBR then sends no more than it lets pass.
-LOSSLESS = 1e-4
+BBR_LOSS = 1e-4
 
 
 class Loss(NamedTuple):
-    """When packets were lost: seconds, bytes in flight, the round trip in seconds, and segments."""
+    """A time at which packets were lost."""
 
-    time: float
-    in_flight: float
-    rtt: float
-    lost: float
+    time: float  # seconds
+    in_flight: float  # bytes
+    rtt: float  # seconds
+    lost: float  # segments
 
     def rate(self, mss: float) -> float:
         """bit/s that the path carried: what was in flight and arrived, within a round trip."""
@@ -62,7 +61,7 @@ class Loss(NamedTuple):
         that is noticed, the window is twice as large.
         """
         waited = self.rtt - shortest
-        return self.in_flight * 8 / 4 / waited if 0 < waited < SHORT * shortest else 0.0
+        return self.in_flight * 8 / 4 / waited if 0 < waited < SHORT_QUEUE * shortest else 0.0
 
 
 def overflowing_queue(look: Look) -> Optional[Hit]:
@@ -74,40 +73,38 @@ def overflowing_queue(look: Look) -> Optional[Hit]:
     """
     if not application.is_unbounded(look) or not overflows(look):
         return None
+    losses, shortest = observed_losses(look), look.shortest_rtt or 0.0
+    if application.is_lossy(look):
+        # The rate itself is known better than what is in flight in a single moment.
+        highest, rate = max(loss.rate(look.mss) for loss in losses), look.known_rate
+    elif is_held_by_its_window(look):
+        losses = losses[:1]
+        rate = max(look.known_rate, losses[0].rate(look.mss))
+        highest = max(losses[0].rate(look.mss), losses[0].rate_of_burst(shortest))
+    else:
+        return None
+    if highest >= thresholds.THROUGHPUT * (look.evidence.expect or 0.0):
+        return None
+    return _overflow_hit(look, losses, rate)
+
+
+def _overflow_hit(look: Look, losses: Sequence[Loss], rate: float) -> Hit:
     is_early = not application.is_lossy(look)
-    if is_early and not is_held_by_its_window(look):
-        return None
-    return _overflow_below_expected(look, is_early)
-
-
-def _overflow_below_expected(look: Look, is_early: bool) -> Optional[Hit]:
-    chosen = observed_losses(look)[:1] if is_early else observed_losses(look)
-    rates = [loss.rate(look.mss) for loss in chosen]
-    shortest = look.shortest_rtt or 0.0
-    bursts = [loss.rate_of_burst(shortest) for loss in chosen if is_early]
-    if max(rates + bursts) >= thresholds.THROUGHPUT * (look.evidence.expect or 0.0):
-        return None
-    # Later, the rate itself is known better than what is in flight in a single moment.
-    rates = rates[:1] if is_early else []
-    return _overflow_hit(look, chosen, max([look.rate or 0.0, *rates]), is_early)
-
-
-def _overflow_hit(look: Look, chosen: Sequence[Loss], rate: float, is_early: bool) -> Hit:
-    rtt = thresholds.upper_median([loss.rtt for loss in chosen])
+    rtt = thresholds.upper_median([loss.rtt for loss in losses])
     waited = amounts.time(rtt - (look.shortest_rtt or 0.0))
     text, advice = f"packets are lost after they waited {waited} in a queue,", ORDERED
     if is_early:
         text = f"slow start filled a queue of {waited} and lost packets"
         advice = f"{ORDERED}; a longer test (--time 60) fills the path again"
     return Hit(
-        SHARE * look.known_network_share,
+        LOSS_SHARE * look.known_network_share,
         f"{text} at about {amounts.rate(rate)}: this is about the capacity of the path",
         (
             single_fact("rtt when packets were lost", rtt),
             single_fact(
-                "in flight, bytes", thresholds.upper_median([loss.in_flight for loss in chosen])
+                "in flight, bytes", thresholds.upper_median([loss.in_flight for loss in losses])
             ),
-            single_fact("times at which packets were lost", len(chosen)),
+            single_fact("times at which packets were lost", len(losses)),
         ),
         advice,
         confidence=LOW if look.is_full else MEDIUM,
@@ -118,7 +115,7 @@ def _overflow_hit(look: Look, chosen: Sequence[Loss], rate: float, is_early: boo
 def is_held_by_its_window(look: Look) -> bool:
     """Whether the congestion window alone limits the flow, and is smaller than it was."""
     in_flight, cwnd = look.windows.in_flight, look.windows.cwnd
-    if in_flight is None or not cwnd or in_flight < FULL * cwnd:
+    if in_flight is None or not cwnd or in_flight < FULL_WINDOW * cwnd:
         return False
     first = next(iter(observed_losses(look)))
     later = look.phase.sender_trace.points("in_flight")
@@ -134,12 +131,12 @@ def overflows(look: Look) -> bool:
     )
     every = observed_losses(look)
     full = sum(loss.rtt >= shortest + grown for loss in every)
-    return bool(every) and full >= FULL_SHARE * len(every)
+    return bool(every) and full >= FULL_QUEUE_SHARE * len(every)
 
 
 def _of_a_pair(look: Look) -> float:
     """Seconds: so much later is an acknowledgement of two packets, with an empty queue."""
-    return thresholds.PAIR * 8 / look.rate if look.rate else 0.0
+    return thresholds.PAIR_BYTES * 8 / look.rate if look.rate else 0.0
 
 
 def observed_losses(look: Look) -> list[Loss]:
@@ -158,7 +155,7 @@ def _losses_in_trace(look: Look, shortest: float) -> Iterator[Loss]:
         in_flight = _highest_value(trace.points("in_flight"), began - shortest, began + shortest)
         if not rtt:
             continue
-        ended = began + RECOVERY * rtt
+        ended = began + RECOVERY_ROUND_TRIPS * rtt
         yield Loss(began, in_flight, rtt, sum(n for time, n in counts if began <= time <= ended))
 
 
@@ -178,14 +175,11 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
     if not look.rate or not _is_measured(look) or _lost_by_policer(look):
         return None
     return Hit(
-        PACED_SHARE * look.known_network_share,
+        BBR_SHARE * look.known_network_share,
         "BBR, which sends what the path delivers, stays within "
         f"{amounts.percent(_smaller_spread(look) or 0)} of {amounts.rate(look.rate)} "
         "without any loss, and nothing of the hosts limits it: this is the capacity of the path",
-        (
-            single_fact("rate, bit/s", round(look.rate)),
-            single_fact("bytes_retrans / bytes_sent", look.loss),
-        ),
+        (look.rate_fact, look.loss_fact),
         ORDERED,
         confidence=MEDIUM,
         fixed=look.rate,
@@ -198,13 +192,10 @@ def policed_by_bbr(look: Look) -> Optional[Hit]:
     if not look.rate or not lost:
         return None
     return Hit(
-        SHARE * look.known_network_share,
+        LOSS_SHARE * look.known_network_share,
         f"BBR lost {amounts.percent(lost)} at first, while no queue formed, and nothing "
         f"since then, at {amounts.rate(look.rate)}: a policer, or a queue of a few packets",
-        (
-            single_fact("rate, bit/s", round(look.rate)),
-            single_fact("bytes_retrans / bytes_sent, at first", lost),
-        ),
+        (look.rate_fact, single_fact("bytes_retrans / bytes_sent, at first", lost)),
         "find the loss-free rate with a UDP ladder (--only udp), and ask for a shaper",
         confidence=MEDIUM,
     )
@@ -223,7 +214,7 @@ def _lost_by_policer(look: Look) -> float:
     if not every or any(loss.rtt >= queued for loss in every):
         return 0.0
     worst = max(_lost_shares(look), default=0.0)
-    return worst if worst >= POLICED else 0.0
+    return worst if worst >= POLICED_LOSS else 0.0
 
 
 def _lost_shares(look: Look) -> Iterator[float]:
@@ -241,12 +232,12 @@ def _lost_shares(look: Look) -> Iterator[float]:
 def _is_steady_bbr(look: Look) -> bool:
     if look.protocol != "tcp" or look.is_unsampled or not thresholds.is_bbr(look):
         return False
-    if thresholds.has_passed(look) is not False or look.loss is None or look.loss > LOSSLESS:
+    if thresholds.has_passed(look) is not False or look.loss is None or look.loss > BBR_LOSS:
         return False
     spread = _smaller_spread(look)
-    if len(look.rates) < FEWEST or spread is None:
+    if len(look.rates) < MIN_INTERVALS or spread is None:
         return False
-    return spread < STEADY and not thresholds.carries_expected(look)
+    return spread < BBR_SPREAD and not thresholds.carries_expected(look)
 
 
 def _smaller_spread(look: Look) -> Optional[float]:
@@ -261,9 +252,9 @@ def _smaller_spread(look: Look) -> Optional[float]:
 def _is_held_back(look: Look) -> bool:
     """Whether something of the hosts may limit the flow."""
     receiver, sender = look.windows.rwnd_limited or 0.0, look.windows.sndbuf_limited or 0.0
-    if look.is_full or _competes_for_cpu(look) or thresholds.is_mostly_idle(look):
+    if max(receiver, sender) >= application.PACED_LIMITED:
         return True
-    if max(receiver, sender) >= application.SOMEWHAT:
+    if look.is_full or _competes_for_cpu(look) or thresholds.is_mostly_idle(look):
         return True
     rules = (
         full_window,
@@ -277,7 +268,7 @@ def _is_held_back(look: Look) -> bool:
 def _competes_for_cpu(look: Look) -> bool:
     """Whether iperf used much of a CPU that other programs kept full."""
     both = (look.sender_load, look.receiver_load)
-    return look.is_disturbed and any((load.own or 0.0) >= COMPETING for load in both)
+    return look.is_disturbed and any((load.own or 0.0) >= COMPETING_CPU for load in both)
 
 
 # --- D05 ------------------------------------------------------------------------------------------
@@ -285,9 +276,9 @@ def _competes_for_cpu(look: Look) -> bool:
 
 # Of the bytes: "BBR v1 is agnostic to packet loss" below about 20%, and less where it is policed
 # (Cardwell et al., draft-cardwell-iccrg-bbr-congestion-control).
-IGNORED = 0.1
-BESIDE_CPU = 0.5  # of the lost time: where a CPU is full as well (D09)
-FIND = (
+IGNORED_LOSS = 0.1
+BESIDE_CPU_SHARE = 0.5  # of the lost time: where a CPU is full as well (D09)
+FIND_LOSS = (
     "find where it is lost: nstat, tc -s qdisc and ethtool -S on both hosts; send a little less "
     "than the path carries (fq with maxrate, see tc-fq(8))"
 )
@@ -295,8 +286,10 @@ FIND = (
 
 def loss_limited(look: Look) -> Optional[Hit]:
     """A symptom: the conditions that say where packets are lost take precedence (EXPLANATIONS)."""
-    if look.protocol != "tcp" or not look.rate or _is_ignored(look):
+    if look.protocol != "tcp" or not look.rate:
         return None
+    if thresholds.is_bbr(look) and look.known_loss < IGNORED_LOSS:
+        return None  # BBR does not slow down for so little loss
     if look.is_unsampled:
         return _loss_unsampled(look)
     if not application.is_lossy(look):
@@ -307,19 +300,15 @@ def loss_limited(look: Look) -> Optional[Hit]:
 
 def _weighed_hit(look: Look, hit: Hit) -> Hit:
     """What the loss is worth where the path carries enough, or a CPU is full as well."""
-    if _is_passing(look):
-        return replace(hit, confidence=LOW, severity=INFO)
+    # The path carries what is expected, and loses only what a full queue has to drop.
+    if (look.is_disturbed or overflows(look)) and thresholds.carries_expected(look):
+        return hit._replace(confidence=LOW, severity=INFO)
     if not look.is_full:
         return hit
     # A host that does not keep up loses packets too, and may not even end the test.
     is_unfinished = bool(look.phase.run and look.phase.run.error)
     severity = INFO if is_unfinished else None
-    return replace(hit, share=BESIDE_CPU * hit.share, confidence=LOW, severity=severity)
-
-
-def _is_passing(look: Look) -> bool:
-    """Whether the path carries what is expected: it loses only what a full queue has to drop."""
-    return (look.is_disturbed or overflows(look)) and thresholds.carries_expected(look)
+    return hit._replace(share=BESIDE_CPU_SHARE * hit.share, confidence=LOW, severity=severity)
 
 
 def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
@@ -333,28 +322,22 @@ def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
         f"{amounts.percent(look.known_loss)} of what was sent was lost and retransmitted, and the "
         f"congestion window follows the loss{_best_interval(look)}",
         (
-            single_fact("bytes_retrans / bytes_sent", look.loss),
+            look.loss_fact,
             single_fact("retransmits", look.retransmits),
             single_fact("Mathis limit, bit/s", ceiling),
         ),
-        FIND,
+        FIND_LOSS,
         confidence=MEDIUM if look.network_share is None else HIGH,
     )
 
 
-def _is_ignored(look: Look) -> bool:
-    """Whether the sender's algorithm does not slow down for so little loss: BBR does not."""
-    return thresholds.is_bbr(look) and look.known_loss < IGNORED
-
-
 def _loss_unsampled(look: Look) -> Optional[Hit]:
     """Where only iperf counted: the window has to follow the loss, and allow no more than it."""
-    if not loss_explains(look) or (
-        look.phase.name == thresholds.TOGETHER and look.known_loss < LOSSY
-    ):
-        return None  # of both directions, each is slowed down by the other
-    known = bool(look.cwnd)
-    follows = ", and the congestion window follows the loss" if known else ""
+    # Of both directions at once, each is slowed down by the other.
+    is_of_other = look.phase.name == thresholds.BIDIRECTIONAL and look.known_loss < NOTABLE_LOSS
+    if is_of_other or not loss_explains(look):
+        return None
+    follows = ", and the congestion window follows the loss" if look.cwnd else ""
     return Hit(
         0.87,
         f"{look.retransmits} segments, {amounts.percent(look.known_loss)} of what was sent, were "
@@ -364,7 +347,7 @@ def _loss_unsampled(look: Look) -> Optional[Hit]:
             single_fact("intervals with loss", look.lossy_intervals or None),
             single_fact("cwnd", look.cwnd),
         ),
-        FIND,
+        FIND_LOSS,
         confidence=MEDIUM,
     )
 

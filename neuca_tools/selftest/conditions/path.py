@@ -26,7 +26,7 @@ from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.run import JUMBO_FRAME, Flow, Interval
 
-WASTED = 400  # bytes of MTU (D06)
+WASTED_BYTES = 400  # bytes of MTU (D06)
 OVERHEADS = {**TUNNELS, "vlan": 0, "macvlan": 0, "ipvlan": 0, "bridge": 0}
 OFFLOAD = "tx-udp_tnl-segmentation"
 # What an overlay needs, with their names for ethtool -K.
@@ -35,7 +35,7 @@ OFFLOADS = {
     "tcp-segmentation-offload": "tso",
     "generic-segmentation-offload": "gso",
 }
-SLOWER = 0.7  # of the rate of the underlay (D24)
+SLOWER_SHARE = 0.7  # of the rate of the underlay (D24)
 
 
 def differing_mtus(session: Session) -> Optional[Hit]:
@@ -104,7 +104,7 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
     if not any(look.is_full for look in session.looks):
         return None
     for end, link, mtu, lower, possible in _stacked_links(session, lambda host: host.on_path):
-        if possible - mtu <= WASTED:
+        if possible - mtu <= WASTED_BYTES:
             continue
         return Hit(
             1 - mtu / possible,
@@ -169,8 +169,12 @@ def _too_large_for_the_path(session: Session) -> Optional[Hit]:
 
 def overlay_tax(session: Session) -> Optional[Hit]:
     """An overlay is much slower than the path below it, which was measured as well."""
-    over, under = _first_rate(session, "overlay"), _first_rate(session, "underlay")
-    if over is None or not under or over >= SLOWER * under or _is_overlay_shaped(session):
+    overlays, underlays = _tcp_over(session, "overlay"), _tcp_over(session, "underlay")
+    if not overlays or not underlays:
+        return None
+    over, under = overlays[0].known_rate, underlays[0].known_rate
+    # Offloads make a path through a shaper no faster.
+    if over >= SLOWER_SHARE * under or any(map(path_capacity, overlays)):
         return None
     off = [(link, name) for link in session.links for name in _missing_offloads(link)]
     if not off and any(link.kind in TUNNELS for link in session.links):
@@ -178,9 +182,9 @@ def overlay_tax(session: Session) -> Optional[Hit]:
     return _overlay_hit(off, over, under)
 
 
-def _is_overlay_shaped(session: Session) -> bool:
-    """Whether packets wait before a shaper, which offloads do not make faster."""
-    return any(look.phase.path == "overlay" and path_capacity(look) for look in session.tcp)
+def _tcp_over(session: Session, path: str) -> list[Look]:
+    """The TCP tests over the "overlay" or the "underlay"."""
+    return [look for look in session.tcp if look.phase.path == path]
 
 
 def _overlay_hit(off: Sequence[tuple[Link, str]], over: float, under: float) -> Hit:
@@ -203,11 +207,6 @@ def _missing_offloads(link: Link) -> list[str]:
     return [name for name in names if link.offloads.get(name) is False]
 
 
-def _first_rate(session: Session, path: str) -> Optional[float]:
-    """bit/s of the first TCP test over "overlay" or "underlay"."""
-    return next((look.rate for look in session.tcp if look.phase.path == path), None)
-
-
 @for_each_host
 def userspace_overlay(end: str, host: Host) -> Optional[Hit]:
     """A process forwards the packets of a tun or tap device."""
@@ -226,9 +225,9 @@ def userspace_overlay(end: str, host: Host) -> Optional[Hit]:
 # --- D21 ------------------------------------------------------------------------------------------
 
 
-BACKED_OFF = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
-DEAD = 1e6  # bytes in a whole test: no more than what fits into small packets (D21)
-THROUGH = 8e6  # bit/s: a flow that hangs never carries so much (D21)
+BACKED_OFF_INTERVALS = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
+DEAD_BYTES = 1e6  # bytes in a whole test: no more than what fits into small packets (D21)
+THROUGH_RATE = 8e6  # bit/s: a flow that hangs never carries so much (D21)
 
 
 def _stalled_hit(look: Look) -> Optional[Hit]:
@@ -270,13 +269,12 @@ def _is_timed_out(known: Sequence[Interval]) -> bool:
     window = known[-1].cwnd
     if not tries or tries < len(known) == 2:
         return False
-    return window is None or window <= JUMBO_FRAME or tries >= BACKED_OFF
+    return window is None or window <= JUMBO_FRAME or tries >= BACKED_OFF_INTERVALS
 
 
 def black_hole(session: Session) -> Optional[Hit]:
     """Large packets are dropped on the path, and no ICMP message reports it."""
-    probed, mtu = probed_mtu(session), smallest_mtu(session.links)
-    unreported = is_unreported(session)
+    probed, unreported = probed_mtu(session), is_unreported(session)
     # If packets of full size were acknowledged, something else holds TCP up.
     suspects = session.tcp if probed is None or is_less(session) else ()
     stuck = next(filter(_is_stuck, suspects), None)
@@ -289,7 +287,7 @@ def black_hole(session: Session) -> Optional[Hit]:
         "hang",
         (
             single_fact("path MTU, acknowledged", probed),
-            single_fact("MTU of the interfaces", mtu),
+            single_fact("MTU of the interfaces", smallest_mtu(session.links)),
             stuck.sender_fact("TcpExt.TCPTimeouts") if stuck else None,
         ),
         'set the MTU of the path, or let ICMP "fragmentation needed" through',
@@ -316,7 +314,7 @@ def gets_through(session: Session) -> bool:
     measured, probed = session.evidence.path_mtu, probed_mtu(session)
     sizes = {"forward": measured.forward, "reverse": measured.backward}
     narrow = (look for look in session.tcp if sizes[look.phase.direction] == probed)
-    return any((look.rate or 0) > THROUGH for look in narrow)
+    return any((look.rate or 0) > THROUGH_RATE for look in narrow)
 
 
 def probed_mtu(session: Session) -> Optional[int]:
@@ -329,4 +327,4 @@ def _is_stuck(look: Look) -> bool:
     """Whether a TCP test backed off again and again after what fits into a few small packets."""
     sockets = look.phase.sender[-1].sockets if look.phase.sender else ()
     backoff = max((socket.backoff or 0 for socket in sockets), default=0)
-    return backoff >= 2 and sum(socket.bytes_acked or 0 for socket in sockets) < DEAD
+    return backoff >= 2 and sum(socket.bytes_acked or 0 for socket in sockets) < DEAD_BYTES

@@ -4,19 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from itertools import filterfalse
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions import (
-    application,
-    datagrams,
-    figures,
-    queues,
-    thresholds,
-    udp,
-)
+from neuca_tools.selftest.conditions import application, datagrams, figures, queues, thresholds, udp
 from neuca_tools.selftest.conditions.base import (
     HIGH,
     LOW,
@@ -26,7 +18,7 @@ from neuca_tools.selftest.conditions.base import (
     of_all_directions,
     single_fact,
 )
-from neuca_tools.selftest.conditions.capacity import STEADY, path_capacity
+from neuca_tools.selftest.conditions.capacity import STEADY_SPREAD, path_capacity
 from neuca_tools.selftest.conditions.overflow import (
     is_held_by_its_window,
     observed_losses,
@@ -35,25 +27,22 @@ from neuca_tools.selftest.conditions.overflow import (
 )
 from neuca_tools.selftest.evidence.look import Look
 
-LEVEL = 0.9  # of the plateau (D17)
-INTERVALS = 3  # that a judgement needs at least
-INITIAL = 10  # segments of the first window (RFC 6928)
-POLICED = 0.01  # of the segments: more than chance or a queue loses at an even rate
-BURST = 0.1  # of the bytes in flight that were lost at once: at random, more are lost later, too
+PLATEAU_LEVEL = 0.9  # of the plateau (D17)
+MIN_INTERVALS = 3  # that a judgement needs at least
+INITIAL_WINDOW = 10  # segments of the first window (RFC 6928)
+POLICED_LOSS = 0.01  # of the segments: more than chance or a queue loses at an even rate
+BURST_LOSS = 0.1  # of the bytes in flight, lost at once: at random, more are lost later, too
 PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is not dropped
 
 
 def dropped_in_bursts(look: Look) -> Optional[Hit]:
-    """In one test: BBR's first loss, or losses that iperf's figures show to be together."""
-    return policed_by_bbr(look) or _dropped_together(look)
+    """In one test: BBR's first loss, or so much loss that many segments must be lost together.
 
-
-def _dropped_together(look: Look) -> Optional[Hit]:
-    """So much is lost that it must be lost together: the window would be smaller otherwise."""
-    # The window of BBR does not follow a loss.
-    if not look.is_unsampled_tcp or look.run.is_loopback or thresholds.is_bbr(look):
-        return None
-    if not _is_in_bursts(look):
+    Otherwise, the window would be smaller. That of BBR does not follow a loss.
+    """
+    if not look.is_unsampled_tcp or thresholds.is_bbr(look):
+        return policed_by_bbr(look)
+    if look.run.is_loopback or not _is_in_bursts(look):
         return None
     return Hit(
         0.89,
@@ -63,7 +52,7 @@ def _dropped_together(look: Look) -> Optional[Hit]:
         (
             single_fact("retransmits", look.retransmits),
             single_fact("cwnd", look.cwnd),
-            single_fact("rate, bit/s", round(look.known_rate)),
+            look.rate_fact,
         ),
         "find the loss-free rate with UDP (iperf3 -u -b, twice as much each time), then ask for a "
         "shaper, or pace below it (--fq-rate)",
@@ -72,17 +61,16 @@ def _dropped_together(look: Look) -> Optional[Hit]:
 
 
 def _is_in_bursts(look: Look) -> bool:
-    if look.cwnd is None or look.spread is None or len(look.steady) < INTERVALS:
+    if look.cwnd is None or look.spread is None or len(look.steady) < MIN_INTERVALS:
         return False
-    if look.cwnd < INITIAL * look.mss * look.streams:
+    if look.cwnd < INITIAL_WINDOW * look.mss * look.streams:
         return False  # smaller than at the very start: loss alone does that
-    if (
-        figures.late_share(look) < POLICED
-        or look.spread > figures.UNEVEN
-        or not all(e.retransmits for e in look.steady)
-    ):
+    lost = figures.late_share(look)
+    if lost < POLICED_LOSS or look.spread > figures.UNEVEN_SPREAD:
         return False
-    return look.cwnd >= figures.BURSTS * figures.by_chance(look, figures.late_share(look))
+    if not all(interval.retransmits for interval in look.steady):
+        return False
+    return look.cwnd >= figures.BURST_WINDOWS * figures.window_left_by(lost, look)
 
 
 def policed_path(session: Session) -> Optional[Hit]:
@@ -90,20 +78,18 @@ def policed_path(session: Session) -> Optional[Hit]:
     ladder = _tests_by_rate(session)
     over = list(filter(_is_lost_on_the_path, ladder))
     plateau = _credible_plateau(session, ladder, over)
-    hits = [replace(plateau, direction="forward")] if plateau else []
-    if not datagrams.lost_while_idle(session):
-        random = datagrams.random_loss(session)
-        explained = {hit.direction for hit in (*hits, *filter(None, [random]))}
-        hits += filter(
-            None, (_policed_one_way(look, session) for look in _alone(session, explained))
-        )
+    hits = [plateau._replace(direction="forward")] if plateau else []
+    if datagrams.lost_while_idle(session):
+        return of_all_directions(hits)
+    random = datagrams.random_loss(session)
+    explained = {hit.direction for hit in (*hits, random) if hit}
+    for tcp in session.tcp:
+        is_alone = tcp.phase.name != thresholds.BIDIRECTIONAL
+        # Without a direction, a hit is of both.
+        if is_alone and not {None, tcp.phase.direction} & explained:
+            hit = _policed_one_way(tcp, session)
+            hits += [hit._replace(direction=tcp.phase.direction)] if hit else []
     return of_all_directions(hits)
-
-
-def _alone(session: Session, explained: Collection[Optional[str]]) -> list[Look]:
-    """The TCP tests of one direction, without those of the `explained` ones; None is both."""
-    looks = (look for look in session.tcp if look.phase.name != thresholds.TOGETHER)
-    return [look for look in looks if not {None, look.phase.direction} & set(explained)]
 
 
 def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
@@ -111,10 +97,7 @@ def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
     hit = _policed_by_contrast(tcp, session)
     if hit is None and _looks_policed(tcp) and not _is_lost_for_another_reason(session, tcp):
         hit = _policed_by_tcp_alone(tcp)
-    hit = hit or _policed_at_first(tcp)
-    if hit is None:
-        return None
-    return replace(hit, direction=tcp.phase.direction)
+    return hit or _policed_at_first(tcp)
 
 
 def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:
@@ -127,13 +110,9 @@ def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:
     )
     if slowest is not None and udp.is_losing(slowest):
         return True
-    way = tcp.phase.direction
-    several = (
-        look
-        for look in session.tcp
-        if (look.phase.name, look.phase.direction) == (thresholds.SEVERAL, way)
-    )
-    return any(path_capacity(look) is not None for look in several)
+    several = (thresholds.PARALLEL, tcp.phase.direction)
+    looks = (look for look in session.tcp if (look.phase.name, look.phase.direction) == several)
+    return any(path_capacity(look) is not None for look in looks)
 
 
 def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) -> Optional[Hit]:
@@ -141,21 +120,15 @@ def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) ->
 
     A busy sender offers datagrams in bursts, which are dropped far below the rate of TCP.
     """
-    clean = [look for look in ladder if not udp.is_losing(look)]
+    clean = list(filterfalse(udp.is_losing, ladder))
     hit = _plateau_hit(clean, over, ladder) if clean and over else None
-    if _is_queue_of_tcp(session):
-        return None  # a shaper, which drops what its queue does not hold
-    if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * datagrams.fastest_tcp(session):
+    tcp = [look for look in session.tcp if look.phase.direction == "forward"]
+    rates = [look.known_rate for look in tcp]
+    if hit is None or (hit.fixed or 0.0) < PLATEAU_LEVEL * PACE * max(rates, default=0.0):
         return None
-    return hit
-
-
-def _is_queue_of_tcp(session: Session) -> bool:
-    """Whether TCP fills a queue in the direction of the datagrams: a policer has none."""
-    there = (look for look in session.tcp if look.phase.direction == "forward")
-    return any(
-        thresholds.has_standing_queue(look) and path_capacity(look) is not None for look in there
-    )
+    # A queue that TCP fills is that of a shaper, which drops what it does not hold.
+    queued = filter(thresholds.has_standing_queue, tcp)
+    return None if any(map(path_capacity, queued)) else hit
 
 
 def _tests_by_rate(session: Session) -> list[Look]:
@@ -169,15 +142,18 @@ def _tests_by_rate(session: Session) -> list[Look]:
 
 def _is_lost_on_the_path(look: Look) -> bool:
     """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
-    if not udp.is_losing(look) or look.known_loss < datagrams.CLEARLY:
+    if not udp.is_losing(look) or look.known_loss < datagrams.CLEAR_LOSS:
         return False
     return udp.counted_losses(look) < 0.5 * udp.lost_datagrams(look)
 
 
 def _looks_policed(look: Look) -> bool:
+    """Whether TCP is too slow, and loses packets while the round trip stays at its minimum."""
     if thresholds.has_passed(look) or (look.is_disturbed and thresholds.carries_expected(look)):
         return False
-    return _loses_without_queue(look)
+    if not look.is_sampled:
+        return look.is_unsampled and figures.loss_explains(look)
+    return application.is_lossy(look) and not overflows(look) and _has_no_queue(look)
 
 
 def _policed_by_tcp_alone(tcp: Look) -> Hit:
@@ -192,10 +168,7 @@ def _policed_by_tcp_alone(tcp: Look) -> Hit:
         share * tcp.known_network_share,
         f"packets are lost while no queue forms{where}: a policer, a queue of a few packets, or "
         "random loss; a UDP ladder can tell them apart",
-        (
-            single_fact("bytes_retrans / bytes_sent", tcp.loss),
-            single_fact("rtt / min_rtt", tcp.queueing),
-        ),
+        (tcp.loss_fact, tcp.queueing_fact),
         "find the loss-free rate with a UDP ladder (--only udp), then pace just below it (fq with "
         "maxrate, see tc-fq(8))",
         confidence=confidence,
@@ -208,7 +181,7 @@ def _policed_at_first(tcp: Look) -> Optional[Hit]:
     The same with a queue is `overflow.overflowing_queue`.
     """
     losses = observed_losses(tcp)
-    if not losses or losses[0].lost * tcp.mss < BURST * losses[0].in_flight:
+    if not losses or losses[0].lost * tcp.mss < BURST_LOSS * losses[0].in_flight:
         return None
     if not _is_held_back_since(tcp) or not _has_no_queue(tcp) or overflows(tcp):
         return None
@@ -268,7 +241,7 @@ def _plateau_hit(clean: list[Look], over: list[Look], ladder: list[Look]) -> Opt
     """Everything arrives up to a rate, and the same amount arrives however much more is offered."""
     arrived = [look.rate or 0.0 for look in over]
     plateau, free = max(arrived), max(map(_offered_or_received, clean))
-    if min(arrived) < LEVEL * plateau or free > plateau / LEVEL:
+    if min(arrived) < PLATEAU_LEVEL * plateau or free > plateau / PLATEAU_LEVEL:
         return None
     pace = f"{plateau * PACE / 1e3:.0f}"
     device = over[0].sender.planned
@@ -292,13 +265,6 @@ def _offered_or_received(look: Look) -> float:
     return udp.offered_rate(look) or look.rate or 0.0
 
 
-def _loses_without_queue(look: Look) -> bool:
-    """Whether TCP loses packets while the round trip stays at its minimum."""
-    if not look.is_sampled:
-        return look.is_unsampled and figures.loss_explains(look)
-    return application.is_lossy(look) and not overflows(look) and _has_no_queue(look)
-
-
 def _has_no_queue(look: Look) -> bool:
     """Whether the round trip stays at its minimum; where it is not known, by the window."""
     if not look.queueing or not look.phase.sender:
@@ -306,4 +272,4 @@ def _has_no_queue(look: Look) -> bool:
     if not thresholds.has_grown(look, thresholds.FLAT_RTT) or thresholds.is_only_a_pair(look):
         return True
     # The round trip grew, but only the test's own bursts waited, behind the policer's bucket.
-    return thresholds.delays_only_itself(look) and look.known_spread >= STEADY
+    return thresholds.delays_only_itself(look) and look.known_spread >= STEADY_SPREAD

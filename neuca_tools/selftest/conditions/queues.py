@@ -7,15 +7,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.application import LOSSY, loss_ceiling
+from neuca_tools.selftest.conditions.application import NEGLIGIBLE_LOSS, loss_ceiling
 from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.thresholds import has_passed
 from neuca_tools.selftest.conditions.udp import is_losing, lost_datagrams
-from neuca_tools.selftest.evidence import Sample
+from neuca_tools.selftest.evidence import Host, Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
 
 DROPS, BLOAT = "queue drops", "bufferbloat"  # both are D14
@@ -26,25 +25,30 @@ NIC_DROPS = re.compile(
 QDISC_DROPS = re.compile(r"\.qdisc\.drops$")
 BLOATED, BLOATED_BY = 5, 0.020  # times the idle round trip, and seconds on top of it (D14)
 # Seconds: a shaper usually holds less (50 ms is common); from here on people notice (ITU-T G.114).
-DEEP = 0.1
-HALF = 0.5  # of the expected rate
-SECONDARY = 0.3  # of the lost time: less than what limits the rate
-BEGINNING = 10 * 1500  # bytes
-OVERTAKEN, SURELY = 0.001, 20  # of the packets (D39); datagrams, where iperf alone counted
-EACH = 3  # segments that are sent again for one that overtook others
-HEAVILY = 0.05  # of the packets: the window cannot grow between them
+DEEP_SECONDS = 0.1
+FAR_TOO_SLOW = 0.5  # of the expected rate
+SECONDARY_SHARE = 0.3  # of the lost time: less than what limits the rate
+INITIAL_WINDOW = 10 * 1500  # bytes
+OVERTAKEN_SHARE = 0.001  # of the packets (D39)
+MIN_OVERTAKEN = 20  # datagrams, where iperf alone counted
+RESENT_FOR_EACH = 3  # segments that are sent again for one that overtook others
+HEAVY_REORDERING = 0.05  # of the packets: the window cannot grow between them
 PACE = 0.95  # of the rate of a path: what is sent more slowly than this does not queue
-UNIMPORTANT = 0.05  # the share of a drop that costs nothing noticeable
+UNIMPORTANT_SHARE = 0.05  # the share of a drop that costs nothing noticeable
 
 
-def _grown_counters(samples: tuple[Sample, ...], pattern: re.Pattern[str]) -> list[Fact]:
-    """The counters with matching names that grew."""
+def _grown_counters(
+    host: Host, samples: tuple[Sample, ...], pattern: re.Pattern[str]
+) -> tuple[str, list[Fact]]:
+    """The counters with matching names that grew, and the device of the one that grew most.
+
+    `pattern` matches what follows the name of a device. Devices beside the path are left out.
+    """
     names = sorted(filter(pattern.search, samples[-1].counters)) if samples else []
-    return list(filter(None, (counter_growth(samples, name) for name in names)))
-
-
-def _device_of_counter(counter: Fact) -> str:
-    return counter.field.partition(".")[0]
+    own = (name for name in names if host.may_carry(pattern.sub("", name)))
+    counters = list(filter(None, (counter_growth(samples, name) for name in own)))
+    most = max(counters, key=growth_of_fact, default=Fact(""))
+    return pattern.sub("", most.field), counters
 
 
 def _explained_share(look: Look, count: float) -> float:
@@ -52,10 +56,10 @@ def _explained_share(look: Look, count: float) -> float:
     if look.protocol == "udp" and is_losing(look):
         return min(1.0, count / max(1, lost_datagrams(look)))
     again = growth_of_fact(look.sender_fact("Tcp.RetransSegs")) or float(look.retransmits or 0)
-    is_small = look.loss is not None and look.loss <= LOSSY
+    is_small = look.loss is not None and look.loss <= NEGLIGIBLE_LOSS
     if look.protocol == "udp" or not again or has_passed(look) or is_small:
         # A path that is full drops now and then; otherwise nothing holds the rate back.
-        return UNIMPORTANT
+        return UNIMPORTANT_SHARE
     return look.known_network_share * min(1.0, count / again)
 
 
@@ -77,11 +81,11 @@ def _slowed_by(look: Look, count: float) -> float:
 
 
 def nic_ring(look: Look) -> Optional[Hit]:
-    counters = _grown_counters(look.phase.receiver, NIC_DROPS)
+    device, counters = _grown_counters(look.receiver, look.phase.receiver, NIC_DROPS)
     if not counters:
         return None
     # Not the sum: several counters may count the same packets.
-    count, device = max(map(growth_of_fact, counters)), _device_of_counter(counters[0])
+    count = max(map(growth_of_fact, counters))
     return Hit(
         _explained_share(look, count),
         f"the receive ring of the receiver's NIC {device} overflowed: {count:.0f} packets",
@@ -125,10 +129,10 @@ def queue_drops_or_delay(look: Look) -> Optional[Hit]:
 
 def qdisc_drops(look: Look) -> Optional[Hit]:
     """Packets dropped by a queue of the sender itself."""
-    counters = _grown_counters(look.phase.sender, QDISC_DROPS)
+    device, counters = _grown_counters(look.sender, look.phase.sender, QDISC_DROPS)
     if not counters:
         return None
-    count, device = sum(map(growth_of_fact, counters)), _device_of_counter(counters[0])
+    count = sum(map(growth_of_fact, counters))
     return Hit(
         max(_explained_share(look, count), _slowed_by(look, count)),
         f"the queue of the sender's {device} dropped {count:.0f} packets",
@@ -158,19 +162,16 @@ def deep_queue(look: Look) -> Optional[Hit]:
     )
     if look.is_full:
         # Packets may wait for that CPU as well.
-        return replace(hit, confidence=LOW, severity=INFO)
+        return hit._replace(confidence=LOW, severity=INFO)
     if look.is_unsampled:
         # Nothing but the kernel's round trips of one flow.
-        hit = replace(hit, confidence=MEDIUM)
-    if added >= DEEP and not _is_far_too_slow(look):
+        hit = hit._replace(confidence=MEDIUM)
+    expect = look.evidence.expect or 0.0
+    is_far_too_slow = look.rate is not None and look.rate < FAR_TOO_SLOW * expect
+    if added >= DEEP_SECONDS and not is_far_too_slow:
         return hit
     # A full path has a queue: it is not what makes the path slow.
-    return replace(hit, severity=LIMIT, share=min(hit.share, SECONDARY))
-
-
-def _is_far_too_slow(look: Look) -> bool:
-    """Whether the path has less than half of the rate that is expected of it: that comes first."""
-    return look.rate is not None and look.rate < HALF * (look.evidence.expect or 0.0)
+    return hit._replace(severity=LIMIT, share=min(hit.share, SECONDARY_SHARE))
 
 
 def _idle_and_loaded(look: Look) -> Iterator[tuple[float, float]]:
@@ -189,9 +190,9 @@ def _is_bloated(look: Look, idle: float, loaded: float) -> bool:
     Every queue has to hold what a connection begins with (RFC 6928), however slow the path is.
     """
     added = loaded - idle
-    if look.rate and added * look.rate / 8 <= 1.5 * BEGINNING:
+    if look.rate and added * look.rate / 8 <= 1.5 * INITIAL_WINDOW:
         return False
-    return added >= DEEP or (added >= BLOATED_BY and loaded >= BLOATED * idle)
+    return added >= DEEP_SECONDS or (added >= BLOATED_BY and loaded >= BLOATED * idle)
 
 
 def _pacing_advice(look: Look) -> str:
@@ -207,19 +208,15 @@ def _pacing_advice(look: Look) -> str:
 
 def reordered_packets(look: Look) -> Optional[Hit]:
     if look.protocol == "udp":
-        return _reordering_hit(*_udp_reordering(look), cost=0.3)
-    share, facts = _tcp_reordering(look)
-    cost = UNIMPORTANT
-    # What is taken for loss need not be sent again before the sender notices that it was none.
-    # Much more than that is lost for another reason.
-    is_taken_for_loss = LOSSY < look.known_loss <= EACH * share
-    if (is_taken_for_loss or share > HEAVILY) and not has_passed(look):
-        cost = 0.9 * look.known_network_share
-    return _reordering_hit(share, facts, cost=cost)
-
-
-def _reordering_hit(share: float, facts: tuple[Fact, ...], cost: float) -> Optional[Hit]:
-    if share <= OVERTAKEN:
+        (share, facts), cost = _udp_reordering(look), 0.3
+    else:
+        (share, facts), cost = _tcp_reordering(look), UNIMPORTANT_SHARE
+        # What is taken for loss need not be sent again before the sender notices that it was none.
+        # Much more than that is lost for another reason.
+        is_taken_for_loss = NEGLIGIBLE_LOSS < look.known_loss <= RESENT_FOR_EACH * share
+        if (is_taken_for_loss or share > HEAVY_REORDERING) and not has_passed(look):
+            cost = 0.9 * look.known_network_share
+    if share <= OVERTAKEN_SHARE:
         return None
     return Hit(
         cost,
@@ -233,7 +230,7 @@ def _reordering_hit(share: float, facts: tuple[Fact, ...], cost: float) -> Optio
 def _udp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:
     """The share of the datagrams that were overtaken, and the evidence."""
     received = look.flow.received
-    if look.is_unsampled and (received.out_of_order or 0) < SURELY:
+    if look.is_unsampled and (received.out_of_order or 0) < MIN_OVERTAKEN:
         return 0.0, ()
     share = (received.out_of_order or 0) / (received.datagrams or math.inf)
     return share, (single_fact("out_of_order / datagrams", share),)

@@ -18,16 +18,16 @@ from neuca_tools.selftest.conditions.base import (
 )
 from neuca_tools.selftest.conditions.host import error_text, is_refused
 from neuca_tools.selftest.evidence import Evidence, Host, Sample
-from neuca_tools.selftest.evidence.look import Fact, Look, counter_growth, growth_of_fact
+from neuca_tools.selftest.evidence.look import Fact, counter_growth, growth_of_fact
 
 NEARLY_FULL = 0.8  # of gc_thresh3 (D16)
-TABLES = ("arp_cache", "ndisc_cache")
+# The kernel's neighbour tables, and the sysctls of each.
+SYSCTLS_BY_TABLE = {"arp_cache": "net.ipv4.neigh.default", "ndisc_cache": "net.ipv6.neigh.default"}
 OVERFLOW = re.compile("neighbou?r table overflow", re.IGNORECASE)
 FULL_QUEUES = (
     "TcpExt.ListenOverflows",
     "TcpExt.ListenDrops",
     "TcpExt.TCPReqQFullDrop",
-    "TcpExt.TCPTimeWaitOverflow",
     "conntrack.insert_failed",
     "conntrack.drop",
 )
@@ -46,57 +46,52 @@ TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
 
 
 def neighbour_overflow(session: Session) -> Optional[Hit]:
-    """The neighbour table of a host overflows, or is about to."""
-    return first_hit(_neighbours_of(session, end, host) for end, host in session.hosts)
-
-
-def _neighbours_of(session: Session, end: str, host: Host) -> Optional[Hit]:
-    """The neighbour table of this host is full.
+    """The neighbour table of a host overflows, or is about to.
 
     It is that of the family of the peer's address: the kernel has one table for each (arp(7)).
     Containers share these tables, so that an IPv6 network of other containers may fill one.
     """
-    limit, table = host.sysctl_max("net.ipv4.neigh.default.gc_thresh3"), _other_table(session)
-    hit = first_hit(
-        _neighbours_counted(end, _samples_of(look, end), limit, table) for look in session.looks
+    hits = (
+        _full_table(session, end, host, table)
+        for end, host in session.hosts
+        for table in _tables_for(session.evidence.address)
     )
-    own = (row for row in host.log if not table or table not in row)
-    logged = next(filter(OVERFLOW.search, own), None)
-    if hit is None and logged is not None:
-        return _too_many(end, single_fact("dmesg", logged), limit, overflowed=True)
-    return hit
+    return max(filter(None, hits), key=lambda hit: hit.share, default=None)
 
 
-def _samples_of(look: Look, end: str) -> tuple[Sample, ...]:
-    """The samples of the "local" or the "peer" host."""
-    sends = (look.phase.direction == "forward") is (end == "local")
-    return look.phase.sender if sends else look.phase.receiver
-
-
-def _other_table(session: Session) -> str:
-    """The kernel's name of the table that the peer is not in; empty if its address is unknown."""
-    address = session.evidence.address
+def _tables_for(address: Optional[str]) -> list[str]:
+    """The table in which the kernel has this peer; both if its address is not known."""
     if not address:
-        return ""
-    return TABLES[0] if ":" in address else TABLES[1]
+        return list(SYSCTLS_BY_TABLE)
+    return ["ndisc_cache" if ":" in address else "arp_cache"]
 
 
-def _neighbours_counted(
-    end: str, samples: tuple[Sample, ...], limit: Optional[int], other: str
-) -> Optional[Hit]:
-    tables = (table for table in TABLES if table != other)
-    counted = (counter_growth(samples, f"{table}.table_fulls") for table in tables)
-    full = next(filter(None, counted), None)
+def _full_table(session: Session, end: str, host: Host, table: str) -> Optional[Hit]:
+    limit = host.sysctl_max(f"{SYSCTLS_BY_TABLE[table]}.gc_thresh3")
+    samples = [look.samples_of(end) for look in session.looks]
+    counted = (counter_growth(each, f"{table}.table_fulls") for each in samples)
+    full = next(filter(None, (*counted, _logged_overflow(host, table))), None)
     if full is not None:
-        return _too_many(end, full, limit, overflowed=True)
-    entries = max((sample.counters.get("arp_cache.entries", 0) for sample in samples), default=0)
+        return _too_many(end, table, full, limit, overflowed=True)
+    name = f"{table}.entries"
+    entries = max((sample.counters.get(name, 0) for each in samples for sample in each), default=0)
     if not limit or entries <= NEARLY_FULL * limit:
         return None
-    return _too_many(end, Fact("arp_cache.entries", limit, entries), limit, overflowed=False)
+    return _too_many(end, table, Fact(name, limit, entries), limit, overflowed=False)
 
 
-def _too_many(end: str, evidence: Fact, limit: Optional[int], overflowed: bool) -> Hit:
-    size = 4 * (limit or 1024)
+def _logged_overflow(host: Host, table: str) -> Optional[Fact]:
+    """The kernel's message about this table; older kernels do not say which one they mean."""
+    others = SYSCTLS_BY_TABLE.keys() - {table}
+    rows = (row for row in host.log if not any(other in row for other in others))
+    row = next(filter(OVERFLOW.search, rows), None)
+    return None if row is None else single_fact("dmesg", row)
+
+
+def _too_many(
+    end: str, table: str, evidence: Fact, limit: Optional[int], *, overflowed: bool
+) -> Hit:
+    size, sysctls = 4 * (limit or 1024), SYSCTLS_BY_TABLE[table]
     share, state = 0.3, "is nearly full"
     if overflowed:
         share, state = 0.9, "overflowed: packets are dropped without an error message"
@@ -104,12 +99,12 @@ def _too_many(end: str, evidence: Fact, limit: Optional[int], overflowed: bool) 
         share,
         f"the neighbour table of the {end} host {state}",
         (evidence,),
-        "likewise for net.ipv6",
+        f"likewise for {'net.ipv6' if table == 'arp_cache' else 'net.ipv4'}",
         end,
         sysctls={
-            "net.ipv4.neigh.default.gc_thresh3": str(size),
-            "net.ipv4.neigh.default.gc_thresh2": str(size // 2),
-            "net.ipv4.neigh.default.gc_thresh1": str(size // 4),
+            f"{sysctls}.gc_thresh3": str(size),
+            f"{sysctls}.gc_thresh2": str(size // 2),
+            f"{sysctls}.gc_thresh1": str(size // 4),
         },
     )
 
@@ -180,7 +175,16 @@ def no_route(session: Session) -> Optional[Hit]:
 def closed_port(session: Session) -> Optional[Hit]:
     said = error_text(session)
     if NO_STREAM.search(said) and not any(look.rate for look in session.looks):
-        return _no_stream(said)
+        return Hit(
+            0.9,
+            "the server has accepted the control connection, and no stream: a firewall or a limit "
+            "of connections rejects it, or UDP is dropped (iperf3 does not repeat its first "
+            "datagram)",
+            (single_fact("iperf3", said),),
+            "nft list ruleset; iptables -S; try again, with fewer streams (-P)",
+            "peer",
+            confidence=MEDIUM,
+        )
     if is_refused(session):
         return Hit(
             1.0,
@@ -194,18 +198,6 @@ def closed_port(session: Session) -> Optional[Hit]:
     if NO_ANSWER.search(said):
         return _no_answer(said)
     return _no_response(session, said) or _udp_blocked(session)
-
-
-def _no_stream(said: str) -> Hit:
-    return Hit(
-        0.9,
-        "the server has accepted the control connection, and no stream: a firewall or a limit of "
-        "connections rejects it, or UDP is dropped (iperf3 does not repeat its first datagram)",
-        (single_fact("iperf3", said),),
-        "nft list ruleset; iptables -S; try again, with fewer streams (-P)",
-        "peer",
-        confidence=MEDIUM,
-    )
 
 
 def _start_server(port: Optional[int]) -> str:
@@ -342,17 +334,14 @@ def duplicate_address(session: Session) -> Optional[Hit]:
     macs = sorted(set(session.evidence.reach.macs))
     if len(macs) < 2:
         return None
+    device = session.evidence.local.planned or session.evidence.reach.route
+    option = f"-I {device} " if device else ""
     return Hit(
         0.97,
         f"{len(macs)} MAC addresses respond for the peer's address",
         (single_fact("ARP answers", ", ".join(macs)),),
-        f"arping -D {_device_option(session)}{session.other_end('local')} shows both; give one "
-        "of the hosts another address, or, if one host has two NICs in a subnet, set arp_ignore=1 "
-        "and arp_announce=2 of net.ipv4.conf.all on it",
+        f"arping -D {option}{session.other_end('local')} shows both; give one of the "
+        "hosts another address, or, if one host has two NICs in a subnet, set arp_ignore=1 and "
+        "arp_announce=2 of net.ipv4.conf.all on it",
         "receiver",
     )
-
-
-def _device_option(session: Session) -> str:
-    device = session.evidence.local.planned or session.evidence.reach.route
-    return f"-I {device} " if device else ""

@@ -29,7 +29,7 @@ from neuca_tools.selftest.conditions import (
 )
 from neuca_tools.selftest.conditions.base import FAULT, LIMIT, Cause, Hit, Session
 from neuca_tools.selftest.conditions.queues import BLOAT, DROPS
-from neuca_tools.selftest.conditions.thresholds import TOGETHER
+from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL
 from neuca_tools.selftest.evidence.look import Look
 
 SOURCES = {
@@ -189,9 +189,7 @@ EXPLANATIONS = (
     Explanation(("D17",), ("D21",), "like a policer, a black hole loses packets without a queue"),
     Explanation(("D42",), ("D21",), "a connection whose first large segment vanishes is rejected"),
     Explanation(
-        ("D18",),
-        ("D21", "D27"),
-        "what the other direction exceeds is not the capacity of the path",
+        ("D18",), ("D21", "D27"), "what the other direction exceeds is not the capacity of the path"
     ),
     Explanation(
         ("D18",), ("D26",), "what several streams exceed is not the capacity of the path", ALONE
@@ -207,7 +205,7 @@ EXPLANATIONS = (
         ("D04", "D05", "D14", "D18"),
         ("D28",),
         "in this phase both directions share what each had alone",
-        TOGETHER,
+        BIDIRECTIONAL,
     ),
 )
 # What acknowledgements suffer from as well: it is a cause in both directions.

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import mean
 from typing import Optional
 
 from neuca_tools.selftest.evidence.look import MAX_WAITS, SLICE_SECONDS, Look, steady_sockets
 from neuca_tools.selftest.evidence.run import BBR
 
-SEVERAL = "tcp-parallel"  # the phase of several streams in one direction
-TOGETHER = "tcp-bidir"  # the phase in which both directions send at once
+PARALLEL = "tcp-parallel"  # the phase of several streams in one direction
+BIDIRECTIONAL = "tcp-bidir"  # the phase in which both directions send at once
 # Of what is expected: TCP, UDP; bounds of our own. Not 0.95 for many streams: on a link of
 # 10 Gbit/s they get 9.41 at most, with packets of 1500 bytes.
 THROUGHPUT, DATAGRAMS = 0.90, 0.80
@@ -20,11 +21,11 @@ THROUGHPUT, DATAGRAMS = 0.90, 0.80
 # two-way TCP leaves a good part of the path unused (Zhang, Shenker and Clark, SIGCOMM 1991; 0.72 in
 # a healthy case of tests/machine/faults).
 BOTH_WAYS = 0.70
-# Seconds; acknowledgements of less arrive in bursts.
-WHILE = 0.5
-UNLIMITED = 50e9  # bit/s of UDP: who asks for so much wants to see what is possible
+# Acknowledgements within less than this arrive in bursts.
+AVERAGED_SECONDS = 0.5
+UNLIMITED_RATE = 50e9  # bit/s of UDP: who asks for so much wants to see what is possible
 # Of the rate that was asked for: iperf3 did not keep to it.
-EXCEEDED = 1.5
+EXCEEDED_RATIO = 1.5
 
 
 def has_passed(look: Look) -> Optional[bool]:
@@ -34,10 +35,10 @@ def has_passed(look: Look) -> Optional[bool]:
         return False
     if look.phase.search or look.rate is None or look.is_unanswered:
         return None
-    enough, wanted = _share_expected(look), _rate_expected(look)
+    enough, wanted = _expected_rate(look)
     if wanted is not None:
         return (_mean_of_directions(look) or look.rate) >= enough * wanted
-    if look.target and enough * look.target <= look.rate <= EXCEEDED * look.target:
+    if look.target and enough * look.target <= look.rate <= EXCEEDED_RATIO * look.target:
         # Nothing is expected, but the test was as fast as it was allowed to be.
         return True
     return None
@@ -49,60 +50,56 @@ def carries_expected(look: Look) -> bool:
     Where it is slower for the rest of the test, its window may not have grown back: by a segment in
     each round trip (RFC 5681, section 3.1).
     """
-    points = look.phase.sender_trace.points("sent")
     expect = look.evidence.expect
-    return bool(expect) and any(rate >= (expect or 0.0) for rate in _means_over_time(points))
+    if not expect:
+        return False
+    return any(rate >= expect for rate in _means_over_time(look.phase.sender_trace.points("sent")))
 
 
 def _means_over_time(points: Sequence[tuple[float, float]]) -> Iterator[float]:
-    """The mean of each WHILE; a value is of the time since the point before it."""
+    """Means over AVERAGED_SECONDS; a value is of the time since the point before it."""
     for first, (began, _) in enumerate(points):
         amount, before = 0.0, began
         for time, value in points[first + 1 :]:
             amount, before = amount + value * (time - before), time
-            if before - began >= WHILE:
+            if before - began >= AVERAGED_SECONDS:
                 yield amount / (before - began)
                 break
 
 
-def _share_expected(look: Look) -> float:
-    """The share of the expected rate that is enough."""
-    if look.protocol == "udp":
-        return DATAGRAMS
-    return BOTH_WAYS if look.phase.name == TOGETHER else THROUGHPUT
+def _expected_rate(look: Look) -> tuple[float, Optional[float]]:
+    """The share that is enough, and of what rate in bit/s, if one is expected.
 
-
-def _rate_expected(look: Look) -> Optional[float]:
-    """bit/s: for TCP what is expected of the path, for UDP what was asked for."""
+    For TCP it is the rate that is expected of the path, for UDP the one that was asked for.
+    """
     if look.protocol == "udp":
-        return look.target if 0 < (look.target or 0) < UNLIMITED else None
+        return DATAGRAMS, look.target if 0 < (look.target or 0) < UNLIMITED_RATE else None
+    share = BOTH_WAYS if look.phase.name == BIDIRECTIONAL else THROUGHPUT
     if look.evidence.expect and look.target:
-        return min(look.evidence.expect, look.target)
-    return look.evidence.expect
+        return share, min(look.evidence.expect, look.target)
+    return share, look.evidence.expect
 
 
 def _mean_of_directions(look: Look) -> Optional[float]:
     """bit/s: where both directions send at once, it is chance which of them gets more (see D28)."""
-    if look.phase.name != TOGETHER or look.phase.run is None:
+    if look.phase.name != BIDIRECTIONAL or look.phase.run is None:
         return None
     rates = [flow.rate for flow in look.phase.run.flows if flow.rate]
-    if len(rates) < 2:
-        return None
-    return sum(rates) / len(rates)
+    return mean(rates) if len(rates) > 1 else None
 
 
 # --- Queues ---------------------------------------------------------------------------------------
 
 
-QUEUED = 1.5  # times the idle round trip (D18)
-NOISE = 0.001  # seconds: what a quiet host takes to respond at most
+QUEUED_RATIO = 1.5  # times the idle round trip (D18)
+NOISE_SECONDS = 0.001  # seconds: what a quiet host takes to respond at most
 # Seconds: so much is a queue on a long path too (MAX_RTT_THRESH of RFC 9406, section 4.2).
-NOTICED = 0.016
-ROOM, HALF = 0.25, 0.5  # of the windows; of what the path holds, see `is_mostly_idle`
+LONG_DELAY = 0.016
+IDLE_ROOM, HALF_FULL = 0.25, 0.5  # of the windows; of what the path holds, see `is_mostly_idle`
 # Packets of 1500 bytes: an acknowledgement is for two (RFC 5681, section 4.2), of which the second
 # waits for the first, however empty the queue is.
-PAIR = 2 * 1514
-FEW = 4  # packets in flight, see `is_crowded`
+PAIR_BYTES = 2 * 1514
+FEW_PACKETS = 4  # packets in flight, see `is_crowded`
 FLAT_RTT = 1.2  # times the shortest round trip: no queue forms before packets are dropped (D17)
 
 
@@ -112,12 +109,12 @@ def is_noisy(look: Look) -> bool:
     if not shortest or not usual or (look.rtt or 0.0) <= FLAT_RTT * shortest:
         # The kernel's own round trips do not wait for the programs that measure the idle ones.
         return False
-    return usual - shortest > max((FLAT_RTT - 1) * shortest, NOISE)
+    return usual - shortest > max((FLAT_RTT - 1) * shortest, NOISE_SECONDS)
 
 
 def is_queued(look: Look) -> bool:
     """Whether packets waited on the path, and not merely for a receiver that was late."""
-    if not has_grown(look, QUEUED) or is_only_a_pair(look):
+    if not has_grown(look, QUEUED_RATIO) or is_only_a_pair(look):
         return False
     return not delays_only_itself(look) and not is_mostly_idle(look)
 
@@ -125,7 +122,7 @@ def is_queued(look: Look) -> bool:
 def has_grown(look: Look, times: float) -> bool:
     """Whether the round trip grew to so many times the shortest one, or by what is a queue."""
     shortest = look.shortest_rtt or 0.0
-    return _queueing_delay(look) > min((times - 1) * shortest, NOTICED)
+    return _queueing_delay(look) > min((times - 1) * shortest, LONG_DELAY)
 
 
 def _queueing_delay(look: Look) -> float:
@@ -135,7 +132,7 @@ def _queueing_delay(look: Look) -> float:
 
 def is_only_a_pair(look: Look) -> bool:
     """Whether what waited is less than two packets: no queue, but a slow link."""
-    return _queueing_delay(look) * (look.rate or 0.0) / 8 <= PAIR
+    return _queueing_delay(look) * (look.rate or 0.0) / 8 <= PAIR_BYTES
 
 
 def has_standing_queue(look: Look) -> bool:
@@ -148,7 +145,7 @@ def has_standing_queue(look: Look) -> bool:
         return False
     # What a tenth does not exceed has waited for a CPU less often than the median.
     noise = SLICE_SECONDS / 2 if look.is_disturbed else 0.0
-    return least > shortest + max(min((QUEUED - 1) * shortest, NOTICED), noise)
+    return least > shortest + max(min((QUEUED_RATIO - 1) * shortest, LONG_DELAY), noise)
 
 
 def delays_only_itself(look: Look) -> bool:
@@ -158,7 +155,7 @@ def delays_only_itself(look: Look) -> bool:
     idle, loaded = look.evidence.idle.p50, look.evidence.loaded.p50
     if not idle or not loaded or is_noisy(look):
         return False
-    return loaded - idle <= min((FLAT_RTT - 1) * idle, NOTICED)
+    return loaded - idle <= min((FLAT_RTT - 1) * idle, LONG_DELAY)
 
 
 def is_bbr(look: Look) -> bool:
@@ -178,7 +175,7 @@ def is_crowded(look: Look) -> bool:
     if streams < 2 or not look.rate or not look.shortest_rtt:
         return False
     share = look.rate * look.shortest_rtt / 8 / streams
-    return share < FEW * look.mss
+    return share < FEW_PACKETS * look.mss
 
 
 def is_mostly_idle(look: Look) -> bool:
@@ -189,9 +186,9 @@ def is_mostly_idle(look: Look) -> bool:
     """
     in_flight, rtt = look.windows.in_flight, look.shortest_rtt
     room = min(look.windows.cwnd or 0.0, look.windows.snd_wnd or 0.0)
-    if in_flight is None or not rtt or not look.rate or in_flight >= ROOM * room:
+    if in_flight is None or not rtt or not look.rate or in_flight >= IDLE_ROOM * room:
         return False
-    return not is_bbr(look) or in_flight < HALF * look.rate * rtt / 8
+    return not is_bbr(look) or in_flight < HALF_FULL * look.rate * rtt / 8
 
 
 def is_read_late(look: Look, waits: float) -> bool:
@@ -201,10 +198,10 @@ def is_read_late(look: Look, waits: float) -> bool:
     `waits` is in seconds.
     """
     in_flight, shortest = look.windows.in_flight, look.shortest_rtt
-    if not in_flight or not shortest or not look.rate or look.is_full or look.is_disturbed:
+    if not in_flight or not shortest or look.is_full or look.is_disturbed:
         return False
     limit = max(shortest, MAX_WAITS * SLICE_SECONDS)
-    return waits >= limit and waits * look.rate / 8 >= HALF * in_flight
+    return waits >= limit and waits * look.known_rate / 8 >= HALF_FULL * in_flight
 
 
 def upper_median(values: Sequence[float]) -> float:

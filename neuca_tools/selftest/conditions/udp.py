@@ -5,27 +5,32 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Optional, Union
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, single_fact
-from neuca_tools.selftest.conditions.thresholds import UNLIMITED, has_passed
+from neuca_tools.selftest.conditions.thresholds import UNLIMITED_RATE, has_passed
 from neuca_tools.selftest.evidence import Phase
-from neuca_tools.selftest.evidence.look import Fact, Look, growth_of_fact
+from neuca_tools.selftest.evidence.look import Look, growth_of_fact
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
 
-LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss; our own bound
-SLIGHT, LASTING = 0.01, 5  # of the datagrams: a host was busy for a moment; intervals
-AS_MANY = 0.02  # of the datagrams
-HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
+NOTABLE_LOSS = 1e-4  # of the datagrams; below it a receiver counts as free of loss; our own bound
+SLIGHT_LOSS = 0.01  # of the datagrams: a host was busy for a moment
+LASTING_INTERVALS = 5
+EQUAL_COUNTS = 0.02  # of the datagrams
+COUNTED_SHARE = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
-HOPELESS = 0.5
-WHOLE = 1472  # bytes: not fragmented at MTU 1500
-VERY_FEW = 20_000  # datagrams in a second: the default socket buffer holds 5 ms of them at least
-MANY = 100_000  # packets in a second, which a host with its default settings does not receive
-SENT = 0.95  # of the rate that was asked for (D20)
-HEADERS = 28  # bytes: IPv4 and UDP
+HOPELESS_LOSS = 0.5
+UNFRAGMENTED = 1472  # bytes: not fragmented at MTU 1500
+VERY_FEW_PER_SECOND = 20_000  # datagrams: the default socket buffer holds 5 ms of them at least
+MANY_PER_SECOND = 100_000  # packets, which a host with its default settings does not receive
+SENT_SHARE = 0.95  # of the rate that was asked for (D20)
+# The counters of reassembly of each IP version, with the bytes of its header and that of UDP, and
+# the sysctl of the memory for fragments.
+REASSEMBLY = {
+    "Ip.Reasm": (28, "net.ipv4.ipfrag_high_thresh"),
+    "Ip6.Ip6Reasm": (48, "net.ipv6.ip6frag_high_thresh"),
+}
 LARGER_RECEIVE_BUFFERS = {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}
 
 
@@ -38,9 +43,12 @@ def lost_datagrams(look: Look) -> int:
 
 def is_losing(look: Look) -> bool:
     """Whether this UDP test lost datagrams while the receiver was counting."""
-    if look.protocol != "udp" or look.known_loss <= LOSSY:
+    if look.protocol != "udp" or look.known_loss <= NOTABLE_LOSS:
         return False
-    return not _is_lost_at_an_end(look) and not _is_lost_at_the_start(look)
+    losses = losses_by_interval(look)
+    if len(losses) >= 3 and losses[0] > 0 and not any(losses[1:]):
+        return False  # nothing after the first interval: address resolution, or a cold receiver
+    return not _is_lost_at_an_end(look)
 
 
 def _is_lost_at_an_end(look: Look) -> bool:
@@ -51,10 +59,9 @@ def _is_lost_at_an_end(look: Look) -> bool:
     return lost_datagrams(look) <= 1.1 * missed * sent.datagrams / sent.seconds
 
 
-def _is_lost_at_the_start(look: Look) -> bool:
-    """Whether nothing was lost after the first interval: address resolution, or a cold receiver."""
-    losses = [interval.lost for interval in look.flow.intervals if interval.lost is not None]
-    return len(losses) >= 3 and losses[0] > 0 and not any(losses[1:])
+def losses_by_interval(look: Look) -> tuple[int, ...]:
+    """How many datagrams were lost in each interval for which that is known."""
+    return tuple(interval.lost for interval in look.flow.intervals if interval.lost is not None)
 
 
 def seconds_missed(look: Look) -> float:
@@ -74,34 +81,27 @@ def _share_of_losses(look: Look, count: float, unknown: float) -> float:
 
 def receive_buffer(look: Look) -> Optional[Hit]:
     """The receiver's memory is too small, by its counters or by the lack of other causes."""
-    memory = _udp_memory(look)
-    if memory is not None:
+    memory, counted = _udp_memory(look), look.receiver_fact("Udp.RcvbufErrors")
+    if memory is not None or look.protocol != "udp":
         return memory
-    counted = look.receiver_fact("Udp.RcvbufErrors")
-    if look.protocol != "udp":
-        return None
     if counted is None:
         return _usual_cause(look)
     share = _share_of_losses(look, growth_of_fact(counted), unknown=1.0)
-    if share < HALF:
+    if share < COUNTED_SHARE:
         return None
     hit = Hit(
         share,
         f"the receiver's socket buffer overflowed and dropped {growth_of_fact(counted):.0f} "
         f"datagrams; iperf counts {lost_datagrams(look)} as lost",
-        (counted, _loss_fact(look)),
+        (counted, look.loss_fact),
         "for iperf3 alone, -w 4M",
         "receiver",
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
     if look.is_disturbed and is_gentle(look):
         # Any receiver keeps up with so few, unless other programs have its CPU.
-        return replace(hit, confidence=LOW, severity=INFO)
+        return hit._replace(confidence=LOW, severity=INFO)
     return hit
-
-
-def _loss_fact(look: Look) -> Fact:
-    return single_fact("lost / datagrams", look.loss)
 
 
 def _usual_cause(look: Look) -> Optional[Hit]:
@@ -110,37 +110,35 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         return None
     if look.is_unsampled and is_gentle(look):
         return None
-    return _overflow_hit(look, look.known_loss, look.rate)
-
-
-def _overflow_hit(look: Look, loss: float, rate: float) -> Hit:
     return Hit(
-        0.6 if loss <= HOPELESS else 0.2,
-        f"{amounts.percent(loss)} of the datagrams were lost; without the receiver's counters, a "
-        f"socket buffer that overflows at {amounts.rate(rate)} is the usual "
+        0.6 if look.known_loss <= HOPELESS_LOSS else 0.2,
+        f"{amounts.percent(look.known_loss)} of the datagrams were lost; without the receiver's "
+        f"counters, a socket buffer that overflows at {amounts.rate(look.rate)} is the usual "
         f"cause{_fragments_clause(look)}",
-        (_loss_fact(look),),
+        (look.loss_fact,),
         "for iperf3 alone, -w 4M",
         "receiver",
-        confidence=MEDIUM if _frames_offered(look) >= MANY else LOW,
-        severity=INFO if _is_of_a_moment(look) and has_passed(look) is not False else None,
+        confidence=MEDIUM if _frames_offered(look) >= MANY_PER_SECOND else LOW,
+        severity=_severity_of_moment(look),
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
 
 
-def _is_of_a_moment(look: Look) -> bool:
-    """Whether so little was lost, and not all the time."""
-    losses = [interval.lost for interval in look.flow.intervals if interval.lost is not None]
-    return look.known_loss < SLIGHT and (len(losses) < LASTING or not all(losses))
+def _severity_of_moment(look: Look) -> Optional[str]:
+    """Information if so little was lost, and not all the time: a host was busy for a moment."""
+    losses = losses_by_interval(look)
+    is_lasting = len(losses) >= LASTING_INTERVALS and all(losses)
+    if is_lasting or look.known_loss >= SLIGHT_LOSS or has_passed(look) is False:
+        return None
+    return INFO
 
 
 def is_one_of_several(look: Look) -> bool:
     """Whether there are other UDP tests of other rates, which tell more when compared."""
-    others = (phase for phase in look.evidence.phases if phase is not look.phase)
-    same_way = (phase for phase in others if phase.direction == look.phase.direction)
     return any(
         phase.run is not None and phase.run.protocol == "udp" and not _is_as_many(look, phase)
-        for phase in same_way
+        for phase in look.evidence.phases
+        if phase is not look.phase and phase.direction == look.phase.direction
     )
 
 
@@ -149,7 +147,7 @@ def _is_as_many(look: Look, other: Phase) -> bool:
     mine, theirs = expected_datagrams(look.flow), expected_datagrams(other.flow or Flow())
     if not look.is_unsampled or not mine or not theirs:
         return False
-    return abs(mine - theirs) <= AS_MANY * max(mine, theirs)
+    return abs(mine - theirs) <= EQUAL_COUNTS * max(mine, theirs)
 
 
 def expected_datagrams(flow: Flow) -> int:
@@ -159,7 +157,7 @@ def expected_datagrams(flow: Flow) -> int:
 
 def is_gentle(look: Look) -> bool:
     """Whether so few datagrams were sent, unfragmented, that any receiver keeps up with them."""
-    return 0 < datagram_size(look) <= WHOLE and _frames_offered(look) <= VERY_FEW
+    return 0 < datagram_size(look) <= UNFRAGMENTED and _frames_offered(look) <= VERY_FEW_PER_SECOND
 
 
 def _frames_offered(look: Look) -> float:
@@ -180,7 +178,7 @@ def _fragments_clause(look: Look) -> str:
     """A clause that says how many fragments a datagram takes; empty if it takes one."""
     size = datagram_size(look)
     count = _packets_per_datagram(size)
-    if not size or count <= 1:
+    if count <= 1:
         return ""
     return (
         f"; each datagram of {size:.0f} bytes takes {count:.0f} fragments at MTU 1500, and "
@@ -219,7 +217,7 @@ def _udp_memory(look: Look) -> Optional[Hit]:
     return Hit(
         _share_of_losses(look, growth_of_fact(counted), unknown=0.5),
         f"the receiver ran out of memory for UDP: {growth_of_fact(counted):.0f} datagrams",
-        (counted, _loss_fact(look)),
+        (counted, look.loss_fact),
         "raise net.ipv4.udp_mem, or use fewer and smaller sockets",
         "receiver",
         title="UDP memory pressure",
@@ -228,48 +226,51 @@ def _udp_memory(look: Look) -> Optional[Hit]:
 
 def receiver_too_slow(look: Look) -> Optional[Hit]:
     """Without counters: more than half was lost, so the receiver does not keep up on average."""
-    if not is_losing(look) or look.known_loss <= HOPELESS or is_one_of_several(look):
+    if not is_losing(look) or look.known_loss <= HOPELESS_LOSS or is_one_of_several(look):
         return None
     if look.phase.receiver or look.receiver_load.full is not None or not look.rate:
         return None
-    if look.is_unsampled and _frames_offered(look) <= VERY_FEW:
+    if look.is_unsampled and _frames_offered(look) <= VERY_FEW_PER_SECOND:
         return None
     return Hit(
         0.7,
         f"the receiver takes {amounts.rate(look.rate)} of what is offered: it does not keep "
         "up with the packets (because of D09 its CPU, D11 its NIC's rings, or D13 its softirq "
         f"budget); the loss-free rate is not known: search for it{_fragments_clause(look)}",
-        (_loss_fact(look),),
+        (look.loss_fact,),
         "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S on the receiver tell which; "
         "offer less until nothing is lost",
         "receiver",
-        confidence=MEDIUM if _frames_offered(look) >= MANY else LOW,
+        confidence=MEDIUM if _frames_offered(look) >= MANY_PER_SECOND else LOW,
         title="receiver does not keep up with UDP",
     )
 
 
 def lost_fragments(look: Look) -> Optional[Hit]:
-    names = ("Ip.ReasmFails", "Ip6.Ip6ReasmFails")
-    counters = [look.receiver_fact(name) for name in names]
-    failed = sum(map(growth_of_fact, counters))
+    failures = {name: look.receiver_fact(f"{name}Fails") for name in REASSEMBLY}
+    name = max(failures, key=lambda name: growth_of_fact(failures[name]))
+    failed = growth_of_fact(failures[name])
     if not failed or not is_losing(look):
         return None
+    headers, sysctl = REASSEMBLY[name]
     return Hit(
         min(1.0, failed / max(1, lost_datagrams(look))),
         f"{failed:.0f} datagrams could not be reassembled from their fragments"
         f"{_fragments_clause(look)}",
-        (*counters, look.receiver_fact("Ip.ReasmReqds"), _loss_fact(look)),
-        f"send at most MTU - {HEADERS} bytes (iperf3 -l 1472); "
-        "sysctl -w net.ipv4.ipfrag_high_thresh=16777216",
+        (failures[name], look.receiver_fact(f"{name}Reqds"), look.loss_fact),
+        f"send at most MTU - {headers} bytes (iperf3 -l {1500 - headers})",
         "receiver",
+        sysctls={sysctl: "16777216"},
     )
 
 
 def sender_too_slow(look: Look) -> Optional[Hit]:
     sent = _sent_rate(look)
-    if look.protocol != "udp" or not look.target or sent is None or sent >= SENT * look.target:
+    if look.protocol != "udp" or not look.target or sent is None:
         return None
-    is_enough = is_losing(look) and look.known_loss >= SLIGHT
+    if sent >= SENT_SHARE * look.target:
+        return None
+    is_enough = is_losing(look) and look.known_loss >= SLIGHT_LOSS
     load = look.sender_load
     full = f": its CPU {load.cpu} is full" if load.is_full else ""
     return Hit(
@@ -281,7 +282,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         "sender",
         confidence=HIGH if not look.is_unsampled else MEDIUM,
         # More than arrives is enough, whatever was asked for.
-        severity=INFO if is_enough or look.target >= UNLIMITED else LIMIT,
+        severity=INFO if is_enough or look.target >= UNLIMITED_RATE else LIMIT,
     )
 
 
@@ -300,6 +301,7 @@ def offered_rate(look: Look) -> float:
 
 def counted_losses(look: Look) -> float:
     """How many datagrams the hosts' own counters say were dropped."""
-    names = ("Udp.RcvbufErrors", "Udp.MemErrors", "Ip.ReasmFails", "softnet.dropped")
+    reassembly = (f"{name}Fails" for name in REASSEMBLY)
+    names = ("Udp.RcvbufErrors", "Udp.MemErrors", *reassembly, "softnet.dropped")
     counted = [look.receiver_fact(name) for name in names]
     return sum(map(growth_of_fact, [*counted, look.sender_fact("softnet.dropped")]))

@@ -11,7 +11,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions import application, cpu
 from neuca_tools.selftest.conditions.base import MEDIUM, Hit, single_fact
 from neuca_tools.selftest.conditions.figures import as_asked, is_inside, line_of, link_filled
-from neuca_tools.selftest.conditions.thresholds import TOGETHER, is_bbr
+from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, is_bbr
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows
 from neuca_tools.selftest.evidence.run import (
@@ -25,19 +25,19 @@ from neuca_tools.selftest.evidence.run import (
 BUFFERS = "receive or send buffer too small"  # the other title of the condition
 # Seconds of a path between networks: a geostationary satellite takes 0.6. If the window is known
 # not to grow, it may be much smaller than what -w asked for.
-OF_PATHS = {False: (cpu.LAN_RTT, 1.0), True: (cpu.LAN_RTT, 30.0)}
+LONGEST_USUAL_TRIP, LONGEST_TRIP = 1.0, 30.0
 # Bytes of -w that limit in a local network too, and seconds of its round trips.
-SMALL, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
-QUANTUM = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
+SMALL_BUFFER, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
+FLIGHT_SPREAD = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
 # Of what -w asks for: the kernel doubles it, and uses up to half for its own structures (tcp(7)).
 OF_STATED = (0.4, 2.2)
 SLOWEST_PATH = 30e6  # bit/s: every host of today sends and receives faster
-HELD = 0.8  # of the lost time
-PACED = 0.75  # of snd_wnd in flight: a paced sender waits for its turn as well
-UNPROVEN = 5e9  # bit/s: above it the path may well be slower than larger buffers would allow (D01)
+HELD_SHARE = 0.8  # of the lost time
+PACED_FLIGHT = 0.75  # of snd_wnd in flight: a paced sender waits for its turn as well
+UNPROVEN_RATE = 5e9  # bit/s: above it the path may be slower than larger buffers would allow (D01)
 # Of the window of BBR, which is twice what the path holds, and some segments: a full path has more
 # in flight, unless it holds just a few segments.
-OF_BBR = 0.35
+BBR_FLIGHT = 0.35
 NO_ROUND_TRIP = 0.8  # the measured round trip over the one that window and rate imply
 
 
@@ -58,7 +58,7 @@ def stated_window(look: Look) -> Optional[Hit]:
     """The buffer that was requested (-w) is what is in flight, or the window never grew past it."""
     if not look.is_unsampled_tcp or not look.run.buffer or look.retransmits or as_asked(look):
         return None
-    if not _is_stated(look, look.run.buffer) or (look.phase.name == TOGETHER and not look.rtt):
+    if not _is_stated(look, look.run.buffer) or (look.phase.name == BIDIRECTIONAL and not look.rtt):
         return None
     return Hit(
         0.95,
@@ -89,7 +89,7 @@ def _is_stated(look: Look, asked: float) -> bool:
 
 def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
     """Whether a window that never grew may be `asked` bytes, at a round trip that paths have."""
-    if look.run.is_loopback or look.known_rate >= cpu.CORE:
+    if look.run.is_loopback or look.known_rate >= cpu.CORE_RATE:
         return False
     if any(_is_faster_with_it(phase, look) for phase in look.evidence.phases):
         return False
@@ -100,10 +100,10 @@ def _is_stated_at_any_trip(look: Look, asked: float) -> bool:
 
 
 def _possible_trips(look: Look, asked: float) -> tuple[float, float]:
-    """The shortest and the longest round trip in seconds that the path may have; none is (1, 0)."""
+    """The shortest and the longest round trip in seconds that the path may have; (0, 0) if none."""
     if not look.run.is_local_network or look.known_rate < SLOWEST_PATH:
-        return OF_PATHS[bool(look.cwnd)]
-    return LOCAL_TRIPS if asked <= SMALL else (1.0, 0.0)
+        return cpu.LAN_RTT, LONGEST_TRIP if look.cwnd else LONGEST_USUAL_TRIP
+    return LOCAL_TRIPS if asked <= SMALL_BUFFER else (0.0, 0.0)
 
 
 def _is_faster_with_it(phase: Phase, look: Look) -> bool:
@@ -123,7 +123,7 @@ def _window_by_round_trip(look: Look) -> Optional[Hit]:
     rtt, room = look.rtt or 0.0, look.windows.snd_wnd
     flight = look.known_rate * rtt / 8
     end, whose = "both", "limits, usually the receiver's"
-    if room is not None and flight < cpu.ROOM * room:
+    if room is not None and flight < cpu.FILLED_WINDOW * room:
         end, whose = "sender", "of the sender limits"
     lost = "whatever was lost" if look.retransmits else "without any loss"
     return Hit(
@@ -150,15 +150,15 @@ def _has_constant_flight(look: Look) -> bool:
     Or as much as that allows, if it stays the same: no loss made it so, whatever was lost.
     """
     flights = in_flight(look.steady)
-    if len(flights) < 3 or min(known_round_trips(look.steady)) < cpu.LONG:
+    if len(flights) < 3 or min(known_round_trips(look.steady)) < cpu.LONG_RTT:
         return False
-    if link_filled(look) is not None or pstdev(flights) > QUANTUM * mean(flights):
+    if link_filled(look) is not None or pstdev(flights) > FLIGHT_SPREAD * mean(flights):
         return False
     flight, window = median(flights), look.cwnd or 0.0
     if not is_bbr(look):
-        return is_flat(known_windows(look.steady)) or flight <= cpu.ROOM * window
+        return is_flat(known_windows(look.steady)) or flight <= cpu.FILLED_WINDOW * window
     room = look.windows.snd_wnd
-    return flight >= cpu.ROOM * room if room else flight <= OF_BBR * window
+    return flight >= cpu.FILLED_WINDOW * room if room else flight <= BBR_FLIGHT * window
 
 
 def is_window(look: Look) -> bool:
@@ -170,24 +170,29 @@ def _receiver_window(look: Look) -> Optional[Hit]:
     """The sender has as much in flight as the receiver's window allows."""
     if look.protocol != "tcp" or not look.rate or application.slow_reader(look) is not None:
         return None
-    share = _share_of_receiver(look.windows)
-    if share is None:
+    windows, share = look.windows, _share_of_receiver(look.windows)
+    if not share:
         return None
-    window = look.windows.snd_wnd or look.windows.cwnd or look.rate * (look.rtt or 0) / 8
-    return _receiver_window_hit(look, look.rate, window, share)
+    window = windows.snd_wnd or windows.cwnd or look.rate * (look.rtt or 0) / 8
+    rtt = look.rtt or window * 8 / look.rate
+    room = application.room_for(look, look.rate, rtt)
+    return Hit(
+        share,
+        f"the receiver's window of {amounts.size(window)} allows {amounts.rate(window * 8 / rtt)} "
+        f"at a round trip of {amounts.time(rtt)}",
+        _window_facts(look),
+        end="receiver",
+        fixed=room * 4 / rtt,
+        sysctls={application.RMEM: f"4096 131072 {room}"},
+    )
 
 
-def _share_of_receiver(windows: Windows) -> Optional[float]:
-    """The share of the time in which the receiver's window was full.
-
-    It is None if that is not what limits.
-    """
-    limited = windows.rwnd_limited
-    if limited is None:
-        return None
+def _share_of_receiver(windows: Windows) -> float:
+    """The share of the time in which the receiver's window was full; 0 if it does not limit."""
+    limited = windows.rwnd_limited or 0.0
     if limited >= application.RECEIVER_LIMITED and _is_window_full(windows):
         return limited
-    return HELD if _holds_paced_flow(windows, limited) else None
+    return HELD_SHARE if _holds_paced_flow(windows, limited) else 0.0
 
 
 def _is_window_full(windows: Windows) -> bool:
@@ -206,17 +211,18 @@ def _holds_paced_flow(windows: Windows, limited: float) -> bool:
     The kernel's clock stands still while a paced sender (BBR, fq) waits for its next turn.
     """
     in_flight, room = windows.in_flight, windows.snd_wnd
-    if in_flight is None or not room or limited < application.SOMEWHAT:
+    if in_flight is None or not room or limited < application.PACED_LIMITED:
         return False
-    return in_flight >= PACED * room and (windows.cwnd or 0.0) >= application.LARGER * room
+    is_larger = (windows.cwnd or 0.0) >= application.PACED_WINDOW * room
+    return is_larger and in_flight >= PACED_FLIGHT * room
 
 
 def _flat_window(look: Look) -> Optional[Hit]:
     """Without the kernel's clocks: a constant window, no loss, and one window per round trip."""
     window, rate = look.windows.cwnd, look.rate
-    if not look.windows.flat or not window or not rate:
+    if not look.windows.flat or not window or not rate or len(look.rates) < 2:
         return None
-    if look.windows.rwnd_limited is not None or look.retransmits or len(look.rates) < 2:
+    if look.windows.rwnd_limited is not None or look.retransmits:
         return None
     if line_of(rate) or _is_larger_than_needed(look) or cpu.is_flat_for_another_reason(look):
         return None
@@ -228,25 +234,11 @@ def _is_larger_than_needed(look: Look) -> bool:
     return look.rtt is not None and look.implied_rtt > look.rtt / NO_ROUND_TRIP
 
 
-def _receiver_window_hit(look: Look, rate: float, window: float, share: float) -> Hit:
-    rtt = look.rtt or window * 8 / rate
-    room = application.room_for(look, rate, rtt)
-    return Hit(
-        share,
-        f"the receiver's window of {amounts.size(window)} allows {amounts.rate(window * 8 / rtt)} "
-        f"at a round trip of {amounts.time(rtt)}",
-        _window_facts(look),
-        end="receiver",
-        fixed=room * 4 / rtt,
-        sysctls={application.RMEM: f"4096 131072 {room}"},
-    )
-
-
 def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
     """It is not known whose buffer limits the window."""
     rtt = look.rtt or window * 8 / rate
     room, doubt = application.room_for(look, rate, rtt), ""
-    if rate > UNPROVEN:
+    if rate > UNPROVEN_RATE:
         doubt = (
             f"; the capacity of the path is not proven: run again with buffers of "
             f"{amounts.size(room)}, and only if the rate stays the same the link is the limit"

@@ -10,15 +10,15 @@ from statistics import median
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, phase_results
-from neuca_tools.selftest.evidence import Evidence, Host, Link, Phase
+from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, result_of_phase
+from neuca_tools.selftest.evidence import Evidence, Host, Link
 from neuca_tools.selftest.evidence.derive import look_at_phase
+from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.route import route_changes
-from neuca_tools.selftest.evidence.run import Run
 
-DROP = 0.10  # of the median of the earlier rates; a bound of our own
+DROPPED_SHARE = 0.10  # of the median of the earlier rates; a bound of our own
 # With fewer earlier tests it is not known how much the rate varies, and it must fall by more.
-FEW, UNSURE = 3, 0.20
+FEW_TESTS, UNSURE_DROP = 3, 0.20
 MORE_LOST = 0.01  # of the packets
 DEVIATIONS = 3  # median absolute deviations; a bound of our own
 # A phase's name, its direction, and the UDP rate or its place among phases that share both.
@@ -108,20 +108,17 @@ def compare(before: Sequence[Evidence], after: Evidence, least: int = 1) -> Comp
         *_host_changes("peer", last.peer, after.peer, strict=True),
         *(Change("path", *change) for change in route_changes(last.route, after.route)),
     )
-    same = [test for test in before if _is_same_peer(test, after)]
+    # A test without an address may be one of any peer.
+    peers = {None, after.address}
+    same = [test for test in before if after.address is None or test.address in peers]
     rates = _rate_changes(map(_comparable_phases, same), dict(_comparable_phases(after)), least)
     return Comparison(changes, tuple(rates))
 
 
-def _is_same_peer(test: Evidence, other: Evidence) -> bool:
-    return None in (test.address, other.address) or test.address == other.address
-
-
-def _manner_of(evidence: Evidence, phase: Phase) -> Manner:
+def _manner_of(look: Look) -> Manner:
     """In the order of DIFFERENCES."""
-    measured, run = look_at_phase(evidence, phase), phase.run or Run("iperf3")
-    is_helped = bool(evidence.peer.kernel)
-    return measured.target or 0.0, run.duration, run.streams, is_helped, measured.is_disturbed
+    run, is_helped = look.run, bool(look.evidence.peer.kernel)
+    return look.target or 0.0, run.duration, run.streams, is_helped, look.is_disturbed
 
 
 def _difference(manner: Manner, other: Manner) -> Optional[str]:
@@ -134,12 +131,11 @@ def _difference(manner: Manner, other: Manner) -> Optional[str]:
 
 def _comparable_phases(evidence: Evidence) -> Iterator[tuple[Key, Measured]]:
     """The phases that every test has; those of a search depend on what it finds."""
-    both = zip(evidence.phases, phase_results(evidence))
-    tests = [(phase, result) for phase, result in both if not phase.search]
-    for (phase, result), (key, _) in zip(tests, with_keys([result for _, result in tests])):
-        if result.protocol == "udp" and phase.target is not None:
-            key = (*key[:2], phase.target)
-        yield key, Measured(result, _manner_of(evidence, phase))
+    looks = [look_at_phase(evidence, phase) for phase in evidence.phases if not phase.search]
+    for look, (key, result) in zip(looks, with_keys(list(map(result_of_phase, looks)))):
+        if result.protocol == "udp" and look.phase.target is not None:
+            key = (*key[:2], look.phase.target)
+        yield key, Measured(result, _manner_of(look))
 
 
 def median_and_deviation(values: Sequence[float]) -> tuple[float, float]:
@@ -159,26 +155,22 @@ def _host_changes(where: str, old: Host, new: Host, strict: bool) -> Iterator[Ch
     for name in ("name", "kernel", "iperf3"):
         yield from _changes_of_value(where, name, getattr(old, name), getattr(new, name))
     yield from _changes_of_values(where, "", old.sysctls, new.sysctls)
-    if not old.links or not new.links:
-        return
-    pairs = list(_pairs_of_links(old.links, new.links))
+    if old.links and new.links:
+        yield from _changes_of_links(where, old, new, strict)
+
+
+def _changes_of_links(where: str, old: Host, new: Host, strict: bool) -> Iterator[Change]:
+    pairs = [(link, _same_link(link, new.links)) for link in old.links]
     for before, after in pairs:
-        yield from _link_changes(where, before, after, strict)
-    for link in _links_missing(old.links, [before for before, _ in pairs]):
-        yield Change(where, link.name, "present", None, strict)
-    for link in _links_missing(new.links, [after for _, after in pairs]):
-        yield Change(where, link.name, None, "present", strict)
-
-
-def _pairs_of_links(old: Sequence[Link], new: Sequence[Link]) -> Iterator[tuple[Link, Link]]:
-    for link in old:
-        same = _same_link(link, new)
-        if same is not None:
-            yield link, same
-
-
-def _links_missing(links: Iterable[Link], present: Sequence[Link]) -> list[Link]:
-    return [link for link in links if link not in present]
+        if after is not None:
+            yield from _link_changes(where, before, after, strict)
+    for before, after in pairs:
+        if after is None:
+            yield Change(where, before.name, "present", None, strict)
+    kept = [after for _, after in pairs]
+    for link in new.links:
+        if link not in kept:
+            yield Change(where, link.name, None, "present", strict)
 
 
 def _same_link(known: Link, links: Sequence[Link]) -> Optional[Link]:
@@ -248,8 +240,8 @@ def _rate_change(key: Key, earlier: Sequence[Measured], now: Measured, least: in
         return RateChange(*key[:2], None, 0.0, 0, rate, worse=False, unlike=unlike)
     usual, deviation = median_and_deviation(rates)
     change = RateChange(*key[:2], usual, deviation, len(rates), rate, worse=False, unlike=unlike)
-    before, loss = (_usual_loss(results) for results in (alike, [now.result]))
-    is_worse = _is_slower(rate, rates)
+    before, loss = _usual_loss(alike), _usual_loss([now.result])
+    is_worse = _is_slower(change)
     if loss - before > MORE_LOST:
         change, is_worse = replace(change, loss_before=before, loss=loss), True
     return replace(change, worse=is_worse and len(rates) >= least)
@@ -260,11 +252,11 @@ def _usual_loss(results: Iterable[PhaseResult]) -> float:
     return median(_known_values(result.loss for result in results) or [0.0])
 
 
+def _is_slower(change: RateChange) -> bool:
+    usual, rate = change.before or 0.0, change.after
+    drop = DROPPED_SHARE if change.count >= FEW_TESTS else UNSURE_DROP
+    return rate is None or usual - rate > max(drop * usual, DEVIATIONS * change.deviation)
+
+
 def _known_values(values: Iterable[Optional[float]]) -> list[float]:
     return [value for value in values if value is not None]
-
-
-def _is_slower(rate: Optional[float], rates: Sequence[float]) -> bool:
-    usual, deviation = median_and_deviation(rates)
-    drop = DROP if len(rates) >= FEW else UNSURE
-    return rate is None or usual - rate > max(drop * usual, DEVIATIONS * deviation)

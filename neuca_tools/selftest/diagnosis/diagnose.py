@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import FAULTY, WORDS, ExitCode
@@ -26,9 +26,9 @@ from neuca_tools.selftest.conditions.base import (
 from neuca_tools.selftest.conditions.capacity import capacity_of_path
 from neuca_tools.selftest.conditions.compare import worse_direction
 from neuca_tools.selftest.conditions.table import Outcome, hits_of_phase, hits_of_session
-from neuca_tools.selftest.conditions.thresholds import THROUGHPUT, TOGETHER, has_passed
-from neuca_tools.selftest.conditions.udp import SLIGHT
-from neuca_tools.selftest.diagnosis.findings import TRIFLE, Finding, failures, rank_findings
+from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, THROUGHPUT, has_passed
+from neuca_tools.selftest.conditions.udp import SLIGHT_LOSS
+from neuca_tools.selftest.diagnosis.findings import TRIFLING_SHARE, Finding, failures, rank_findings
 from neuca_tools.selftest.diagnosis.limits import hosts_of, never_lower, next_after
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence
 from neuca_tools.selftest.evidence.derive import look_at_phase
@@ -36,7 +36,7 @@ from neuca_tools.selftest.evidence.look import Look
 
 PREPARATIONS = {"as-planned", "reach"}  # steps that measure nothing
 MAX_POSSIBLE = 3  # guesses that are reported
-SHORTEST = 0.9  # of the duration that was asked for
+MIN_DURATION = 0.9  # of the duration that was asked for
 # Conditions that compare rates or losses of several phases: other load on the hosts changes those.
 MEASURED = frozenset({"D06", "D17", "D19", "D24", "D26", "D27", "D28", "D42"})
 
@@ -60,8 +60,7 @@ class PhaseResult:
     steady: Optional[float] = None
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(NamedTuple):
     """Findings, the most important first.
 
     `inconclusive` says why this test has no result, `unexplained` why a rate that was measured has
@@ -132,10 +131,10 @@ class Diagnosis:
 def diagnose(evidence: Evidence) -> Diagnosis:
     """What limits the dataplane that was measured, and what is wrong with it."""
     looks = tuple(look_at_phase(evidence, phase) for phase in evidence.phases)
-    session, results = Session(evidence, looks), tuple(map(_result_of_phase, looks))
-    all_passed, worse = _have_all_passed(looks, results), worse_direction(session)
-    of_phases = [*_of_phases(looks, results)]
-    ranked = rank_findings([*of_phases, *_of_the_session(session, all_passed, worse)], worse)
+    session, results = Session(evidence, looks), tuple(map(result_of_phase, looks))
+    worse, all_passed = worse_direction(session), _have_all_passed(looks, results)
+    of_session = _of_the_session(session, all_passed, worse)
+    ranked = rank_findings([*_of_phases(looks, results), *of_session], worse)
     findings = tuple(finding for finding in ranked if not finding.is_possible)
     possible = tuple(finding for finding in ranked if finding.is_possible)
     inconclusive, unexplained = _why_inconclusive(evidence, looks, findings), None
@@ -155,69 +154,67 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
 def _have_all_passed(looks: Iterable[Look], results: Iterable[PhaseResult]) -> bool:
     """Whether every phase has passed, without those of a search."""
-    judged = [
-        result.passed for measured, result in zip(looks, results) if not measured.phase.search
-    ]
+    judged = [result.passed for look, result in zip(looks, results) if not look.phase.search]
     return bool(judged) and all(judged)
 
 
 def phase_results(evidence: Evidence) -> tuple[PhaseResult, ...]:
     """What each phase reached, without an explanation."""
-    return tuple(_result_of_phase(look_at_phase(evidence, phase)) for phase in evidence.phases)
+    return tuple(result_of_phase(look_at_phase(evidence, phase)) for phase in evidence.phases)
 
 
 def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Iterator[Finding]:
     """Each condition of each phase, with its direction if both were measured alone."""
     ways = {result.direction for result in results if result.name == table.ALONE}
-    for measured, result in zip(looks, results):
-        way = measured.phase.direction if len(ways) > 1 else None
-        for cause, hit in hits_of_phase(measured):
-            if measured.is_too_short and cause.id not in table.UNFINISHED:
+    for look, result in zip(looks, results):
+        way = look.phase.direction if len(ways) > 1 else None
+        for cause, hit in hits_of_phase(look):
+            if look.is_too_short and cause.id not in table.UNFINISHED:
                 continue
-            severity = _severity_in_phase(hit, hit.severity or cause.severity, measured, result)
-            if measured.is_disturbed:
-                hit = replace(hit, confidence=_confidence_if_disturbed(hit.confidence))
-            hit = never_lower(hit, hosts_of(hit, measured.evidence, measured))
-            finding = _finding_of_hit(cause, severity, hit, measured)
-            yield replace(finding, phase=measured.phase.name, direction=way)
+            severity = _severity_in_phase(hit, hit.severity or cause.severity, look, result)
+            if look.is_disturbed:
+                hit = _less_confident(hit)
+            hit = never_lower(hit, hosts_of(hit, look.evidence, look))
+            finding = _finding_of_hit(cause, severity, hit, look)
+            yield replace(finding, phase=look.phase.name, direction=way)
 
 
-def _severity_in_phase(hit: Hit, severity: str, measured: Look, result: PhaseResult) -> str:
+def _severity_in_phase(hit: Hit, severity: str, look: Look, result: PhaseResult) -> str:
     """Information if the phase passed: every path has a limit and drops a few packets."""
-    if measured.phase.search or (severity == LIMIT and result.passed):
+    if look.phase.search or (severity == LIMIT and result.passed):
         return INFO
-    if severity == FAULT and _is_negligible(hit, measured, result):
+    if severity == FAULT and _is_negligible(hit, look, result):
         return INFO
     return severity
 
 
-def _is_negligible(hit: Hit, measured: Look, result: PhaseResult) -> bool:
+def _is_negligible(hit: Hit, look: Look, result: PhaseResult) -> bool:
     """Whether a fault made no difference to the rate of this phase."""
-    if measured.protocol == "udp" and result.passed and (measured.loss or 0) < SLIGHT:
+    if look.protocol == "udp" and result.passed and (look.loss or 0) < SLIGHT_LOSS:
         return hit.share < 1  # a receiver that got nothing at all has counted no loss
-    return hit.share < TRIFLE and result.passed is not False
+    return hit.share < TRIFLING_SHARE and result.passed is not False
 
 
 def _of_the_session(session: Session, all_passed: bool, worse: Optional[str]) -> Iterable[Finding]:
     reference = session.named("tcp") or next(iter(session.looks), None)
-    is_disturbed = any(measured.is_disturbed for measured in session.looks)
+    is_disturbed = any(look.is_disturbed for look in session.looks)
     for cause, hit in hits_of_session(session):
         severity = hit.severity or cause.severity
         if severity == LIMIT and all_passed:
             severity = INFO
         if is_disturbed and cause.id in MEASURED:
-            hit = replace(hit, confidence=_confidence_if_disturbed(hit.confidence))
+            hit = _less_confident(hit)
         hit = never_lower(hit, hosts_of(hit, session.evidence, reference))
         way = worse if cause.id == table.ASYMMETRIC else hit.direction
         yield replace(_finding_of_hit(cause, severity, hit, reference), direction=way)
 
 
-def _confidence_if_disturbed(confidence: str) -> str:
-    """The confidence in what was measured while other programs kept a CPU busy."""
-    return MEDIUM if confidence == HIGH else confidence
+def _less_confident(hit: Hit) -> Hit:
+    """What was measured while other programs kept a CPU busy."""
+    return hit._replace(confidence=MEDIUM) if hit.confidence == HIGH else hit
 
 
-def _finding_of_hit(cause: Cause, severity: str, hit: Hit, of: Optional[Look]) -> Finding:
+def _finding_of_hit(cause: Cause, severity: str, hit: Hit, look: Optional[Look]) -> Finding:
     finding = Finding(
         id=cause.id,
         title=hit.title or cause.title,
@@ -231,32 +228,32 @@ def _finding_of_hit(cause: Cause, severity: str, hit: Hit, of: Optional[Look]) -
         advice=hit.recommendation,
         sysctls=hit.sysctls,
     )
-    if of is None or severity == INFO or hit.confidence == LOW:
+    if look is None or severity == INFO or hit.confidence == LOW:
         return finding
-    predicted, following = next_after(cause.id, hit, of)
+    predicted, following = next_after(cause.id, hit, look)
     return replace(finding, predicted=predicted, next_limit=following)
 
 
-def _result_of_phase(measured: Look) -> PhaseResult:
+def result_of_phase(look: Look) -> PhaseResult:
     return PhaseResult(
-        name=measured.phase.name,
-        direction=measured.phase.direction,
-        protocol=measured.protocol,
-        rate=measured.flow.rate or _rate_of_intervals(measured),
-        loss=measured.loss,
-        retransmits=measured.retransmits,
-        passed=has_passed(measured),
-        error=measured.phase.run.error if measured.phase.run else None,
-        steady=measured.rate,
+        name=look.phase.name,
+        direction=look.phase.direction,
+        protocol=look.protocol,
+        rate=look.flow.rate or _rate_of_intervals(look),
+        loss=look.loss,
+        retransmits=look.retransmits,
+        passed=has_passed(look),
+        error=look.phase.run.error if look.phase.run else None,
+        steady=look.rate,
     )
 
 
-def _rate_of_intervals(measured: Look) -> Optional[float]:
+def _rate_of_intervals(look: Look) -> Optional[float]:
     """bit/s of all of them, where the totals are missing."""
-    known = [each for each in measured.all_intervals if each.rate is not None and not each.omitted]
+    known = [each for each in look.all_intervals if each.rate is not None and not each.omitted]
     seconds = sum(each.seconds for each in known)
-    if not seconds or measured.rate is None:
-        return measured.rate
+    if not seconds or look.rate is None:
+        return look.rate
     return sum((each.rate or 0.0) * each.seconds for each in known) / seconds
 
 
@@ -264,7 +261,7 @@ def _is_measured(evidence: Evidence, looks: Sequence[Look]) -> bool:
     """Whether there is a rate, a step that is none of a rate has a result, or all steps passed."""
     asked = [step for step in evidence.steps if step.text != NOT_ASKED]
     results = {step.name for step in asked if step.verdict in ("pass", "fail")}
-    if results - PREPARATIONS or any(measured.rate is not None for measured in looks):
+    if results - PREPARATIONS or any(look.rate is not None for look in looks):
         return True
     return bool(asked) and all(step.verdict == "pass" for step in asked)
 
@@ -280,37 +277,46 @@ def _why_inconclusive(
         return cut
     if not findings and not _is_measured(evidence, looks):
         return "nothing was measured"
-    return next(
-        (finding.text for finding in findings if finding.id == "D10" and finding.severity == FAULT),
-        None,
-    )
+    stolen = (each.text for each in findings if (each.id, each.severity) == ("D10", FAULT))
+    return next(stolen, None)
 
 
-def _cut_short(measured: Look) -> Optional[str]:
+def _cut_short(look: Look) -> Optional[str]:
     """Why a run did not last as long as it should have; None if it did."""
-    run = measured.phase.run
+    run = look.phase.run
     if run is None:
         return None
     if run.error:
         return f"iperf did not finish: {run.error}"
     if not run.duration:
         return None
-    seconds = measured.flow.sent.seconds or run.duration
-    if seconds >= SHORTEST * run.duration:
+    seconds = look.flow.sent.seconds or run.duration
+    if seconds >= MIN_DURATION * run.duration:
         return None
     return f"the test ended after {amounts.time(seconds)} of {amounts.time(run.duration)}"
 
 
 def _why_unexplained(session: Session, findings: Sequence[Finding]) -> Optional[str]:
     """Why a rate that was measured has no explanation; None if it has one."""
-    if any(measured.rate and measured.is_unanswered for measured in session.looks):
+    if any(look.rate and look.is_unanswered for look in session.looks):
         return "how many datagrams arrived is not known: the receiver's line is missing"
     if any(finding.severity != INFO for finding in findings):
         return None
     tcp = next(_below_capacity(session), None)
     if tcp is None:
         return None
-    return _figures_missing(tcp) or _why_not_known(session.evidence)
+    missing = _figures_missing(tcp)
+    if missing is not None:
+        return missing
+    if session.evidence.expect is None:
+        return (
+            "no condition explains this rate, and no rate is expected (--expect): it may be all "
+            "that the path can carry"
+        )
+    return (
+        "the rate is below what is expected, and no condition explains it: the counters of both "
+        "hosts would show more"
+    )
 
 
 def _figures_missing(tcp: Look) -> Optional[str]:
@@ -325,22 +331,10 @@ def _figures_missing(tcp: Look) -> Optional[str]:
 
 def _below_capacity(session: Session) -> Iterator[Look]:
     """The TCP tests without a rate, or with less than what fills the path or another test had."""
-    full = [measured.known_rate for measured in session.tcp if capacity_of_path(measured)]
-    for measured in session.looks:
-        if measured.protocol != "tcp" or (full and measured.phase.name == TOGETHER):
+    full = [look.known_rate for look in session.tcp if capacity_of_path(look)]
+    for look in session.looks:
+        if look.protocol != "tcp" or (full and look.phase.name == BIDIRECTIONAL):
             continue
-        rate = measured.known_rate
+        rate = look.known_rate
         if not any(THROUGHPUT <= rate / most <= 1 / THROUGHPUT for most in full):
-            yield measured
-
-
-def _why_not_known(evidence: Evidence) -> str:
-    if evidence.expect is None:
-        return (
-            "no condition explains this rate, and no rate is expected (--expect): it may be all "
-            "that the path can carry"
-        )
-    return (
-        "the rate is below what is expected, and no condition explains it: the counters of both "
-        "hosts would show more"
-    )
+            yield look

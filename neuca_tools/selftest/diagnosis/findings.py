@@ -17,7 +17,7 @@ from neuca_tools.selftest.conditions.datagrams import is_same_way
 from neuca_tools.selftest.conditions.figures import buffered_bytes
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.table import ACROSS, ALONE, CAUSES, is_explained, tell_apart
-from neuca_tools.selftest.conditions.thresholds import SEVERAL, has_passed
+from neuca_tools.selftest.conditions.thresholds import PARALLEL, has_passed
 from neuca_tools.selftest.conditions.udp import is_losing, offered_rate
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import INTERNAL
@@ -25,7 +25,7 @@ from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.run import known_rates
 
 FAULT_FIRST = 0.15  # how much more a fault weighs than a limit that explains the same share
-TRIFLE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
+TRIFLING_SHARE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
 BOTH = "both"
 LIMITS = frozenset(cause.id for cause in CAUSES if cause.severity == LIMIT)
 
@@ -71,11 +71,8 @@ def of_each_direction(findings: Iterable[Finding], worse: Optional[str]) -> Iter
     best: dict[tuple[str, str, Optional[str]], Finding] = {}
     ways: dict[tuple[str, str], set[Optional[str]]] = {}
     for finding in findings:
-        key = (
-            finding.id,
-            finding.title,
-            finding.direction if worse and _is_kept(finding) else None,
-        )
+        is_kept = worse and _is_of_one_direction(finding)
+        key = (finding.id, finding.title, finding.direction if is_kept else None)
         if finding.severity != INFO:
             ways.setdefault(key[:2], set()).add(finding.direction)
         best[key] = max(best.get(key, finding), finding, key=_weight_in_phase)
@@ -87,8 +84,8 @@ def of_each_direction(findings: Iterable[Finding], worse: Optional[str]) -> Iter
             yield _in_both(finding, ways.get((name, title), ()))
 
 
-def _is_kept(finding: Finding) -> bool:
-    """Whether it is of a direction that was tested alone."""
+def _is_of_one_direction(finding: Finding) -> bool:
+    """Whether it limits a direction that was tested alone."""
     return finding.phase == ALONE and finding.severity != INFO
 
 
@@ -115,7 +112,7 @@ def rank_findings(findings: Sequence[Finding], worse: Optional[str]) -> tuple[Fi
 
 def _is_certain(finding: Finding) -> bool:
     """Whether a finding is certain and large enough to be the cause of another."""
-    return finding.severity != INFO and not finding.is_possible and finding.share >= TRIFLE
+    return finding.severity != INFO and not finding.is_possible and finding.share >= TRIFLING_SHARE
 
 
 def _unless_explained(finding: Finding, certain: Sequence[Finding]) -> Finding:
@@ -139,27 +136,22 @@ def _sort_key(finding: Finding, worse: Optional[str]) -> tuple[bool, bool, bool,
     """
     is_information = finding.severity == INFO
     weight = finding.share + (FAULT_FIRST if finding.severity == FAULT else 0.0)
-    is_of_one = worse is not None and finding.phase in (ALONE, SEVERAL)
+    is_of_one = worse is not None and finding.phase in (ALONE, PARALLEL)
     is_of_better = is_of_one and finding.direction not in (worse, BOTH)
-    return (
-        is_information,
-        is_information and finding.id in LIMITS,
-        is_of_better,
-        -weight,
-        finding.id,
-    )
+    is_limit = is_information and finding.id in LIMITS
+    return is_information, is_limit, is_of_better, -weight, finding.id
 
 
 def _with_alternative(finding: Finding, findings: Sequence[Finding]) -> Finding:
     """With the test that tells this finding from those that may be meant instead."""
     if finding.severity == INFO or finding.is_possible:
         return finding
-    others = [
-        other for other in findings if other.severity != INFO and _is_same_way(finding, other)
-    ]
-    told = (tell_apart(finding.id, other.id) for other in others)
-    first = next(filter(None, told), None)
-    return finding if first is None else replace(finding, tell=first)
+    tests = (
+        tell_apart(finding.id, other.id)
+        for other in findings
+        if other.severity != INFO and _is_same_way(finding, other)
+    )
+    return replace(finding, tell=next(filter(None, tests), None))
 
 
 # --- What is wrong, whatever causes it ------------------------------------------------------------
@@ -167,11 +159,11 @@ def _with_alternative(finding: Finding, findings: Sequence[Finding]) -> Finding:
 
 # Shares of the packets, bounds of our own. A host that is busy for a moment loses up to LOST; of
 # what is sent slowly and evenly, to see each direction by itself, hardly any is lost.
-LOST, GENTLY_LOST = 0.02, 0.01
+LOST_SHARE, GENTLY_LOST_SHARE = 0.02, 0.01
 # Seconds without any data: two intervals of iperf, because a slow one may carry no whole block.
-PAUSE = 2.0
+PAUSE_SECONDS = 2.0
 # Of the bytes: what arrives beyond what was sent was duplicated on the path.
-DUPLICATED = 0.02
+DUPLICATED_SHARE = 0.02
 # The findings, by their IDs in `conditions.table`, that say the same as a failed step. Other steps
 # are throughput tests, which are judged by their rates.
 SAID_BY = {
@@ -197,16 +189,8 @@ def failures(
         for step in evidence.steps
         if step.verdict == "fail" and step.name in SAID_BY and not SAID_BY[step.name] & known
     )
-    return tuple(
-        dict.fromkeys(
-            [
-                *steps,
-                *_loss_failures(looks, findings),
-                *_pauses(looks, findings),
-                *_lost_one_way(evidence),
-            ]
-        )
-    )
+    losses, pauses = _loss_failures(looks, findings), _pauses(looks, findings)
+    return tuple(dict.fromkeys([*steps, *losses, *pauses, *_lost_one_way(evidence)]))
 
 
 def _loss_failures(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:
@@ -218,7 +202,7 @@ def _loss_failures(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterat
         twice = f"datagrams {way} arrived twice"
         if _is_unexplained(look, findings) and _loses_too_much(look, looks):
             worst[lost] = max(worst.get(lost, 0.0), look.known_loss)
-        if look.duplicated >= DUPLICATED:
+        if look.duplicated >= DUPLICATED_SHARE:
             worst[twice] = max(worst.get(twice, 0.0), look.duplicated)
     for what, share in worst.items():
         yield f"{amounts.percent(share)} of the {what}"
@@ -235,14 +219,14 @@ def _is_unexplained(look: Look, findings: Sequence[Finding]) -> bool:
         return False
     if look.protocol == "udp":
         return True
-    is_full = overflows(look) or path_capacity(look) is not None
-    is_enough = is_full and has_passed(look)
-    return not is_enough and not _has_finding(findings, look.phase.direction)
+    if has_passed(look) and (overflows(look) or path_capacity(look)):
+        return False
+    return not _has_finding(findings, look.phase.direction)
 
 
 def _has_finding(findings: Sequence[Finding], direction: str) -> bool:
     return any(
-        finding.severity != INFO and finding.direction in (None, "both", direction)
+        finding.severity != INFO and finding.direction in (None, BOTH, direction)
         for finding in findings
     )
 
@@ -252,8 +236,8 @@ def _loses_too_much(look: Look, looks: Sequence[Look]) -> bool:
 
     If a faster test lost nothing, it is not the path: a host was busy for a moment.
     """
-    if look.known_loss < LOST or look.protocol == "tcp":
-        return look.known_loss >= LOST
+    if look.known_loss < LOST_SHARE or look.protocol == "tcp":
+        return look.known_loss >= LOST_SHARE
     faster = (
         other
         for other in looks
@@ -265,11 +249,13 @@ def _loses_too_much(look: Look, looks: Sequence[Look]) -> bool:
 def _pauses(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:
     """How long nothing was transferred in a test that had a rate before or after."""
     for look in looks:
-        rates = [rate for rate in known_rates(look.all_intervals) if rate]
-        seconds, usual = _longest_pause(look), median(rates or [0.0])
+        seconds = _longest_pause(look)
+        rates = list(filter(None, known_rates(look.all_intervals)))
         # What a buffer holds is counted in bursts.
-        is_real = seconds >= PAUSE and seconds * usual / 8 > buffered_bytes(look)
-        if is_real and not _has_finding(findings, look.phase.direction):
+        is_buffered = seconds * median(rates or [0.0]) / 8 <= buffered_bytes(look)
+        if seconds < PAUSE_SECONDS or is_buffered:
+            continue
+        if not _has_finding(findings, look.phase.direction):
             yield f"for {amounts.time(seconds)} nothing was transferred"
 
 
@@ -283,6 +269,6 @@ def _longest_pause(look: Look) -> float:
 def _lost_one_way(evidence: Evidence) -> Iterator[str]:
     """By the sequence numbers of both hosts, of what was sent slowly."""
     for test in evidence.one_way:
-        if (test.loss or 0.0) >= GENTLY_LOST:
+        if (test.loss or 0.0) >= GENTLY_LOST_SHARE:
             share, way = amounts.percent(test.loss or 0.0), WAYS[test.direction]
             yield f"{share} of slowly sent datagrams {way} were lost"

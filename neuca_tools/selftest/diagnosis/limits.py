@@ -6,34 +6,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.application import LOSSY, RMEM, WMEM
+from neuca_tools.selftest.conditions.application import NEGLIGIBLE_LOSS, RMEM, WMEM
 from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.conditions.capacity import path_capacity
-from neuca_tools.selftest.conditions.datagrams import CLEARLY
+from neuca_tools.selftest.conditions.datagrams import CLEAR_LOSS
 from neuca_tools.selftest.conditions.figures import Limit, goodput, mathis_rate
 from neuca_tools.selftest.conditions.table import explains_loss
-from neuca_tools.selftest.conditions.thresholds import SEVERAL, TOGETHER
+from neuca_tools.selftest.conditions.thresholds import BIDIRECTIONAL, PARALLEL
 from neuca_tools.selftest.conditions.udp import is_losing
-from neuca_tools.selftest.evidence import Evidence, Host, Phase, derive
+from neuca_tools.selftest.evidence import Evidence, Host, derive
 from neuca_tools.selftest.evidence.look import Look
 
 IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB allowed 3.8 MB in flight at 100 ms
-NOTICEABLE = 0.05  # of a CPU's time: below it, the rate that would fill the CPU is a guess
-NOTICED = 1.05  # times the present rate
+NOTICEABLE_LOAD = 0.05  # of a CPU's time: below it, the rate that would fill the CPU is a guess
+NOTICEABLE_GAIN = 1.05  # times the present rate
 # Conditions whose `fixed` was measured on this path: by datagrams, several streams, the underlay.
 MEASURED = frozenset({"D17", "D24", "D26"})
-NOT_KNOWN = Limit("not known: measure again", "", math.inf)
 
 
 def limits(look: Look) -> list[Limit]:
     """Every limit that can be computed as a rate, the lowest first."""
     known = [*_of_links(look), *_of_path(look), *_of_buffers(look)]
     for end, _, load in reversed(look.ends):
-        if look.rate and load.used > NOTICEABLE:
+        if look.rate and load.used > NOTICEABLE_LOAD:
             which = "CPU" if load.cpu is None else f"CPU {load.cpu}"
             known.append(Limit(f"the {end}'s {which}", "D09", look.rate / load.used))
     return sorted(known, key=lambda limit: limit.rate)
@@ -54,11 +52,11 @@ def _of_path(look: Look) -> Iterator[Limit]:
 
 def _capacity_limits(look: Look) -> Iterator[Limit]:
     """What one phase says about it, if not both directions sent at once."""
-    hit = path_capacity(look) if look.phase.name != TOGETHER else None
+    hit = path_capacity(look) if look.phase.name != BIDIRECTIONAL else None
     if hit is not None and hit.fixed:
-        which = "the path, which several streams fill" if look.phase.name == SEVERAL else "the path"
-        yield Limit(which, "D18", hit.fixed)
-    if is_losing(look) and look.rate and look.known_loss >= CLEARLY:
+        which = ", which several streams fill" if look.phase.name == PARALLEL else ""
+        yield Limit(f"the path{which}", "D18", hit.fixed)
+    if is_losing(look) and look.rate and look.known_loss >= CLEAR_LOSS:
         yield Limit("the path, which loses more datagrams", "D18", look.rate)
 
 
@@ -72,9 +70,8 @@ def _of_buffers(look: Look) -> Iterator[Limit]:
         yield Limit("the receive window", "D01", rmem / 2 * 8 / rtt)
     if wmem:
         yield Limit("the send buffer", "D03", IN_FLIGHT * wmem * 8 / rtt)
-    if look.loss and look.loss > LOSSY:
-        mss = look.mss
-        yield Limit("loss", "D05", mathis_rate(mss, rtt, look.loss))
+    if look.loss and look.loss > NEGLIGIBLE_LOSS:
+        yield Limit("loss", "D05", mathis_rate(look.mss, rtt, look.loss))
 
 
 def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], Optional[str]]:
@@ -86,20 +83,16 @@ def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], O
     """
     if look.protocol != "tcp" or not look.rate:
         return None, None
-    lifted, rate = _lifted_with(condition, hit), look.rate
-    higher = (
-        limit for limit in limits(look) if limit.condition not in lifted and limit.rate >= rate
-    )
-    following = next(higher, NOT_KNOWN)
-    predicted = following.rate
-    if hit.fixed and rate <= hit.fixed < predicted:
+    lifted, predicted, words = _lifted_with(condition, hit), math.inf, "not known: measure again"
+    for limit in limits(look):
+        if limit.condition not in lifted and limit.rate >= look.rate:
+            predicted, words = limit.rate, f"{limit.name}, {amounts.rate(limit.rate)}"
+            break
+    if hit.fixed and look.rate <= hit.fixed < predicted:
         predicted = hit.fixed
-    if predicted == NOT_KNOWN.rate:
+    if predicted == math.inf:
         return None, None
-    promise = _promised_rate(condition, hit, predicted, look)
-    if following is NOT_KNOWN:
-        return promise, following.name
-    return promise, f"{following.name}, {amounts.rate(following.rate)}"
+    return _promised_rate(condition, hit, predicted, look), words
 
 
 def _promised_rate(condition: str, hit: Hit, predicted: float, look: Look) -> Optional[float]:
@@ -108,7 +101,7 @@ def _promised_rate(condition: str, hit: Hit, predicted: float, look: Look) -> Op
     if condition in MEASURED and hit.fixed:
         bound = hit.fixed
     predicted = min(predicted, bound)
-    return predicted if predicted > NOTICED * (look.rate or 0.0) else None
+    return predicted if predicted > NOTICEABLE_GAIN * look.known_rate else None
 
 
 def _carried_rate(look: Look) -> float:
@@ -116,29 +109,22 @@ def _carried_rate(look: Look) -> float:
 
     Several streams or datagrams that were faster tell more than the speed of the links.
     """
-    others = [_rate_of(phase, look.phase.direction) for phase in look.evidence.phases]
-    measured = max(others, default=0.0)
-    if measured > NOTICED * (look.rate or 0.0):
+    flows = [
+        phase.run.flow(look.phase.direction)
+        for phase in look.evidence.phases
+        if phase.run and phase.direction == look.phase.direction and phase.name in (PARALLEL, "udp")
+    ]
+    measured = max((flow.rate or 0.0 for flow in flows if flow), default=0.0)
+    if measured > NOTICEABLE_GAIN * look.known_rate:
         return measured
     return min((limit.rate for limit in (*_of_links(look), *_of_path(look))), default=0.0)
 
 
-def _rate_of(phase: Phase, direction: str) -> float:
-    """bit/s that several streams or datagrams reached in this direction; 0 if it is not known."""
-    if phase.run is None or phase.direction != direction or phase.name not in (SEVERAL, "udp"):
-        return 0.0
-    flow = phase.run.flow(direction)
-    return (flow.rate or 0.0) if flow else 0.0
-
-
 def _lifted_with(condition: str, hit: Hit) -> set[str]:
     """The conditions that no longer limit once this one is fixed."""
-    lifted = {condition}
-    if explains_loss(condition):
-        lifted.add("D05")
-    if hit.end == "both":
-        lifted |= {"D01", "D03"}
-    return lifted
+    of_loss = {"D05"} if explains_loss(condition) else set()
+    of_both_buffers = {"D01", "D03"} if hit.end == "both" else set()
+    return {condition} | of_loss | of_both_buffers
 
 
 # --- Advice ---------------------------------------------------------------------------------------
@@ -147,9 +133,13 @@ def _lifted_with(condition: str, hit: Hit) -> set[str]:
 # The first number of this sysctl is a lower bound (ip-sysctl.rst).
 RANGE = "net.ipv4.ip_local_port_range"
 KEEP = "keep values that are already larger"
+OTHER_BUFFERS = (
+    "look for a program that sets its own buffer (SO_RCVBUF, SO_SNDBUF, -w), and for memory "
+    "pressure (tcp_mem)"
+)
 
 
-def hosts_of(hit: Hit, evidence: Evidence, of: Optional[Look]) -> tuple[Host, ...]:
+def hosts_of(hit: Hit, evidence: Evidence, look: Optional[Look]) -> tuple[Host, ...]:
     """The hosts to which the advice applies; none if that is not known."""
     ends = {
         "local": (evidence.local,),
@@ -157,8 +147,8 @@ def hosts_of(hit: Hit, evidence: Evidence, of: Optional[Look]) -> tuple[Host, ..
         "both": (evidence.local, evidence.peer),
         "path": (evidence.local, evidence.peer),
     }
-    if of is not None:
-        ends["sender"], ends["receiver"] = (of.sender,), (of.receiver,)
+    if look is not None:
+        ends["sender"], ends["receiver"] = (look.sender,), (look.receiver,)
     return ends.get(hit.end, ())
 
 
@@ -173,10 +163,10 @@ def never_lower(hit: Hit, hosts: Sequence[Host]) -> Hit:
         if not _have_value(present[name], value):
             raised[name] = value
     if not raised:
-        return replace(hit, sysctls={}, advice=_nothing_to_raise(hit))
+        return hit._replace(sysctls={}, advice=_nothing_to_raise(hit))
     is_known = all(values and all(values) for values in present.values())
     advice = hit.advice if is_known else "; ".join(filter(None, (KEEP, hit.advice)))
-    return replace(hit, sysctls=raised, advice=advice)
+    return hit._replace(sysctls=raised, advice=advice)
 
 
 def _have_value(present: Sequence[str], value: str) -> bool:
@@ -185,12 +175,9 @@ def _have_value(present: Sequence[str], value: str) -> bool:
 
 
 def _nothing_to_raise(hit: Hit) -> str:
-    names = ", ".join(hit.sysctls)
-    text = (
-        f"{names}: already as large as this needs; look for a program that sets its own buffer "
-        "(SO_RCVBUF, SO_SNDBUF, -w), and for memory pressure (tcp_mem)"
-    )
-    return "; ".join(filter(None, (text, hit.advice)))
+    text = f"{', '.join(hit.sysctls)}: already as large as this needs"
+    is_buffer = any("mem" in name for name in hit.sysctls)
+    return "; ".join(filter(None, (text, OTHER_BUFFERS if is_buffer else "", hit.advice)))
 
 
 def _largest_values(name: str, values: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.conditions.base import TUNNELS
+from neuca_tools.selftest.conditions.thresholds import PARALLEL
 from neuca_tools.selftest.diagnosis.compare import DEVIATIONS, Key, median_and_deviation, with_keys
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose, phase_results
 from neuca_tools.selftest.evidence import Evidence, Phase
@@ -22,7 +23,7 @@ Measurement = tuple[Key, str]
 
 
 class Tests(NamedTuple):
-    """All tests of one path, at least one, in order of time."""
+    """All tests of one path: at least one, in order of time."""
 
     label: str
     rounds: tuple[Evidence, ...]
@@ -55,8 +56,7 @@ class Row:
     values: tuple[Value, ...]
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The typical round of one path, and its diagnosis with regard to the baseline."""
 
     label: str
@@ -64,8 +64,7 @@ class Verdict:
     diagnosis: Diagnosis
 
 
-@dataclass(frozen=True)
-class PathComparison:
+class PathComparison(NamedTuple):
     """All paths compared with the first."""
 
     rows: tuple[Row, ...]
@@ -74,11 +73,9 @@ class PathComparison:
 
 def compare_paths(paths: Sequence[Tests]) -> PathComparison:
     """Compare `paths` with the first of them, the baseline."""
-    under = _typical_round(paths[0])
-    verdicts = (
-        _verdict_on_path(paths[0], None),
-        *(_verdict_on_path(path, under) for path in paths[1:]),
-    )
+    baseline = _typical_round(paths[0])
+    others = [_verdict_on_path(path, baseline) for path in paths[1:]]
+    verdicts = (_verdict_on_path(paths[0], None), *others)
     return PathComparison(tuple(_rows_of_paths(paths)), verdicts)
 
 
@@ -125,7 +122,7 @@ def _measurements_of(evidence: Evidence) -> Iterator[tuple[Measurement, Optional
 
 def _with_streams(key: Key, phase: Phase) -> Key:
     """Tests with different numbers of streams are different measurements."""
-    if phase.name != "tcp-parallel" or phase.run is None or not phase.run.streams:
+    if phase.name != PARALLEL or phase.run is None or not phase.run.streams:
         return key
     return f"{key[0]} {phase.run.streams}", key[1], 0
 
@@ -134,9 +131,7 @@ def _against_baseline(baseline: Optional[Value], value: Value, unit: str) -> Val
     if baseline is None or baseline is value or not baseline.median or unit == BYTES:
         return value
     share, alike = value.median / baseline.median, None
-    tax = 1 - share
-    if unit in LESS_IS_BETTER:
-        tax = share - 1
+    tax = share - 1 if unit in LESS_IS_BETTER else 1 - share
     if min(baseline.count, value.count) > 1:
         deviation = max(baseline.deviation, value.deviation)
         alike = abs(value.median - baseline.median) <= DEVIATIONS * deviation
@@ -145,25 +140,22 @@ def _against_baseline(baseline: Optional[Value], value: Value, unit: str) -> Val
 
 def _typical_round(path: Tests) -> Evidence:
     """The round with the median of the first rates; the last round if no round has a rate."""
-    rates = [(_first_rate(test), at) for at, test in enumerate(path.rounds)]
-    known = sorted((rate, at) for rate, at in rates if rate is not None)
-    if not known:
+    first_rates = []
+    for at, test in enumerate(path.rounds):
+        rates = [result.rate for result in phase_results(test) if result.rate is not None]
+        first_rates += [(rates[0], at)] if rates else []
+    if not first_rates:
         return path.rounds[-1]
-    return path.rounds[known[len(known) // 2][1]]
-
-
-def _first_rate(evidence: Evidence) -> Optional[float]:
-    rates = (result.rate for result in phase_results(evidence))
-    return next((rate for rate in rates if rate is not None), None)
+    return path.rounds[sorted(first_rates)[len(first_rates) // 2][1]]
 
 
 def _verdict_on_path(path: Tests, under: Optional[Evidence]) -> Verdict:
     """Without an expected rate, an unexplained rate is compared but not judged."""
     evidence = _typical_round(path)
     diagnosis = diagnose(_with_underlay(evidence, under))
-    diagnosis = replace(diagnosis, phases=diagnosis.phases[: len(evidence.phases)])
+    diagnosis = diagnosis._replace(phases=diagnosis.phases[: len(evidence.phases)])
     if diagnosis.expect is None:
-        diagnosis = replace(diagnosis, unexplained=None)
+        diagnosis = diagnosis._replace(unexplained=None)
     return Verdict(path.label, evidence, diagnosis)
 
 

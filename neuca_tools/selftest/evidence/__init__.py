@@ -27,7 +27,7 @@ from typing import Optional
 
 from neuca_tools.selftest.evidence.responsiveness import Probes
 from neuca_tools.selftest.evidence.route import NO_ROUTE, OneWay, Route
-from neuca_tools.selftest.evidence.run import Flow, Run
+from neuca_tools.selftest.evidence.run import Direction, Flow, Run
 from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace
 
 VERSION = 1
@@ -120,7 +120,7 @@ class Phase:
 
     name: str
     run: Optional[Run] = None
-    direction: str = "forward"
+    direction: Direction = "forward"
     target: Optional[float] = None
     sender: tuple[Sample, ...] = ()
     receiver: tuple[Sample, ...] = ()
@@ -201,6 +201,14 @@ class Host:
     def on_path(self) -> tuple[Link, ...]:
         """The devices on the path to the peer; all of them if the path is not known."""
         return tuple(link for link in self.links if link.name in self.path) or self.links
+
+    def may_carry(self, device: str) -> bool:
+        """Whether packets to the peer may pass through this device.
+
+        It need not be on the path if no NIC is: below a bridge or a tunnel, the path is not known.
+        """
+        nics = (link for link in self.links if link.kind == "physical" and link.name in self.path)
+        return device in self.path or not any(nics)
 
     def sysctl_max(self, name: str) -> Optional[int]:
         """The last number of a sysctl: of tcp_rmem and tcp_wmem, the maximum in bytes."""

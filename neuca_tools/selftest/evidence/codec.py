@@ -12,10 +12,23 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.model.shapes import ShapeError, Shapes
 
 T = TypeVar("T")
-# Unknown keys are those of a later version, and ignored, and so is the rest of a very long list.
-_SHAPES = Shapes({}, strict=False, max_items=1_000_000)
+# Whole numbers are smaller than this, as those that are read from iperf3's JSON are. No counter has
+# as much, and the ratio of any two is a float.
+_MAX_INTEGER = 10**25
 # Metadata of a field that is not part of the format.
 INTERNAL = {"internal": True}
+
+
+def _whole_number(value: object) -> int:
+    if type(value) is not int:  # a bool is no whole number
+        raise ShapeError(f"is {str(value)[:40]!r}, and should be a whole number")
+    if abs(value) >= _MAX_INTEGER:
+        raise ShapeError("is too large a number")
+    return value
+
+
+# Unknown keys are those of a later version, and ignored, and so is the rest of a very long list.
+_SHAPES = Shapes({int: _whole_number}, strict=False, max_items=1_000_000)
 
 
 def encode(value: object) -> object:
@@ -35,12 +48,8 @@ def encode(value: object) -> object:
 def _is_written(field: Field[Any], value: object) -> bool:
     if field.metadata == INTERNAL:
         return False
-    return field.name == "version" or value != _default_of_field(field)
-
-
-def _default_of_field(field: Field[Any]) -> object:
-    """The default of a field, made if there is a factory for it; MISSING if there is neither."""
-    return field.default if field.default_factory is MISSING else field.default_factory()
+    default = field.default if field.default_factory is MISSING else field.default_factory()
+    return field.name == "version" or value != default
 
 
 def decode(kind: type[T], data: object, version: int, what: str = "evidence") -> T:

@@ -10,12 +10,7 @@ from statistics import mean, median
 from typing import Optional
 
 from neuca_tools.selftest.evidence import Evidence, Phase, Sample, Socket
-from neuca_tools.selftest.evidence.look import (
-    Look,
-    Windows,
-    data_sockets,
-    steady_samples,
-)
+from neuca_tools.selftest.evidence.look import Look, Windows, data_sockets, steady_samples
 from neuca_tools.selftest.evidence.run import (
     BBR,
     MSS,
@@ -34,7 +29,7 @@ from neuca_tools.selftest.evidence.trace import Trace
 # The data connections in each of several samples.
 Sockets = Sequence[tuple[Socket, ...]]
 BUFFERED = 4 / 3  # of what arrived: the sender counts what its buffer took
-ENOUGH, FEW = 10, 3  # points of a trace for a quantile, samples for a least value
+ENOUGH_POINTS, FEW_SAMPLES = 10, 3  # points of a trace for a quantile, samples for a least value
 
 
 def look_at_phase(evidence: Evidence, phase: Phase) -> Look:
@@ -55,7 +50,7 @@ def look_at_phase(evidence: Evidence, phase: Phase) -> Look:
         rate=(rate or None) if run.error else rate,
         rates=tuple(rates),
         loss=_lost_share(late, flow, run.mss),
-        acked=acked if len(acked) >= FEW else (),
+        acked=acked if len(acked) >= FEW_SAMPLES else (),
         windows=_windows_of(run, steady, samples, late),
         rtt=_median_rtt(late, steady, evidence),
         shortest_rtt=_min_rtt(sockets, flow, evidence),
@@ -66,19 +61,15 @@ def look_at_phase(evidence: Evidence, phase: Phase) -> Look:
 def _steady_part(phase: Phase, flow: Flow, rtt: Optional[float]) -> tuple[Interval, ...]:
     if phase.sender or phase.receiver:
         return steady_intervals(flow.intervals, rtt)
-    return usual_intervals(flow, rtt)
+    return usual_intervals(flow.intervals, rtt)
 
 
 def _median_rtt(
     sockets: Sockets, intervals: Sequence[Interval], evidence: Evidence
 ) -> Optional[float]:
     """The median round-trip time in seconds, from the best source that has one; None if unknown."""
-    by_iperf = [interval.rtt for interval in intervals]
-    return (
-        _median_of_known(_values_in_seconds(sockets, "rtt"))
-        or _median_of_known(by_iperf)
-        or evidence.rtt
-    )
+    by_kernel = _median_of_known(_values_in_seconds(sockets, "rtt"))
+    return by_kernel or _median_of_known(each.rtt for each in intervals) or evidence.rtt
 
 
 def _low_rtt(trace: Trace, rtt: Optional[float], late: Sockets) -> Optional[float]:
@@ -89,9 +80,9 @@ def _low_rtt(trace: Trace, rtt: Optional[float], late: Sockets) -> Optional[floa
     points = trace.points("rtt")
     begin = points[0][0] + slow_start(rtt) if points else 0.0
     values = sorted(value for time, value in points if time >= begin)
-    lowest = values[len(values) // 10] if len(values) >= ENOUGH else None
+    lowest = values[len(values) // 10] if len(values) >= ENOUGH_POINTS else None
     of_samples = _values_in_seconds(late, "rtt")
-    return lowest or (min(of_samples) if len(of_samples) >= FEW else None)
+    return lowest or (min(of_samples) if len(of_samples) >= FEW_SAMPLES else None)
 
 
 def rates_of(samples: Sequence[Sample], phase: Phase) -> Iterator[tuple[float, float]]:
@@ -139,7 +130,7 @@ def _windows_of(
         mss=_median_of_known(_known_values(late, "mss")) or run.mss,
         cwnd=_median_of_known(cwnds),
         snd_wnd=_median_of_known(_known_totals(late, "snd_wnd"))
-        or _median_of_known([interval.snd_wnd for interval in steady]),
+        or _median_of_known(interval.snd_wnd for interval in steady),
         in_flight=_median_of_known(_known_totals(late, "in_flight")),
         rwnd_limited=_share_of_busy(growth_over_samples(late, "rwnd_limited"), busy),
         sndbuf_limited=_share_of_busy(growth_over_samples(late, "sndbuf_limited"), busy),
@@ -161,12 +152,11 @@ def _with_all_streams(samples: Sequence[Sample], sockets: Sockets) -> list[Sampl
 
     Of a connection that is being closed the kernel knows only that it exists.
     """
-    open_ones = [sum(socket.mss is not None for socket in of_sample) for of_sample in sockets]
-    most = max(open_ones, default=0)
-    if not most:
-        open_ones = list(map(len, sockets))
-        most = max(open_ones, default=0)
-    return [sample for sample, count in zip(samples, open_ones) if count == most]
+    counts = [sum(socket.mss is not None for socket in of_sample) for of_sample in sockets]
+    if not any(counts):
+        counts = list(map(len, sockets))
+    most = max(counts, default=0)
+    return [sample for sample, count in zip(samples, counts) if count == most]
 
 
 def _min_rtt(sockets: Sockets, flow: Flow, evidence: Evidence) -> Optional[float]:
@@ -206,26 +196,22 @@ def _lost_share(late: Sockets, flow: Flow, mss: Optional[int]) -> Optional[float
     if again is not None and sent:
         return again / sent
     lost, datagrams = _lost_datagrams(flow)
-    if lost is not None and datagrams:
-        return 0.0 if _is_duplicated(flow) else min(1.0, lost / datagrams)
+    if datagrams:
+        # Datagrams that arrived twice make iperf3's count of losses meaningless.
+        is_duplicated = (flow.received.bytes or 0.0) > (flow.sent.bytes or math.inf)
+        return 0.0 if is_duplicated else min(1.0, lost / datagrams)
     if flow.retransmits is not None and flow.size:
         return min(1.0, flow.retransmits * (mss or MSS) / flow.size)
     return None
 
 
-def _is_duplicated(flow: Flow) -> bool:
-    """Whether datagrams arrived twice, which makes iperf3's count of losses meaningless."""
-    return (flow.received.bytes or 0.0) > (flow.sent.bytes or math.inf)
-
-
-def _lost_datagrams(flow: Flow) -> tuple[Optional[int], Optional[int]]:
+def _lost_datagrams(flow: Flow) -> tuple[int, int]:
     """How many were lost, and of how many; the sums of the intervals where totals are missing."""
     if flow.received.lost is not None and flow.received.datagrams:
         return flow.received.lost, flow.received.datagrams
     counted = [interval for interval in flow.intervals if interval.lost is not None]
-    return sum(interval.lost or 0 for interval in counted), sum(
-        interval.datagrams or 0 for interval in counted
-    )
+    datagrams = sum(interval.datagrams or 0 for interval in counted)
+    return sum(interval.lost or 0 for interval in counted), datagrams
 
 
 def _known_totals(looks: Sockets, name: str) -> list[float]:

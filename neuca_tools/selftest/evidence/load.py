@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from statistics import mean
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.evidence import Cpu, Sample
 
@@ -20,8 +19,7 @@ FULL_SHARE = 0.95
 MIN_OWN_SHARE = 0.4
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(NamedTuple):
     """The busiest CPU: the one that was full in most intervals. Shares are of its own time.
 
     `full` is the share of the intervals in which it was full. `steal` is the largest of all CPUs.
@@ -66,10 +64,8 @@ class Load:
     @property
     def may_need_stolen_time(self) -> bool:
         """Whether the test may have needed the time that the hypervisor took."""
-        return (
-            self.own is None
-            or self.own + (self.softirq or 0.0) + (self.steal or 0.0) >= MIN_OWN_SHARE
-        )
+        others = (self.softirq or 0.0) + (self.steal or 0.0)
+        return self.own is None or self.own + others >= MIN_OWN_SHARE
 
     @property
     def dominant_use(self) -> str:
@@ -80,25 +76,17 @@ class Load:
 
 def busiest_load(samples: Sequence[Sample]) -> Load:
     """The load of the busiest CPU; Load() if fewer than two samples have CPU times."""
-    each = [_load_of_cpu(*cpu) for cpu in enumerate(_by_cpu(samples)) if len(cpu[1]) > 1]
-    if not each:
+    known = [sample.cpus for sample in samples if sample.cpus]
+    if len(known) < 2:
         return Load()
-    busiest = max(each, key=lambda load: (load.full or 0, load.busy or 0))
-    steal = max(load.steal or 0 for load in each)
-    return replace(busiest, steal=steal)
-
-
-def _by_cpu(samples: Sequence[Sample]) -> list[tuple[Cpu, ...]]:
-    """The times of each CPU in every sample that has CPU times."""
-    return list(zip(*(sample.cpus for sample in samples if sample.cpus)))
-
-
-def _busy_shares(cpu: Sequence[Cpu]) -> list[float]:
-    return [busy_share(before, after) for before, after in zip(cpu, cpu[1:])]
+    loads = [_load_of_cpu(*cpu) for cpu in enumerate(zip(*known))]
+    busiest = max(loads, key=lambda load: (load.full or 0, load.busy or 0))
+    return busiest._replace(steal=max(load.steal or 0 for load in loads))
 
 
 def _load_of_cpu(number: int, times: Sequence[Cpu]) -> Load:
-    busy = _busy_shares(times)
+    """The load of one CPU, by its times in each sample."""
+    busy = [busy_share(before, after) for before, after in zip(times, times[1:])]
     first, last = times[0], times[-1]
     elapsed = max(1e-9, _total_seconds(last) - _total_seconds(first))
     return Load(
@@ -117,6 +105,7 @@ def _total_seconds(cpu: Cpu) -> float:
 
 
 def busy_share(before: Cpu, after: Cpu) -> float:
+    """The share of the time in which a CPU was not idle; 0 if no time has passed."""
     elapsed = _total_seconds(after) - _total_seconds(before)
     if elapsed <= 0:
         return 0.0

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import mean, pstdev
 from typing import NamedTuple, Optional, Union
@@ -15,12 +15,12 @@ from neuca_tools.selftest.evidence import Evidence, Host, Phase, Sample, Socket
 from neuca_tools.selftest.evidence.load import Load, busiest_load
 from neuca_tools.selftest.evidence.run import MSS, Flow, Interval, Run, slow_start, whole_intervals
 
-STEAL = 0.05  # of a CPU's time: a hypervisor that takes less does no harm (D10)
+HARMFUL_STEAL = 0.05  # of a CPU's time: a hypervisor that takes less does no harm (D10)
 # How long a thread may wait for a CPU that is busy with another one (base_slice_ns of the
 # scheduler), and how often in a round trip: on two hosts, with other threads in the queue.
 SLICE_SECONDS, MAX_WAITS = 0.003, 3
 # Algorithms whose rate varies by 0.2 if each interval has one loss by chance, and an eighth of it.
-LOSS_BASED, EVEN = {"cubic", "reno"}, 0.2 / 8
+LOSS_BASED, EVEN_SPREAD = {"cubic", "reno"}, 0.2 / 8
 # A test is long enough after the first, or after the second if it delivers so many bytes.
 ENOUGH_SECONDS, MIN_SECONDS, MIN_BYTES = 5.0, 1.0, 1e6
 
@@ -34,8 +34,7 @@ class Fact:
     after: Union[float, str, None] = None
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(NamedTuple):
     """What bounded the data in flight in the steady part of a phase. Sizes in bytes.
 
     `rwnd_limited` and `sndbuf_limited` are shares of the time in which data was in flight
@@ -124,30 +123,32 @@ class Look:
     @property
     def sender(self) -> Host:
         """The host that sends in this phase."""
-        if self.phase.direction == "forward":
-            return self.evidence.local
-        return self.evidence.peer
+        return self.evidence.local if self.phase.direction == "forward" else self.evidence.peer
 
     @property
     def receiver(self) -> Host:
         """The host that receives in this phase."""
-        if self.phase.direction == "forward":
-            return self.evidence.peer
-        return self.evidence.local
+        return self.evidence.peer if self.phase.direction == "forward" else self.evidence.local
+
+    def samples_of(self, end: str) -> tuple[Sample, ...]:
+        """The samples of the "local" or the "peer" host."""
+        is_sender = (self.phase.direction == "forward") is (end == "local")
+        return self.phase.sender if is_sender else self.phase.receiver
 
     @cached_property
     def sender_load(self) -> Load:
         """How busy the sender's CPUs were."""
-        return replace(
-            busiest_load(self.phase.sender), own=self._own_cpu(self.phase.direction == "forward")
-        )
+        return self._load(self.phase.sender, self.phase.direction == "forward")
 
     @cached_property
     def receiver_load(self) -> Load:
         """How busy the receiver's CPUs were."""
-        return replace(
-            busiest_load(self.phase.receiver), own=self._own_cpu(self.phase.direction != "forward")
-        )
+        return self._load(self.phase.receiver, self.phase.direction != "forward")
+
+    def _load(self, samples: Sequence[Sample], is_local: bool) -> Load:
+        """With the share of a CPU that iperf used at this end, by its own count."""
+        percent = self.run.cpu_local if is_local else self.run.cpu_remote
+        return busiest_load(samples)._replace(own=None if percent is None else percent / 100)
 
     @property
     def ends(self) -> tuple[End, End]:
@@ -156,11 +157,6 @@ class Look:
             End("receiver", self.phase.receiver, self.receiver_load),
             End("sender", self.phase.sender, self.sender_load),
         )
-
-    def _own_cpu(self, is_local: bool) -> Optional[float]:
-        """The share of a CPU that iperf used at this end, by its own count."""
-        percent = self.run.cpu_local if is_local else self.run.cpu_remote
-        return None if percent is None else percent / 100
 
     @property
     def known_rate(self) -> float:
@@ -309,7 +305,7 @@ class Look:
         algorithms = {socket.congestion for socket in steady_sockets(self)}
         if losses < 1 or self.spread is None or not algorithms or not algorithms <= LOSS_BASED:
             return False
-        return self.spread < EVEN / math.sqrt(losses)
+        return self.spread < EVEN_SPREAD / math.sqrt(losses)
 
     @property
     def noise(self) -> float:
@@ -322,6 +318,20 @@ class Look:
             is_late = self.is_disturbed and not self.is_even_despite_loss
             return MAX_WAITS * SLICE_SECONDS if is_late else 0.0
         return max(0.0, (self.evidence.idle.p50 or 0.0) - (self.shortest_rtt or 0.0))
+
+    @property
+    def rate_fact(self) -> Fact:
+        return Fact("rate, bit/s", after=round(self.known_rate))
+
+    @property
+    def loss_fact(self) -> Fact:
+        """The share that was lost: of the datagrams, or of the bytes of TCP."""
+        name = "lost / datagrams" if self.protocol == "udp" else "bytes_retrans / bytes_sent"
+        return Fact(name, after=self.loss)
+
+    @property
+    def queueing_fact(self) -> Fact:
+        return Fact("rtt / min_rtt", after=self.queueing)
 
     def sender_fact(self, name: str) -> Optional[Fact]:
         return counter_growth(self.phase.sender, name)
@@ -337,7 +347,7 @@ def _coefficient_of_variation(rates: Sequence[float]) -> Optional[float]:
 
 
 def _is_disturbed(load: Load) -> bool:
-    return (load.has_full_cpu and load.is_busy_with_others) or (load.steal or 0.0) > STEAL
+    return (load.has_full_cpu and load.is_busy_with_others) or (load.steal or 0.0) > HARMFUL_STEAL
 
 
 def counter_growth(samples: Sequence[Sample], name: str) -> Optional[Fact]:

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from statistics import mean, pstdev
 from typing import Optional
 
+from neuca_tools.selftest.evidence.run import Direction
+
 # The draft's TMP, MAD and SDT.
 TRIMMED, DISTANCE, TOLERANCE = 0.95, 4, 0.05
 INTERVAL = 1.0  # seconds; 5 in the draft
@@ -42,7 +44,7 @@ class Probes:
     `idle` the median round trip over TCP without load, `streams` the connections of the load.
     """
 
-    direction: str = "forward"
+    direction: Direction = "forward"
     begun: tuple[float, ...] = ()
     connected: tuple[float, ...] = ()
     answered: tuple[float, ...] = ()
@@ -126,6 +128,12 @@ def responsiveness(measured: Probes) -> Optional[Responsiveness]:
     )
 
 
+def _late_own(measured: Probes) -> list[float]:
+    first = max(measured.own_times, default=0.0) - DISTANCE * INTERVAL
+    both = zip(measured.own_times, measured.own)
+    return [value for time, value in both if time >= first and value >= SHORTEST]
+
+
 def known_scores(measured: Sequence[Probes]) -> tuple[Responsiveness, ...]:
     """The responsiveness of each measurement for which it is known."""
     return tuple(score for score in map(responsiveness, measured) if score is not None)
@@ -137,19 +145,15 @@ def confidence(measured: Probes) -> str:
     It follows the draft's section "Confidence of Test-Results": "low" if there were not enough
     intervals for an average, "high" if the averages were stable.
     """
-    averages = _moving_averages(_by_interval(measured))
+    rates = _by_interval(measured)
+    places = range(len(rates) - DISTANCE + 1)
+    averages = [mean(rates[place : place + DISTANCE]) for place in places]
     if not averages:
         return "low"
     last = averages[-DISTANCE:]
     if len(last) == DISTANCE and pstdev(last) <= TOLERANCE * last[-1]:
         return "high"
     return "medium"
-
-
-def _late_own(measured: Probes) -> list[float]:
-    first = max(measured.own_times, default=0.0) - DISTANCE * INTERVAL
-    both = zip(measured.own_times, measured.own)
-    return [value for time, value in both if time >= first and value >= SHORTEST]
 
 
 def _by_interval(measured: Probes) -> list[float]:
@@ -160,8 +164,3 @@ def _by_interval(measured: Probes) -> list[float]:
     return [
         60 / max(SHORTEST, mean(times_by_interval[number])) for number in sorted(times_by_interval)
     ]
-
-
-def _moving_averages(values: Sequence[float]) -> list[float]:
-    count = len(values) - DISTANCE + 1
-    return [mean(values[place : place + DISTANCE]) for place in range(max(0, count))]

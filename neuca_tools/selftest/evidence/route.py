@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Optional
 
+from neuca_tools.selftest.evidence.run import Direction
+
 
 @dataclass(frozen=True)
 class Hop:
@@ -68,7 +70,7 @@ class OneWay:
     are the gaps among these, and `losses` those of each interval. `rate` is in bit/s.
     """
 
-    direction: str = "forward"
+    direction: Direction = "forward"
     rate: Optional[float] = None
     sent: Optional[int] = None
     seen: Optional[int] = None

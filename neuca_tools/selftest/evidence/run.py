@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from statistics import mean, median
-from typing import Optional, Union
+from typing import Literal, Optional, Union
 
 MSS = 1448  # bytes: of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
 JUMBO_FRAME = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
@@ -22,6 +22,8 @@ THREADED = (3, 16)
 BBR = "bbr"  # the kernel's name of the algorithm (tcp_congestion_control of ip-sysctl)
 EMBEDDED = "embedded"  # the system of a run by ESP-IDF's or NuttX' own iperf
 SUBNETS = {4: 24, 6: 64}  # the usual lengths of the prefix of a local network
+# "forward" is from the client to the server, or from the local host to its peer.
+Direction = Literal["forward", "reverse"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Total:
 class Flow:
     """One direction of a run: "forward" is from the client to the server."""
 
-    direction: str = "forward"
+    direction: Direction = "forward"
     intervals: tuple[Interval, ...] = ()
     sent: Total = Total()
     received: Total = Total()
@@ -205,36 +207,40 @@ def _is_same_subnet(host: str, other: str) -> bool:
 
 def _parsed_address(host: str) -> Optional[Union[ipaddress.IPv4Address, ipaddress.IPv6Address]]:
     try:
-        return ipaddress.ip_address(host.partition("%")[0])
+        address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return None
+    # A server that listens on :: prints ::ffff:192.0.2.1 for IPv4.
+    mapped = address.ipv4_mapped if address.version == 6 else None
+    return mapped or address
 
 
 # --- Intervals ------------------------------------------------------------------------------------
 
 
 # Slow start, which is left out: seconds, or round trips if that is longer; bounds of our own.
-START = 2.0
+START_SECONDS = 2.0
 ROUND_TRIPS = 20
-FOLLOWS, NEARLY_EVEN = 0.95, 0.05  # of the rate before the window fell; its variation
+FOLLOWING_RATE, NEARLY_EVEN = 0.95, 0.05  # of the rate before the window fell; its variation
 # A congestion window that varies less than this share is capped; iperf3's text has three digits.
-FLAT = 0.02
-SHORT = 2.0  # seconds
-ANSWERED = 0.5  # of the losses
+FLAT_SPREAD = 0.02
+SHORT_INTERVAL = 2.0  # seconds
+FOLLOWED_LOSSES = 0.5  # of the losses
 # What TCP multiplies its window with after a loss: 0.5 (RFC 5681), 0.7 for CUBIC (RFC 9438,
 # section 4.6). An interval of iperf may contain some of the recovery.
-FALLS = 0.85
-BACK = 0.95  # of the window before: a loss from which it recovers within an interval costs nothing
-RISES = 1.1  # times the first third, by the last third of the values
+FALLEN_WINDOW = 0.85
+# Of the window before: a loss from which it recovers within an interval costs nothing.
+RECOVERED_WINDOW = 0.95
+RISEN_BY = 1.1  # times the first third, by the last third of the values
 RISES_FROM, RISEN = 0.5, 0.9  # of the usual rate: where a long rise begins at most, and ends
-TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
+TAIL_SHARE = 0.5  # of the usual interval: iperf3 prints what is left at the end as one more
 # Bytes: the kernel's own default, tcp_wmem[2] (tcp(7)), of what was written but not yet sent.
 SEND_BUFFER = 4 * 2**20
 
 
 def slow_start(rtt: Optional[float]) -> float:
     """Seconds that slow start takes at most."""
-    return max(START, ROUND_TRIPS * (rtt or 0))
+    return max(START_SECONDS, ROUND_TRIPS * (rtt or 0))
 
 
 def steady_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tuple[Interval, ...]:
@@ -257,16 +263,17 @@ def _is_after_slow_start(interval: Interval, begin: float) -> bool:
 
     If intervals are longer than slow start, only the first one contains it.
     """
-    return interval.start >= begin - 0.5 or (interval.start > 0 and interval.seconds > START)
+    is_late = interval.start > 0 and interval.seconds > START_SECONDS
+    return is_late or interval.start >= begin - 0.5
 
 
-def usual_intervals(flow: Flow, rtt: Optional[float]) -> tuple[Interval, ...]:
+def usual_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tuple[Interval, ...]:
     """The intervals with the usual rate, if only iperf's rates tell when slow start ended.
 
     In a short test these are all but the first interval, although slow start may be part of them.
     """
-    every = whole_intervals(flow.intervals)
-    steady = set(map(id, steady_intervals(flow.intervals, rtt)))
+    every = whole_intervals(intervals)
+    steady = set(map(id, steady_intervals(intervals, rtt)))
     late = tuple(interval for interval in every if id(interval) in steady)
     if len(late) <= 2:
         return every[1:] or every
@@ -275,7 +282,7 @@ def usual_intervals(flow: Flow, rtt: Optional[float]) -> tuple[Interval, ...]:
 
 def whole_intervals(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
     """Without a last one that is much shorter than the others."""
-    if len(intervals) < 2 or intervals[-1].seconds >= TAIL * intervals[0].seconds:
+    if len(intervals) < 2 or intervals[-1].seconds >= TAIL_SHARE * intervals[0].seconds:
         return tuple(intervals)
     return tuple(intervals[:-1])
 
@@ -308,7 +315,7 @@ def is_flat(windows: Sequence[float]) -> bool:
     """Whether the congestion window varied by no more than the share FLAT."""
     if len(windows) < 2 or not max(windows):
         return False
-    return max(windows) - min(windows) <= FLAT * max(windows)
+    return max(windows) - min(windows) <= FLAT_SPREAD * max(windows)
 
 
 def known_round_trips(intervals: Sequence[Interval]) -> list[float]:
@@ -329,12 +336,9 @@ def is_recovering(every: Sequence[Interval]) -> bool:
         return False
     if not len(windows) == len(rates) == len(every):
         return False
-    is_slower_at_last = mean(rates[-third:]) <= mean(rates[third:-third])
-    return _rises(windows, third) and _rises(rates, third) and not is_slower_at_last
-
-
-def _rises(values: Sequence[float], third: int) -> bool:
-    return mean(values[-third:]) >= RISES * mean(values[:third])
+    # The last third is higher than the first one, and its rate higher than that of the middle.
+    rise = all(mean(each[-third:]) >= RISEN_BY * mean(each[:third]) for each in (windows, rates))
+    return rise and mean(rates[-third:]) > mean(rates[third:-third])
 
 
 def follows_loss(every: Sequence[Interval], usual: Sequence[float], spread: float) -> bool:
@@ -349,9 +353,9 @@ def follows_loss(every: Sequence[Interval], usual: Sequence[float], spread: floa
     later = [pair for pair in falls if pair[0] is not every[0]]  # without slow start
     if not later:
         return bool(falls) and events == 1
-    if len(later) < ANSWERED * (events - 1):
+    if len(later) < FOLLOWED_LOSSES * (events - 1):
         return False
-    return later[0][0].seconds > SHORT or _rate_falls(later, usual, spread)
+    return later[0][0].seconds > SHORT_INTERVAL or _rate_falls(later, usual, spread)
 
 
 def _rate_falls(
@@ -361,7 +365,7 @@ def _rate_falls(
     if spread < NEARLY_EVEN:
         # Slower than usual as well, because every radio's rate goes up and down.
         before = min(before, median(usual) * len(falls))
-    return after <= FOLLOWS * before
+    return after <= FOLLOWING_RATE * before
 
 
 def _lasting_falls(every: Sequence[Interval]) -> list[tuple[Interval, Interval]]:
@@ -370,17 +374,12 @@ def _lasting_falls(every: Sequence[Interval]) -> list[tuple[Interval, Interval]]
     return [
         (before, after)
         for before, after, following in zip(every, every[1:], later)
-        if _window_fell(before, after) and not _is_back(before, following)
+        if _has_lasting_fall(before, after, following)
     ]
 
 
-def _window_fell(before: Interval, after: Interval) -> bool:
+def _has_lasting_fall(before: Interval, after: Interval, following: Optional[Interval]) -> bool:
     if not before.cwnd or not after.cwnd or not (before.retransmits or after.retransmits):
         return False
-    return after.cwnd <= FALLS * before.cwnd
-
-
-def _is_back(before: Interval, following: Optional[Interval]) -> bool:
-    if following is None or not following.cwnd or not before.cwnd:
-        return False
-    return following.cwnd >= BACK * before.cwnd
+    is_back = following is not None and (following.cwnd or 0.0) >= RECOVERED_WINDOW * before.cwnd
+    return after.cwnd <= FALLEN_WINDOW * before.cwnd and not is_back

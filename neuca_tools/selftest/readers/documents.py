@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import zlib
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Optional
@@ -15,12 +16,12 @@ from typing import Optional
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence import VERSION, Evidence, Phase
 from neuca_tools.selftest.evidence.codec import decode
-from neuca_tools.selftest.evidence.run import Run
+from neuca_tools.selftest.evidence.run import Direction, Run
 from neuca_tools.selftest.readers import MAX_DOCUMENT_BYTES, read_all
 from neuca_tools.selftest.readers.lines import TRADEOFF
 from neuca_tools.selftest.readers.split import is_server
 
-OPPOSITE = {"forward": "reverse", "reverse": "forward"}
+OPPOSITE: Mapping[Direction, Direction] = {"forward": "reverse", "reverse": "forward"}
 REPORT_KEY = "phases"  # a key of evidence that iperf3's JSON does not have
 # RFC 1952.
 GZIP = b"\x1f\x8b"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.selftest.evidence.run import EMBEDDED, Flow, Run
+from neuca_tools.selftest.evidence.run import EMBEDDED, Direction, Flow, Run
 from neuca_tools.selftest.readers import lines
 from neuca_tools.selftest.readers.gather import Line, gather_intervals, total_of
 from neuca_tools.selftest.readers.lines import Rest, Row, Text, Words
@@ -168,7 +168,7 @@ def _two_flows(text: Text, document: str, incoming: set[str], udp: bool) -> tupl
     )
 
 
-def _flow_of(direction: str, rows: list[Row], document: str, udp: bool) -> Flow:
+def _flow_of(direction: Direction, rows: list[Row], document: str, udp: bool) -> Flow:
     """Lines with losses are the receiver's, whichever end printed them."""
     received = [row for row in rows if udp and lines.parse_losses(row.rest)]
     sent = _without_rows(rows, received)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Optional
 
-from neuca_tools.selftest.evidence.run import Connection, Flow, Interval, Run, Total
+from neuca_tools.selftest.evidence.run import Connection, Direction, Flow, Interval, Run, Total
 from neuca_tools.selftest.readers import values
 from neuca_tools.selftest.readers.gather import received_total, without_zeros
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
@@ -220,7 +220,7 @@ def _read_forward(document: Json, protocol: str) -> Flow:
     return with_counts(sent, received, ["lost"]) if received else sent
 
 
-def _flow_of_server(document: Json, direction: str) -> Optional[Flow]:
+def _flow_of_server(document: Json, direction: Direction) -> Optional[Flow]:
     """What the server reported (--get-server-output)."""
     as_json = document.get("server_output_json")
     if as_json:
@@ -267,7 +267,7 @@ MAX_IN_FLIGHT = 0.1
 
 
 def read_flow(
-    document: Json, direction: str, suffix: str = "", sender: Optional[bool] = None
+    document: Json, direction: Direction, suffix: str = "", sender: Optional[bool] = None
 ) -> Flow:
     """One direction; `suffix` is that of its sums' keys.
 

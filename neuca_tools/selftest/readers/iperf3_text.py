@@ -10,7 +10,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Optional
 
-from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total, known_rates
+from neuca_tools.selftest.evidence.run import Direction, Flow, Interval, Run, Total, known_rates
 from neuca_tools.selftest.readers import gather
 from neuca_tools.selftest.readers.gather import Line
 from neuca_tools.selftest.readers.lines import (
@@ -167,7 +167,7 @@ def _flows_of(rows: list[Row], reverse: bool, udp: bool) -> tuple[Flow, ...]:
     return _flow_of("forward", there, udp), _flow_of("reverse", back, udp)
 
 
-def _flow_of(direction: str, rows: list[Row], udp: bool) -> Flow:
+def _flow_of(direction: Direction, rows: list[Row], udp: bool) -> Flow:
     old = _old_udp_summary(rows) if udp else set()
     lines = [(row, _parse_rest(row, udp)) for row in (rows if old else _mark_totals(rows))]
     totals = [line for line in lines if _is_total(line[0], old)]

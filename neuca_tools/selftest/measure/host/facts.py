@@ -33,9 +33,10 @@ SYSCTLS = (
     " ipv4/tcp_available_congestion_control ipv4/tcp_mtu_probing ipv4/tcp_no_metrics_save"
     " ipv4/tcp_slow_start_after_idle ipv4/tcp_timestamps ipv4/tcp_sack ipv4/tcp_window_scaling"
     " ipv4/tcp_max_syn_backlog ipv4/tcp_adv_win_scale ipv4/tcp_limit_output_bytes"
-    " ipv4/ip_local_port_range ipv4/ipfrag_high_thresh ipv4/ip_forward"
+    " ipv4/ip_local_port_range ipv4/ipfrag_high_thresh ipv6/ip6frag_high_thresh"
     " ipv4/neigh/default/gc_thresh1 ipv4/neigh/default/gc_thresh2 ipv4/neigh/default/gc_thresh3"
-    " ipv6/neigh/default/gc_thresh3 ipv4/conf/all/rp_filter netfilter/nf_conntrack_max"
+    " ipv6/neigh/default/gc_thresh1 ipv6/neigh/default/gc_thresh2 ipv6/neigh/default/gc_thresh3"
+    " ipv4/ip_forward ipv4/conf/all/rp_filter netfilter/nf_conntrack_max"
 ).split()
 # Seconds that iperf3 may take to print its version.
 PROGRAM_SECONDS = 10.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Optional
 
 from neuca_tools.model import Host as Address
-from neuca_tools.selftest.conditions.udp import LOSSY
+from neuca_tools.selftest.conditions.udp import NOTABLE_LOSS
 
 STEPS = tuple(
     "as-planned reach latency path-mtu path tcp tcp-reverse loaded tcp-parallel tcp-bidir udp rpm"
@@ -91,7 +91,7 @@ class Rung(NamedTuple):
 
     @property
     def clean(self) -> bool:
-        return self.loss <= LOSSY
+        return self.loss <= NOTABLE_LOSS
 
 
 def _may_be_chance(rungs: Sequence[Rung]) -> bool:
