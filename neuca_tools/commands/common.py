@@ -10,9 +10,9 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from neuca_tools.commands import INTERRUPTED
 from neuca_tools.errors import (
@@ -58,7 +58,8 @@ def message_prefix(arguments: argparse.Namespace) -> str:
 @contextmanager
 def _discarded_output() -> Iterator[None]:
     """Discard standard output; errors are on standard error."""
-    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+    # The name of a file may not be valid UTF-8.
+    with Path(os.devnull).open("w", errors="replace") as nowhere, redirect_stdout(nowhere):
         yield
 
 
@@ -92,19 +93,25 @@ def _exit_code(error: NeucaError) -> int:
     return EXIT_FAILED
 
 
+def open_input(name: str) -> AbstractContextManager[BinaryIO]:
+    """Open a file that a command names, or standard input for `-`. Raises OSError, ValueError."""
+    if name != "-":
+        return Path(name).open("rb")
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "standard input is closed")
+    return nullcontext(sys.stdin.buffer)  # "-" may be named twice
+
+
 def read_input(name: str, most: int) -> bytes:
-    """The content of a file that a command names, or of standard input for `-`.
+    """The content of `open_input`.
 
     Raises OSError for more than `most` bytes; if the size is known, before anything is read.
     """
-    if name == "-":
-        content = sys.stdin.buffer.read(most + 1)
-    else:
-        with Path(name).open("rb") as stream:
-            status = os.fstat(stream.fileno())
-            if stat.S_ISREG(status.st_mode):
-                _check_size(status.st_size, most)
-            content = stream.read(most + 1)
+    with open_input(name) as stream:
+        status = os.fstat(stream.fileno())
+        if stat.S_ISREG(status.st_mode):
+            _check_size(status.st_size, most)
+        content = stream.read(most + 1)
     _check_size(len(content), most)
     return content
 
