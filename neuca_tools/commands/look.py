@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Optional
 
 from neuca_tools.agent import trial_file
-from neuca_tools.agent.status import expected_status, status_now
+from neuca_tools.agent.status import expected_outcome, status_now
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import open_host
 from neuca_tools.backends.linkwatch import Watch
@@ -127,7 +127,7 @@ def show_plan(arguments: argparse.Namespace, config: Config) -> int:
     """
     config.demand_protection()
     intake, survey = _intake_and_survey(arguments, config)
-    operations, after = survey.plan(), expected_status(config, intake, survey)
+    operations, after = expected_outcome(config, intake, survey)
     problems = problems_not_printed(after.problems, intake, config)
     text = render.plan_text(operations, problems, after.names, color=uses_color(arguments))
     if arguments.verbose:

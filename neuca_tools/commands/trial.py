@@ -15,7 +15,7 @@ from typing import NoReturn, Optional, TextIO, Union
 
 from neuca_tools.agent import trial, trial_file
 from neuca_tools.agent.first_boot import set_aside_foreign_state
-from neuca_tools.agent.status import expected_status
+from neuca_tools.agent.status import expected_outcome
 from neuca_tools.apply.host import open_host
 from neuca_tools.commands.apply import outcome_text
 from neuca_tools.commands.common import require_root
@@ -67,7 +67,7 @@ def apply_on_trial(
     with open_host(config, intake) as host:
         survey = host.survey()
     if intake.stored == stored_document(config.state) and not survey.plan():
-        after = expected_status(config, intake, survey)
+        _, after = expected_outcome(config, intake, survey)
         print(outcome_text(after, 0, problems_not_printed(after.problems, intake, config), color))
         return code or after.exit_code
     ours, theirs = socket.socketpair()

@@ -185,16 +185,14 @@ def with_unsaved(status: Status, reason: str, postponed: Sequence[Operation]) ->
     `postponed` are the operations that wait until it can (`apply.result.waiting_operations`).
     """
     problems = status.data["problems"]
-    files = [problem["text"] for problem in problems if problem["code"] == "unsaved"]
-    why = reason or next(iter(files), None)
-    waits = [
-        problem_json(Problem("unsaved", f"waits for room: {operation.text}"))
-        for operation in postponed
-    ]
-    data = {**status.data, "unsaved": why, "problems": [*problems, *waits]}
-    if why is None or data["state"] != "ok":
-        return status._replace(data=data)
-    return status._replace(data={**data, "state": "degraded"}, exit_code=EXIT_DEGRADED)
+    files = (problem["text"] for problem in problems if problem["code"] == "unsaved")
+    why = reason or next(files, None)
+    waits = [Problem("unsaved", f"waits for room: {operation.text}") for operation in postponed]
+    data = {**status.data, "unsaved": why, "problems": [*problems, *map(problem_json, waits)]}
+    if why is not None and data["state"] == "ok":
+        data["state"] = "degraded"
+        status = status._replace(exit_code=EXIT_DEGRADED)
+    return status._replace(data=data, problems=(*status.problems, *waits))
 
 
 def _exit_code(state: str, codes: Collection[str]) -> int:
