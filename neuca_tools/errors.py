@@ -22,17 +22,12 @@ class NeucaError(Exception):
     """
 
     def __init__(self, text: str, hint: str = "") -> None:
-        if not text.isprintable():
-            text = "".join(map(_escaped, text))
-        super().__init__(text)
-        self.text = text
+        self.text = "".join(
+            character if character.isprintable() else character.encode("unicode_escape").decode()
+            for character in text
+        )
+        super().__init__(self.text)
         self.hint = hint
-
-
-def _escaped(character: str) -> str:
-    if character.isprintable():
-        return character
-    return character.encode("unicode_escape").decode()
 
 
 class UsageError(NeucaError):

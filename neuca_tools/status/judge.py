@@ -27,7 +27,7 @@ from neuca_tools.plan.operations import Tell, WriteFile
 from neuca_tools.state.leftovers import TITLES
 from neuca_tools.status.failures import apply_failures
 
-MAX_FILES = 3  # so many are listed one by one
+MAX_FILES = 3  # that are listed one by one
 NO_NAMES: Mapping[LinkKey, str] = {}
 NO_WORLD = World()
 EXIT_CODES = {
@@ -118,14 +118,15 @@ def judge_host(
     drift. `world` has the devices, and the report of each running network manager on them.
     """
     failed = _failed_problems(report, left)
-    rolled_back, alive = apply_failures(failed, left)
-    pending = {operation for operation in alive if _is_pending(operation, unapplied)}
+    rolled_back, without_failure = apply_failures(failed, left)
+    pending = {operation for operation in without_failure if _is_pending(operation, unapplied)}
     reported = [*resolution.problems, *_document_problems(document), *failed]
-    reported += [*_unfinished_problems(alive, pending), *rolled_back]
+    reported += [*_unfinished_problems(without_failure, pending), *rolled_back]
     reported += _file_problems(left, failed, applied=report is not None and not pending)
     problems = tuple(dict.fromkeys([*reported, *_contested_problems(resolution, observed)]))
     codes = {problem.code for problem in problems} - INFORMATIVE_CODES
-    state = _state_of_host(codes, document, "pending" in codes or bool(resolution.roles.held_back))
+    held_back = bool(resolution.roles.held_back)
+    state = _state_of_host(codes, document, waiting=held_back or "pending" in codes)
     data = {
         "version": 2,
         "neuca": version,
@@ -134,11 +135,17 @@ def judge_host(
         "interfaces": _interfaces_json(resolution, world, problems, own_names),
         "problems": [problem_json(problem) for problem in problems if problem.link is None],
         "notes": [*document.warnings, *notes],
-        "last_pass": _last_pass(report),
+        "last_pass": report
+        and {
+            "finished": report.finished,
+            "seconds": report.seconds,
+            "changed": len(report.changed),
+            "failed": len(report.problems),
+        },
         "not_rolled_back": [problem.text for problem in (report.stuck if report else ())],
     }
-    code, held_back = _exit_code(state, codes), bool(resolution.roles.held_back)
-    return Status(data, code, held_back, resolution.is_routed, problems, resolution.names)
+    exit_code = EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
+    return Status(data, exit_code, held_back, resolution.is_routed, problems, resolution.names)
 
 
 def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
@@ -168,17 +175,6 @@ def _state_of_host(codes: Collection[str], document: DocumentStatus, waiting: bo
     return "ok"
 
 
-def _last_pass(report: Optional[Report]) -> Optional[dict[str, Any]]:
-    if report is None:
-        return None
-    return {
-        "finished": report.finished,
-        "seconds": report.seconds,
-        "changed": len(report.changed),
-        "failed": len(report.problems),
-    }
-
-
 def with_unsaved(status: Status, reason: str, postponed: Sequence[Operation]) -> Status:
     """The status of a host that cannot save its state; `reason` says why, and is empty if it can.
 
@@ -193,10 +189,6 @@ def with_unsaved(status: Status, reason: str, postponed: Sequence[Operation]) ->
         data["state"] = "degraded"
         status = status._replace(exit_code=EXIT_DEGRADED)
     return status._replace(data=data, problems=(*status.problems, *waits))
-
-
-def _exit_code(state: str, codes: Collection[str]) -> int:
-    return EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
 
 
 def _file_problems(
@@ -341,7 +333,7 @@ def _manager_state(states: Optional[Mapping[str, str]], name: Optional[str]) -> 
 
 
 def parent_name(link: Link) -> Optional[str]:
-    """The lower device of a VLAN, VXLAN or macvlan: a MAC, or `bond NAME`; None for the others."""
+    """The MAC or GUID of the lower NIC, or such as `bond NAME`; None without a lower device."""
     if link.key.vlan_id is not None:
         return link.key.mac
     lower = (link.virtual or Virtual()).parent
