@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import select
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from typing import NamedTuple, Union
 from neuca_tools.agent import first_boot, trial
 from neuca_tools.apply.look import file_places, own_paths
 from neuca_tools.backends.dhcpclients import PLACE as CLIENTS
+from neuca_tools.backends.processes import end_process
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, NeucaError
 from neuca_tools.files import NEW, lock_holder, locked, names_in, observed_content, write_files
@@ -121,8 +121,8 @@ def own_files(config: Config) -> list[Path]:
     be repeated. Raises ApplyError, ObserveError.
     """
     listed = [*storage.own_files(config), *users.own_files(config)]
-    first = [*listed, *_begun(listed), *guest_records(config)]
-    return list(dict.fromkeys([*first, *named_files(config)]))
+    files = [*listed, *_begun(listed), *guest_records(config), *named_files(config)]
+    return list(dict.fromkeys(files))
 
 
 def guest_records(config: Config) -> list[Path]:
@@ -135,9 +135,9 @@ def named_files(config: Config) -> list[Path]:
     marks = map(Path, own_paths(file_places(config)))
     files = [*marks, *_state_files(config), *_run_files(config)]
     outputs = [config.log_directory / name for name in (AGENT_OUTPUT, GUEST_OUTPUT)]
+    logs = [*_log_files(config), *outputs]
     installed = config.state_directory / GENERATED_FILES_LIST
-    first = [*first_boot.rules(config), *_log_files(config), *outputs]
-    return [*first, *files, *_begun(files), installed]
+    return [*first_boot.udev_rules(config), *logs, *files, *_begun(files), installed]
 
 
 def _begun(files: Iterable[Path]) -> list[Path]:
@@ -211,8 +211,10 @@ def hold_all_locks(config: Config) -> Iterator[int]:
     passing, daemon, guest = (config.run_directory / name for name in LOCKS)
     with locked(passing, config.command_timeout), locked(guest, config.command_timeout):
         process = running_daemon(config)
-        if process:
-            _stop_daemon(process)
+        # systemd does not restart a daemon that exits with status 0.
+        if process and not end_process(process, signal.SIGTERM, STOP_SECONDS):
+            why = f"it still runs after {STOP_SECONDS:g} s"
+            raise NeucaError(f"stop neucad, process {process}: {why}")
         with locked(daemon, 1.0):
             yield process
 
@@ -220,22 +222,6 @@ def hold_all_locks(config: Config) -> Iterator[int]:
 def running_daemon(config: Config) -> int:
     """The process id of the daemon with this run directory, 0 for none. Raises ApplyError."""
     return lock_holder(config.run_directory / LOCKS[1])
-
-
-def _stop_daemon(process: int) -> None:
-    """Send SIGTERM and wait; systemd does not restart a daemon that exits with status 0."""
-    try:
-        descriptor = os.pidfd_open(process)
-    except ProcessLookupError:
-        return
-    try:
-        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-        if not select.select([descriptor], [], [], STOP_SECONDS)[0]:
-            raise NeucaError(
-                f"stop neucad, process {process}: it still runs after {STOP_SECONDS:g} s"
-            )
-    finally:
-        os.close(descriptor)
 
 
 def _truncate_file(path: Path) -> None:
