@@ -156,7 +156,7 @@ def _locked(config: Config, dry_run: bool) -> Iterator[None]:
     if dry_run:
         yield
         return
-    with locked(config.run_directory / "lock", config.command_timeout):
+    with locked(config.pass_lock, config.command_timeout):
         demand_room(config.state)
         yield
 
@@ -262,7 +262,7 @@ def apply_tuning(
     A choice of profiles holds until the next boot. It is saved before anything is set, so that
     every later pass agrees with it. Raises NeucaError.
     """
-    with locked(config.run_directory / "lock", config.command_timeout):
+    with locked(config.pass_lock, config.command_timeout):
         if choice is not None:
             records.save_choice(config.run_directory, choice)
         with open_host(config, intake) as host:
@@ -274,9 +274,7 @@ def drop_tuning(config: Config, intake: Intake, *, dry_run: bool) -> Result:
 
     What a pass would change with the choice as well, such as manual changes, is left alone.
     """
-    with (
-        nullcontext() if dry_run else locked(config.run_directory / "lock", config.command_timeout)
-    ):
+    with nullcontext() if dry_run else locked(config.pass_lock, config.command_timeout):
         with open_host(config, intake) as host:
             others = Tuning().operations(host.survey())
         if not dry_run:

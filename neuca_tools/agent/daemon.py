@@ -116,8 +116,8 @@ class Daemon:
 
     def _turn(self) -> None:
         """Wait for the next descriptor or deadline, and do what is due."""
-        ends = self._worker.deadline if self._worker else None  # of the current job
-        deadline = self._plans.next() if ends is None else ends
+        job_deadline = self._worker.deadline if self._worker else None
+        deadline = self._plans.next() if job_deadline is None else job_deadline
         if self._plans.watchdog is not None:
             deadline = min(deadline, self._plans.watchdog)
         for key, _ in self._selector.select(max(0.0, deadline - time.monotonic())):
@@ -126,7 +126,7 @@ class Daemon:
         self._feed_watchdog(now)
         if self._worker is None and not self._is_stopping:
             self._start_what_is_due(now)
-        elif ends is not None and now >= ends and self._worker:
+        elif job_deadline is not None and now >= job_deadline and self._worker:
             log.error(
                 "a pass took longer than %g s (command-timeout), killing it",
                 self.config.command_timeout,
@@ -141,11 +141,11 @@ class Daemon:
         if "retry" in due:
             self._plans.retry = None
         if "poll" in due:
-            self._plans.poll = now + self._patience()
+            self._plans.poll = now + self._seconds_to_next_poll()
             self._plans.earliest = now + SECONDS_BETWEEN_PASSES
         if due & {"events", "retry", "poll"}:
-            unasked = self._is_starting or self.config.drift == "enforce"
-            run = bool(due & {"events", "retry"}) or (unasked and not self._backoff)
+            every_poll = self._is_starting or self.config.drift == "enforce"
+            run = bool(due & {"events", "retry"}) or (every_poll and not self._backoff)
             gone = (*self._job.gone, *self._links.take_gone())
             self._job = replace(self._job, gone=gone)
             job = replace(self._job, fetch="poll" in due, run=run, start=self._is_starting)
@@ -193,10 +193,10 @@ class Daemon:
     def _outcome_without_report(self) -> Outcome:
         """That of a child that has failed, and is reaped."""
         log.error("the pass ended without a report")
-        directory, failed = self.config.run_directory, {WHOLE_PASS: 0}
+        directory = self.config.run_directory
         with applying(f'create "{directory}"'):  # only systemd can, where /run is read-only
             make_directory(directory)
-        return Outcome(failed=failed, sha256=self._job.sha256, session=self._job.session)
+        return Outcome(failed={WHOLE_PASS: 0}, sha256=self._job.sha256, session=self._job.session)
 
     def _remember(self, outcome: Outcome) -> None:
         """Keep what the next job and the next events depend on."""
@@ -210,11 +210,10 @@ class Daemon:
         if self._links.reports_all_changes and self._links.has_seen_change:
             # A link changed during the pass, maybe after the pass had observed it.
             self._plan_event_pass(EVENT_GAP_SECONDS)
-        if outcome.passed:
-            self._is_starting = False
         if outcome.ran:
             self._waits_for_management_nic = outcome.held
         if outcome.passed:
+            self._is_starting = False
             self._links.watch_routes(outcome.routed)
 
     def _plan_retry(self, outcome: Outcome) -> None:
@@ -240,18 +239,16 @@ class Daemon:
             self._unanswered_polls = 0
             self._plans.poll = min(self._plans.poll, time.monotonic() + self.config.poll_interval)
 
-    def _patience(self) -> float:
-        """Seconds until the next poll: more while no source responds.
+    def _seconds_to_next_poll(self) -> float:
+        """The poll interval; while no source responds, longer and random.
 
-        The time is random then, so that the guests of a cloud do not all poll at the same moment
-        after an outage.
+        Thus the guests of a cloud do not all poll at the same moment after an outage.
         """
-        usual = self.config.poll_interval
+        interval = self.config.poll_interval
         if not self._unanswered_polls:
-            return usual
-        doubled = usual * float(2 ** min(self._unanswered_polls - 1, 16))
-        longer = min(doubled, max(usual, SILENT_POLL_SECONDS))
-        return longer * (0.75 + os.urandom(1)[0] / 510)
+            return interval
+        doubled = interval * float(2 ** min(self._unanswered_polls - 1, 16))
+        return min(doubled, max(interval, SILENT_POLL_SECONDS)) * (0.75 + os.urandom(1)[0] / 510)
 
     def _say_ready(self, text: str) -> None:
         if not self._is_ready:
@@ -275,16 +272,16 @@ class Daemon:
         self._watch_descriptor(self._udev.fileno(), self._udev_events)
 
     def _link_events(self) -> None:
-        has_document = bool(self._job.sha256)
-        enforced = self.config.drift == "enforce"
-        addresses = not has_document or self._waits_for_management_nic or enforced
+        is_configured = bool(self._job.sha256)
+        enforces = self.config.drift == "enforce"
+        addresses = not is_configured or self._waits_for_management_nic or enforces
         if not self._links.drain(addresses=addresses):
             return
         if self._udev:
             self._await_udev()
         else:
-            self._plan_event_pass(EVENT_GAP_SECONDS if has_document else DEBOUNCE_SECONDS)
-        if not has_document:
+            self._plan_event_pass(EVENT_GAP_SECONDS if is_configured else DEBOUNCE_SECONDS)
+        if not is_configured:
             # The management NIC may have its address now: ask for the first document soon.
             soon = max(time.monotonic() + DEBOUNCE_SECONDS, self._plans.earliest)
             self._plans.poll = min(self._plans.poll, soon)
@@ -293,24 +290,25 @@ class Daemon:
         if self._udev is None:
             return
         events = self._udev.drain()
-        lost = self._udev.overflowed
-        if lost:  # the monitor receives nothing from now on
+        has_overflowed = self._udev.overflowed
+        if has_overflowed:  # the monitor receives nothing from now on
             self._selector.unregister(self._udev.fileno())
             self._udev = None
             self._watch_udev()
         added = any(action == "add" for action, _ in events)
-        if lost or added or self._plans.events is not None:
+        if has_overflowed or added or self._plans.events is not None:
             self._plan_event_pass(EVENT_GAP_SECONDS)
 
-    def _plan_event_pass(self, quiet: float) -> None:
-        """Plan a pass for when `quiet` seconds have passed without an event.
+    def _plan_event_pass(self, quiet_seconds: float) -> None:
+        """Plan a pass for when `quiet_seconds` have passed without an event.
 
         The pass for a burst of events begins DEBOUNCE_SECONDS after the first of them.
         """
         now = time.monotonic()
         if self._event_pass_deadline is None:
             self._event_pass_deadline = now + DEBOUNCE_SECONDS
-        self._plans.events = max(min(now + quiet, self._event_pass_deadline), self._plans.earliest)
+        deadline = min(now + quiet_seconds, self._event_pass_deadline)
+        self._plans.events = max(deadline, self._plans.earliest)
 
     def _await_udev(self) -> None:
         """Plan a pass in case udev does not report what it has done with a new NIC."""

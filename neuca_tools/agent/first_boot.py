@@ -37,7 +37,7 @@ def set_aside_foreign_state(config: Config) -> bool:
     """
     if not _foreign_reason(config):
         return False
-    with locked(config.run_directory / "lock", config.command_timeout):
+    with locked(config.pass_lock, config.command_timeout):
         why = _foreign_reason(config)  # empty if a pass has set it aside meanwhile
         if why:
             demand_room(config.state)

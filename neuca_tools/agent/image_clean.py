@@ -27,13 +27,13 @@ from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, NeucaError
 from neuca_tools.files import NEW, lock_holder, locked, names_in, observed_content, write_files
 from neuca_tools.guest import iscsi, outcome, storage, users, version1
+from neuca_tools.guest.run import LOCK as GUEST_LOCK
 from neuca_tools.guest.users import UserWithdrawal
 from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
 from neuca_tools.state import records, store
 from neuca_tools.status import report
 
-# In the run directory: of a pass, of the daemon, of a run for the guest.
-LOCKS = ("lock", "neucad.lock", "guest.lock")
+DAEMON_LOCK = "neucad.lock"  # in the run directory, and in the state directory
 STATE_FILES = (records.RECORD, records.JOURNAL, records.DOCUMENT, records.MACHINE, records.TRIAL)
 IN_RUN = (*records.RUN_FILES, report.FILE, store.WHY, trial.RESULT)
 _FORMER_TABLE = "names"  # of earlier versions, in the state directory
@@ -157,7 +157,7 @@ def _state_files(config: Config) -> list[Path]:
     state = config.state_directory
     files = _matching_files(state, REPORTS)
     archive = (ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
-    names = (*STATE_FILES, *archive, store.WHY, "neucad.lock", _FORMER_TABLE)
+    names = (*STATE_FILES, *archive, store.WHY, DAEMON_LOCK, _FORMER_TABLE)
     files += [state / name for name in names]
     files += guest_records(config)
     for place in (state / first_boot.PLACE, state / records.SCRIPTS):
@@ -208,20 +208,20 @@ def hold_all_locks(config: Config) -> Iterator[int]:
 
     Yields the process id of the daemon that was stopped, or 0. Raises ApplyError, NeucaError.
     """
-    passing, daemon, guest = (config.run_directory / name for name in LOCKS)
-    with locked(passing, config.command_timeout), locked(guest, config.command_timeout):
+    seconds = config.command_timeout
+    with locked(config.pass_lock, seconds), locked(config.run_directory / GUEST_LOCK, seconds):
         process = running_daemon(config)
         # systemd does not restart a daemon that exits with status 0.
         if process and not end_process(process, signal.SIGTERM, STOP_SECONDS):
             why = f"it still runs after {STOP_SECONDS:g} s"
             raise NeucaError(f"stop neucad, process {process}: {why}")
-        with locked(daemon, 1.0):
+        with locked(config.run_directory / DAEMON_LOCK, 1.0):
             yield process
 
 
 def running_daemon(config: Config) -> int:
     """The process id of the daemon with this run directory, 0 for none. Raises ApplyError."""
-    return lock_holder(config.run_directory / LOCKS[1])
+    return lock_holder(config.run_directory / DAEMON_LOCK)
 
 
 def _truncate_file(path: Path) -> None:

@@ -38,7 +38,7 @@ def document_in_force(
     before = _active_digest(config), last_seen_digest(config)
     latest = read()
     seconds = config.command_timeout if lock_seconds is None else lock_seconds
-    with locked(config.run_directory / "lock", seconds):
+    with locked(config.pass_lock, seconds):
         if (_active_digest(config), last_seen_digest(config)) != before:
             latest = read()
         yield decide_document(

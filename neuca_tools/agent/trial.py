@@ -53,7 +53,7 @@ def run_trial(
     blocked (`block_signals`). For `from_own_sources` see `in_force.decide_document`. Raises
     NeucaError.
     """
-    with locked(config.run_directory / "lock", config.command_timeout):
+    with locked(config.pass_lock, config.command_timeout):
         store.demand_room(config.state)  # nothing is tried whose roll-back could not be recorded
         intake = decide_document(
             config, intake, from_own_sources=from_own_sources, even_if_seen=True
@@ -108,13 +108,12 @@ def _await_confirmation(deadline: float) -> bool:
 
 def confirm_trial(config: Config) -> None:
     """Confirm the trial in progress, and wait until it has been kept. Raises NeucaError."""
-    lock = config.run_directory / "lock"
     pid = trial_file.stored_trial(config).get("pid")
-    if not pid or pid != lock_holder(lock):
+    if not pid or pid != lock_holder(config.pass_lock):
         raise NeucaError("confirm: no trial is in progress")
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGUSR1)
-    with locked(lock, config.command_timeout):
+    with locked(config.pass_lock, config.command_timeout):
         result = store.read_state(config.run_directory, RESULT) or {}
     if (result.get("pid"), result.get("end")) != (pid, KEPT):
         raise NeucaError("confirm: too late, the trial has ended")

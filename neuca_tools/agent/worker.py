@@ -102,7 +102,7 @@ class Worker:
     def __init__(self, job: Job) -> None:
         fetching = 2 * job.config.timeout  # a changed document is read twice
         self.deadline = time.monotonic() + fetching + job.config.command_timeout
-        self._said = b""
+        self._received = b""
         self._socket, report = socket.socketpair()
         self._child = os.fork()
         if self._child == 0:
@@ -116,8 +116,10 @@ class Worker:
     def read(self) -> bool:
         """Read what the child has sent. Returns True once the job, or the child, has ended."""
         part = self._socket.recv(65536)
-        self._said += part
-        return not part or self._said.endswith(REPORT_END) or len(self._said) > LARGEST_REPORT
+        self._received += part
+        return (
+            not part or self._received.endswith(REPORT_END) or len(self._received) > LARGEST_REPORT
+        )
 
     def wait(self) -> bool:
         """Wait at most PASS_GRACE_SECONDS for a pass, but not for a job that only fetches.
@@ -125,7 +127,7 @@ class Worker:
         Returns False if such a job is under way, which can be dropped.
         """
         ended = self._read_until(time.monotonic())
-        if not ended and self._said.startswith(PASS_BEGUN):
+        if not ended and self._received.startswith(PASS_BEGUN):
             self._read_until(time.monotonic() + PASS_GRACE_SECONDS)
             return True
         return ended
@@ -140,7 +142,7 @@ class Worker:
     def outcome(self) -> Optional[Outcome]:
         """The report of the ended job; None if there is none."""
         with suppress(ValueError, TypeError):
-            data = json.loads(self._said.removeprefix(PASS_BEGUN))
+            data = json.loads(self._received.removeprefix(PASS_BEGUN))
             data["session"] = Session.from_json(data["session"])
             return Outcome(**data)
         return None
@@ -210,9 +212,8 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
             return _make_pass(replace(job, left_out={}) if has_news else job, intake, read.seconds)
         before = load_look(config.run_directory)
         keep_document(intake, config.state, config.run_directory)
-        outcome = Outcome(
-            sha256=job.sha256, session=intake.session, unanswered=_is_unanswered(job, intake)
-        )
+        unanswered = intake.unanswered if job.fetch else None
+        outcome = Outcome(sha256=job.sha256, session=intake.session, unanswered=unanswered)
         if load_look(config.run_directory) == before:
             return outcome
         from neuca_tools.agent.status import status_now
@@ -238,7 +239,7 @@ def _make_pass(job: Job, intake: Intake, source_seconds: float) -> Outcome:
         sha256=intake.stored.sha256 if intake.stored else "",
         session=intake.session,
         left_out=tuple(job.left_out),
-        unanswered=_is_unanswered(job, intake),
+        unanswered=intake.unanswered if job.fetch else None,
     )
     try:
         _forget_gone(job)
@@ -255,8 +256,8 @@ def _make_pass(job: Job, intake: Intake, source_seconds: float) -> Outcome:
 
 def _with_report(outcome: Outcome, report: Report, status: Status) -> Outcome:
     """The outcome with what failed in the pass, and what the next events depend on."""
-    failed, parts = dict(report.failed), (status.data, *status.data["interfaces"])
-    codes_of_status = {problem["code"] for part in parts for problem in part["problems"]}
+    failed = dict(report.failed)
+    codes_of_status = {problem.code for problem in status.problems}
     codes = {problem.code for problem in report.problems}
     if status.has_silent_manager or (codes - {"pending"} and not (failed or outcome.left_out)):
         failed[WHOLE_PASS] = 0
@@ -273,10 +274,9 @@ def _forget_gone(job: Job) -> None:
     if job.gone:
         from neuca_tools.state import changes, records
 
-        record, gone = records.load_record(job.config.state), frozenset(job.gone)
-        records.save_record(
-            job.config.state, changes.without_indexes(record, lambda index: index in gone)
-        )
+        record = records.load_record(job.config.state)
+        record = changes.without_indexes(record, frozenset(job.gone).__contains__)
+        records.save_record(job.config.state, record)
 
 
 def _log_end(report: Report, status: Status, source_seconds: float) -> None:
@@ -296,10 +296,6 @@ def _log_end(report: Report, status: Status, source_seconds: float) -> None:
         "pass: %d changed, %d failed, in %g s: %s",
         changed, failed, report.seconds, state, extra=fields,
     )  # fmt: skip
-
-
-def _is_unanswered(job: Job, intake: Intake) -> Optional[bool]:
-    return intake.unanswered if job.fetch else None
 
 
 def _is_news(job: Job, intake: Intake) -> bool:

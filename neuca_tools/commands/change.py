@@ -110,7 +110,7 @@ def _trusted_nic(config: Config, link: str) -> str:
 
 def _record_as_management(config: Config, mac: str) -> None:
     """Record the NIC as a management NIC that is not in doubt. Raises NeucaError."""
-    with locked(config.run_directory / "lock", config.command_timeout):
+    with locked(config.pass_lock, config.command_timeout):
         demand_room(config.state)
         record = records.load_record(config.state)
         nic = record.nics.get(mac, NicRecord())._replace(role="management", doubtful=())

@@ -87,11 +87,11 @@ def _settled_status(config: Config, timeout: float) -> Status:
 
 def _pass_is_running(config: Config) -> bool:
     """Whether a pass runs, or a daemon is about to make its first one; only root can see it."""
-    locks = ["lock"]
+    locks = [config.pass_lock]
     if read_report(config.run_directory) is None:
-        locks.append("neucad.lock")
+        locks.append(config.run_directory / "neucad.lock")
     with suppress(ApplyError):
-        held = any(lock_holder(config.run_directory / name) for name in locks)
+        held = any(map(lock_holder, locks))
         # A trial has made its pass, and waits.
         return held and not trial_file.is_running(trial_file.stored_trial(config))
     return False

@@ -174,10 +174,10 @@ def test_the_word_of_udev_ends_the_wait(daemon, clock):
 def test_a_stop_waits_for_a_pass_only_and_for_no_report_that_is_there(said, misses):
     worker = object.__new__(Worker)
     worker._socket, child = socket.socketpair()
-    worker._said = b""
+    worker._received = b""
     with worker._socket, child:
         child.sendall(said)
         began = time.monotonic()
         assert worker.wait() is misses
         assert time.monotonic() - began < PASS_GRACE_SECONDS
-    assert worker._said == said
+    assert worker._received == said
