@@ -15,16 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from neuca_tools.commands import INTERRUPTED
-from neuca_tools.errors import (
-    EXIT_FAILED,
-    EXIT_INVALID,
-    EXIT_USAGE,
-    ArgumentsError,
-    ConfigError,
-    DocumentError,
-    NeucaError,
-    UsageError,
-)
+from neuca_tools.errors import ArgumentsError, NeucaError
 from neuca_tools.model.printable import painted_lines, plain_lines, visible_length
 
 if TYPE_CHECKING:
@@ -45,7 +36,7 @@ def run_guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int
         print(f"{message_prefix(arguments)}: {plain_lines(error.text)}", file=sys.stderr)
         if error.hint:
             print(f"       {plain_lines(error.hint)}", file=sys.stderr)
-        return _exit_code(error)
+        return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -83,14 +74,6 @@ def terminal_width(otherwise: int = 80) -> int:
 def log_level(arguments: argparse.Namespace) -> str:
     """The level of the log on standard error: with --quiet, no line for each operation."""
     return "ERROR" if arguments.quiet else "INFO"
-
-
-def _exit_code(error: NeucaError) -> int:
-    if isinstance(error, UsageError):
-        return EXIT_USAGE
-    if isinstance(error, (ConfigError, DocumentError)):
-        return EXIT_INVALID
-    return EXIT_FAILED
 
 
 def open_input(name: str) -> AbstractContextManager[BinaryIO]:
