@@ -91,21 +91,15 @@ def _revert_settings(arguments: argparse.Namespace, config: Config) -> int:
 
 
 def _trust_nic(arguments: argparse.Namespace, config: Config) -> int:
-    mac = _trusted_nic(config, arguments.link)
+    with open_host(config, last_good(config.state)) as host:
+        survey = host.survey()
+    mac = find_nic("trust", arguments.link, survey)
+    role = survey.resolution.roles.role(mac)
+    if role in ("dataplane", "ignored"):
+        raise NeucaError(f'trust "{arguments.link}": its role is {role}')
     _record_as_management(config, mac)
     print(f"{arguments.link} ({mac}) is the management NIC: neucad requests metadata through it")
     return exit_code(config)
-
-
-def _trusted_nic(config: Config, link: str) -> str:
-    """The MAC of the NIC with this name or MAC. Raises UsageError."""
-    with open_host(config, last_good(config.state)) as host:
-        survey = host.survey()
-    mac = find_nic("trust", link, survey)
-    role = survey.resolution.roles.role(mac)
-    if role in ("dataplane", "ignored"):
-        raise NeucaError(f'trust "{link}": its role is {role}')
-    return mac
 
 
 def _record_as_management(config: Config, mac: str) -> None:

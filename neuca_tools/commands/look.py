@@ -64,10 +64,14 @@ def _show_status(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.prometheus:
         from neuca_tools.status.prometheus import status_metrics
 
-        _write_metrics(arguments.prometheus, status_metrics(status.data))
+        text = status_metrics(status.data)
+        if arguments.prometheus == "-":
+            print(text, end="")
+        else:
+            write_files({output_path(arguments.prometheus): text.encode()})
         return status.exit_code
-    text = partial(render.status_text, color=uses_color(arguments), width=terminal_width())
-    show(status.data, arguments.json, text)
+    as_text = partial(render.status_text, color=uses_color(arguments), width=terminal_width())
+    show(status.data, arguments.json, as_text)
     return status.exit_code
 
 
@@ -95,14 +99,6 @@ def _pass_is_running(config: Config) -> bool:
         # A trial has made its pass, and waits.
         return held and not trial_file.is_running(trial_file.stored_trial(config))
     return False
-
-
-def _write_metrics(name: str, text: str) -> None:
-    """Print the metrics, or replace a file, which readers never find half written."""
-    if name == "-":
-        print(text, end="")
-    else:
-        write_files({output_path(name): text.encode()})
 
 
 def _current_status(config: Config) -> Status:
