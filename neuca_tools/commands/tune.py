@@ -143,11 +143,11 @@ def _apply_tuning(
 
 
 def _revert_tuning(arguments: argparse.Namespace, config: Config) -> int:
-    if arguments.profile or arguments.rate or arguments.rtt or arguments.interface:
-        options = "--profile, --rate, --rtt or --interface"
-        raise ArgumentsError(
-            f"tune revert: it undoes `tune apply`, and cannot be combined with {options}"
-        )
+    options = ("source", "profile", "rate", "rtt", "interface")
+    if any(getattr(arguments, name) for name in options):
+        *others, last = (f"--{name}" for name in options)
+        text = f"cannot be combined with {', '.join(others)} or {last}"
+        raise ArgumentsError(f"tune revert: it undoes `tune apply`, and {text}")
     if load_choice(config.run_directory) is None:
         text = "`neuca tune apply` selected no profiles since boot, so there is nothing to undo"
         return show_changed(arguments, config, Result(), text)
