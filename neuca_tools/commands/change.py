@@ -48,7 +48,8 @@ def _release_nic(arguments: argparse.Namespace, config: Config) -> int:
     intake = last_good(config.state)
     with open_host(config, intake) as host:
         survey = host.survey()
-    mac = find_nic("release", arguments.link, survey)
+    released = [mac for mac, nic in survey.record.nics.items() if nic.released]
+    mac = find_nic("release", arguments.link, survey, absent=released if arguments.undo else ())
     name = survey.resolution.roles.name(mac) or mac
     if arguments.undo:
         return _undo_release(arguments, config, mac, name)
