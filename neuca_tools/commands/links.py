@@ -29,7 +29,7 @@ def find_link(text: str, survey: Decision, absent: Iterable[str] = ()) -> Option
     by_text = {str(key): key for key in known}
     mac, _, vlan = text.rpartition(".")
     candidates = [by_name.get(text), by_text.get(text), _key_of_mac(text, None)]
-    if vlan.isdecimal():
+    if vlan.isdecimal() and len(vlan) <= 4:
         candidates.append(_key_of_mac(mac, int(vlan)))
     ports = _ports_of(candidates, known)
     return next((key for key in (*candidates, *ports) if key in known), None)
