@@ -52,12 +52,11 @@ class Release(Purpose):
         return tuple(operation for operation in planned if self._is_included(operation, originals))
 
     def _is_included(self, operation: Operation, originals: Mapping[str, str]) -> bool:
-        is_theirs = operation.domain in self.touched or POLICY_ROUTING in operation.handles
         if isinstance(operation, StopClient):
-            is_theirs = operation.key.mac in self.touched
-        if isinstance(operation, WriteSysctl):  # of the whole host
-            is_theirs = is_theirs or originals.get(operation.path) == operation.after
-        return is_theirs
+            return operation.key.mac in self.touched
+        if isinstance(operation, WriteSysctl) and originals.get(operation.path) == operation.after:
+            return True  # of the whole host
+        return operation.domain in self.touched or POLICY_ROUTING in operation.handles
 
     def remember(self, decision: Decision, result: Result, postponed: object) -> Record:  # noqa: ARG002
         """Nothing on the NICs is ours any more, unless the release failed."""
@@ -166,29 +165,28 @@ def _plan_release(host: Host, mac: str) -> tuple[Host, Release, Decision]:
     config, intake = host.config, host.intake
     survey = host.survey()
     requests = survey.resolution.requests
-    gone = frozenset({mac, *all_upper_links((mac,), requests)})
-    touched = gone | all_lower_devices(gone, requests)
+    released = frozenset({mac, *all_upper_links((mac,), requests)})
+    touched = released | all_lower_devices(released, requests)
     ports = bindings.guid_by_short_form(survey.world, survey.record)
     bound = bindings.bound_links(config.links, ports)
-    links = tuple(link for link in bound if link.key.mac not in gone)
+    links = tuple(link for link in bound if link.key.mac not in released)
     document = bindings.bound_document(intake.document or Document(), ports)
-    document = _document_without(document, gone)
+    document = _document_without(document, released)
     without = host.for_document(config._replace(links=links), intake._replace(document=document))
     decision = without.survey()
     if decision.resolution.roles.role(mac) == "management":
         raise NeucaError(f'release "{mac}": it is the management NIC, and nothing of ours is on it')
-    return without, Release(gone, touched), decision
+    return without, Release(released, touched), decision
 
 
 def _document_without(document: Document, macs: Collection[str]) -> Document:
     """The document without these NICs, and without faults: what it no longer has is removed."""
     links = tuple(link for link in document.links if link.key.mac not in macs)
-    rules = tuple(rule for rule in document.rules if rule.link is None or rule.link.mac not in macs)
     platform = document.platform
     if platform:
         others = tuple(link for link in platform.links if link.key.mac not in macs)
         platform = platform._replace(links=others)
-    return document._replace(links=links, rules=rules, faults=(), platform=platform)
+    return document._replace(links=links, faults=(), platform=platform)
 
 
 def undo_release(config: Config, mac: str) -> None:
