@@ -96,7 +96,6 @@ class State:
         return min([*ends, *self._networks.values()], default=math.inf)
 
     def link_settings(self, mac: str, request: Mapping[str, Any], now: float) -> LeaseContent:
-        """The settings for the link with this MAC address."""
         self._drop_expired(now)
         addresses = tuple(self._timed_addresses(mac, now))
         routes = tuple(self._advertised_routes(request)) if request["routes"] else ()

@@ -68,7 +68,6 @@ class Files(Purpose):
     """Write the files that differ, and change nothing else."""
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
-        """The files that differ."""
         return tuple(of_kind(decision.plan(()), WriteFile))
 
 
@@ -86,7 +85,6 @@ class Restore(Purpose):
         return decision._replace(difference=difference)
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
-        """The settings that differ from their original values."""
         return tuple(of_kind(decision.plan(), *SETTINGS, WriteFile))
 
     def remember(self, decision: Decision, result: Result, postponed: object) -> Record:  # noqa: ARG002

@@ -35,7 +35,6 @@ class Pass(Purpose):
     scope: Optional[Collection[str]] = None
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
-        """The plan."""
         return decision.plan(self.scope)
 
     def remember(
@@ -72,10 +71,9 @@ class Pass(Purpose):
 
 def _host_operations(decision: Decision) -> list[Operation]:
     """What is planned of the part that belongs to no NIC, without what has retries of its own."""
-    planned = decision.plan(decision.host_scope())
     return [
         operation
-        for operation in planned
+        for operation in decision.plan(decision.host_scope())
         if not isinstance(operation, (WriteFile, WriteSysctl, Tell, MarkLink))
     ]
 

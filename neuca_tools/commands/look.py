@@ -102,7 +102,6 @@ def _pass_is_running(config: Config) -> bool:
 
 
 def _current_status(config: Config) -> Status:
-    """The status of the network and of the guest features."""
     network = status_now(config, last_confirmed(config.state, config.run_directory))
     if INSIDE in os.environ:
         # A script that runs as a guest feature would wait for itself.

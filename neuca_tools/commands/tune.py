@@ -59,7 +59,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show_or_apply_tuning(arguments: argparse.Namespace, config: Config, action: str) -> int:
-    """Show or plan the tuning, or apply it."""
     choice = _choice_in_effect(arguments, config)
     intake = read_document(config, arguments.source)
     with open_host(config, intake, choice) as host:

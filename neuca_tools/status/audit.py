@@ -129,7 +129,6 @@ def _link_sysctls(key: LinkKey, resolution: Resolution, observed: NetworkState) 
 
 
 def _name_of_link(key: LinkKey, resolution: Resolution, observed: NetworkState) -> str:
-    """The current name of a link, or the requested one."""
     link = observed.links.get(key)
     return (link and link.name) or resolution.names.get(key, "")
 

@@ -27,7 +27,6 @@ def desired_routes(resolution: Resolution) -> list[dict[str, Any]]:
 
 
 def requested_routes(routes: Iterable[RouteRequest]) -> list[dict[str, Any]]:
-    """The routes that a document requests."""
     return [
         {
             **_route_json(route.to, route.via, route.state, route.metric, route.traits),
@@ -67,7 +66,6 @@ def observed_routes(world: World, names: Mapping[int, str]) -> list[dict[str, An
 
 
 def observed_rules(world: World) -> list[dict[str, Any]]:
-    """The routing rules of the kernel."""
     return [
         {"family": f"ipv{seen.rule.family}", "rule": seen.rule.text, "protocol": seen.protocol}
         for seen in world.rules
