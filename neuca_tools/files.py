@@ -306,9 +306,10 @@ def _await_lock(descriptor: int, path: Path, patience: float) -> None:
         raise TimeoutError
 
     before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, max(patience, MIN_WAIT_SECONDS))
     try:
+        signal.setitimer(signal.ITIMER_REAL, max(patience, MIN_WAIT_SECONDS))
         fcntl.lockf(descriptor, fcntl.LOCK_EX)
+        signal.setitimer(signal.ITIMER_REAL, 0)
     except TimeoutError:
         raise LockedError(f'lock "{path}": another pass has held it for {patience:g} s') from None
     finally:
