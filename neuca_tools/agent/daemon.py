@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.agent.backoff import WHOLE_PASS, Backoff
-from neuca_tools.agent.worker import Job, Outcome, Worker
+from neuca_tools.agent.worker import Job, JobResult, Worker
 from neuca_tools.backends import systemd, udev
 from neuca_tools.backends.linkwatch import LinkWatch
 from neuca_tools.config import Config, load_config
@@ -84,7 +84,7 @@ class Daemon:
         self._event_pass_deadline: Optional[float] = None  # for the events so far
         self._job = Job(config)
         self._backoff, self._unanswered_polls = Backoff(), 0
-        self._waits_for_management_nic = False  # as in the outcome of the last pass
+        self._waits_for_address = False  # as in the result of the last pass
         self._is_starting = True  # until a pass has corrected all drift
         self._is_stopping = self._is_ready = False
         self._links = LinkWatch()
@@ -159,7 +159,7 @@ class Daemon:
             self._worker = Worker(job)
         except OSError as error:  # EAGAIN, ENOMEM, EMFILE: the host is short of a resource
             log.error("start a pass: %s", error.strerror)
-            self._plan_retry(Outcome(failed={WHOLE_PASS: 0}))
+            self._plan_retry(JobResult(failed={WHOLE_PASS: 0}))
         else:
             self._watch_descriptor(self._worker.fileno(), self._read_worker)
 
@@ -179,63 +179,63 @@ class Daemon:
         if worker is None:
             return
         self._end_child()
-        outcome = worker.outcome() or self._outcome_without_report()
-        self._remember(outcome)
-        self._plan_poll(outcome)
-        self._plan_retry(outcome)
-        if WHOLE_PASS in outcome.failed and not outcome.ran:
+        result = worker.result() or self._result_without_report()
+        self._remember(result)
+        self._plan_poll(result)
+        self._plan_retry(result)
+        if WHOLE_PASS in result.failed and not result.made_pass:
             # A job that asks the sources may end so again.
             self._plans.poll = self._backoff.due() or self._plans.poll
-        self._say_ready(outcome.text)
-        if outcome.text:
-            systemd.notify(f"STATUS={outcome.text}")
+        self._say_ready(result.text)
+        if result.text:
+            systemd.notify(f"STATUS={result.text}")
 
-    def _outcome_without_report(self) -> Outcome:
+    def _result_without_report(self) -> JobResult:
         """That of a child that has failed, and is reaped."""
         log.error("the pass ended without a report")
         directory = self.config.run_directory
         with applying(f'create "{directory}"'):  # only systemd can, where /run is read-only
             make_directory(directory)
-        return Outcome(failed={WHOLE_PASS: 0}, sha256=self._job.sha256, session=self._job.session)
+        return JobResult(failed={WHOLE_PASS: 0}, sha256=self._job.sha256, session=self._job.session)
 
-    def _remember(self, outcome: Outcome) -> None:
+    def _remember(self, result: JobResult) -> None:
         """Keep what the next job and the next events depend on."""
-        sha256 = outcome.sha256 or self._job.sha256
-        gone = () if outcome.ran else self._job.gone
-        self._job = replace(self._job, sha256=sha256, session=outcome.session, gone=gone)
-        if outcome.failed:
+        sha256 = result.sha256 or self._job.sha256
+        gone = () if result.made_pass else self._job.gone
+        self._job = replace(self._job, sha256=sha256, session=result.session, gone=gone)
+        if result.failed:
             # Discard the events of what the pass did and rolled back: the retry is planned anyway.
             self._links.drain()
-        self._links.reports_all_changes = outcome.attentive and not outcome.failed
+        self._links.reports_all_changes = result.watches_all_links and not result.failed
         if self._links.reports_all_changes and self._links.has_seen_change:
             # A link changed during the pass, maybe after the pass had observed it.
             self._plan_event_pass(EVENT_GAP_SECONDS)
-        if outcome.ran:
-            self._waits_for_management_nic = outcome.held
-        if outcome.passed:
+        if result.made_pass:
+            self._waits_for_address = result.waits_for_address
+        if result.completed_pass:
             self._is_starting = False
-            self._links.watch_routes(outcome.routed)
+            self._links.watch_routes(result.has_routing_to_keep)
 
-    def _plan_retry(self, outcome: Outcome) -> None:
+    def _plan_retry(self, result: JobResult) -> None:
         """Plan another pass for what failed, at growing intervals.
 
         The same holds for a network manager that does not respond, and during a trial.
         """
         now, interval = time.monotonic(), self.config.poll_interval
-        if outcome.on_trial:
+        if result.waits_for_trial:
             self._plans.retry = now + min(interval, TRIAL_RETRY_SECONDS)
-        if not outcome.ran and not outcome.failed:
+        if not result.made_pass and not result.failed:
             return
-        self._backoff.update(outcome.failed, outcome.left_out, now, interval)
+        self._backoff.update(result.failed, result.left_out, now, interval)
         self._plans.retry = self._backoff.due()
-        if self._plans.retry is None and outcome.held:
+        if self._plans.retry is None and result.waits_for_address:
             self._plans.retry = now + interval
 
-    def _plan_poll(self, outcome: Outcome) -> None:
+    def _plan_poll(self, result: JobResult) -> None:
         """Count the polls in a row that got no response; a response ends the longer intervals."""
-        if outcome.unanswered:
+        if result.unanswered:
             self._unanswered_polls += 1
-        elif outcome.unanswered is not None:
+        elif result.unanswered is not None:
             self._unanswered_polls = 0
             self._plans.poll = min(self._plans.poll, time.monotonic() + self.config.poll_interval)
 
@@ -274,7 +274,7 @@ class Daemon:
     def _link_events(self) -> None:
         is_configured = bool(self._job.sha256)
         enforces = self.config.drift == "enforce"
-        addresses = not is_configured or self._waits_for_management_nic or enforces
+        addresses = not is_configured or self._waits_for_address or enforces
         if not self._links.drain(addresses=addresses):
             return
         if self._udev:

@@ -25,7 +25,7 @@ from neuca_tools.agent.worker import (
     COLDPLUG_SECONDS,
     PASS_GRACE_SECONDS,
     Job,
-    Outcome,
+    JobResult,
     Worker,
     do_job,
 )
@@ -84,10 +84,10 @@ def test_no_child_is_made_for_an_event_during_a_job(daemon):
 @pytest.mark.parametrize(
     ("outcome", "again"),
     [
-        (Outcome(ran=True, passed=True), False),
-        (Outcome(ran=True, passed=True, failed={WHOLE_PASS: 0}), True),
-        (Outcome(ran=True, passed=True, failed={"a": 7}), True),
-        (Outcome(), False),
+        (JobResult(made_pass=True, completed_pass=True), False),
+        (JobResult(made_pass=True, completed_pass=True, failed={WHOLE_PASS: 0}), True),
+        (JobResult(made_pass=True, completed_pass=True, failed={"a": 7}), True),
+        (JobResult(), False),
     ],
 )
 def test_after_a_failure_or_a_manager_without_an_answer_there_is_another_pass(
