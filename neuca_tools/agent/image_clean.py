@@ -33,7 +33,7 @@ from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
 from neuca_tools.state import records, store
 from neuca_tools.status import report
 
-DAEMON_LOCK = "neucad.lock"  # in the run directory, and in the state directory
+DAEMON_LOCK = "neucad.lock"  # in the run directory; of an earlier version also with the state
 STATE_FILES = (records.RECORD, records.JOURNAL, records.DOCUMENT, records.MACHINE, records.TRIAL)
 IN_RUN = (*records.RUN_FILES, report.FILE, store.WHY, trial.RESULT)
 _FORMER_TABLE = "names"  # of earlier versions, in the state directory

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -30,7 +32,7 @@ from neuca_tools.errors import (
     NeucaError,
     ObserveError,
 )
-from neuca_tools.files import locked, write_files
+from neuca_tools.files import applying, locked, make_directory, write_files
 from neuca_tools.state.store import NO_ROOM
 
 # Imports inside functions: each mode loads only what it needs of 50 to 120 ms.
@@ -171,14 +173,16 @@ def _configure_log(config: Config) -> None:
 def _single_instance(config: Config) -> Iterator[None]:
     """Allow one daemon for each run directory. Raises NeucaError for a second one, ApplyError.
 
-    The lock in the state directory, if that can be written, holds if the run directory is removed.
+    The lock on the state directory holds if the run directory is removed.
     """
     directory = config.run_directory
     try:
         with locked(directory / "neucad.lock", 0.1), ExitStack() as stack:
             try:
-                stack.enter_context(locked(config.state_directory / "neucad.lock", 0.1))
+                stack.enter_context(_locked_directory(config.state_directory))
             except ApplyError as error:
+                if error.errno == errno.EAGAIN:
+                    raise LockedError(error.text) from error
                 if error.errno not in NO_ROOM:
                     raise
             yield
@@ -186,6 +190,25 @@ def _single_instance(config: Config) -> Iterator[None]:
         raise NeucaError(
             f'start neucad: it already runs with the run directory "{directory}"'
         ) from error
+
+
+@contextmanager
+def _locked_directory(path: Path) -> Iterator[None]:
+    """Hold a lock on a directory. Raises ApplyError, with EAGAIN if another process holds it.
+
+    A file that is open for writing would keep its file system from being remounted read-only.
+    """
+    with applying(f'lock "{path}"'):
+        make_directory(path)
+        descriptors = [os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
+    # A child would hold the lock, too, when the daemon has been killed (flock(2)).
+    os.register_at_fork(after_in_child=lambda: [*map(os.close, descriptors)])
+    try:
+        with applying(f'lock "{path}"'):
+            fcntl.flock(descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptors.pop())
 
 
 @contextmanager

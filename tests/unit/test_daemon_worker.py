@@ -29,6 +29,7 @@ from neuca_tools.agent.worker import (
     Worker,
     do_job,
 )
+from neuca_tools.commands.neucad import _single_instance
 from neuca_tools.config import Config
 
 
@@ -181,3 +182,25 @@ def test_a_stop_waits_for_a_pass_only_and_for_no_report_that_is_there(said, miss
         assert worker.wait() is misses
         assert time.monotonic() - began < PASS_GRACE_SECONDS
     assert worker._received == said
+
+
+# --- One daemon -----------------------------------------------------------------------------------
+
+
+def test_a_child_that_outlives_the_daemon_does_not_keep_another_from_starting(tmp_path):
+    config = Config(run_directory=tmp_path / "run", state_directory=tmp_path / "state")
+    reader, writer = os.pipe()
+    with _single_instance(config):
+        child = os.fork()
+        if child == 0:
+            os.write(writer, b"!")
+            signal.pause()
+        assert os.read(reader, 1) == b"!"
+    try:
+        with _single_instance(config):
+            assert not list((tmp_path / "state").iterdir())
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(reader)
+        os.close(writer)
