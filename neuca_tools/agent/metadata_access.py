@@ -51,8 +51,8 @@ def _with_interfaces(
     world: World, config: Config, origin: Optional[Origin], around: Surroundings, record: Record
 ) -> Surroundings:
     """The surroundings with the service that has answered (`origin`), and the interfaces to use."""
-    nics = {identity(device) for device in world.devices.values() if is_nic(device)}
-    around = around._replace(nics=frozenset(nics))
+    nics = frozenset(identity(device) for device in world.devices.values() if is_nic(device))
+    around = around._replace(nics=nics)
     if origin is None:
         return around._replace(outlets=_candidate_outlets(config, world, record))
     around = around._replace(origin=origin, outlets=pinned_outlets(origin, world, record))

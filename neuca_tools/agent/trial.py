@@ -86,7 +86,9 @@ def _pass_on_trial(
         outcome = transaction.run()
         report = report_pass(config, decision, outcome, time.monotonic() - began)
         show_outcome(report, status_of(config, intake, outcome.decision, report))
-        if _await_confirmation(began + seconds):
+        left = max(0.0, began + seconds - time.monotonic())
+        received = signal.sigtimedwait(_SIGNALS, left)
+        if received is not None and received.si_signo == signal.SIGUSR1:
             keep_document(intake, config.state, config.run_directory)
             end = KEPT
             trial_file.remove_trial(config)
@@ -98,12 +100,6 @@ def _pass_on_trial(
                 end = ROLLED_BACK
                 trial_file.remove_trial(config)
     return end
-
-
-def _await_confirmation(deadline: float) -> bool:
-    """Wait for a signal until the deadline (CLOCK_MONOTONIC, seconds); whether it was SIGUSR1."""
-    received = signal.sigtimedwait(_SIGNALS, max(0.0, deadline - time.monotonic()))
-    return received is not None and received.si_signo == signal.SIGUSR1
 
 
 def confirm_trial(config: Config) -> None:

@@ -243,13 +243,11 @@ def _contested_problems(resolution: Resolution, observed: NetworkState) -> list[
         desired = resolution.desired.links.get(key)
         if desired is None or not desired.managers:  # empty: a manager does DHCP on it
             continue
-        managing = [
-            manager
+        problems += [
+            Problem("contested", f"{TITLES.get(manager, manager)} manages it", key)
             for manager, state in link.managers.items()
             if state == "managed" != desired.managers.get(manager)
         ]
-        texts = [f"{TITLES.get(manager, manager)} manages it" for manager in managing]
-        problems += [Problem("contested", text, key) for text in texts]
     return problems
 
 

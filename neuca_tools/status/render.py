@@ -23,7 +23,6 @@ INTERFACE_HEAD = (
     *("NM", "NETWORKD"),  # network managers, in the order of `state.leftovers.TITLES`
 )
 NOT_CHECKED = "--"  # the mark of an interface of which nothing is requested
-NO_NAME_ROW = {"current": None, "desired": None}
 WIDTH = 80  # characters of a line, if the width of the terminal is not given
 NARROWEST = 6  # characters of a column
 PLATFORM_TEXTS = {
@@ -141,10 +140,7 @@ def _interface_row(interface: Mapping[str, Any]) -> list[str]:
         _link_state(interface),
         _cell_text(interface["mtu"]),
         _identity_cell(interface),
-        *(
-            _cell_text(state if state != "absent" else None)
-            for state in interface["managers"].values()
-        ),
+        *("-" if state == "absent" else state for state in interface["managers"].values()),
     ]
 
 
@@ -267,8 +263,8 @@ def _tuning_details(value: Mapping[str, Any]) -> Iterator[str]:
 
 def explanation_text(data: Mapping[str, Any], width: int = WIDTH) -> str:
     """`neuca explain`: the result of `render_json.explain_link` as a table."""
-    name = next((row for row in data["settings"] if row["setting"] == "name"), NO_NAME_ROW)
-    link = name["current"] or name["desired"] or OWN
+    names = (row for row in data["settings"] if row["setting"] == "name")
+    link = next((row["current"] or row["desired"] for row in names), None) or OWN
     rows = [_explained_row(row, link) for row in data["settings"]]
     head, *rest = table_lines([["SETTING", "DESIRED", "CURRENT", "ORIGINAL"], *rows], width)
     lines = [f"{data['link']}: {data['role']}, because {data['reason']}", head]
