@@ -80,7 +80,9 @@ def _settled_status(config: Config, timeout: float) -> Status:
     deadline = time.monotonic() + timeout
     while True:
         is_running = timeout > 0 and _pass_is_running(config)
-        status = _current_status(config)
+        status = status_now(config, last_confirmed(config.state, config.run_directory))
+        if INSIDE not in os.environ:  # a script that runs as a guest feature would wait for itself
+            status = with_guest(status, config.run_directory)
         left = deadline - time.monotonic()
         if left <= 0 or not (is_running or status.exit_code == EXIT_PENDING):
             return status
@@ -99,14 +101,6 @@ def _pass_is_running(config: Config) -> bool:
         # A trial has made its pass, and waits.
         return held and not trial_file.is_running(trial_file.stored_trial(config))
     return False
-
-
-def _current_status(config: Config) -> Status:
-    network = status_now(config, last_confirmed(config.state, config.run_directory))
-    if INSIDE in os.environ:
-        # A script that runs as a guest feature would wait for itself.
-        return network
-    return with_guest(network, config.run_directory)
 
 
 def _intake_and_survey(arguments: argparse.Namespace, config: Config) -> tuple[Intake, Decision]:
