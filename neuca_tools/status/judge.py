@@ -114,8 +114,7 @@ def judge_host(
 ) -> Status:
     """Compare the host with its desired state; `left` is the plan for all NICs.
 
-    What is left to do for the entries of the scope `unapplied` is pending; everything else is
-    drift. `world` has the devices, and the report of each running network manager on them.
+    What is left to do for the entries of the scope `unapplied` is pending, all else is drift.
     """
     failed = _failed_problems(report, left)
     rolled_back, without_failure = apply_failures(failed, left)
@@ -135,13 +134,7 @@ def judge_host(
         "interfaces": _interfaces_json(resolution, world, problems, own_names),
         "problems": [problem_json(problem) for problem in problems if problem.link is None],
         "notes": [*document.warnings, *notes],
-        "last_pass": report
-        and {
-            "finished": report.finished,
-            "seconds": report.seconds,
-            "changed": len(report.changed),
-            "failed": len(report.problems),
-        },
+        "last_pass": report and _last_pass_json(report),
         "not_rolled_back": [problem.text for problem in (report.stuck if report else ())],
     }
     exit_code = EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
@@ -173,6 +166,15 @@ def _state_of_host(codes: Collection[str], document: DocumentStatus, waiting: bo
     if codes or (document.stale and document.source):
         return "degraded"
     return "ok"
+
+
+def _last_pass_json(report: Report) -> dict[str, Any]:
+    return {
+        "finished": report.finished,
+        "seconds": report.seconds,
+        "changed": len(report.changed),
+        "failed": len(report.problems),
+    }
 
 
 def with_unsaved(status: Status, reason: str, postponed: Sequence[Operation]) -> Status:
