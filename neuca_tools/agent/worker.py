@@ -213,7 +213,7 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
             return _make_pass(replace(job, left_out={}) if has_news else job, intake, read.seconds)
         before = load_look(config.run_directory)
         keep_document(intake, config.state, config.run_directory)
-        unanswered = intake.unanswered if job.fetch else None
+        unanswered = _is_unanswered(job, intake)
         result = JobResult(sha256=job.sha256, session=intake.session, unanswered=unanswered)
         if load_look(config.run_directory) == before:
             return result
@@ -240,7 +240,7 @@ def _make_pass(job: Job, intake: Intake, source_seconds: float) -> JobResult:
         sha256=intake.stored.sha256 if intake.stored else "",
         session=intake.session,
         left_out=tuple(job.left_out),
-        unanswered=intake.unanswered if job.fetch else None,
+        unanswered=_is_unanswered(job, intake),
     )
     try:
         _forget_gone(job)
@@ -297,6 +297,10 @@ def _log_end(report: Report, status: Status, source_seconds: float) -> None:
         "pass: %d changed, %d failed, in %g s: %s",
         changed, failed, report.seconds, state, extra=fields,
     )  # fmt: skip
+
+
+def _is_unanswered(job: Job, intake: Intake) -> Optional[bool]:
+    return intake.unanswered if job.fetch else None
 
 
 def _is_news(job: Job, intake: Intake) -> bool:

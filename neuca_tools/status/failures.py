@@ -23,7 +23,7 @@ def apply_failures(
     operations = _failed_operations(failed, left)
     serious = [problem for problem in failed if not _spares_others(problem, operations)]
     fates = {operation.fate for operation in left}
-    lost = joined_domains({problem.link.mac for problem in serious if problem.link}, fates)
+    lost = joined_domains(_macs(serious), fates)
     tried = {*operations.values()}
     missing = {creation.on.key for creation in of_kind(tried, CreateLink)}
     without_failure = [
@@ -34,6 +34,10 @@ def apply_failures(
         and operation.needed.isdisjoint(missing)
     ]
     return _rolled_back(serious, left, fates), without_failure
+
+
+def _macs(problems: Iterable[Problem]) -> set[str]:
+    return {problem.link.mac for problem in problems if problem.link}
 
 
 def _failed_operations(

@@ -134,10 +134,10 @@ def judge_host(
         "interfaces": _interfaces_json(resolution, world, problems, own_names),
         "problems": [problem_json(problem) for problem in problems if problem.link is None],
         "notes": [*document.warnings, *notes],
-        "last_pass": report and _last_pass_json(report),
+        "last_pass": _last_pass_json(report),
         "not_rolled_back": [problem.text for problem in (report.stuck if report else ())],
     }
-    exit_code = EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
+    exit_code = _exit_code(state, codes)
     return Status(data, exit_code, held_back, resolution.is_routed, problems, resolution.names)
 
 
@@ -168,13 +168,17 @@ def _state_of_host(codes: Collection[str], document: DocumentStatus, waiting: bo
     return "ok"
 
 
-def _last_pass_json(report: Report) -> dict[str, Any]:
-    return {
+def _last_pass_json(report: Optional[Report]) -> Optional[dict[str, Any]]:
+    return report and {
         "finished": report.finished,
         "seconds": report.seconds,
         "changed": len(report.changed),
         "failed": len(report.problems),
     }
+
+
+def _exit_code(state: str, codes: Collection[str]) -> int:
+    return EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
 
 
 def with_unsaved(status: Status, reason: str, postponed: Sequence[Operation]) -> Status:
