@@ -18,25 +18,25 @@ class NeucaError(Exception):
 
     `text` says what was tried, on what, and why it failed. It is one line, and what is not
     printable in it is escaped: errors quote what others sent, and are printed and logged. `hint`
-    says what a person can do, and is empty if there is nothing to suggest.
+    says what a person can do, and is empty if there is nothing to suggest. `exit_code` is that of
+    a command that ends with the error.
     """
 
+    exit_code = EXIT_FAILED
+
     def __init__(self, text: str, hint: str = "") -> None:
-        if not text.isprintable():
-            text = "".join(map(_escaped, text))
-        super().__init__(text)
-        self.text = text
+        self.text = "".join(
+            character if character.isprintable() else character.encode("unicode_escape").decode()
+            for character in text
+        )
+        super().__init__(self.text)
         self.hint = hint
 
 
-def _escaped(character: str) -> str:
-    if character.isprintable():
-        return character
-    return character.encode("unicode_escape").decode()
-
-
 class UsageError(NeucaError):
-    """The arguments of a command are invalid (exit code 2)."""
+    """The arguments of a command are invalid."""
+
+    exit_code = EXIT_USAGE
 
 
 class ArgumentsError(UsageError):
@@ -46,9 +46,13 @@ class ArgumentsError(UsageError):
 class ConfigError(NeucaError):
     """A configuration file cannot be read at all."""
 
+    exit_code = EXIT_INVALID
+
 
 class DocumentError(NeucaError):
     """A whole document is refused: it is binary data, too large, or has no usable section."""
+
+    exit_code = EXIT_INVALID
 
 
 class SourceError(NeucaError):

@@ -146,7 +146,6 @@ def _sync_names(directories: Iterable[str], are_few: bool) -> None:
 
 
 def _by_directory(paths: Iterable[Path]) -> dict[str, list[Path]]:
-    """The paths in each directory."""
     paths_by_directory: dict[str, list[Path]] = {}
     for path in paths:
         paths_by_directory.setdefault(os.path.dirname(path) or ".", []).append(path)
@@ -235,7 +234,6 @@ def _write_new(
 
 
 def _create_file(new: Path) -> int:
-    """Create a file, and return its descriptor."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         return os.open(new, flags, 0o600)
@@ -246,7 +244,6 @@ def _create_file(new: Path) -> int:
 
 
 def _rename_or_remove(path: Path, wanted: bool) -> None:
-    """Rename the temporary file of a path, or remove the path."""
     if wanted:
         with applying(f'write "{path}"'):
             os.replace(f"{path}{NEW}", path)
@@ -255,39 +252,31 @@ def _rename_or_remove(path: Path, wanted: bool) -> None:
             path.unlink()
 
 
-def sync_directory(directory: Union[Path, str]) -> None:
-    """Write the entries of a directory to the disk (fsync(2)). Raises OSError."""
+def sync_directory(
+    directory: Union[Path, str], sync: Optional[Callable[[int], object]] = None
+) -> None:
+    """Write the entries of a directory to the disk, by fsync(2) or `sync`. Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        (sync or os.fsync)(descriptor)
     finally:
         os.close(descriptor)
 
 
 def _sync_file_systems(directories: Iterable[str]) -> None:
     """Write everything to the disk that waits for it on the file systems of these directories."""
+    # Only for many files; it saves 1 ms.
+    from neuca_tools.libc import call
+
+    # os.sync() would wait for every file system, including an NFS mount without a server.
+    sync_file_system = partial(call, "syncfs")
     synced: set[int] = set()
     for directory in directories:
         with applying(f'sync "{directory}"'), suppress(FileNotFoundError):
             device = Path(directory).stat().st_dev
             if device not in synced:
-                _sync_file_system(directory)
+                sync_directory(directory, sync_file_system)
                 synced.add(device)
-
-
-def _sync_file_system(directory: str) -> None:
-    """Call syncfs(2). Raises OSError.
-
-    os.sync() would wait for every file system, including an NFS mount without a server.
-    """
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        # Only for many files; it saves 1 ms.
-        from neuca_tools.libc import call
-
-        call("syncfs", descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
@@ -319,9 +308,10 @@ def _await_lock(descriptor: int, path: Path, patience: float, kind: int) -> None
         raise TimeoutError
 
     before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, max(patience, MIN_WAIT_SECONDS))
     try:
+        signal.setitimer(signal.ITIMER_REAL, max(patience, MIN_WAIT_SECONDS))
         fcntl.lockf(descriptor, kind)
+        signal.setitimer(signal.ITIMER_REAL, 0)
     except TimeoutError:
         raise LockedError(f'lock "{path}": another pass has held it for {patience:g} s') from None
     finally:

@@ -96,7 +96,6 @@ class State:
         return min([*ends, *self._networks.values()], default=math.inf)
 
     def link_settings(self, mac: str, request: Mapping[str, Any], now: float) -> LeaseContent:
-        """The settings for the link with this MAC address."""
         self._drop_expired(now)
         addresses = tuple(self._timed_addresses(mac, now))
         routes = tuple(self._advertised_routes(request)) if request["routes"] else ()
@@ -151,25 +150,28 @@ def run_listener(path: Path, request: Mapping[str, Any]) -> NoReturn:
 
 def _follow_routers(listener: Listener, state: State, change: Callable[[], None]) -> NoReturn:
     """Hear routers, and `change` the link for what they say, and for what ends. Raises OSError."""
-    pause, ask, due, calm = FIRST_SOLICITATION_SECONDS, time.monotonic(), math.inf, 0.0
+    interval, next_solicitation = FIRST_SOLICITATION_SECONDS, time.monotonic()
+    next_change, earliest_change = math.inf, 0.0
     while True:
         now = time.monotonic()
-        if now >= ask:
+        if now >= next_solicitation:
             listener.solicit()
-            ask, pause = now + pause, min(2 * pause, LONGEST_SOLICITATION_SECONDS)
-        if now >= due:
+            next_solicitation = now + interval
+            interval = min(2 * interval, LONGEST_SOLICITATION_SECONDS)
+        if now >= next_change:
             try:
                 change()
             except (ApplyError, ObserveError) as error:  # of one router; the others still count
                 print(f"dhcp-helper: {error.text}, ignoring", file=sys.stderr)
-            calm = now + SECONDS_BETWEEN_CHANGES
-            due = max(state.next_end(), calm)
-        if listener.wait(min(ask, due) - now):
-            ask, pause = now, FIRST_SOLICITATION_SECONDS
+            earliest_change = now + SECONDS_BETWEEN_CHANGES
+            next_change = max(state.next_end(), earliest_change)
+        if listener.wait(min(next_solicitation, next_change) - now):
+            next_solicitation, interval = now, FIRST_SOLICITATION_SECONDS
         advertisement = listener.received()
         if advertisement is not None:
             state.hear(advertisement, time.monotonic())
-            ask, due = math.inf, min(due, max(calm, now))
+            next_solicitation = math.inf
+            next_change = min(next_change, max(earliest_change, now))
 
 
 def _set_on_link(state: State, path: Path, request: Mapping[str, Any]) -> None:
@@ -177,5 +179,5 @@ def _set_on_link(state: State, path: Path, request: Mapping[str, Any]) -> None:
     with Netlink() as netlink:
         device = netlink.look(()).devices.get(int(request["index"]))
     if device is not None and path.exists():
-        given = state.link_settings(device.mac, request, time.monotonic())
-        dhcplease.accept_lease(given, request, path.with_suffix(dhcplease.LEASE))
+        settings = state.link_settings(device.mac, request, time.monotonic())
+        dhcplease.accept_lease(settings, request, path.with_suffix(dhcplease.LEASE))

@@ -58,17 +58,17 @@ def pin_names(config: Config) -> bool:
     requests, record = _recorded_requests(config)
     if not record.nics and not requests:
         return True  # the first boot of an image: no name is recorded or asked for
-    here = config.managers == "auto" and udev.serves_this_namespace()
+    has_udev = config.managers == "auto" and udev.serves_this_namespace()
     with Netlink() as netlink, Watch() as watch:
-        if here and not needs_no_wait(config, netlink.look(())):
+        if has_udev and not needs_no_wait(config, netlink.look(())):
             udev.await_empty_queue(UDEV_SETTLE_SECONDS)
-        if _set_aside(config):
+        if _set_state_aside(config):
             requests, record = _recorded_requests(config)
         world = netlink.look(())
         names = _requested_names(config, world, requests, record)
         moved = rename_devices(names.wanted, world, netlink, watch)
         after = netlink.look(())
-    if here and not names.are_given(world):
+    if has_udev and not names.are_set(world):
         _announce_to_udev({**moved, **_not_ready(after)})
     return _report_wrong(names, record, world, after)
 
@@ -81,7 +81,7 @@ class _Names(NamedTuple):
     in_use: frozenset[int]
     wanted: Mapping[int, str]
 
-    def are_given(self, world: World) -> bool:
+    def are_set(self, world: World) -> bool:
         return all(world.devices[index].name == name for index, name in self.wanted.items())
 
 
@@ -97,7 +97,7 @@ def _requested_names(config: Config, world: World, requests: Requests, record: R
     return _Names(requests, roles, in_use, wanted)
 
 
-def _set_aside(config: Config) -> bool:
+def _set_state_aside(config: Config) -> bool:
     """Whether the state was another machine's, and is set aside now."""
     try:
         return first_boot.set_aside_foreign_state(config)
@@ -115,16 +115,15 @@ def needs_no_wait(config: Config, world: World) -> bool:
     ObserveError.
     """
     requests, record = _recorded_requests(config)
-    kept = {
+    recorded = {
         mac
         for mac, nic in record.nics.items()
-        if not nic.released and not LinkKey(mac).virtual_kind
+        if not (nic.released or LinkKey(mac).virtual_kind or mac in config.ignored_macs)
     }
-    named = kept - config.ignored_macs
     rules = {rule_mac(name, config.udev_substring) for name in names_in(config.udev_directory)}
     names = _requested_names(config, world, requests, record)
-    expected = names.roles.nics.keys() & rules
-    return bool(named) and named <= expected and names.are_given(world)
+    present = names.roles.nics.keys()
+    return bool(recorded) and recorded <= present & rules and names.are_set(world)
 
 
 def _recorded_requests(config: Config) -> tuple[dict[LinkKey, LinkRequest], Record]:
@@ -132,7 +131,7 @@ def _recorded_requests(config: Config) -> tuple[dict[LinkKey, LinkRequest], Reco
     return merge_layers(document.links if document else (), config.links), load_record(config.state)
 
 
-def ask_ahead(config: Config) -> Intake:
+def read_local_sources(config: Config) -> Intake:
     """Read the document from the sources that need no network, such as a config drive.
 
     If it is another machine's than the one the state belongs to, the state is set aside first.
@@ -145,12 +144,12 @@ def ask_ahead(config: Config) -> Intake:
             local, LOCAL_SOURCES_SECONDS, Session(), config.state, config.surroundings
         )
     if intake.other_machine:
-        with locked(config.run_directory / "lock", config.command_timeout):
+        with locked(config.pass_lock, config.command_timeout):
             first_boot.record_machine(config, intake)
     return intake
 
 
-def mark_ahead(config: Config, intake: Intake) -> None:
+def mark_nics(config: Config, intake: Intake) -> None:
     """Write the files that keep network managers off the NICs of a document, before they start.
 
     This matters on a first boot, when a manager could take a NIC before the first pass. Nothing
@@ -159,27 +158,29 @@ def mark_ahead(config: Config, intake: Intake) -> None:
     config.demand_protection()
     if intake.stale:
         intake = last_good(config.state)  # the stale one may have been set aside meanwhile
-    named = _dataplane_macs(intake.document or Document(), config)
+    dataplane_macs = _dataplane_macs(intake.document or Document(), config)
     record = load_record(config.state)
     known = identity_forms(mac for mac, nic in record.nics.items() if nic.role or nic.released)
-    if named <= config.ignored_macs | known:
+    if dataplane_macs <= config.ignored_macs | known:
         return  # an earlier pass knew all of them, and so wrote what managers have to read
     if config.managers == "auto" and udev.serves_this_namespace():
         # Without a NIC that appears late, the document would seem to name every NIC, or too few.
         udev.await_empty_queue(UDEV_SETTLE_SECONDS)
-    _write_marks(config, intake, record, named)
+    _write_marks(config, intake, record, dataplane_macs)
 
 
 def _dataplane_macs(document: Document, config: Config) -> set[str]:
     """The MACs of the NICs that a document or the configuration names as dataplane NICs."""
-    named = {key.mac for key in merge_layers(document.links, config.links)}
+    macs = {key.mac for key in merge_layers(document.links, config.links)}
     if document.platform:
         management = {hint.mac for hint in document.platform.management}
-        named |= {link.key.mac for link in document.platform.links} - management
-    return named
+        macs |= {link.key.mac for link in document.platform.links} - management
+    return macs
 
 
-def _write_marks(config: Config, intake: Intake, record: Record, named: Collection[str]) -> None:
+def _write_marks(
+    config: Config, intake: Intake, record: Record, dataplane_macs: Collection[str]
+) -> None:
     """Write the files of the plan, unless the document names every NIC and none is management.
 
     Such a document claims the NIC through which this host is reached; a pass decides about that.
@@ -191,16 +192,15 @@ def _write_marks(config: Config, intake: Intake, record: Record, named: Collecti
     from neuca_tools.plan.operations import WriteFile
 
     with (
-        locked(config.run_directory / "lock", config.command_timeout),
+        locked(config.pass_lock, config.command_timeout),
         open_host(config, intake) as host,
     ):
         decision = host.decide(record)
         roles = decision.resolution.roles
-        configured = {request.key.mac for request in config.links}
-        kept = config.ignored_macs | configured
-        others = [mac for mac in roles.nics if not identity_forms([mac]) & kept]
-        is_every = all(identity_forms([mac]) & {*named} for mac in others)
-        if others and is_every and "management" not in roles.by_mac.values():
+        configured = config.ignored_macs | {request.key.mac for request in config.links}
+        others = [mac for mac in roles.nics if not identity_forms([mac]) & configured]
+        names_all = all(identity_forms([mac]) & {*dataplane_macs} for mac in others)
+        if others and names_all and "management" not in roles.by_mac.values():
             return
         files = of_kind(decision.plan(), WriteFile)
         log_result(apply(files, host.writer(decision)))
@@ -213,11 +213,10 @@ def devices_in_use(world: World) -> frozenset[int]:
     """
     if world.rename_while_up:
         return frozenset()
-    up = [index for index, device in world.devices.items() if device.up]
     return frozenset(
         index
-        for index in up
-        if any(not address.is_link_local for address in world.addresses.get(index, ()))
+        for index, device in world.devices.items()
+        if device.up and any(not ip.is_link_local for ip in world.addresses.get(index, ()))
     )
 
 
@@ -235,9 +234,9 @@ def rename_devices(
         if _rename_nic(step, world, wanted, netlink, watch):
             moved[step.key] = step.new
     for index in [index for index, name in moved.items() if name.startswith(TEMPORARY)]:
-        better = _free_name(current[index], netlink.look(()))
-        if _rename_nic(Step(index, moved[index], better), world, wanted, netlink, watch):
-            moved[index] = better
+        name = _free_name(current[index], netlink.look(()))
+        if _rename_nic(Step(index, moved[index], name), world, wanted, netlink, watch):
+            moved[index] = name
     return {index: name for index, name in moved.items() if name != current[index]}
 
 
@@ -251,14 +250,14 @@ def _rename_nic(
     step: Step[int], world: World, ours: Collection[int], netlink: Netlink, watch: Watch
 ) -> bool:
     """Rename one NIC; before kernel 6.2 it has to be down for that."""
-    bounce = world.devices[step.key].up and not world.rename_while_up
+    set_down = world.devices[step.key].up and not world.rename_while_up
     try:
-        if bounce:
+        if set_down:
             netlink.set_up(step.key, False)
         try:
             _rename_with_retries(step.key, step.new, ours, netlink, watch)
         finally:
-            if bounce:
+            if set_down:
                 netlink.set_up(step.key, True)
     except ApplyError as error:
         log.error('rename "%s" to "%s": %s', step.old, step.new, error.text)
@@ -310,17 +309,17 @@ def _announce_to_udev(moved: Mapping[int, str]) -> None:
 def _report_wrong(names: _Names, record: Record, before: World, after: World) -> bool:
     """Log the NICs that do not have their name. Returns whether there is none."""
     own = own_names(names.roles, names.requests, record)
-    busy = {
+    in_use = {
         device.index: own.get(LinkKey(mac), device.name)
         for mac, device in names.roles.nics.items()
         if device.index in names.in_use
     }
     current = {index: device.name for index, device in after.devices.items()}
-    wanted = {**names.wanted, **busy}
+    wanted = {**names.wanted, **in_use}
     wrong = [index for index in sorted(wanted) if current.get(index) != wanted[index]]
     for index in wrong:
         name, mac = current.get(index, ""), identity(before.devices[index])
-        if index in busy:
+        if index in in_use:
             reason = "it is in use, and this kernel cannot rename a device that is up"
             log.error('rename "%s" to "%s": %s', name, wanted[index], reason)
         else:

@@ -52,12 +52,11 @@ class Release(Purpose):
         return tuple(operation for operation in planned if self._is_included(operation, originals))
 
     def _is_included(self, operation: Operation, originals: Mapping[str, str]) -> bool:
-        is_theirs = operation.domain in self.touched or POLICY_ROUTING in operation.handles
         if isinstance(operation, StopClient):
-            is_theirs = operation.key.mac in self.touched
-        if isinstance(operation, WriteSysctl):  # of the whole host
-            is_theirs = is_theirs or originals.get(operation.path) == operation.after
-        return is_theirs
+            return operation.key.mac in self.touched
+        if isinstance(operation, WriteSysctl) and originals.get(operation.path) == operation.after:
+            return True  # of the whole host
+        return operation.domain in self.touched or POLICY_ROUTING in operation.handles
 
     def remember(self, decision: Decision, result: Result, postponed: object) -> Record:  # noqa: ARG002
         """Nothing on the NICs is ours any more, unless the release failed."""
@@ -69,7 +68,6 @@ class Files(Purpose):
     """Write the files that differ, and change nothing else."""
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
-        """The files that differ."""
         return tuple(of_kind(decision.plan(()), WriteFile))
 
 
@@ -87,7 +85,6 @@ class Restore(Purpose):
         return decision._replace(difference=difference)
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
-        """The settings that differ from their original values."""
         return tuple(of_kind(decision.plan(), *SETTINGS, WriteFile))
 
     def remember(self, decision: Decision, result: Result, postponed: object) -> Record:  # noqa: ARG002
@@ -156,7 +153,7 @@ def _locked(config: Config, dry_run: bool) -> Iterator[None]:
     if dry_run:
         yield
         return
-    with locked(config.run_directory / "lock", config.command_timeout):
+    with locked(config.pass_lock, config.command_timeout):
         demand_room(config.state)
         yield
 
@@ -166,29 +163,28 @@ def _plan_release(host: Host, mac: str) -> tuple[Host, Release, Decision]:
     config, intake = host.config, host.intake
     survey = host.survey()
     requests = survey.resolution.requests
-    gone = frozenset({mac, *all_upper_links((mac,), requests)})
-    touched = gone | all_lower_devices(gone, requests)
+    released = frozenset({mac, *all_upper_links((mac,), requests)})
+    touched = released | all_lower_devices(released, requests)
     ports = bindings.guid_by_short_form(survey.world, survey.record)
     bound = bindings.bound_links(config.links, ports)
-    links = tuple(link for link in bound if link.key.mac not in gone)
+    links = tuple(link for link in bound if link.key.mac not in released)
     document = bindings.bound_document(intake.document or Document(), ports)
-    document = _document_without(document, gone)
+    document = _document_without(document, released)
     without = host.for_document(config._replace(links=links), intake._replace(document=document))
     decision = without.survey()
     if decision.resolution.roles.role(mac) == "management":
         raise NeucaError(f'release "{mac}": it is the management NIC, and nothing of ours is on it')
-    return without, Release(gone, touched), decision
+    return without, Release(released, touched), decision
 
 
 def _document_without(document: Document, macs: Collection[str]) -> Document:
     """The document without these NICs, and without faults: what it no longer has is removed."""
     links = tuple(link for link in document.links if link.key.mac not in macs)
-    rules = tuple(rule for rule in document.rules if rule.link is None or rule.link.mac not in macs)
     platform = document.platform
     if platform:
         others = tuple(link for link in platform.links if link.key.mac not in macs)
         platform = platform._replace(links=others)
-    return document._replace(links=links, rules=rules, faults=(), platform=platform)
+    return document._replace(links=links, faults=(), platform=platform)
 
 
 def undo_release(config: Config, mac: str) -> None:
@@ -262,7 +258,7 @@ def apply_tuning(
     A choice of profiles holds until the next boot. It is saved before anything is set, so that
     every later pass agrees with it. Raises NeucaError.
     """
-    with locked(config.run_directory / "lock", config.command_timeout):
+    with locked(config.pass_lock, config.command_timeout):
         if choice is not None:
             records.save_choice(config.run_directory, choice)
         with open_host(config, intake) as host:
@@ -274,9 +270,7 @@ def drop_tuning(config: Config, intake: Intake, *, dry_run: bool) -> Result:
 
     What a pass would change with the choice as well, such as manual changes, is left alone.
     """
-    with (
-        nullcontext() if dry_run else locked(config.run_directory / "lock", config.command_timeout)
-    ):
+    with nullcontext() if dry_run else locked(config.pass_lock, config.command_timeout):
         with open_host(config, intake) as host:
             others = Tuning().operations(host.survey())
         if not dry_run:

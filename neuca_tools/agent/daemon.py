@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.agent.backoff import WHOLE_PASS, Backoff
-from neuca_tools.agent.worker import Job, Outcome, Worker
+from neuca_tools.agent.worker import Job, JobResult, Worker
 from neuca_tools.backends import systemd, udev
 from neuca_tools.backends.linkwatch import LinkWatch
 from neuca_tools.config import Config, load_config
@@ -84,7 +84,7 @@ class Daemon:
         self._event_pass_deadline: Optional[float] = None  # for the events so far
         self._job = Job(config)
         self._backoff, self._unanswered_polls = Backoff(), 0
-        self._waits_for_management_nic = False  # as in the outcome of the last pass
+        self._waits_for_address = False  # as in the result of the last pass
         self._is_starting = True  # until a pass has corrected all drift
         self._is_stopping = self._is_ready = False
         self._links = LinkWatch()
@@ -116,8 +116,8 @@ class Daemon:
 
     def _turn(self) -> None:
         """Wait for the next descriptor or deadline, and do what is due."""
-        ends = self._worker.deadline if self._worker else None  # of the current job
-        deadline = self._plans.next() if ends is None else ends
+        job_deadline = self._worker.deadline if self._worker else None
+        deadline = self._plans.next() if job_deadline is None else job_deadline
         if self._plans.watchdog is not None:
             deadline = min(deadline, self._plans.watchdog)
         for key, _ in self._selector.select(max(0.0, deadline - time.monotonic())):
@@ -126,7 +126,7 @@ class Daemon:
         self._feed_watchdog(now)
         if self._worker is None and not self._is_stopping:
             self._start_what_is_due(now)
-        elif ends is not None and now >= ends and self._worker:
+        elif job_deadline is not None and now >= job_deadline and self._worker:
             log.error(
                 "a pass took longer than %g s (command-timeout), killing it",
                 self.config.command_timeout,
@@ -141,11 +141,11 @@ class Daemon:
         if "retry" in due:
             self._plans.retry = None
         if "poll" in due:
-            self._plans.poll = now + self._patience()
+            self._plans.poll = now + self._seconds_to_next_poll()
             self._plans.earliest = now + SECONDS_BETWEEN_PASSES
         if due & {"events", "retry", "poll"}:
-            unasked = self._is_starting or self.config.drift == "enforce"
-            run = bool(due & {"events", "retry"}) or (unasked and not self._backoff)
+            every_poll = self._is_starting or self.config.drift == "enforce"
+            run = bool(due & {"events", "retry"}) or (every_poll and not self._backoff)
             gone = (*self._job.gone, *self._links.take_gone())
             self._job = replace(self._job, gone=gone)
             job = replace(self._job, fetch="poll" in due, run=run, start=self._is_starting)
@@ -159,7 +159,7 @@ class Daemon:
             self._worker = Worker(job)
         except OSError as error:  # EAGAIN, ENOMEM, EMFILE: the host is short of a resource
             log.error("start a pass: %s", error.strerror)
-            self._plan_retry(Outcome(failed={WHOLE_PASS: 0}))
+            self._plan_retry(JobResult(failed={WHOLE_PASS: 0}))
         else:
             self._watch_descriptor(self._worker.fileno(), self._read_worker)
 
@@ -179,79 +179,76 @@ class Daemon:
         if worker is None:
             return
         self._end_child()
-        outcome = worker.outcome() or self._outcome_without_report()
-        self._remember(outcome)
-        self._plan_poll(outcome)
-        self._plan_retry(outcome)
-        if WHOLE_PASS in outcome.failed and not outcome.ran:
+        result = worker.result() or self._result_without_report()
+        self._remember(result)
+        self._plan_poll(result)
+        self._plan_retry(result)
+        if WHOLE_PASS in result.failed and not result.made_pass:
             # A job that asks the sources may end so again.
             self._plans.poll = self._backoff.due() or self._plans.poll
-        self._say_ready(outcome.text)
-        if outcome.text:
-            systemd.notify(f"STATUS={outcome.text}")
+        self._say_ready(result.text)
+        if result.text:
+            systemd.notify(f"STATUS={result.text}")
 
-    def _outcome_without_report(self) -> Outcome:
+    def _result_without_report(self) -> JobResult:
         """That of a child that has failed, and is reaped."""
         log.error("the pass ended without a report")
-        directory, failed = self.config.run_directory, {WHOLE_PASS: 0}
+        directory = self.config.run_directory
         with applying(f'create "{directory}"'):  # only systemd can, where /run is read-only
             make_directory(directory)
-        return Outcome(failed=failed, sha256=self._job.sha256, session=self._job.session)
+        return JobResult(failed={WHOLE_PASS: 0}, sha256=self._job.sha256, session=self._job.session)
 
-    def _remember(self, outcome: Outcome) -> None:
+    def _remember(self, result: JobResult) -> None:
         """Keep what the next job and the next events depend on."""
-        sha256 = outcome.sha256 or self._job.sha256
-        gone = () if outcome.ran else self._job.gone
-        self._job = replace(self._job, sha256=sha256, session=outcome.session, gone=gone)
-        if outcome.failed:
+        sha256 = result.sha256 or self._job.sha256
+        gone = () if result.made_pass else self._job.gone
+        self._job = replace(self._job, sha256=sha256, session=result.session, gone=gone)
+        if result.failed:
             # Discard the events of what the pass did and rolled back: the retry is planned anyway.
             self._links.drain()
-        self._links.reports_all_changes = outcome.attentive and not outcome.failed
+        self._links.reports_all_changes = result.watches_all_links and not result.failed
         if self._links.reports_all_changes and self._links.has_seen_change:
             # A link changed during the pass, maybe after the pass had observed it.
             self._plan_event_pass(EVENT_GAP_SECONDS)
-        if outcome.passed:
+        if result.made_pass:
+            self._waits_for_address = result.waits_for_address
+        if result.completed_pass:
             self._is_starting = False
-        if outcome.ran:
-            self._waits_for_management_nic = outcome.held
-        if outcome.passed:
-            self._links.watch_routes(outcome.routed)
+            self._links.watch_routes(result.has_routing_to_keep)
 
-    def _plan_retry(self, outcome: Outcome) -> None:
+    def _plan_retry(self, result: JobResult) -> None:
         """Plan another pass for what failed, at growing intervals.
 
         The same holds for a network manager that does not respond, and during a trial.
         """
         now, interval = time.monotonic(), self.config.poll_interval
-        if outcome.on_trial:
+        if result.waits_for_trial:
             self._plans.retry = now + min(interval, TRIAL_RETRY_SECONDS)
-        if not outcome.ran and not outcome.failed:
+        if not result.made_pass and not result.failed:
             return
-        self._backoff.update(outcome.failed, outcome.left_out, now, interval)
+        self._backoff.update(result.failed, result.left_out, now, interval)
         self._plans.retry = self._backoff.due()
-        if self._plans.retry is None and outcome.held:
+        if self._plans.retry is None and result.waits_for_address:
             self._plans.retry = now + interval
 
-    def _plan_poll(self, outcome: Outcome) -> None:
+    def _plan_poll(self, result: JobResult) -> None:
         """Count the polls in a row that got no response; a response ends the longer intervals."""
-        if outcome.unanswered:
+        if result.unanswered:
             self._unanswered_polls += 1
-        elif outcome.unanswered is not None:
+        elif result.unanswered is not None:
             self._unanswered_polls = 0
             self._plans.poll = min(self._plans.poll, time.monotonic() + self.config.poll_interval)
 
-    def _patience(self) -> float:
-        """Seconds until the next poll: more while no source responds.
+    def _seconds_to_next_poll(self) -> float:
+        """The poll interval; while no source responds, longer and random.
 
-        The time is random then, so that the guests of a cloud do not all poll at the same moment
-        after an outage.
+        Thus the guests of a cloud do not all poll at the same moment after an outage.
         """
-        usual = self.config.poll_interval
+        interval = self.config.poll_interval
         if not self._unanswered_polls:
-            return usual
-        doubled = usual * float(2 ** min(self._unanswered_polls - 1, 16))
-        longer = min(doubled, max(usual, SILENT_POLL_SECONDS))
-        return longer * (0.75 + os.urandom(1)[0] / 510)
+            return interval
+        doubled = interval * float(2 ** min(self._unanswered_polls - 1, 16))
+        return min(doubled, max(interval, SILENT_POLL_SECONDS)) * (0.75 + os.urandom(1)[0] / 510)
 
     def _say_ready(self, text: str) -> None:
         if not self._is_ready:
@@ -275,16 +272,16 @@ class Daemon:
         self._watch_descriptor(self._udev.fileno(), self._udev_events)
 
     def _link_events(self) -> None:
-        has_document = bool(self._job.sha256)
-        enforced = self.config.drift == "enforce"
-        addresses = not has_document or self._waits_for_management_nic or enforced
+        is_configured = bool(self._job.sha256)
+        enforces = self.config.drift == "enforce"
+        addresses = not is_configured or self._waits_for_address or enforces
         if not self._links.drain(addresses=addresses):
             return
         if self._udev:
             self._await_udev()
         else:
-            self._plan_event_pass(EVENT_GAP_SECONDS if has_document else DEBOUNCE_SECONDS)
-        if not has_document:
+            self._plan_event_pass(EVENT_GAP_SECONDS if is_configured else DEBOUNCE_SECONDS)
+        if not is_configured:
             # The management NIC may have its address now: ask for the first document soon.
             soon = max(time.monotonic() + DEBOUNCE_SECONDS, self._plans.earliest)
             self._plans.poll = min(self._plans.poll, soon)
@@ -293,24 +290,25 @@ class Daemon:
         if self._udev is None:
             return
         events = self._udev.drain()
-        lost = self._udev.overflowed
-        if lost:  # the monitor receives nothing from now on
+        has_overflowed = self._udev.overflowed
+        if has_overflowed:  # the monitor receives nothing from now on
             self._selector.unregister(self._udev.fileno())
             self._udev = None
             self._watch_udev()
         added = any(action == "add" for action, _ in events)
-        if lost or added or self._plans.events is not None:
+        if has_overflowed or added or self._plans.events is not None:
             self._plan_event_pass(EVENT_GAP_SECONDS)
 
-    def _plan_event_pass(self, quiet: float) -> None:
-        """Plan a pass for when `quiet` seconds have passed without an event.
+    def _plan_event_pass(self, quiet_seconds: float) -> None:
+        """Plan a pass for when `quiet_seconds` have passed without an event.
 
         The pass for a burst of events begins DEBOUNCE_SECONDS after the first of them.
         """
         now = time.monotonic()
         if self._event_pass_deadline is None:
             self._event_pass_deadline = now + DEBOUNCE_SECONDS
-        self._plans.events = max(min(now + quiet, self._event_pass_deadline), self._plans.earliest)
+        deadline = min(now + quiet_seconds, self._event_pass_deadline)
+        self._plans.events = max(deadline, self._plans.earliest)
 
     def _await_udev(self) -> None:
         """Plan a pass in case udev does not report what it has done with a new NIC."""

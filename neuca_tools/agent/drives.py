@@ -10,13 +10,11 @@ is recorded here; why one is not is kept for status and the log, and reported on
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.backends import hostid, udev
 from neuca_tools.backends.blockdev import read_device, read_device_by_number
@@ -48,8 +46,7 @@ COPY_LOCK_SECONDS = 15.0  # to wait for the copy of another volume; the unit has
 KINDS: Mapping[str, str] = dict(zip(SOURCES, (CONFIG_DRIVE, SEED)))
 
 
-@dataclass(frozen=True)
-class Volume:
+class Volume(NamedTuple):
     """The documents of a volume, by their paths on it. `kind`: CONFIG_DRIVE or SEED."""
 
     kind: str
@@ -71,12 +68,10 @@ class Volume:
 
         name, part = "meta-data", instance.NOCLOUD
         if self.kind == CONFIG_DRIVE:
-            paths = [path for path in self.documents if path.startswith("openstack/")]
-            versions = {path.split("/")[1] for path in paths}
-            name, part = (
-                f"openstack/{newest_version_name(versions)}/{instance.OPENSTACK}",
-                instance.OPENSTACK,
-            )
+            paths = (path.split("/") for path in self.documents)
+            version = newest_version_name({parts[1] for parts in paths if parts[0] == "openstack"})
+            part = instance.OPENSTACK
+            name = f"openstack/{version}/{part}"
         with suppress(DocumentError):  # the source reports what is wrong with it
             return combined.instance_id(combined.reduced({part: self.documents.get(name, b"")}))
         return ""
@@ -84,9 +79,7 @@ class Volume:
 
 def read_volume(place: Path) -> Volume:
     """Read the volume mounted at `place`. Raises SourceError, also without a document."""
-    is_drive = any(
-        stat.S_ISDIR(path.stat().st_mode) for path in _matching_paths(place, ("openstack",))
-    )
+    is_drive = any(path.is_dir() for path in _matching_paths(place, ("openstack",)))
     kind, patterns = (CONFIG_DRIVE, _OF_A_DRIVE) if is_drive else (SEED, _OF_A_SEED)
     documents = dict(_read_documents(place, patterns))
     if not documents:
@@ -170,11 +163,8 @@ def recorded_volumes(state: Where, run_directory: Path) -> Known:
 
 def digest_in_force(source: str, run_directory: Path) -> str:
     """The digest of the volume from which this source was read; empty if there was none."""
-    if source in KINDS:
-        copy = _stored_copy(run_directory, KINDS[source])
-        if copy:
-            return copy.digest
-    return ""
+    copy = _stored_copy(run_directory, KINDS[source]) if source in KINDS else None
+    return copy.digest if copy else ""
 
 
 def _stored_copy(run_directory: Path, kind: str) -> Optional[Volume]:

@@ -36,7 +36,7 @@ def set_aside_foreign_state(config: Config) -> bool:
     """
     if not _foreign_reason(config):
         return False
-    with locked(config.run_directory / "lock", config.command_timeout):
+    with locked(config.pass_lock, config.command_timeout):
         why = _foreign_reason(config)  # empty if a pass has set it aside meanwhile
         if why:
             demand_room(config.state)
@@ -114,7 +114,7 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
     scripts = state / records.SCRIPTS
     ran = [scripts / name for name in names_in(scripts)]  # the marks of scripts that have run
     ran += version1.script_paths(state)
-    files = [state / records.DOCUMENT, *ran, *rules(config)]
+    files = [state / records.DOCUMENT, *ran, *udev_rules(config)]
     _copy([state / records.MACHINE, state / records.RECORD, *files], place)
     run = [config.run_directory / name for name in (records.DOCUMENT, records.LOOK, RAN)]
     write_files(dict.fromkeys([*files, *run]))
@@ -126,7 +126,7 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
     )
 
 
-def rules(config: Config) -> list[Path]:
+def udev_rules(config: Config) -> list[Path]:
     """The udev rules that the agent wrote, and what an interrupted write has left of one."""
     # For a clone only; the idle daemon has no module of a pass.
     from neuca_tools.desired.marks import rule_mac

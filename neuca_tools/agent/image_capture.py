@@ -107,6 +107,7 @@ def capture_image(config: Config, root: Path, findings: Findings, destination: P
         lines = [_checksum_line(digest, name) for name, digest in archive.digest_by_name.items()]
         own = _checksum_line(archive.digest.hexdigest(), destination.name)
         write_files({manifest: b"".join(lines), checksum: own}, 0o600)
+        stream.flush()
         os.fsync(stream.fileno())
         new.rename(destination)
         sync_directory(destination.parent)
@@ -124,7 +125,8 @@ def _created_file(new: Path) -> Iterator[IO[bytes]]:
     new.unlink(missing_ok=True)  # what an earlier capture has left
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
     try:
-        with open(os.open(new, flags, 0o600), "wb", buffering=0) as stream:  # noqa: PTH123
+        # A raw stream would leave the end out where only a part of it fits.
+        with open(os.open(new, flags, 0o600), "wb") as stream:  # noqa: PTH123
             yield stream
     finally:
         with suppress(OSError):

@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import select
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -23,17 +22,18 @@ from typing import NamedTuple, Union
 from neuca_tools.agent import first_boot, trial
 from neuca_tools.apply.look import file_places, own_paths
 from neuca_tools.backends.dhcpclients import PLACE as CLIENTS
+from neuca_tools.backends.processes import end_process
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, NeucaError
 from neuca_tools.files import NEW, lock_holder, locked, names_in, observed_content, write_files
 from neuca_tools.guest import iscsi, outcome, storage, users, version1
+from neuca_tools.guest.run import LOCK as GUEST_LOCK
 from neuca_tools.guest.users import UserWithdrawal
 from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
 from neuca_tools.state import records, store
 from neuca_tools.status import report
 
-# In the run directory: of a pass, of the daemon, of a run for the guest.
-LOCKS = ("lock", "neucad.lock", "guest.lock")
+DAEMON_LOCK = "neucad.lock"  # in the run directory, and in the state directory
 STATE_FILES = (records.RECORD, records.JOURNAL, records.DOCUMENT, records.MACHINE, records.TRIAL)
 IN_RUN = (*records.RUN_FILES, report.FILE, store.WHY, trial.RESULT)
 _FORMER_TABLE = "names"  # of earlier versions, in the state directory
@@ -121,8 +121,8 @@ def own_files(config: Config) -> list[Path]:
     be repeated. Raises ApplyError, ObserveError.
     """
     listed = [*storage.own_files(config), *users.own_files(config)]
-    first = [*listed, *_begun(listed), *guest_records(config)]
-    return list(dict.fromkeys([*first, *named_files(config)]))
+    files = [*listed, *_begun(listed), *guest_records(config), *named_files(config)]
+    return list(dict.fromkeys(files))
 
 
 def guest_records(config: Config) -> list[Path]:
@@ -135,9 +135,9 @@ def named_files(config: Config) -> list[Path]:
     marks = map(Path, own_paths(file_places(config)))
     files = [*marks, *_state_files(config), *_run_files(config)]
     outputs = [config.log_directory / name for name in (AGENT_OUTPUT, GUEST_OUTPUT)]
+    logs = [*_log_files(config), *outputs]
     installed = config.state_directory / GENERATED_FILES_LIST
-    first = [*first_boot.rules(config), *_log_files(config), *outputs]
-    return [*first, *files, *_begun(files), installed]
+    return [*first_boot.udev_rules(config), *logs, *files, *_begun(files), installed]
 
 
 def _begun(files: Iterable[Path]) -> list[Path]:
@@ -157,7 +157,7 @@ def _state_files(config: Config) -> list[Path]:
     state = config.state_directory
     files = _matching_files(state, REPORTS)
     archive = (ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
-    names = (*STATE_FILES, *archive, store.WHY, "neucad.lock", _FORMER_TABLE)
+    names = (*STATE_FILES, *archive, store.WHY, DAEMON_LOCK, _FORMER_TABLE)
     files += [state / name for name in names]
     files += guest_records(config)
     for place in (state / first_boot.PLACE, state / records.SCRIPTS):
@@ -208,34 +208,20 @@ def hold_all_locks(config: Config) -> Iterator[int]:
 
     Yields the process id of the daemon that was stopped, or 0. Raises ApplyError, NeucaError.
     """
-    passing, daemon, guest = (config.run_directory / name for name in LOCKS)
-    with locked(passing, config.command_timeout), locked(guest, config.command_timeout):
+    seconds = config.command_timeout
+    with locked(config.pass_lock, seconds), locked(config.run_directory / GUEST_LOCK, seconds):
         process = running_daemon(config)
-        if process:
-            _stop_daemon(process)
-        with locked(daemon, 1.0):
+        # systemd does not restart a daemon that exits with status 0.
+        if process and not end_process(process, signal.SIGTERM, STOP_SECONDS):
+            why = f"it still runs after {STOP_SECONDS:g} s"
+            raise NeucaError(f"stop neucad, process {process}: {why}")
+        with locked(config.run_directory / DAEMON_LOCK, 1.0):
             yield process
 
 
 def running_daemon(config: Config) -> int:
     """The process id of the daemon with this run directory, 0 for none. Raises ApplyError."""
-    return lock_holder(config.run_directory / LOCKS[1])
-
-
-def _stop_daemon(process: int) -> None:
-    """Send SIGTERM and wait; systemd does not restart a daemon that exits with status 0."""
-    try:
-        descriptor = os.pidfd_open(process)
-    except ProcessLookupError:
-        return
-    try:
-        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-        if not select.select([descriptor], [], [], STOP_SECONDS)[0]:
-            raise NeucaError(
-                f"stop neucad, process {process}: it still runs after {STOP_SECONDS:g} s"
-            )
-    finally:
-        os.close(descriptor)
+    return lock_holder(config.run_directory / DAEMON_LOCK)
 
 
 def _truncate_file(path: Path) -> None:

@@ -38,7 +38,7 @@ def document_in_force(
     before = _active_digest(config), last_seen_digest(config)
     latest = read()
     seconds = config.command_timeout if lock_seconds is None else lock_seconds
-    with locked(config.run_directory / "lock", seconds):
+    with locked(config.pass_lock, seconds):
         if (_active_digest(config), last_seen_digest(config)) != before:
             latest = read()
         yield decide_document(
@@ -57,11 +57,8 @@ def decide_document(
     """
     before = last_seen_digest(config)
     intake = latest._replace(seen=(from_own_sources and latest.sha256) or before)
-    if (
-        latest.stored is None
-        or latest.other_machine
-        or (latest.sha256 and (even_if_seen or latest.sha256 != before))
-    ):
+    is_to_apply = latest.sha256 and (even_if_seen or latest.sha256 != before)
+    if latest.stored is None or latest.other_machine or is_to_apply:
         return intake
     active = last_good(config.state)
     if active.stored is None or active.stored.sha256 == latest.stored.sha256:

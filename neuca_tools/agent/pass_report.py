@@ -35,7 +35,6 @@ class Pass(Purpose):
     scope: Optional[Collection[str]] = None
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
-        """The plan."""
         return decision.plan(self.scope)
 
     def remember(
@@ -44,25 +43,19 @@ class Pass(Purpose):
         """What is ours, which request is active for each NIC, and what managers left behind."""
         resolution, observed, world = decision.resolution, decision.observed, decision.world
         record = updates.remember_nics(super().remember(decision, result, postponed), resolution)
-        heard = {operation.manager for operation in of_kind(result.done, Tell)}
-        record = leftovers.without_settled(
-            record, observed, world, decision.world.silent_managers, heard
-        )
-        untold = self._unanswered_nics(decision)
+        notified = {operation.manager for operation in of_kind(result.done, Tell)}
+        record = leftovers.without_settled(record, observed, world, world.silent_managers, notified)
+        unheard = self._unanswered_nics(decision)
         if any(isinstance(failure.operation, Tell) for failure in result.failures):
-            untold |= {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
-        record = leftovers.change_nics(record, untold, unheard=True)
-        undone = result.nics_to_roll_back.union(*(operation.domains for operation in postponed))
-        undone |= result.nics_waiting_for_address | {key.mac for key in result.missing_vlans}
+            unheard |= {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
+        record = leftovers.change_nics(record, unheard, unheard=True)
+        failed = result.nics_to_roll_back.union(*(operation.domains for operation in postponed))
+        failed |= result.nics_waiting_for_address | {key.mac for key in result.missing_vlans}
         if result.failures and _host_operations(decision):
-            undone |= {""}
+            failed |= {""}
+        retry = result.refused_settings
         return updates.record_applied(
-            record,
-            resolution,
-            world,
-            scope=self.scope,
-            failed=undone,
-            retry=result.refused_settings,
+            record, resolution, world, scope=self.scope, failed=failed, retry=retry
         )
 
     def _unanswered_nics(self, decision: Decision) -> set[str]:
@@ -78,10 +71,9 @@ class Pass(Purpose):
 
 def _host_operations(decision: Decision) -> list[Operation]:
     """What is planned of the part that belongs to no NIC, without what has retries of its own."""
-    planned = decision.plan(decision.host_scope())
     return [
         operation
-        for operation in planned
+        for operation in decision.plan(decision.host_scope())
         if not isinstance(operation, (WriteFile, WriteSysctl, Tell, MarkLink))
     ]
 
@@ -118,7 +110,7 @@ def _stuck_problems(outcome: Outcome) -> tuple[Problem, ...]:
     """What could not be rolled back."""
     problems = map(_problem_of, outcome.undone.reported_failures)
     return tuple(
-        Problem("failed", f"could not be rolled back: {problem.text}", problem.link)
+        problem._replace(code="failed", text=f"could not be rolled back: {problem.text}")
         for problem in problems
     )
 
@@ -128,7 +120,6 @@ def report_pass(
     before: Decision,
     outcome: Outcome,
     seconds: float,
-    *,
     not_retried: Collection[str] = (),
 ) -> Report:
     """Log a pass that took `seconds`, and store its report in the run directory.
@@ -140,8 +131,8 @@ def report_pass(
         set(leftovers.describe_leftovers(decision.record, decision.observed, decision.world))
         for decision in (before, outcome.decision)
     )
-    gone = [f"{text}: removed" for text in sorted(leftovers_before - leftovers_now)]
-    _log_outcome(outcome, gone)
+    removed = [f"{text}: removed" for text in sorted(leftovers_before - leftovers_now)]
+    _log_outcome(outcome, removed)
     problems = tuple(map(_problem_of, outcome.result.reported_failures))
     stuck = _stuck_problems(outcome)
     texts = tuple(operation.text for operation in outcome.result.done)
@@ -150,8 +141,8 @@ def report_pass(
         tried = tried_parts(outcome).difference(not_retried)
         problems = tuple(dict.fromkeys((*problems, *_problems_left(last.problems, tried))))
         stuck += tuple(_problems_left(last.stuck, tried))
-    told = (*(last.removed if last else ()), *gone)[-MAX_REMOVED:]
-    report = report_now(seconds, texts, problems, bool(outcome.undone.done), told)
+    all_removed = (*(last.removed if last else ()), *removed)[-MAX_REMOVED:]
+    report = report_now(seconds, texts, problems, bool(outcome.undone.done), all_removed)
     report = report._replace(stuck=stuck)
     write_report(config.state, report)
     return report

@@ -68,9 +68,11 @@ def status_of(
     return with_unsaved(status, reason, postponed)
 
 
-def expected_status(config: Config, intake: Intake, decision: Decision) -> Status:
-    """The status after a pass at start that carries out its whole plan."""
-    _, postponed, reason = _split_plan(config, decision)
+def expected_outcome(
+    config: Config, intake: Intake, decision: Decision
+) -> tuple[Sequence[Operation], Status]:
+    """The operations of a pass at start, and the status after it if all of them succeed."""
+    operations, postponed, reason = _split_plan(config, decision)
     wanted = decision.desired.links
     links = {
         key: replace(link, managers=wanted.get(key, link).managers)
@@ -80,7 +82,7 @@ def expected_status(config: Config, intake: Intake, decision: Decision) -> Statu
     status = judge_host(
         __version__, _document_status(config, intake), decision.resolution, observed, ()
     )
-    return with_unsaved(status, reason, postponed)
+    return operations, with_unsaved(status, reason, postponed)
 
 
 def _document_status(config: Config, intake: Intake) -> DocumentStatus:
@@ -149,13 +151,12 @@ def _lease_notes(decision: Decision) -> Iterator[str]:
 
 def _split_plan(
     config: Config, decision: Decision
-) -> tuple[list[Operation], Sequence[Operation], str]:
+) -> tuple[Sequence[Operation], Sequence[Operation], str]:
     """What is left to do, what waits until the state can be saved, and why it cannot be."""
     operations = decision.plan()
     reason = unsaved_reason(config.state)
     if not reason:
-        return list(operations), (), not_in_run(config.state)
+        return operations, (), not_in_run(config.state)
     postponed = postponed_operations(operations)
-    waiting = set(postponed)
-    left = [operation for operation in operations if operation not in waiting]
-    return left, postponed, reason
+    waiting = {*postponed}
+    return [operation for operation in operations if operation not in waiting], postponed, reason

@@ -53,7 +53,7 @@ def run_trial(
     blocked (`block_signals`). For `from_own_sources` see `in_force.decide_document`. Raises
     NeucaError.
     """
-    with locked(config.run_directory / "lock", config.command_timeout):
+    with locked(config.pass_lock, config.command_timeout):
         store.demand_room(config.state)  # nothing is tried whose roll-back could not be recorded
         intake = decide_document(
             config, intake, from_own_sources=from_own_sources, even_if_seen=True
@@ -86,7 +86,9 @@ def _pass_on_trial(
         outcome = transaction.run()
         report = report_pass(config, decision, outcome, time.monotonic() - began)
         show_outcome(report, status_of(config, intake, outcome.decision, report))
-        if _await_confirmation(began + seconds):
+        left = max(0.0, began + seconds - time.monotonic())
+        received = signal.sigtimedwait(_SIGNALS, left)
+        if received is not None and received.si_signo == signal.SIGUSR1:
             keep_document(intake, config.state, config.run_directory)
             end = KEPT
             trial_file.remove_trial(config)
@@ -100,21 +102,14 @@ def _pass_on_trial(
     return end
 
 
-def _await_confirmation(deadline: float) -> bool:
-    """Wait for a signal until the deadline (CLOCK_MONOTONIC, seconds); whether it was SIGUSR1."""
-    received = signal.sigtimedwait(_SIGNALS, max(0.0, deadline - time.monotonic()))
-    return received is not None and received.si_signo == signal.SIGUSR1
-
-
 def confirm_trial(config: Config) -> None:
     """Confirm the trial in progress, and wait until it has been kept. Raises NeucaError."""
-    lock = config.run_directory / "lock"
     pid = trial_file.stored_trial(config).get("pid")
-    if not pid or pid != lock_holder(lock):
+    if not pid or pid != lock_holder(config.pass_lock):
         raise NeucaError("confirm: no trial is in progress")
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGUSR1)
-    with locked(lock, config.command_timeout):
+    with locked(config.pass_lock, config.command_timeout):
         result = store.read_state(config.run_directory, RESULT) or {}
     if (result.get("pid"), result.get("end")) != (pid, KEPT):
         raise NeucaError("confirm: too late, the trial has ended")

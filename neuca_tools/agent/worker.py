@@ -67,30 +67,31 @@ class Job:
     gone: Sequence[int] = ()
 
 
-class Outcome(NamedTuple):
-    """The report of a job. `ran`: there was a pass; `passed`: it came to its end.
+class JobResult(NamedTuple):
+    """The result of a job, which the child sends.
 
-    `failed`: the parts of the scope that failed in it, with interface indexes (`agent.backoff`);
-    `left_out`: the parts that it did not try. `attentive`: a NIC is absent or contested, so any
-    change of a link may matter. `held`: a NIC waits for a sign of the management NIC, or a route
-    for its source address, so addresses matter too, and there is a pass at each poll. `routed`:
-    routing rules and tables have to be kept, which any change of a link, an address or a rule may
-    affect. `unanswered`: whether no source responded; None if none was asked. `text`: a line for
-    systemctl status. `on_trial`: a trial holds the lock, so the job has to be done later.
+    `failed`: the parts of the scope that failed in the pass, with interface indexes
+    (`agent.backoff`); `left_out`: those that it did not try. `watches_all_links`: a NIC is absent
+    or contested, so any change of a link may matter. `waits_for_address`: a NIC waits for a sign of
+    the management NIC, or a route for its source address, so addresses matter too, and there is a
+    pass at each poll. `has_routing_to_keep`: routing rules and tables have to be kept, which any
+    change of a link, an address or a rule may affect. `unanswered`: whether no source responded;
+    None if none was asked. `text`: a line for systemctl status. `waits_for_trial`: a trial holds
+    the lock, so the job has to be done later.
     """
 
-    ran: bool = False
+    made_pass: bool = False
     failed: Mapping[str, int] = {}
     left_out: Sequence[str] = ()
     sha256: str = ""
     session: Session = Session()
-    attentive: bool = False
+    watches_all_links: bool = False
     text: str = ""
-    passed: bool = False
-    held: bool = False
-    routed: bool = False
+    completed_pass: bool = False
+    waits_for_address: bool = False
+    has_routing_to_keep: bool = False
     unanswered: Optional[bool] = None
-    on_trial: bool = False
+    waits_for_trial: bool = False
 
 
 class Worker:
@@ -102,7 +103,7 @@ class Worker:
     def __init__(self, job: Job) -> None:
         fetching = 2 * job.config.timeout  # a changed document is read twice
         self.deadline = time.monotonic() + fetching + job.config.command_timeout
-        self._said = b""
+        self._received = b""
         self._socket, report = socket.socketpair()
         self._child = os.fork()
         if self._child == 0:
@@ -116,8 +117,10 @@ class Worker:
     def read(self) -> bool:
         """Read what the child has sent. Returns True once the job, or the child, has ended."""
         part = self._socket.recv(65536)
-        self._said += part
-        return not part or self._said.endswith(REPORT_END) or len(self._said) > LARGEST_REPORT
+        self._received += part
+        return (
+            not part or self._received.endswith(REPORT_END) or len(self._received) > LARGEST_REPORT
+        )
 
     def wait(self) -> bool:
         """Wait at most PASS_GRACE_SECONDS for a pass, but not for a job that only fetches.
@@ -125,7 +128,7 @@ class Worker:
         Returns False if such a job is under way, which can be dropped.
         """
         ended = self._read_until(time.monotonic())
-        if not ended and self._said.startswith(PASS_BEGUN):
+        if not ended and self._received.startswith(PASS_BEGUN):
             self._read_until(time.monotonic() + PASS_GRACE_SECONDS)
             return True
         return ended
@@ -137,12 +140,12 @@ class Worker:
                 return True
         return False
 
-    def outcome(self) -> Optional[Outcome]:
+    def result(self) -> Optional[JobResult]:
         """The report of the ended job; None if there is none."""
         with suppress(ValueError, TypeError):
-            data = json.loads(self._said.removeprefix(PASS_BEGUN))
+            data = json.loads(self._received.removeprefix(PASS_BEGUN))
             data["session"] = Session.from_json(data["session"])
-            return Outcome(**data)
+            return JobResult(**data)
         return None
 
     def end(self) -> None:
@@ -154,15 +157,15 @@ class Worker:
 
 
 def _run_child(job: Job, report: socket.socket) -> NoReturn:
-    """Do the job and send its outcome; never returns."""
+    """Do the job and send its result; never returns."""
     status = 1
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             # systemd signals the whole control group; the daemon decides when a child stops.
             signal.signal(number, signal.SIG_IGN)
-        outcome = do_job(job, lambda: report.sendall(PASS_BEGUN))
-        data = {**outcome._asdict(), "session": outcome.session.tokens}
+        result = do_job(job, lambda: report.sendall(PASS_BEGUN))
+        data = {**result._asdict(), "session": result.session.tokens}
         report.sendall(json.dumps(data).encode() + b"\n")
         status = 0
     except NeucaError as error:
@@ -173,7 +176,7 @@ def _run_child(job: Job, report: socket.socket) -> NoReturn:
         os._exit(status)
 
 
-def do_job(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
+def do_job(job: Job, begin_pass: Callable[[], object] = lambda: None) -> JobResult:
     """Do the job, unless a trial holds the lock; `begin_pass` is called before anything is changed.
 
     Raises NeucaError.
@@ -186,10 +189,10 @@ def do_job(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome
         if not trial_file.is_running(trial_file.stored_trial(job.config)):
             raise
     text = f"waiting: {trial_file.trial_note(job.config)}"
-    return Outcome(sha256=job.sha256, session=job.session, text=text, on_trial=True)
+    return JobResult(sha256=job.sha256, session=job.session, text=text, waits_for_trial=True)
 
 
-def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: float) -> Outcome:
+def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: float) -> JobResult:
     if job.start:
         _await_coldplug(job.config)
     _report_volumes(job.config)
@@ -212,14 +215,13 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
             return _make_pass(replace(job, left_out={}) if has_news else job, intake, read.seconds)
         before = load_look(config.run_directory)
         keep_document(intake, config.state, config.run_directory)
-        outcome = Outcome(
-            sha256=job.sha256, session=intake.session, unanswered=_is_unanswered(job, intake)
-        )
+        unanswered = _is_unanswered(job, intake)
+        result = JobResult(sha256=job.sha256, session=intake.session, unanswered=unanswered)
         if load_look(config.run_directory) == before:
-            return outcome
+            return result
         from neuca_tools.agent.status import status_now
 
-        return outcome._replace(text=_status_line(status_now(config, intake)))
+        return result._replace(text=_status_line(status_now(config, intake)))
 
 
 def _await_coldplug(config: Config) -> None:
@@ -231,12 +233,12 @@ def _await_coldplug(config: Config) -> None:
         udev.await_empty_queue(COLDPLUG_SECONDS)
 
 
-def _make_pass(job: Job, intake: Intake, source_seconds: float) -> Outcome:
+def _make_pass(job: Job, intake: Intake, source_seconds: float) -> JobResult:
     """Make a pass; `source_seconds` is how long the sources took."""
     from neuca_tools.agent.reconcile import run_pass
 
-    outcome = Outcome(
-        ran=True,
+    result = JobResult(
+        made_pass=True,
         sha256=intake.stored.sha256 if intake.stored else "",
         session=intake.session,
         left_out=tuple(job.left_out),
@@ -248,25 +250,25 @@ def _make_pass(job: Job, intake: Intake, source_seconds: float) -> Outcome:
         report, status = run_pass(job.config, intake, job.start, job.left_out, waits_for_dad=waits)
     except NeucaError as error:
         log.error("%s", error.text)
-        return outcome._replace(failed={WHOLE_PASS: 0}, text=error.text)
-    outcome = _with_report(outcome, report, status)
-    if job.start or report.changed or outcome.failed:
+        return result._replace(failed={WHOLE_PASS: 0}, text=error.text)
+    result = _with_report(result, report, status)
+    if job.start or report.changed or result.failed:
         _log_end(report, status, source_seconds)
-    return outcome._replace(text=_status_line(status), passed=True)
+    return result._replace(text=_status_line(status), completed_pass=True)
 
 
-def _with_report(outcome: Outcome, report: Report, status: Status) -> Outcome:
-    """The outcome with what failed in the pass, and what the next events depend on."""
-    failed, parts = dict(report.failed), (status.data, *status.data["interfaces"])
-    codes_of_status = {problem["code"] for part in parts for problem in part["problems"]}
+def _with_report(result: JobResult, report: Report, status: Status) -> JobResult:
+    """The result with what failed in the pass, and what the next events depend on."""
+    failed = dict(report.failed)
+    codes_of_status = {problem.code for problem in status.problems}
     codes = {problem.code for problem in report.problems}
-    if status.has_silent_manager or (codes - {"pending"} and not (failed or outcome.left_out)):
+    if status.has_silent_manager or (codes - {"pending"} and not (failed or result.left_out)):
         failed[WHOLE_PASS] = 0
-    return outcome._replace(
+    return result._replace(
         failed=failed,
-        attentive=not {"absent", "contested"}.isdisjoint(codes_of_status),
-        held=status.waits_for_management or "pending" in codes,
-        routed=status.has_routing_to_keep,
+        watches_all_links=not {"absent", "contested"}.isdisjoint(codes_of_status),
+        waits_for_address=status.waits_for_management or "pending" in codes,
+        has_routing_to_keep=status.has_routing_to_keep,
     )
 
 
@@ -275,10 +277,9 @@ def _forget_gone(job: Job) -> None:
     if job.gone:
         from neuca_tools.state import changes, records
 
-        record, gone = records.load_record(job.config.state), frozenset(job.gone)
-        records.save_record(
-            job.config.state, changes.without_indexes(record, lambda index: index in gone)
-        )
+        record = records.load_record(job.config.state)
+        record = changes.without_indexes(record, frozenset(job.gone).__contains__)
+        records.save_record(job.config.state, record)
 
 
 def _log_end(report: Report, status: Status, source_seconds: float) -> None:

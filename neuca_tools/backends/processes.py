@@ -55,20 +55,21 @@ def running_process(note: str) -> int:
     return 0
 
 
-def end_process(pid: int, number: int, seconds: float) -> None:
-    """Send a process a signal that ends it, and wait at most so many seconds for its end.
+def end_process(pid: int, number: int, seconds: float) -> bool:
+    """Send a process a signal that ends it; return whether it has ended within so many seconds.
 
-    Nothing is done for the process ID 0. Raises ApplyError.
+    The process ID 0 is that of one that has ended. Raises ApplyError.
     """
     if not pid:
-        return
+        return True
     with applying(f"end process {pid}"), suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)
         try:
             os.kill(pid, number)
-            select([handle], [], [], seconds)
+            return bool(select([handle], [], [], seconds)[0])
         finally:
             os.close(handle)
+    return True
 
 
 def _start_ticks(pid: int) -> str:

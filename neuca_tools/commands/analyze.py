@@ -70,9 +70,7 @@ def timeline_of_boot(entries: Iterable[JournalEntry]) -> list[Event]:
 
 def _events_of_pass(entry: JournalEntry) -> list[Event]:
     """The wait for the sources, if they were asked, which ends as the pass begins; the pass."""
-    waited, took = (
-        _field_number(entry, name) for name in ("NEUCA_SOURCE_SECONDS", "NEUCA_SECONDS")
-    )
+    waited, took = _field_number(entry, "SOURCE_SECONDS"), _field_number(entry, "SECONDS")
     events = []
     if waited:
         events.append(Event(entry.at - (took or 0.0), entry.unit, "sources were queried", waited))
@@ -83,7 +81,7 @@ def _events_of_pass(entry: JournalEntry) -> list[Event]:
 
 def _field_number(entry: JournalEntry, name: str) -> Optional[float]:
     try:
-        return float(entry.fields.get(name, ""))
+        return float(entry.fields.get(f"NEUCA_{name}", ""))
     except ValueError:
         return None
 

@@ -53,7 +53,6 @@ def seconds_up_to(high: float, low: float = 1.0) -> Callable[[str], float]:
 
 
 def add_options(parser: argparse._ActionsContainer, options: Options) -> None:
-    """Add options to a parser or to a group of one."""
     for name, keywords in options.items():
         parser.add_argument(f"--{name}", **keywords)
 

@@ -48,7 +48,8 @@ def _release_nic(arguments: argparse.Namespace, config: Config) -> int:
     intake = last_good(config.state)
     with open_host(config, intake) as host:
         survey = host.survey()
-    mac = find_nic("release", arguments.link, survey)
+    released = [mac for mac, nic in survey.record.nics.items() if nic.released]
+    mac = find_nic("release", arguments.link, survey, absent=released if arguments.undo else ())
     name = survey.resolution.roles.name(mac) or mac
     if arguments.undo:
         return _undo_release(arguments, config, mac, name)
@@ -91,26 +92,20 @@ def _revert_settings(arguments: argparse.Namespace, config: Config) -> int:
 
 
 def _trust_nic(arguments: argparse.Namespace, config: Config) -> int:
-    mac = _trusted_nic(config, arguments.link)
+    with open_host(config, last_good(config.state)) as host:
+        survey = host.survey()
+    mac = find_nic("trust", arguments.link, survey)
+    role = survey.resolution.roles.role(mac)
+    if role in ("dataplane", "ignored"):
+        raise NeucaError(f'trust "{arguments.link}": its role is {role}')
     _record_as_management(config, mac)
     print(f"{arguments.link} ({mac}) is the management NIC: neucad requests metadata through it")
     return exit_code(config)
 
 
-def _trusted_nic(config: Config, link: str) -> str:
-    """The MAC of the NIC with this name or MAC. Raises UsageError."""
-    with open_host(config, last_good(config.state)) as host:
-        survey = host.survey()
-    mac = find_nic("trust", link, survey)
-    role = survey.resolution.roles.role(mac)
-    if role in ("dataplane", "ignored"):
-        raise NeucaError(f'trust "{link}": its role is {role}')
-    return mac
-
-
 def _record_as_management(config: Config, mac: str) -> None:
     """Record the NIC as a management NIC that is not in doubt. Raises NeucaError."""
-    with locked(config.run_directory / "lock", config.command_timeout):
+    with locked(config.pass_lock, config.command_timeout):
         demand_room(config.state)
         record = records.load_record(config.state)
         nic = record.nics.get(mac, NicRecord())._replace(role="management", doubtful=())

@@ -9,10 +9,9 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from neuca_tools.commands.common import uses_color
+from neuca_tools.commands.common import open_input, uses_color
 from neuca_tools.config.load import parse_config
 from neuca_tools.config.options import SECTIONS
 from neuca_tools.documents.check import MAX_BYTES, CheckResult, Kind, check, in_order
@@ -23,7 +22,6 @@ from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ConfigError, NeucaError
 from neuca_tools.model.printable import GREEN, RED, YELLOW, counted, painted_text, printable_line
 from neuca_tools.model.rows import Severity
 
-STANDARD_INPUT = "-"
 _HEADER = re.compile(rb"^(?:\xef\xbb\xbf)?\[([\w -]+)\]", re.MULTILINE)
 COLOR_BY_SEVERITY = {"error": RED, "warning": YELLOW}
 TITLES = {
@@ -77,10 +75,8 @@ def _configuration_findings(data: bytes) -> Iterator[Finding]:
 
 def _read_start(name: str) -> bytes:
     """The beginning of a file: enough for the reader to refuse one that is too long."""
-    if name == STANDARD_INPUT:
-        return sys.stdin.buffer.read(MAX_BYTES)
     try:
-        with Path(name).open("rb") as stream:
+        with open_input(name) as stream:
             return stream.read(MAX_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

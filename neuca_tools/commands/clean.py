@@ -7,10 +7,9 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NoReturn, Union
+from typing import NoReturn, Union
 
 from neuca_tools.agent import image_capture, image_clean
 from neuca_tools.agent.image_clean import Findings, Trace
@@ -50,12 +49,8 @@ def clean_root(
     items = stopped + removed
     if as_json or items or not findings.traces:
         data = {"version": 1, "dry_run": dry_run, "items": items}
-        show(data, as_json, _removed_text, wraps=False)
+        show(data, as_json, lambda _: "\n".join(items or ["nothing to remove"]), wraps=False)
     return code
-
-
-def _removed_text(data: Mapping[str, Any]) -> str:
-    return "\n".join(data["items"] or ["nothing to remove"])
 
 
 def _report_kept(config: Config, findings: Findings, *, has_failed: bool = False) -> int:

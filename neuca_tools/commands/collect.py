@@ -41,7 +41,6 @@ from neuca_tools.guest.outcome import with_guest
 from neuca_tools.state.active_document import last_confirmed
 from neuca_tools.state.records import SCRIPTS
 from neuca_tools.status import render_json
-from neuca_tools.status.judge import Status
 
 # Files of the state directory to include: roles, names and original link settings.
 OPEN = ("record.json", "journal.json", "machine.json")
@@ -128,11 +127,11 @@ def _views_of_stages(config: Config) -> Mapping[str, Callable[[], str]]:
         with open_host(config, intake) as host:
             return host.survey()
 
-    def status() -> Status:
-        return with_guest(status_now(config, intake), config.run_directory)
+    def status_json() -> str:
+        return _json_text(with_guest(status_now(config, intake), config.run_directory).data)
 
     return {
-        "status.json": lambda: _json_text(status().data),
+        "status.json": status_json,
         "plan.json": lambda: _json_text(render_json.plan_json(survey().plan())),
         "desired.json": lambda: _json_text(render_json.desired_json(survey().resolution)),
         "observed.json": lambda: _json_text(render_json.observed_json(survey().world)),

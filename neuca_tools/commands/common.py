@@ -10,21 +10,12 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from neuca_tools.commands import INTERRUPTED
-from neuca_tools.errors import (
-    EXIT_FAILED,
-    EXIT_INVALID,
-    EXIT_USAGE,
-    ArgumentsError,
-    ConfigError,
-    DocumentError,
-    NeucaError,
-    UsageError,
-)
+from neuca_tools.errors import ArgumentsError, NeucaError
 from neuca_tools.model.printable import painted_lines, plain_lines, visible_length
 
 if TYPE_CHECKING:
@@ -45,7 +36,7 @@ def run_guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int
         print(f"{message_prefix(arguments)}: {plain_lines(error.text)}", file=sys.stderr)
         if error.hint:
             print(f"       {plain_lines(error.hint)}", file=sys.stderr)
-        return _exit_code(error)
+        return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -58,7 +49,8 @@ def message_prefix(arguments: argparse.Namespace) -> str:
 @contextmanager
 def _discarded_output() -> Iterator[None]:
     """Discard standard output; errors are on standard error."""
-    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+    # The name of a file may not be valid UTF-8.
+    with Path(os.devnull).open("w", errors="replace") as nowhere, redirect_stdout(nowhere):
         yield
 
 
@@ -84,27 +76,25 @@ def log_level(arguments: argparse.Namespace) -> str:
     return "ERROR" if arguments.quiet else "INFO"
 
 
-def _exit_code(error: NeucaError) -> int:
-    if isinstance(error, UsageError):
-        return EXIT_USAGE
-    if isinstance(error, (ConfigError, DocumentError)):
-        return EXIT_INVALID
-    return EXIT_FAILED
+def open_input(name: str) -> AbstractContextManager[BinaryIO]:
+    """Open a file that a command names, or standard input for `-`. Raises OSError, ValueError."""
+    if name != "-":
+        return Path(name).open("rb")
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "standard input is closed")
+    return nullcontext(sys.stdin.buffer)  # "-" may be named twice
 
 
 def read_input(name: str, most: int) -> bytes:
-    """The content of a file that a command names, or of standard input for `-`.
+    """The content of `open_input`.
 
     Raises OSError for more than `most` bytes; if the size is known, before anything is read.
     """
-    if name == "-":
-        content = sys.stdin.buffer.read(most + 1)
-    else:
-        with Path(name).open("rb") as stream:
-            status = os.fstat(stream.fileno())
-            if stat.S_ISREG(status.st_mode):
-                _check_size(status.st_size, most)
-            content = stream.read(most + 1)
+    with open_input(name) as stream:
+        status = os.fstat(stream.fileno())
+        if stat.S_ISREG(status.st_mode):
+            _check_size(status.st_size, most)
+        content = stream.read(most + 1)
     _check_size(len(content), most)
     return content
 

@@ -45,12 +45,12 @@ def load_configuration(
     if arguments.config and not path.exists():
         raise ConfigError(f'read the configuration "{path}": there is no such file')
     if not quiet:
-        shown = sys.stderr.isatty() if notes is None else notes
-        shown = shown or getattr(arguments, "verbose", False)
+        shows_notes = sys.stderr.isatty() if notes is None else notes
+        shows_notes = shows_notes or getattr(arguments, "verbose", False)
         for fault in config.faults:
-            if fault.severity == "note" and not shown:
-                continue
-            print(f"{message_prefix(arguments)}: {fault.severity}: {fault.text}", file=sys.stderr)
+            if shows_notes or fault.severity != "note":
+                text = f"{message_prefix(arguments)}: {fault.severity}: {fault.text}"
+                print(text, file=sys.stderr)
     return config
 
 

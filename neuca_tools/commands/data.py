@@ -16,7 +16,7 @@ from neuca_tools.commands.context import load_configuration, read_document, sour
 from neuca_tools.config import Config
 from neuca_tools.documents import find_value
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, ArgumentsError, NeucaError
-from neuca_tools.files import read_bytes
+from neuca_tools.files import text_of
 from neuca_tools.model import Document
 from neuca_tools.model.printable import plain_lines
 from neuca_tools.sources import Session, SourceSpec, fetch_path
@@ -42,7 +42,8 @@ def _print_from(intake: Intake, arguments: argparse.Namespace) -> int:
         return _print_lines([intake.stored.text.rstrip("\n")] if intake.stored else [])
     data = intake.document or Document()
     if arguments.command == "get":
-        return _print_or_fail(_field_text(arguments.words, data))
+        section, field = ["global", *arguments.words][-2:]
+        return _print_or_fail(find_value(data, section, field))
     if arguments.command in SECTIONS and arguments.json:
         print(json.dumps(_section_json(arguments.command, data), indent=1))
         return EXIT_OK
@@ -96,11 +97,6 @@ def stored_document(config: Config) -> Intake:
     return intake
 
 
-def _field_text(words: list[str], data: Document) -> Optional[str]:
-    section, field = ["global", *words][-2:]
-    return find_value(data, section, field)
-
-
 def _public_ip(config: Config) -> Optional[str]:
     if not is_root():
         raise NeucaError("read the public address: only root may query the network")
@@ -113,7 +109,7 @@ def _public_ip(config: Config) -> Optional[str]:
 def _distribution_id() -> Optional[str]:
     """The ID in os-release(5), None if there is none."""
     for place in ("/etc/os-release", "/usr/lib/os-release"):
-        for line in (read_bytes(Path(place)) or b"").decode(errors="replace").splitlines():
+        for line in text_of(Path(place)).splitlines():
             if line.startswith("ID="):
                 return line[len("ID=") :].strip("\"'")
     return None

@@ -210,19 +210,16 @@ def _protocol(request: Mapping[str, Any]) -> str:
 
 def _client_command(path: Path, request: Mapping[str, Any]) -> list[str]:
     """The command line of the client, whose configuration is written. Raises ApplyError."""
+    family, configuration = "-6", COMMON + DHCP6
+    if not _protocol(request):
+        family, configuration = "-4", COMMON + DHCP4
+        if request["hostname"] != "-":  # which is not sent
+            configuration += f"hostname {request['hostname']}\n"
     conf = path.with_suffix(".conf")
-    write_files({conf: _client_configuration(request).encode()})
-    words = [str(request["program"]), "-6" if _protocol(request) else "-4", "-B", "-q"]
-    words += ["--noconfigure", "-f", str(conf), "-c", str(request["helper"])]
-    return [*words, "-e", f"{REQUEST_VARIABLE}={path}", str(request["interface"])]
-
-
-def _client_configuration(request: Mapping[str, Any]) -> str:
-    """The configuration of the client. A host name of `-` is not sent, and none over IPv6."""
-    if _protocol(request):
-        return COMMON + DHCP6
-    name = str(request["hostname"])
-    return COMMON + DHCP4 + ("" if name == "-" else f"hostname {name}\n")
+    write_files({conf: configuration.encode()})
+    words = [str(request["program"]), family, "-B", "-q", "--noconfigure", "-f", str(conf)]
+    words += ["-c", str(request["helper"]), "-e", f"{REQUEST_VARIABLE}={path}"]
+    return [*words, str(request["interface"])]
 
 
 def _signal_client(gone: Path, number: int, note: str = CLIENT) -> None:

@@ -16,19 +16,20 @@ from neuca_tools.model import LinkKey
 from neuca_tools.model.ports import identity_forms
 
 
-def find_link(text: str, survey: Decision) -> Optional[LinkKey]:
+def find_link(text: str, survey: Decision, absent: Iterable[str] = ()) -> Optional[LinkKey]:
     """The link with this name, this MAC in any notation, or this `MAC.VLAN_ID`, if any.
 
     A current name takes precedence over a requested one, both over a MAC, and a MAC over the GUID
-    that it may be the short form of.
+    that it may be the short form of. `absent`: MACs of NICs that may be neither here nor requested.
     """
     by_name = _key_by_name(survey)
     resolution = survey.resolution
-    known = {*by_name.values(), *resolution.requests, *map(LinkKey, resolution.roles.by_mac)}
+    macs = {*resolution.roles.by_mac, *absent}
+    known = {*by_name.values(), *resolution.requests, *map(LinkKey, macs)}
     by_text = {str(key): key for key in known}
     mac, _, vlan = text.rpartition(".")
     candidates = [by_name.get(text), by_text.get(text), _key_of_mac(text, None)]
-    if vlan.isdecimal():
+    if vlan.isdecimal() and len(vlan) <= 4:
         candidates.append(_key_of_mac(mac, int(vlan)))
     ports = _ports_of(candidates, known)
     return next((key for key in (*candidates, *ports) if key in known), None)
@@ -57,9 +58,9 @@ def _key_of_mac(mac: str, vlan_id: Optional[int]) -> Optional[LinkKey]:
         return None
 
 
-def find_nic(command: str, text: str, survey: Decision) -> str:
-    """The MAC of the NIC with this name or MAC. Raises UsageError."""
-    key = find_link(text, survey)
+def find_nic(command: str, text: str, survey: Decision, absent: Iterable[str] = ()) -> str:
+    """The MAC of the NIC with this name or MAC (`find_link`). Raises UsageError."""
+    key = find_link(text, survey, absent)
     if key is None or key.rank:
         raise UsageError(f'{command} "{text}": no NIC has this name or MAC', LISTED)
     return key.mac

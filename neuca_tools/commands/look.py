@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Optional
 
 from neuca_tools.agent import trial_file
-from neuca_tools.agent.status import expected_status, status_now
+from neuca_tools.agent.status import expected_outcome, status_now
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import open_host
 from neuca_tools.backends.linkwatch import Watch
@@ -64,10 +64,14 @@ def _show_status(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.prometheus:
         from neuca_tools.status.prometheus import status_metrics
 
-        _write_metrics(arguments.prometheus, status_metrics(status.data))
+        text = status_metrics(status.data)
+        if arguments.prometheus == "-":
+            print(text, end="")
+        else:
+            write_files({output_path(arguments.prometheus): text.encode()})
         return status.exit_code
-    text = partial(render.status_text, color=uses_color(arguments), width=terminal_width())
-    show(status.data, arguments.json, text)
+    as_text = partial(render.status_text, color=uses_color(arguments), width=terminal_width())
+    show(status.data, arguments.json, as_text)
     return status.exit_code
 
 
@@ -76,7 +80,9 @@ def _settled_status(config: Config, timeout: float) -> Status:
     deadline = time.monotonic() + timeout
     while True:
         is_running = timeout > 0 and _pass_is_running(config)
-        status = _current_status(config)
+        status = status_now(config, last_confirmed(config.state, config.run_directory))
+        if INSIDE not in os.environ:  # a script that runs as a guest feature would wait for itself
+            status = with_guest(status, config.run_directory)
         left = deadline - time.monotonic()
         if left <= 0 or not (is_running or status.exit_code == EXIT_PENDING):
             return status
@@ -87,31 +93,14 @@ def _settled_status(config: Config, timeout: float) -> Status:
 
 def _pass_is_running(config: Config) -> bool:
     """Whether a pass runs, or a daemon is about to make its first one; only root can see it."""
-    locks = ["lock"]
+    locks = [config.pass_lock]
     if read_report(config.run_directory) is None:
-        locks.append("neucad.lock")
+        locks.append(config.run_directory / "neucad.lock")
     with suppress(ApplyError):
-        held = any(lock_holder(config.run_directory / name) for name in locks)
+        held = any(map(lock_holder, locks))
         # A trial has made its pass, and waits.
         return held and not trial_file.is_running(trial_file.stored_trial(config))
     return False
-
-
-def _write_metrics(name: str, text: str) -> None:
-    """Print the metrics, or replace a file, which readers never find half written."""
-    if name == "-":
-        print(text, end="")
-    else:
-        write_files({output_path(name): text.encode()})
-
-
-def _current_status(config: Config) -> Status:
-    """The status of the network and of the guest features."""
-    network = status_now(config, last_confirmed(config.state, config.run_directory))
-    if INSIDE in os.environ:
-        # A script that runs as a guest feature would wait for itself.
-        return network
-    return with_guest(network, config.run_directory)
 
 
 def _intake_and_survey(arguments: argparse.Namespace, config: Config) -> tuple[Intake, Decision]:
@@ -127,7 +116,7 @@ def show_plan(arguments: argparse.Namespace, config: Config) -> int:
     """
     config.demand_protection()
     intake, survey = _intake_and_survey(arguments, config)
-    operations, after = survey.plan(), expected_status(config, intake, survey)
+    operations, after = expected_outcome(config, intake, survey)
     problems = problems_not_printed(after.problems, intake, config)
     text = render.plan_text(operations, problems, after.names, color=uses_color(arguments))
     if arguments.verbose:

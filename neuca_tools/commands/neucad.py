@@ -114,7 +114,7 @@ def _end_trial(config: Config) -> None:
     if not trial or trial_file.is_running(trial):
         return
     try:
-        with locked(config.run_directory / "lock", config.command_timeout):
+        with locked(config.pass_lock, config.command_timeout):
             is_dropped = trial_file.recover_from_trial(config)
         if is_dropped:
             print(
@@ -136,17 +136,17 @@ def _configure_guest(arguments: argparse.Namespace, config: Config) -> int:
 
 def _restore_names(config: Config) -> bool:
     """The early-boot step. Names are restored even if the local sources cannot be read."""
-    from neuca_tools.agent.boot_names import ask_ahead, mark_ahead, pin_names
+    from neuca_tools.agent.boot_names import mark_nics, pin_names, read_local_sources
 
     try:
-        ahead = ask_ahead(config)
+        intake = read_local_sources(config)
     except (ApplyError, ObserveError) as error:
         print(f"neuca: {error.text}", file=sys.stderr)
         pin_names(config)
         return False
-    named = pin_names(config)
-    mark_ahead(config, ahead)
-    return named
+    are_named = pin_names(config)
+    mark_nics(config, intake)
+    return are_named
 
 
 def _run_daemon(config: Config, path: Path) -> int:
@@ -157,7 +157,7 @@ def _run_daemon(config: Config, path: Path) -> int:
     set_aside_foreign_state(config)
     with _single_instance(config), _pid_file(config):
         # Not during a trial, nor if the run directory is full: then the sources have to change.
-        with suppress(ApplyError), locked(config.run_directory / "lock", 0.0):
+        with suppress(ApplyError), locked(config.pass_lock, 0.0):
             note_seen(config, "")
         Daemon(config, path, _configure_log).run()
     return EXIT_OK

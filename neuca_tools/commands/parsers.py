@@ -31,12 +31,9 @@ class Parser(argparse.ArgumentParser):
         parsed, unknown = super().parse_known_args(args, namespace or argparse.Namespace())
         if unknown:
             option = unknown[0].partition("=")[0]
-            more = (
-                spelling_suggestion(option, self._option_string_actions)
-                if option[:2] == "--"
-                else ""
-            )
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{more}")
+            known = self._option_string_actions if option[:2] == "--" else ()
+            suggestion = spelling_suggestion(option, known)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{suggestion}")
         return parsed, unknown
 
     def _check_value(self, action: argparse.Action, value: object) -> None:

@@ -11,11 +11,11 @@ import signal
 import socket
 import sys
 from contextlib import suppress
-from typing import NoReturn, Optional
+from typing import NoReturn, Optional, TextIO, Union
 
 from neuca_tools.agent import trial, trial_file
 from neuca_tools.agent.first_boot import set_aside_foreign_state
-from neuca_tools.agent.status import expected_status
+from neuca_tools.agent.status import expected_outcome
 from neuca_tools.apply.host import open_host
 from neuca_tools.commands.apply import outcome_text
 from neuca_tools.commands.common import require_root
@@ -38,7 +38,6 @@ ENDS = {
     trial.ROLLED_BACK: "not confirmed: rolled back to the previous configuration",
     trial.STUCK: f"not confirmed, and {NOT_ROLLED_BACK}",
 }
-TERMINAL = 0  # the descriptor of standard input
 _LARGEST = 65536  # bytes that are read at once
 
 
@@ -68,7 +67,7 @@ def apply_on_trial(
     with open_host(config, intake) as host:
         survey = host.survey()
     if intake.stored == stored_document(config.state) and not survey.plan():
-        after = expected_status(config, intake, survey)
+        _, after = expected_outcome(config, intake, survey)
         print(outcome_text(after, 0, problems_not_printed(after.problems, intake, config), color))
         return code or after.exit_code
     ours, theirs = socket.socketpair()
@@ -131,16 +130,16 @@ def _watch_child(child: socket.socket, pid: int, code: int) -> int:
     A KeyboardInterrupt while a text is being written would have it written again.
     """
     before = signal.signal(signal.SIGINT, lambda *_: os.kill(pid, signal.SIGTERM))
-    waiting: list[int] = [child.fileno()]
-    if sys.stdin is not None and sys.stdin.isatty():
-        waiting.append(TERMINAL)
+    waiting: list[Union[socket.socket, TextIO]] = [child]
+    if sys.stdin and sys.stdin.isatty():
+        waiting.append(sys.stdin)
     while True:
         ready, _, _ = select.select(waiting, [], [])
-        if TERMINAL in ready:
-            waiting.remove(TERMINAL)
-            if os.read(TERMINAL, _LARGEST):
+        if sys.stdin in ready:
+            waiting.remove(sys.stdin)
+            if os.read(sys.stdin.fileno(), _LARGEST):
                 os.kill(pid, signal.SIGUSR1)
-        if child.fileno() in ready:
+        if child in ready:
             text = child.recv(_LARGEST)
             if not text:
                 break

@@ -59,7 +59,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show_or_apply_tuning(arguments: argparse.Namespace, config: Config, action: str) -> int:
-    """Show or plan the tuning, or apply it."""
     choice = _choice_in_effect(arguments, config)
     intake = read_document(config, arguments.source)
     with open_host(config, intake, choice) as host:
@@ -143,11 +142,11 @@ def _apply_tuning(
 
 
 def _revert_tuning(arguments: argparse.Namespace, config: Config) -> int:
-    if arguments.profile or arguments.rate or arguments.rtt or arguments.interface:
-        options = "--profile, --rate, --rtt or --interface"
-        raise ArgumentsError(
-            f"tune revert: it undoes `tune apply`, and cannot be combined with {options}"
-        )
+    options = ("source", "profile", "rate", "rtt", "interface")
+    if any(getattr(arguments, name) for name in options):
+        *others, last = (f"--{name}" for name in options)
+        text = f"cannot be combined with {', '.join(others)} or {last}"
+        raise ArgumentsError(f"tune revert: it undoes `tune apply`, and {text}")
     if load_choice(config.run_directory) is None:
         text = "`neuca tune apply` selected no profiles since boot, so there is nothing to undo"
         return show_changed(arguments, config, Result(), text)

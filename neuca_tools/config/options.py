@@ -237,6 +237,11 @@ class Config(NamedTuple):
         return Surroundings(self.run_directory, self.platform == "dmi")
 
     @property
+    def pass_lock(self) -> Path:
+        """The file that a pass, and whatever else changes the network, holds a lock on."""
+        return self.run_directory / "lock"
+
+    @property
     def pid_path(self) -> Path:
         return self.pid_directory / self.pid_file
 

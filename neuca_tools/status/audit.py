@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Optional
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca.values import ACCEPT_DAD, dotted_name
 from neuca_tools.model import OWN, LinkKey, LinkRequest, NetworkState, Origin
+from neuca_tools.status.judge import problem_json
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.layer import JudgedValue
@@ -128,7 +129,6 @@ def _link_sysctls(key: LinkKey, resolution: Resolution, observed: NetworkState) 
 
 
 def _name_of_link(key: LinkKey, resolution: Resolution, observed: NetworkState) -> str:
-    """The current name of a link, or the requested one."""
     link = observed.links.get(key)
     return (link and link.name) or resolution.names.get(key, "")
 
@@ -191,21 +191,19 @@ def to_json(
         "environment": layer.environment.kind,
         "detail": layer.environment.detail,
         "values": [row.to_json() for row in audit_rows(resolution, observed, link)],
-        "problems": [{"code": problem.code, "text": problem.text} for problem in layer.problems],
+        "problems": list(map(problem_json, layer.problems)),
         "notes": [*layer.notes, *throughput_sentences(resolution, observed)],
     }
 
 
-def throughput_sentences(resolution: Resolution, observed: NetworkState) -> list[str]:
+def throughput_sentences(resolution: Resolution, observed: NetworkState) -> Iterator[str]:
     """The throughput that the current and the desired receive buffers allow."""
-    values: list[Optional[str]] = []
-    for row in (row for row in _host_rows(resolution, observed) if row.setting == RECEIVE):
-        values.append(row.current)
-        if row.effect in (EFFECTIVE, NOT_YET) and row.desired != row.current:
-            values.append(row.desired)
-    return list(
-        filter(None, (_throughput_sentence(value, resolution.tuning.choice) for value in values))
-    )
+    for row in _host_rows(resolution, observed):
+        if row.setting == RECEIVE:
+            is_set = row.effect in (EFFECTIVE, NOT_YET)
+            values = dict.fromkeys([row.current, row.desired] if is_set else [row.current])
+            sentences = (_throughput_sentence(value, resolution.tuning.choice) for value in values)
+            yield from filter(None, sentences)
 
 
 def _throughput_sentence(value: Optional[str], choice: Choice) -> str:
@@ -214,11 +212,9 @@ def _throughput_sentence(value: Optional[str], choice: Choice) -> str:
     if not largest or not largest[0].isdecimal():
         return ""
     size = int(largest[0])
-    rtts = USUAL_RTTS
-    if choice.rtt:
-        rtts = (choice.rtt,)
+    rtts = (choice.rtt,) if choice.rtt else USUAL_RTTS
     names = map(arithmetic.rtt_text, rtts)
-    rates = [arithmetic.rate_text(arithmetic.allowed_rate(size, rtt)) for rtt in rtts]
+    rates = (arithmetic.rate_text(arithmetic.allowed_rate(size, rtt)) for rtt in rtts)
     first, *more = zip(names, rates)
     text = f"{arithmetic.size_text(size)} at {first[0]} RTT allows {first[1]}"
     return ", ".join([text, *map(" ".join, more)])

@@ -18,17 +18,22 @@ def apply_failures(
 ) -> tuple[list[Problem], list[Operation]]:
     """The problems of links whose changes were rolled back, and the operations without a failure.
 
-    `failed` are the failures that `left` still has work for.
+    `failed` are the failures of NICs for which operations are `left`.
     """
     operations = _failed_operations(failed, left)
     serious = [problem for problem in failed if not _spares_others(problem, operations)]
     fates = {operation.fate for operation in left}
     lost = joined_domains(_macs(serious), fates)
     tried = {*operations.values()}
-    missing = {link.on.key for link in of_kind(tried, CreateLink)}
-    possible = (step for step in left if step.domain not in lost and step not in tried)
-    alive = [step for step in possible if step.needed.isdisjoint(missing)]
-    return _rolled_back(serious, left, fates), alive
+    missing = {creation.on.key for creation in of_kind(tried, CreateLink)}
+    without_failure = [
+        operation
+        for operation in left
+        if operation.domain not in lost
+        and operation not in tried
+        and operation.needed.isdisjoint(missing)
+    ]
+    return _rolled_back(serious, left, fates), without_failure
 
 
 def _macs(problems: Iterable[Problem]) -> set[str]:

@@ -27,7 +27,7 @@ from neuca_tools.plan.operations import Tell, WriteFile
 from neuca_tools.state.leftovers import TITLES
 from neuca_tools.status.failures import apply_failures
 
-MAX_FILES = 3  # so many are listed one by one
+MAX_FILES = 3  # that are listed one by one
 NO_NAMES: Mapping[LinkKey, str] = {}
 NO_WORLD = World()
 EXIT_CODES = {
@@ -114,18 +114,18 @@ def judge_host(
 ) -> Status:
     """Compare the host with its desired state; `left` is the plan for all NICs.
 
-    What is left to do for the entries of the scope `unapplied` is pending; everything else is
-    drift. `world` has the devices, and the report of each running network manager on them.
+    What is left to do for the entries of the scope `unapplied` is pending, all else is drift.
     """
     failed = _failed_problems(report, left)
-    rolled_back, alive = apply_failures(failed, left)
-    pending = {operation for operation in alive if _is_pending(operation, unapplied)}
+    rolled_back, without_failure = apply_failures(failed, left)
+    pending = {operation for operation in without_failure if _is_pending(operation, unapplied)}
     reported = [*resolution.problems, *_document_problems(document), *failed]
-    reported += [*_unfinished_problems(alive, pending), *rolled_back]
+    reported += [*_unfinished_problems(without_failure, pending), *rolled_back]
     reported += _file_problems(left, failed, applied=report is not None and not pending)
     problems = tuple(dict.fromkeys([*reported, *_contested_problems(resolution, observed)]))
     codes = {problem.code for problem in problems} - INFORMATIVE_CODES
-    state = _state_of_host(codes, document, "pending" in codes or bool(resolution.roles.held_back))
+    held_back = bool(resolution.roles.held_back)
+    state = _state_of_host(codes, document, waiting=held_back or "pending" in codes)
     data = {
         "version": 2,
         "neuca": version,
@@ -134,11 +134,11 @@ def judge_host(
         "interfaces": _interfaces_json(resolution, world, problems, own_names),
         "problems": [problem_json(problem) for problem in problems if problem.link is None],
         "notes": [*document.warnings, *notes],
-        "last_pass": _last_pass(report),
+        "last_pass": _last_pass_json(report),
         "not_rolled_back": [problem.text for problem in (report.stuck if report else ())],
     }
-    code, held_back = _exit_code(state, codes), bool(resolution.roles.held_back)
-    return Status(data, code, held_back, resolution.is_routed, problems, resolution.names)
+    exit_code = _exit_code(state, codes)
+    return Status(data, exit_code, held_back, resolution.is_routed, problems, resolution.names)
 
 
 def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
@@ -168,15 +168,17 @@ def _state_of_host(codes: Collection[str], document: DocumentStatus, waiting: bo
     return "ok"
 
 
-def _last_pass(report: Optional[Report]) -> Optional[dict[str, Any]]:
-    if report is None:
-        return None
-    return {
+def _last_pass_json(report: Optional[Report]) -> Optional[dict[str, Any]]:
+    return report and {
         "finished": report.finished,
         "seconds": report.seconds,
         "changed": len(report.changed),
         "failed": len(report.problems),
     }
+
+
+def _exit_code(state: str, codes: Collection[str]) -> int:
+    return EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
 
 
 def with_unsaved(status: Status, reason: str, postponed: Sequence[Operation]) -> Status:
@@ -185,20 +187,14 @@ def with_unsaved(status: Status, reason: str, postponed: Sequence[Operation]) ->
     `postponed` are the operations that wait until it can (`apply.result.waiting_operations`).
     """
     problems = status.data["problems"]
-    files = [problem["text"] for problem in problems if problem["code"] == "unsaved"]
-    why = reason or next(iter(files), None)
-    waits = [
-        problem_json(Problem("unsaved", f"waits for room: {operation.text}"))
-        for operation in postponed
-    ]
-    data = {**status.data, "unsaved": why, "problems": [*problems, *waits]}
-    if why is None or data["state"] != "ok":
-        return status._replace(data=data)
-    return status._replace(data={**data, "state": "degraded"}, exit_code=EXIT_DEGRADED)
-
-
-def _exit_code(state: str, codes: Collection[str]) -> int:
-    return EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
+    files = (problem["text"] for problem in problems if problem["code"] == "unsaved")
+    why = reason or next(files, None)
+    waits = [Problem("unsaved", f"waits for room: {operation.text}") for operation in postponed]
+    data = {**status.data, "unsaved": why, "problems": [*problems, *map(problem_json, waits)]}
+    if why is not None and data["state"] == "ok":
+        data["state"] = "degraded"
+        status = status._replace(exit_code=EXIT_DEGRADED)
+    return status._replace(data=data, problems=(*status.problems, *waits))
 
 
 def _file_problems(
@@ -253,13 +249,11 @@ def _contested_problems(resolution: Resolution, observed: NetworkState) -> list[
         desired = resolution.desired.links.get(key)
         if desired is None or not desired.managers:  # empty: a manager does DHCP on it
             continue
-        managing = [
-            manager
+        problems += [
+            Problem("contested", f"{TITLES.get(manager, manager)} manages it", key)
             for manager, state in link.managers.items()
             if state == "managed" != desired.managers.get(manager)
         ]
-        texts = [f"{TITLES.get(manager, manager)} manages it" for manager in managing]
-        problems += [Problem("contested", text, key) for text in texts]
     return problems
 
 
@@ -343,7 +337,7 @@ def _manager_state(states: Optional[Mapping[str, str]], name: Optional[str]) -> 
 
 
 def parent_name(link: Link) -> Optional[str]:
-    """The lower device of a VLAN, VXLAN or macvlan: a MAC, or `bond NAME`; None for the others."""
+    """The MAC or GUID of the lower NIC, or such as `bond NAME`; None without a lower device."""
     if link.key.vlan_id is not None:
         return link.key.mac
     lower = (link.virtual or Virtual()).parent

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 from neuca_tools.model.openmetrics import Sample, metrics_text, seconds_of_time
+from neuca_tools.status.judge import EXIT_CODES
 
-STATES = ("ok", "pending", "degraded", "failed")
 METRICS = {
     "info": "The version of neuca-guest-tools, always 1.",
     "state": "1 for the present state of the host, 0 for the others.",
@@ -36,7 +36,7 @@ def status_metrics(status: Mapping[str, Any]) -> str:
 
 def _status_samples(status: Mapping[str, Any]) -> Iterator[Sample]:
     yield "info", {"version": status["neuca"]}, 1
-    for state in STATES:
+    for state in EXIT_CODES:
         yield "state", {"state": state}, float(state == status["state"])
     codes = _count_codes([status, *status["interfaces"]])
     for code in sorted(codes):
@@ -58,10 +58,9 @@ def _of_document(document: Mapping[str, Any]) -> Iterator[Sample]:
 
 
 def _of_interface(interface: Mapping[str, Any]) -> Iterator[Sample]:
-    wanted = interface["mac"] or interface["parent"]
     labels = {
         "interface": interface["name"] or interface["desired_name"] or "",
-        "mac": wanted or "",
+        "mac": interface["mac"] or interface["parent"] or "",
         "vlan_id": str(interface["vlan_id"] or ""),
         "role": interface["role"],
     }

@@ -23,7 +23,6 @@ INTERFACE_HEAD = (
     *("NM", "NETWORKD"),  # network managers, in the order of `state.leftovers.TITLES`
 )
 NOT_CHECKED = "--"  # the mark of an interface of which nothing is requested
-NO_NAME_ROW = {"current": None, "desired": None}
 WIDTH = 80  # characters of a line, if the width of the terminal is not given
 NARROWEST = 6  # characters of a column
 PLATFORM_TEXTS = {
@@ -77,7 +76,7 @@ def status_text(data: Mapping[str, Any], color: bool, width: int = WIDTH) -> str
         lines.append(f"degraded: not saved: {data['unsaved']}")
     lines.append(_last_pass_line(data["last_pass"]))
     lines += _interface_lines(data["interfaces"], color, width)
-    mark = _colored_by_state("!!", _severity_of_codes(_problem_codes(data)), color)
+    mark = _colored_by_state("!!", _severity_of_problems(data), color)
     lines += [f"{mark} {problem['code']}: {problem['text']}" for problem in data["problems"]]
     lines += _guest_lines(data.get("guest") or ())
     lines += [f"   note: {note}" for note in data["notes"]]
@@ -103,7 +102,7 @@ def _interface_lines(interfaces: Sequence[Mapping[str, Any]], color: bool, width
     head, *rows = table_lines([INTERFACE_HEAD, *map(_interface_row, interfaces)], width)
     for at, interface in enumerate(interfaces):
         mark = rows[at][:2]
-        state = "ok" if interface["ok"] else _severity_of_codes(_problem_codes(interface))
+        state = "ok" if interface["ok"] else _severity_of_problems(interface)
         rows[at] = _colored_by_state(mark, state, color and mark != NOT_CHECKED) + rows[at][2:]
     return [head, *_with_details(rows, map(_lines_below, interfaces))]
 
@@ -141,10 +140,7 @@ def _interface_row(interface: Mapping[str, Any]) -> list[str]:
         _link_state(interface),
         _cell_text(interface["mtu"]),
         _identity_cell(interface),
-        *(
-            _cell_text(state if state != "absent" else None)
-            for state in interface["managers"].values()
-        ),
+        *("-" if state == "absent" else state for state in interface["managers"].values()),
     ]
 
 
@@ -161,12 +157,9 @@ def _link_state(interface: Mapping[str, Any]) -> str:
     return _cell_text(interface["state"])
 
 
-def _problem_codes(holder: Mapping[str, Any]) -> list[str]:
-    return [problem["code"] for problem in holder["problems"]]
-
-
-def _severity_of_codes(codes: Iterable[str]) -> str:
-    """The state, "failed" or "degraded", whose color problems with these codes have."""
+def _severity_of_problems(holder: Mapping[str, Any]) -> str:
+    """The state whose color the problems of the host or of an interface have."""
+    codes = [problem["code"] for problem in holder["problems"]]
     return "failed" if "failed" in codes else "degraded"
 
 
@@ -193,10 +186,11 @@ def _guest_lines(features: Sequence[Mapping[str, Any]]) -> list[str]:
         "guest: " + ", ".join(f"{feature['feature']} {feature['state']}" for feature in features)
     ]
     for feature in features:
-        unproblematic = [
-            finding for finding in feature["findings"] if finding["state"] in ("ok", "pending")
+        lines += [
+            f"      {feature['feature']}: {finding['text']}"
+            for finding in feature["findings"]
+            if finding["state"] in ("ok", "pending")
         ]
-        lines += [f"      {feature['feature']}: {finding['text']}" for finding in unproblematic]
     return lines
 
 
@@ -230,7 +224,8 @@ def unfulfilled_lines(
     for problem in problems:
         outcome = "left alone"
         if problem.code not in INFORMATIVE_CODES:
-            outcome = _colored_by_state("not done", _severity_of_codes([problem.code]), color)
+            severity = "failed" if problem.code == "failed" else "degraded"
+            outcome = _colored_by_state("not done", severity, color)
         link = problem.link and (names.get(problem.link) or str(problem.link))
         lines.append(": ".join(filter(None, (outcome, link, problem.text))))
     return lines
@@ -268,8 +263,8 @@ def _tuning_details(value: Mapping[str, Any]) -> Iterator[str]:
 
 def explanation_text(data: Mapping[str, Any], width: int = WIDTH) -> str:
     """`neuca explain`: the result of `render_json.explain_link` as a table."""
-    name = next((row for row in data["settings"] if row["setting"] == "name"), NO_NAME_ROW)
-    link = name["current"] or name["desired"] or OWN
+    names = (row for row in data["settings"] if row["setting"] == "name")
+    link = next((row["current"] or row["desired"] for row in names), None) or OWN
     rows = [_explained_row(row, link) for row in data["settings"]]
     head, *rest = table_lines([["SETTING", "DESIRED", "CURRENT", "ORIGINAL"], *rows], width)
     lines = [f"{data['link']}: {data['role']}, because {data['reason']}", head]

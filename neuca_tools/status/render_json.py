@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 from neuca_tools.desired.device_settings import flat_settings
 from neuca_tools.desired.resolve import Resolution
@@ -41,8 +41,8 @@ from neuca_tools.status.judge import (
     parent_name,
     problem_json,
 )
+from neuca_tools.status.routing_json import Setting, explained_setting
 
-NO_ORIGIN = Origin("", "", "")
 ROLE_REASONS = {
     "dataplane": "a document or the configuration names it",
     "ignored": "it is ignored by the configuration, or was released",
@@ -251,9 +251,6 @@ def explain_link(
     }
 
 
-Setting = Union[str, int, None]
-
-
 def _settings_explained(
     key: LinkKey, resolution: Resolution, current: Mapping[str, Setting], record: Record
 ) -> list[dict[str, Setting]]:
@@ -271,18 +268,10 @@ def _settings_explained(
     origins = _origin_by_setting(request)
     rows = []
     for setting in _explained_settings(request, originals, {*origins, *desired}, origins):
-        origin = origins.get(setting, NO_ORIGIN)
-        row = {
-            "setting": setting,
-            "desired": None,
-            "current": current.get(setting),
-            "origin": origin.where,
-            "overridden": origin.overrode,
-            "original": original.get(setting),
-        }
         # The agent itself wants the name, and sysctls such as accept_ra.
-        if setting in origins or setting == "name" or setting.startswith(SYSCTL):
-            row["desired"] = desired.get(setting)
+        is_wanted = setting in origins or setting == "name" or setting.startswith(SYSCTL)
+        values = desired.get(setting) if is_wanted else None, current.get(setting)
+        row = explained_setting(setting, origins.get(setting), *values, original.get(setting))
         rows.append(row)
     return rows
 

@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca import routing_keys
 from neuca_tools.model import LinkKey, LinkRequest, NetworkState, Origin, RouteRequest, World
 from neuca_tools.model.addresses import Host, Network
 from neuca_tools.model.routing import PLAIN, Traits
+
+Setting = Union[str, int, None]  # a value of one
 
 
 def desired_routes(resolution: Resolution) -> list[dict[str, Any]]:
@@ -25,7 +27,6 @@ def desired_routes(resolution: Resolution) -> list[dict[str, Any]]:
 
 
 def requested_routes(routes: Iterable[RouteRequest]) -> list[dict[str, Any]]:
-    """The routes that a document requests."""
     return [
         {
             **_route_json(route.to, route.via, route.state, route.metric, route.traits),
@@ -65,7 +66,6 @@ def observed_routes(world: World, names: Mapping[int, str]) -> list[dict[str, An
 
 
 def observed_rules(world: World) -> list[dict[str, Any]]:
-    """The routing rules of the kernel."""
     return [
         {"family": f"ipv{seen.rule.family}", "rule": seen.rule.text, "protocol": seen.protocol}
         for seen in world.rules
@@ -84,19 +84,20 @@ def explained_routing(
     used = {hop.traits.table for hop in observed.hops if hop.ours and hop.link == key}
     current = {"table": table if table in used else None}
     return [
-        _setting_row(name, value, current.get(name), origins.get(name))
+        explained_setting(name, origins.get(name), value, current.get(name), None)
         for name, value in desired.items()
     ]
 
 
-def _setting_row(
-    setting: str, desired: str, current: Optional[int], origin: Optional[Origin]
-) -> dict[str, Any]:
+def explained_setting(
+    setting: str, origin: Optional[Origin], desired: Setting, current: Setting, original: Setting
+) -> dict[str, Setting]:
+    """A row of `neuca explain`."""
     return {
         "setting": setting,
         "desired": desired,
         "current": current,
         "origin": origin.where if origin else "",
         "overridden": origin.overrode if origin else "",
-        "original": None,
+        "original": original,
     }

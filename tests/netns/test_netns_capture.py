@@ -48,11 +48,9 @@ def root(tmp_path):
     return tmp_path / "root"
 
 
-def captured(root, before=""):
-    """The content of each file of the archive; `before` is a shell command to run first."""
-    archive = root.parent / "image.tar"
+def capture(root, archive, before):
     program = [sys.executable, "-c", PROGRAM, root, USER, archive]
-    done = subprocess.run(
+    return subprocess.run(
         ["unshare", "--mount", "sh", "-c", f'{before}\nexec "$@"', "sh", *program],
         cwd=ROOT,
         capture_output=True,
@@ -60,6 +58,12 @@ def captured(root, before=""):
         timeout=600,
         check=False,
     )
+
+
+def captured(root, before=""):
+    """The content of each file of the archive; `before` is a shell command to run first."""
+    archive = root.parent / "image.tar"
+    done = capture(root, archive, before)
     assert (done.returncode, done.stderr) == (0, "")
     with tarfile.open(archive) as members:
         return {
@@ -71,6 +75,19 @@ def captured(root, before=""):
 
 def test_a_clone_has_no_key_of_the_document(root):
     assert captured(root) == {f"./{HOME}/.ssh/authorized_keys": "mine\n"}
+
+
+def test_an_archive_that_does_not_fit_below_the_size_limit_of_files_is_an_error(root):
+    """The kernel writes what still fits, and refuses only the next write."""
+    archive = root.parent / "image.tar"
+    assert capture(root, archive, "").returncode == 0
+    blocks_of_512 = archive.stat().st_size // 512
+    for path in root.parent.glob("image.tar*"):
+        path.unlink()
+    done = capture(root, archive, f"ulimit -f {blocks_of_512 - 10}")  # tar writes 20 at once
+    assert done.returncode == 1
+    assert f'ApplyError: write "{archive}": File too large' in done.stderr
+    assert sorted(path.name for path in root.parent.iterdir()) == ["root"]
 
 
 def test_a_home_on_another_file_system_is_not_captured_and_no_obstacle(root):

@@ -59,6 +59,25 @@ def test_a_released_nic_is_ignored_until_it_is_taken_back(running):
     assert running.link("dp1")["mtu"] == 9000
 
 
+def test_a_released_nic_that_is_neither_present_nor_requested_is_taken_back(running):
+    running.neuca("release", "dp2")
+    running.ip("link del dp2")
+    running.once(f"[interface {mac(1)}]\nname = dp1\n")
+    done = running.neuca("release", "--undo", mac(2))
+    assert (done.code, done.out) == (0, f"{mac(2)} is no longer ignored\nok: nothing to do\n")
+    running.veth("dp2", 2)
+    assert running.once(DOCUMENT).code == 0
+    assert running.addresses("dp2") == {"172.16.2.1/24"}
+    assert running.neuca("release", "--undo", mac(7)).code == 2
+
+
+def test_reverting_the_tuning_does_not_ignore_an_option(running):
+    done = running.neuca("tune", "revert", "--source", "file:/nonexistent")
+    options = "--source, --profile, --rate, --rtt or --interface"
+    reason = f"it undoes `tune apply`, and cannot be combined with {options}"
+    assert (done.code, done.err.splitlines()[-1]) == (2, f"neuca: tune revert: {reason}")
+
+
 def test_taking_a_nic_back_leaves_nothing_to_do(running):
     assert running.neuca("release", "dp1").code == 0
     assert running.neuca("release", "--undo", "dp1").code == 0

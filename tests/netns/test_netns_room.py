@@ -136,6 +136,8 @@ def test_what_a_nic_would_lose_stays_until_there_is_room(lab, disk, how):
     data = reasons(lab, how, "document.json")
     waits = "waits for room: delete the address 172.16.1.1/24 from data1"
     assert {"code": "unsaved", "text": waits} in data["problems"]
+    assert lab.neuca("plan").out == f"nothing to do\nnot done: {waits}\n"
+    assert lab.neuca("apply").out == f"not done: {waits}\ndegraded: nothing to do, 1 not done\n"
     disk.mend(how)
     assert lab.once().code == 0
     assert lab.addresses("data1") == {"172.16.1.2/24"}

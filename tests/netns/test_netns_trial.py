@@ -109,6 +109,15 @@ def test_a_trial_that_nobody_confirms_is_taken_back_to_the_last_file(host):
     assert not (host.folder / "state/trial.json").exists()
 
 
+def test_a_trial_without_standard_input_is_not_confirmed_by_its_own_output(host):
+    """Descriptor 0 is free then, and the next socket gets it."""
+    before = state(host)
+    trial = Trial(host, 1, main=f"import os; os.close(0); import sys; sys.stdin = None; {MAIN}")
+    code, said = trial.end()
+    assert (code, said) == (1, ["not confirmed: rolled back to the previous configuration"])
+    assert state(host) == before
+
+
 def test_a_trial_that_is_confirmed_in_another_terminal_is_kept(host):
     trial = Trial(host, 3600)
     assert is_on_trial(host)

@@ -25,10 +25,11 @@ from neuca_tools.agent.worker import (
     COLDPLUG_SECONDS,
     PASS_GRACE_SECONDS,
     Job,
-    Outcome,
+    JobResult,
     Worker,
     do_job,
 )
+from neuca_tools.commands.neucad import _single_instance
 from neuca_tools.config import Config
 
 
@@ -84,10 +85,10 @@ def test_no_child_is_made_for_an_event_during_a_job(daemon):
 @pytest.mark.parametrize(
     ("outcome", "again"),
     [
-        (Outcome(ran=True, passed=True), False),
-        (Outcome(ran=True, passed=True, failed={WHOLE_PASS: 0}), True),
-        (Outcome(ran=True, passed=True, failed={"a": 7}), True),
-        (Outcome(), False),
+        (JobResult(made_pass=True, completed_pass=True), False),
+        (JobResult(made_pass=True, completed_pass=True, failed={WHOLE_PASS: 0}), True),
+        (JobResult(made_pass=True, completed_pass=True, failed={"a": 7}), True),
+        (JobResult(), False),
     ],
 )
 def test_after_a_failure_or_a_manager_without_an_answer_there_is_another_pass(
@@ -174,10 +175,32 @@ def test_the_word_of_udev_ends_the_wait(daemon, clock):
 def test_a_stop_waits_for_a_pass_only_and_for_no_report_that_is_there(said, misses):
     worker = object.__new__(Worker)
     worker._socket, child = socket.socketpair()
-    worker._said = b""
+    worker._received = b""
     with worker._socket, child:
         child.sendall(said)
         began = time.monotonic()
         assert worker.wait() is misses
         assert time.monotonic() - began < PASS_GRACE_SECONDS
-    assert worker._said == said
+    assert worker._received == said
+
+
+# --- One daemon -----------------------------------------------------------------------------------
+
+
+def test_a_child_that_outlives_the_daemon_does_not_keep_another_from_starting(tmp_path):
+    config = Config(run_directory=tmp_path / "run", state_directory=tmp_path / "state")
+    reader, writer = os.pipe()
+    with _single_instance(config):
+        child = os.fork()
+        if child == 0:
+            os.write(writer, b"!")
+            signal.pause()
+        assert os.read(reader, 1) == b"!"
+    try:
+        with _single_instance(config):
+            assert not list((tmp_path / "state").iterdir())
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(reader)
+        os.close(writer)

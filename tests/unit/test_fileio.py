@@ -278,6 +278,22 @@ def test_a_lock_that_another_process_holds_is_waited_for_and_then_named(tmp_path
     assert holder.poll() is None
 
 
+@pytest.mark.usefixtures("holder")
+def test_a_wait_that_is_over_before_it_begins_ends_as_any_other(tmp_path, monkeypatch):
+    """On a busy host, the process may not run for longer than the wait."""
+    set_timer, handler = signal.setitimer, signal.getsignal(signal.SIGALRM)
+
+    def set_and_stall(which, seconds):
+        set_timer(which, seconds)
+        if seconds:
+            signal.pause()
+
+    monkeypatch.setattr(signal, "setitimer", set_and_stall)
+    with pytest.raises(LockedError), locked(tmp_path / "run" / "lock", 0.0):
+        pytest.fail("both hold it")
+    assert signal.getsignal(signal.SIGALRM) == handler
+
+
 def test_a_lock_is_taken_as_soon_as_it_is_free(tmp_path, holder):
     holder.stdin.close()
     with locked(tmp_path / "run" / "lock", 60):

@@ -8,8 +8,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from neuca_tools.commands.common import run_guarded
 
 ROOT = Path(__file__).parents[2]
 NEUCA = "import sys; sys.argv[0] = 'neuca'; from neuca_tools.commands.neuca import main; sys.exit(main())"
@@ -88,3 +91,29 @@ def test_an_interrupt_while_modules_are_imported_prints_nothing(words, name):
     hook = f"import os, sys; sys.addaudithook(lambda event, names: {interrupt}); "
     ended = run(hook + NEUCA, words, unbuffered=False, stdout=subprocess.PIPE)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize("words", ["check -", "selftest explain -"])
+def test_closed_standard_input_is_one_line(words):
+    start = f"import os, sys; os.close(0); os.execv(sys.executable, ['python3', '-c', {NEUCA!r}, *sys.argv[1:]])"
+    ended = run(start, words, unbuffered=False, stdout=subprocess.PIPE)
+    assert ended.returncode == 1
+    assert ended.stderr.endswith(': read "-": standard input is closed\n')
+    assert (ended.stdout, ended.stderr.count("\n")) == ("", 1)
+
+
+def test_standard_input_that_is_named_twice_is_read_once():
+    ended = run(NEUCA, "check - -", unbuffered=False, input="mtu", stdout=subprocess.PIPE)
+    first, _, second, _ = ended.stdout.splitlines()
+    assert first == '-: error: cannot read the document: it has no section, such as "[interfaces]"'
+    assert second.startswith("-: error: cannot read the document: it is empty, ")
+    assert (ended.returncode, ended.stderr) == (78, "")
+
+
+def test_a_quiet_command_prints_a_name_that_is_not_utf8_to_nowhere(capfd):
+    def print_name(_: object) -> int:
+        print(os.fsdecode(b"\xff"))
+        return 0
+
+    assert run_guarded(print_name, SimpleNamespace(quiet=True)) == 0
+    assert capfd.readouterr() == ("", "")

@@ -75,7 +75,8 @@ def files(folder):
     return {
         str(path.relative_to(folder))
         for path in folder.rglob("*")
-        if (path.is_symlink() or not path.is_dir()) and path.name not in image_clean.LOCKS
+        if (path.is_symlink() or not path.is_dir())
+        and path.name not in ("lock", "neucad.lock", "guest.lock")
     }
 
 

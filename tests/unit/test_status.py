@@ -503,6 +503,7 @@ def test_a_vlan_of_an_absent_nic_is_not_as_requested():
     ("020000000001.7", None),
     ("02:00:00:00:00", None),
     (f"{mac(2)}.x", None),
+    pytest.param(f"{mac(2)}.{'9' * 5000}", None, id="more digits than int() takes"),
     ("xx02:00:00:00:00:02", None),
 ])  # fmt: skip
 def test_find_link(text, meant):
