@@ -147,7 +147,7 @@ class Transaction:
 
         Returns the operations that are planned after that.
         """
-        operations = [operation for operation in planned if operation.order <= Phase.MARK]
+        operations = [operation for operation in planned if operation.phase <= Phase.MARK]
         if not of_kind(operations, Unmanage, Tell, Activate):
             return planned
         self._note_before()

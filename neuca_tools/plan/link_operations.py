@@ -107,7 +107,7 @@ class DeleteLink(LinkOperation):
     kind = "delete-link"
     is_removal = True
     lower: tuple[LinkKey, ...] = ()
-    phase_of: Phase = Phase.SHRINK
+    phase: Phase = Phase.SHRINK
 
     @property
     def fate(self) -> frozenset[str]:
@@ -131,7 +131,7 @@ class SetMaster(LinkOperation):
     kind = "set-master"
     before: Optional[Target]
     master: Optional[Target]
-    phase_of: Phase = Phase.VLAN
+    phase: Phase = Phase.VLAN
     mtu: Optional[int] = None
 
     @property
@@ -197,7 +197,7 @@ class SetDevice(LinkOperation):
     group: str
     before: Mapping[str, str]
     after: Mapping[str, str]
-    phase_of: Phase = Phase.NIC
+    phase: Phase = Phase.NIC
     replaced: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __hash__(self) -> int:

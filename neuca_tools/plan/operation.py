@@ -131,7 +131,7 @@ class Operation:
     """
 
     kind: ClassVar[str]
-    phase: ClassVar[Phase]
+    phase: Phase
     form: ClassVar[str]
     is_removal: ClassVar[bool] = False
 
@@ -206,12 +206,6 @@ class Operation:
     @property
     def text(self) -> str:
         return self.form.format(self)
-
-    @property
-    def order(self) -> Phase:
-        """Its own phase (`phase_of`) if its kind can be needed in several, or that of its kind."""
-        own: Optional[Phase] = getattr(self, "phase_of", None)
-        return own or self.phase
 
     def run(self, writer: Writer) -> None:
         raise NotImplementedError

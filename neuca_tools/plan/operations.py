@@ -35,7 +35,7 @@ class SetAttribute(LinkOperation):
     title: ClassVar[str]
     before: Optional[int]
     after: int
-    phase_of: Phase = Phase.NIC
+    phase: Phase = Phase.NIC
 
     @property
     def batch(self) -> object:
@@ -82,7 +82,7 @@ class SetState(LinkOperation):
     kind = "set-state"
     form = "bring {0.target} {0.change[1]}"
     up: bool
-    phase_of: Phase = Phase.UP
+    phase: Phase = Phase.UP
 
     @property
     def change(self) -> tuple[Value, Value]:
@@ -149,7 +149,7 @@ class DeleteAddress(_AddressOperation):
     kind = "delete-address"
     form = "delete the address {0.address} from {0.target}"
     is_removal = True
-    phase_of: Phase = Phase.RETIRE
+    phase: Phase = Phase.RETIRE
 
     def run(self, writer: Writer) -> None:
         writer.links.delete_address(writer.index(self.on), self.address)

@@ -62,11 +62,11 @@ def plan_operations(
     widened = _widened_scope(scope, observed, desired)
     sides = sides_after_renames(observed, desired, owned, widened, rename_while_up)
     stale = list(route_steps.stale_routes(sides))
-    late = [operation for operation in stale if operation.order > Phase.SHRINK]
+    late = [operation for operation in stale if operation.phase > Phase.SHRINK]
     operations = (
         *_write_files(sides),
         *_tell_managers(sides),
-        *(operation for operation in stale if operation.order <= Phase.SHRINK),
+        *(operation for operation in stale if operation.phase <= Phase.SHRINK),
         *_remove_and_lower(sides),
         *_rename_links(sides),
         *_create_and_raise(sides),
@@ -80,7 +80,7 @@ def plan_operations(
         *route_steps.restore_routes(sides),
         *_change_clients(sides),
     )
-    ordered = sorted(operations, key=lambda operation: operation.order)
+    ordered = sorted(operations, key=lambda operation: operation.phase)
     if scope is not None and widened is not None:
         widened |= frozenset(_moving_members(scope, widened, sides))
     return route_steps.possible_operations(in_scope(ordered, widened), observed)

@@ -63,7 +63,7 @@ class ReplaceRoute(_RouteOperation):
     kind = "replace-route"
     leaves: tuple[Target, ...] = ()
     before: Optional[Hop] = None
-    phase_of: Phase = Phase.ROUTE
+    phase: Phase = Phase.ROUTE
 
     @property
     def domains(self) -> frozenset[str]:
@@ -101,7 +101,7 @@ class RestoreRoute(_RouteOperation):
     message: bytes = field(default=b"", repr=False)
     indexes: tuple[int, ...] = ()
     seen: float = 0.0
-    phase_of: Phase = Phase.ROUTE
+    phase: Phase = Phase.ROUTE
 
     @property
     def handles(self) -> frozenset[str]:
@@ -117,7 +117,7 @@ class DeleteRoute(_RouteOperation):
     kind = "delete-route"
     form = "delete the route to {0.hop.to} {0.value}"
     is_removal = True
-    phase_of: Phase = Phase.SHRINK
+    phase: Phase = Phase.SHRINK
 
     def run(self, writer: Writer) -> None:
         writer.links.delete_route(self.route(writer))
@@ -173,7 +173,7 @@ class DeleteRule(_RuleOperation):
     kind = "delete-rule"
     form = "delete the rule {0.rule.text}"
     is_removal = True
-    phase_of: Phase = Phase.SHRINK
+    phase: Phase = Phase.SHRINK
 
     def run(self, writer: Writer) -> None:
         writer.links.delete_rule(self.rule)

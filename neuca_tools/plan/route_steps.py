@@ -73,7 +73,7 @@ def set_routes(sides: Sides) -> Iterator[Operation]:
             continue
         if before is None:
             phase = _phase_of_route(sides, hop, known)
-            yield ReplaceRoute(_targets_of(sides, hop), hop, phase_of=phase)
+            yield ReplaceRoute(_targets_of(sides, hop), hop, phase=phase)
             continue
         is_gone = not sides.gone.isdisjoint(before.links)
         if before.body != hop.body and not is_gone:
@@ -168,7 +168,7 @@ def _restore_route(
     indexes = (*first.indexes, *(route.index for route in routes[1:]))
     phase = Phase.ADDRESS if hop.via is None else Phase.ROUTE
     on = _targets_of(sides, hop)
-    return RestoreRoute(on, hop, first.message, indexes, seen=earlier.seen, phase_of=phase)
+    return RestoreRoute(on, hop, first.message, indexes, seen=earlier.seen, phase=phase)
 
 
 def _phase_of_route(

@@ -178,7 +178,7 @@ def test_the_same_address_with_another_prefix_length_is_another_address():
 def test_the_operations_of_a_plan_are_in_the_order_of_the_phases():
     observed = state(there(2, state="up"), there(3, state="up"))
     desired = state(link(2, name="eth3", state="down", mtu=1400), link(3, name="eth2", mtu=9000))
-    orders = [operation.order for operation in plan_operations(observed, desired)]
+    orders = [operation.phase for operation in plan_operations(observed, desired)]
     assert orders == sorted(orders)
     assert (
         Phase.FILES
