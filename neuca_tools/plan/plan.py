@@ -184,12 +184,11 @@ def _managers_to_reload(observed: NetworkState, desired: NetworkState) -> set[st
 
 
 def _rename_links(sides: Sides) -> Iterator[Operation]:
-    down: set[LinkKey] = set()
+    up = {*sides.bounced}
     for step in sides.steps:
-        current = sides.observed.links[step.key]
-        target = Target(step.key, step.old, current.index)
-        if step.key.mac in sides.bounced and current.state == "up" and step.key not in down:
-            down.add(step.key)
+        target = Target(step.key, step.old, sides.observed.links[step.key].index)
+        if step.key in up:
+            up.remove(step.key)
             yield SetState(target, False, Phase.RENAME)
         yield Rename(target, step.new)
 
@@ -205,7 +204,7 @@ def _remove_and_lower(sides: Sides) -> Iterator[Operation]:
         if wanted.mtu and current.mtu and wanted.mtu < current.mtu:
             yield _set_mtu(sides, current, wanted, Phase.SHRINK)
     for key, _, _ in reversed(sides.both):
-        if sides.is_taken_down(key) and key.mac not in sides.bounced:
+        if sides.is_taken_down(key) and not sides.is_bounced(key):
             yield SetState(sides.target(key), False, Phase.SHRINK)
 
 

@@ -20,7 +20,7 @@ from neuca_tools.plan.operation import Target
 class Sides:
     """Both states, and the effects of the plan's renames and deletions.
 
-    `steps` are the renames, `names` the names after them. `bounced` are the MACs of NICs that are
+    `steps` are the renames, `names` the names after them. `bounced` are the links that are
     taken down for a rename. `gone` are the links that the plan deletes.
     """
 
@@ -28,7 +28,7 @@ class Sides:
     desired: NetworkState
     owned: OwnedObjects
     steps: tuple[Step[LinkKey], ...] = ()
-    bounced: frozenset[str] = frozenset()
+    bounced: frozenset[LinkKey] = frozenset()
     names: Mapping[LinkKey, str] = field(default_factory=dict)
     gone: frozenset[LinkKey] = frozenset()
 
@@ -124,7 +124,11 @@ class Sides:
 
     def bounces(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down and up again."""
-        return key.mac in self.bounced or self._moves(key.nic, "bond")
+        return self.is_bounced(key) or self._moves(key.nic, "bond")
+
+    def is_bounced(self, key: LinkKey) -> bool:
+        """Whether the plan takes the link down for a rename, itself or with the NIC below it."""
+        return key in self.bounced or key.nic in self.bounced
 
     def comes_up(self, nic: LinkKey) -> bool:
         """Whether the plan sets the NIC up."""
@@ -257,5 +261,5 @@ def sides_after_renames(
     steps = tuple(rename_steps(current, wanted))
     names = {**everything, **asked, **current, **{step.key: step.new for step in steps}}
     renamed = () if live else steps
-    bounced = frozenset(step.key.mac for step in renamed if observed.links[step.key].state == "up")
+    bounced = frozenset(step.key for step in renamed if observed.links[step.key].state == "up")
     return Sides(observed, desired, owned, steps, bounced, names, gone)

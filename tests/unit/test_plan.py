@@ -236,6 +236,26 @@ def test_before_6_2_a_nic_goes_down_for_its_name_and_comes_back_with_all_it_had(
     ]
 
 
+def test_before_6_2_a_nic_goes_down_even_if_only_its_vlan_is_renamed():
+    observed = state(there(2, state="up"), there(2, 7, state="up"))
+    desired = state(link(2, state="down"), link(2, 7, name="data", state="down"))
+    assert words(observed, desired, rename_while_up=False) == [
+        "bring eth2.7 down",
+        "rename eth2.7 to data",
+        "bring eth2 down",
+    ]
+
+
+def test_before_6_2_a_renamed_vlan_takes_nothing_from_its_nic():
+    observed = state(there(2, state="up", addresses=(SIX,)), there(2, 7, state="up"))
+    desired = state(link(2, addresses=(SIX,)), link(2, 7, name="data"))
+    assert words(observed, desired, rename_while_up=False) == [
+        "bring eth2.7 down",
+        "rename eth2.7 to data",
+        "bring data up",
+    ]
+
+
 def test_a_nic_that_is_down_is_renamed_without_a_bounce_and_stays_down():
     assert words(state(there(2)), state(link(2, name="data")), rename_while_up=False) == [
         "rename eth2 to data"
