@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Optional
 
@@ -27,10 +27,10 @@ class Sides:
     observed: NetworkState
     desired: NetworkState
     owned: OwnedObjects
-    steps: tuple[Step[LinkKey], ...] = ()
-    bounced: frozenset[LinkKey] = frozenset()
-    names: Mapping[LinkKey, str] = field(default_factory=dict)
-    gone: frozenset[LinkKey] = frozenset()
+    steps: tuple[Step[LinkKey], ...]
+    bounced: frozenset[LinkKey]
+    names: Mapping[LinkKey, str]
+    gone: frozenset[LinkKey]
 
     def is_present(self, key: LinkKey) -> bool:
         """Whether the link is there, and this plan does not delete it."""
@@ -242,10 +242,6 @@ def _names_of(state: NetworkState) -> dict[LinkKey, str]:
     return {key: link.name for key, link in state.links.items() if link.name}
 
 
-def _is_in(scope: Optional[Collection[str]], key: LinkKey) -> bool:
-    return scope is None or key.mac in scope or str(key) in scope
-
-
 def sides_after_renames(
     observed: NetworkState,
     desired: NetworkState,
@@ -257,7 +253,11 @@ def sides_after_renames(
     gone = _links_to_delete(observed, desired, owned)
     everything, asked = _names_of(observed), _names_of(desired)
     current = {key: name for key, name in everything.items() if key not in gone}
-    wanted = {key: asked[key] for key in asked if key in current and _is_in(scope, key)}
+    wanted = {
+        key: asked[key]
+        for key in asked
+        if key in current and (scope is None or not {key.mac, str(key)}.isdisjoint(scope))
+    }
     steps = tuple(rename_steps(current, wanted))
     names = {**everything, **asked, **current, **{step.key: step.new for step in steps}}
     renamed = () if live else steps
