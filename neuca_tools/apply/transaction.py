@@ -100,8 +100,9 @@ class Outcome(NamedTuple):
 class Transaction:
     """One transaction in progress; `run` carries it out.
 
-    `before` are the links to roll back to, `made_links` those of the record. The network managers
-    are told to release our NICs. The record of the decision includes the `recorded_operations`.
+    `before` is the state to roll back to, noted before anything can fail: an empty one would remove
+    all that is ours. `made_links` are those of the record. The record of the decision includes the
+    `recorded_operations`. Creating it raises ObserveError.
     """
 
     host: Host
@@ -109,10 +110,13 @@ class Transaction:
     decision: Decision
     result: Result = field(default_factory=Result)
     undone: Result = field(default_factory=Result)
-    before: NetworkState = field(default_factory=NetworkState)
-    made_links: Mapping[LinkKey, Link] = field(default_factory=dict)
+    before: NetworkState = field(init=False)
+    made_links: Mapping[LinkKey, Link] = field(init=False)
     managers_were_told: bool = False
     recorded_operations: tuple[Operation, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._note_before()
 
     def run(self) -> Outcome:
         """Carry out the decision. Raises NeucaError; the next start then finds the journal."""
@@ -150,7 +154,6 @@ class Transaction:
         operations = [operation for operation in planned if operation.phase <= Phase.MARK]
         if not of_kind(operations, Unmanage, Tell, Activate):
             return planned
-        self._note_before()
         self._save_intentions(self.decision.record, operations)
         with self.host.watch() as watch:
             self._carry_out(operations)
@@ -160,8 +163,12 @@ class Transaction:
                     watch.wait(RELEASE_SECONDS)
         self.managers_were_told = True
         self.decision = self._decide_anew(self.decision.record)
+        self._note_before()
         after = self.purpose.operations(self.decision)
-        self.result += Result(_finished_removals(planned, set(after)))
+        # Addresses and routes that a manager has removed by now.
+        removals: list[Operation] = of_kind(planned, DeleteAddress, DeleteRoute)
+        left = set(after)
+        self.result += Result(tuple(removal for removal in removals if removal not in left))
         return after
 
     def _note_before(self) -> None:
@@ -179,7 +186,6 @@ class Transaction:
 
     def _save_journal(self, operations: Sequence[Operation]) -> None:
         """Before the first change, save the current links and what will be ours."""
-        self._note_before()
         if operations:  # without any, the record is saved once, at the end
             record = intentions.record_intentions(self.decision.record, operations)
             self._save_intentions(record, operations)
@@ -190,7 +196,7 @@ class Transaction:
             raise ApplyError(self.host.unsaved(), errno.ENOSPC)
 
     def _save_intentions(self, record: Record, operations: Sequence[Operation]) -> None:
-        """Save the record for the case that the operations are interrupted."""
+        """Save the record for the case that the operations are interrupted. Raises ApplyError."""
         self.host.save_record(intentions.without_requests(record, operations))
 
     def _carry_out(self, operations: Sequence[Operation]) -> None:
@@ -366,6 +372,7 @@ class Transaction:
     def _extend_journal(self, operations: Sequence[Operation]) -> None:
         """Save what a second round will change. A roll-back still restores the first state."""
         before = self.before
+        self._note_before()
         self._save_journal(operations)
         self.before = before
 
@@ -390,11 +397,3 @@ def _raised_nics(left: Sequence[Operation]) -> frozenset[str]:
 
 def _not_kept(operations: Sequence[Operation]) -> tuple[Failure, ...]:
     return tuple(Failure(operation, REASON_NOT_IN_EFFECT) for operation in operations)
-
-
-def _finished_removals(
-    planned: Sequence[Operation], left: Collection[Operation]
-) -> tuple[Operation, ...]:
-    """The planned removals of addresses and routes that a manager has done by now."""
-    removals: list[Operation] = of_kind(planned, DeleteAddress, DeleteRoute)
-    return tuple(operation for operation in removals if operation not in left)

@@ -53,6 +53,39 @@ def test_a_pass_that_fails_after_managers_were_told_is_rolled_back_to_what_was_t
     assert agent.kernel.snapshot() == before
 
 
+class ShortOfDescriptors(Agent):
+    """A host on which the journal cannot be opened at first."""
+
+    fails = False
+
+    def load_journal(self, boot_id):
+        if self.fails:
+            self.fails = False
+            raise ObserveError('read "journal.json": Too many open files')
+        return super().load_journal(boot_id)
+
+
+def try_and_roll_back(agent, decision):
+    """A trial that is not confirmed, as `agent.trial` makes it."""
+    transaction = Transaction(agent, Pass(None), decision)
+    try:
+        transaction.run()
+    finally:
+        transaction.roll_back(decision.observed)
+
+
+def test_a_pass_that_cannot_read_the_journal_removes_nothing():
+    text = f"[vlan {mac(2)}.7]\naddresses = 10.0.7.1/24\n"
+    agent = ShortOfDescriptors(machine(nic(1), nic(2), mgmt=1), text)
+    agent.run()
+    before = agent.kernel.snapshot()
+    agent.ask(f"[interface {mac(2)}]\nmtu = 1400\n{text}")
+    agent.fails = True
+    with pytest.raises(ObserveError):
+        try_and_roll_back(agent, agent.survey())
+    assert agent.kernel.snapshot() == before
+
+
 class InterruptedTerminal(io.RawIOBase):
     """Ctrl-C is pressed as soon as the first text is there."""
 
