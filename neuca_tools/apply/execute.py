@@ -69,10 +69,10 @@ class GuardedWriter:
         # Few passes set a device setting.
         from neuca_tools.apply import device_io
 
-        try:
-            return device_io.read_settings(self.links.look(()), {index: [group]})[index].values
-        except ObserveError as error:
-            raise ApplyError(error.text) from error
+        world = self.links.look(())
+        if index not in world.devices:
+            raise ApplyError(os.strerror(errno.ENODEV), errno.ENODEV)
+        return device_io.read_settings(world, {index: [group]})[index].values
 
     def set_device(self, index: int, group: str, values: Mapping[str, str]) -> None:
         # Most hosts need neither this module nor the backends of all settings.

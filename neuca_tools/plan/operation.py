@@ -98,7 +98,7 @@ class ManagerWriter(Protocol):
 
 
 class Writer(Protocol):
-    """What carries out operations; every method raises ApplyError.
+    """What carries out operations. Its methods raise ApplyError, ManagerError or ObserveError.
 
     A change that is already in force is no error. `index` checks that a link may be changed.
     """
