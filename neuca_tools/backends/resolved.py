@@ -87,8 +87,10 @@ class Resolved(Service):
     def _set_domains(self, index: int, words: Collection[str]) -> None:
         for other, domain, _ in self._read_property("Domains"):
             taken = [word for word in words if _domains_overlap(str(domain), word.lstrip("~"))]
-            if other != index and taken and self._is_default(int(other)):
-                text = f'the domain "{taken[0]}" overlaps "{domain}" of another link'
+            # The domains of the whole host, from resolved.conf(5), have the index 0.
+            if other != index and taken and (not other or self._is_default(int(other))):
+                owner = "another link" if other else "the host"
+                text = f'the domain "{taken[0]}" overlaps "{domain}" of {owner}'
                 raise ApplyError(text, errno.EPERM)
         entries = [(word.lstrip("~"), word.startswith("~")) for word in words]
         self._call_manager("SetLinkDomains", "ia(sb)", index, entries)
