@@ -9,6 +9,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from select import select
+from signal import pidfd_send_signal
 
 from neuca_tools.errors import ObserveError
 from neuca_tools.files import applying, names_in, text_of, write_files
@@ -62,7 +63,7 @@ def end_process(pid: int, number: int, seconds: float) -> None:
     with applying(f"end process {pid}"), suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)
         try:
-            os.kill(pid, number)
+            pidfd_send_signal(handle, number)
             select([handle], [], [], seconds)
         finally:
             os.close(handle)
