@@ -57,7 +57,7 @@ class Managers:
         if self._enabled and manager == "networkmanager":
             self._networkmanager.unmanage(names)
 
-    def tell(self, manager: str) -> None:
+    def reload(self, manager: str) -> None:
         """Have the manager reload its configuration. Raises ManagerError."""
         if not self._enabled:
             return
@@ -68,9 +68,9 @@ class Managers:
         else:
             self._networkd.reload()
 
-    def activate(self, manager: str, interface: str, profile: str) -> None:
+    def activate(self, interface: str, profile: str) -> None:
         """Have NetworkManager use the profile on the interface. Raises ManagerError."""
-        if self._enabled and manager == "networkmanager":
+        if self._enabled:
             self._networkmanager.activate(interface, profile)
 
 

@@ -34,7 +34,7 @@ from neuca_tools.plan.operation import Operation, joined_domains, of_kind
 from neuca_tools.plan.operations import (
     AddAddress,
     DeleteAddress,
-    Tell,
+    ReloadManager,
     Unmanage,
     WriteFile,
     WriteSysctl,
@@ -182,7 +182,7 @@ def unfinished_operations(planned: Sequence[Operation], result: Result) -> tuple
         operation
         for operation in without_missing(planned, result.missing_vlans)
         if not operation.domains & rolled_back
-        and not isinstance(operation, (WriteFile, Unmanage, Tell))
+        and not isinstance(operation, (WriteFile, Unmanage, ReloadManager))
         and _kind_and_target(operation) not in failed
     )
 

@@ -32,10 +32,10 @@ from neuca_tools.plan.operation import Operation, Phase, of_kind
 from neuca_tools.plan.operations import (
     Activate,
     DeleteAddress,
+    ReloadManager,
     Rename,
     SetAttribute,
     SetState,
-    Tell,
     Unmanage,
     WriteFile,
     WriteSysctl,
@@ -152,7 +152,7 @@ class Transaction:
         Returns the operations that are planned after that.
         """
         operations = [operation for operation in planned if operation.phase <= Phase.MARK]
-        if not of_kind(operations, Unmanage, Tell, Activate):
+        if not of_kind(operations, Unmanage, ReloadManager, Activate):
             return planned
         self._save_intentions(self.decision.record, operations)
         with self.host.watch() as watch:
@@ -286,7 +286,7 @@ class Transaction:
             return
         attempted = {operation_identity(operation) for operation in self.result.done}
         attempted |= {operation_identity(failure.operation) for failure in self.result.failures}
-        late = of_kind(self.purpose.operations(self.decision), WriteFile, Tell)
+        late = of_kind(self.purpose.operations(self.decision), WriteFile, ReloadManager)
         if any(
             isinstance(operation, WriteFile) and operation_identity(operation) not in attempted
             for operation in late
@@ -341,7 +341,7 @@ class Transaction:
         """
         left_out = set(postponed_operations(planned)) if self.host.unsaved() else set()
         if self.managers_were_told:
-            left_out.update(of_kind(planned, Unmanage, Tell))
+            left_out.update(of_kind(planned, Unmanage, ReloadManager))
         if not left_out:
             return planned
         return [operation for operation in planned if operation not in left_out]

@@ -266,7 +266,7 @@ class Unmanage(LinkOperation):
 
 
 @dataclass(frozen=True)
-class Tell(Operation):
+class ReloadManager(Operation):
     kind = "tell-manager"
     form = "make {0.manager} reload its configuration"
     phase = Phase.MARK
@@ -277,18 +277,17 @@ class Tell(Operation):
         return self.manager
 
     def run(self, writer: Writer) -> None:
-        writer.managers.tell(self.manager)
+        writer.managers.reload(self.manager)
 
 
 @dataclass(frozen=True)
 class Activate(LinkOperation):
-    """Have a manager do DHCP on the link with this profile; NetworkManager only."""
+    """Have NetworkManager do DHCP on the link with this profile."""
 
     kind = "activate"
     spares_others = True
-    form = "make {0.manager} do DHCP on {0.target}"
+    form = "make networkmanager do DHCP on {0.target}"
     phase = Phase.MARK
-    manager: str
     profile: str
 
     @property
@@ -297,7 +296,7 @@ class Activate(LinkOperation):
 
     def run(self, writer: Writer) -> None:
         writer.index(self.on)
-        writer.managers.activate(self.manager, self.on.name, self.profile)
+        writer.managers.activate(self.on.name, self.profile)
 
 
 # --- DHCP clients ---------------------------------------------------------------------------------

@@ -25,13 +25,13 @@ from neuca_tools.plan.operations import (
     Activate,
     AddAddress,
     DeleteAddress,
+    ReloadManager,
     Rename,
     SetMtu,
     SetState,
     SetTxQueueLen,
     StartClient,
     StopClient,
-    Tell,
     Unmanage,
     WriteFile,
     WriteSysctl,
@@ -94,7 +94,7 @@ def in_scope(
         operation
         for operation in operations
         if scope is None
-        or isinstance(operation, (WriteFile, Tell, MarkLink))
+        or isinstance(operation, (WriteFile, ReloadManager, MarkLink))
         or operation.handles & frozenset(scope)
     )
 
@@ -142,11 +142,11 @@ def _tell_managers(sides: Sides) -> Iterator[Operation]:
                 to_reload.add(manager)  # it releases the NIC when it reads that the profile is gone
             else:
                 yield Unmanage(Target(key, current.name or "", current.index), manager)
-    yield from map(Tell, sorted(to_reload))
+    yield from map(ReloadManager, sorted(to_reload))
     for key, current, wanted in sides.both:
         if _is_inactive(current, wanted):
             target = Target(key, current.name or "", current.index)
-            yield Activate(target, "networkmanager", wanted.profile)
+            yield Activate(target, wanted.profile)
 
 
 def _is_inactive(current: Link, wanted: Link) -> bool:
