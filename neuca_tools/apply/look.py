@@ -52,7 +52,7 @@ def observe_host(
         advertised=hostfacts.devices_with_advertised_routes(world)
         if interest.advertised
         else frozenset(),
-        files={path: observed_content(path) for path in own_paths(file_places(config))},
+        files={path: observed_content(path) for path in own_paths(config)},
         managers=words,
         silent_managers=dict(managers.reasons),
         profiles=managers.profiles,
@@ -96,11 +96,12 @@ def _read_sysctls(paths: Collection[str]) -> dict[str, str]:
     return {path: value for path, value in values.items() if value is not None}
 
 
-def own_paths(where: Places) -> list[str]:
+def own_paths(config: Config) -> list[str]:
     """The paths of the agent's own files: the rule and DHCP files that exist, and each list.
 
     Raises ObserveError.
     """
+    where = file_places(config)
     rules = [name for name in names_in(where.udev) if marks.rule_mac(name, where.substring)]
     paths = [f"{where.udev}/{name}" for name in rules]
     for place in (where.networkd, where.profiles):

@@ -242,6 +242,10 @@ def _names_of(state: NetworkState) -> dict[LinkKey, str]:
     return {key: link.name for key, link in state.links.items() if link.name}
 
 
+def _is_in(scope: Optional[Collection[str]], key: LinkKey) -> bool:
+    return scope is None or key.mac in scope or str(key) in scope
+
+
 def sides_after_renames(
     observed: NetworkState,
     desired: NetworkState,
@@ -253,11 +257,7 @@ def sides_after_renames(
     gone = _links_to_delete(observed, desired, owned)
     everything, asked = _names_of(observed), _names_of(desired)
     current = {key: name for key, name in everything.items() if key not in gone}
-    wanted = {
-        key: asked[key]
-        for key in asked
-        if key in current and (scope is None or not {key.mac, str(key)}.isdisjoint(scope))
-    }
+    wanted = {key: asked[key] for key in asked if key in current and _is_in(scope, key)}
     steps = tuple(rename_steps(current, wanted))
     names = {**everything, **asked, **current, **{step.key: step.new for step in steps}}
     renamed = () if live else steps
