@@ -16,14 +16,7 @@ from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 from typing import Any, Optional
 
-from neuca_tools.backends import (
-    kinds,
-    outlook,
-    raw_requests,
-    routing,
-    sysctl,
-)
-from neuca_tools.backends.raw_requests import IFA_F_NODAD, IFA_F_NOPREFIXROUTE
+from neuca_tools.backends import kinds, outlook, raw_requests, routing, sysctl
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, PRIMARY
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
@@ -188,9 +181,9 @@ class Netlink(AbstractContextManager["Netlink"]):
         `bare`: its network gets no route. `checked`: the kernel makes sure that no other host on
         the link has an IPv6 address (RFC 4862, 5.4), which is tentative until then.
         """
-        flags = IFA_F_NOPREFIXROUTE if bare else 0
+        flags = outlook.IFA_F_NOPREFIXROUTE if bare else 0
         if address.version == 6 and not checked:
-            flags |= IFA_F_NODAD
+            flags |= raw_requests.IFA_F_NODAD
         raw_requests.add_address(index, address, flags)
 
     def lease_address(self, index: int, address: Address, valid: int, preferred: int) -> None:
@@ -200,7 +193,7 @@ class Netlink(AbstractContextManager["Netlink"]):
         """
         seconds = {"preferred": preferred, "valid": valid}
         # pyroute2 0.7.2 to 0.8.1 take lifetimes from `cacheinfo`, 0.9 from the other arguments.
-        flags = IFA_F_NOPREFIXROUTE
+        flags = outlook.IFA_F_NOPREFIXROUTE
         arguments = {**_address_arguments(index, address), **seconds, "cacheinfo": seconds}
         self._request("addr", "replace", (errno.EEXIST,), flags=flags, **arguments)
 

@@ -17,19 +17,18 @@ import struct
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, Optional
 
-from neuca_tools.backends import wire
+from neuca_tools.backends import outlook, wire
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
 from neuca_tools.model.device_settings import rate_text, rate_value
 
-GETLINK, LINKINFO, NUM_TX_QUEUES = 18, 18, 31  # RTM_GETLINK, IFLA_*
+NUM_TX_QUEUES = 31  # IFLA_NUM_TX_QUEUES
 NEWQDISC, DELQDISC, GETQDISC = 36, 37, 38  # RTM_*
 KIND, OPTIONS = 1, 2  # TCA_*
 FQ_MAX_RATE = 7  # TCA_FQ_FLOW_MAX_RATE, bytes/s
 UNLIMITED = 0xFFFFFFFF
 ROOT = 0xFFFFFFFF  # TC_H_ROOT
 _MESSAGE = struct.Struct("=BBHiIII")  # struct tcmsg
-_LINK = struct.Struct("=BBHiII")  # struct ifinfomsg
 
 
 class _Qdisc(NamedTuple):
@@ -76,7 +75,7 @@ def set_qdisc(index: int, qdisc: str) -> None:
 
 def _dump_qdiscs(kernel: wire.Socket) -> dict[int, list[_Qdisc]]:
     qdiscs_by_index: dict[int, list[_Qdisc]] = {}
-    for body in kernel.ask(GETQDISC, wire.DUMP, _qdisc_message(0)):
+    for body in kernel.dump(GETQDISC, _qdisc_message(0)):
         _, _, _, index, handle, parent, _ = _MESSAGE.unpack_from(body)
         parts = wire.Attributes(body[_MESSAGE.size :])
         qdisc = _Qdisc(handle, parent, parts.text(KIND), parts.bytes(OPTIONS))
@@ -121,9 +120,10 @@ def _uses_mq(kernel: wire.Socket, index: int) -> bool:
     root = _root_qdisc(_dump_qdiscs(kernel).get(index, []))
     if root is not None:
         return root.kind == "mq"
-    answer = kernel.ask(GETLINK, 0, _LINK.pack(0, 0, 0, index, 0, 0))[0]
-    link = wire.Attributes(answer[_LINK.size :])
-    return LINKINFO not in link and link.number(NUM_TX_QUEUES) > 1
+    request = outlook.LINK.pack(0, 0, index, 0, 0)
+    answer = kernel.ask(outlook.GET_LINK, 0, request)[0]
+    link = wire.Attributes(answer[outlook.LINK.size :])
+    return outlook.INFO not in link and link.number(NUM_TX_QUEUES) > 1
 
 
 def _replace_in_each_queue(kernel: wire.Socket, index: int, kind: str, options: list[str]) -> None:
