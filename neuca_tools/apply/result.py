@@ -45,7 +45,7 @@ from neuca_tools.plan.route_operations import (
     DeleteRule,
     ReplaceRoute,
 )
-from neuca_tools.plan.sides import is_other
+from neuca_tools.plan.sides import must_recreate
 from neuca_tools.state.store import NO_ROOM
 
 
@@ -214,7 +214,7 @@ def restorable_link(link: Link, recorded_request: Optional[Link], world: World) 
     `recorded_request` is that of a link that we created.
     Automatic addresses, write-only values and the profile of a network manager are left out.
     """
-    if recorded_request is not None and not is_other(link, recorded_request):
+    if recorded_request is not None and not must_recreate(link, recorded_request):
         link = replace(link, virtual=_as_requested(link, recorded_request))
     link = _without_advertised_sysctls(link, world)
     addresses, place = lasting_addresses(link, world), _port_settings(link, world)

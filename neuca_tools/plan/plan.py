@@ -42,7 +42,7 @@ from neuca_tools.tuning.sysctl_values import is_same_sysctl
 
 NOTHING = OwnedObjects()
 # Each port changes the MTU of a bridge; an IPoIB child starts with that of its port.
-MTU_LATER = ("bridge", "ipoib")
+LATE_MTU_KINDS = ("bridge", "ipoib")
 
 
 def plan_operations(
@@ -119,9 +119,9 @@ def _moving_members(asked: Collection[str], scope: Collection[str], sides: Sides
     The request of one member changes no other member.
     """
     for key in {*sides.observed.links, *sides.desired.links}:
-        old, new = sides.leaves(key), sides.master_joined(key)
+        old, new = sides.master_left(key), sides.master_joined(key)
         joins = new and new.mac in scope and (new.mac in asked or not sides.is_present(new))
-        if joins or (old and old.mac in asked and old not in sides.gone):
+        if joins or (old and old.mac in asked and old not in sides.deleted):
             yield str(key)
 
 
@@ -134,7 +134,7 @@ def _write_files(sides: Sides) -> Iterator[Operation]:
 
 def _tell_managers(sides: Sides) -> Iterator[Operation]:
     to_reload = _managers_to_reload(sides.observed, sides.desired)
-    for key, current, wanted in sides.both:
+    for key, current, wanted in sides.link_pairs:
         for manager, word in sorted(wanted.managers.items()):
             if word != "unmanaged" or current.managers.get(manager) != "managed":
                 continue
@@ -143,7 +143,7 @@ def _tell_managers(sides: Sides) -> Iterator[Operation]:
             else:
                 yield Unmanage(Target(key, current.name or "", current.index), manager)
     yield from map(ReloadManager, sorted(to_reload))
-    for key, current, wanted in sides.both:
+    for key, current, wanted in sides.link_pairs:
         if _is_inactive(current, wanted):
             target = Target(key, current.name or "", current.index)
             yield Activate(target, wanted.profile)
@@ -200,17 +200,17 @@ def _remove_and_lower(sides: Sides) -> Iterator[Operation]:
     """
     yield from _removed_members(sides)
     yield from _deleted_links(sides)
-    for _, current, wanted in reversed(sides.both):
+    for _, current, wanted in reversed(sides.link_pairs):
         if wanted.mtu and current.mtu and wanted.mtu < current.mtu:
             yield _set_mtu(sides, current, wanted, Phase.SHRINK)
-    for key, _, _ in reversed(sides.both):
+    for key, _, _ in reversed(sides.link_pairs):
         if sides.is_taken_down(key) and not sides.is_bounced(key):
             yield SetState(sides.target(key), False, Phase.SHRINK)
 
 
 def _deleted_links(sides: Sides) -> Iterator[Operation]:
     new = {step.new for step in sides.steps}
-    for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
+    for key in sorted(sides.deleted, key=lambda key: key.order, reverse=True):
         link = sides.observed.links[key]
         phase = Phase.RENAME if link.name in new else Phase.SHRINK
         lower = link.virtual.lower if link.virtual else ()
@@ -220,14 +220,14 @@ def _deleted_links(sides: Sides) -> Iterator[Operation]:
 def _removed_members(sides: Sides) -> Iterator[Operation]:
     """Remove members from our bonds, bridges and VRFs; deleting one releases its members anyway."""
     for key in sorted(sides.observed.links):
-        master = sides.leaves(key)
-        if master and not {master, key} & sides.gone:
+        master = sides.master_left(key)
+        if master and not {master, key} & sides.deleted:
             yield SetMaster(sides.target(key), sides.target(master), None, Phase.SHRINK)
 
 
 def _added_members(sides: Sides, master: LinkKey) -> Iterator[Operation]:
     """Add members; a member of a bond has to be down for that (bond_enslave)."""
-    for key, current, _ in sides.both:
+    for key, current, _ in sides.link_pairs:
         if sides.master_joined(key) == master:
             if master.kind == "bond" and current.state == "up":
                 yield SetState(sides.target(key), False, Phase.VLAN)
@@ -243,21 +243,21 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
     (devinet.c ignores this). So are all of IPv4 if none remains: the kernel deletes the IPv4 routes
     of the link with the last.
     """
-    for key in sorted(sides.observed.links.keys() - sides.gone):
+    for key in sorted(sides.observed.links.keys() - sides.deleted):
         observed, desired = sides.current(key), sides.wanted(key)
         for address in unrouted_addresses(observed, desired):
             if address.version == 4:
                 yield DeleteAddress(sides.target(key), address, Phase.ADDRESS)
         kept = {*desired.addresses}
         for address in filterfalse(kept.__contains__, observed.addresses):
-            is_early = _goes_early(sides, key, address)
+            is_early = _is_deleted_early(sides, key, address)
             is_ours = (key, address) in sides.owned.addresses
             if is_ours or (is_early and address.version == 6):
                 phase = Phase.ADDRESS if is_early else Phase.RETIRE
                 yield DeleteAddress(sides.target(key), address, phase)
 
 
-def _goes_early(sides: Sides, key: LinkKey, address: Address) -> bool:
+def _is_deleted_early(sides: Sides, key: LinkKey, address: Address) -> bool:
     if address.version == 4:
         return key in sides.without_ipv4
     return any(own.ip == address.ip for own in sides.wanted(key).addresses)
@@ -268,10 +268,10 @@ def _create_and_raise(sides: Sides) -> Iterator[Operation]:
 
     Lower devices come first.
     """
-    for key in sorted(sides.observed.links.keys() - sides.gone):
+    for key in sorted(sides.observed.links.keys() - sides.deleted):
         if sides.observed.links[key].unmarked:
             yield MarkLink(sides.target(key))
-    for key, current, wanted in sides.both:
+    for key, current, wanted in sides.link_pairs:
         if not sides.is_present(key):
             yield _create_link(sides, key, wanted)
         if key.kind in MEMBERS:
@@ -298,7 +298,7 @@ def _raised_mtu(
     if not wanted.mtu:
         return
     if not sides.is_present(key):
-        is_raised = key.kind in MTU_LATER
+        is_raised = key.kind in LATE_MTU_KINDS
     else:
         is_raised = any_mtu or current.mtu is None or wanted.mtu > current.mtu
     if is_raised:
@@ -329,16 +329,16 @@ def _create_link(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
     """Create the link with its MTU, unless it has to get it later."""
     virtual = wanted.virtual or Virtual()
     below = virtual.parent if key.vlan_id is None else key.nic
-    mtu = None if key.kind in MTU_LATER else wanted.mtu
+    mtu = None if key.kind in LATE_MTU_KINDS else wanted.mtu
     parent = below and sides.target(below)
-    return CreateLink(sides.target(key), virtual, parent, mtu, deleted=key in sides.gone)
+    return CreateLink(sides.target(key), virtual, parent, mtu, deleted=key in sides.deleted)
 
 
 def _write_sysctls(sides: Sides) -> Iterator[Operation]:
     for path, value in sorted(sides.desired.sysctls.items()):
         if not is_same_sysctl(path, sides.observed.sysctls.get(path), value):
             yield WriteSysctl(path, sides.observed.sysctls.get(path), value)
-    for key, current, wanted in sides.both:
+    for key, current, wanted in sides.link_pairs:
         for template, value in sorted(wanted.sysctls.items()):
             before = current.sysctls.get(template)
             if not sides.is_present(key):
@@ -349,7 +349,7 @@ def _write_sysctls(sides: Sides) -> Iterator[Operation]:
 
 
 def _raise_up(sides: Sides) -> Iterator[Operation]:
-    for key, current, wanted in sides.both:
+    for key, current, wanted in sides.link_pairs:
         is_up = current.state == "up"
         if wanted.state == "down":
             # The kernel sets every VLAN up with its NIC, and every IPoIB child with its port.
@@ -360,7 +360,7 @@ def _raise_up(sides: Sides) -> Iterator[Operation]:
 
 
 def _add_addresses(sides: Sides) -> Iterator[Operation]:
-    for key, current, wanted in sides.both:
+    for key, current, wanted in sides.link_pairs:
         lost = sides.goes_down(key)
         kept = {address for address in current.addresses if not (lost and address.version == 6)}
         kept -= wanted.theirs.keys() - current.theirs.keys()  # rolled back: marked as ours since
@@ -394,6 +394,6 @@ def _lost_addresses(sides: Sides, key: LinkKey, wanted: Link) -> Collection[Addr
     current = sides.observed.links.get(key)
     if current is None or (wanted.master and wanted.master.kind != "vrf"):
         return ()
-    if key in sides.gone:
+    if key in sides.deleted:
         return current.theirs
     return [address for address in current.theirs if address.version == 6 and sides.goes_down(key)]
