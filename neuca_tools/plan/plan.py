@@ -134,19 +134,23 @@ def _write_files(sides: Sides) -> Iterator[Operation]:
 
 def _tell_managers(sides: Sides) -> Iterator[Operation]:
     to_reload = _managers_to_reload(sides.observed, sides.desired)
-    for key, current, wanted in sides.link_pairs:
+    for _, current, wanted in sides.link_pairs:
         for manager, word in sorted(wanted.managers.items()):
             if word != "unmanaged" or current.managers.get(manager) != "managed":
                 continue
             if is_our_uuid(current.profile):
                 to_reload.add(manager)  # it releases the NIC when it reads that the profile is gone
             else:
-                yield Unmanage(Target(key, current.name or "", current.index), manager)
+                yield Unmanage(_target_by_present_name(current), manager)
     yield from map(ReloadManager, sorted(to_reload))
-    for key, current, wanted in sides.link_pairs:
+    for _, current, wanted in sides.link_pairs:
         if _is_inactive(current, wanted):
-            target = Target(key, current.name or "", current.index)
-            yield Activate(target, wanted.profile)
+            yield Activate(_target_by_present_name(current), wanted.profile)
+
+
+def _target_by_present_name(link: Link) -> Target:
+    """The link, for an operation that is carried out before the renames."""
+    return Target(link.key, link.name or "", link.index)
 
 
 def _is_inactive(current: Link, wanted: Link) -> bool:
@@ -163,14 +167,14 @@ def _is_inactive(current: Link, wanted: Link) -> bool:
 def _change_clients(sides: Sides) -> Iterator[Operation]:
     """Stop the clients that are not wanted, and start those that do not run."""
     observed, desired = sides.observed.clients, sides.desired.clients
-    for text in sorted(observed.keys() | desired.keys()):
-        key = link_of_label(text)
-        if key is None or observed.get(text) == desired.get(text):
+    for label in sorted(observed.keys() | desired.keys()):
+        key = link_of_label(label)
+        if key is None or observed.get(label) == desired.get(label):
             continue
-        if text in desired:
-            yield StartClient(key, text, desired[text], sides.names.get(key) or str(key))
+        if label in desired:
+            yield StartClient(key, label, desired[label], sides.names.get(key) or str(key))
         else:
-            yield StopClient(key, text, observed[text])
+            yield StopClient(key, label, observed[label])
 
 
 def _managers_to_reload(observed: NetworkState, desired: NetworkState) -> set[str]:
@@ -209,12 +213,12 @@ def _remove_and_lower(sides: Sides) -> Iterator[Operation]:
 
 
 def _deleted_links(sides: Sides) -> Iterator[Operation]:
-    new = {step.new for step in sides.steps}
+    new_names = {step.new for step in sides.steps}
     for key in sorted(sides.deleted, key=lambda key: key.order, reverse=True):
         link = sides.observed.links[key]
-        phase = Phase.RENAME if link.name in new else Phase.SHRINK
+        phase = Phase.RENAME if link.name in new_names else Phase.SHRINK
         lower = link.virtual.lower if link.virtual else ()
-        yield DeleteLink(Target(key, link.name or "", link.index), lower, phase)
+        yield DeleteLink(_target_by_present_name(link), lower, phase)
 
 
 def _removed_members(sides: Sides) -> Iterator[Operation]:
@@ -278,10 +282,10 @@ def _create_and_raise(sides: Sides) -> Iterator[Operation]:
             yield from _added_members(sides, key)
         settings = list(_queue_and_device(sides, key, current, wanted))
         # The kernel changes the MTU with the mode of IPoIB.
-        modes = [step for step in settings if getattr(step, "group", "") == IPOIB_MODE]
+        modes = [new for new in settings if getattr(new, "group", "") == IPOIB_MODE]
         yield from modes
         yield from _raised_mtu(sides, key, current, wanted, any_mtu=bool(modes))
-        yield from (step for step in settings if step not in modes)
+        yield from (new for new in settings if new not in modes)
 
 
 def _grow_phase(key: LinkKey) -> Phase:
@@ -313,16 +317,13 @@ def _set_mtu(sides: Sides, current: Link, wanted: Link, phase: Phase) -> Operati
 def _queue_and_device(
     sides: Sides, key: LinkKey, current: Link, wanted: Link
 ) -> Iterator[Operation]:
+    target, phase = sides.target(key), _grow_phase(key)
     if wanted.txqueuelen is not None and wanted.txqueuelen != current.txqueuelen:
-        yield SetTxQueueLen(
-            sides.target(key), current.txqueuelen, wanted.txqueuelen, _grow_phase(key)
-        )
+        yield SetTxQueueLen(target, current.txqueuelen, wanted.txqueuelen, phase)
     for group, old, new in to_do(current.device, wanted.device):
         row = SETTINGS[group]
         is_late = row.master or any(map(row.late, new.values()))
-        yield SetDevice(
-            sides.target(key), group, old, new, Phase.UP if is_late else _grow_phase(key)
-        )
+        yield SetDevice(target, group, old, new, Phase.UP if is_late else phase)
 
 
 def _create_link(sides: Sides, key: LinkKey, wanted: Link) -> Operation:

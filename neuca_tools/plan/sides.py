@@ -67,7 +67,7 @@ class Sides:
         """Both links, without the settings that change as the link joins or leaves a master.
 
         Those of its place in the new master are new. A bond sets the MTU of its members, so an
-        original one is not restored there; when a member leaves, the kernel restores an unknown one.
+        original one is not restored there; when a member leaves, the kernel restores one itself.
         """
         left, joined = self.master_left(key), self.master_joined(key)
         if left and left.kind == "bond":
