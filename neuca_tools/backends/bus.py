@@ -19,7 +19,7 @@ from typing import Any, Optional, final
 from neuca_tools.errors import ManagerError
 
 ANSWER_SECONDS = 1.0  # for one call
-PASS_SECONDS = 5.0  # for all calls of one Bus, that is, of one pass
+PASS_SECONDS = 5.0  # for all calls of one Bus together, that is, of one pass
 
 _DAEMON, _DAEMON_PATH = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 # D-Bus specification, "Well-known Message Bus Instances".
@@ -44,13 +44,14 @@ class RefusedError(ManagerError):
 class Bus(AbstractContextManager["Bus"]):
     """A connection to the system bus, opened at its first use.
 
-    `answer` and `budget` are in seconds; processes on which no NIC depends may choose longer ones.
+    Processes on which no NIC depends may choose longer times.
     """
 
-    def __init__(self, answer: float = ANSWER_SECONDS, budget: float = PASS_SECONDS) -> None:
-        self._answer, self._budget = answer, budget
+    def __init__(
+        self, answer_seconds: float = ANSWER_SECONDS, pass_seconds: float = PASS_SECONDS
+    ) -> None:
+        self._answer_seconds, self._seconds_left = answer_seconds, pass_seconds
         self._connection: Any = None
-        self._deadline = 0.0
         self._silent: set[str] = set()
 
     def __exit__(self, *_: object) -> None:
@@ -97,7 +98,7 @@ class Bus(AbstractContextManager["Bus"]):
     ) -> Any:
         """Call a method (`interface.method`) of an object. `what` describes the call in errors.
 
-        `work` may take whatever is left of the budget: on a busy host, a reload takes seconds.
+        `work` may take all the time that is left: on a busy host, a reload takes seconds.
         Raises RefusedError if the answer is an error, and ManagerError without answer in time.
         """
         if self._connection is None:
@@ -106,7 +107,7 @@ class Bus(AbstractContextManager["Bus"]):
         from dbus.exceptions import DBusException
 
         started = time.monotonic()
-        wait = min(self._budget if work else self._answer, self._deadline - started)
+        wait = self._seconds_left if work else min(self._answer_seconds, self._seconds_left)
         if owner in self._silent or _DAEMON in self._silent or wait <= 0:
             raise ManagerError(
                 f"{what}: not tried again in this pass, because it did not respond in time"
@@ -122,6 +123,8 @@ class Bus(AbstractContextManager["Bus"]):
                 self._silent.add(owner)
                 raise ManagerError(f"{what}: no response within {wait:.2g} s") from error
             raise _refused_error(what, error) from error
+        finally:
+            self._seconds_left -= time.monotonic() - started
 
     def _connect(self, what: str) -> None:
         """Open a private connection and call Hello, for which libdbus itself would wait 25 s.
@@ -129,7 +132,6 @@ class Bus(AbstractContextManager["Bus"]):
         Authentication has no time-out at all (seen with libdbus 1.14), so a timer shuts down the
         socket.
         """
-        self._deadline = self._deadline or time.monotonic() + self._budget
         try:
             # Only where a manager runs; it saves 5 ms.
             from dbus.connection import Connection
@@ -145,7 +147,7 @@ class Bus(AbstractContextManager["Bus"]):
         with socket.socket(fileno=os.dup(self._connection.get_unix_fd())) as line:
             import threading
 
-            guard = threading.Timer(self._answer, line.shutdown, [socket.SHUT_RDWR])
+            guard = threading.Timer(self._answer_seconds, line.shutdown, [socket.SHUT_RDWR])
             guard.start()
             try:
                 self._call_daemon(what, "Hello", "")
