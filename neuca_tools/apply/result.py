@@ -224,6 +224,25 @@ def restorable_link(link: Link, recorded_request: Optional[Link], world: World) 
     return replace(link, device=device, addresses=addresses, profile="")
 
 
+def without_flushed(before: NetworkState, observed: NetworkState) -> NetworkState:
+    """The state to roll back to once network managers have released links.
+
+    Addresses and routes of other programs that are gone since were those of a manager, which sets
+    them again if it gets the link back. What is ours is restored, also if a manager has flushed it.
+    """
+
+    def present(link: Link) -> Link:
+        flushed = link.theirs.keys() - observed.links.get(link.key, link).theirs.keys()
+        addresses = tuple(address for address in link.addresses if address not in flushed)
+        theirs = {address: link.theirs[address] for address in link.theirs.keys() - flushed}
+        return replace(link, addresses=addresses, theirs=theirs)
+
+    links = {key: present(link) for key, link in before.links.items()}
+    present_routes = {*observed.theirs}
+    routes = tuple(route for route in before.theirs if route in present_routes)
+    return before._replace(links=links, theirs=routes)
+
+
 def _without_advertised_sysctls(link: Link, world: World) -> Link:
     """The link without the values that a router advertisement may have set.
 

@@ -24,6 +24,7 @@ from neuca_tools.apply.result import (
     restorable_link,
     restorable_now,
     unfinished_operations,
+    without_flushed,
 )
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import Link, LinkKey, NetworkState, Record
@@ -163,7 +164,7 @@ class Transaction:
                     watch.wait(RELEASE_SECONDS)
         self.managers_were_told = True
         self.decision = self._decide_anew(self.decision.record)
-        self._note_before()
+        self.before = without_flushed(self.before, self.decision.observed)
         after = self.purpose.operations(self.decision)
         # Addresses and routes that a manager has removed by now.
         removals: list[Operation] = of_kind(planned, DeleteAddress, DeleteRoute)

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
 import socket
 import sys
 from dataclasses import replace
+from ipaddress import ip_interface
 
 import pytest
 from worlds import Agent, mac, machine, nic
@@ -17,7 +19,7 @@ from worlds import Agent, mac, machine, nic
 from neuca_tools.agent.pass_report import Pass
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.commands import trial
-from neuca_tools.errors import ObserveError
+from neuca_tools.errors import ApplyError, ObserveError
 
 MANAGED = {"networkmanager": {"eth3": "managed"}}
 
@@ -51,6 +53,28 @@ def test_a_pass_that_fails_after_managers_were_told_is_rolled_back_to_what_was_t
     transaction.roll_back(decision.observed)
     assert agent.kernel.unmanaged == [("networkmanager", "eth3")]
     assert agent.kernel.snapshot() == before
+
+
+def test_an_address_of_ours_that_a_manager_flushes_is_back_after_a_roll_back(monkeypatch):
+    agent = Blind(machine(nic(1), nic(2), nic(3), mgmt=1))
+    agent.ask(f"[interface {mac(3)}]\naddresses = 10.0.3.1/24\n")
+    agent.run()
+    kernel, theirs = agent.kernel, ip_interface("10.0.3.9/24")
+    kernel.addresses[3].append(theirs)
+
+    def flush(*_):
+        kernel.addresses[3].clear()
+
+    def refuse(*_):
+        raise ApplyError("Invalid argument", errno.EINVAL)
+
+    monkeypatch.setattr(kernel, "unmanage", flush)
+    monkeypatch.setattr(kernel, "set_attributes", refuse)
+    agent.ask(f"[interface {mac(3)}]\naddresses = 10.0.3.2/24\nmtu = 1400\n")
+    _, result, undone = agent.run()
+    assert [failure.reason for failure in result.failures] == ["Invalid argument"]
+    assert undone.failures == ()
+    assert list(kernel.addresses[3]) == [ip_interface("10.0.3.1/24")]
 
 
 class ShortOfDescriptors(Agent):
