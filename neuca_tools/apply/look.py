@@ -54,9 +54,9 @@ def observe_host(
         else frozenset(),
         files={path: observed_content(path) for path in own_paths(config)},
         managers=words,
-        silent_managers=dict(managers.reasons),
+        silent_managers=managers.silent_managers,
         profiles=managers.profiles,
-        unmanaged=managers.none,
+        unmanaged=managers.none_runs,
         own_clients=managers.clients.read(config.dhcp_client),
     )
     tuning = hostfacts.read_tuning_inputs(
