@@ -164,25 +164,18 @@ class _Progress:
     def ready_operations(self, batch: list[Operation]) -> list[Operation]:
         """The operations of a batch that may be tried.
 
-        The others are skipped, and so are all later ones that share their fate.
+        Left out are those that need a link which could not be created. Those of a failure domain
+        that has failed are skipped, and so are all later ones that share their fate.
         """
         if not self.stopped and not self.missing:
             return batch
-        ready: list[Operation] = []
-        left: list[Operation] = []
-        for operation in self._possible(batch):
-            (left if operation.fate & self.stopped else ready).append(operation)
-        self.stopped.update(*(operation.fate for operation in left))
-        self.skipped += left
-        return ready
-
-    def _possible(self, batch: Iterable[Operation]) -> list[Operation]:
-        """The operations of a batch that need no link which could not be created."""
-        planned = list(batch)
-        possible = without_missing(planned, self.missing)
-        created = of_kind(planned, CreateLink)
+        possible = without_missing(batch, self.missing)
+        created = of_kind(batch, CreateLink)
         self.missing |= {link.on.key for link in created if link not in possible}
-        return possible
+        skipped = [operation for operation in possible if operation.fate & self.stopped]
+        self.stopped.update(*(operation.fate for operation in skipped))
+        self.skipped += skipped
+        return [operation for operation in possible if operation not in skipped]
 
     def fail(self, operations: Collection[Operation], error: NeucaError) -> None:
         number = getattr(error, "errno", 0)
