@@ -214,10 +214,7 @@ class Decision(NamedTuple):
         return is_used or bool(self.observed.rules or self.desired.rules)
 
     def unapplied_scope(self) -> frozenset[str]:
-        """The links with a new request and those that have appeared.
-
-        See `changes.changed_scope`.
-        """
+        """The links with a new request and those that have appeared (`changes.changed_scope`)."""
         scope = changes.changed_scope(self.record, self.resolution, self.world)
         present = {hop.identity for hop in self.observed.hops if hop.ours}
         new = {hop.link for hop in self.desired.hops if hop.identity not in present}

@@ -39,10 +39,7 @@ def observe_host(
     managers: Managers,
     config: Config,
 ) -> Observation:
-    """Read all that is of interest. Raises ObserveError.
-
-    The kernel reports all links, addresses and routes at once.
-    """
+    """Read all that is of interest. Raises ObserveError."""
     world = replace(netlink.look(interest.hosts), age=hostid.boot_age())
     words = managers.ask([device.name for device in world.devices.values()])
     world = replace(
@@ -97,10 +94,7 @@ def _read_sysctls(paths: Collection[str]) -> dict[str, str]:
 
 
 def own_paths(config: Config) -> list[str]:
-    """The paths of the agent's own files: the rule and DHCP files that exist, and each list.
-
-    Raises ObserveError.
-    """
+    """The agent's own files: rule and DHCP files that exist, and each list. Raises ObserveError."""
     where = file_places(config)
     rules = [name for name in names_in(where.udev) if marks.rule_mac(name, where.substring)]
     paths = [f"{where.udev}/{name}" for name in rules]

@@ -76,10 +76,7 @@ class Managers:
 
 
 def named_by_others(substring: str, names: Mapping[LinkKey, str]) -> Iterator[str]:
-    """A sentence for each foreign udev rule that gives a NIC another name.
-
-    Examples are the rules of cloud-init and netplan.
-    """
+    """A sentence for each udev rule, such as those of cloud-init, that gives a NIC another name."""
     for path, text in udev.read_rules():
         for mac, name in names_given(text).items():
             wanted = names.get(LinkKey(mac))

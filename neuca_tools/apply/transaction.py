@@ -133,10 +133,7 @@ class Transaction:
         return Outcome(self.result, self.undone, self.decision)
 
     def roll_back(self, observed: NetworkState) -> Outcome:
-        """Return to the state before the transaction; it is what was `observed` then.
-
-        The record stays that of the transaction.
-        """
+        """Return to the state before the transaction, with files and sysctls as `observed` then."""
         self.result = Result()  # the record has what was done, and forgot what it restored
         self.decision = self._decide_anew(self.decision.record)
         tell = self.decision.desired.tell
@@ -148,10 +145,7 @@ class Transaction:
     # --- the steps ---
 
     def _release_from_managers(self, planned: Sequence[Operation]) -> Sequence[Operation]:
-        """Have network managers release our NICs first; look again, as they may flush settings.
-
-        Returns the operations that are planned after that.
-        """
+        """Have managers release our NICs, which may flush them; return what is planned after it."""
         operations = [operation for operation in planned if operation.phase <= Phase.MARK]
         if not of_kind(operations, Unmanage, ReloadManager, Activate):
             return planned

@@ -42,10 +42,7 @@ class RefusedError(ManagerError):
 
 @final
 class Bus(AbstractContextManager["Bus"]):
-    """A connection to the system bus, opened at its first use.
-
-    Processes on which no NIC depends may choose longer times.
-    """
+    """A connection to the system bus, opened at its first use."""
 
     def __init__(
         self, answer_seconds: float = ANSWER_SECONDS, pass_seconds: float = PASS_SECONDS

@@ -157,10 +157,7 @@ class Clients:
         mark_process(path, process.pid)
 
     def stop(self, label: str) -> None:
-        """End the client, which gives up its lease; remove what the lease has set, and its files.
-
-        Raises ApplyError, ManagerError.
-        """
+        """End the client, and remove its lease and files. Raises ApplyError, ManagerError."""
         path, gone = self._place / f"{label}{REQUEST}", self._place / f"{label}{GONE}"
         with applying(f'rename "{path}"'), suppress(FileNotFoundError):
             path.rename(gone)

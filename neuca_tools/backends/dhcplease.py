@@ -210,10 +210,7 @@ def _gateways_elsewhere(index: int, world: World) -> set[Optional[Host]]:
 
 
 def accept_lease(lease: LeaseContent, request: Mapping[str, Any], place: Path) -> None:
-    """Set what a lease has for the link of a request, and remember it in the file at `place`.
-
-    Raises ApplyError, ObserveError.
-    """
+    """Set a lease on the link of a request; keep it at `place`. Raises ApplyError, ObserveError."""
     index, before = int(request["index"]), read_lease(place)
     with Netlink() as netlink:
         world = netlink.look(())

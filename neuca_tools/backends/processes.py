@@ -18,9 +18,9 @@ PROCESS = ".process"  # the suffix of the files
 
 
 def has_ended(place: Path, but: Collection[str] = ()) -> bool:
-    """Whether a process has ended that a file in this directory notes, `but` those of these files.
+    """Whether a process has ended that a file in this directory notes.
 
-    They are given without the suffix.
+    `but`: files to ignore, without their suffix.
     """
     with suppress(ObserveError):
         names = [name for name in names_in(place) if name.endswith(PROCESS)]
@@ -56,10 +56,7 @@ def running_process(note: str) -> int:
 
 
 def end_process(pid: int, number: int, seconds: float) -> None:
-    """Send a process a signal that ends it, and wait at most so many seconds for its end.
-
-    Raises ApplyError.
-    """
+    """End a process with a signal; wait at most so many seconds for that. Raises ApplyError."""
     with applying(f"end process {pid}"), suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)
         try:

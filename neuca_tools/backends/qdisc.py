@@ -51,10 +51,9 @@ class _Qdisc(NamedTuple):
 
 
 def read_qdiscs(indexes: Collection[int]) -> Mapping[int, str]:
-    """The qdisc of each device. Raises OSError.
+    """The qdisc of each device: `default KIND` if the kernel chose it. Raises OSError.
 
-    It is `default KIND` if the kernel chose it, `default` if there is none yet, and `mixed` if the
-    queues differ.
+    `default`: there is none yet; `mixed`: the queues differ.
     """
     with wire.Socket(socket.NETLINK_ROUTE) as kernel:
         qdiscs_by_index = _dump_qdiscs(kernel)

@@ -165,10 +165,7 @@ class Operation:
 
     @property
     def handles(self) -> frozenset[str]:
-        """The entries of a scope that include it.
-
-        They are the MACs of its NICs, "" if it has none, or the key of its link.
-        """
+        """The entries of a scope that include it: MACs of NICs ("" for none), keys of links."""
         if self.link is None:
             return self.domains or frozenset({""})
         return self.domains | {str(self.link.key)}

@@ -268,10 +268,7 @@ def _is_deleted_early(sides: Sides, key: LinkKey, address: Address) -> bool:
 
 
 def _create_and_raise(sides: Sides) -> Iterator[Operation]:
-    """Mark links, create some, raise the MTU, set queue length and device settings.
-
-    Lower devices come first.
-    """
+    """Mark and create links, raise MTUs, set queue lengths and devices, lower devices first."""
     for key in sorted(sides.observed.links.keys() - sides.deleted):
         if sides.observed.links[key].unmarked:
             yield MarkLink(sides.target(key))
@@ -388,11 +385,9 @@ def _restored_address(
 
 
 def _lost_addresses(sides: Sides, key: LinkKey, wanted: Link) -> Collection[Address]:
-    """The addresses of other programs that this plan makes the kernel drop.
-
-    A member of a bond or bridge has none.
-    """
+    """The addresses of other programs that this plan makes the kernel drop."""
     current = sides.observed.links.get(key)
+    # A member of a bond or bridge has no addresses.
     if current is None or (wanted.master and wanted.master.kind != "vrf"):
         return ()
     if key in sides.deleted:
