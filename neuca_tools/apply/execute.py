@@ -110,14 +110,12 @@ class GuardedWriter:
 
         Without a carrier it is not. All addresses are checked at the same time.
         """
-        began = time.monotonic()
         for index in indexes:
-            is_new = linkwatch.is_unusable(index, source)
-            if is_new and self.links.has_carrier(index):
+            if linkwatch.is_unusable(index, source) and self.links.has_carrier(index):
+                began = time.monotonic()
                 linkwatch.await_detection(index, source, self._detection_seconds)
-                self._detection_seconds = max(
-                    0.0, self._detection_seconds - (time.monotonic() - began)
-                )
+                waited = time.monotonic() - began
+                self._detection_seconds = max(0.0, self._detection_seconds - waited)
 
     def write_sysctl(self, path: str, value: str) -> None:
         sysctl.write_value(path, value)
