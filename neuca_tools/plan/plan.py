@@ -65,7 +65,7 @@ def plan_operations(
     late = [operation for operation in stale if operation.phase > Phase.SHRINK]
     operations = (
         *_write_files(sides),
-        *_tell_managers(sides),
+        *_notify_managers(sides),
         *(operation for operation in stale if operation.phase <= Phase.SHRINK),
         *_remove_and_lower(sides),
         *_rename_links(sides),
@@ -132,7 +132,7 @@ def _write_files(sides: Sides) -> Iterator[Operation]:
             yield WriteFile(path, content, size_of(before))
 
 
-def _tell_managers(sides: Sides) -> Iterator[Operation]:
+def _notify_managers(sides: Sides) -> Iterator[Operation]:
     to_reload = _managers_to_reload(sides.observed, sides.desired)
     for _, current, wanted in sides.link_pairs:
         for manager, word in sorted(wanted.managers.items()):
