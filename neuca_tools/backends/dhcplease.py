@@ -267,16 +267,17 @@ def _lease_record(
     lease: LeaseContent, request: Mapping[str, Any], world: World, before: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The record of a lease. `mtu_before`: the MTU to restore, 0 if the lease sets none."""
-    index = int(request["index"])
-    mtu = _usable_mtu(lease.mtu, request, index, world)
-    was = int(before.get("mtu_before", 0)) or world.devices[index].mtu
+    device = world.devices[int(request["index"])]
+    is_usable = request["mtu"] and SMALLEST_MTU <= lease.mtu <= LARGEST_MTU
+    mtu = min(lease.mtu, device.max_mtu or lease.mtu) if is_usable else 0
+    was = int(before.get("mtu_before", 0)) or device.mtu
     now = int(time.time())
     ends = {
         str(timed.address): now + timed.valid if timed.valid != FOR_EVER else 0
         for timed in lease.addresses
     }
     return {
-        "index": index,
+        "index": device.index,
         "protocol": request.get("protocol"),
         "table": int(request["table"]),
         "family": lease.family,
@@ -303,13 +304,6 @@ def _set_lease(
     _remove_routes(netlink, world, lease, {_route_identity(route) for route in routes})
     if lease["mtu"] and lease["mtu"] != world.devices[index].mtu:
         netlink.set_attributes(index, {"mtu": int(lease["mtu"])})
-
-
-def _usable_mtu(offered: int, request: Mapping[str, Any], index: int, world: World) -> int:
-    """The MTU to set in bytes, at most the largest of the device; 0 for none."""
-    if not request["mtu"] or not SMALLEST_MTU <= offered <= LARGEST_MTU:
-        return 0
-    return min(offered, world.devices[index].max_mtu or offered)
 
 
 def drop_lease(place: Path) -> None:

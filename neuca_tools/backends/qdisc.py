@@ -65,9 +65,13 @@ def set_qdisc(index: int, qdisc: str) -> None:
     kind, *options = qdisc.split()
     with applying(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
         if kind == "default":
-            _delete_root(kernel, index)
+            root = _read_root(kernel, index)
+            if root is not None and root.handle:
+                kernel.ask(DELQDISC, 0, _qdisc_message(index, ROOT))
         elif kind != "noqueue" and _uses_mq(kernel, index):
-            _replace_in_each_queue(kernel, index, kind, options)
+            root = _ensure_mq_handle(kernel, index)
+            for leaf in _queue_qdiscs(_dump_qdiscs(kernel)[index], root):
+                _replace_qdisc(kernel, index, leaf.parent, kind, options)
         else:
             _replace_qdisc(kernel, index, ROOT, kind, options)
 
@@ -88,6 +92,10 @@ def _qdisc_message(index: int, parent: int = 0) -> bytes:
 
 def _root_qdisc(qdiscs: list[_Qdisc]) -> Optional[_Qdisc]:
     return next((qdisc for qdisc in qdiscs if qdisc.parent == ROOT), None)
+
+
+def _read_root(kernel: wire.Socket, index: int) -> Optional[_Qdisc]:
+    return _root_qdisc(_dump_qdiscs(kernel).get(index, []))
 
 
 def _device_text(qdiscs: list[_Qdisc]) -> str:
@@ -116,7 +124,7 @@ def _uses_mq(kernel: wire.Socket, index: int) -> bool:
 
     The latter is the case for hardware with several transmit queues; virtual links have no queue.
     """
-    root = _root_qdisc(_dump_qdiscs(kernel).get(index, []))
+    root = _read_root(kernel, index)
     if root is not None:
         return root.kind == "mq"
     request = outlook.LINK.pack(0, 0, index, 0, 0)
@@ -125,21 +133,15 @@ def _uses_mq(kernel: wire.Socket, index: int) -> bool:
     return outlook.INFO not in link and link.number(NUM_TX_QUEUES) > 1
 
 
-def _replace_in_each_queue(kernel: wire.Socket, index: int, kind: str, options: list[str]) -> None:
-    root = _ensure_mq_handle(kernel, index)
-    for leaf in _queue_qdiscs(_dump_qdiscs(kernel)[index], root):
-        _replace_qdisc(kernel, index, leaf.parent, kind, options)
-
-
 def _ensure_mq_handle(kernel: wire.Socket, index: int) -> _Qdisc:
     """The root `mq`, replaced by one with a handle if the kernel created it.
 
     Without a handle the queues cannot be addressed. Raises ApplyError if there is no `mq`.
     """
-    root = _root_qdisc(_dump_qdiscs(kernel).get(index, []))
+    root = _read_root(kernel, index)
     if root is None or root.kind != "mq" or not root.handle:
         _replace_qdisc(kernel, index, ROOT, "mq", [])
-        root = _root_qdisc(_dump_qdiscs(kernel).get(index, []))
+        root = _read_root(kernel, index)
     if root is None or root.kind != "mq" or not root.handle:
         raise ApplyError("its queues have no qdisc of their own")
     return root
@@ -172,9 +174,3 @@ def _encode_options(kind: str, options: list[str]) -> bytes:
         )
         return wire.encode_nest(OPTIONS, wire.encode_number(FQ_MAX_RATE, rate))
     return b""
-
-
-def _delete_root(kernel: wire.Socket, index: int) -> None:
-    root = _root_qdisc(_dump_qdiscs(kernel).get(index, []))
-    if root is not None and root.handle:
-        kernel.ask(DELQDISC, 0, _qdisc_message(index, ROOT))
