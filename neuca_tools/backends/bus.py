@@ -2,8 +2,8 @@
 
 A message to a well-known name would start its service, so calls go to the unique name of its owner;
 only `start` starts a service. libdbus waits 25 s for a reply. Here a query has one second, work
-(such as a reload) the time that is left of the pass, and a service that did not respond is not
-called again.
+(such as a reload) the time that is left of the pass, and a service that did not respond is left
+alone for some time.
 """
 
 # SPDX-License-Identifier: MIT
@@ -20,6 +20,8 @@ from neuca_tools.errors import ManagerError
 
 ANSWER_SECONDS = 1.0  # for one call
 PASS_SECONDS = 5.0  # for all calls of one Bus together, that is, of one pass
+# Longer than a pass. The roll-back of a trial, which waits for its confirmation, asks again.
+SILENCE_SECONDS = 30.0
 
 _DAEMON, _DAEMON_PATH = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 # D-Bus specification, "Well-known Message Bus Instances".
@@ -49,7 +51,7 @@ class Bus(AbstractContextManager["Bus"]):
     ) -> None:
         self._answer_seconds, self._seconds_left = answer_seconds, pass_seconds
         self._connection: Any = None
-        self._silent: set[str] = set()
+        self._silent_until: dict[str, float] = {}  # CLOCK_MONOTONIC, by unique name
 
     def __exit__(self, *_: object) -> None:
         if self._connection is not None:
@@ -105,7 +107,8 @@ class Bus(AbstractContextManager["Bus"]):
 
         started = time.monotonic()
         wait = self._seconds_left if work else min(self._answer_seconds, self._seconds_left)
-        if owner in self._silent or _DAEMON in self._silent or wait <= 0:
+        silent_until = max(self._silent_until.get(name, 0.0) for name in (owner, _DAEMON))
+        if started < silent_until or wait <= 0:
             raise ManagerError(
                 f"{what}: not tried again in this pass, because it did not respond in time"
             )
@@ -117,7 +120,7 @@ class Bus(AbstractContextManager["Bus"]):
         except DBusException as error:
             # NoReply alone is ambiguous: the daemon also sends it when a service exits.
             if time.monotonic() - started >= 0.9 * wait:
-                self._silent.add(owner)
+                self._silent_until[owner] = time.monotonic() + SILENCE_SECONDS
                 raise ManagerError(f"{what}: no response within {wait:.2g} s") from error
             raise _refused_error(what, error) from error
         finally:
