@@ -39,10 +39,7 @@ def notify(state: str) -> None:
 
 
 def watchdog_interval() -> Optional[float]:
-    """The watchdog interval in seconds, None if disabled.
-
-    systemd-python lacks sd_watchdog_enabled(3).
-    """
+    """The watchdog interval in seconds, or None: systemd-python has no sd_watchdog_enabled(3)."""
     if os.environ.get("WATCHDOG_PID", "") not in ("", str(os.getpid())):
         return None
     microseconds = os.environ.get("WATCHDOG_USEC", "")

@@ -35,10 +35,10 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class CreateLink(LinkOperation):
-    """It shares its fate with its lower devices: if it fails, they stay as they were.
+    """Create a virtual link. If that fails, its lower devices are rolled back too.
 
     The failure of a VLAN does not affect its NIC (`spares_others`), which carries no trace of it,
-    unless the VLAN was `deleted` for it and has to be restored.
+    unless the VLAN was `deleted` to be recreated, and has to be restored.
     """
 
     kind = "create-link"
@@ -102,7 +102,7 @@ class MarkLink(Operation):
 
 @dataclass(frozen=True)
 class DeleteLink(LinkOperation):
-    """It shares its fate with its lower devices: members leave it, and those of a bond go down."""
+    """Delete a link, which concerns its lower devices: its members leave it, and may go down."""
 
     kind = "delete-link"
     is_removal = True
@@ -184,12 +184,11 @@ DECLINES = (
 
 @dataclass(frozen=True)
 class SetDevice(LinkOperation):
-    """There is one for each group of settings, because many drivers reset the NIC for each change.
+    """Set one group of device settings at once, as many drivers reset the NIC for each change.
 
-    `before` and `after` have one group's (`rings`) values by their whole names (`rings.rx`).
-
-    The place in a bond or bridge that the device is put into has its values only then: without
-    `before`, the operation sees what it has `replaced`.
+    `before` and `after` have the values of one group (`rings`) by their whole names (`rings.rx`).
+    Settings of a place in a bond or bridge have values only once the device is in it: without
+    `before`, the operation reads what it has `replaced`.
     """
 
     kind = "set-device"

@@ -59,7 +59,7 @@ class SetAttribute(LinkOperation):
 
 @dataclass(frozen=True)
 class SetMtu(SetAttribute):
-    """`bond` is what has set the MTU of the link as its member; a change of it includes this."""
+    """Set the MTU. `bond` has set that of its member, this link: a change of it includes this."""
 
     kind = "set-mtu"
     setting = "mtu"
@@ -157,7 +157,7 @@ class DeleteAddress(_AddressOperation):
 
 @dataclass(frozen=True)
 class WriteSysctl(Operation):
-    """`on` is the link whose setting it is, None for a setting of the whole network namespace."""
+    """Set a sysctl, of the link `on`, or of the whole network namespace (None)."""
 
     kind = "write-sysctl"
     spares_others = True
@@ -308,7 +308,7 @@ _TITLES = {"": "DHCP client", "dhcp6": "DHCPv6 client", "ra": "autoconfiguration
 class ClientOperation(Operation):
     """A change of one client of a link; `label` is one of `desired.dhcp_files.client_labels`.
 
-    Its failure is none of the link, and a roll-back leaves clients alone.
+    Its failure does not count as one of the link, and does not roll the link back.
     """
 
     spares_others = True
