@@ -199,16 +199,9 @@ class WriteSysctl(Operation):
         writer.write_sysctl(self.path, self.after)
 
 
-def size_of(content: Optional[bytes]) -> Optional[int]:
-    """The size of a file in bytes; None if there is none."""
-    if content is None:
-        return None
-    return len(content)
-
-
 @dataclass(frozen=True)
 class WriteFile(Operation):
-    """Write a file whole, or remove it (`content` None).
+    """Write a file whole, or remove it (`content` None). Sizes are in bytes, None for no file.
 
     Consecutive ones are written together, so that a pass waits for the disk once.
     """
@@ -233,7 +226,7 @@ class WriteFile(Operation):
 
     @property
     def change(self) -> tuple[Value, Value]:
-        return self.size_before, size_of(self.content)
+        return self.size_before, None if self.content is None else len(self.content)
 
     @property
     def text(self) -> str:

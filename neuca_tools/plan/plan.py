@@ -35,7 +35,6 @@ from neuca_tools.plan.operations import (
     Unmanage,
     WriteFile,
     WriteSysctl,
-    size_of,
 )
 from neuca_tools.plan.sides import Sides, sides_after_renames, unrouted_addresses
 from neuca_tools.tuning.sysctl_values import is_same_sysctl
@@ -129,7 +128,7 @@ def _write_files(sides: Sides) -> Iterator[Operation]:
     for path, content in sorted(sides.desired.files.items()):
         before = sides.observed.files.get(path)
         if before != content:
-            yield WriteFile(path, content, size_of(before))
+            yield WriteFile(path, content, None if before is None else len(before))
 
 
 def _notify_managers(sides: Sides) -> Iterator[Operation]:
