@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple, Union
 
 from neuca_tools.agent import first_boot, trial
-from neuca_tools.apply.look import file_places, own_paths
+from neuca_tools.apply.look import own_paths
 from neuca_tools.backends.dhcpclients import PLACE as CLIENTS
 from neuca_tools.backends.processes import end_process
 from neuca_tools.config import Config
@@ -132,7 +132,7 @@ def guest_records(config: Config) -> list[Path]:
 
 def named_files(config: Config) -> list[Path]:
     """Those of `own_files` that no record for root alone lists. Raises ObserveError."""
-    marks = map(Path, own_paths(file_places(config)))
+    marks = map(Path, own_paths(config))
     files = [*marks, *_state_files(config), *_run_files(config)]
     outputs = [config.log_directory / name for name in (AGENT_OUTPUT, GUEST_OUTPUT)]
     logs = [*_log_files(config), *outputs]

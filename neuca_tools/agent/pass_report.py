@@ -18,7 +18,7 @@ from neuca_tools.model import Problem, ProblemCode, Record, messages
 from neuca_tools.model.routing import ROUTES_OF
 from neuca_tools.plan.link_operations import MarkLink
 from neuca_tools.plan.operation import Operation, of_kind
-from neuca_tools.plan.operations import StartClient, Tell, WriteFile, WriteSysctl
+from neuca_tools.plan.operations import ReloadManager, StartClient, WriteFile, WriteSysctl
 from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.status.judge import Report
 from neuca_tools.status.report import read_report, report_now, write_report
@@ -43,10 +43,10 @@ class Pass(Purpose):
         """What is ours, which request is active for each NIC, and what managers left behind."""
         resolution, observed, world = decision.resolution, decision.observed, decision.world
         record = updates.remember_nics(super().remember(decision, result, postponed), resolution)
-        notified = {operation.manager for operation in of_kind(result.done, Tell)}
+        notified = {operation.manager for operation in of_kind(result.done, ReloadManager)}
         record = leftovers.without_settled(record, observed, world, world.silent_managers, notified)
         unheard = self._unanswered_nics(decision)
-        if any(isinstance(failure.operation, Tell) for failure in result.failures):
+        if any(isinstance(failure.operation, ReloadManager) for failure in result.failures):
             unheard |= {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
         record = leftovers.change_nics(record, unheard, unheard=True)
         failed = result.nics_to_roll_back.union(*(operation.domains for operation in postponed))
@@ -74,7 +74,7 @@ def _host_operations(decision: Decision) -> list[Operation]:
     return [
         operation
         for operation in decision.plan(decision.host_scope())
-        if not isinstance(operation, (WriteFile, WriteSysctl, Tell, MarkLink))
+        if not isinstance(operation, (WriteFile, WriteSysctl, ReloadManager, MarkLink))
     ]
 
 

@@ -64,16 +64,11 @@ class Interest(NamedTuple):
     advertised: bool = False
     choice: Choice = Choice()
 
-    @staticmethod
-    def _applying_to(table: Mapping[LinkKey, frozenset[str]], key: LinkKey) -> frozenset[str]:
-        asked = (table[name] for name in (*_names_of(key), ANY_LINK) if name in table)
-        return frozenset().union(*asked)
-
     def sysctls_of(self, world: World) -> set[str]:
         """The paths to read, those of links by the names that their devices have now."""
         paths = {*self.sysctls}
         for device in world.devices.values():
-            templates = self._applying_to(self.templates, key_of(device, world))
+            templates = _applying_to(self.templates, key_of(device, world))
             paths.update(template.replace(OWN, device.name) for template in templates)
         return paths
 
@@ -82,7 +77,7 @@ class Interest(NamedTuple):
         if not self.groups:
             return {}
         groups = {
-            index: self._applying_to(self.groups, key_of(device, world))
+            index: _applying_to(self.groups, key_of(device, world))
             for index, device in world.devices.items()
         }
         return {index: names for index, names in groups.items() if names}
@@ -95,11 +90,12 @@ class Observation(NamedTuple):
     tuning: TuningInputs = TuningInputs()
 
 
-def _names_of(key: LinkKey) -> tuple[LinkKey, ...]:
-    """The keys by which a document may name a link: also the short form of a GUID."""
-    if not is_guid(key.mac):
-        return (key,)
-    return (key, LinkKey(short_guid(key.mac), key.vlan_id))
+def _applying_to(table: Mapping[LinkKey, frozenset[str]], key: LinkKey) -> frozenset[str]:
+    """What is to be read of a link. A document may name it by the short form of its GUID, too."""
+    keys = {key, ANY_LINK}
+    if is_guid(key.mac):
+        keys.add(LinkKey(short_guid(key.mac), key.vlan_id))
+    return frozenset().union(*(table[name] for name in keys & table.keys()))
 
 
 def what_to_read(
@@ -110,7 +106,9 @@ def what_to_read(
     choice: Optional[Choice] = None,
 ) -> Interest:
     """What has to be read to decide about this document, these configured links and this record."""
-    requests = [*_link_requests(document), *links]
+    requests = [*links]
+    if document is not None:
+        requests += [*document.links, *(document.platform.links if document.platform else ())]
     templates, groups = _settings_of(requests, record)
     router = document.router if document else "user"
     forwarded = router_advertisements.forwarding_sysctls(router)
@@ -155,13 +153,6 @@ def _settings_of(
         templates[key].update(link.sysctls)
         groups[key].update(map(group_of, link.device))
     return templates, groups
-
-
-def _link_requests(document: Optional[Document]) -> tuple[LinkRequest, ...]:
-    if document is None:
-        return ()
-    beside = document.platform.links if document.platform else ()
-    return (*document.links, *beside)
 
 
 class Policies(NamedTuple):
@@ -223,10 +214,7 @@ class Decision(NamedTuple):
         return is_used or bool(self.observed.rules or self.desired.rules)
 
     def unapplied_scope(self) -> frozenset[str]:
-        """The links with a new request and those that have appeared.
-
-        See `changes.changed_scope`.
-        """
+        """The links with a new request and those that have appeared (`changes.changed_scope`)."""
         scope = changes.changed_scope(self.record, self.resolution, self.world)
         present = {hop.identity for hop in self.observed.hops if hop.ours}
         new = {hop.link for hop in self.desired.hops if hop.identity not in present}
@@ -247,7 +235,7 @@ class Decision(NamedTuple):
         return changes.host_scope(self.resolution).union(routes)
 
     def changed(self, left_out: Collection[str] = ()) -> frozenset[str]:
-        """The scope of a pass: `unapplied`; always rules, tables, copied routes and clients.
+        """The scope of a pass: what is not applied yet; always rules, copied routes and clients.
 
         Our default route, if it is no longer wanted, gives way to one of the host. `left_out` are
         the parts that this pass does not try.
@@ -337,7 +325,7 @@ def _duplicate_problems(
     observed: NetworkState, desired: NetworkState, world: World
 ) -> Iterator[Problem]:
     """A problem for each requested address that another host has (RFC 4862, 5.4.5)."""
-    for key in desired.links.keys() & observed.links.keys() if world.duplicates else ():
+    for key in sorted(desired.links.keys() & observed.links.keys()) if world.duplicates else ():
         index = observed.links[key].index
         for address in desired.links[key].addresses:
             if (index, address) in world.duplicates:

@@ -33,26 +33,22 @@ def read_settings(world: World, asked: Mapping[int, Collection[str]]) -> dict[in
             index: _read_device(world, index, groups, qdiscs.get(index))
             for index, groups in asked.items()
         }
-        names = _dns_settings(asked)
-        return {
-            index: joined_settings([settings_by_index[index], *names.get(index, ())])
-            for index in settings_by_index
-        }
+        for index, dns in _dns_settings(asked).items():
+            settings_by_index[index] = joined_settings([settings_by_index[index], dns])
+        return settings_by_index
     except OSError as error:
         raise ObserveError(
             f"ask the kernel for the settings of network devices: {error.strerror or error}"
         ) from error
 
 
-def _dns_settings(asked: Mapping[int, Collection[str]]) -> dict[int, list[DeviceSettings]]:
+def _dns_settings(asked: Mapping[int, Collection[str]]) -> dict[int, DeviceSettings]:
     """The DNS settings of the devices that they are of interest for, by index."""
-    groups = {index: groups_through("resolved", asked[index]) for index in asked}
-    indexes = [index for index in groups if groups[index]]
+    indexes = [index for index, groups in asked.items() if groups_through("resolved", groups)]
     if not indexes:
         return {}
     with Bus() as bus:
-        dns_by_index = Resolved(bus).read(indexes, groups_through("resolved", SETTINGS))
-    return {index: [dns_by_index[index]] for index in indexes}
+        return Resolved(bus).read(indexes, groups_through("resolved", SETTINGS))
 
 
 def _read_device(

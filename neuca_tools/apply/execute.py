@@ -69,10 +69,10 @@ class GuardedWriter:
         # Few passes set a device setting.
         from neuca_tools.apply import device_io
 
-        try:
-            return device_io.read_settings(self.links.look(()), {index: [group]})[index].values
-        except ObserveError as error:
-            raise ApplyError(error.text) from error
+        world = self.links.look(())
+        if index not in world.devices:
+            raise ApplyError(os.strerror(errno.ENODEV), errno.ENODEV)
+        return device_io.read_settings(world, {index: [group]})[index].values
 
     def set_device(self, index: int, group: str, values: Mapping[str, str]) -> None:
         # Most hosts need neither this module nor the backends of all settings.
@@ -110,14 +110,12 @@ class GuardedWriter:
 
         Without a carrier it is not. All addresses are checked at the same time.
         """
-        began = time.monotonic()
         for index in indexes:
-            is_new = linkwatch.is_unusable(index, source)
-            if is_new and self.links.has_carrier(index):
+            if linkwatch.is_unusable(index, source) and self.links.has_carrier(index):
+                began = time.monotonic()
                 linkwatch.await_detection(index, source, self._detection_seconds)
-                self._detection_seconds = max(
-                    0.0, self._detection_seconds - (time.monotonic() - began)
-                )
+                waited = time.monotonic() - began
+                self._detection_seconds = max(0.0, self._detection_seconds - waited)
 
     def write_sysctl(self, path: str, value: str) -> None:
         sysctl.write_value(path, value)
@@ -164,25 +162,18 @@ class _Progress:
     def ready_operations(self, batch: list[Operation]) -> list[Operation]:
         """The operations of a batch that may be tried.
 
-        The others are skipped, and so are all later ones that share their fate.
+        Left out are those that need a link which could not be created. Those of a failure domain
+        that has failed are skipped, and so are all later ones that share their fate.
         """
         if not self.stopped and not self.missing:
             return batch
-        ready: list[Operation] = []
-        left: list[Operation] = []
-        for operation in self._possible(batch):
-            (left if operation.fate & self.stopped else ready).append(operation)
-        self.stopped.update(*(operation.fate for operation in left))
-        self.skipped += left
-        return ready
-
-    def _possible(self, batch: Iterable[Operation]) -> list[Operation]:
-        """The operations of a batch that need no link which could not be created."""
-        planned = list(batch)
-        possible = without_missing(planned, self.missing)
-        created = of_kind(planned, CreateLink)
+        possible = without_missing(batch, self.missing)
+        created = of_kind(batch, CreateLink)
         self.missing |= {link.on.key for link in created if link not in possible}
-        return possible
+        skipped = [operation for operation in possible if operation.fate & self.stopped]
+        self.stopped.update(*(operation.fate for operation in skipped))
+        self.skipped += skipped
+        return [operation for operation in possible if operation not in skipped]
 
     def fail(self, operations: Collection[Operation], error: NeucaError) -> None:
         number = getattr(error, "errno", 0)

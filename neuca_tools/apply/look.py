@@ -39,10 +39,7 @@ def observe_host(
     managers: Managers,
     config: Config,
 ) -> Observation:
-    """Read all that is of interest. Raises ObserveError.
-
-    The kernel reports all links, addresses and routes at once.
-    """
+    """Read all that is of interest. Raises ObserveError."""
     world = replace(netlink.look(interest.hosts), age=hostid.boot_age())
     words = managers.ask([device.name for device in world.devices.values()])
     world = replace(
@@ -52,11 +49,11 @@ def observe_host(
         advertised=hostfacts.devices_with_advertised_routes(world)
         if interest.advertised
         else frozenset(),
-        files={path: observed_content(path) for path in own_paths(file_places(config))},
+        files={path: observed_content(path) for path in own_paths(config)},
         managers=words,
-        silent_managers=dict(managers.reasons),
+        silent_managers=managers.silent_managers,
         profiles=managers.profiles,
-        unmanaged=managers.none,
+        unmanaged=managers.none_runs,
         own_clients=managers.clients.read(config.dhcp_client),
     )
     tuning = hostfacts.read_tuning_inputs(
@@ -96,11 +93,9 @@ def _read_sysctls(paths: Collection[str]) -> dict[str, str]:
     return {path: value for path, value in values.items() if value is not None}
 
 
-def own_paths(where: Places) -> list[str]:
-    """The paths of the agent's own files: the rule and DHCP files that exist, and each list.
-
-    Raises ObserveError.
-    """
+def own_paths(config: Config) -> list[str]:
+    """The agent's own files: rule and DHCP files that exist, and each list. Raises ObserveError."""
+    where = file_places(config)
     rules = [name for name in names_in(where.udev) if marks.rule_mac(name, where.substring)]
     paths = [f"{where.udev}/{name}" for name in rules]
     for place in (where.networkd, where.profiles):

@@ -25,32 +25,32 @@ from neuca_tools.model import LinkKey
 class Managers:
     """Both managers over one bus connection, for one pass.
 
-    `reasons`: why a manager did not respond to the last `ask`. `profiles`: the UUIDs of the
-    NetworkManager profiles that were in use then, by interface. `none`: neither ran then. `place`
-    is the directory of profiles. `clients` are the DHCP clients that the agent starts.
+    `silent_managers` says why a manager did not respond to the last `ask`. `profiles` are the UUIDs
+    of the NetworkManager profiles that were in use then, by interface; `none_runs`: neither manager
+    ran then. `clients` are the DHCP clients that the agent starts.
     """
 
-    def __init__(self, bus: Bus, enabled: bool, place: Path, clients: Clients) -> None:
+    def __init__(self, bus: Bus, enabled: bool, profile_directory: Path, clients: Clients) -> None:
         self._networkmanager, self._networkd = NetworkManager(bus), Networkd(bus)
-        self._enabled, self._place, self.clients = enabled, place, clients
+        self._enabled, self._profile_directory, self.clients = enabled, profile_directory, clients
         self.profiles: Mapping[str, str] = {}
-        self.none = False
-        self.reasons: dict[str, str] = {}
+        self.none_runs = False
+        self.silent_managers: dict[str, str] = {}
 
     def ask(self, interfaces: Collection[str]) -> dict[str, dict[str, str]]:
         """Each running manager's state of each interface: "managed", "unmanaged" or another."""
         words_by_manager: dict[str, dict[str, str]] = {}
-        self.reasons = {}
+        self.silent_managers = {}
         if not self._enabled:
             return {}
         managers = (("networkmanager", self._networkmanager), ("networkd", self._networkd))
         for name, manager in managers:
             words, reason = manager.words(interfaces)
             if reason:
-                self.reasons[name] = reason
+                self.silent_managers[name] = reason
             if reason or "absent" not in words.values():
                 words_by_manager[name] = words
-        self.profiles, self.none = self._networkmanager.profiles, not words_by_manager
+        self.profiles, self.none_runs = self._networkmanager.profiles, not words_by_manager
         return words_by_manager
 
     def unmanage(self, manager: str, names: Collection[str]) -> None:
@@ -67,28 +67,26 @@ class Managers:
             if usual is not None and sysctl.read_value(mode) == NO_ADDRESS:
                 sysctl.write_value(mode, usual)
 
-    def tell(self, manager: str) -> None:
+    def reload(self, manager: str) -> None:
         """Have the manager reload its configuration. Raises ManagerError."""
         if not self._enabled:
             return
         if manager == "networkmanager":
-            names = {name for name in names_in(self._place) if dhcp_files.is_ours(name)}
-            self._networkmanager.load_profiles(self._place, names, dhcp_files.is_ours)
+            place = self._profile_directory
+            names = {name for name in names_in(place) if dhcp_files.is_ours(name)}
+            self._networkmanager.load_profiles(place, names, dhcp_files.is_ours)
             self._networkmanager.reload_configuration()
         else:
             self._networkd.reload()
 
-    def activate(self, manager: str, interface: str, profile: str) -> None:
+    def activate(self, interface: str, profile: str) -> None:
         """Have NetworkManager use the profile on the interface. Raises ManagerError."""
-        if self._enabled and manager == "networkmanager":
+        if self._enabled:
             self._networkmanager.activate(interface, profile)
 
 
 def named_by_others(substring: str, names: Mapping[LinkKey, str]) -> Iterator[str]:
-    """A sentence for each foreign udev rule that gives a NIC another name.
-
-    Examples are the rules of cloud-init and netplan.
-    """
+    """A sentence for each udev rule, such as those of cloud-init, that gives a NIC another name."""
     for path, text in udev.read_rules():
         for mac, name in names_given(text).items():
             wanted = names.get(LinkKey(mac))

@@ -33,8 +33,6 @@ from neuca_tools.model.provenance import RTPROT_KERNEL, is_advertised, is_automa
 from neuca_tools.model.routing import NOWHERE, Rule
 from neuca_tools.model.topology import automatic_default_routes
 
-NO_SETTINGS = DeviceSettings()
-
 
 def observed_state(resolution: Resolution, world: World, record: Record) -> NetworkState:
     """The present state for a plan: dataplane links, and those that the agent once changed.
@@ -61,7 +59,11 @@ def observed_state(resolution: Resolution, world: World, record: Record) -> Netw
         sysctls=_pick_values(world.sysctls, sorted(paths)),
         files={path: world.files.get(path) for path in resolution.desired.files},
         tell=_informed_managers(resolution, world, record),
-        clients=_client_requests(world),
+        # The request of each of our DHCP clients; empty for one that has ended.
+        clients={
+            label: request if label in world.own_clients.running else ""
+            for label, request in world.own_clients.requests.items()
+        },
         rules=_observed_rules(world, resolution, present, record),
         theirs=_routes_of_others(world, present),
         seen=world.seen,
@@ -71,7 +73,7 @@ def observed_state(resolution: Resolution, world: World, record: Record) -> Netw
 def _observed_devices(
     world: World, resolution: Resolution, record: Record
 ) -> dict[LinkKey, Device]:
-    """The devices of the links in the observed state."""
+    """The devices of the links in the observed state: also those of our routes, and ports."""
     everything = _accessible_links(world, resolution)
     relevant = _relevant_links(resolution, record)
     used = _routed_devices(world) | {everything[key].lower for key in relevant & everything.keys()}
@@ -97,12 +99,6 @@ def _default_sysctls(resolution: Resolution, record: Record) -> Iterator[str]:
     for key, link in (*resolution.desired.links.items(), *record.made.items()):
         if key.rank:
             yield from (template.replace(OWN, "default") for template in link.sysctls)
-
-
-def _client_requests(world: World) -> dict[str, str]:
-    """The request of each DHCP client that we have started; empty if it has ended."""
-    own = world.own_clients
-    return {text: request if text in own.running else "" for text, request in own.requests.items()}
 
 
 def _accessible_links(world: World, resolution: Resolution) -> dict[LinkKey, Device]:
@@ -171,7 +167,7 @@ def _observed_link(
     """The device as a link, with the settings that are or were requested."""
     wanted = resolution.desired.links.get(key) or Link(key, key.kind, "unlisted")
     original, made = record.originals.get(key, UNCHANGED), record.made.get(key, wanted)
-    settings = world.settings.get(device.index, NO_SETTINGS).values
+    settings = world.settings.get(device.index, DeviceSettings()).values
     present = world.addresses.get(device.index, ()) if world.bare else ()
     addresses = _present_addresses(device, wanted, world)
     templates = (*wanted.sysctls, *original.sysctls, *made.sysctls)

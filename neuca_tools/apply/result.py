@@ -34,7 +34,7 @@ from neuca_tools.plan.operation import Operation, joined_domains, of_kind
 from neuca_tools.plan.operations import (
     AddAddress,
     DeleteAddress,
-    Tell,
+    ReloadManager,
     Unmanage,
     WriteFile,
     WriteSysctl,
@@ -45,7 +45,7 @@ from neuca_tools.plan.route_operations import (
     DeleteRule,
     ReplaceRoute,
 )
-from neuca_tools.plan.sides import is_other
+from neuca_tools.plan.sides import must_recreate
 from neuca_tools.state.store import NO_ROOM
 
 
@@ -182,7 +182,7 @@ def unfinished_operations(planned: Sequence[Operation], result: Result) -> tuple
         operation
         for operation in without_missing(planned, result.missing_vlans)
         if not operation.domains & rolled_back
-        and not isinstance(operation, (WriteFile, Unmanage, Tell))
+        and not isinstance(operation, (WriteFile, Unmanage, ReloadManager))
         and _kind_and_target(operation) not in failed
     )
 
@@ -214,7 +214,7 @@ def restorable_link(link: Link, recorded_request: Optional[Link], world: World) 
     `recorded_request` is that of a link that we created.
     Automatic addresses, write-only values and the profile of a network manager are left out.
     """
-    if recorded_request is not None and not is_other(link, recorded_request):
+    if recorded_request is not None and not must_recreate(link, recorded_request):
         link = replace(link, virtual=_as_requested(link, recorded_request))
     link = _without_advertised_sysctls(link, world)
     addresses, place = lasting_addresses(link, world), _port_settings(link, world)
@@ -222,6 +222,25 @@ def restorable_link(link: Link, recorded_request: Optional[Link], world: World) 
         return link
     device = restorable_values({**place, **link.device})
     return replace(link, device=device, addresses=addresses, profile="")
+
+
+def without_flushed(before: NetworkState, observed: NetworkState) -> NetworkState:
+    """The state to roll back to once network managers have released links.
+
+    Addresses and routes of other programs that are gone since were those of a manager, which sets
+    them again if it gets the link back. What is ours is restored, also if a manager has flushed it.
+    """
+
+    def present(link: Link) -> Link:
+        flushed = link.theirs.keys() - observed.links.get(link.key, link).theirs.keys()
+        addresses = tuple(address for address in link.addresses if address not in flushed)
+        theirs = {address: link.theirs[address] for address in link.theirs.keys() - flushed}
+        return replace(link, addresses=addresses, theirs=theirs)
+
+    links = {key: present(link) for key, link in before.links.items()}
+    present_routes = {*observed.theirs}
+    routes = tuple(route for route in before.theirs if route in present_routes)
+    return before._replace(links=links, theirs=routes)
 
 
 def _without_advertised_sysctls(link: Link, world: World) -> Link:

@@ -24,6 +24,7 @@ from neuca_tools.apply.result import (
     restorable_link,
     restorable_now,
     unfinished_operations,
+    without_flushed,
 )
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import Link, LinkKey, NetworkState, Record
@@ -32,10 +33,10 @@ from neuca_tools.plan.operation import Operation, Phase, of_kind
 from neuca_tools.plan.operations import (
     Activate,
     DeleteAddress,
+    ReloadManager,
     Rename,
     SetAttribute,
     SetState,
-    Tell,
     Unmanage,
     WriteFile,
     WriteSysctl,
@@ -100,8 +101,9 @@ class Outcome(NamedTuple):
 class Transaction:
     """One transaction in progress; `run` carries it out.
 
-    `before` are the links to roll back to, `made_links` those of the record. The network managers
-    are told to release our NICs. The record of the decision includes the `recorded_operations`.
+    `before` is the state to roll back to, noted before anything can fail: an empty one would remove
+    all that is ours. `made_links` are those of the record. The record of the decision includes the
+    `recorded_operations`. Creating it raises ObserveError.
     """
 
     host: Host
@@ -109,10 +111,13 @@ class Transaction:
     decision: Decision
     result: Result = field(default_factory=Result)
     undone: Result = field(default_factory=Result)
-    before: NetworkState = field(default_factory=NetworkState)
-    made_links: Mapping[LinkKey, Link] = field(default_factory=dict)
+    before: NetworkState = field(init=False)
+    made_links: Mapping[LinkKey, Link] = field(init=False)
     managers_were_told: bool = False
     recorded_operations: tuple[Operation, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._note_before()
 
     def run(self) -> Outcome:
         """Carry out the decision. Raises NeucaError; the next start then finds the journal."""
@@ -128,10 +133,7 @@ class Transaction:
         return Outcome(self.result, self.undone, self.decision)
 
     def roll_back(self, observed: NetworkState) -> Outcome:
-        """Return to the state before the transaction; it is what was `observed` then.
-
-        The record stays that of the transaction.
-        """
+        """Return to the state before the transaction, with files and sysctls as `observed` then."""
         self.result = Result()  # the record has what was done, and forgot what it restored
         self.decision = self._decide_anew(self.decision.record)
         tell = self.decision.desired.tell
@@ -143,14 +145,10 @@ class Transaction:
     # --- the steps ---
 
     def _release_from_managers(self, planned: Sequence[Operation]) -> Sequence[Operation]:
-        """Have network managers release our NICs first; look again, as they may flush settings.
-
-        Returns the operations that are planned after that.
-        """
-        operations = [operation for operation in planned if operation.order <= Phase.MARK]
-        if not of_kind(operations, Unmanage, Tell, Activate):
+        """Have managers release our NICs, which may flush them; return what is planned after it."""
+        operations = [operation for operation in planned if operation.phase <= Phase.MARK]
+        if not of_kind(operations, Unmanage, ReloadManager, Activate):
             return planned
-        self._note_before()
         self._save_intentions(self.decision.record, operations)
         with self.host.watch() as watch:
             self._carry_out(operations)
@@ -160,8 +158,12 @@ class Transaction:
                     watch.wait(RELEASE_SECONDS)
         self.managers_were_told = True
         self.decision = self._decide_anew(self.decision.record)
+        self.before = without_flushed(self.before, self.decision.observed)
         after = self.purpose.operations(self.decision)
-        self.result += Result(_finished_removals(planned, set(after)))
+        # Addresses and routes that a manager has removed by now.
+        removals: list[Operation] = of_kind(planned, DeleteAddress, DeleteRoute)
+        left = set(after)
+        self.result += Result(tuple(removal for removal in removals if removal not in left))
         return after
 
     def _note_before(self) -> None:
@@ -179,7 +181,6 @@ class Transaction:
 
     def _save_journal(self, operations: Sequence[Operation]) -> None:
         """Before the first change, save the current links and what will be ours."""
-        self._note_before()
         if operations:  # without any, the record is saved once, at the end
             record = intentions.record_intentions(self.decision.record, operations)
             self._save_intentions(record, operations)
@@ -190,7 +191,7 @@ class Transaction:
             raise ApplyError(self.host.unsaved(), errno.ENOSPC)
 
     def _save_intentions(self, record: Record, operations: Sequence[Operation]) -> None:
-        """Save the record for the case that the operations are interrupted."""
+        """Save the record for the case that the operations are interrupted. Raises ApplyError."""
         self.host.save_record(intentions.without_requests(record, operations))
 
     def _carry_out(self, operations: Sequence[Operation]) -> None:
@@ -280,7 +281,7 @@ class Transaction:
             return
         attempted = {operation_identity(operation) for operation in self.result.done}
         attempted |= {operation_identity(failure.operation) for failure in self.result.failures}
-        late = of_kind(self.purpose.operations(self.decision), WriteFile, Tell)
+        late = of_kind(self.purpose.operations(self.decision), WriteFile, ReloadManager)
         if any(
             isinstance(operation, WriteFile) and operation_identity(operation) not in attempted
             for operation in late
@@ -335,7 +336,7 @@ class Transaction:
         """
         left_out = set(postponed_operations(planned)) if self.host.unsaved() else set()
         if self.managers_were_told:
-            left_out.update(of_kind(planned, Unmanage, Tell))
+            left_out.update(of_kind(planned, Unmanage, ReloadManager))
         if not left_out:
             return planned
         return [operation for operation in planned if operation not in left_out]
@@ -366,6 +367,7 @@ class Transaction:
     def _extend_journal(self, operations: Sequence[Operation]) -> None:
         """Save what a second round will change. A roll-back still restores the first state."""
         before = self.before
+        self._note_before()
         self._save_journal(operations)
         self.before = before
 
@@ -390,11 +392,3 @@ def _raised_nics(left: Sequence[Operation]) -> frozenset[str]:
 
 def _not_kept(operations: Sequence[Operation]) -> tuple[Failure, ...]:
     return tuple(Failure(operation, REASON_NOT_IN_EFFECT) for operation in operations)
-
-
-def _finished_removals(
-    planned: Sequence[Operation], left: Collection[Operation]
-) -> tuple[Operation, ...]:
-    """The planned removals of addresses and routes that a manager has done by now."""
-    removals: list[Operation] = of_kind(planned, DeleteAddress, DeleteRoute)
-    return tuple(operation for operation in removals if operation not in left)

@@ -126,9 +126,9 @@ class Listener(AbstractContextManager["Listener"]):
             self._socket.sendto(message, (ALL_ROUTERS, 0, 0, self._index))
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a message, at most so many seconds; return whether the link is up again.
+        """Wait for a message, at most so many seconds.
 
-        The kernel has dropped its addresses and routes when it was set down.
+        Returns whether the link has come up again: the kernel dropped its addresses and routes.
         """
         limit = min(max(0.0, seconds), MAX_WAIT_SECONDS)
         if self._watch not in select.select([self._socket, self._watch], [], [], limit)[0]:

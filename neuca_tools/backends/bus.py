@@ -2,8 +2,8 @@
 
 A message to a well-known name would start its service, so calls go to the unique name of its owner;
 only `start` starts a service. libdbus waits 25 s for a reply. Here a query has one second, work
-(such as a reload) what is left of the budget, and a service that did not respond is not called
-again. Only the time in calls counts, because a pass may be busy with other things for long.
+(such as a reload) the time that is left of the pass, of which only calls take any, and a service
+that did not respond is left alone for some time.
 """
 
 # SPDX-License-Identifier: MIT
@@ -19,7 +19,9 @@ from typing import Any, Optional, final
 from neuca_tools.errors import ManagerError
 
 ANSWER_SECONDS = 1.0  # for one call
-PASS_SECONDS = 5.0  # in all calls of one Bus, that is, of one pass
+PASS_SECONDS = 5.0  # for all calls of one Bus together, that is, of one pass
+# Longer than a pass. The roll-back of a trial, which waits for its confirmation, asks again.
+SILENCE_SECONDS = 30.0
 
 _DAEMON, _DAEMON_PATH = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 # D-Bus specification, "Well-known Message Bus Instances".
@@ -42,15 +44,14 @@ class RefusedError(ManagerError):
 
 @final
 class Bus(AbstractContextManager["Bus"]):
-    """A connection to the system bus, opened at its first use.
+    """A connection to the system bus, opened at its first use."""
 
-    `answer` and `budget` are in seconds; processes on which no NIC depends may choose longer ones.
-    """
-
-    def __init__(self, answer: float = ANSWER_SECONDS, budget: float = PASS_SECONDS) -> None:
-        self._answer, self._budget = answer, budget
+    def __init__(
+        self, answer_seconds: float = ANSWER_SECONDS, pass_seconds: float = PASS_SECONDS
+    ) -> None:
+        self._answer_seconds, self._seconds_left = answer_seconds, pass_seconds
         self._connection: Any = None
-        self._silent: set[str] = set()
+        self._silent_until: dict[str, float] = {}  # CLOCK_MONOTONIC, by unique name
 
     def __exit__(self, *_: object) -> None:
         if self._connection is not None:
@@ -96,7 +97,7 @@ class Bus(AbstractContextManager["Bus"]):
     ) -> Any:
         """Call a method (`interface.method`) of an object. `what` describes the call in errors.
 
-        `work` may take whatever is left of the budget: on a busy host, a reload takes seconds.
+        `work` may take all the time that is left: on a busy host, a reload takes seconds.
         Raises RefusedError if the answer is an error, and ManagerError without answer in time.
         """
         if self._connection is None:
@@ -104,13 +105,14 @@ class Bus(AbstractContextManager["Bus"]):
         # As in `_connect`.
         from dbus.exceptions import DBusException
 
-        wait = self._budget if work else min(self._answer, self._budget)
-        if owner in self._silent or _DAEMON in self._silent or wait <= 0:
+        started = time.monotonic()
+        wait = self._seconds_left if work else min(self._answer_seconds, self._seconds_left)
+        silent_until = max(self._silent_until.get(name, 0.0) for name in (owner, _DAEMON))
+        if started < silent_until or wait <= 0:
             raise ManagerError(
                 f"{what}: not tried again in this pass, because it did not respond in time"
             )
         interface, _, member = method.rpartition(".")
-        started = time.monotonic()
         try:
             return self._connection.call_blocking(
                 owner, path, interface, member, signature, arguments, timeout=wait
@@ -118,11 +120,11 @@ class Bus(AbstractContextManager["Bus"]):
         except DBusException as error:
             # NoReply alone is ambiguous: the daemon also sends it when a service exits.
             if time.monotonic() - started >= 0.9 * wait:
-                self._silent.add(owner)
+                self._silent_until[owner] = time.monotonic() + SILENCE_SECONDS
                 raise ManagerError(f"{what}: no response within {wait:.2g} s") from error
             raise _refused_error(what, error) from error
         finally:
-            self._budget -= time.monotonic() - started
+            self._seconds_left -= time.monotonic() - started
 
     def _connect(self, what: str) -> None:
         """Open a private connection and call Hello, for which libdbus itself would wait 25 s.
@@ -145,7 +147,7 @@ class Bus(AbstractContextManager["Bus"]):
         with socket.socket(fileno=os.dup(self._connection.get_unix_fd())) as line:
             import threading
 
-            guard = threading.Timer(self._answer, line.shutdown, [socket.SHUT_RDWR])
+            guard = threading.Timer(self._answer_seconds, line.shutdown, [socket.SHUT_RDWR])
             guard.start()
             try:
                 self._call_daemon(what, "Hello", "")

@@ -125,11 +125,11 @@ class Clients:
     def _read_requests(self) -> Iterator[tuple[str, str]]:
         """The requests by label; one that is withdrawn counts until its lease has been given up."""
         for name in names_in(self._place):  # .json follows .gone, and overrides it
-            label, suffix = name[: -len(REQUEST)], name[-len(REQUEST) :]
-            if suffix not in (REQUEST, GONE):
-                continue
-            content = observed_content(self._place / name) or b""
-            yield label, content.decode("utf-8", "replace") if suffix == REQUEST else ""
+            path = self._place / name
+            if path.suffix == GONE:
+                yield path.stem, ""
+            elif path.suffix == REQUEST:
+                yield path.stem, (observed_content(path) or b"").decode("utf-8", "replace")
 
     def _running_labels(self, labels: Iterable[str]) -> frozenset[str]:
         labels = frozenset(labels)
@@ -163,10 +163,7 @@ class Clients:
         mark_process(path, process.pid)
 
     def stop(self, label: str) -> None:
-        """End the client, which gives up its lease; remove what the lease has set, and its files.
-
-        Raises ApplyError, ManagerError.
-        """
+        """End the client, and remove its lease and files. Raises ApplyError, ManagerError."""
         path, gone = self._place / f"{label}{REQUEST}", self._place / f"{label}{GONE}"
         with applying(f'rename "{path}"'), suppress(FileNotFoundError):
             path.rename(gone)
@@ -196,9 +193,8 @@ class Clients:
 
 def forget_client(gone: Path) -> None:
     """Remove what a lease has set, and all files of the client. Raises ApplyError."""
-    label = gone.name[: -len(GONE)]
-    dhcplease.drop_lease(gone.with_name(f"{label}{dhcplease.LEASE}"))
-    for name in names_in(gone.parent):
-        if name.startswith(f"{label}.") and name[len(label) :].count(".") == 1:
+    dhcplease.drop_lease(gone.with_suffix(dhcplease.LEASE))
+    for path in [gone.parent / name for name in names_in(gone.parent)]:
+        if path.stem == gone.stem:
             with suppress(OSError):
-                (gone.parent / name).unlink()
+                path.unlink()

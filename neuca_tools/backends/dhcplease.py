@@ -195,6 +195,7 @@ def reason_to_refuse(address: Address, index: int, world: World, before: str = "
 
 
 def _hosts_set_otherwise(index: int, world: World) -> set[Host]:
+    """The addresses of the link without a lifetime."""
     addresses = world.addresses.get(index, ())
     return {address.ip for address in addresses if (index, address) not in world.leased}
 
@@ -209,31 +210,32 @@ def _gateways_elsewhere(index: int, world: World) -> set[Optional[Host]]:
 
 
 def accept_lease(lease: LeaseContent, request: Mapping[str, Any], place: Path) -> None:
-    """Set what was given for the link of a request, and remember it in the file at `place`.
-
-    Raises ApplyError, ObserveError.
-    """
+    """Set a lease on the link of a request; keep it at `place`. Raises ApplyError, ObserveError."""
     index, before = int(request["index"]), read_lease(place)
     with Netlink() as netlink:
         world = netlink.look(())
         if index not in world.devices:
             return
-        accepted, refused = _accepted_addresses(lease, index, world, addresses_of_lease(before))
+        earlier = addresses_of_lease(before)
+        accepted, refused = _accepted_addresses(lease, index, world, earlier)
         if refused and not accepted:
             _remove_lease(netlink, world, before)
             left = {"index": index, "protocol": request.get("protocol"), "refused": refused}
-            write_files({place: json.dumps(left).encode()})
+            _save_lease(place, left)
             return
         record = _lease_record(lease._replace(addresses=accepted), request, world, before)
         if refused:
             record["refused"] = refused
         if request["mtu"] and not record["mtu"]:
             _restore_mtu(netlink, world.devices[index], before)
-        # First of all, so that all that follows is known to be ours.
-        write_files({place: json.dumps(record).encode()})
+        # First of all, so that all that follows is known to be ours, whatever fails.
+        _save_lease(place, {**record, "addresses": {**earlier, **record["addresses"]}})
         _set_lease(netlink, world, record, accepted, lease.routes)
-        for old in addresses_of_lease(before).keys() - addresses_of_lease(record).keys():
-            netlink.delete_address(index, ip_interface(old))
+        ended = earlier.keys() - record["addresses"].keys()
+        for address in ended:
+            netlink.delete_address(index, ip_interface(address))
+        if ended:
+            _save_lease(place, record)
 
 
 def _accepted_addresses(
@@ -265,16 +267,17 @@ def _lease_record(
     lease: LeaseContent, request: Mapping[str, Any], world: World, before: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The record of a lease. `mtu_before`: the MTU to restore, 0 if the lease sets none."""
-    index = int(request["index"])
-    mtu = _usable_mtu(lease.mtu, request, index, world)
-    was = int(before.get("mtu_before", 0)) or world.devices[index].mtu
+    device = world.devices[int(request["index"])]
+    is_usable = request["mtu"] and SMALLEST_MTU <= lease.mtu <= LARGEST_MTU
+    mtu = min(lease.mtu, device.max_mtu or lease.mtu) if is_usable else 0
+    was = int(before.get("mtu_before", 0)) or device.mtu
     now = int(time.time())
     ends = {
         str(timed.address): now + timed.valid if timed.valid != FOR_EVER else 0
         for timed in lease.addresses
     }
     return {
-        "index": index,
+        "index": device.index,
         "protocol": request.get("protocol"),
         "table": int(request["table"]),
         "family": lease.family,
@@ -301,13 +304,6 @@ def _set_lease(
     _remove_routes(netlink, world, lease, {_route_identity(route) for route in routes})
     if lease["mtu"] and lease["mtu"] != world.devices[index].mtu:
         netlink.set_attributes(index, {"mtu": int(lease["mtu"])})
-
-
-def _usable_mtu(offered: int, request: Mapping[str, Any], index: int, world: World) -> int:
-    """The MTU to set in bytes; 0 for none: it never rises above that of the link."""
-    if not request["mtu"] or not SMALLEST_MTU <= offered <= LARGEST_MTU:
-        return 0
-    return min(offered, world.devices[index].max_mtu or offered)
 
 
 def drop_lease(place: Path) -> None:
@@ -359,6 +355,10 @@ def _remove_routes(
     ]
     for route in sorted(own, key=lambda route: route.via is None):
         netlink.delete_route(route)
+
+
+def _save_lease(place: Path, record: Mapping[str, Any]) -> None:
+    write_files({place: json.dumps(record).encode()})
 
 
 def read_lease(place: Path) -> dict[str, Any]:

@@ -40,12 +40,10 @@ class _Field(NamedTuple):
 
 
 class _Group(NamedTuple):
+    """The command that reads a group, which the one that sets it follows, and its values."""
+
     get: int
     fields: Mapping[str, _Field]
-
-    @property
-    def set(self) -> int:
-        return self.get + 1
 
 
 GROUPS: Mapping[str, _Group] = {
@@ -184,7 +182,7 @@ class Ethtool(AbstractContextManager["Ethtool"]):
         else:
             fields = GROUPS[group].fields
             encoded = b"".join(_encode_value(fields[name], value) for name, value in values.items())
-            self._send_command(GROUPS[group].set, index, encoded)
+            self._send_command(GROUPS[group].get + 1, index, encoded)
 
     def _write_features(self, index: int, values: Mapping[str, str]) -> None:
         features = self._get(FEATURES_GET, index)

@@ -48,7 +48,7 @@ def index_by_interface() -> dict[str, int]:
 
 def await_link_local(index: int, seconds: float) -> None:
     """Wait until the device has a link-local IPv6 address that is in use, or the time is up."""
-    _await_change(lambda: has_link_local(index), seconds)
+    _wait_for(lambda: has_link_local(index), seconds)
 
 
 def has_link_local(index: int, table: Path = _ADDRESSES) -> bool:
@@ -59,7 +59,7 @@ def has_link_local(index: int, table: Path = _ADDRESSES) -> bool:
 
 def await_detection(index: int, address: Optional[Host], seconds: float) -> None:
     """Wait until an address is no longer checked for duplicates (RFC 4862), or the time is up."""
-    _await_change(lambda: _detection_state(index, address) != _TENTATIVE, seconds)
+    _wait_for(lambda: _detection_state(index, address) != _TENTATIVE, seconds)
 
 
 def is_unusable(index: int, address: Optional[Host]) -> bool:
@@ -71,7 +71,7 @@ def _detection_state(index: int, address: Optional[Host]) -> int:
     return _flags_by_address(index).get(address.packed.hex(), 0) & _NOT_READY if address else 0
 
 
-def _await_change(condition: Callable[[], bool], seconds: float) -> None:
+def _wait_for(condition: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     with Watch() as watch:
         while not condition() and time.monotonic() < deadline:
@@ -166,8 +166,9 @@ class LinkWatch(Watch):
         seen = False
         for data in self._datagrams():
             if data is None:
-                self._known = set(index_by_interface().values())
-                seen = True
+                present = set(index_by_interface().values())
+                self._gone |= self._known - present
+                self._known, seen = present, True
             with suppress(OSError):  # of a message that is cut off
                 for kind, _, _, body in parse_messages(data or b""):
                     seen = self._is_relevant(kind, body, addresses) or seen
@@ -188,11 +189,11 @@ class LinkWatch(Watch):
         if family != AF_UNSPEC:
             return False
         self.has_seen_change = True
-        before = index in self._known
-        now = kind == RTM_NEWLINK
-        if now:
+        was_known, is_present = index in self._known, kind == RTM_NEWLINK
+        if is_present:
             self._known.add(index)
         else:
             self._known.discard(index)
             self._gone.add(index)
-        return before != now or self.reports_all_changes or self._watches_routes or addresses
+        is_news = was_known != is_present
+        return is_news or self.reports_all_changes or self._watches_routes or addresses

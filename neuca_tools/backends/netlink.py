@@ -16,14 +16,7 @@ from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 from typing import Any, Optional
 
-from neuca_tools.backends import (
-    kinds,
-    outlook,
-    raw_requests,
-    routing,
-    sysctl,
-)
-from neuca_tools.backends.raw_requests import IFA_F_NODAD, IFA_F_NOPREFIXROUTE
+from neuca_tools.backends import kinds, outlook, raw_requests, routing, sysctl
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, PRIMARY
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
@@ -44,7 +37,7 @@ class Netlink(AbstractContextManager["Netlink"]):
 
     def __init__(self) -> None:
         self._library: Any = None
-        self._refusal: type[Exception] = OSError
+        self._netlink_error: type[Exception] = OSError
 
     def __exit__(self, *_: object) -> None:
         if self._library is not None:
@@ -188,9 +181,9 @@ class Netlink(AbstractContextManager["Netlink"]):
         `bare`: its network gets no route. `checked`: the kernel makes sure that no other host on
         the link has an IPv6 address (RFC 4862, 5.4), which is tentative until then.
         """
-        flags = IFA_F_NOPREFIXROUTE if bare else 0
+        flags = outlook.IFA_F_NOPREFIXROUTE if bare else 0
         if address.version == 6 and not checked:
-            flags |= IFA_F_NODAD
+            flags |= raw_requests.IFA_F_NODAD
         raw_requests.add_address(index, address, flags)
 
     def lease_address(self, index: int, address: Address, valid: int, preferred: int) -> None:
@@ -200,12 +193,12 @@ class Netlink(AbstractContextManager["Netlink"]):
         """
         seconds = {"preferred": preferred, "valid": valid}
         # pyroute2 0.7.2 to 0.8.1 take lifetimes from `cacheinfo`, 0.9 from the other arguments.
-        flags = IFA_F_NOPREFIXROUTE
+        flags = outlook.IFA_F_NOPREFIXROUTE
         arguments = {**_address_arguments(index, address), **seconds, "cacheinfo": seconds}
         self._request("addr", "replace", (errno.EEXIST,), flags=flags, **arguments)
 
     def delete_address(self, index: int, address: Address) -> None:
-        """Delete this address only, unless it is gone.
+        """Delete this address only; one that is absent is no error.
 
         Without promote_secondaries the kernel deletes secondary addresses with the primary.
         """
@@ -242,7 +235,7 @@ class Netlink(AbstractContextManager["Netlink"]):
                 self._delete_address(index, other)
 
     def _delete_address(self, index: int, address: Address) -> None:
-        """ENXIO: with IPv6, as below an MTU of 1280."""
+        # ENXIO: the device has no IPv6, as below an MTU of 1280.
         done = (errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENXIO)
         self._request("addr", "del", done, **_address_arguments(index, address))
 
@@ -283,17 +276,17 @@ class Netlink(AbstractContextManager["Netlink"]):
 
     # --- requests ---
 
-    def _request(self, what: str, command: Any, done: tuple[int, ...] = (), **given: Any) -> Any:
+    def _request(self, what: str, command: Any, done: tuple[int, ...] = (), **options: Any) -> Any:
         """Make one request, without the arguments that are None. Raises ApplyError.
 
         The errors in `done` mean that there is nothing left to do; verification checks that in any
         case.
         """
         library = self._open_library()
-        arguments = {name: value for name, value in given.items() if value is not None}
+        arguments = {name: value for name, value in options.items() if value is not None}
         try:
             return getattr(library, what)(command, **arguments)
-        except (self._refusal, OSError) as error:
+        except (self._netlink_error, OSError) as error:
             code, text = _error_text(error)
             if code not in done:
                 raise ApplyError(text, code) from error
@@ -313,8 +306,8 @@ class Netlink(AbstractContextManager["Netlink"]):
                 ) from error
             with applying():
                 self._library = IPRoute(ext_ack=True, strict_check=True)
-            self._refusal = NetlinkError
-            self._library.get = _answering_at_once(self._library.get, NetlinkError)
+            self._netlink_error = NetlinkError
+            self._library.get = _without_retries(self._library.get, NetlinkError)
         return self._library
 
 
@@ -322,21 +315,21 @@ def _address_arguments(index: int, address: Address) -> dict[str, Any]:
     return {"index": index, "address": str(address.ip), "prefixlen": address.network.prefixlen}
 
 
-def _answering_at_once(get: Callable[..., Any], refusal: type[Exception]) -> Callable[..., Any]:
+def _without_retries(get: Callable[..., Any], netlink_error: type[Exception]) -> Callable[..., Any]:
     """`get` of a socket of pyroute2, with an OSError for EBUSY.
 
     pyroute2 0.7.2 to 0.8.1 repeat for 9 s what fails with a NetlinkError of that number.
     """
 
-    def answers(*arguments: Any, **options: Any) -> Any:
+    def get_once(*arguments: Any, **options: Any) -> Any:
         try:
             return tuple(get(*arguments, **options))
-        except refusal as error:
+        except netlink_error as error:
             if _error_text(error)[0] == errno.EBUSY:
                 raise OSError(*error.args) from error
             raise
 
-    return answers
+    return get_once
 
 
 def _is_zeroconf_only(host: Host, index: int, routes: Iterable[Route]) -> bool:

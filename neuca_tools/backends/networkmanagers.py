@@ -164,9 +164,8 @@ class NetworkManager(Manager):
 
     def activate(self, interface: str, profile: str) -> None:
         """Manage the interface, and use the profile with this UUID on it. Raises ManagerError."""
-        self._seen = (
-            self._seen or self._read_devices()
-        )  # once for all NICs, of which there may be many
+        # Once for all NICs, of which there may be many.
+        self._seen = self._seen or self._read_devices()
         for device in self._seen:
             if device.interface != interface:
                 continue

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from select import select
+from signal import pidfd_send_signal
 
 from neuca_tools.errors import ObserveError
 from neuca_tools.files import applying, names_in, text_of, write_files
@@ -18,9 +19,9 @@ PROCESS, CLIENT = ".process", ".pid"
 
 
 def has_ended(place: Path, but: Collection[str] = ()) -> bool:
-    """Whether a process has ended that a file in this directory notes, `but` those of these files.
+    """Whether a process has ended that a file in this directory notes.
 
-    They are given without the suffix.
+    `but`: files to ignore, without their suffix.
     """
     with suppress(ObserveError):
         names = [name for name in names_in(place) if name.endswith(PROCESS)]
@@ -65,7 +66,7 @@ def end_process(pid: int, number: int, seconds: float) -> bool:
     with applying(f"end process {pid}"), suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)
         try:
-            os.kill(pid, number)
+            pidfd_send_signal(handle, number)
             return bool(select([handle], [], [], seconds)[0])
         finally:
             os.close(handle)

@@ -17,19 +17,18 @@ import struct
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, Optional
 
-from neuca_tools.backends import wire
+from neuca_tools.backends import outlook, wire
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
 from neuca_tools.model.device_settings import rate_text, rate_value
 
-GETLINK, LINKINFO, NUM_TX_QUEUES = 18, 18, 31  # RTM_GETLINK, IFLA_*
+NUM_TX_QUEUES = 31  # IFLA_NUM_TX_QUEUES
 NEWQDISC, DELQDISC, GETQDISC = 36, 37, 38  # RTM_*
 KIND, OPTIONS = 1, 2  # TCA_*
 FQ_MAX_RATE = 7  # TCA_FQ_FLOW_MAX_RATE, bytes/s
 UNLIMITED = 0xFFFFFFFF
 ROOT = 0xFFFFFFFF  # TC_H_ROOT
 _MESSAGE = struct.Struct("=BBHiIII")  # struct tcmsg
-_LINK = struct.Struct("=BBHiII")  # struct ifinfomsg
 
 
 class _Qdisc(NamedTuple):
@@ -52,10 +51,9 @@ class _Qdisc(NamedTuple):
 
 
 def read_qdiscs(indexes: Collection[int]) -> Mapping[int, str]:
-    """The qdisc of each device. Raises OSError.
+    """The qdisc of each device: `default KIND` if the kernel chose it. Raises OSError.
 
-    It is `default KIND` if the kernel chose it, `default` if there is none yet, and `mixed` if the
-    queues differ.
+    `default`: there is none yet; `mixed`: the queues differ.
     """
     with wire.Socket(socket.NETLINK_ROUTE) as kernel:
         qdiscs_by_index = _dump_qdiscs(kernel)
@@ -67,16 +65,20 @@ def set_qdisc(index: int, qdisc: str) -> None:
     kind, *options = qdisc.split()
     with applying(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
         if kind == "default":
-            _delete_root(kernel, index)
+            root = _read_root(kernel, index)
+            if root is not None and root.handle:
+                kernel.ask(DELQDISC, 0, _qdisc_message(index, ROOT))
         elif kind != "noqueue" and _uses_mq(kernel, index):
-            _replace_in_each_queue(kernel, index, kind, options)
+            root = _ensure_mq_handle(kernel, index)
+            for leaf in _queue_qdiscs(_dump_qdiscs(kernel)[index], root):
+                _replace_qdisc(kernel, index, leaf.parent, kind, options)
         else:
             _replace_qdisc(kernel, index, ROOT, kind, options)
 
 
 def _dump_qdiscs(kernel: wire.Socket) -> dict[int, list[_Qdisc]]:
     qdiscs_by_index: dict[int, list[_Qdisc]] = {}
-    for body in kernel.ask(GETQDISC, wire.DUMP, _qdisc_message(0)):
+    for body in kernel.dump(GETQDISC, _qdisc_message(0)):
         _, _, _, index, handle, parent, _ = _MESSAGE.unpack_from(body)
         parts = wire.Attributes(body[_MESSAGE.size :])
         qdisc = _Qdisc(handle, parent, parts.text(KIND), parts.bytes(OPTIONS))
@@ -90,6 +92,10 @@ def _qdisc_message(index: int, parent: int = 0) -> bytes:
 
 def _root_qdisc(qdiscs: list[_Qdisc]) -> Optional[_Qdisc]:
     return next((qdisc for qdisc in qdiscs if qdisc.parent == ROOT), None)
+
+
+def _read_root(kernel: wire.Socket, index: int) -> Optional[_Qdisc]:
+    return _root_qdisc(_dump_qdiscs(kernel).get(index, []))
 
 
 def _device_text(qdiscs: list[_Qdisc]) -> str:
@@ -118,18 +124,13 @@ def _uses_mq(kernel: wire.Socket, index: int) -> bool:
 
     The latter is the case for hardware with several transmit queues; virtual links have no queue.
     """
-    root = _root_qdisc(_dump_qdiscs(kernel).get(index, []))
+    root = _read_root(kernel, index)
     if root is not None:
         return root.kind == "mq"
-    answer = kernel.ask(GETLINK, 0, _LINK.pack(0, 0, 0, index, 0, 0))[0]
-    link = wire.Attributes(answer[_LINK.size :])
-    return LINKINFO not in link and link.number(NUM_TX_QUEUES) > 1
-
-
-def _replace_in_each_queue(kernel: wire.Socket, index: int, kind: str, options: list[str]) -> None:
-    root = _ensure_mq_handle(kernel, index)
-    for leaf in _queue_qdiscs(_dump_qdiscs(kernel)[index], root):
-        _replace_qdisc(kernel, index, leaf.parent, kind, options)
+    request = outlook.LINK.pack(0, 0, index, 0, 0)
+    answer = kernel.ask(outlook.GET_LINK, 0, request)[0]
+    link = wire.Attributes(answer[outlook.LINK.size :])
+    return outlook.INFO not in link and link.number(NUM_TX_QUEUES) > 1
 
 
 def _ensure_mq_handle(kernel: wire.Socket, index: int) -> _Qdisc:
@@ -137,10 +138,10 @@ def _ensure_mq_handle(kernel: wire.Socket, index: int) -> _Qdisc:
 
     Without a handle the queues cannot be addressed. Raises ApplyError if there is no `mq`.
     """
-    root = _root_qdisc(_dump_qdiscs(kernel).get(index, []))
+    root = _read_root(kernel, index)
     if root is None or root.kind != "mq" or not root.handle:
         _replace_qdisc(kernel, index, ROOT, "mq", [])
-        root = _root_qdisc(_dump_qdiscs(kernel).get(index, []))
+        root = _read_root(kernel, index)
     if root is None or root.kind != "mq" or not root.handle:
         raise ApplyError("its queues have no qdisc of their own")
     return root
@@ -173,9 +174,3 @@ def _encode_options(kind: str, options: list[str]) -> bytes:
         )
         return wire.encode_nest(OPTIONS, wire.encode_number(FQ_MAX_RATE, rate))
     return b""
-
-
-def _delete_root(kernel: wire.Socket, index: int) -> None:
-    root = _root_qdisc(_dump_qdiscs(kernel).get(index, []))
-    if root is not None and root.handle:
-        kernel.ask(DELQDISC, 0, _qdisc_message(index, ROOT))

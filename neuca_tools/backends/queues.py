@@ -42,14 +42,12 @@ class Queues:
         return joined_settings(map(self._read, groups))
 
     def _read(self, group: str) -> DeviceSettings:
-        return self._read_masks(group) if group in MASK_FILES else self._read_attribute(group)
-
-    def _read_attribute(self, name: str) -> DeviceSettings:
-        """The number in the file of this name, which every device has if the kernel supports it."""
-        value = text_of(self._directory / name)
-        if not value:
-            return missing_groups([name], f"this kernel has no {name}", by_kernel=True)
-        return DeviceSettings({name: value})
+        if group in MASK_FILES:
+            return self._read_masks(group)
+        value = text_of(self._directory / group)
+        if not value:  # every device has the file if the kernel supports it
+            return missing_groups([group], f"this kernel has no {group}", by_kernel=True)
+        return DeviceSettings({group: value})
 
     def write(self, group: str, value: str) -> None:
         """Set a value. Raises ApplyError."""

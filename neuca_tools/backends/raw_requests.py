@@ -18,6 +18,7 @@ from ipaddress import ip_address
 from typing import Optional
 
 from neuca_tools.backends import wire
+from neuca_tools.backends.outlook import ADDRESS, FLAGS, LOCAL, PEER, PROTOCOL
 from neuca_tools.backends.routing import (
     CACHE,
     EXPIRES,
@@ -35,11 +36,10 @@ from neuca_tools.files import applying
 from neuca_tools.model import Address, Host
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 
-IFA_F_NODAD, IFA_F_TENTATIVE, IFA_F_NOPREFIXROUTE = 0x02, 0x40, 0x200
+IFA_F_NODAD, IFA_F_TENTATIVE = 0x02, 0x40
 NEW_ADDRESS, NEW_ROUTE = 20, 24  # RTM_*
 _APPEND = 0x800  # NLM_F_APPEND
-_ADDRESS = struct.Struct("=BBBBI")  # struct ifaddrmsg
-_PEER, _LOCAL, _BROADCAST, _LIFETIMES, _FLAGS, _PROTOCOL = 1, 2, 4, 6, 8, 11  # IFA_*
+_BROADCAST, _LIFETIMES = 4, 6  # IFA_*
 # struct ifa_cacheinfo: preferred, valid, and when the kernel made and changed the address.
 _CACHE, _FOR_EVER = struct.Struct("=IIII"), 0xFFFFFFFF
 _LIFETIME = 23  # RTA_EXPIRES
@@ -52,13 +52,13 @@ def add_address(index: int, address: Address, flags: int) -> None:
     The kernel ignores the mark before Linux 5.18.
     """
     network, packed = address.network, address.ip.packed
-    head = _ADDRESS.pack(FAMILIES[address.version], network.prefixlen, flags & 0xFF, 0, index)
+    head = ADDRESS.pack(FAMILIES[address.version], network.prefixlen, flags & 0xFF, 0, index)
     # The same for both ends: we set no addresses of point-to-point links.
-    parts = [head, wire.encode_attribute(_LOCAL, packed), wire.encode_attribute(_PEER, packed)]
+    parts = [head, wire.encode_attribute(LOCAL, packed), wire.encode_attribute(PEER, packed)]
     if address.version == 4 and network.prefixlen < 31:
         parts.append(wire.encode_attribute(_BROADCAST, network.broadcast_address.packed))
-    parts.append(wire.encode_number(_FLAGS, flags))
-    parts.append(wire.encode_attribute(_PROTOCOL, bytes([ROUTE_PROTOCOL])))
+    parts.append(wire.encode_number(FLAGS, flags))
+    parts.append(wire.encode_attribute(PROTOCOL, bytes([ROUTE_PROTOCOL])))
     _send_request(NEW_ADDRESS, wire.CREATE | wire.REPLACE, b"".join(parts))
 
 
@@ -68,7 +68,7 @@ def restore_address(index: int, message: bytes, elapsed: float) -> None:
     If it was in use, it is so at once, without duplicate address detection, a flag which the second
     request takes back. Raises ApplyError.
     """
-    flags = _ADDRESS.unpack_from(message)[2]
+    flags = ADDRESS.unpack_from(message)[2]
     for extra in (0,) if flags & IFA_F_TENTATIVE else (IFA_F_NODAD, 0):
         body = _restored_address(index, message, elapsed, extra)
         if body is not None:
@@ -77,10 +77,10 @@ def restore_address(index: int, message: bytes, elapsed: float) -> None:
 
 def _restored_address(index: int, message: bytes, elapsed: float, extra: int) -> Optional[bytes]:
     """The body of a request; None for an address whose lifetime has ended."""
-    family, length, flags, scope, _ = _ADDRESS.unpack_from(message)
-    parts = [_ADDRESS.pack(family, length, flags | extra, scope, index)]
-    for kind, value in wire.parse_attributes(message[_ADDRESS.size :]):
-        if kind == _FLAGS:
+    family, length, flags, scope, _ = ADDRESS.unpack_from(message)
+    parts = [ADDRESS.pack(family, length, flags | extra, scope, index)]
+    for kind, value in wire.parse_attributes(message[ADDRESS.size :]):
+        if kind == FLAGS:
             parts.append(wire.encode_number(kind, wire.decode_integer(value) | extra))
         elif kind == _LIFETIMES:
             preferred, valid, *_ = (

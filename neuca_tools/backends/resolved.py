@@ -9,12 +9,12 @@ a link are asked only for names in its search domains. See org.freedesktop.resol
 from __future__ import annotations
 
 import errno
-import socket
 from collections.abc import Collection, Iterable
 from ipaddress import ip_address
 from typing import Any
 
 from neuca_tools.backends.bus import RefusedError, Service
+from neuca_tools.backends.routing import FAMILIES
 from neuca_tools.documents.neuca.link_settings import NO_DNS
 from neuca_tools.errors import ApplyError, ManagerError
 from neuca_tools.model.device_settings import DeviceSettings, missing_groups
@@ -25,7 +25,6 @@ _GET = "org.freedesktop.DBus.Properties.Get"
 ABSENT = "systemd-resolved is not running, and nothing else sets the DNS of a single link"
 # Behind the servers of a link that names in no domain of another link are looked up through.
 DEFAULT_ROUTE = "default-route"
-_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 class Resolved(Service):
@@ -81,14 +80,16 @@ class Resolved(Service):
         """Set the servers, after the link has stopped to be a default route for names."""
         hosts = [ip_address(word) for word in words if word != DEFAULT_ROUTE]
         self._call_manager("SetLinkDefaultRoute", "ib", index, DEFAULT_ROUTE in words)
-        entries = [(int(_FAMILIES[host.version]), list(host.packed)) for host in hosts]
+        entries = [(FAMILIES[host.version], list(host.packed)) for host in hosts]
         self._call_manager("SetLinkDNS", "ia(iay)", index, entries)
 
     def _set_domains(self, index: int, words: Collection[str]) -> None:
         for other, domain, _ in self._read_property("Domains"):
             taken = [word for word in words if _domains_overlap(str(domain), word.lstrip("~"))]
-            if other != index and taken and self._is_default(int(other)):
-                text = f'the domain "{taken[0]}" overlaps "{domain}" of another link'
+            # The domains of the whole host, from resolved.conf(5), have the index 0.
+            if other != index and taken and (not other or self._is_default(int(other))):
+                owner = "another link" if other else "the host"
+                text = f'the domain "{taken[0]}" overlaps "{domain}" of {owner}'
                 raise ApplyError(text, errno.EPERM)
         entries = [(word.lstrip("~"), word.startswith("~")) for word in words]
         self._call_manager("SetLinkDomains", "ia(sb)", index, entries)

@@ -68,7 +68,6 @@ _VERSIONS = {family: version for version, family in FAMILIES.items()}
 _ANYWHERE = {4: bytes(4), 6: bytes(16)}
 _NextHop = tuple[int, Optional[Host], int]  # device, address and flags
 _Objects = Mapping[int, tuple[tuple[int, Optional[Host]], ...]]
-_NO_OBJECTS: _Objects = {}
 # How a kernel without IPv6, rules or nexthop objects answers.
 _MISSING = (errno.EAFNOSUPPORT, errno.EOPNOTSUPP)
 # Errors for an unreachable host: no route or a `throw` route, `unreachable`, `prohibit` and
@@ -154,7 +153,7 @@ def _is_main(route: Route) -> bool:
     return (route.traits.table, route.traits.kind) == (MAIN_TABLE, "unicast")
 
 
-def parse_routes(body: bytes, objects: _Objects = _NO_OBJECTS) -> Iterator[Route]:
+def parse_routes(body: bytes, objects: _Objects) -> Iterator[Route]:
     """The route of a message; a foreign one of the main table for each next hop, if it is unicast.
 
     Nothing for another family, and for an entry of the cache.

@@ -39,10 +39,7 @@ def notify(state: str) -> None:
 
 
 def watchdog_interval() -> Optional[float]:
-    """The watchdog interval in seconds, None if disabled.
-
-    systemd-python lacks sd_watchdog_enabled(3).
-    """
+    """The watchdog interval in seconds, or None: systemd-python has no sd_watchdog_enabled(3)."""
     if os.environ.get("WATCHDOG_PID", "") not in ("", str(os.getpid())):
         return None
     microseconds = os.environ.get("WATCHDOG_USEC", "")
@@ -66,9 +63,9 @@ def journal_handler() -> Optional[logging.Handler]:
 
 
 def _stderr_is_journal() -> bool:
-    """Whether standard error is the stream in JOURNAL_STREAM, which child processes inherit.
+    """Whether standard error is the stream whose device and inode JOURNAL_STREAM has.
 
-    The variable holds its device and inode numbers (systemd.exec(5)).
+    Child processes inherit the variable (systemd.exec(5)).
     """
     try:
         status = os.fstat(sys.stderr.fileno())
@@ -79,10 +76,7 @@ def _stderr_is_journal() -> bool:
 
 
 class JournalEntry(NamedTuple):
-    """One message of the journal. `at` is in seconds since the kernel started.
-
-    `fields` are the agent's own.
-    """
+    """A message of the journal, `at` seconds since the boot; `fields` are the agent's own."""
 
     at: float
     unit: str
@@ -91,7 +85,7 @@ class JournalEntry(NamedTuple):
 
 
 def journal_entries(units: Sequence[str]) -> list[JournalEntry]:
-    """The messages of this boot from and about these units, as far as this user may read them.
+    """The messages of this boot from and about these units that this user may read.
 
     Raises ObserveError without python3-systemd or a journal.
     """

@@ -35,10 +35,7 @@ _MAX_EVENTS = 4096  # events read at once
 
 
 class Monitor:
-    """Receives the events of network interfaces after udevd has processed its rules.
-
-    If `overflowed`, events were lost.
-    """
+    """The events of network interfaces, processed by udevd; lost ones set `overflowed`."""
 
     def __init__(self) -> None:
         """Start to receive events. Raises ObserveError."""

@@ -22,7 +22,7 @@ from neuca_tools.plan.operation import (
     value_before,
 )
 
-TITLES = {
+_TITLES = {
     "vlan": "VLAN",
     "bond": "bond",
     "bridge": "bridge",
@@ -35,10 +35,10 @@ TITLES = {
 
 @dataclass(frozen=True)
 class CreateLink(LinkOperation):
-    """It shares its fate with its lower devices: if it fails, they stay as they were.
+    """Create a virtual link. If that fails, its lower devices are rolled back too.
 
     The failure of a VLAN does not affect its NIC (`spares_others`), which carries no trace of it,
-    unless the VLAN was `deleted` for it and has to be restored.
+    unless the VLAN was `deleted` to be recreated, and has to be restored.
     """
 
     kind = "create-link"
@@ -71,7 +71,7 @@ class CreateLink(LinkOperation):
             mtu = f" with MTU {self.mtu}"
         if key.vlan_id is not None:
             return f"create VLAN {key.vlan_id}{parent} as {self.on.name}{own}{mtu}"
-        return f"create the {TITLES[key.kind]} {self.on.name}{own}{parent}{mtu}"
+        return f"create the {_TITLES[key.kind]} {self.on.name}{own}{parent}{mtu}"
 
     def run(self, writer: Writer) -> None:
         key, options = self.on.key, dict(self.virtual.options)
@@ -102,12 +102,12 @@ class MarkLink(Operation):
 
 @dataclass(frozen=True)
 class DeleteLink(LinkOperation):
-    """It shares its fate with its lower devices: members leave it, and those of a bond go down."""
+    """Delete a link, which concerns its lower devices: its members leave it, and may go down."""
 
     kind = "delete-link"
     is_removal = True
     lower: tuple[LinkKey, ...] = ()
-    phase_of: Phase = Phase.SHRINK
+    phase: Phase = Phase.SHRINK
 
     @property
     def fate(self) -> frozenset[str]:
@@ -115,7 +115,7 @@ class DeleteLink(LinkOperation):
 
     @property
     def text(self) -> str:
-        return f"delete the {TITLES[self.on.key.kind]} {self.on.name}"
+        return f"delete the {_TITLES[self.on.key.kind]} {self.on.name}"
 
     def run(self, writer: Writer) -> None:
         writer.links.delete_link(writer.index(self.on))
@@ -131,7 +131,7 @@ class SetMaster(LinkOperation):
     kind = "set-master"
     before: Optional[Target]
     master: Optional[Target]
-    phase_of: Phase = Phase.VLAN
+    phase: Phase = Phase.VLAN
     mtu: Optional[int] = None
 
     @property
@@ -184,12 +184,11 @@ DECLINES = (
 
 @dataclass(frozen=True)
 class SetDevice(LinkOperation):
-    """There is one for each group of settings, because many drivers reset the NIC for each change.
+    """Set one group of device settings at once, as many drivers reset the NIC for each change.
 
-    `before` and `after` have one group's (`rings`) values by their whole names (`rings.rx`).
-
-    The place in a bond or bridge that the device is put into has its values only then: without
-    `before`, the operation sees what it has `replaced`.
+    `before` and `after` have the values of one group (`rings`) by their whole names (`rings.rx`).
+    Settings of a place in a bond or bridge have values only once the device is in it: without
+    `before`, the operation reads what it has `replaced`.
     """
 
     kind = "set-device"
@@ -197,7 +196,7 @@ class SetDevice(LinkOperation):
     group: str
     before: Mapping[str, str]
     after: Mapping[str, str]
-    phase_of: Phase = Phase.NIC
+    phase: Phase = Phase.NIC
     replaced: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __hash__(self) -> int:

@@ -93,12 +93,12 @@ class ManagerWriter(Protocol):
     """What tells network managers of a change."""
 
     def unmanage(self, manager: str, names: Collection[str]) -> None: ...
-    def tell(self, manager: str) -> None: ...
-    def activate(self, manager: str, interface: str, profile: str) -> None: ...
+    def reload(self, manager: str) -> None: ...
+    def activate(self, interface: str, profile: str) -> None: ...
 
 
 class Writer(Protocol):
-    """What carries out operations; every method raises ApplyError.
+    """What carries out operations. Its methods raise ApplyError, ManagerError or ObserveError.
 
     A change that is already in force is no error. `index` checks that a link may be changed.
     """
@@ -131,7 +131,7 @@ class Operation:
     """
 
     kind: ClassVar[str]
-    phase: ClassVar[Phase]
+    phase: Phase
     form: ClassVar[str]
     is_removal: ClassVar[bool] = False
 
@@ -165,10 +165,7 @@ class Operation:
 
     @property
     def handles(self) -> frozenset[str]:
-        """The entries of a scope that include it.
-
-        They are the MACs of its NICs, "" if it has none, or the key of its link.
-        """
+        """The entries of a scope that include it: MACs of NICs ("" for none), keys of links."""
         if self.link is None:
             return self.domains or frozenset({""})
         return self.domains | {str(self.link.key)}
@@ -206,12 +203,6 @@ class Operation:
     @property
     def text(self) -> str:
         return self.form.format(self)
-
-    @property
-    def order(self) -> Phase:
-        """Its own phase (`phase_of`) if its kind can be needed in several, or that of its kind."""
-        own: Optional[Phase] = getattr(self, "phase_of", None)
-        return own or self.phase
 
     def run(self, writer: Writer) -> None:
         raise NotImplementedError

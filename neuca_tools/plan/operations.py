@@ -35,7 +35,7 @@ class SetAttribute(LinkOperation):
     title: ClassVar[str]
     before: Optional[int]
     after: int
-    phase_of: Phase = Phase.NIC
+    phase: Phase = Phase.NIC
 
     @property
     def batch(self) -> object:
@@ -59,7 +59,7 @@ class SetAttribute(LinkOperation):
 
 @dataclass(frozen=True)
 class SetMtu(SetAttribute):
-    """`bond` is what has set the MTU of the link as its member; a change of it includes this."""
+    """Set the MTU. `bond` has set that of its member, this link: a change of it includes this."""
 
     kind = "set-mtu"
     setting = "mtu"
@@ -82,7 +82,7 @@ class SetState(LinkOperation):
     kind = "set-state"
     form = "bring {0.target} {0.change[1]}"
     up: bool
-    phase_of: Phase = Phase.UP
+    phase: Phase = Phase.UP
 
     @property
     def change(self) -> tuple[Value, Value]:
@@ -149,7 +149,7 @@ class DeleteAddress(_AddressOperation):
     kind = "delete-address"
     form = "delete the address {0.address} from {0.target}"
     is_removal = True
-    phase_of: Phase = Phase.RETIRE
+    phase: Phase = Phase.RETIRE
 
     def run(self, writer: Writer) -> None:
         writer.links.delete_address(writer.index(self.on), self.address)
@@ -157,7 +157,7 @@ class DeleteAddress(_AddressOperation):
 
 @dataclass(frozen=True)
 class WriteSysctl(Operation):
-    """`on` is the link whose setting it is, None for a setting of the whole network namespace."""
+    """Set a sysctl, of the link `on`, or of the whole network namespace (None)."""
 
     kind = "write-sysctl"
     spares_others = True
@@ -199,16 +199,9 @@ class WriteSysctl(Operation):
         writer.write_sysctl(self.path, self.after)
 
 
-def size_of(content: Optional[bytes]) -> Optional[int]:
-    """The size of a file in bytes; None if there is none."""
-    if content is None:
-        return None
-    return len(content)
-
-
 @dataclass(frozen=True)
 class WriteFile(Operation):
-    """Write a file whole, or remove it (`content` None).
+    """Write a file whole, or remove it (`content` None). Sizes are in bytes, None for no file.
 
     Consecutive ones are written together, so that a pass waits for the disk once.
     """
@@ -233,7 +226,7 @@ class WriteFile(Operation):
 
     @property
     def change(self) -> tuple[Value, Value]:
-        return self.size_before, size_of(self.content)
+        return self.size_before, None if self.content is None else len(self.content)
 
     @property
     def text(self) -> str:
@@ -266,7 +259,7 @@ class Unmanage(LinkOperation):
 
 
 @dataclass(frozen=True)
-class Tell(Operation):
+class ReloadManager(Operation):
     kind = "tell-manager"
     form = "make {0.manager} reload its configuration"
     phase = Phase.MARK
@@ -277,18 +270,17 @@ class Tell(Operation):
         return self.manager
 
     def run(self, writer: Writer) -> None:
-        writer.managers.tell(self.manager)
+        writer.managers.reload(self.manager)
 
 
 @dataclass(frozen=True)
 class Activate(LinkOperation):
-    """Have a manager do DHCP on the link with this profile; NetworkManager only."""
+    """Have NetworkManager do DHCP on the link with this profile."""
 
     kind = "activate"
     spares_others = True
-    form = "make {0.manager} do DHCP on {0.target}"
+    form = "make networkmanager do DHCP on {0.target}"
     phase = Phase.MARK
-    manager: str
     profile: str
 
     @property
@@ -297,7 +289,7 @@ class Activate(LinkOperation):
 
     def run(self, writer: Writer) -> None:
         writer.index(self.on)
-        writer.managers.activate(self.manager, self.on.name, self.profile)
+        writer.managers.activate(self.on.name, self.profile)
 
 
 # --- DHCP clients ---------------------------------------------------------------------------------
@@ -309,7 +301,7 @@ _TITLES = {"": "DHCP client", "dhcp6": "DHCPv6 client", "ra": "autoconfiguration
 class ClientOperation(Operation):
     """A change of one client of a link; `label` is one of `desired.dhcp_files.client_labels`.
 
-    Its failure is none of the link, and a roll-back leaves clients alone.
+    Its failure does not count as one of the link, and does not roll the link back.
     """
 
     spares_others = True

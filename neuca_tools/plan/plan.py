@@ -25,24 +25,23 @@ from neuca_tools.plan.operations import (
     Activate,
     AddAddress,
     DeleteAddress,
+    ReloadManager,
     Rename,
     SetMtu,
     SetState,
     SetTxQueueLen,
     StartClient,
     StopClient,
-    Tell,
     Unmanage,
     WriteFile,
     WriteSysctl,
-    size_of,
 )
 from neuca_tools.plan.sides import Sides, sides_after_renames, unrouted_addresses
 from neuca_tools.tuning.sysctl_values import is_same_sysctl
 
 NOTHING = OwnedObjects()
 # Each port changes the MTU of a bridge; an IPoIB child starts with that of its port.
-MTU_LATER = ("bridge", "ipoib")
+LATE_MTU_KINDS = ("bridge", "ipoib")
 
 
 def plan_operations(
@@ -62,11 +61,11 @@ def plan_operations(
     widened = _widened_scope(scope, observed, desired)
     sides = sides_after_renames(observed, desired, owned, widened, rename_while_up)
     stale = list(route_steps.stale_routes(sides))
-    late = [operation for operation in stale if operation.order > Phase.SHRINK]
+    late = [operation for operation in stale if operation.phase > Phase.SHRINK]
     operations = (
         *_write_files(sides),
-        *_tell_managers(sides),
-        *(operation for operation in stale if operation.order <= Phase.SHRINK),
+        *_notify_managers(sides),
+        *(operation for operation in stale if operation.phase <= Phase.SHRINK),
         *_remove_and_lower(sides),
         *_rename_links(sides),
         *_create_and_raise(sides),
@@ -80,7 +79,7 @@ def plan_operations(
         *route_steps.restore_routes(sides),
         *_change_clients(sides),
     )
-    ordered = sorted(operations, key=lambda operation: operation.order)
+    ordered = sorted(operations, key=lambda operation: operation.phase)
     if scope is not None and widened is not None:
         widened |= frozenset(_moving_members(scope, widened, sides))
     return route_steps.possible_operations(in_scope(ordered, widened), observed)
@@ -94,7 +93,7 @@ def in_scope(
         operation
         for operation in operations
         if scope is None
-        or isinstance(operation, (WriteFile, Tell, MarkLink))
+        or isinstance(operation, (WriteFile, ReloadManager, MarkLink))
         or operation.handles & frozenset(scope)
     )
 
@@ -119,9 +118,9 @@ def _moving_members(asked: Collection[str], scope: Collection[str], sides: Sides
     The request of one member changes no other member.
     """
     for key in {*sides.observed.links, *sides.desired.links}:
-        old, new = sides.leaves(key), sides.master_joined(key)
+        old, new = sides.master_left(key), sides.master_joined(key)
         joins = new and new.mac in scope and (new.mac in asked or not sides.is_present(new))
-        if joins or (old and old.mac in asked and old not in sides.gone):
+        if joins or (old and old.mac in asked and old not in sides.deleted):
             yield str(key)
 
 
@@ -129,24 +128,28 @@ def _write_files(sides: Sides) -> Iterator[Operation]:
     for path, content in sorted(sides.desired.files.items()):
         before = sides.observed.files.get(path)
         if before != content:
-            yield WriteFile(path, content, size_of(before))
+            yield WriteFile(path, content, None if before is None else len(before))
 
 
-def _tell_managers(sides: Sides) -> Iterator[Operation]:
+def _notify_managers(sides: Sides) -> Iterator[Operation]:
     to_reload = _managers_to_reload(sides.observed, sides.desired)
-    for key, current, wanted in sides.both:
+    for _, current, wanted in sides.link_pairs:
         for manager, word in sorted(wanted.managers.items()):
             if word != "unmanaged" or current.managers.get(manager) != "managed":
                 continue
             if is_our_uuid(current.profile):
                 to_reload.add(manager)  # it releases the NIC when it reads that the profile is gone
             else:
-                yield Unmanage(Target(key, current.name or "", current.index), manager)
-    yield from map(Tell, sorted(to_reload))
-    for key, current, wanted in sides.both:
+                yield Unmanage(_target_by_present_name(current), manager)
+    yield from map(ReloadManager, sorted(to_reload))
+    for _, current, wanted in sides.link_pairs:
         if _is_inactive(current, wanted):
-            target = Target(key, current.name or "", current.index)
-            yield Activate(target, "networkmanager", wanted.profile)
+            yield Activate(_target_by_present_name(current), wanted.profile)
+
+
+def _target_by_present_name(link: Link) -> Target:
+    """The link, for an operation that is carried out before the renames."""
+    return Target(link.key, link.name or "", link.index)
 
 
 def _is_inactive(current: Link, wanted: Link) -> bool:
@@ -163,14 +166,14 @@ def _is_inactive(current: Link, wanted: Link) -> bool:
 def _change_clients(sides: Sides) -> Iterator[Operation]:
     """Stop the clients that are not wanted, and start those that do not run."""
     observed, desired = sides.observed.clients, sides.desired.clients
-    for text in sorted(observed.keys() | desired.keys()):
-        key = link_of_label(text)
-        if key is None or observed.get(text) == desired.get(text):
+    for label in sorted(observed.keys() | desired.keys()):
+        key = link_of_label(label)
+        if key is None or observed.get(label) == desired.get(label):
             continue
-        if text in desired:
-            yield StartClient(key, text, desired[text], sides.names.get(key) or str(key))
+        if label in desired:
+            yield StartClient(key, label, desired[label], sides.names.get(key) or str(key))
         else:
-            yield StopClient(key, text, observed[text])
+            yield StopClient(key, label, observed[label])
 
 
 def _managers_to_reload(observed: NetworkState, desired: NetworkState) -> set[str]:
@@ -184,12 +187,11 @@ def _managers_to_reload(observed: NetworkState, desired: NetworkState) -> set[st
 
 
 def _rename_links(sides: Sides) -> Iterator[Operation]:
-    down: set[LinkKey] = set()
+    up = {*sides.bounced}
     for step in sides.steps:
-        current = sides.observed.links[step.key]
-        target = Target(step.key, step.old, current.index)
-        if step.key.mac in sides.bounced and current.state == "up" and step.key not in down:
-            down.add(step.key)
+        target = Target(step.key, step.old, sides.observed.links[step.key].index)
+        if step.key in up:
+            up.remove(step.key)
             yield SetState(target, False, Phase.RENAME)
         yield Rename(target, step.new)
 
@@ -201,34 +203,34 @@ def _remove_and_lower(sides: Sides) -> Iterator[Operation]:
     """
     yield from _removed_members(sides)
     yield from _deleted_links(sides)
-    for _, current, wanted in reversed(sides.both):
+    for _, current, wanted in reversed(sides.link_pairs):
         if wanted.mtu and current.mtu and wanted.mtu < current.mtu:
             yield _set_mtu(sides, current, wanted, Phase.SHRINK)
-    for key, _, _ in reversed(sides.both):
-        if sides.is_taken_down(key) and key.mac not in sides.bounced:
+    for key, _, _ in reversed(sides.link_pairs):
+        if sides.is_taken_down(key) and not sides.is_bounced(key):
             yield SetState(sides.target(key), False, Phase.SHRINK)
 
 
 def _deleted_links(sides: Sides) -> Iterator[Operation]:
-    new = {step.new for step in sides.steps}
-    for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
+    new_names = {step.new for step in sides.steps}
+    for key in sorted(sides.deleted, key=lambda key: key.order, reverse=True):
         link = sides.observed.links[key]
-        phase = Phase.RENAME if link.name in new else Phase.SHRINK
+        phase = Phase.RENAME if link.name in new_names else Phase.SHRINK
         lower = link.virtual.lower if link.virtual else ()
-        yield DeleteLink(Target(key, link.name or "", link.index), lower, phase)
+        yield DeleteLink(_target_by_present_name(link), lower, phase)
 
 
 def _removed_members(sides: Sides) -> Iterator[Operation]:
     """Remove members from our bonds, bridges and VRFs; deleting one releases its members anyway."""
     for key in sorted(sides.observed.links):
-        master = sides.leaves(key)
-        if master and not {master, key} & sides.gone:
+        master = sides.master_left(key)
+        if master and not {master, key} & sides.deleted:
             yield SetMaster(sides.target(key), sides.target(master), None, Phase.SHRINK)
 
 
 def _added_members(sides: Sides, master: LinkKey) -> Iterator[Operation]:
     """Add members; a member of a bond has to be down for that (bond_enslave)."""
-    for key, current, _ in sides.both:
+    for key, current, _ in sides.link_pairs:
         if sides.master_joined(key) == master:
             if master.kind == "bond" and current.state == "up":
                 yield SetState(sides.target(key), False, Phase.VLAN)
@@ -244,45 +246,42 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
     (devinet.c ignores this). So are all of IPv4 if none remains: the kernel deletes the IPv4 routes
     of the link with the last.
     """
-    for key in sorted(sides.observed.links.keys() - sides.gone):
+    for key in sorted(sides.observed.links.keys() - sides.deleted):
         observed, desired = sides.current(key), sides.wanted(key)
         for address in unrouted_addresses(observed, desired):
             if address.version == 4:
                 yield DeleteAddress(sides.target(key), address, Phase.ADDRESS)
         kept = {*desired.addresses}
         for address in filterfalse(kept.__contains__, observed.addresses):
-            is_early = _goes_early(sides, key, address)
+            is_early = _is_deleted_early(sides, key, address)
             is_ours = (key, address) in sides.owned.addresses
             if is_ours or (is_early and address.version == 6):
                 phase = Phase.ADDRESS if is_early else Phase.RETIRE
                 yield DeleteAddress(sides.target(key), address, phase)
 
 
-def _goes_early(sides: Sides, key: LinkKey, address: Address) -> bool:
+def _is_deleted_early(sides: Sides, key: LinkKey, address: Address) -> bool:
     if address.version == 4:
         return key in sides.without_ipv4
     return any(own.ip == address.ip for own in sides.wanted(key).addresses)
 
 
 def _create_and_raise(sides: Sides) -> Iterator[Operation]:
-    """Mark links, create some, raise the MTU, set queue length and device settings.
-
-    Lower devices come first.
-    """
-    for key in sorted(sides.observed.links.keys() - sides.gone):
+    """Mark and create links, raise MTUs, set queue lengths and devices, lower devices first."""
+    for key in sorted(sides.observed.links.keys() - sides.deleted):
         if sides.observed.links[key].unmarked:
             yield MarkLink(sides.target(key))
-    for key, current, wanted in sides.both:
+    for key, current, wanted in sides.link_pairs:
         if not sides.is_present(key):
             yield _create_link(sides, key, wanted)
         if key.kind in MEMBERS:
             yield from _added_members(sides, key)
         settings = list(_queue_and_device(sides, key, current, wanted))
         # The kernel changes the MTU with the mode of IPoIB.
-        modes = [step for step in settings if getattr(step, "group", "") == IPOIB_MODE]
+        modes = [new for new in settings if getattr(new, "group", "") == IPOIB_MODE]
         yield from modes
         yield from _raised_mtu(sides, key, current, wanted, any_mtu=bool(modes))
-        yield from (step for step in settings if step not in modes)
+        yield from (new for new in settings if new not in modes)
 
 
 def _grow_phase(key: LinkKey) -> Phase:
@@ -299,7 +298,7 @@ def _raised_mtu(
     if not wanted.mtu:
         return
     if not sides.is_present(key):
-        is_raised = key.kind in MTU_LATER
+        is_raised = key.kind in LATE_MTU_KINDS
     else:
         is_raised = any_mtu or current.mtu is None or wanted.mtu > current.mtu
     if is_raised:
@@ -314,32 +313,29 @@ def _set_mtu(sides: Sides, current: Link, wanted: Link, phase: Phase) -> Operati
 def _queue_and_device(
     sides: Sides, key: LinkKey, current: Link, wanted: Link
 ) -> Iterator[Operation]:
+    target, phase = sides.target(key), _grow_phase(key)
     if wanted.txqueuelen is not None and wanted.txqueuelen != current.txqueuelen:
-        yield SetTxQueueLen(
-            sides.target(key), current.txqueuelen, wanted.txqueuelen, _grow_phase(key)
-        )
+        yield SetTxQueueLen(target, current.txqueuelen, wanted.txqueuelen, phase)
     for group, old, new in to_do(current.device, wanted.device):
         row = SETTINGS[group]
         is_late = row.master or any(map(row.late, new.values()))
-        yield SetDevice(
-            sides.target(key), group, old, new, Phase.UP if is_late else _grow_phase(key)
-        )
+        yield SetDevice(target, group, old, new, Phase.UP if is_late else phase)
 
 
 def _create_link(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
     """Create the link with its MTU, unless it has to get it later."""
     virtual = wanted.virtual or Virtual()
     below = virtual.parent if key.vlan_id is None else key.nic
-    mtu = None if key.kind in MTU_LATER else wanted.mtu
+    mtu = None if key.kind in LATE_MTU_KINDS else wanted.mtu
     parent = below and sides.target(below)
-    return CreateLink(sides.target(key), virtual, parent, mtu, deleted=key in sides.gone)
+    return CreateLink(sides.target(key), virtual, parent, mtu, deleted=key in sides.deleted)
 
 
 def _write_sysctls(sides: Sides) -> Iterator[Operation]:
     for path, value in sorted(sides.desired.sysctls.items()):
         if not is_same_sysctl(path, sides.observed.sysctls.get(path), value):
             yield WriteSysctl(path, sides.observed.sysctls.get(path), value)
-    for key, current, wanted in sides.both:
+    for key, current, wanted in sides.link_pairs:
         for template, value in sorted(wanted.sysctls.items()):
             before = current.sysctls.get(template)
             if not sides.is_present(key):
@@ -350,7 +346,7 @@ def _write_sysctls(sides: Sides) -> Iterator[Operation]:
 
 
 def _raise_up(sides: Sides) -> Iterator[Operation]:
-    for key, current, wanted in sides.both:
+    for key, current, wanted in sides.link_pairs:
         is_up = current.state == "up"
         if wanted.state == "down":
             # The kernel sets every VLAN up with its NIC, and every IPoIB child with its port.
@@ -361,7 +357,7 @@ def _raise_up(sides: Sides) -> Iterator[Operation]:
 
 
 def _add_addresses(sides: Sides) -> Iterator[Operation]:
-    for key, current, wanted in sides.both:
+    for key, current, wanted in sides.link_pairs:
         lost = sides.goes_down(key)
         kept = {address for address in current.addresses if not (lost and address.version == 6)}
         kept -= wanted.theirs.keys() - current.theirs.keys()  # rolled back: marked as ours since
@@ -388,13 +384,11 @@ def _restored_address(
 
 
 def _lost_addresses(sides: Sides, key: LinkKey, wanted: Link) -> Collection[Address]:
-    """The addresses of other programs that this plan makes the kernel drop.
-
-    A member of a bond or bridge has none.
-    """
+    """The addresses of other programs that this plan makes the kernel drop."""
     current = sides.observed.links.get(key)
+    # A member of a bond or bridge has no addresses.
     if current is None or (wanted.master and wanted.master.kind != "vrf"):
         return ()
-    if key in sides.gone:
+    if key in sides.deleted:
         return current.theirs
     return [address for address in current.theirs if address.version == 6 and sides.goes_down(key)]

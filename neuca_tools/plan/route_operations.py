@@ -58,16 +58,16 @@ class _RouteOperation(Operation):
 
 @dataclass(frozen=True)
 class ReplaceRoute(_RouteOperation):
-    """Set a route in place of ours with the same identity: `before`, through the links `leaves`."""
+    """Set a route in place of `before`, ours with the same identity, through `on_before`."""
 
     kind = "replace-route"
-    leaves: tuple[Target, ...] = ()
+    on_before: tuple[Target, ...] = ()
     before: Optional[Hop] = None
-    phase_of: Phase = Phase.ROUTE
+    phase: Phase = Phase.ROUTE
 
     @property
     def domains(self) -> frozenset[str]:
-        return super().domains | {target.key.mac for target in self.leaves}
+        return super().domains | {target.key.mac for target in self.on_before}
 
     @property
     def change(self) -> tuple[Value, Value]:
@@ -75,7 +75,7 @@ class ReplaceRoute(_RouteOperation):
 
     @property
     def _old_text(self) -> Optional[str]:
-        return _route_text(self.before, self.leaves) if self.before else None
+        return _route_text(self.before, self.on_before) if self.before else None
 
     @property
     def text(self) -> str:
@@ -101,7 +101,7 @@ class RestoreRoute(_RouteOperation):
     message: bytes = field(default=b"", repr=False)
     indexes: tuple[int, ...] = ()
     seen: float = 0.0
-    phase_of: Phase = Phase.ROUTE
+    phase: Phase = Phase.ROUTE
 
     @property
     def handles(self) -> frozenset[str]:
@@ -117,7 +117,7 @@ class DeleteRoute(_RouteOperation):
     kind = "delete-route"
     form = "delete the route to {0.hop.to} {0.value}"
     is_removal = True
-    phase_of: Phase = Phase.SHRINK
+    phase: Phase = Phase.SHRINK
 
     def run(self, writer: Writer) -> None:
         writer.links.delete_route(self.route(writer))
@@ -173,7 +173,7 @@ class DeleteRule(_RuleOperation):
     kind = "delete-rule"
     form = "delete the rule {0.rule.text}"
     is_removal = True
-    phase_of: Phase = Phase.SHRINK
+    phase: Phase = Phase.SHRINK
 
     def run(self, writer: Writer) -> None:
         writer.links.delete_rule(self.rule)

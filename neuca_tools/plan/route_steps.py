@@ -39,7 +39,7 @@ def stale_routes(sides: Sides) -> Iterator[Operation]:
     for hop in sides.observed.hops:
         is_unwanted = hop.ours and sides.owned.routes and hop.identity not in kept
         is_stale = hop.is_stale or hop.to in banned
-        if (is_stale or is_unwanted) and sides.gone.isdisjoint(hop.links):
+        if (is_stale or is_unwanted) and sides.deleted.isdisjoint(hop.links):
             phase = _phase_of_removal(hop, is_stale, taken_over)
             yield DeleteRoute(_targets_of(sides, hop), hop, phase)
 
@@ -60,7 +60,7 @@ def _targets_of(sides: Sides, hop: Hop) -> tuple[Target, ...]:
 
 def _is_possible_at_the_end(sides: Sides, hop: Hop) -> bool:
     """Whether the links of all next hops will be there, and up."""
-    return _are_there(sides, hop.links) and all(map(sides.is_up_at_the_end, hop.links))
+    return _can_exist(sides, hop.links) and all(map(sides.is_up_at_the_end, hop.links))
 
 
 def set_routes(sides: Sides) -> Iterator[Operation]:
@@ -69,17 +69,17 @@ def set_routes(sides: Sides) -> Iterator[Operation]:
     known = _next_hops(sides)
     for hop in sides.desired.hops:
         before = ours.get(hop.identity)
-        if not _are_there(sides, hop.links):
+        if not _can_exist(sides, hop.links):
             continue
         if before is None:
             phase = _phase_of_route(sides, hop, known)
-            yield ReplaceRoute(_targets_of(sides, hop), hop, phase_of=phase)
+            yield ReplaceRoute(_targets_of(sides, hop), hop, phase=phase)
             continue
-        is_gone = not sides.gone.isdisjoint(before.links)
-        if before.body != hop.body and not is_gone:
-            left = _targets_of(sides, before)
-            yield ReplaceRoute(_targets_of(sides, hop), hop, left, before)
-        elif is_gone or _is_dropped(sides, hop, hop.links):
+        is_deleted = not sides.deleted.isdisjoint(before.links)
+        if before.body != hop.body and not is_deleted:
+            on_before = _targets_of(sides, before)
+            yield ReplaceRoute(_targets_of(sides, hop), hop, on_before, before)
+        elif is_deleted or _is_dropped(sides, hop, hop.links):
             yield ReplaceRoute(_targets_of(sides, hop), hop)
 
 
@@ -168,7 +168,7 @@ def _restore_route(
     indexes = (*first.indexes, *(route.index for route in routes[1:]))
     phase = Phase.ADDRESS if hop.via is None else Phase.ROUTE
     on = _targets_of(sides, hop)
-    return RestoreRoute(on, hop, first.message, indexes, seen=earlier.seen, phase_of=phase)
+    return RestoreRoute(on, hop, first.message, indexes, seen=earlier.seen, phase=phase)
 
 
 def _phase_of_route(
@@ -190,7 +190,7 @@ def _next_hops(sides: Sides) -> set[tuple[LinkKey, Optional[Host], int]]:
     return {
         (hop.link, hop.via, hop.traits.table)
         for hop in default_routes
-        if hop.traits.table != MAIN_TABLE and hop.link not in sides.gone
+        if hop.traits.table != MAIN_TABLE and hop.link not in sides.deleted
     }
 
 
@@ -198,7 +198,7 @@ def change_rules(sides: Sides) -> Iterator[Operation]:
     """Add the rules that are absent, then delete those that are not wanted, the last one first."""
     wanted = sides.desired.rules
     for rule in sorted(wanted):
-        if rule not in sides.observed.rules and _are_there(sides, [wanted[rule]]):
+        if rule not in sides.observed.rules and _can_exist(sides, [wanted[rule]]):
             yield AddRule(_target_of_rule(sides, wanted[rule]), rule)
     sources = {rule.source for rule in wanted}
     for rule in sorted(sides.observed.rules, reverse=True):
@@ -207,9 +207,9 @@ def change_rules(sides: Sides) -> Iterator[Operation]:
             yield DeleteRule(_target_of_rule(sides, sides.observed.rules[rule]), rule, phase)
 
 
-def _are_there(sides: Sides, keys: Iterable[LinkKey]) -> bool:
+def _can_exist(sides: Sides, keys: Iterable[LinkKey]) -> bool:
     """Whether all of these links are there, or can be created."""
-    return all(key == NOWHERE or (key in sides.names and sides.there(key)) for key in keys)
+    return all(key == NOWHERE or (key in sides.names and sides.can_exist(key)) for key in keys)
 
 
 def _target_of_rule(sides: Sides, key: LinkKey) -> Optional[Target]:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Optional
 
@@ -20,21 +20,21 @@ from neuca_tools.plan.operation import Target
 class Sides:
     """Both states, and the effects of the plan's renames and deletions.
 
-    `steps` are the renames, `names` the names after them. `bounced` are the MACs of NICs that are
-    taken down for a rename. `gone` are the links that the plan deletes.
+    `steps` are the renames, `names` the names after them. `bounced` are the links that are taken
+    down for a rename, `deleted` those that the plan deletes, for good or to recreate them.
     """
 
     observed: NetworkState
     desired: NetworkState
     owned: OwnedObjects
-    steps: tuple[Step[LinkKey], ...] = ()
-    bounced: frozenset[str] = frozenset()
-    names: Mapping[LinkKey, str] = field(default_factory=dict)
-    gone: frozenset[LinkKey] = frozenset()
+    steps: tuple[Step[LinkKey], ...]
+    bounced: frozenset[LinkKey]
+    names: Mapping[LinkKey, str]
+    deleted: frozenset[LinkKey]
 
     def is_present(self, key: LinkKey) -> bool:
         """Whether the link is there, and this plan does not delete it."""
-        return key in self.observed.links and key not in self.gone
+        return key in self.observed.links and key not in self.deleted
 
     def current(self, key: LinkKey) -> Link:
         """The link as it is; one without any settings if it does not exist."""
@@ -48,28 +48,28 @@ class Sides:
         return Target(key, self.names.get(key, ""), self.current(key).index)
 
     @cached_property
-    def both(self) -> Sequence[tuple[LinkKey, Link, Link]]:
-        """Key, current and wanted link, lower devices first, once links are in their places.
+    def link_pairs(self) -> Sequence[tuple[LinkKey, Link, Link]]:
+        """Key, current and wanted link, lower devices first, as the settings of both are compared.
 
         Absent NICs are left out.
         """
-        both = []
+        pairs = []
         for key in sorted(self.desired.links, key=lambda key: key.order):
-            if self.there(key):
+            if self.can_exist(key):
                 current, wanted = self.current(key), self.desired.links[key]
-                if is_other(current, wanted):
+                if must_recreate(current, wanted):
                     # A link that cannot be recreated keeps the MTU that it was created with.
                     wanted = replace(wanted, mtu=None)
-                both.append((key, *self._in_place(key, current, wanted)))
-        return both
+                pairs.append((key, *self._in_place(key, current, wanted)))
+        return pairs
 
     def _in_place(self, key: LinkKey, current: Link, wanted: Link) -> tuple[Link, Link]:
-        """Both links, where the current one is put into another master, or taken out of one.
+        """Both links, without the settings that change as the link joins or leaves a master.
 
-        It gets new settings of its place. A bond sets the MTU of its members, so an original one is
-        not restored in it; the kernel restores an earlier one, which is not known, when they leave.
+        Those of its place in the new master are new. A bond sets the MTU of its members, so an
+        original one is not restored there; when a member leaves, the kernel restores one itself.
         """
-        left, joined = self.leaves(key), self.master_joined(key)
+        left, joined = self.master_left(key), self.master_joined(key)
         if left and left.kind == "bond":
             current = replace(current, mtu=None)
         if joined:
@@ -82,7 +82,7 @@ class Sides:
             wanted = replace(wanted, mtu=None)
         return current, wanted
 
-    def there(self, key: LinkKey) -> bool:
+    def can_exist(self, key: LinkKey) -> bool:
         """Whether the link is present, or can be created."""
         if key in self.observed.links or key.nic in self.observed.links:
             return True
@@ -95,10 +95,10 @@ class Sides:
         (vrf.c).
         """
         return kind in {
-            master.kind for master in (self.leaves(key), self.master_joined(key)) if master
+            master.kind for master in (self.master_left(key), self.master_joined(key)) if master
         }
 
-    def leaves(self, key: LinkKey) -> Optional[LinkKey]:
+    def master_left(self, key: LinkKey) -> Optional[LinkKey]:
         """The bond, bridge or VRF that the link is taken out of, if any.
 
         A link that is requested nowhere stays in one whose members are not all known.
@@ -106,7 +106,7 @@ class Sides:
         observed, asked = self.observed.links.get(key), self.desired.links.get(key)
         before = observed.master if observed else None
         after = asked.master if asked else None
-        if before is None or before in self.gone:
+        if before is None or before in self.deleted:
             return before
         if before == after:
             return None
@@ -118,13 +118,17 @@ class Sides:
     def master_joined(self, key: LinkKey) -> Optional[LinkKey]:
         """The bond, bridge or VRF that the link is put into, if any."""
         before, after = self.current(key).master, self.wanted(key).master
-        if before == after and before not in self.gone:
+        if before == after and before not in self.deleted:
             return None
         return after
 
     def bounces(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down and up again."""
-        return key.mac in self.bounced or self._moves(key.nic, "bond")
+        return self.is_bounced(key) or self._moves(key.nic, "bond")
+
+    def is_bounced(self, key: LinkKey) -> bool:
+        """Whether the plan takes the link down for a rename, itself or with the NIC below it."""
+        return key in self.bounced or key.nic in self.bounced
 
     def comes_up(self, nic: LinkKey) -> bool:
         """Whether the plan sets the NIC up."""
@@ -172,8 +176,8 @@ class Sides:
 
     def is_interrupted(self, key: LinkKey) -> bool:
         """Whether the link goes away or down, and comes back to the same place."""
-        stays = not (self.master_joined(key) or self.leaves(key))
-        return key in self.gone or (stays and self.goes_down(key))
+        stays = not (self.master_joined(key) or self.master_left(key))
+        return key in self.deleted or (stays and self.goes_down(key))
 
     def is_up_at_the_end(self, key: LinkKey) -> bool:
         states = (
@@ -206,19 +210,19 @@ def _links_to_delete(
     """Our links that the plan deletes, for good or to recreate them, with their upper links."""
     if not owned.vlans:
         return frozenset()
-    gone: set[LinkKey] = set()
+    deleted: set[LinkKey] = set()
     for key in sorted(observed.links, key=lambda key: key.order):
         current, wanted = observed.links[key], desired.links.get(key)
-        ours = key in owned.vlans and (wanted is None or is_other(current, wanted))
+        ours = key in owned.vlans and (wanted is None or must_recreate(current, wanted))
         below = {key.nic} - {key}
         if current.virtual and current.virtual.parent:
             below.add(current.virtual.parent)
-        if ours or below & gone:
-            gone.add(key)
-    return frozenset(gone)
+        if ours or below & deleted:
+            deleted.add(key)
+    return frozenset(deleted)
 
 
-def is_other(current: Link, wanted: Link) -> bool:
+def must_recreate(current: Link, wanted: Link) -> bool:
     """Whether the link has to be recreated: only its members can be changed.
 
     An option that is not requested has the kernel's default.
@@ -250,12 +254,12 @@ def sides_after_renames(
     live: bool,
 ) -> Sides:
     """The two sides with their renames; `live`: the kernel renames devices that are up."""
-    gone = _links_to_delete(observed, desired, owned)
+    deleted = _links_to_delete(observed, desired, owned)
     everything, asked = _names_of(observed), _names_of(desired)
-    current = {key: name for key, name in everything.items() if key not in gone}
+    current = {key: name for key, name in everything.items() if key not in deleted}
     wanted = {key: asked[key] for key in asked if key in current and _is_in(scope, key)}
     steps = tuple(rename_steps(current, wanted))
     names = {**everything, **asked, **current, **{step.key: step.new for step in steps}}
     renamed = () if live else steps
-    bounced = frozenset(step.key.mac for step in renamed if observed.links[step.key].state == "up")
-    return Sides(observed, desired, owned, steps, bounced, names, gone)
+    bounced = frozenset(step.key for step in renamed if observed.links[step.key].state == "up")
+    return Sides(observed, desired, owned, steps, bounced, names, deleted)

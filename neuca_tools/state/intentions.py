@@ -31,9 +31,9 @@ from neuca_tools.plan.link_operations import CreateLink, SetDevice, SetMaster
 from neuca_tools.plan.operation import Operation, of_kind
 from neuca_tools.plan.operations import (
     AddAddress,
+    ReloadManager,
     SetAttribute,
     SetMtu,
-    Tell,
     WriteFile,
     WriteSysctl,
 )
@@ -84,7 +84,10 @@ def without_requests(record: Record, operations: Iterable[Operation]) -> Record:
     macs: set[str] = set()
     is_host_changed = False
     for operation in operations:
-        if not isinstance(operation, (WriteFile, Tell)) and POLICY_ROUTING not in operation.handles:
+        if (
+            not isinstance(operation, (WriteFile, ReloadManager))
+            and POLICY_ROUTING not in operation.handles
+        ):
             macs |= operation.domains
             is_host_changed |= "" in operation.handles
     nics = {mac: record.nics[mac]._replace(applied=NONE_IN_FORCE) for mac in macs & {*record.nics}}

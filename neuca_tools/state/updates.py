@@ -29,7 +29,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.routing import ROUTES_OF, is_link_scoped
-from neuca_tools.plan.sides import is_other
+from neuca_tools.plan.sides import must_recreate
 from neuca_tools.state.changes import (
     has_same_links,
     link_appearances,
@@ -171,7 +171,7 @@ def _made_links(
         if not link.master and key not in record.owned.vlans:
             continue
         request, wanted = resolution.requests.get(key), resolution.desired.links.get(key)
-        if request is not None and wanted is not None and not is_other(link, wanted):
+        if request is not None and wanted is not None and not must_recreate(link, wanted):
             links[key] = _as_requested(request, wanted)
         elif key in record.made:
             links[key] = record.made[key]

@@ -23,7 +23,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.links import Virtual
 from neuca_tools.plan.operation import Operation
-from neuca_tools.plan.operations import Tell, WriteFile
+from neuca_tools.plan.operations import ReloadManager, WriteFile
 from neuca_tools.state.leftovers import TITLES
 from neuca_tools.status.failures import apply_failures
 
@@ -143,7 +143,7 @@ def judge_host(
 
 def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
     """Whether it has not been applied yet. A manager reads its files for all NICs."""
-    if isinstance(operation, Tell):
+    if isinstance(operation, ReloadManager):
         return bool(unapplied)
     return not operation.handles.isdisjoint(unapplied)
 

@@ -4,8 +4,13 @@
 
 from __future__ import annotations
 
+import signal
+import time
+from types import SimpleNamespace
+
 import pytest
 
+from neuca_tools.backends import bus as bus_module
 from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.networkmanagers import Networkd
 from neuca_tools.errors import ManagerError
@@ -110,5 +115,31 @@ def test_its_files_are_read_again_or_the_refusal_told(private_bus):
 
 def test_a_reload_may_take_longer_than_a_query(private_bus):
     private_bus.play(NAME, faults=["slow"])
-    with Bus(answer=1.0, budget=120.0) as bus:
+    with Bus(answer_seconds=1.0, pass_seconds=120.0) as bus:
         Networkd(bus).reload()
+
+
+def test_a_service_that_did_not_respond_is_asked_again_after_the_wait_of_a_trial(
+    private_bus, monkeypatch
+):
+    service = private_bus.play(NAME, [["eth1", "configured"]])
+    clock = SimpleNamespace(monotonic=time.monotonic)
+    monkeypatch.setattr(bus_module, "time", clock)
+    with Bus() as bus:
+        private_bus.freeze(service)
+        assert Networkd(bus).words(["eth1"])[0] == {"eth1": "unknown"}
+        assert "not tried again in this pass" in Networkd(bus).words(["eth1"])[1]
+        service.send_signal(signal.SIGCONT)
+        clock.monotonic = lambda: time.monotonic() + 60
+        assert Networkd(bus).words(["eth1"]) == ({"eth1": "managed"}, "")
+
+
+def test_time_that_a_pass_spends_elsewhere_is_not_that_of_a_service(private_bus, monkeypatch):
+    """A trial waits for its confirmation with the connection open, and then rolls back."""
+    private_bus.play(NAME, [["eth1", "configured"]])
+    clock = SimpleNamespace(monotonic=time.monotonic)
+    monkeypatch.setattr(bus_module, "time", clock)
+    with Bus() as bus:
+        assert Networkd(bus).words(["eth1"]) == ({"eth1": "managed"}, "")
+        clock.monotonic = lambda: time.monotonic() + 60
+        assert Networkd(bus).words(["eth1"]) == ({"eth1": "managed"}, "")

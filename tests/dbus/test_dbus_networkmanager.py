@@ -154,7 +154,7 @@ def test_a_hung_bus_costs_one_second_in_all(private_bus):
 
 def test_a_pass_that_is_long_for_other_reasons_does_not_exhaust_the_time_for_calls(private_bus):
     private_bus.play(NAME, [("eth1", UNMANAGED)])
-    with Bus(budget=0.5) as bus:
+    with Bus(pass_seconds=0.5) as bus:
         manager = NetworkManager(bus)
         assert not manager.absent()
         time.sleep(0.6)

@@ -37,20 +37,22 @@ mount --bind "$1/group" /etc/group
 umount /sys 2> /dev/null || true
 mount -t sysfs -o ro sysfs /sys
 mount -t tmpfs tmpfs /run
-mkdir -p /run/systemd/resolve /run/systemd/netif/links
+mkdir -p /run/systemd/resolve /run/systemd/netif/links /run/systemd/resolved.conf.d
+cp "$1/host.conf" /run/systemd/resolved.conf.d
 chown -R 65534:65534 /run/systemd/resolve
 exec "$0"
 """
 
 
 class Resolved:
-    """The daemon in a namespace, with its bus at `address`."""
+    """The daemon in a namespace, with its bus at `address`; `host.conf` in `folder` configures it."""
 
     def __init__(self, namespace, folder: Path) -> None:
         folder.mkdir()
         (folder / "bus.conf").write_text(BUS.format(folder))
         self.namespace, self.folder = namespace, folder
         self.address = f"unix:path={folder}/bus"
+        (folder / "host.conf").touch()
         self._bus = subprocess.Popen(
             ["dbus-daemon", f"--config-file={folder}/bus.conf", "--nofork", "--print-address=1"],
             stdout=subprocess.PIPE,

@@ -369,6 +369,18 @@ def test_an_address_that_ends_takes_no_other_one_of_its_network_with_it(reported
     reported.once()
 
 
+def test_a_lease_that_cannot_be_set_completely_leaves_no_address_behind(reported):
+    reported.clients.report(LABEL, "BOUND", **GIVEN)
+    reported.ip("link set dp1 down")  # which refuses routes
+    with pytest.raises(AssertionError):
+        reported.clients.report(LABEL, "RENEW", **{**GIVEN, "ip_address": "10.9.0.61"})
+    assert reported.addresses("dp1") == {f"{LEASE}/24", "10.9.0.61/24"}
+    reported.ip("link set dp1 up")
+    reported.clients.report(LABEL, "NAK")
+    assert reported.addresses("dp1") == set()
+    reported.once()
+
+
 def test_an_mtu_that_a_lease_no_longer_has_is_restored(reported):
     for mtu, expected in ((1400, 1400), (1450, 1450), (0, 1500), (1400, 1400)):
         reported.clients.report(LABEL, "RENEW", **GIVEN, interface_mtu=mtu)

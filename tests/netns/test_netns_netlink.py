@@ -441,3 +441,22 @@ def test_pyroute2_loses_what_it_does_not_know_of_a_route():
     again["attrs"] = [tuple(attribute)[:2] for attribute in seen["attrs"]]
     again.encode()
     assert b"abcd" not in bytes(again.data)
+
+
+OVERFLOWING_WATCH = """import json, socket, subprocess
+from neuca_tools.backends.linkwatch import LinkWatch
+index = socket.if_nametoindex("dp2")
+with LinkWatch() as watch:
+    watch._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+    for mtu in ("1401", "1402", "1403", "1404"):
+        subprocess.run(["ip", "link", "set", "dp1", "mtu", mtu], check=True)
+    subprocess.run(["ip", "link", "del", "dp2"], check=True)
+    print(json.dumps([watch.drain(), index in watch.take_gone(), watch.take_gone()]))
+"""
+
+
+def test_a_device_that_goes_among_lost_messages_is_reported(guest):
+    guest.veth("dp2", 2)
+    with guest.foreign.changing():
+        out = guest.run(sys.executable, "-B", "-c", OVERFLOWING_WATCH).out
+    assert json.loads(out) == [True, True, []]

@@ -237,3 +237,16 @@ def test_a_networkmanager_that_answered_late_uses_our_profile_and_no_default_rou
     finally:
         daemon.close()
     assert [one["dev"] for one in cloud.look("route show default")] == ["mgmt0"]
+
+
+def test_networkmanager_releases_the_nic_again_after_a_trial_that_nobody_confirms(cloud):
+    """The trial waits longer than a pass may wait for its managers."""
+    serve(cloud)
+    ask(cloud, static="172.16.0.5")
+    write(cloud, "ipv4_dhcp", static="172.16.0.5")
+    words = ["apply", "--config", cloud.config_file, "--try", "8"]
+    done = cloud.manager.agent(*words, module="neuca")
+    assert "not confirmed: rolled back" in done.out, done.out
+    assert cloud.addresses("dp1") == {"172.16.0.5/24"}, done.out
+    assert list(cloud.manager.profiles.iterdir()) == []
+    ask(cloud, static="172.16.0.5")

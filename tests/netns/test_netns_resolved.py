@@ -57,6 +57,8 @@ def daemon(lab, monkeypatch):
 
 @pytest.fixture
 def names(lab, daemon):
+    host = "[Resolve]\nDNS=192.0.2.2\nDomains=site.example.com\n"
+    (daemon.folder / "host.conf").write_text(host)
     daemon.start()
     names = Names(lab)
 
@@ -100,6 +102,13 @@ def test_the_domains_of_the_management_link_stay_its_own(lab, names, domain):
     text = (
         f'"{domain}" was tried: the domain "{domain}" overlaps "corp.example.org" of another link'
     )
+    assert text in str(lab.status())
+
+
+def test_the_domains_of_the_host_stay_its_own(lab, names):
+    assert lab.once(NIC + "search = site.example.com\n").code == 0
+    assert (names.of("dp1"), names.of("mgmt0")) == (NONE, THEIRS)
+    text = 'the domain "site.example.com" overlaps "site.example.com" of the host'
     assert text in str(lab.status())
 
 

@@ -72,7 +72,7 @@ class Kernel:
         self.boot_id, self.rename_while_up = world.boot_id or "boot-1", world.rename_while_up
         self.allowed, self.carriers = allowed, frozenset()
         self.sysctls, self.files = {}, {}
-        self.unmanaged, self.told, self.activated = [], [], []
+        self.unmanaged, self.told = [], []
         self.gear = {}
         self.bare = set()  # addresses whose network has no route (IFA_F_NOPREFIXROUTE)
         self.before_bond = {}  # what a member of a bond gets back: MTU, MAC and permanent MAC
@@ -557,11 +557,11 @@ class Kernel:
     def unmanage(self, manager, names):
         self.unmanaged += [(manager, name) for name in names]
 
-    def tell(self, manager):
+    def reload(self, manager):
         self.told.append(manager)
 
-    def activate(self, manager, name, profile):
-        self.activated.append((manager, name, profile))
+    def activate(self, interface, profile):
+        pass
 
     # --- its own doing ---
 

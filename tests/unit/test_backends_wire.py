@@ -153,7 +153,7 @@ def a_route(dice):
 
 
 def seen_route(message):
-    (one,) = routing.parse_routes(message)
+    (one,) = routing.parse_routes(message, {})
     return one.to, one.index, one.via, one.metric, one.protocol
 
 

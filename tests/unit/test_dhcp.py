@@ -21,7 +21,7 @@ from neuca_tools.desired.resolve import Settings, resolve_state
 from neuca_tools.documents import parse
 from neuca_tools.model import Automatic, Document, NicRecord, Record, Route
 from neuca_tools.model.routing import MAIN_TABLE, Traits
-from neuca_tools.plan.operations import Tell
+from neuca_tools.plan.operations import ReloadManager
 from neuca_tools.status.judge import DocumentStatus, judge_host
 
 DHCP, RA, KERNEL = 16, 9, 2
@@ -252,14 +252,14 @@ def test_a_manager_keeps_a_nic_whose_request_has_an_unusable_line(lines, manager
 
 def test_a_manager_that_could_not_be_told_of_the_files_is_told_in_the_next_pass():
     first = decided(seen(), netplan(dhcp4=True))
-    failed = Result(failures=(Failure(Tell("networkd"), "no response within 1 s"),))
+    failed = Result(failures=(Failure(ReloadManager("networkd"), "no response within 1 s"),))
     record = Pass().remember(first, failed, ())
     there = {path: content for path, content in first.desired.files.items() if content}
     again = decided(seen(files=there), netplan(dhcp4=True), record)
     assert "make networkd reload its configuration" in [one.text for one in again.plan()]
     record = Pass().remember(again, Result(again.plan()), ())
     last = decided(seen(files=there), netplan(dhcp4=True), record)
-    assert [one for one in last.plan() if isinstance(one, Tell)] == []
+    assert [one for one in last.plan() if isinstance(one, ReloadManager)] == []
 
 
 def test_a_networkmanager_that_read_the_profile_and_says_no_more_is_asked_again():
@@ -271,11 +271,11 @@ def test_a_networkmanager_that_read_the_profile_and_says_no_more_is_asked_again(
     slow = decided(
         seen(managers={}, silent_managers=silent, files=there), netplan(dhcp4=True), first.record
     )
-    record = Pass().remember(slow, Result((Tell("networkmanager"),)), ())
+    record = Pass().remember(slow, Result((ReloadManager("networkmanager"),)), ())
     theirs = {"eth2": "7c37d129-de57-3a27-b98c-a572a9f1c5b7"}
     last = decided(seen(managers=words, files=there, profiles=theirs), netplan(dhcp4=True), record)
     assert "make networkmanager do DHCP on eth2" in [one.text for one in last.plan(last.changed())]
-    record = Pass().remember(last, Result((Tell("networkmanager"),)), ())
+    record = Pass().remember(last, Result((ReloadManager("networkmanager"),)), ())
     assert mac(2) in last.unapplied_scope()
     assert mac(2) not in last._replace(record=record).unapplied_scope()
 

@@ -12,7 +12,7 @@ from worlds import key, mac
 
 from neuca_tools.desired import dhcp_files
 from neuca_tools.model import Automatic, NicRecord, OriginalValues, Record
-from neuca_tools.plan.operations import Activate, Tell, Unmanage
+from neuca_tools.plan.operations import Activate, ReloadManager, Unmanage
 
 RUNS = {"networkmanager": {"eth1": "managed", "eth2": "unmanaged"}}
 OURS = {"networkmanager": {"eth1": "managed", "eth2": "managed"}}
@@ -31,7 +31,9 @@ def files_of(decision):
 
 def calls(decision):
     """What NetworkManager is asked to do."""
-    return [one.text for one in decision.plan() if isinstance(one, (Activate, Tell, Unmanage))]
+    return [
+        one.text for one in decision.plan() if isinstance(one, (Activate, ReloadManager, Unmanage))
+    ]
 
 
 def lines(mtu=None, **asked):

@@ -4,8 +4,13 @@
 
 from __future__ import annotations
 
+from worlds import key
+
 from neuca_tools.apply.execute import GuardedWriter, apply
 from neuca_tools.files import MAX_SINGLE_SYNCS
+from neuca_tools.model import World
+from neuca_tools.plan.link_operations import SetDevice
+from neuca_tools.plan.operation import Target
 from neuca_tools.plan.operations import WriteFile
 
 
@@ -44,3 +49,21 @@ def test_a_directory_that_cannot_be_written_fails_by_itself(tmp_path):
     assert result.done == (*planned[:2], *planned[4:])
     assert writer.batches == [6, 2, 2, 2]
     assert sorted(path.name for path in tmp_path.glob("*/*")) == ["a", "a", "b", "b"]
+
+
+class Unplugged:
+    """Netlink of a host whose NIC has been unplugged since the plan was made."""
+
+    def name_of(self, _):
+        return ""
+
+    def look(self, _):
+        return World({})
+
+
+def test_a_port_setting_of_a_nic_that_is_gone_fails():
+    setting = SetDevice(Target(key(2), "eth2", 2), "path-cost", {}, {"path-cost": "5"})
+    result = apply([setting], GuardedWriter(Unplugged(), None, {2}))
+    assert [(failure.operation, failure.reason) for failure in result.failures] == [
+        (setting, "No such device")
+    ]

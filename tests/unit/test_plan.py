@@ -178,7 +178,7 @@ def test_the_same_address_with_another_prefix_length_is_another_address():
 def test_the_operations_of_a_plan_are_in_the_order_of_the_phases():
     observed = state(there(2, state="up"), there(3, state="up"))
     desired = state(link(2, name="eth3", state="down", mtu=1400), link(3, name="eth2", mtu=9000))
-    orders = [operation.order for operation in plan_operations(observed, desired)]
+    orders = [operation.phase for operation in plan_operations(observed, desired)]
     assert orders == sorted(orders)
     assert (
         Phase.FILES
@@ -233,6 +233,26 @@ def test_before_6_2_a_nic_goes_down_for_its_name_and_comes_back_with_all_it_had(
     assert words(observed, desired, rename_while_up=True) == [
         "rename eth2 to data",
         "rename eth2.7 to data.7",
+    ]
+
+
+def test_before_6_2_a_nic_goes_down_even_if_only_its_vlan_is_renamed():
+    observed = state(there(2, state="up"), there(2, 7, state="up"))
+    desired = state(link(2, state="down"), link(2, 7, name="data", state="down"))
+    assert words(observed, desired, rename_while_up=False) == [
+        "bring eth2.7 down",
+        "rename eth2.7 to data",
+        "bring eth2 down",
+    ]
+
+
+def test_before_6_2_a_renamed_vlan_takes_nothing_from_its_nic():
+    observed = state(there(2, state="up", addresses=(SIX,)), there(2, 7, state="up"))
+    desired = state(link(2, addresses=(SIX,)), link(2, 7, name="data"))
+    assert words(observed, desired, rename_while_up=False) == [
+        "bring eth2.7 down",
+        "rename eth2.7 to data",
+        "bring data up",
     ]
 
 

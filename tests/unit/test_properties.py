@@ -50,7 +50,7 @@ from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink
 from neuca_tools.plan.operations import SetMtu
 from neuca_tools.plan.plan import plan_operations
-from neuca_tools.plan.sides import is_other
+from neuca_tools.plan.sides import must_recreate
 from neuca_tools.state import updates
 from neuca_tools.state.records import load_record, save_record
 
@@ -206,7 +206,7 @@ def test_no_prefix_of_the_operations_puts_a_vlan_above_its_nic(kernel, documents
             key
             for key, link in survey.desired.links.items()
             if link.mtu
-            and (key in deleted or not is_other(survey.observed.links.get(key, link), link))
+            and (key in deleted or not must_recreate(survey.observed.links.get(key, link), link))
         }
         for operation in survey.plan():
             if isinstance(operation, SetMtu):

@@ -22,7 +22,7 @@ from neuca_tools.model import Device, LinkKey, NetworkState, OwnedObjects, Probl
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.rows import StoredDocument
 from neuca_tools.plan.operation import Target
-from neuca_tools.plan.operations import SetMtu, Tell, WriteFile, WriteSysctl
+from neuca_tools.plan.operations import ReloadManager, SetMtu, WriteFile, WriteSysctl
 from neuca_tools.state.active_document import Intake
 from neuca_tools.status.judge import DocumentStatus, Report, judge_host
 
@@ -162,7 +162,7 @@ def test_a_manager_that_has_not_read_its_files_is_pending_and_no_drift():
     agent = small(TWO)
     agent.run()
     found = agent.survey()
-    left = (Tell("networkmanager"),)
+    left = (ReloadManager("networkmanager"),)
     waits = judge_host(
         "", GOOD, found.resolution, found.observed, left, unapplied={mac(2)}, report=PASS
     )

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
 import socket
 import sys
 from dataclasses import replace
+from ipaddress import ip_interface
 
 import pytest
 from worlds import Agent, mac, machine, nic
@@ -17,7 +19,7 @@ from worlds import Agent, mac, machine, nic
 from neuca_tools.agent.pass_report import Pass
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.commands import trial
-from neuca_tools.errors import ObserveError
+from neuca_tools.errors import ApplyError, ObserveError
 
 MANAGED = {"networkmanager": {"eth3": "managed"}}
 
@@ -50,6 +52,61 @@ def test_a_pass_that_fails_after_managers_were_told_is_rolled_back_to_what_was_t
         transaction.run()
     transaction.roll_back(decision.observed)
     assert agent.kernel.unmanaged == [("networkmanager", "eth3")]
+    assert agent.kernel.snapshot() == before
+
+
+def test_an_address_of_ours_that_a_manager_flushes_is_back_after_a_roll_back(monkeypatch):
+    agent = Blind(machine(nic(1), nic(2), nic(3), mgmt=1))
+    agent.ask(f"[interface {mac(3)}]\naddresses = 10.0.3.1/24\n")
+    agent.run()
+    kernel, theirs = agent.kernel, ip_interface("10.0.3.9/24")
+    kernel.addresses[3].append(theirs)
+
+    def flush(*_):
+        kernel.addresses[3].clear()
+
+    def refuse(*_):
+        raise ApplyError("Invalid argument", errno.EINVAL)
+
+    monkeypatch.setattr(kernel, "unmanage", flush)
+    monkeypatch.setattr(kernel, "set_attributes", refuse)
+    agent.ask(f"[interface {mac(3)}]\naddresses = 10.0.3.2/24\nmtu = 1400\n")
+    _, result, undone = agent.run()
+    assert [failure.reason for failure in result.failures] == ["Invalid argument"]
+    assert undone.failures == ()
+    assert list(kernel.addresses[3]) == [ip_interface("10.0.3.1/24")]
+
+
+class ShortOfDescriptors(Agent):
+    """A host on which the journal cannot be opened at first."""
+
+    fails = False
+
+    def load_journal(self, boot_id):
+        if self.fails:
+            self.fails = False
+            raise ObserveError('read "journal.json": Too many open files')
+        return super().load_journal(boot_id)
+
+
+def try_and_roll_back(agent, decision):
+    """A trial that is not confirmed, as `agent.trial` makes it."""
+    transaction = Transaction(agent, Pass(None), decision)
+    try:
+        transaction.run()
+    finally:
+        transaction.roll_back(decision.observed)
+
+
+def test_a_pass_that_cannot_read_the_journal_removes_nothing():
+    text = f"[vlan {mac(2)}.7]\naddresses = 10.0.7.1/24\n"
+    agent = ShortOfDescriptors(machine(nic(1), nic(2), mgmt=1), text)
+    agent.run()
+    before = agent.kernel.snapshot()
+    agent.ask(f"[interface {mac(2)}]\nmtu = 1400\n{text}")
+    agent.fails = True
+    with pytest.raises(ObserveError):
+        try_and_roll_back(agent, agent.survey())
     assert agent.kernel.snapshot() == before
 
 
