@@ -87,6 +87,7 @@ class Daemon:
         self._waits_for_address = False  # as in the result of the last pass
         self._is_starting = True  # until a pass has corrected all drift
         self._is_stopping = self._is_ready = False
+        self._directories = [config.run_directory]  # that exist, and may not vanish
         self._links = LinkWatch()
         self._udev: Optional[udev.Monitor] = None
 
@@ -180,6 +181,7 @@ class Daemon:
             return
         self._end_child()
         result = worker.result() or self._result_without_report()
+        self._restore_directories()
         self._remember(result)
         self._plan_poll(result)
         self._plan_retry(result)
@@ -193,10 +195,18 @@ class Daemon:
     def _result_without_report(self) -> JobResult:
         """That of a child that has failed, and is reaped."""
         log.error("the pass ended without a report")
-        directory = self.config.run_directory
-        with applying(f'create "{directory}"'):  # only systemd can, where /run is read-only
-            make_directory(directory)
         return JobResult(failed={WHOLE_PASS: 0}, sha256=self._job.sha256, session=self._job.session)
+
+    def _restore_directories(self) -> None:
+        """Create a directory again that was removed, as only systemd can in the unit's sandbox.
+
+        Raises ApplyError, which ends the daemon for a restart.
+        """
+        for directory in self._directories:
+            with applying(f'create "{directory}"'):
+                make_directory(directory)
+        places = (self.config.run_directory, self.config.state_directory)
+        self._directories = [place for place in places if place.is_dir()]
 
     def _remember(self, result: JobResult) -> None:
         """Keep what the next job and the next events depend on."""

@@ -152,15 +152,6 @@ def test_a_hung_bus_costs_one_second_in_all(private_bus):
     assert time.monotonic() - started >= ANSWER_SECONDS
 
 
-def test_a_pass_that_is_long_for_other_reasons_does_not_exhaust_the_time_for_calls(private_bus):
-    private_bus.play(NAME, [("eth1", UNMANAGED)])
-    with Bus(pass_seconds=0.5) as bus:
-        manager = NetworkManager(bus)
-        assert not manager.absent()
-        time.sleep(0.6)
-        assert manager.words(["eth1"]) == ({"eth1": "unmanaged"}, "")
-
-
 def test_a_service_that_wakes_up_is_seen_by_the_next_pass(private_bus):
     service = private_bus.play(NAME, [("eth1", UNMANAGED)])
     private_bus.freeze(service)

@@ -383,14 +383,14 @@ def test_without_its_run_directory_there_is_still_one_daemon_and_it_goes_on(host
     host.wait("status agrees", lambda: host.status()[0] == 0)
 
 
-def test_a_run_directory_that_cannot_be_created_again_ends_it_for_a_restart(host):
-    """As in the unit, where /run is read-only."""
+@pytest.mark.parametrize("kind", ["run", "state"])
+def test_a_directory_that_cannot_be_created_again_ends_it_for_a_restart(host, kind):
+    """As in the unit, where /run and /var/lib are read-only."""
     host.configure(sources="ec2", poll=600)
     runs = host.folder / "runs"
     text = host.config_file.read_text()
-    host.config_file.write_text(
-        text.replace(f"run-directory = {host.folder}/run", f"run-directory = {runs}/neuca")
-    )
+    before, option = f"{host.folder}/{kind}", f"{kind}-directory = "
+    host.config_file.write_text(text.replace(f"{option}{before}\n", f"{option}{runs}/neuca\n"))
     runs.mkdir()
     daemon = run(host)
     # The daemon may write into it meanwhile.
