@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import socket
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -102,7 +101,7 @@ def test_a_service_that_is_silent_is_given_up_at_the_deadline(imdsd):
 
 
 def test_no_nic_is_asked_that_is_not_believed_to_be_for_management(imdsd):
-    unlikely, doubtful = replace(LOOPBACK, likely=False), replace(LOOPBACK, vouched=False)
+    unlikely, doubtful = LOOPBACK._replace(likely=False), LOOPBACK._replace(vouched=False)
     with pytest.raises(SourceError) as caught:
         imdsd({"userdata": DATA}, outlets=(unlikely, doubtful))
     assert "no NIC that may be for management has a route to it" in str(caught.value)
@@ -117,7 +116,7 @@ def test_a_host_without_the_service_or_the_nic_is_an_error(imdsd, tmp_path):
         caught.value
     )
     with pytest.raises(SourceError) as caught:
-        imdsd({"userdata": DATA}, outlets=(replace(LOOPBACK, name="gone0"),))
+        imdsd({"userdata": DATA}, outlets=(LOOPBACK._replace(name="gone0"),))
     assert "through gone0: " in str(caught.value)
 
 
