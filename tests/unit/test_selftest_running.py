@@ -42,7 +42,7 @@ from neuca_tools.selftest.measure.iperf.plans import (
     next_rate,
 )
 from neuca_tools.selftest.measure.probes.path_mtu import largest_carried
-from neuca_tools.selftest.measure.program import Ended
+from neuca_tools.selftest.measure.program import ProgramResult
 from neuca_tools.tuning.layer import CONGESTION, JudgedValue, Layer
 
 PEER = ip_address("172.16.0.2")
@@ -105,9 +105,9 @@ def test_a_udp_test_that_failed_is_the_error_alone():
 
 
 ENDS = {
-    "all went well": (Ended(0, WHOLE, b""), None),
+    "all went well": (ProgramResult(0, WHOLE, b""), None),
     "3.12: refused, and exit code 0": (
-        Ended(
+        ProgramResult(
             0,
             b'{"start": {}, "intervals": [], "end": {}, "error": "unable to connect to server: Connection refused"}',
             b"",
@@ -115,7 +115,7 @@ ENDS = {
         "unable to connect to server: Connection refused",
     ),
     "3.9: no word in the JSON": (
-        Ended(
+        ProgramResult(
             1,
             b'{"start": {}, "intervals": [], "end": {}}',
             b"iperf3: error - unable to connect to server: Bad file descriptor\n",
@@ -123,31 +123,31 @@ ENDS = {
         "unable to connect to server: Bad file descriptor",
     ),
     "no JSON at all": (
-        Ended(1, b"", b"iperf3: unrecognized option '--bidir'\n"),
+        ProgramResult(1, b"", b"iperf3: unrecognized option '--bidir'\n"),
         "iperf3: unrecognized option '--bidir'",
     ),
-    "nothing at all": (Ended(1, b"", b""), "iperf3 ended without a result or an error message"),
+    "nothing at all": (ProgramResult(1, b"", b""), "iperf3 ended without a result or an error message"),
     "truncated": (
-        Ended(0, WHOLE[:80], b""),
+        ProgramResult(0, WHOLE[:80], b""),
         "the JSON ends at line 1: it was truncated",
     ),
     "rubbish": (
-        Ended(0, b"\xff\xfe\x00", b""),
+        ProgramResult(0, b"\xff\xfe\x00", b""),
         "this is neither iperf3's JSON, nor its text, nor iperf 2's text",
     ),
-    "killed": (Ended(-9, WHOLE, b""), "iperf3 was terminated by SIGKILL"),
+    "killed": (ProgramResult(-9, WHOLE, b""), "iperf3 was terminated by SIGKILL"),
     "killed by a signal without a name": (
-        Ended(-63, b"", b""),
+        ProgramResult(-63, b"", b""),
         "iperf3 was terminated by signal 63",
     ),
-    "hung": (Ended(-9, b"", b"", was_killed=True), command.NOT_ENDED),
+    "hung": (ProgramResult(-9, b"", b"", was_killed=True), command.NOT_ENDED),
     "all went well, and nothing arrived": (
-        Ended(0, b'{"start": {}, "intervals": [{}], "end": {"sum_sent": {"bytes": 0}}}', b""),
+        ProgramResult(0, b'{"start": {}, "intervals": [{}], "end": {"sum_sent": {"bytes": 0}}}', b""),
         "iperf3 reported success, but nothing arrived",
     ),
-    "a result, and another exit code": (Ended(3, WHOLE, b"iperf3: error - odd\n"), "odd"),
+    "a result, and another exit code": (ProgramResult(3, WHOLE, b"iperf3: error - odd\n"), "odd"),
     "a result, and another exit code without a word": (
-        Ended(3, WHOLE, b""),
+        ProgramResult(3, WHOLE, b""),
         "iperf3 exited with 3 without an error message",
     ),
 }

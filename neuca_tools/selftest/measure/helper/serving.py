@@ -22,7 +22,7 @@ from neuca_tools.selftest.measure.host import facts, kernel, tcp_info
 from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES, Echo
-from neuca_tools.selftest.measure.program import Ended, Program
+from neuca_tools.selftest.measure.program import ProgramResult, Program
 from neuca_tools.selftest.measure.wait import wait_readable
 
 # Seconds that a client may be silent beyond the test it announced. The latency and path MTU steps
@@ -235,7 +235,7 @@ def _parse_seconds(value: object) -> float:
     return value
 
 
-def _last_line(ended: Ended) -> str:
+def _last_line(ended: ProgramResult) -> str:
     text = (ended.error or ended.out).decode("utf-8", "replace").strip()
     return text.rpartition("\n")[2] or "it printed nothing"
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.run import Run
-from neuca_tools.selftest.measure.program import Ended
+from neuca_tools.selftest.measure.program import ProgramResult
 from neuca_tools.selftest.readers import read_run
 
 PROGRAM = "iperf3"
@@ -90,7 +90,7 @@ def parse_version(text: bytes) -> Optional[str]:
     return match[1].decode()
 
 
-def run_of(test: Test, ended: Ended) -> Run:
+def run_of(test: Test, ended: ProgramResult) -> Run:
     """The run that the output describes, or a Run with an error.
 
     What iperf3 did not print is taken from the requested test.
@@ -109,7 +109,7 @@ def protocol_of(test: Test) -> str:
     return "udp" if test.udp else "tcp"
 
 
-def _failure_of(run: Run, ended: Ended) -> Optional[str]:
+def _failure_of(run: Run, ended: ProgramResult) -> Optional[str]:
     """Why the run failed; None if it did not."""
     if ended.was_killed:
         return NOT_ENDED

@@ -20,7 +20,7 @@ from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
 from neuca_tools.selftest.measure.iperf import command as iperf
 from neuca_tools.selftest.measure.iperf.command import Test
-from neuca_tools.selftest.measure.program import Ended, Program
+from neuca_tools.selftest.measure.program import ProgramResult, Program
 from neuca_tools.selftest.measure.wait import wait_readable
 
 # Seconds that a run may take beyond its test, to connect and to exchange results over a long path.
@@ -60,7 +60,7 @@ def run_test(
         )
     except OSError as error:
         program = "numactl" if test.cpus else "iperf3"
-        ended = Ended(1, b"", f"start {program}: {error.strerror}".encode())
+        ended = ProgramResult(1, b"", f"start {program}: {error.strerror}".encode())
     theirs = far.finish() if far else EndObservations()
     measured = phases_of(name, test, iperf.run_of(test, ended), ours, theirs)
     measured[0] = replace(measured[0], raw=ended.out.decode("utf-8", "replace"))
@@ -96,7 +96,7 @@ def watch_program(
     devices: Sequence[str],
     probe: Optional[ConcurrentProbe],
     seconds: float,
-) -> tuple[Ended, EndObservations]:
+) -> tuple[ProgramResult, EndObservations]:
     """Run a client until it ends, but at most `seconds`, and sample this end meanwhile.
 
     Raises OSError if it cannot be started.
