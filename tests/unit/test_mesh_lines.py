@@ -40,7 +40,7 @@ def heard(lines, writing, *pieces):
     found = []
     for piece in pieces:
         os.write(writing, piece)
-        found += lines.raw()
+        found += lines.read_lines()
     return found
 
 
@@ -50,14 +50,15 @@ def test_lines_may_come_in_pieces(pipe):
 
 def test_a_line_that_is_too_long_is_dropped_to_its_end(pipe):
     assert heard(*pipe, b"x" * 101, b"x" * 50, b"y\ngood\n") == [b"good"]
+    assert heard(*pipe, b"x" * 101 + b"\n", b"y" * 100 + b"\nx") == [b"y" * 100]
 
 
 def test_messages_are_objects_and_the_rest_is_passed_over(pipe):
     lines, writing = pipe
     os.write(writing, b'7\n[]\n{"a": 1}\n\xff\n{"b"\n')
-    assert lines.take() == [{"a": 1}]
+    assert lines.read_messages() == [{"a": 1}]
     os.close(writing)
-    assert (lines.take(), lines.ended) == ([], True)
+    assert (lines.read_messages(), lines.ended) == ([], True)
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,7 @@ def test_silence_and_an_end(pair):
 def test_a_message_without_an_end(pair, monkeypatch):
     monkeypatch.setattr(channels, "PIECE", 4096)
     client = ends(pair)[0]
-    client.longest = 5000
+    client.max_bytes = 5000
     pair[1].sendall(b"x" * 20_000)
     with pytest.raises(ChannelError) as raised:
         client.receive(1)

@@ -126,7 +126,10 @@ ENDS = {
         ProgramResult(1, b"", b"iperf3: unrecognized option '--bidir'\n"),
         "iperf3: unrecognized option '--bidir'",
     ),
-    "nothing at all": (ProgramResult(1, b"", b""), "iperf3 ended without a result or an error message"),
+    "nothing at all": (
+        ProgramResult(1, b"", b""),
+        "iperf3 ended without a result or an error message",
+    ),
     "truncated": (
         ProgramResult(0, WHOLE[:80], b""),
         "the JSON ends at line 1: it was truncated",
@@ -142,7 +145,9 @@ ENDS = {
     ),
     "hung": (ProgramResult(-9, b"", b"", was_killed=True), command.NOT_ENDED),
     "all went well, and nothing arrived": (
-        ProgramResult(0, b'{"start": {}, "intervals": [{}], "end": {"sum_sent": {"bytes": 0}}}', b""),
+        ProgramResult(
+            0, b'{"start": {}, "intervals": [{}], "end": {"sum_sent": {"bytes": 0}}}', b""
+        ),
         "iperf3 reported success, but nothing arrived",
     ),
     "a result, and another exit code": (ProgramResult(3, WHOLE, b"iperf3: error - odd\n"), "odd"),

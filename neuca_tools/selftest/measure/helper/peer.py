@@ -118,7 +118,7 @@ class Helper:
     def _ask(self, message: Message, seconds: float, room: int = ANSWER_BYTES) -> Message:
         if self.failure:
             raise ChannelError(self.failure)
-        self._channel.longest = room
+        self._channel.max_bytes = room
         try:
             self._channel.send(message, seconds)
             answer = self._channel.receive(seconds)

@@ -61,7 +61,7 @@ class ServerSession:
         peer: Optional[Address] = None,
         connection: Optional[socket.socket] = None,
     ) -> None:
-        channel.longest = REQUEST_BYTES
+        channel.max_bytes = REQUEST_BYTES
         self._channel, self._connection = channel, connection
         self._address, self._port = address, port
         self.peer, self.end_reason = peer, ""
@@ -103,8 +103,8 @@ class ServerSession:
     def _answer(self, ready: set[int]) -> str:
         """Answer the requests that have arrived; "done" after the last. Raises ChannelError."""
         if self._channel.fileno() in ready:
-            self._channel.take()
-        while (message := self._channel.next()) is not None:
+            self._channel.read_available()
+        while (message := self._channel.next_message()) is not None:
             if not self._handle_request(message):
                 return "done"
         return ""

@@ -116,7 +116,7 @@ class Engine:
         deadline = time.monotonic() + END_SECONDS
         while self.open and time.monotonic() < deadline:
             for output in wait_readable(self.open, deadline):
-                output.raw()
+                output.read_lines()
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
                 self._process.wait(SIGNAL_SECONDS)
@@ -302,10 +302,10 @@ class Coordinator:
     def _handle_outputs(self, ready: Sequence[Any]) -> None:
         """Handle what has arrived at these outputs of the engine."""
         if self._engine.lines in ready:
-            for line in self._engine.lines.raw():
+            for line in self._engine.lines.read_lines():
                 self._handle_line(line)
         if self._engine.errors in ready:
-            for line in self._engine.errors.raw():
+            for line in self._engine.errors.read_lines():
                 self._handle_error(line)
 
     def _handle_line(self, line: bytes) -> None:
@@ -314,10 +314,7 @@ class Coordinator:
         if name not in self._hosts.names:
             return
         self._hosts.line_count_by_name[name] += 1
-        if (
-            self._hosts.line_count_by_name[name] > len(self.plan.slots) + MORE_LINES
-            or len(text) > LINE_BYTES
-        ):
+        if self._hosts.line_count_by_name[name] > len(self.plan.slots) + MORE_LINES:
             return
         message = parse_message(text.encode())
         if message is not None and message.get("mesh") == VERSION:

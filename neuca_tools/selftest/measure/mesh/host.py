@@ -142,7 +142,7 @@ class Member:
     def _read_messages(self, lines: Lines) -> bool:
         """Obey the coordinator; False if it says that this is the end, or is gone."""
         self._heard = time.monotonic()
-        return all(self._obey(message) for message in lines.take()) and not lines.ended
+        return all(self._obey(message) for message in lines.read_messages()) and not lines.ended
 
     def _due(self) -> float:
         """When something has to be done in any case, by the monotonic clock."""
@@ -268,7 +268,7 @@ def await_plan(lines: Lines, patience: float) -> tuple[MeshPlan, bytes]:
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline and not lines.ended:
         if wait_readable([lines], deadline):
-            for message in lines.take():
+            for message in lines.read_messages():
                 plan, secret = read_plan(message.get("plan")), str(message.get("secret"))
                 if len(secret) < 16:
                     break
