@@ -20,7 +20,7 @@ from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
 from neuca_tools.selftest.measure.iperf import command as iperf
 from neuca_tools.selftest.measure.iperf.command import Test
-from neuca_tools.selftest.measure.program import ProgramResult, Program
+from neuca_tools.selftest.measure.program import Program, ProgramResult
 from neuca_tools.selftest.measure.wait import wait_readable
 
 # Seconds that a run may take beyond its test, to connect and to exchange results over a long path.
@@ -28,13 +28,18 @@ GRACE_SECONDS = 10.0
 
 
 class ConcurrentProbe(Protocol):
-    """What is measured during a run: `turn` is called when it is due or its descriptor ready."""
+    """What is measured during a run.
+
+    `turn` is called when it is due or its descriptor ready, and `stop` once the run has ended.
+    """
 
     def fileno(self) -> int: ...
 
     def due(self) -> float: ...
 
     def turn(self) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 def run_test(
@@ -115,5 +120,7 @@ def watch_program(
                 probe.turn()
             series.turn()
     finally:
-        ended = program.end()
-    return ended, series.end()
+        result = program.end()
+    if probe:
+        probe.stop()
+    return result, series.end()

@@ -56,8 +56,8 @@ def _answers_ping(peer: Address, source: Optional[Address]) -> Optional[bool]:
     except OSError:
         # Only root may open a raw socket.
         return None
-    answers = measure_latency(pings, PINGS, PING_SECONDS)
-    return bool(answers.count and answers.count > (answers.lost or 0))
+    measure_latency(pings, PINGS, PING_SECONDS)
+    return pings.answer_count > 0
 
 
 def answering_macs(peer: Address, source: Address, device: Device) -> tuple[str, ...]:
