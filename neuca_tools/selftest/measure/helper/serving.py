@@ -22,7 +22,7 @@ from neuca_tools.selftest.measure.host import facts, kernel, tcp_info
 from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES, Echo
-from neuca_tools.selftest.measure.program import ProgramResult, Program
+from neuca_tools.selftest.measure.program import Program, ProgramResult
 from neuca_tools.selftest.measure.wait import wait_readable
 
 # Seconds that a client may be silent beyond the test it announced. The latency and path MTU steps
