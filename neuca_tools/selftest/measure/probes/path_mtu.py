@@ -36,7 +36,7 @@ LOCAL = 1
 
 
 class Probe:
-    """Requests that must not be fragmented; `reported`: one was too large, by ICMP.
+    """Requests that must not be fragmented; `reported`: ICMP said that one was too large.
 
     `rtt` is the round trip in seconds. The constructor raises OSError.
     """
@@ -52,12 +52,9 @@ class Probe:
         """Send up to TRIES requests of these sizes; whether an answer to one of them arrives."""
         for _ in range(TRIES):
             self._number += 1
-            try:
+            # An error that an earlier packet caused is raised once, and nothing is sent then.
+            with suppress(OSError):
                 self._socket.send(self._requests.make(self._number, size, back))
-            except OSError as error:
-                if error.errno == errno.EMSGSIZE:
-                    # Larger than our own device takes.
-                    return False
             if self._is_answered():
                 return True
         return False
@@ -66,20 +63,20 @@ class Probe:
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
             if wait_readable([self._socket], deadline):
-                self.reported = is_too_large_reported(self._socket) or self.reported
+                self.reported |= is_too_large_reported(self._socket)
                 with suppress(OSError):
                     if self._requests.number_of(self._socket.recv(65536)) == self._number:
                         return True
         return False
 
 
-def is_too_large_reported(asked: socket.socket) -> bool:
+def is_too_large_reported(sender: socket.socket) -> bool:
     """Whether ICMP reported that a packet was too large. Empties the socket's error queue."""
     reported = False
     with suppress(OSError):
         while True:
-            _, ancillary, _, _ = asked.recvmsg(512, 512, socket.MSG_ERRQUEUE | socket.MSG_DONTWAIT)
-            reported = any([reported, *(_is_too_large(data) for _, _, data in ancillary)])
+            _, ancillary, _, _ = sender.recvmsg(512, 512, socket.MSG_ERRQUEUE)
+            reported |= any(_is_too_large(data) for _, _, data in ancillary)
     return reported
 
 
