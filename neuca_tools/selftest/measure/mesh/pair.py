@@ -40,8 +40,6 @@ from neuca_tools.selftest.mesh.model import MAX_DIAGNOSIS, MAX_MACS, MAX_TEXT, M
 LISTEN_SECONDS, RETRY_SECONDS = 5.0, 0.2
 # Round trips that are measured, and the seconds for them.
 ROUND_TRIPS, TRIPS_WITHIN = 20 + roundtrip.UNCOUNTED, 2.0
-
-
 # A full diagnosis: the latency, the path MTU and TCP from the sender of the finding, of which both
 # ends are sampled.
 QUICK = replace(PLANS["quick"], steps=PLANS["quick"].steps - {"tcp-reverse"})
@@ -62,7 +60,8 @@ def measure_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> R
         return replace(row, error="wrong-interface", text=text)
     name, mtu = route.device.name, route.device.mtu
     before = _carrier_changes(name)
-    row = _row_of_test(replace(row, macs=_answering_macs(route), nic_mtu=mtu), plan, route, secret)
+    macs = reach.answering_macs(peer, route.way, route.device)[:MAX_MACS]
+    row = _row_of_test(replace(row, macs=macs, nic_mtu=mtu), plan, route, secret)
     return replace(row, flaps=_carrier_changes(name) - before)
 
 
@@ -95,16 +94,6 @@ def _row_of_test(row: Row, plan: MeshPlan, route: PeerRoute, secret: bytes) -> R
         return _with_error(row, "failed", error)
     finally:
         helper.close()
-
-
-def _answering_macs(route: PeerRoute) -> tuple[str, ...]:
-    """The MACs that answer for the peer, of which there should be one; none beyond a gateway."""
-    if route.way.gateway is not None or route.peer.version != 4:
-        return ()
-    try:
-        return reach.answering_macs(route.peer, route.source, route.device)[:MAX_MACS]
-    except OSError:
-        return ()
 
 
 def _with_error(row: Row, word: str, error: Exception) -> Row:
@@ -181,7 +170,7 @@ def diagnose_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> 
                 _connect_to_server(route, plan, secret).close()
         diagnosis = diagnose(PeerTest(peer, options, agent, lambda _: None).run())
     except (NeucaError, OSError) as error:
-        return replace(row, error="failed", text=str(error)[:MAX_TEXT])
+        return _with_error(row, "failed", error)
     rate = next((phase.steady or phase.rate for phase in diagnosis.phases), None)
     return replace(row, rate_out=rate, diagnosis=tuple(_diagnosis_texts(diagnosis))[:MAX_DIAGNOSIS])
 

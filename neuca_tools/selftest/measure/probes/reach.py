@@ -38,10 +38,7 @@ def check_reach(peer: Address, way: Way, device: Device) -> Reach:
 
     Raises nothing: what cannot be found out stays unknown.
     """
-    macs: tuple[str, ...] = ()
-    if way.gateway is None and peer.version == 4 and way.source is not None:
-        with suppress(OSError):
-            macs = answering_macs(peer, way.source, device)
+    macs = answering_macs(peer, way, device)
     ping = _answers_ping(peer, way.source)
     state = None
     with suppress(OSError):
@@ -60,22 +57,25 @@ def _answers_ping(peer: Address, source: Optional[Address]) -> Optional[bool]:
     return pings.answer_count > 0
 
 
-def answering_macs(peer: Address, source: Address, device: Device) -> tuple[str, ...]:
-    """Every MAC that answers an ARP request for the peer's address. Raises OSError."""
-    macs: set[str] = set()
+def answering_macs(peer: Address, way: Way, device: Device) -> tuple[str, ...]:
+    """Every MAC that answers an ARP request for the peer's address.
+
+    None if the peer is behind a gateway or has an IPv6 address, if the device is not an Ethernet
+    device, or if this process may not send the request.
+    """
     mine = bytes.fromhex(device.mac.replace(":", ""))
-    if len(mine) != 6:
-        # Not an Ethernet device.
+    if way.gateway or way.source is None or peer.version != 4 or len(mine) != 6:
         return ()
-    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ARP)) as asked:
-        asked.bind((device.name, ARP))
-        addresses = mine + source.packed + bytes(6) + peer.packed
-        request = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REQUEST) + addresses
+    macs: set[str] = set()
+    addresses = mine + way.source.packed + bytes(6) + peer.packed
+    request = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REQUEST) + addresses
+    with suppress(OSError), socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM) as arp:
+        arp.bind((device.name, ARP))
         for _ in range(ARP_TRIES):
-            asked.sendto(request, (device.name, ARP, 0, 0, BROADCAST))
+            arp.sendto(request, (device.name, ARP, 0, 0, BROADCAST))
             deadline = time.monotonic() + ARP_SECONDS
-            while wait_readable([asked], deadline):
-                macs |= _mac_in_reply(asked.recv(128), peer)
+            while wait_readable([arp], deadline):
+                macs |= _mac_in_reply(arp.recv(128), peer)
             if macs:
                 break
     return tuple(sorted(macs))
@@ -85,9 +85,7 @@ def _mac_in_reply(packet: bytes, peer: Address) -> set[str]:
     if len(packet) < 28:
         return set()
     _, _, _, _, operation, mac, address, _, _ = struct.unpack_from("!HHBBH6s4s6s4s", packet)
-    if operation != REPLY or address != peer.packed:
-        return set()
-    return {mac.hex(":")}
+    return {mac.hex(":")} if (operation, address) == (REPLY, peer.packed) else set()
 
 
 def connection_rate(peer: Address, port: int, source: Address, seconds: float) -> Connections:
