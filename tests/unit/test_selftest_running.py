@@ -21,11 +21,12 @@ from neuca_tools.commands.selftest_serve import check_servable
 from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Roles
-from neuca_tools.errors import UsageError
+from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.model import Device, NetworkState, OwnedObjects
 from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.evidence.run import Flow, Run, Total
-from neuca_tools.selftest.measure import archive
+from neuca_tools.selftest.measure import archive, program
+from neuca_tools.selftest.measure.host import planned
 from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permitted_device, permitted_route
 from neuca_tools.selftest.measure.iperf import command
@@ -329,6 +330,19 @@ def test_an_address_that_is_nothing_without_its_link_is_refused_before_anything_
             permitted_route(address, OUTLOOK)
         with pytest.raises(UsageError, match=f"serve at {address}: it is link-local"):
             check_servable(address, device(3, "eth0"), None, OUTLOOK)
+
+
+def test_a_container_engine_that_hangs_is_not_a_container_that_does_not_run(tmp_path, monkeypatch):
+    engine = tmp_path / "docker"
+    engine.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    engine.chmod(0o755)
+    monkeypatch.setattr(program, "PATH", str(tmp_path))
+    monkeypatch.setattr(planned, "INSPECT_SECONDS", 0.2)
+    with pytest.raises(SelftestError) as raised:
+        planned.container_namespace("web")
+    assert raised.value.text == (
+        'enter the container "web": docker: no response in 0.2 s; podman: No such file or directory'
+    )
 
 
 # --- Options --------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The devices, counters, addresses, routes and neighbours of this network namespace.
 
-They come from rtnetlink, which unlike /sys always shows the namespace that the
-process is in. The numbers are those of linux/rtnetlink.h, linux/if_link.h and linux/neighbour.h.
+They come from rtnetlink, which unlike /sys always shows the namespace of this process. The numbers
+are those of linux/rtnetlink.h, linux/if_link.h and linux/neighbour.h.
 """
 
 # SPDX-License-Identifier: MIT
@@ -89,8 +89,8 @@ def way_to(peer: Address, source: Optional[Address] = None) -> Way:
     request += wire.encode_attribute(RTA_DST, peer.packed)
     if source:
         request += wire.encode_attribute(RTA_SRC, source.packed)
-    with wire.Socket(socket.NETLINK_ROUTE) as asked:
-        body = asked.ask(GETROUTE, 0, request)[0]
+    with wire.Socket(socket.NETLINK_ROUTE) as netlink:
+        body = netlink.ask(GETROUTE, 0, request)[0]
     parts = wire.Attributes(body[ROUTE.size :])
     return Way(
         index=parts.number(RTA_OIF),
@@ -157,17 +157,15 @@ def _read_queue_counters() -> dict[int, dict[str, int]]:
         queue = wire.Attributes(body[QDISC.size :]).nest(TCA_STATS2).bytes(TCA_STATS_QUEUE)
         if len(queue) >= 20:
             _, backlog, drops, requeues, _ = struct.unpack_from("=5I", queue)
-            before = queues.get(index, {})
-            values = {"drops": drops, "backlog": backlog, "requeues": requeues}
-            queues[index] = {
-                name: max(value, before.get(name, 0)) for name, value in values.items()
-            }
+            totals = queues.setdefault(index, {"drops": 0, "backlog": 0, "requeues": 0})
+            for name, value in zip(totals, (drops, backlog, requeues)):
+                totals[name] = max(totals[name], value)
     return queues
 
 
 def _dump_kernel(kind: int, payload: bytes) -> list[bytes]:
-    with wire.Socket(socket.NETLINK_ROUTE) as asked:
-        return asked.ask(kind, wire.DUMP, payload)
+    with wire.Socket(socket.NETLINK_ROUTE) as netlink:
+        return netlink.ask(kind, wire.DUMP, payload)
 
 
 def _parse_address(value: bytes) -> Optional[Address]:

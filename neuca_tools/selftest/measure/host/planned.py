@@ -45,7 +45,8 @@ def permitted_device(
     """
     if way.local or peer.is_loopback:
         raise UsageError(f"test {peer}: it is an address of this host")
-    if not way.unicast or _is_special(peer):
+    is_special = peer.is_multicast or peer.is_unspecified or peer.is_reserved
+    if not way.unicast or is_special:
         raise UsageError(f"test {peer}: it is not the address of a single host")
     if device.index in plan.reserved and device.name != interface:
         raise UsageError(
@@ -89,28 +90,25 @@ def permitted_route(
     return PeerRoute(peer, way.source, way, device, planned)
 
 
-def check_scope(doing: str, address: Address) -> None:
-    """Raise UsageError for an IPv6 address of one link, which is nothing without its scope."""
+def check_scope(action: str, address: Address) -> None:
+    """Raise UsageError for a link-local IPv6 address, which means nothing without its scope."""
     if address.version == 6 and address.is_link_local:
         hint = "use a global or a unique local address"
-        raise UsageError(f"{doing} {address}: it is link-local, which is not supported", hint)
-
-
-def _is_special(peer: Address) -> bool:
-    return peer.is_multicast or peer.is_unspecified or peer.is_reserved
+        raise UsageError(f"{action} {address}: it is link-local, which is not supported", hint)
 
 
 def planned_device(plan: AgentPlan, peer: Address) -> Optional[str]:
     """The device whose planned network contains the peer; of several, the narrowest network's."""
-    lengths: dict[str, int] = {}
-    for name, addresses in plan.networks:
-        networks = [interface.network for interface in addresses if peer in interface.network]
-        if networks:
-            lengths[name] = max(network.prefixlen for network in networks)
-    return max(lengths, key=lambda name: (lengths[name], name), default=None)
+    candidates = [
+        (interface.network.prefixlen, name)
+        for name, addresses in plan.networks
+        for interface in addresses
+        if peer in interface.network
+    ]
+    return max(candidates)[1] if candidates else None
 
 
-NAMED = Path("/run/netns")  # ip-netns(8)
+NAMED_NAMESPACES = Path("/run/netns")  # ip-netns(8)
 ENGINES = ("docker", "podman")
 INSPECT_SECONDS = 10.0  # for one of these to answer
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
@@ -120,7 +118,7 @@ def named_namespace(name: str) -> Path:
     """The file of a namespace made by `ip netns add`. Raises UsageError."""
     if not NAME.fullmatch(name):
         raise UsageError(f'--netns "{name}": it is not a valid name of a network namespace')
-    return NAMED / name
+    return NAMED_NAMESPACES / name
 
 
 def container_namespace(name: str) -> Path:
@@ -137,10 +135,12 @@ def container_namespace(name: str) -> Path:
         except OSError as error:
             reasons.append(f"{engine}: {error.strerror}")
             continue
-        said = program.end(INSPECT_SECONDS)
-        process = said.out.strip().decode("ascii", "replace")
-        if said.code == 0 and process.isdecimal() and process != "0":
+        result = program.end(INSPECT_SECONDS)
+        process = result.out.strip().decode("ascii", "replace")
+        if result.code == 0 and process.isdecimal() and process != "0":
             return Path("/proc") / process / "ns" / "net"
-        reason = said.error.decode("utf-8", "replace").strip()[:200]
-        reasons.append(f"{engine}: {reason or 'it does not run'}")
+        reason = result.error.decode("utf-8", "replace").strip()[:200] or "it does not run"
+        if result.was_killed:
+            reason = f"no response in {INSPECT_SECONDS:g} s"
+        reasons.append(f"{engine}: {reason}")
     raise SelftestError(f'enter the container "{name}": {"; ".join(reasons)}')

@@ -98,11 +98,11 @@ class SocketReader:
 
     def _look_up_known(self) -> Iterator[bytes]:
         request = struct.pack("=BBBBI", FAMILIES[self._version], TCP, EXTENSIONS, 0, 0)
-        with wire.Socket(NETLINK_SOCK_DIAG) as asked:
+        with wire.Socket(NETLINK_SOCK_DIAG) as netlink:
             for identity in self._known:
                 # It may have been closed.
                 with suppress(OSError):
-                    yield from asked.ask(BY_FAMILY, 0, request + identity)
+                    yield from netlink.ask(BY_FAMILY, 0, request + identity)
 
 
 def is_listening(version: int, port: int) -> bool:
@@ -116,8 +116,8 @@ def _query_kernel(
     """The kernel skips sockets with other ports (inet_diag_dump_icsk in net/ipv4/inet_diag.c)."""
     request = struct.pack("=BBBBI", FAMILIES[version], TCP, extensions, 0, states)
     request += struct.pack(">HH", local_port, remote_port)
-    with wire.Socket(NETLINK_SOCK_DIAG) as asked:
-        yield from asked.ask(BY_FAMILY, wire.DUMP, request.ljust(56, b"\0"))
+    with wire.Socket(NETLINK_SOCK_DIAG) as netlink:
+        yield from netlink.ask(BY_FAMILY, wire.DUMP, request.ljust(56, b"\0"))
 
 
 def _parse_socket(body: bytes) -> Socket:
