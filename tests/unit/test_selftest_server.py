@@ -24,7 +24,7 @@ from test_fuzz import FUZZ
 
 from neuca_tools.selftest.measure.helper import peer
 from neuca_tools.selftest.measure.helper.channel import ChannelError
-from neuca_tools.selftest.measure.helper.greeting import (
+from neuca_tools.selftest.measure.helper.handshake import (
     MAX_CONNECTIONS,
     MAX_PER_NETWORK,
     network_of,

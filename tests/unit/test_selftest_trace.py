@@ -14,8 +14,8 @@ import pytest
 
 from neuca_tools.selftest.evidence import Cpu, Sample, Socket
 from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace, shifted_trace, trace_within
+from neuca_tools.selftest.measure.helper.answers import clock_of, observations_of
 from neuca_tools.selftest.measure.helper.channel import ChannelError
-from neuca_tools.selftest.measure.helper.heard import clock_of, observations_of
 from neuca_tools.selftest.measure.host import series
 from neuca_tools.selftest.measure.host.series import SampleSeries, trace_of
 

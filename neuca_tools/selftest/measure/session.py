@@ -27,7 +27,7 @@ from neuca_tools.selftest.evidence import (
 )
 from neuca_tools.selftest.measure.helper import peer
 from neuca_tools.selftest.measure.helper.channel import ChannelError
-from neuca_tools.selftest.measure.helper.greeting import BusyError, ImpostorError
+from neuca_tools.selftest.measure.helper.handshake import BusyError, ImpostorError
 from neuca_tools.selftest.measure.helper.peer import AbsentError
 from neuca_tools.selftest.measure.host import facts, kernel
 from neuca_tools.selftest.measure.host.facts import Messages

@@ -1,7 +1,7 @@
 """Messages between the two ends of a self-test: one JSON object on each line, over TCP or ssh.
 
-A connection begins with a handshake (`greeting`). After it each message carries an HMAC over its
-number and its text, so that no one on the path can add, change or repeat one. Nothing is encrypted.
+A connection begins with a handshake (`handshake`). After it, each message carries an HMAC over its
+number and text, so that no one on the path can add, change or repeat one. Nothing is encrypted.
 """
 
 # SPDX-License-Identifier: MIT
@@ -52,7 +52,7 @@ class Channel:
     def fileno(self) -> int:
         return self._reading
 
-    def lock(self, key: bytes) -> None:
+    def sign_with(self, key: bytes) -> None:
         """Sign and check every message from now on."""
         self._key = key
 

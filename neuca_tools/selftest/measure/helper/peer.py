@@ -17,7 +17,7 @@ from typing import Optional
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Host
 from neuca_tools.selftest.evidence.trace import shifted_trace, trace_within
-from neuca_tools.selftest.measure.helper import heard
+from neuca_tools.selftest.measure.helper import answers
 from neuca_tools.selftest.measure.helper.channel import (
     CLIENT,
     LONGEST_MESSAGE,
@@ -26,7 +26,7 @@ from neuca_tools.selftest.measure.helper.channel import (
     Message,
     small_segments,
 )
-from neuca_tools.selftest.measure.helper.greeting import greet_server
+from neuca_tools.selftest.measure.helper.handshake import client_handshake
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.host.series import EndObservations
 from neuca_tools.selftest.measure.iperf.command import Test
@@ -78,7 +78,7 @@ class Helper:
     def say_hello(self, seconds: float = ANSWER_SECONDS) -> None:
         """Exchange addresses and get the token. Raises ChannelError."""
         answer = self._ask({"ask": "hello", "client": str(self._client)}, seconds)
-        self.token, self.host = heard.token_of(answer), heard.host_of(answer, "hello")
+        self.token, self.host = answers.token_of(answer), answers.host_of(answer, "hello")
 
     def begin(self, test: Test) -> Optional[str]:
         """Start a server and sampling for one run. Returns the reason if that failed."""
@@ -86,7 +86,7 @@ class Helper:
         message = {"ask": "begin", "seconds": test.seconds, "udp": test.udp}
         try:
             # Wrong by the time that the answer took, which is less than a round trip.
-            self._ahead = heard.clock_of(self._ask(message, ANSWER_SECONDS)) - time.monotonic()
+            self._ahead = answers.clock_of(self._ask(message, ANSWER_SECONDS)) - time.monotonic()
         except ChannelError as error:
             return str(error)
         return None
@@ -96,17 +96,17 @@ class Helper:
         try:
             room = ANSWER_BYTES + int(self._seconds * SAMPLE_BYTES)
             answer = self._ask({"ask": "finish"}, ANSWER_SECONDS, min(room, LONGEST_MESSAGE))
-            phase, log = heard.observations_of(answer)
+            phase, log = answers.observations_of(answer)
         except ChannelError:
             return EndObservations()
-        self._log = (*self._log, *log)[-heard.MAX_LINES :]
+        self._log = (*self._log, *log)[-answers.MAX_LINES :]
         trace = shifted_trace(phase.sender_trace, self._ahead)
         return EndObservations(phase.sender, trace_within(trace, self._began, time.monotonic()))
 
     def facts(self) -> Host:
         """The peer as it is, or last was if it does not respond, with its kernel log."""
         with suppress(ChannelError):
-            self.host = heard.host_of(self._ask({"ask": "host"}, ANSWER_SECONDS), "host")
+            self.host = answers.host_of(self._ask({"ask": "host"}, ANSWER_SECONDS), "host")
         return replace(self.host, log=self._log)
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class Helper:
             self.failure = str(error)
             raise
         if "error" in answer:
-            raise ChannelError(f"the peer: {heard.text_of(answer, 'error')}")
+            raise ChannelError(f"the peer: {answers.text_of(answer, 'error')}")
         return answer
 
 
@@ -141,7 +141,9 @@ def connect_to_helper(peer: Address, port: int, secret: bytes, source: Address) 
         connection.settimeout(CONNECT_SECONDS)
         connection.bind((str(source), 0))
         connection.connect((str(peer), port))
-        helper = Helper(greet_server(connection, secret, ANSWER_SECONDS), source, connection.close)
+        helper = Helper(
+            client_handshake(connection, secret, ANSWER_SECONDS), source, connection.close
+        )
         helper.say_hello()
     except OSError as error:
         connection.close()

@@ -21,7 +21,7 @@ from typing import Any, Callable, Optional
 from neuca_tools.backends.peerfilter import PeerFilter
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.helper.channel import SERVER, Channel, small_segments
-from neuca_tools.selftest.measure.helper.greeting import Lobby, Proven
+from neuca_tools.selftest.measure.helper.handshake import AuthenticatedClient, PendingClients
 from neuca_tools.selftest.measure.helper.serving import ServerSession
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.wait import wait_readable
@@ -53,7 +53,7 @@ class Server:
         clients: Optional[frozenset[Address]] = None,
     ) -> None:
         self._port, self._log, self._clients = port, log, clients
-        self._lobby = Lobby(secret, log)
+        self._lobby = PendingClients(secret, log)
         self._filtered = can_filter(addresses[0], log)
         self._session: Optional[ServerSession] = None
         self._listeners: dict[int, socket.socket] = {}
@@ -112,7 +112,7 @@ class Server:
                 else:
                     connection.close()
 
-    def _begin(self, proven: Proven) -> None:
+    def _begin(self, proven: AuthenticatedClient) -> None:
         ours = _host_of(proven.connection.getsockname())
         self._log(f"{proven.address}: a test begins")
         self._session = ServerSession(

@@ -22,7 +22,7 @@ from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.load import busiest_load
 from neuca_tools.selftest.measure.helper.channel import ChannelError
-from neuca_tools.selftest.measure.helper.greeting import ImpostorError
+from neuca_tools.selftest.measure.helper.handshake import ImpostorError
 from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper, connect_to_helper
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.planned import AgentPlan, PeerRoute, permitted_route
