@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.helper.channel import (
@@ -226,7 +226,7 @@ class PendingClients:
     def add(self, connection: socket.socket) -> None:
         """Begin the handshake on a connection that was accepted."""
         try:
-            address = ip_address(connection.getpeername()[0].partition("%")[0])
+            address = host_of(connection.getpeername())
             handshake = ServerHandshake(connection)
         except (OSError, ChannelError):
             # The client has closed it already.
@@ -281,6 +281,11 @@ class PendingClients:
             self._log(text)
         if self._refused == MAX_REFUSALS:
             self._log("further refused connections are not logged")
+
+
+def host_of(address: tuple[Any, ...]) -> Address:
+    """The host in the address of a socket."""
+    return ip_address(str(address[0]).partition("%")[0])
 
 
 def network_of(address: Address) -> bytes:

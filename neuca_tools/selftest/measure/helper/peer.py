@@ -62,18 +62,17 @@ class AbsentError(ChannelError):
 class Helper:
     """A session with the helper at the peer.
 
-    `client` is the address of this end, and `end` closes the connection. Once the session fails,
-    `failure` says why, and every request fails with that.
+    `client` is the address of this end. Once the session fails, `failure` says why, and every
+    request fails with that.
     """
 
-    def __init__(self, channel: Channel, client: Address, end: Callable[[], None]) -> None:
-        self._channel, self._client, self._end = channel, client, end
+    def __init__(self, channel: Channel, client: Address, disconnect: Callable[[], None]) -> None:
+        self._channel, self._client, self._disconnect = channel, client, disconnect
         self.host, self.token, self.failure = Host(), b"", ""
         self._log: tuple[str, ...] = ()
-        # Seconds of the test, with a sample in each.
-        self._seconds = 0.0
-        # When that began, by our monotonic clock, and by how much the peer's clock is ahead of it.
-        self._began = self._ahead = 0.0
+        # Of the current test: its seconds, when it began by the monotonic clock of this host, and
+        # by how much that of the peer is ahead.
+        self._seconds = self._began = self._ahead = 0.0
 
     def say_hello(self, seconds: float = ANSWER_SECONDS) -> None:
         """Exchange addresses and get the token. Raises ChannelError."""
@@ -85,7 +84,7 @@ class Helper:
         self._seconds, self._began = test.seconds, time.monotonic()
         message = {"ask": "begin", "seconds": test.seconds, "udp": test.udp}
         try:
-            # Wrong by the time that the answer took, which is less than a round trip.
+            # Inaccurate by the time that the answer took, which is less than a round trip.
             self._ahead = answers.clock_of(self._ask(message, ANSWER_SECONDS)) - time.monotonic()
         except ChannelError as error:
             return str(error)
@@ -94,8 +93,8 @@ class Helper:
     def finish(self) -> EndObservations:
         """End the server and return what the peer saw; nothing if it does not respond."""
         try:
-            room = ANSWER_BYTES + int(self._seconds * SAMPLE_BYTES)
-            answer = self._ask({"ask": "finish"}, ANSWER_SECONDS, min(room, LONGEST_MESSAGE))
+            max_bytes = ANSWER_BYTES + int(self._seconds * SAMPLE_BYTES)
+            answer = self._ask({"ask": "finish"}, ANSWER_SECONDS, min(max_bytes, LONGEST_MESSAGE))
             phase, log = answers.observations_of(answer)
         except ChannelError:
             return EndObservations()
@@ -113,12 +112,12 @@ class Helper:
         with suppress(ChannelError):
             if not self.failure:
                 self._channel.send({"ask": "bye"}, 1.0)
-        self._end()
+        self._disconnect()
 
-    def _ask(self, message: Message, seconds: float, room: int = ANSWER_BYTES) -> Message:
+    def _ask(self, message: Message, seconds: float, max_bytes: int = ANSWER_BYTES) -> Message:
         if self.failure:
             raise ChannelError(self.failure)
-        self._channel.max_bytes = room
+        self._channel.max_bytes = max_bytes
         try:
             self._channel.send(message, seconds)
             answer = self._channel.receive(seconds)
