@@ -208,7 +208,7 @@ def _run(arguments: argparse.Namespace) -> int:
         log(budget_line(recorded.plan))
         run, stopped = _coordinate_run(arguments, recorded, output)
     reasons = {**recorded.reasons, **run.reasons}
-    done = results.Recorded(run.plan, run.rows, recorded.began, reasons)
+    done = results.RecordedRun(run.plan, run.rows, recorded.began, reasons)
     code = _show_result(arguments, _judged_result(done))
     if stopped:
         log(f"stopped; the same command continues it: {arguments.output}")
@@ -216,7 +216,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _run_to_continue(path: Path, output: results.Results, given: MeshPlan) -> results.Recorded:
+def _run_to_continue(path: Path, output: results.Results, given: MeshPlan) -> results.RecordedRun:
     """The run that is left to do: a new one, also if that in the file is complete."""
     recorded = output.recorded()
     if recorded is not None and not results.continues(recorded.plan, given):
@@ -227,11 +227,11 @@ def _run_to_continue(path: Path, output: results.Results, given: MeshPlan) -> re
         log(f'a new run replaces the one in "{path}", which is complete')
         output.clear()
     output.plan(given)
-    return results.Recorded(given, (), time.time())
+    return results.RecordedRun(given, (), time.time())
 
 
 def _coordinate_run(
-    arguments: argparse.Namespace, recorded: results.Recorded, output: results.Results
+    arguments: argparse.Namespace, recorded: results.RecordedRun, output: results.Results
 ) -> tuple[Coordinator, bool]:
     """The run, and whether it was stopped."""
     # The kernel limits the length of one argument: MAX_ARG_STRLEN, 128 KiB.
@@ -312,7 +312,7 @@ def _report_results(arguments: argparse.Namespace) -> int:
     return _show_result(arguments, _judged_result(results.read_results(arguments.files)))
 
 
-def _judged_result(run: results.Recorded) -> report.MeshResult:
+def _judged_result(run: results.RecordedRun) -> report.MeshResult:
     verdict = judge_mesh(run.plan, run.rows, run.reasons)
     return report.MeshResult(run.plan, tests_of(run.plan, run.rows), verdict, run.began)
 

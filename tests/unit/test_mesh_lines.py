@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -494,6 +496,44 @@ def test_a_host_that_joins_again_ends_the_one_of_an_interrupted_play(tmp_path):
         for holder in holders:
             holder.kill()
             holder.communicate()
+
+
+def test_a_holder_that_ends_by_itself_meanwhile_is_no_error(tmp_path, monkeypatch):
+    """Between the question who has the lock and the signal."""
+    path = tmp_path / "plan.json"
+    path.write_text("{}")
+    with subprocess.Popen(
+        [sys.executable, "-c", TAKER, path, "1"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout.readline() == "locked\n"
+
+        def end_before_signal(process, _signal):
+            assert process == holder.pid
+            holder.communicate("\n")
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+
+        monkeypatch.setattr(os, "kill", end_before_signal)
+        results.take_over(path, 1)
+    assert holder.returncode == 0
+
+
+def test_a_file_system_without_locks_is_no_other_run(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    path = tmp_path / "plan.json"
+    path.write_text("{}")
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    for attempt in (
+        lambda: results.take_over(path, 1),
+        lambda: next(results.open_results(path).gen),
+    ):
+        with pytest.raises(SelftestError) as raised:
+            attempt()
+        assert raised.value.text == f'lock "{path}": No locks available'
 
 
 def test_hosts_that_share_the_file_of_a_plan_do_not_end_each_other(tmp_path):

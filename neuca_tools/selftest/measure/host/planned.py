@@ -45,8 +45,7 @@ def permitted_device(
     """
     if way.local or peer.is_loopback:
         raise UsageError(f"test {peer}: it is an address of this host")
-    is_special = peer.is_multicast or peer.is_unspecified or peer.is_reserved
-    if not way.unicast or is_special:
+    if not way.unicast or any((peer.is_multicast, peer.is_unspecified, peer.is_reserved)):
         raise UsageError(f"test {peer}: it is not the address of a single host")
     if device.index in plan.reserved and device.name != interface:
         raise UsageError(
