@@ -64,7 +64,17 @@ def test_messages_are_objects_and_the_rest_is_passed_over(pipe):
 
 
 @pytest.mark.parametrize(
-    "data", [7, [[0]], [[0, [[0]]]], [["x", []]], [[0, [["a", "b"]]]], [[0, 7]], {"a": 1}]
+    "data",
+    [
+        7,
+        [[0]],
+        [[0, [[0]]]],
+        [["x", []]],
+        [[0, [["a", "b"]]]],
+        [[0, 7]],
+        {"a": 1},
+        [[float("inf"), []]],
+    ],
 )
 def test_slots_that_are_none_are_an_error(data):
     with pytest.raises(SelftestError, match="its slots cannot be read"):
@@ -74,6 +84,24 @@ def test_slots_that_are_none_are_an_error(data):
 def test_slots_with_a_host_twice_are_an_error():
     with pytest.raises(SelftestError, match="slot 3 has a host twice"):
         read_slots([[3, [[0, 1], [1, 2]]]], 4)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        b'"next": 0, "start": 1.5',
+        b'"next": 0, "start": "1", "clock": 1.5',
+        b'"next": 0, "start": NaN, "clock": 1.5',
+        b'"next": 0, "start": 1.5, "clock": -Infinity',
+        b'"next": 1e400, "start": 1.5, "clock": 1.5',
+    ],
+)
+def test_times_that_are_none_are_an_error(pipe, times):
+    lines, writing = pipe
+    os.write(writing, b"{%b}\n" % times)
+    with pytest.raises(SelftestError, match="a message without its times"):
+        Member(mesh_of(4), "n0", AgentPlan(), b"", print, lines).run()
+    os.close(writing)
 
 
 def test_a_host_without_a_coordinator_sleeps_until_its_slot_however_long_that_is():

@@ -8,11 +8,11 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple, Optional
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.libc import end_with
@@ -35,6 +35,7 @@ from neuca_tools.selftest.mesh.model import (
 IDLE_SECONDS = 600.0
 # Bytes of a message of the coordinator: the slots of 4096 hosts.
 LONGEST = 16 * 2**20
+LATEST = 1e11  # seconds since 1970
 # The part of the guard interval by which a clock may differ.
 CLOCK_TOLERANCE = 0.5
 Slot = tuple[int, tuple[tuple[int, ...], ...]]
@@ -47,8 +48,12 @@ class _Child(NamedTuple):
     """
 
     process: int
-    ending: int
+    pidfd: int
     row: Optional[Row]
+
+    def fileno(self) -> int:
+        """The descriptor that is readable once the process has ended."""
+        return self.pidfd
 
 
 @dataclass
@@ -116,33 +121,20 @@ class Member:
         """Wait for what comes next and handle it; False after the end."""
         if not self._is_busy() and self._lines is None:
             return False
-        ready = wait_readable(self._open_inputs(), self._due())
-        if self._child and self._child.ending in ready:
+        inputs = [source for source in (self._lines, self._child) if source is not None]
+        ready = wait_readable(inputs, self._due())
+        if self._child in ready:
             self._end_slot()
-        if not self._read_coordinator(ready):
+        if self._lines in ready and not self._follow_coordinator():
             return False
         if self._child and time.monotonic() >= self._end:
             self._end_slot()
         self._begin_if_due()
         return self._is_busy() or time.monotonic() < self._heard + IDLE_SECONDS
 
-    def _read_coordinator(self, ready: Collection[Union[Lines, int]]) -> bool:
-        """Handle what the coordinator has sent; False once it has ended."""
-        lines = self._lines
-        return lines is None or lines not in ready or self._read_messages(lines)
-
     def _is_busy(self) -> bool:
         """Whether a test runs or is to come."""
         return self._child is not None or self._schedule.next is not None
-
-    def _open_inputs(self) -> list[Union[Lines, int]]:
-        """What may have something to read."""
-        return [source for source in (self._lines, self._child and self._child.ending) if source]
-
-    def _read_messages(self, lines: Lines) -> bool:
-        """Obey the coordinator; False if it says that this is the end, or is gone."""
-        self._heard = time.monotonic()
-        return all(self._obey(message) for message in lines.read_messages()) and not lines.ended
 
     def _due(self) -> float:
         """When something has to be done in any case, by the monotonic clock."""
@@ -153,31 +145,34 @@ class Member:
 
     # --- Messages of the coordinator -----------------------------------------------------------
 
+    def _follow_coordinator(self) -> bool:
+        """Do what has arrived; False if the coordinator is gone, or this host cannot take part."""
+        assert self._lines is not None
+        self._heard = time.monotonic()
+        return all(map(self._obey, self._lines.read_messages())) and not self._lines.ended
+
     def _obey(self, message: dict[str, object]) -> bool:
         """Do what a message says; False if this host cannot take part."""
         if "slots" in message:
             slots = read_slots(message["slots"], len(self._plan.hosts))
             self._schedule = _Schedule(slots, diagnoses=message.get("diagnoses") is True)
         if "next" in message:
-            place, start, clock = (message.get(key) for key in ("next", "start", "clock"))
-            if not all(isinstance(number, (int, float)) for number in (place, start, clock)):
-                raise SelftestError("follow the coordinator: a message without its times")
+            place, start, clock = (_number_in(message, key) for key in ("next", "start", "clock"))
             # It was sent before it was received: a clock that is behind even then is wrong.
-            behind = float(str(clock)) - time.time()
+            behind = clock - time.time()
             if behind > CLOCK_TOLERANCE * self._plan.guard:
                 self._send_message({"mesh": VERSION, "behind": round(behind, 3)})
                 return False
-            self._schedule.place, self._schedule.start = int(str(place)), float(str(start))
+            self._schedule.place, self._schedule.start = int(place), start
             # One that has begun by this clock already begins again, and has no result so far.
             self._end_slot(report=not self._is_next(self._child))
         return True
 
     def _is_next(self, child: Optional[_Child]) -> bool:
         """Whether this is a test of the slot that comes next."""
-        slot = self._schedule.next
-        if child is None or child.row is None or slot is None:
+        if child is None or child.row is None or self._schedule.next is None:
             return False
-        return child.row.slot == slot[0]
+        return child.row.slot == self._schedule.next[0]
 
     # --- Slots ---------------------------------------------------------------------------------
 
@@ -239,28 +234,35 @@ class Member:
             return
         with suppress(ProcessLookupError):
             os.kill(child.process, signal.SIGKILL)
-        os.close(child.ending)
+        os.close(child.pidfd)
         has_reported = os.waitpid(child.process, 0)[1] == 0
         if report and child.row is not None and not has_reported:
             self._send_message(row_record(replace(child.row, error="late")))
 
 
+def _number_in(message: dict[str, object], key: str) -> float:
+    """A finite number in a message. Raises SelftestError."""
+    number = message.get(key)
+    if not isinstance(number, (int, float)) or not abs(number) < LATEST:
+        raise SelftestError("follow the coordinator: a message without its times")
+    return float(number)
+
+
 def read_slots(data: object, hosts: int) -> tuple[Slot, ...]:
     """The slots in a message. Raises SelftestError."""
-    slots: list[Slot] = []
     try:
         assert isinstance(data, list)
-        for number, pairs in data:
-            slots.append(
-                (int(number), tuple((int(client), int(server)) for client, server in pairs))
-            )
-    except (AssertionError, TypeError, ValueError):
+        slots = tuple(
+            (int(number), tuple((int(client), int(server)) for client, server in pairs))
+            for number, pairs in data
+        )
+    except (AssertionError, OverflowError, TypeError, ValueError):
         raise SelftestError("follow the coordinator: its slots cannot be read") from None
     if len(slots) > MAX_SLOTS:
         raise SelftestError(f"follow the coordinator: more than {MAX_SLOTS} slots")
     for number, slot in slots:
         check_slot(slot, hosts, number)
-    return tuple(slots)
+    return slots
 
 
 def await_plan(lines: Lines, patience: float) -> tuple[MeshPlan, bytes]:
