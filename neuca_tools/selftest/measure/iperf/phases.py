@@ -48,7 +48,7 @@ GENTLE_SHARE = 0.1
 MAX_DATAGRAMS, SMALLEST, LARGEST = 2000, 256, 1400
 # Round trips in which iperf3 opens a connection, one after the other; a lost packet takes longer.
 ROUND_TRIPS_TO_OPEN = 2
-# Seconds beyond a test of many streams: a helper waits for a minute (IDLE in serving.py).
+# Seconds beyond a test of many streams: a helper waits for a minute (serving.IDLE_SECONDS).
 MAX_GRACE_SECONDS = 50.0
 # The test that may fail although the peer responds: iperf3 opens all streams before it begins.
 MAY_FAIL = "tcp-parallel"
@@ -62,20 +62,21 @@ STEPS_WITH_HELPER, STEPS_WITH_UDP = ("rpm", "connections"), ("path-mtu", "udp", 
 STEPS_IN_ANY_CASE = ("as-planned", "latency", "path-mtu", "path", "connections")
 # The verdict and the text of a step.
 Result = tuple[str, str]
+ReportStep = Callable[[Step], None]
 
 
 class ThroughputSteps:
     """The throughput steps of a test, until one of them gets nothing through.
 
-    `tell` is called with each step when it is over.
+    `report_step` is called with each step when it has ended.
     """
 
     # The address of this end, and the devices on the path, whose driver counters are sampled.
     _source: Address
     _devices: Sequence[str]
 
-    def __init__(self, address: Address, options: Options, tell: Callable[[Step], None]) -> None:
-        self._address, self._options, self._tell = address, options, tell
+    def __init__(self, address: Address, options: Options, report_step: ReportStep) -> None:
+        self._address, self._options, self._report_step = address, options, report_step
         self._evidence = Evidence(address=str(address), expect=options.expect, label=options.label)
         self._helper: Optional[Helper] = None
         # Why the steps that remain are skipped; empty while there is no reason.
@@ -119,7 +120,7 @@ class ThroughputSteps:
     def _done(self, name: str, verdict: str, text: str) -> None:
         step = Step(name, verdict, text)
         self._evidence = replace(self._evidence, steps=(*self._evidence.steps, step))
-        self._tell(step)
+        self._report_step(step)
 
     def _measure_tcp(
         self, name: str, direction: str = "forward", streams: int = 1
@@ -128,20 +129,18 @@ class ThroughputSteps:
         test = self._new_test(options.seconds, options.rate)._replace(
             streams=streams, direction=direction
         )
-        beside = self._beside() if name == "tcp" and "loaded" in options.steps else None
+        trips = self._new_round_trips() if name == "tcp" and "loaded" in options.steps else None
         phase = "tcp" if name == "tcp-reverse" else name
         grace = GRACE_SECONDS + streams * ROUND_TRIPS_TO_OPEN * (self._evidence.idle.p50 or 0.0)
         phases = run_test(
-            phase, test, self._helper, self._devices, beside, min(grace, MAX_GRACE_SECONDS)
+            phase, test, self._helper, self._devices, trips, min(grace, MAX_GRACE_SECONDS)
         )
-        more = ""
-        if streams > 1:
-            more = f" of {streams} streams"
-        yield from self._add(name, phases, more)
-        if beside is not None:
-            self._add_loaded(beside.end())
+        yield from self._add(name, phases, f" of {streams} streams" if streams > 1 else "")
+        if trips is not None:
+            self._end_loaded(trips.end())
 
-    def _add_loaded(self, loaded: Latency) -> None:
+    def _end_loaded(self, loaded: Latency) -> None:
+        """End the step loaded, which is measured during the step tcp."""
         self._evidence = replace(self._evidence, loaded=loaded)
         if loaded.p50 and loaded.maximum:
             text = f"p50 {amounts.time(loaded.p50)}, max {amounts.time(loaded.maximum)}"
@@ -160,7 +159,7 @@ class ThroughputSteps:
             cpus=self._options.numa,
         )
 
-    def _beside(self) -> Optional[RoundTrips]:
+    def _new_round_trips(self) -> Optional[RoundTrips]:
         """Round trips to measure during a test; None if this host cannot send pings."""
         with suppress(OSError):
             return RoundTrips(self._new_requests(), PROBE_SECONDS)
@@ -173,13 +172,16 @@ class ThroughputSteps:
         port, token = self._options.port + 1, self._helper.token
         return echo_requests(self._address, port, token, self._source)
 
-    def _add(self, name: str, phases: Sequence[Phase], more: str = "") -> Iterator[Result]:
-        """Add the phases of one run, with a result for each direction."""
+    def _add(self, name: str, phases: Sequence[Phase], offered: str = "") -> Iterator[Result]:
+        """Add the phases of one run, with a result for each direction.
+
+        Its text ends in what was `offered`, unless the test failed.
+        """
         self._evidence = replace(self._evidence, phases=(*self._evidence.phases, *phases))
         results = phase_results(replace(self._evidence, phases=tuple(phases)))
         for phase, result in zip(phases, results):
             back = " back" if len(results) > 1 and result.direction == "reverse" else ""
-            yield _phase_verdict(phase, result), f"{_offered_words(result, more)}{back}"
+            yield _phase_verdict(phase, result), f"{_result_words(result, offered)}{back}"
         error = next((result.error for result in results if result.error), None)
         if error and name != MAY_FAIL and not any(result.rate for result in results):
             self._skip_reason = f"the previous test got nothing through: {error}"
@@ -353,9 +355,8 @@ def _rpm_result(phase: Phase, probes: Probes) -> Result:
     return "pass", f"{rpm_words(known)} {way}"
 
 
-def _offered_words(result: PhaseResult, more: str) -> str:
-    """The result, with what was offered unless the test failed."""
-    return phase_words(result) if result.error else f"{phase_words(result)}{more}"
+def _result_words(result: PhaseResult, offered: str) -> str:
+    return phase_words(result) if result.error else f"{phase_words(result)}{offered}"
 
 
 def _phase_verdict(phase: Phase, result: PhaseResult) -> str:

@@ -109,7 +109,7 @@ class Member:
     def run(self) -> None:
         """Return when the coordinator ends, or the slots. Raises SelftestError for a message."""
         try:
-            while self._turn():
+            while (self._lines is not None or self._is_busy()) and self._turn():
                 pass
         finally:
             self._end_slot(report=False)
@@ -119,8 +119,6 @@ class Member:
 
     def _turn(self) -> bool:
         """Wait for what comes next and handle it; False after the end."""
-        if not self._is_busy() and self._lines is None:
-            return False
         inputs = [source for source in (self._lines, self._child) if source is not None]
         ready = wait_readable(inputs, self._due())
         if self._child in ready:
