@@ -28,16 +28,13 @@ from neuca_tools.selftest.readers import MAX_DOCUMENT_BYTES
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.record import ENTRY_VERSION, Entry
 
-# The most reports that are kept.
-MAX_REPORTS = 30
-# The most earlier tests that a rate is compared with.
-MAX_EARLIER = 10
+MAX_REPORTS = 30  # the most reports that are kept
+MAX_EARLIER = 10  # the most earlier tests that a rate is compared with
 # The entries and bytes of one file, after which it becomes the old one.
 MAX_ENTRIES, MAX_BYTES = 1000, 8 * 1024 * 1024
 # Bytes of one entry; a test of the plan full has about 20,000. A larger one has no evidence.
 MAX_ENTRY_BYTES = 256 * 1024
-# Seconds to wait for another test that is being archived.
-LOCK_SECONDS = 5.0
+LOCK_SECONDS = 5.0  # to wait for another test that is being archived
 
 
 def append_entry(state: Path, entry: Mapping[str, object]) -> None:

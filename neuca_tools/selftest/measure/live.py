@@ -25,10 +25,8 @@ from neuca_tools.selftest.measure.iperf.plans import (
 
 # Called with the name of a stage that ended, and the line to print; empty for none.
 ReportStage = Callable[[str, str], None]
-# ECMA-48: return to the first column and erase to the end of the line.
-ERASE = "\r\x1b[K"
-# Seconds that iperf3 takes to connect and to exchange results.
-CONNECT_SECONDS = 1.5
+ERASE = "\r\x1b[K"  # ECMA-48: return to the first column and erase to the end of the line
+CONNECT_SECONDS = 1.5  # that iperf3 takes to connect and to exchange results
 # Seconds of the other steps; those not listed take about one.
 SECONDS = {
     "reach": 2.0,
@@ -38,8 +36,7 @@ SECONDS = {
 }
 # Steps with a test in each direction, and its longest duration.
 BOTH_WAYS = {"rpm": LOAD_SECONDS, "one-way": STEP_SECONDS}
-# The columns of a step's name.
-LABEL = 12
+LABEL = 12  # the columns of a step's name
 
 
 class Stage(NamedTuple):

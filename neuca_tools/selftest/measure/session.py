@@ -29,10 +29,8 @@ from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.probes import hops, path_mtu, reach, roundtrip
 from neuca_tools.selftest.report.text import route_words
 
-# Seconds for all round trips of the latency step.
-LATENCY_SECONDS = 5.0
-# Seconds of the connection-rate test.
-CONNECTION_TEST_SECONDS = 1.0
+LATENCY_SECONDS = 5.0  # for all round trips of the latency step
+CONNECTION_TEST_SECONDS = 1.0  # of the connection-rate test
 # Results of the connection attempt after which nothing else can be measured.
 FATAL_REASONS = ("busy", "no-route", "unreachable")
 

@@ -19,10 +19,8 @@ from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.measure.helper.channel import ChannelError, Message
 from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES
 
-# Characters; a line of the kernel's log has 1024 bytes at most.
-LONGEST_TEXT = 2048
-# Counters are unsigned numbers of 64 bits.
-LARGEST_NUMBER = 2.0**64
+LONGEST_TEXT = 2048  # characters; a line of the kernel's log has 1024 bytes at most
+LARGEST_NUMBER = 2.0**64  # counters are unsigned numbers of 64 bits
 MAX_LINKS, MAX_LINES = 4096, 1000  # of the peer: its links, and lines of its log
 TOKEN_FORM = re.compile(rf"[0-9a-f]{{{2 * TOKEN_BYTES}}}")
 # At most 15 characters: IFNAMSIZ without the final NUL.

@@ -37,14 +37,12 @@ from neuca_tools.selftest.measure.helper.channel import (
 from neuca_tools.selftest.measure.wait import wait_readable
 
 PROTOCOL = 2  # version of the protocol between the two hosts
-# Bytes; the client's line is the longest, with 153.
-LONGEST_LINE = 192
+LONGEST_LINE = 192  # bytes; the client's line is the longest, with 153
 HELLO = re.compile(rb'\{"neuca-selftest":([0-9]{1,4}),"nonce":"([0-9a-f]{64})"\}\n')
 CLAIM = re.compile(rb'\{"nonce":"([0-9a-f]{64})","proof":"([0-9a-f]{64})"\}\n')
 WELCOME = re.compile(rb'\{(?:"(busy)":true,)?"proof":"([0-9a-f]{64})"\}\n')
 REFUSAL = b'{"error":"another secret"}\n'
-# The role in the proof of a server that is serving another client.
-BUSY = "busy"
+BUSY = "busy"  # the role in the proof of a server that is serving another client
 
 
 class ImpostorError(ChannelError):
@@ -184,8 +182,7 @@ def _receive_bytes(connection: socket.socket, room: int) -> bytes:
 MAX_CONNECTIONS, MAX_PER_NETWORK = 64, 8
 # Seconds for the handshake: one and a half round trips, with a lost segment.
 HANDSHAKE_SECONDS = 5.0
-# Refused connections that are logged.
-MAX_REFUSALS = 100
+MAX_REFUSALS = 100  # refused connections that are logged
 
 
 class AuthenticatedClient(NamedTuple):

@@ -31,13 +31,11 @@ from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.host.series import EndObservations
 from neuca_tools.selftest.measure.iperf.command import Test
 
-# Seconds to wait for an answer, and for a connection.
-ANSWER_SECONDS, CONNECT_SECONDS = 20.0, 3.0
+ANSWER_SECONDS, CONNECT_SECONDS = 20.0, 3.0  # to wait for an answer, and for a connection
 # Bytes of an answer, enough for 4096 links with their offloads, and of each sample in it, enough
 # for the sockets of 128 streams and the counters.
 ANSWER_BYTES, SAMPLE_BYTES = 4 * 2**20, 128 * 2**10
-# Seconds for ssh to log in and for Python to start there.
-SSH_SECONDS = 60.0
+SSH_SECONDS = 60.0  # for ssh to log in and for Python to start there
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 # The reasons for a failed connection, in the words of `Reach.tcp`; "timeout" for any other.
 REASON_BY_ERRNO = {
@@ -45,10 +43,8 @@ REASON_BY_ERRNO = {
     errno.EHOSTUNREACH: "no-route",
     errno.ENETUNREACH: "unreachable",
 }
-# The exit code of a shell that does not find the program.
-NOT_FOUND = 127
-# Seconds that ssh gets to end.
-SSH_END_SECONDS = 3.0
+NOT_FOUND = 127  # the exit code of a shell that does not find the program
+SSH_END_SECONDS = 3.0  # that ssh gets to end
 
 
 class AbsentError(ChannelError):

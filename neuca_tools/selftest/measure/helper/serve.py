@@ -31,13 +31,11 @@ from neuca_tools.selftest.measure.wait import wait_readable
 
 # linux/in6.h. Without it a new address cannot be bound during duplicate address detection.
 IPV6_FREEBIND = 78
-# Connections that the kernel keeps until they are accepted.
-BACKLOG = 128
+BACKLOG = 128  # connections that the kernel keeps until they are accepted
 # Seconds after which a client that has vanished no longer keeps others out, however long its test
 # was to be, and between the probes that find out (tcp(7)): a lossy path may drop some of them.
 VANISHED_SECONDS, PROBE_SECONDS = 30, 2
-# Seconds after its time at which SIGALRM ends this process, if it hangs.
-ALARM_SECONDS = 10
+ALARM_SECONDS = 10  # beyond its time, after which SIGALRM ends a process that hangs
 
 
 class Server:

@@ -28,16 +28,13 @@ from neuca_tools.selftest.measure.wait import wait_readable
 # Seconds that a client may be silent beyond the test it announced. The latency and path MTU steps
 # send no requests.
 IDLE_SECONDS = 60.0
-# The longest test, in seconds.
 LONGEST_TEST_SECONDS = 3600.0
-# The longest request, in bytes.
-REQUEST_BYTES = 64 * 2**10
+REQUEST_BYTES = 64 * 2**10  # of the longest request
 CLIENT_ADDRESS = re.compile(r"[0-9A-Fa-f.:]{2,45}")
 # Seconds within which a program has to listen, on a busy host too, and between two checks of it.
 READY_SECONDS = 10.0
 LISTEN_CHECK_SECONDS = 0.02
-# Seconds that iperf3 gets to end after SIGTERM.
-TERMINATION_SECONDS = 1.0
+TERMINATION_SECONDS = 1.0  # that iperf3 gets to end after SIGTERM
 
 
 class RefusedError(SelftestError):

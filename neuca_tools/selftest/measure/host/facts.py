@@ -37,8 +37,7 @@ SYSCTLS = (
     " ipv4/neigh/default/gc_thresh1 ipv4/neigh/default/gc_thresh2 ipv4/neigh/default/gc_thresh3"
     " ipv6/neigh/default/gc_thresh3 ipv4/conf/all/rp_filter netfilter/nf_conntrack_max"
 ).split()
-# Seconds that iperf3 may take to print its version.
-PROGRAM_SECONDS = 10.0
+PROGRAM_SECONDS = 10.0  # that iperf3 may take to print its version
 # Our names of offloads, and those that `ethtool -k` prints.
 OFFLOADS = {
     "offloads.tso": "tcp-segmentation-offload",

@@ -18,8 +18,7 @@ from neuca_tools.backends import outlook, wire
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 
-# RTM_*.
-GETLINK, GETADDR, GETROUTE, GETNEIGH, GETQDISC = 18, 22, 26, 30, 38
+GETLINK, GETADDR, GETROUTE, GETNEIGH, GETQDISC = 18, 22, 26, 30, 38  # RTM_*
 # struct ifinfomsg, ifaddrmsg, rtmsg, ndmsg and tcmsg.
 LINK, ADDRESS, ROUTE, NEIGHBOUR, QDISC = (
     struct.Struct(form) for form in ("=BBHiII", "=BBBBi", "=BBBBBBBBI", "=BBHiHBB", "=BBHiIII")
@@ -33,8 +32,7 @@ RTA_DST, RTA_SRC, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_METRICS = 1, 2, 4, 5, 7
 RTA_VIA, VIA_ADDRESS = 18, 2
 RTAX_MTU = 2
 NDA_DST = 1
-# RTN_UNICAST, RTN_LOCAL.
-UNICAST, LOCAL = 1, 2
+UNICAST, LOCAL = 1, 2  # RTN_UNICAST, RTN_LOCAL
 # NUD_*. In every other state, such as stale, the address was valid, so it counts as reachable.
 STATES = {0x00: None, 0x01: "incomplete", 0x20: "failed"}
 # The fields of struct rtnl_link_stats64, in order.

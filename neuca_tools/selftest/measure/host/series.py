@@ -17,8 +17,7 @@ from neuca_tools.selftest.evidence.load import busy_share
 from neuca_tools.selftest.evidence.trace import PLACES, Column, Trace
 from neuca_tools.selftest.measure.host import counters, tcp_info
 
-# Seconds between two samples.
-SAMPLE_SECONDS = 1.0
+SAMPLE_SECONDS = 1.0  # between two samples
 # A last sample sooner than this, in seconds, after the one before is merged with that.
 SHORTEST_SECONDS = 0.3
 
@@ -31,8 +30,7 @@ EARLY_SECONDS = POINT_SECONDS / 2
 # many CPUs spends at most 5% of a CPU on it. The elapsed time does not count, because a busy host
 # spends most of it waiting for a CPU.
 PAUSE_FACTOR = 20
-# Seconds over which a CPU's use is taken: /proc/stat counts in ticks of 10 ms.
-CPU_WINDOW = 0.25
+CPU_WINDOW = 0.25  # seconds over which a CPU's use is taken: /proc/stat counts in ticks of 10 ms
 
 
 class EndObservations(NamedTuple):

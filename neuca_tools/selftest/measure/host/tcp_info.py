@@ -26,15 +26,12 @@ TCP = 6
 # INET_DIAG_* in linux/inet_diag.h: attributes with struct tcp_info, a name, and SK_MEMINFO_*.
 INFO, CONGESTION, MEMORY = 2, 4, 7
 EXTENSIONS = 1 << (INFO - 1) | 1 << (CONGESTION - 1) | 1 << (MEMORY - 1)
-# include/net/tcp_states.h.
-LISTEN = 10
+LISTEN = 10  # include/net/tcp_states.h
 # ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT and LAST_ACK: a connection that is being closed may
 # still have data in flight.
 SENDING = (1, 4, 5, 8, 9)
-# Of struct inet_diag_msg, where its struct inet_diag_sockid is.
-IDENTITY = slice(4, 52)
-# Bytes of struct inet_diag_msg, and the offset of its idiag_rqueue.
-MESSAGE, RECEIVE_QUEUE = 72, 56
+IDENTITY = slice(4, 52)  # of struct inet_diag_msg, where its struct inet_diag_sockid is
+MESSAGE, RECEIVE_QUEUE = 72, 56  # bytes of struct inet_diag_msg, and the offset of its idiag_rqueue
 # Offsets in struct tcp_info: tcpi_backoff, and the byte with tcpi_delivery_rate_app_limited.
 BACKOFF, FLAGS = 4, 7
 # By their places, in words of 32 bits and of 64 bits.
@@ -62,8 +59,7 @@ LONG_WORDS = {
 }
 # SK_MEMINFO_RCVBUF, SK_MEMINFO_SNDBUF and SK_MEMINFO_WMEM_QUEUED of linux/sock_diag.h.
 BUFFERS = {"rcvbuf": 1, "sndbuf": 3, "wmem_queued": 5}
-# The most sockets of one sample; iperf3 has at most 128 streams.
-MAX_SOCKETS = 1024
+MAX_SOCKETS = 1024  # the most sockets of one sample; iperf3 has at most 128 streams
 # So many sockets take less time one by one, these seconds after the last was opened: iperf3 opens
 # its streams one after the other, and then all of them send.
 FEW, SETTLED_SECONDS = 12, 1.0

@@ -20,10 +20,8 @@ from neuca_tools.selftest.measure.program import ProgramResult
 from neuca_tools.selftest.readers import read_run
 
 PROGRAM = "iperf3"
-# Milliseconds for connecting.
 CONNECT_MILLISECONDS = 3000
-# The limit of iperf3 (src/iperf.h).
-MAX_STREAMS = 128
+MAX_STREAMS = 128  # the limit of iperf3 (src/iperf.h)
 NO_RESULT = "iperf3 ended without a result or an error message"
 # iperf3 3.22 waits forever if another program listens on the port; 3.12 ends with an error.
 NOT_ENDED = (

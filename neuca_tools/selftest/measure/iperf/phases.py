@@ -52,8 +52,7 @@ ROUND_TRIPS_TO_OPEN = 2
 MAX_GRACE_SECONDS = 50.0
 # The test that may fail although the peer responds: iperf3 opens all streams before it begins.
 MAY_FAIL = "tcp-parallel"
-# Seconds between the round trips that are measured under load.
-PROBE_SECONDS = 0.05
+PROBE_SECONDS = 0.05  # between the round trips that are measured under load
 WAYS = {"forward": "out", "reverse": "back"}
 NO_HELPER = "this needs a helper on the peer"
 UDP_BLOCKED = "no datagram gets through"

@@ -18,8 +18,7 @@ STEPS = tuple(
 )
 # Not in the plan "quick".
 SLOW = frozenset({"tcp-parallel", "tcp-bidir", "path", "udp", "rpm", "one-way", "connections"})
-# As in test_bandwidth.sh of the Deep Learning Benchmarking Suite.
-PORT = 45678
+PORT = 45678  # as in test_bandwidth.sh of the Deep Learning Benchmarking Suite
 # Rates of the ladder, as parts of the expected rate; the lowest that is offered, in bit/s.
 LADDER = (0.01, 0.1, 0.5, 1.0)
 LOWEST_RATE = 1e6
@@ -28,20 +27,17 @@ LOWEST_RATE = 1e6
 CHANCE_LOSS = 0.05
 # Steps of the search between the highest rate without loss and the lowest with loss.
 SEARCH_STEPS = 4
-# The search ends when the two differ by less than this factor.
-CLOSE_FACTOR = 1.1
+CLOSE_FACTOR = 1.1  # the search ends when the two differ by less than this factor
 # A sender that reaches less than this part of the offered rate does not reach a higher one either.
 SENT_SHARE = 0.95
-# The longest duration of one step, in seconds.
-STEP_SECONDS = 5.0
+STEP_SECONDS = 5.0  # of a test in a step with several, at most
 # If much is lost at the lowest rate, this part of what got through is offered next, unless that is
 # less than SLOWEST_RATE, in bit/s. A policer passes it, and random loss affects it too.
 RETRY_SHARE, SLOWEST_RATE = 0.5, 50e3
 # The longest load of the step rpm in each direction, in seconds: two to fill the queues, and those
 # that the moving averages of the result need. Its connections.
 LOAD_SECONDS, LOAD_STREAMS = 9.0, 8
-# The most bytes of that load, in each direction: 9 s at about 9 Gbit/s.
-LOAD_BYTES = 10e9
+LOAD_BYTES = 10e9  # the most bytes of that load, in each direction: 9 s at about 9 Gbit/s
 
 
 @dataclass(frozen=True)

@@ -36,10 +36,8 @@ from neuca_tools.selftest.mesh.retest import with_retests
 from neuca_tools.selftest.mesh.schedule import duration_words, plan_among
 from neuca_tools.selftest.mesh.verdict import with_diagnoses
 
-# Seconds for all hosts to start, and for them to end.
-START_SECONDS, END_SECONDS = 60.0, 15.0
-# Seconds for the engine to end once its outputs have, and after each signal.
-SIGNAL_SECONDS = 1.0
+START_SECONDS, END_SECONDS = 60.0, 15.0  # for all hosts to start, and for them to end
+SIGNAL_SECONDS = 1.0  # for the engine to end once its outputs have, and after each signal
 # How clush(1) says that the command on a host has ended, and how many of its messages are shown.
 COMMAND_ENDED = re.compile(
     r"clush: ([A-Za-z0-9._-]+): (exited with exit code .*|command timeout.*)"
@@ -47,8 +45,7 @@ COMMAND_ENDED = re.compile(
 MAX_ERRORS = 100  # lines of the hosts' errors that are shown
 # Bytes of a line of a host, and lines of it in addition to its tests.
 LINE_BYTES, OTHER_LINES = 4096, 10
-# Seconds for the engine to accept a message.
-SEND_SECONDS = 60.0
+SEND_SECONDS = 60.0  # for the engine to accept a message
 Log = Callable[[str], None]
 
 

@@ -31,13 +31,10 @@ from neuca_tools.selftest.mesh.model import (
     row_record,
 )
 
-# Seconds without a message after which a host gives up, if no slot is left.
-IDLE_SECONDS = 600.0
-# Bytes of a message of the coordinator: the slots of 4096 hosts.
-LONGEST = 16 * 2**20
+IDLE_SECONDS = 600.0  # without a message after which a host gives up, if no slot is left
+LONGEST = 16 * 2**20  # bytes of a message of the coordinator: the slots of 4096 hosts
 LATEST = 1e11  # seconds since 1970
-# The part of the guard interval by which a clock may differ.
-CLOCK_TOLERANCE = 0.5
+CLOCK_TOLERANCE = 0.5  # the part of the guard interval by which a clock may differ
 Slot = tuple[int, tuple[tuple[int, ...], ...]]
 
 

@@ -56,8 +56,7 @@ PACKET_TOO_LARGE = {4: (3, 4), 6: (2, 0)}
 # The offset of the address in struct sockaddr_in and sockaddr_in6, and its length.
 OFFENDER = {4: (4, 4), 6: (8, 16)}
 
-# Kinds of a Reply.
-ROUTER, REACHED, TOO_LARGE, REFUSED = "router", "reached", "large", "refused"
+ROUTER, REACHED, TOO_LARGE, REFUSED = "router", "reached", "large", "refused"  # kinds of a Reply
 
 
 class Target(NamedTuple):

@@ -22,12 +22,9 @@ from neuca_tools.selftest.measure.probes.echo import MTU_DISCOVER, PMTUDISC_PROB
 from neuca_tools.selftest.measure.probes.requests import Requests
 from neuca_tools.selftest.measure.wait import wait_readable
 
-# Bytes that every path carries (RFC 791, RFC 8200).
-SMALLEST = {4: 576, 6: 1280}
-# Probes of one size.
-TRIES = 3
-# Seconds to wait for an answer, in addition to two round trips.
-ANSWER_SECONDS = 0.25
+SMALLEST = {4: 576, 6: 1280}  # bytes that every path carries (RFC 791, RFC 8200)
+TRIES = 3  # probes of one size
+ANSWER_SECONDS = 0.25  # to wait for an answer, in addition to two round trips
 # IP_RECVERR, IPV6_RECVERR.
 RECEIVE_ERRORS = {4: (socket.IPPROTO_IP, 11), 6: (socket.IPPROTO_IPV6, 25)}
 # struct sock_extended_err of linux/errqueue.h, and SO_EE_ORIGIN_LOCAL.

@@ -20,17 +20,13 @@ from neuca_tools.selftest.measure.probes.requests import ping_requests
 from neuca_tools.selftest.measure.probes.roundtrip import RoundTrips, measure_latency
 from neuca_tools.selftest.measure.wait import wait_readable
 
-# Ethertype and operations of RFC 826.
-ARP, REQUEST, REPLY = 0x0806, 1, 2
+ARP, REQUEST, REPLY = 0x0806, 1, 2  # ethertype and operations of RFC 826
 BROADCAST = b"\xff" * 6
-# ARP requests, and seconds to wait for all answers to one.
-ARP_TRIES, ARP_SECONDS = 3, 0.4
+ARP_TRIES, ARP_SECONDS = 3, 0.4  # ARP requests, and seconds to wait for all answers to one
 # Pings, the seconds between them, and the seconds after which there are no more.
 PINGS, PING_EVERY, PING_SECONDS = 5, 0.05, 1.0
-# Seconds for one connection.
-CONNECT_SECONDS = 3.0
-# Failed connections after which the test ends.
-MAX_FAILED = 100
+CONNECT_SECONDS = 3.0  # for one connection
+MAX_FAILED = 100  # failed connections after which the test ends
 
 
 def check_reach(peer: Address, way: Way, device: Device) -> Reach:

@@ -19,16 +19,12 @@ from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.requests import Requests
 from neuca_tools.selftest.measure.wait import wait_readable
 
-# Seconds between requests.
-REQUEST_SECONDS = 0.01
+REQUEST_SECONDS = 0.01  # between requests
 # Seconds for the last answers: four times the longest round trip, within bounds of our own.
 SHORTEST_WAIT, LONGEST_WAIT = 0.2, 2.0
-# Seconds assumed for a round trip while none is known.
-UNKNOWN_ROUND_TRIP = 0.25
-# Round trips that are not counted: they resolve addresses and wake CPUs.
-UNCOUNTED = 3
-# The most requests of one probe: the number of a ping has 16 bits.
-MAX_REQUESTS = 0xFFFF
+UNKNOWN_ROUND_TRIP = 0.25  # seconds assumed for a round trip while none is known
+UNCOUNTED = 3  # round trips that are not counted: they resolve addresses and wake CPUs
+MAX_REQUESTS = 0xFFFF  # the most requests of one probe: the number of a ping has 16 bits
 
 
 class RoundTrips:
@@ -162,8 +158,7 @@ PROBE_SECONDS = 0.05
 PROBE_BYTES, CAPACITY_SHARE = 700, 0.05
 # Probes at the same time, fewer than the connections that an echo accepts; probes of one test.
 MAX_OPEN, MAX_PROBES = 32, 1000
-# Seconds after which a probe has failed.
-FAILED_SECONDS = 5.0
+FAILED_SECONDS = 5.0  # after which a probe has failed
 
 
 class Times(NamedTuple):
