@@ -30,7 +30,7 @@ SEARCH_STEPS = 4
 CLOSE_FACTOR = 1.1  # the search ends when the two differ by less than this factor
 # A sender that reaches less than this part of the offered rate does not reach a higher one either.
 SENT_SHARE = 0.95
-STEP_SECONDS = 5.0  # of a test in a step with several, at most
+STEP_SECONDS = 5.0  # of one test with UDP, at most
 # If much is lost at the lowest rate, this part of what got through is offered next, unless that is
 # less than SLOWEST_RATE, in bit/s. A policer passes it, and random loss affects it too.
 RETRY_SHARE, SLOWEST_RATE = 0.5, 50e3
