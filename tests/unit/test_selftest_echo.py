@@ -7,12 +7,15 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import threading
 from ipaddress import ip_address
 
 import pytest
 from test_selftest_server import free_ports
 
+from neuca_tools.selftest.evidence import PathMtu
 from neuca_tools.selftest.measure.probes.echo import HEADER, LARGEST_PAYLOAD, MAX_GROWTH, Echo
+from neuca_tools.selftest.measure.probes.path_mtu import measure_path_mtu
 from neuca_tools.selftest.measure.probes.requests import echo_requests
 from neuca_tools.selftest.measure.probes.roundtrip import UNCOUNTED, RoundTrips
 
@@ -99,3 +102,28 @@ def test_a_peer_that_answers_its_first_requests_only_does_answer(trips):
     for _ in range(3):
         probe.turn()
     assert (probe.end().lost, probe.answer_count) == (2, 2)
+
+
+def test_the_path_mtu_is_known_even_if_the_round_trip_is_longer_than_expected():
+    """With --only path-mtu, no step before has measured it."""
+    host = ip_address(HOST)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind((HOST, 0))
+        requests = echo_requests(host, server.getsockname()[1], TOKEN, host)
+
+        def answer_late():
+            timers = []
+            request, client = server.recvfrom(65536)
+            while request:
+                timers.append(threading.Timer(0.4, server.sendto, [request[: HEADER.size], client]))
+                timers[-1].start()
+                request, client = server.recvfrom(65536)
+            for timer in timers:
+                timer.join()
+
+        slow_peer = threading.Thread(target=answer_late)
+        slow_peer.start()
+        assert measure_path_mtu(requests, 1500, 0.0) == PathMtu(1500, 1500, False)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
+            last.sendto(b"", server.getsockname())
+        slow_peer.join()

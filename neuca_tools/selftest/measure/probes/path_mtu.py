@@ -47,22 +47,24 @@ class Probe:
 
     def acknowledged(self, size: int, back: int) -> bool:
         """Send up to TRIES requests of these sizes; whether an answer to one of them arrives."""
+        first = self._number + 1
         for _ in range(TRIES):
             self._number += 1
             # An error that an earlier packet caused is raised once, and nothing is sent then.
             with suppress(OSError):
                 self._socket.send(self._requests.make(self._number, size, back))
-            if self._is_answered():
+            if self._is_answered(first):
                 return True
         return False
 
-    def _is_answered(self) -> bool:
+    def _is_answered(self, first: int) -> bool:
+        """Whether an answer to the request `first` or to a later one arrives in time."""
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
             if wait_readable([self._socket], deadline):
                 self.reported |= is_too_large_reported(self._socket)
                 with suppress(OSError):
-                    if self._requests.number_of(self._socket.recv(65536)) == self._number:
+                    if self._requests.number_of(self._socket.recv(65536)) >= first:
                         return True
         return False
 
