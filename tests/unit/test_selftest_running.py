@@ -190,6 +190,11 @@ def test_a_path_that_takes_all_is_climbed_to_the_top():
     assert [one.offered for one in climb(2e9, 1e9)] == [1e7, 1e8, 5e8, 1e9]
 
 
+@pytest.mark.parametrize("capacity", [1e5, 4e5, 2e9])
+def test_no_more_than_the_highest_rate_is_offered_however_low_that_is(capacity):
+    assert max(one.offered for one in climb(capacity, 5e5)) <= 5e5
+
+
 @pytest.mark.parametrize("capacity", [3e6, 12e6, 96.7e6, 440e6, 730e6, 970e6])
 def test_the_search_ends_near_what_a_policer_lets_through(capacity):
     found = loss_free(climb(capacity, 1e9))

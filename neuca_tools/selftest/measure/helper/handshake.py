@@ -223,7 +223,7 @@ class PendingClients:
     def add(self, connection: socket.socket) -> None:
         """Begin the handshake on a connection that was accepted."""
         try:
-            address = host_of(connection.getpeername())
+            address = address_of(connection.getpeername())
             handshake = ServerHandshake(connection)
         except (OSError, ChannelError):
             # The client has closed it already.
@@ -280,8 +280,8 @@ class PendingClients:
             self._log("further refused connections are not logged")
 
 
-def host_of(address: tuple[Any, ...]) -> Address:
-    """The host in the address of a socket."""
+def address_of(address: tuple[Any, ...]) -> Address:
+    """The IP address in the address of a socket."""
     return ip_address(str(address[0]).partition("%")[0])
 
 

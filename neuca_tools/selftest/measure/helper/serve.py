@@ -23,7 +23,7 @@ from neuca_tools.selftest.measure.helper.channel import SERVER, Channel, small_s
 from neuca_tools.selftest.measure.helper.handshake import (
     AuthenticatedClient,
     PendingClients,
-    host_of,
+    address_of,
 )
 from neuca_tools.selftest.measure.helper.serving import ServerSession
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
@@ -108,7 +108,7 @@ class Server:
         with suppress(OSError):
             for _ in range(BACKLOG):
                 connection, address = listener.accept()
-                if self._clients is None or host_of(address) in self._clients:
+                if self._clients is None or address_of(address) in self._clients:
                     self._pending.add(connection)
                 else:
                     connection.close()
@@ -117,7 +117,7 @@ class Server:
         self._log(f"{client.address}: a test begins")
         self._session = ServerSession(
             client.channel,
-            host_of(client.connection.getsockname()),
+            address_of(client.connection.getsockname()),
             self._port,
             self._can_filter,
             peer=client.address,

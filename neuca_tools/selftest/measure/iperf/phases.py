@@ -82,7 +82,6 @@ class ThroughputSteps:
         self._skip_reason = ""
 
     def _run_throughput(self) -> None:
-        """Run every step in order."""
         self._run_step("tcp", partial(self._measure_tcp, "tcp"))
         self._run_step("tcp-reverse", partial(self._measure_tcp, "tcp-reverse", "reverse"))
         for streams in self._options.parallel:
@@ -344,7 +343,6 @@ def _seconds_since(began: float, times: Sequence[float]) -> tuple[float, ...]:
 
 
 def _rpm_result(phase: Phase, probes: Probes) -> Result:
-    """The verdict and the text of the step."""
     known = responsiveness(probes)
     way = WAYS[probes.direction]
     if phase.run is not None and phase.run.error:

@@ -19,7 +19,7 @@ STEPS = tuple(
 # Not in the plan "quick".
 SLOW = frozenset({"tcp-parallel", "tcp-bidir", "path", "udp", "rpm", "one-way", "connections"})
 PORT = 45678  # as in test_bandwidth.sh of the Deep Learning Benchmarking Suite
-# Rates of the ladder, as parts of the expected rate; the lowest that is offered, in bit/s.
+# Rates of the ladder, as parts of the highest one; the lowest in bit/s, unless that is lower.
 LADDER = (0.01, 0.1, 0.5, 1.0)
 LOWEST_RATE = 1e6
 # A loss below this part of the datagrams may be chance in a slow test: one or two datagrams, lost
@@ -97,7 +97,7 @@ def _may_be_chance(rungs: Sequence[Rung]) -> bool:
 
 
 def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
-    """The next rate to offer, in bit/s; None when the loss-free rate is known well enough.
+    """The next rate in bit/s to offer, up to `top`; None if the loss-free rate is known well enough.
 
     Climb the ladder while nothing is lost, then search between the highest rate without loss and
     the lowest with loss. A rate that got through cancels every loss at a lower rate, as chance.
@@ -106,7 +106,7 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
     """
     if any(rung.sent < SENT_SHARE * rung.offered for rung in rungs):
         return None
-    ladder = sorted({max(LOWEST_RATE, part * top) for part in LADDER})
+    ladder = sorted({min(top, max(LOWEST_RATE, part * top)) for part in LADDER})
     low, high = _search_bounds(rungs)
     if high is None:
         return _next_above(low, ladder)
