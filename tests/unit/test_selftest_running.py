@@ -73,6 +73,19 @@ def test_the_clients_command_line():
     assert " ".join(command.server_command(PEER, 5201)) == "iperf3 -s -1 -i 1 -B 172.16.0.2 -p 5201"
 
 
+def test_an_hour_of_all_streams_fits_into_the_output_that_is_kept():
+    """iperf 3.12 prints 51 KB a second with 128 streams; beyond the limit SIGXFSZ ends it."""
+    hour = ASKED._replace(seconds=3600.0, streams=128)
+    for test in (hour, hour._replace(direction="both")):
+        command_line = command.client_command(test)
+        interval = int(command_line[command_line.index("-i") + 1])
+        flows = 256 if test.direction == "both" else 128
+        assert 3600 / interval * flows * 500 < program.MAX_OUTPUT
+        assert interval <= 60  # the longest one of iperf3
+    assert " -i 4 " in " ".join(command.server_command(PEER, 5201, 3600.0))
+    assert " -i 1 " in " ".join(command.client_command(hour._replace(seconds=300.0)))
+
+
 @pytest.mark.parametrize(
     ("rate", "size"), [(1e6, 312), (0.5e6, 256), (2e6, 625), (4.4e6, 1375), (4.5e6, 0), (1e9, 0)]
 )

@@ -16,7 +16,7 @@ from neuca_tools.selftest.measure.wait import wait_readable
 
 # Never the current directory, whatever the environment says.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-MAX_OUTPUT = 32 * 1024 * 1024  # bytes of each output: 128 streams for an hour
+MAX_OUTPUT = 32 * 1024 * 1024  # bytes of each output
 
 
 class ProgramResult(NamedTuple):

@@ -172,7 +172,9 @@ class ServerSession:
             self._filter = PeerFilter(self.peer)
         confine = confine_process(self._filter.joining if self._filter else -1)
         try:
-            self._program = Program(command.server_command(self._address, self._port), confine)
+            self._program = Program(
+                command.server_command(self._address, self._port, seconds), confine
+            )
         except OSError as error:
             raise RefusedError(f"start iperf3 there: {error.strerror}") from error
         if not self._is_listening(self._program):

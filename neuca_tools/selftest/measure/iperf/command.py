@@ -9,6 +9,7 @@ complete JSON without an error, and something arrived.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from signal import Signals
@@ -22,14 +23,15 @@ from neuca_tools.selftest.readers import read_run
 PROGRAM = "iperf3"
 CONNECT_MILLISECONDS = 3000
 MAX_STREAMS = 128  # the limit of iperf3 (src/iperf.h)
+# The most intervals of all streams together, which a client prints as JSON of about 400 bytes and a
+# server as text of 85 bytes (3.12): less than program.MAX_OUTPUT.
+MAX_JSON_INTERVALS, MAX_TEXT_INTERVALS = 50_000, 250_000
 NO_RESULT = "iperf3 ended without a result or an error message"
 # iperf3 3.22 waits forever if another program listens on the port; 3.12 ends with an error.
 NOT_ENDED = (
     "iperf3 did not end in time and was terminated: the peer may have stopped responding, or "
     "another program listens on the port"
 )
-
-
 DIRECTIONS: dict[str, list[str]] = {"forward": [], "reverse": ["-R"], "both": ["--bidir"]}
 
 
@@ -54,13 +56,14 @@ class Test(NamedTuple):
 
 
 def client_command(test: Test) -> list[str]:
-    """The command line of the client."""
     command = []
     if test.cpus is not None:
         command += ["numactl", f"--cpunodebind={test.cpus}", f"--membind={test.cpus}"]
     seconds = max(1, round(test.seconds))
     command += [PROGRAM, "-c", str(test.peer), "-p", str(test.port), "-t", f"{seconds}"]
-    command += f"-i 1 -J --connect-timeout {CONNECT_MILLISECONDS} --get-server-output".split()
+    flows = 2 * test.streams if test.direction == "both" else test.streams
+    command += ["-i", _interval(test.seconds, flows, MAX_JSON_INTERVALS)]
+    command += f"-J --connect-timeout {CONNECT_MILLISECONDS} --get-server-output".split()
     if test.source:
         command += ["-B", str(test.source)]
     if test.streams > 1:
@@ -75,9 +78,15 @@ def client_command(test: Test) -> list[str]:
     return command
 
 
-def server_command(address: Address, port: int) -> list[str]:
-    """The command line of a server that listens on one address and ends after one test."""
-    return [PROGRAM, "-s", "-1", "-i", "1", "-B", str(address), "-p", str(port)]
+def server_command(address: Address, port: int, seconds: float = 0.0) -> list[str]:
+    """The command line of a server that listens on one address, and ends after one test."""
+    interval = _interval(seconds, 2 * MAX_STREAMS, MAX_TEXT_INTERVALS)
+    return [PROGRAM, "-s", "-1", "-i", interval, "-B", str(address), "-p", str(port)]
+
+
+def _interval(seconds: float, flows: int, most: int) -> str:
+    """The seconds of an interval, of which there are at most `most` in all flows together."""
+    return str(max(1, math.ceil(seconds * flows / most)))
 
 
 def parse_version(text: bytes) -> Optional[str]:

@@ -97,7 +97,7 @@ def _may_be_chance(rungs: Sequence[Rung]) -> bool:
 
 
 def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
-    """The next rate in bit/s to offer, up to `top`; None if the loss-free rate is known well enough.
+    """The next rate in bit/s, up to `top`; None if the loss-free rate is known well enough.
 
     Climb the ladder while nothing is lost, then search between the highest rate without loss and
     the lowest with loss. A rate that got through cancels every loss at a lower rate, as chance.
