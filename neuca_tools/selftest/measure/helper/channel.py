@@ -19,7 +19,7 @@ from typing import Any, Optional
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.measure.wait import PIECE, parse_message, wait_readable, write_all
 
-LONGEST_MESSAGE = 32 * 1024 * 1024  # bytes of a message: the samples of an hour with 128 streams
+LONGEST_MESSAGE = 32 * 1024 * 1024  # bytes; see series.MAX_CONNECTIONS
 DIGEST = "sha256"
 CLIENT, SERVER = "client", "server"
 # Bytes of a segment, so that messages pass a path that loses large packets. RFC 1122 requires every

@@ -18,6 +18,9 @@ from neuca_tools.selftest.evidence.trace import PLACES, Column, Trace
 from neuca_tools.selftest.measure.host import counters, tcp_info
 
 SAMPLE_SECONDS = 1.0  # between two samples
+# The most connections in all samples of a test, beyond which these are further apart: each has about
+# 550 bytes in a message, which has LONGEST_MESSAGE at most.
+MAX_CONNECTIONS = 40_000
 # A last sample sooner than this, in seconds, after the one before is merged with that.
 SHORTEST_SECONDS = 0.3
 
@@ -45,7 +48,7 @@ class SampleSeries:
 
     Each look has the CPUs, and the sockets with this local or remote port; none if both are 0. Once
     a second it is a sample, which has the counters as well, with those of the drivers of `devices`.
-    More frequent looks are points of the trace.
+    More frequent looks are points of the trace. Long tests of many connections have fewer of both.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class SampleSeries:
         if local_port or remote_port:
             self._reader = tcp_info.SocketReader(version, local_port, remote_port)
         self._devices = tuple(devices)
-        self._every = max(POINT_SECONDS, seconds / MAX_POINTS)
+        self._seconds, self._every = seconds, max(POINT_SECONDS, seconds / MAX_POINTS)
         self._points: list[Sample] = []
         self._samples: list[Sample] = []
         self._point_due = self._sample_due = time.monotonic()
@@ -82,7 +85,8 @@ class SampleSeries:
             self._point_due = self._next_point(look, time.thread_time() - used)
         if is_sample:
             self._add_sample(look)
-            self._sample_due = look.time + SAMPLE_SECONDS
+            spread = self._seconds * len(look.sockets) / MAX_CONNECTIONS
+            self._sample_due = look.time + max(SAMPLE_SECONDS, spread)
 
     def end(self) -> EndObservations:
         """Take a last sample and return everything.
