@@ -18,7 +18,7 @@ from neuca_tools.selftest.evidence.trace import PLACES, Column, Trace
 from neuca_tools.selftest.measure.host import counters, tcp_info
 
 SAMPLE_SECONDS = 1.0  # between two samples
-# The most connections in all samples of a test, beyond which these are further apart: each has about
+# The most connections in all samples of a test, beyond which they are further apart: one has about
 # 550 bytes in a message, which has LONGEST_MESSAGE at most.
 MAX_CONNECTIONS = 40_000
 # A last sample sooner than this, in seconds, after the one before is merged with that.
