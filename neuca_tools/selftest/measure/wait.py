@@ -9,7 +9,7 @@ import math
 import os
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Optional
 
@@ -95,3 +95,12 @@ def parse_message(line: bytes) -> Optional[dict[str, Any]]:
         if isinstance(message, dict):
             return message
     return None
+
+
+def number_in(message: Mapping[str, object], key: str) -> float:
+    """The number under a key; NaN, which is in no range, for anything else."""
+    number = message.get(key)
+    with suppress(OverflowError):
+        if isinstance(number, (int, float)) and not isinstance(number, bool):
+            return float(number)
+    return math.nan

@@ -18,6 +18,7 @@ from neuca_tools.selftest.evidence import VERSION, Evidence, Host, Phase
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.measure.helper.channel import ChannelError, Message
 from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES
+from neuca_tools.selftest.measure.wait import number_in
 
 LONGEST_TEXT = 2048  # characters; a line of the kernel's log has 1024 bytes at most
 LARGEST_NUMBER = 2.0**64  # counters are unsigned numbers of 64 bits
@@ -73,12 +74,10 @@ def observations_of(answer: Message) -> tuple[Phase, tuple[str, ...]]:
 
 def clock_of(answer: Message) -> float:
     """The monotonic time of the peer, in seconds. Raises ChannelError."""
-    seconds = answer.get("clock")
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        seconds = -1
+    seconds = number_in(answer, "clock")
     if not 0 <= seconds < LARGEST_NUMBER:
         raise ChannelError("the peer's response to begin: it has no time")
-    return float(seconds)
+    return seconds
 
 
 def text_of(answer: Message, name: str) -> str:

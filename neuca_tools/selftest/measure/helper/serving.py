@@ -23,7 +23,7 @@ from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeri
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES, Echo
 from neuca_tools.selftest.measure.program import Program, ProgramResult
-from neuca_tools.selftest.measure.wait import wait_readable
+from neuca_tools.selftest.measure.wait import number_in, wait_readable
 
 # Seconds that a client may be silent beyond the test it announced. The latency and path MTU steps
 # send no requests.
@@ -162,7 +162,7 @@ class ServerSession:
     def _begin_test(self, message: Message) -> Message:
         """Start an iperf3 server for one test, and sample this end meanwhile."""
         self._stop_test()
-        seconds = _parse_seconds(message.get("seconds"))
+        seconds = number_in(message, "seconds")
         if not 0 < seconds <= LONGEST_TEST_SECONDS or self.peer is None:
             raise RefusedError(f"a test takes up to {LONGEST_TEST_SECONDS:g} s, after hello")
         if tcp_info.is_listening(self._address.version, self._port):
@@ -213,13 +213,6 @@ class ServerSession:
         if self._filter is not None:
             self._filter.close()
             self._filter = None
-
-
-def _parse_seconds(value: object) -> float:
-    """0 for anything but a number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return 0.0
-    return value
 
 
 def _last_line(result: ProgramResult) -> str:

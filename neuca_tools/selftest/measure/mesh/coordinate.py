@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import secrets
@@ -21,7 +20,13 @@ from typing import Any
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.measure.mesh.host import Slot
 from neuca_tools.selftest.measure.mesh.results import Results
-from neuca_tools.selftest.measure.wait import Lines, parse_message, wait_readable, write_piece
+from neuca_tools.selftest.measure.wait import (
+    Lines,
+    number_in,
+    parse_message,
+    wait_readable,
+    write_piece,
+)
 from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS_SECONDS,
@@ -330,7 +335,7 @@ class Coordinator:
 
     def _handle_message(self, name: str, message: dict[str, Any]) -> None:
         if "ready" in message:
-            self._add_host(name, message.get("clock"))
+            self._add_host(name, number_in(message, "clock"))
         elif "behind" in message:
             self._hosts.ready_names.discard(name)
             self._refuse(name, "its clock is behind")
@@ -340,11 +345,9 @@ class Coordinator:
                 self._rows[row.slot, name] = row
                 self._results.row(row)
 
-    def _add_host(self, name: str, clock: object) -> None:
+    def _add_host(self, name: str, clock: float) -> None:
         """A host is ready, unless its clock is ahead even of the time at which this arrived."""
-        if isinstance(clock, bool) or not isinstance(clock, (int, float)):
-            clock = math.inf
-        # Not a difference: an integer can be too large for a float. False for NaN too.
+        # False for NaN too.
         if not clock < time.time() + self.plan.guard / 2:
             self._refuse(name, "its clock is ahead")
         else:

@@ -19,7 +19,7 @@ from neuca_tools.libc import end_with
 from neuca_tools.selftest.measure.helper.serve import Server
 from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.mesh.pair import diagnose_pair, measure_pair, pair_of
-from neuca_tools.selftest.measure.wait import Lines, wait_readable
+from neuca_tools.selftest.measure.wait import Lines, number_in, wait_readable
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS_SECONDS,
     MAX_SLOTS,
@@ -152,7 +152,9 @@ class Member:
             slots = read_slots(message["slots"], len(self._plan.hosts))
             self._schedule = _Schedule(slots, diagnoses=message.get("diagnoses") is True)
         if "next" in message:
-            place, start, clock = (_number_in(message, key) for key in ("next", "start", "clock"))
+            place, start, clock = (number_in(message, key) for key in ("next", "start", "clock"))
+            if not all(0 <= number < LATEST for number in (place, start, clock)):
+                raise SelftestError("follow the coordinator: a message without its times")
             # It was sent before it was received: a clock that is behind even then is wrong.
             behind = clock - time.time()
             if behind > CLOCK_TOLERANCE * self._plan.guard:
@@ -233,14 +235,6 @@ class Member:
         has_reported = os.waitpid(child.process, 0)[1] == 0
         if report and child.row is not None and not has_reported:
             self._send_message(row_record(replace(child.row, error="late")))
-
-
-def _number_in(message: dict[str, object], key: str) -> float:
-    """A finite number in a message. Raises SelftestError."""
-    number = message.get(key)
-    if not isinstance(number, (int, float)) or not abs(number) < LATEST:
-        raise SelftestError("follow the coordinator: a message without its times")
-    return float(number)
 
 
 def read_slots(data: object, hosts: int) -> tuple[Slot, ...]:
