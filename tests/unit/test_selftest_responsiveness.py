@@ -29,7 +29,7 @@ from neuca_tools.selftest.measure.probes.echo import Echo
 from neuca_tools.selftest.measure.probes.roundtrip import (
     PROBE_SECONDS,
     ForeignProbes,
-    Times,
+    ProbeTimes,
     probe_interval,
 )
 from neuca_tools.selftest.readers.documents import evidence_of
@@ -141,7 +141,7 @@ def test_probes_use_at_most_a_twentieth_of_a_slow_path():
 def test_times_are_counted_from_when_the_load_began():
     trace = Trace((10.0, 11.0), *[(0.02, 0.02)] * 8)
     phase = Phase("rpm", direction="forward", sender_trace=trace)
-    found = probes_of(phase, Times((10.5,), (0.1,), (0.2,), 1), idle=0.01)
+    found = probes_of(phase, ProbeTimes((10.5,), (0.1,), (0.2,), 1), idle=0.01)
     assert (found.begun, found.own_times, found.own) == ((0.5,), (0.0, 1.0), (0.02, 0.02))
     assert (found.failed, found.idle) == (1, 0.01)
 

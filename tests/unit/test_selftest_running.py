@@ -296,6 +296,8 @@ def test_the_device_that_is_meant():
     assert (
         permitted_device(ip_address("10.9.9.9"), way(7), device(7, "eth7"), OUTLOOK, None) == "eth7"
     )
+    behind_nat64 = ip_address("64:ff9b::c000:201")
+    assert permitted_device(behind_nat64, way(7), device(7, "eth7"), OUTLOOK, None) == "eth7"
     assert permitted_device(PEER, way(3), device(3, "eth1"), OUTLOOK, "eth2") == "eth2"
     assert permitted_device(PEER, way(2), device(2, "eth0"), OUTLOOK, "eth0") == "eth0"
 
@@ -325,6 +327,11 @@ REFUSED = {
         ip_address("ff02::1"),
         way(3),
         "test ff02::1: it is not the address of a single host",
+    ),
+    "a reserved one": (
+        ip_address("240.0.0.1"),
+        way(3),
+        "test 240.0.0.1: it is not the address of a single host",
     ),
     "nobody": (
         ip_address("0.0.0.0"),

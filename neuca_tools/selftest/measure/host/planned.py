@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from ipaddress import ip_network
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -16,6 +17,9 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.program import Program
+
+# RFC 1112, 4. What Python calls reserved of IPv6 includes the hosts behind NAT64 (RFC 6052).
+RESERVED = ip_network("240.0.0.0/4")
 
 
 class AgentPlan(NamedTuple):
@@ -45,7 +49,7 @@ def permitted_device(
     """
     if way.local or peer.is_loopback:
         raise UsageError(f"test {peer}: it is an address of this host")
-    if not way.unicast or any((peer.is_multicast, peer.is_unspecified, peer.is_reserved)):
+    if not way.unicast or any((peer.is_multicast, peer.is_unspecified, peer in RESERVED)):
         raise UsageError(f"test {peer}: it is not the address of a single host")
     if device.index in plan.reserved and device.name != interface:
         raise UsageError(

@@ -92,42 +92,40 @@ def _interval(seconds: float, flows: int, most: int) -> str:
 def parse_version(text: bytes) -> Optional[str]:
     """The version in the output of `iperf3 --version`, such as `iperf 3.12 (cJSON 1.7.15)`."""
     match = re.match(rb"iperf (\d[\w.+-]{0,30})", text)
-    if match is None:
-        return None
-    return match[1].decode()
+    return match[1].decode() if match else None
 
 
-def run_of(test: Test, ended: ProgramResult) -> Run:
+def run_of(test: Test, result: ProgramResult) -> Run:
     """The run that the output describes, or a Run with an error.
 
     What iperf3 did not print is taken from the requested test.
     """
-    run = read_run(ended.out) if ended.out.strip() else Run("iperf3", error=NO_RESULT)
+    run = read_run(result.out) if result.out.strip() else Run("iperf3", error=NO_RESULT)
     run = replace(
         run,
         protocol=run.protocol or protocol_of(test),
         streams=run.streams or test.streams,
         duration=run.duration or test.seconds,
     )
-    return replace(run, error=_failure_of(run, ended))
+    return replace(run, error=_failure_of(run, result))
 
 
 def protocol_of(test: Test) -> str:
     return "udp" if test.udp else "tcp"
 
 
-def _failure_of(run: Run, ended: ProgramResult) -> Optional[str]:
+def _failure_of(run: Run, result: ProgramResult) -> Optional[str]:
     """Why the run failed; None if it did not."""
-    if ended.was_killed:
+    if result.was_killed:
         return NOT_ENDED
-    if ended.code < 0:
-        return f"iperf3 was terminated by {_signal_name(-ended.code)}"
-    last = ended.error.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if result.code < 0:
+        return f"iperf3 was terminated by {_signal_name(-result.code)}"
+    last = result.error.decode("utf-8", "replace").strip().rpartition("\n")[2]
     last = last.replace("iperf3: error - ", "")
     if run.error == NO_RESULT:
         return last or NO_RESULT
-    if run.error or ended.code:
-        return run.error or last or f"iperf3 exited with {ended.code} without an error message"
+    if run.error or result.code:
+        return run.error or last or f"iperf3 exited with {result.code} without an error message"
     if not _has_arrived(run):
         return "iperf3 reported success, but nothing arrived"
     return None

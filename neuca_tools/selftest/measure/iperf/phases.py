@@ -34,8 +34,8 @@ from neuca_tools.selftest.measure.iperf.plans import (
 from neuca_tools.selftest.measure.probes.requests import Requests, echo_requests, ping_requests
 from neuca_tools.selftest.measure.probes.roundtrip import (
     ForeignProbes,
+    ProbeTimes,
     RoundTrips,
-    Times,
     probe_interval,
 )
 from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_words
@@ -319,7 +319,7 @@ def _one_way_result(one_way: OneWay, error: Optional[str]) -> Result:
     return "pass", f"{one_way_words(one_way)} {way}"
 
 
-def probes_of(phase: Phase, times: Times, idle: Optional[float]) -> Probes:
+def probes_of(phase: Phase, times: ProbeTimes, idle: Optional[float]) -> Probes:
     """What was measured beside a phase, in seconds since the load began."""
     local = phase.sender_trace if phase.direction == "forward" else phase.receiver_trace
     began = min([*local.time[:1], *times.begun], default=0.0)

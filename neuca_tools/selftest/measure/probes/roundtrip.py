@@ -161,7 +161,7 @@ MAX_OPEN, MAX_PROBES = 32, 1000
 FAILED_SECONDS = 5.0  # after which a probe has failed
 
 
-class Times(NamedTuple):
+class ProbeTimes(NamedTuple):
     """When each answered probe began, by the monotonic clock, and how long its parts took.
 
     All in seconds. `failed` probes had no answer in time, or were refused.
@@ -231,12 +231,12 @@ class ForeignProbes:
         for descriptor in list(self._open):
             self._close(descriptor)
 
-    def end(self) -> Times:
+    def end(self) -> ProbeTimes:
         """Stop and close."""
         self.stop()
         self._poll.close()
         begun, connected, answered = zip(*self._rows) if self._rows else ((), (), ())
-        return Times(begun, connected, answered, self._failed)
+        return ProbeTimes(begun, connected, answered, self._failed)
 
     def _begin(self, now: float) -> None:
         self._begun_count += 1
