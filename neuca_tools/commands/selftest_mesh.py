@@ -61,7 +61,6 @@ ENGINE = "clush"
 REMOTE = "neuca-selftest mesh join -"
 # How many hosts clush starts at a time: all of them, so that they are ready together.
 FANOUT = 1000
-LATEST_START = 1e11  # seconds since 1970
 # Bytes of a list of hosts.
 MAX_TEXT = 4 * 2**20
 PLAN_OPTIONS: Options = {
@@ -117,7 +116,7 @@ JOIN_OPTIONS: Options = {
     "name": value("NAME", "the name of this host in the plan (default: its host name)"),
     "start": value(
         *("SECONDS", "when the first slot begins, in seconds since the epoch"),
-        type=seconds_up_to(LATEST_START, low=0),
+        type=seconds_up_to(results.LATEST, low=0),
     ),
     "secret-file": value("FILE", "file with the secret shared by all hosts"),
     **CONFIG,

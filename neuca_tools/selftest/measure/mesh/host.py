@@ -19,6 +19,7 @@ from neuca_tools.libc import end_with
 from neuca_tools.selftest.measure.helper.serve import Server
 from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.mesh.pair import diagnose_pair, measure_pair, pair_of
+from neuca_tools.selftest.measure.mesh.results import LATEST
 from neuca_tools.selftest.measure.wait import Lines, number_in, wait_readable
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS_SECONDS,
@@ -33,7 +34,6 @@ from neuca_tools.selftest.mesh.model import (
 
 IDLE_SECONDS = 600.0  # without a message after which a host gives up, if no slot is left
 LONGEST = 16 * 2**20  # bytes of a message of the coordinator: the slots of 4096 hosts
-LATEST = 1e11  # seconds since 1970
 CLOCK_TOLERANCE = 0.5  # the part of the guard interval by which a clock may differ
 Slot = tuple[int, tuple[tuple[int, ...], ...]]
 

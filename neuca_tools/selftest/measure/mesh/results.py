@@ -35,6 +35,7 @@ from neuca_tools.selftest.mesh.model import (
 
 # Bytes of a line, and of the files that are read: all pairs of 1,000 hosts.
 LONGEST_LINE, MAX_BYTES = 32 * 2**20, 2**30
+LATEST = 1e11  # of any time, in seconds since 1970
 # Seconds for a process to end that has a lock, and between two attempts to get it.
 END_SECONDS, RETRY_SECONDS = 10.0, 0.1
 
@@ -194,7 +195,7 @@ def join_records(files: Mapping[str, Sequence[dict[str, object]]]) -> RecordedRu
         rows[row.slot, row.client] = row
     ordered = tuple(rows[key] for key in sorted(rows))
     times = (record.get("began") for record in records)
-    began = next((time for time in times if isinstance(time, float) and 0 < time < 1e11), None)
+    began = next((time for time in times if isinstance(time, float) and 0 < time < LATEST), None)
     return RecordedRun(plan, ordered, began, _parse_reasons(records, plan))
 
 
