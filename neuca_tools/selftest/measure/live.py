@@ -113,19 +113,19 @@ def header(
 ) -> str:
     """ "172.16.0.2 through eth1, plan quick: 4 s for each test, about 25 s in all"."""
     through = f" through {device}" if device else ""
-    whole = duration_text(sum(stage.seconds for stage in stages))
+    total = duration_text(sum(stage.seconds for stage in stages))
     return printable_line(
-        f"{peer}{through}, plan {plan}: {each:g} s for each test, about {whole} in all"
+        f"{peer}{through}, plan {plan}: {each:g} s for each test, about {total} in all"
     )
 
 
 def duration_text(seconds: float) -> str:
     """Rounded up to 5 s, from two minutes on to 10 s: "25 s", "2 min 10 s", "1 h 5 min"."""
     step = 5 if seconds < 120 else 10
-    whole = max(step, math.ceil(seconds / step) * step)
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    if whole >= 60:
-        rest = f" {whole % 60} s" if whole % 60 else ""
-        return f"{whole // 60} min{rest}"
-    return f"{whole} s"
+    rounded = max(step, math.ceil(seconds / step) * step)
+    if rounded >= 3600:
+        return f"{rounded // 3600} h {rounded % 3600 // 60} min"
+    if rounded >= 60:
+        rest = f" {rounded % 60} s" if rounded % 60 else ""
+        return f"{rounded // 60} min{rest}"
+    return f"{rounded} s"

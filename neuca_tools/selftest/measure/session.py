@@ -199,8 +199,8 @@ class PeerTest(ThroughputSteps):
         """The smaller MTU in bytes of this end's device and of the helper's, if that is known."""
         if self._helper is None:
             return device.mtu
-        far = self._helper.host
-        mtus = [link.mtu for link in far.links if link.mtu and link.name == far.planned]
+        host = self._helper.host
+        mtus = [link.mtu for link in host.links if link.mtu and link.name == host.planned]
         return min([device.mtu, *mtus])
 
     def _trace_path(self, device: Device) -> Iterator[Result]:

@@ -1,7 +1,7 @@
 """The peer's answers, checked before they are used.
 
 The peer knows the secret, but it may be compromised. An answer with wrong types or sizes is refused
-as a whole. A name that is not safe to copy to a command line is left out.
+as a document. A name that is not safe to copy to a command line is left out.
 """
 
 # SPDX-License-Identifier: MIT
@@ -67,8 +67,8 @@ def observations_of(answer: Message) -> tuple[Phase, tuple[str, ...]]:
         "sender": answer.get("samples", []),
         "sender_trace": answer.get("trace", {}),
     }
-    known = {"phases": [phase], "peer": {"log": answer.get("log", [])}}
-    evidence = _checked_evidence(known, "finish")
+    document = {"phases": [phase], "peer": {"log": answer.get("log", [])}}
+    evidence = _checked_evidence(document, "finish")
     return evidence.phases[0], evidence.peer.log[:MAX_LINES]
 
 
@@ -86,10 +86,10 @@ def text_of(answer: Message, name: str) -> str:
 
 
 def _checked_evidence(data: Mapping[str, object], what: str) -> Evidence:
-    whole = {"version": VERSION, **data}
+    document = {"version": VERSION, **data}
     try:
-        _check_bounds(whole, "evidence")
-        return decode(Evidence, whole, VERSION)
+        _check_bounds(document, "evidence")
+        return decode(Evidence, document, VERSION)
     except (SelftestError, RecursionError) as error:
         raise ChannelError(f"the peer's response to {what}: {error}") from error
 

@@ -63,7 +63,7 @@ class SampleSeries:
         if local_port or remote_port:
             self._reader = tcp_info.SocketReader(version, local_port, remote_port)
         self._devices = tuple(devices)
-        self._seconds, self._every = seconds, max(POINT_SECONDS, seconds / MAX_POINTS)
+        self._seconds, self._point_seconds = seconds, max(POINT_SECONDS, seconds / MAX_POINTS)
         self._points: list[Sample] = []
         self._samples: list[Sample] = []
         self._point_due = self._sample_due = time.monotonic()
@@ -103,8 +103,8 @@ class SampleSeries:
         """When the next point is due, after one that took `used` seconds of a CPU."""
         if len(self._points) >= 2 * MAX_POINTS:
             return math.inf
-        every = max(self._every, CONNECTION_SECONDS * len(look.sockets))
-        return max(look.time + every, time.monotonic() + PAUSE_FACTOR * used)
+        interval = max(self._point_seconds, CONNECTION_SECONDS * len(look.sockets))
+        return max(look.time + interval, time.monotonic() + PAUSE_FACTOR * used)
 
     def _add_sample(self, look: Sample) -> None:
         """Without counters that are the same as in the first sample: an hour of them is kept."""

@@ -74,28 +74,28 @@ class SocketReader:
 
     def __init__(self, version: int, local_port: int = 0, remote_port: int = 0) -> None:
         self._version, self._ports = version, (local_port, remote_port)
-        self._known: tuple[bytes, ...] = ()
+        self._identities: tuple[bytes, ...] = ()
         self._changed = 0.0
 
     def read(self, search: bool = True) -> tuple[Socket, ...]:
         """At most MAX_SOCKETS; new ones too if `search`. Raises OSError."""
         is_settled = time.monotonic() > self._changed + SETTLED_SECONDS
-        if search or not is_settled or not 0 < len(self._known) <= FEW:
+        if search or not is_settled or not 0 < len(self._identities) <= FEW:
             return tuple(map(_parse_socket, self._find_all()))
         return tuple(map(_parse_socket, self._look_up_known()))
 
     def _find_all(self) -> list[bytes]:
         states = sum(1 << state for state in SENDING)
         bodies = list(_query_kernel(self._version, EXTENSIONS, states, *self._ports))[:MAX_SOCKETS]
-        known = tuple(body[IDENTITY] for body in bodies)
-        if known != self._known:
-            self._known, self._changed = known, time.monotonic()
+        identities = tuple(body[IDENTITY] for body in bodies)
+        if identities != self._identities:
+            self._identities, self._changed = identities, time.monotonic()
         return bodies
 
     def _look_up_known(self) -> Iterator[bytes]:
         request = struct.pack("=BBBBI", FAMILIES[self._version], TCP, EXTENSIONS, 0, 0)
         with wire.Socket(NETLINK_SOCK_DIAG) as netlink:
-            for identity in self._known:
+            for identity in self._identities:
                 # It may have been closed.
                 with suppress(OSError):
                     yield from netlink.ask(BY_FAMILY, 0, request + identity)

@@ -247,8 +247,8 @@ class ThroughputSteps:
         rates = self._measured_rates()
         seconds, rate = load_of(self._options.seconds, self._options.rate, max(rates, default=None))
         test = self._new_test(seconds, rate)._replace(streams=LOAD_STREAMS, direction=direction)
-        port, every = self._options.port + 2, probe_interval(min(rates, default=None))
-        foreign = ForeignProbes(self._address, port, self._source, every)
+        port, interval = self._options.port + 2, probe_interval(min(rates, default=None))
+        foreign = ForeignProbes(self._address, port, self._source, interval)
         (phase,) = run_test("rpm", test, self._helper, self._devices, foreign)
         (result,) = phase_results(replace(self._evidence, phases=(phase,)))
         probes = probes_of(phase, foreign.end(), self._evidence.idle_tcp.p50)
@@ -343,13 +343,13 @@ def _seconds_since(began: float, times: Sequence[float]) -> tuple[float, ...]:
 
 
 def _rpm_result(phase: Phase, probes: Probes) -> Result:
-    known = responsiveness(probes)
+    result = responsiveness(probes)
     way = WAYS[probes.direction]
     if phase.run is not None and phase.run.error:
         return "fail", f"{way}: {phase.run.error}"
-    if known is None:
+    if result is None:
         return "unknown", f"{way}: no response to any probe under load, {probes.failed} failed"
-    return "pass", f"{rpm_words(known)} {way}"
+    return "pass", f"{rpm_words(result)} {way}"
 
 
 def _result_words(result: PhaseResult, offered: str) -> str:

@@ -73,7 +73,7 @@ class _Schedule:
 
 
 class Member:
-    """A host of a mesh. `tell` is called with each line of output.
+    """A host of a mesh. `print_line` is called with each line of output.
 
     `lines` are the messages of the coordinator; None if the schedule is known in advance.
     """
@@ -84,16 +84,16 @@ class Member:
         name: str,
         agent: AgentPlan,
         secret: bytes,
-        tell: Callable[[str], None],
+        print_line: Callable[[str], None],
         lines: Optional[Lines] = None,
     ) -> None:
         self._plan, self._name, self._agent, self._secret = plan, name, agent, secret
-        self._tell, self._lines = tell, lines
+        self._print_line, self._lines = print_line, lines
         self._schedule = _Schedule()
         self._child: Optional[_Child] = None
         # When the slot of the child ends, by the monotonic clock.
-        self._end = 0.0
-        self._heard = time.monotonic()
+        self._slot_end = 0.0
+        self._last_message = time.monotonic()
 
     def announce(self) -> None:
         self._send_message({"mesh": VERSION, "ready": self._name, "clock": time.time()})
@@ -112,7 +112,7 @@ class Member:
             self._end_slot(report=False)
 
     def _send_message(self, message: dict[str, object]) -> None:
-        self._tell(json.dumps(message, separators=(",", ":")))
+        self._print_line(json.dumps(message, separators=(",", ":")))
 
     def _turn(self) -> bool:
         """Wait for what comes next and handle it; False after the end."""
@@ -122,10 +122,10 @@ class Member:
             self._end_slot()
         if self._lines in ready and not self._follow_coordinator():
             return False
-        if self._child and time.monotonic() >= self._end:
+        if self._child and time.monotonic() >= self._slot_end:
             self._end_slot()
         self._begin_if_due()
-        return self._is_busy() or time.monotonic() < self._heard + IDLE_SECONDS
+        return self._is_busy() or time.monotonic() < self._last_message + IDLE_SECONDS
 
     def _is_busy(self) -> bool:
         """Whether a test runs or is to come."""
@@ -133,17 +133,17 @@ class Member:
 
     def _due(self) -> float:
         """When something has to be done in any case, by the monotonic clock."""
-        moments = [self._end] if self._child else []
+        moments = [self._slot_end] if self._child else []
         if self._schedule.next is not None and self._schedule.start is not None:
             moments.append(time.monotonic() + self._schedule.start - time.time())
-        return min(moments, default=self._heard + IDLE_SECONDS)
+        return min(moments, default=self._last_message + IDLE_SECONDS)
 
     # --- Messages of the coordinator -----------------------------------------------------------
 
     def _follow_coordinator(self) -> bool:
         """Do what has arrived; False if the coordinator is gone, or this host cannot take part."""
         assert self._lines is not None
-        self._heard = time.monotonic()
+        self._last_message = time.monotonic()
         return all(map(self._obey, self._lines.read_messages())) and not self._lines.ended
 
     def _obey(self, message: dict[str, object]) -> bool:
@@ -187,7 +187,7 @@ class Member:
             return
         # Later slots keep to the clock, whenever this one began.
         left = longest - (time.time() - start) - self._plan.guard / 2
-        self._end = time.monotonic() + max(1.0, left)
+        self._slot_end = time.monotonic() + max(1.0, left)
         row = Row(number, *names) if names[0] == self._name else None
         self._child = self._start_child(row, names[0], max(1.0, left))
 

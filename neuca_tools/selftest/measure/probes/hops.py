@@ -175,24 +175,24 @@ def parse_error(version: int, data: bytes, seconds: float = 0.0) -> Optional[Rep
     return Reply(kinds.get((icmp_type, code), REFUSED), address, seconds, info)
 
 
-def trace_route(target: Target, mtu: int, known: Optional[int] = None) -> Route:
+def trace_route(target: Target, mtu: int, known_size: Optional[int] = None) -> Route:
     """The route of packets of up to `mtu` bytes, within TRACE_SECONDS seconds.
 
-    What was not found until then is absent. `known` is a size in bytes that is known to get there,
+    What was not found until then is absent. `known_size`, in bytes, is known to get there,
     if any. Raises OSError.
     """
     with ExitStack() as stack:
         flows = [stack.enter_context(Flow(target)) for _ in range(FLOWS)]
-        return _Tracer(flows, target, mtu, known).route()
+        return _Tracer(flows, target, mtu, known_size).route()
 
 
 class _Tracer:
     def __init__(
-        self, flows: Sequence[Flow], target: Target, mtu: int, known: Optional[int]
+        self, flows: Sequence[Flow], target: Target, mtu: int, known_size: Optional[int]
     ) -> None:
         self._flows, self._target = flows, target
         self._smallest = SMALLEST[target.peer.version]
-        self._size, self._known = max(mtu, self._smallest), known
+        self._size, self._known_size = max(mtu, self._smallest), known_size
         self._patience = min(MAX_ANSWER_SECONDS, ANSWER_SECONDS + 2 * target.rtt)
         self._end = time.monotonic() + TRACE_SECONDS
         self._hops: list[Hop] = []
@@ -266,7 +266,7 @@ class _Tracer:
     def _ask_smaller(self, number: int) -> Optional[Reply]:
         """Distinguish a router that is silent from one that large packets do not reach."""
         size = self._size
-        for smaller in sorted({self._known or size, self._smallest}, reverse=True):
+        for smaller in sorted({self._known_size or size, self._smallest}, reverse=True):
             if smaller >= size:
                 continue
             if self._is_late():

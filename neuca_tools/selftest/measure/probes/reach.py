@@ -59,11 +59,11 @@ def answering_macs(peer: Address, way: Way, device: Device) -> tuple[str, ...]:
     None if the peer is behind a gateway or has an IPv6 address, if the device is not an Ethernet
     device, or if this process may not send the request.
     """
-    mine = bytes.fromhex(device.mac.replace(":", ""))
-    if way.gateway or way.source is None or peer.version != 4 or len(mine) != 6:
+    own_mac = bytes.fromhex(device.mac.replace(":", ""))
+    if way.gateway or way.source is None or peer.version != 4 or len(own_mac) != 6:
         return ()
     macs: set[str] = set()
-    addresses = mine + way.source.packed + bytes(6) + peer.packed
+    addresses = own_mac + way.source.packed + bytes(6) + peer.packed
     request = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REQUEST) + addresses
     with suppress(OSError), socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM) as arp:
         arp.bind((device.name, ARP))

@@ -28,13 +28,13 @@ MAX_REQUESTS = 0xFFFF  # the most requests of one probe: the number of a ping ha
 
 
 class RoundTrips:
-    """Small requests, one every `every` seconds, independent of the answers.
+    """Small requests, one every `interval` seconds, independent of the answers.
 
     `answer_count` includes the answers to the first ones, whose times are not counted.
     """
 
-    def __init__(self, requests: Requests, every: float = REQUEST_SECONDS) -> None:
-        self._requests, self._socket, self._every = requests, requests.socket, every
+    def __init__(self, requests: Requests, interval: float = REQUEST_SECONDS) -> None:
+        self._requests, self._socket, self._interval = requests, requests.socket, interval
         self._socket.setblocking(False)
         self._sent_at_by_number: dict[int, float] = {}
         self._times: list[float] = []
@@ -53,7 +53,7 @@ class RoundTrips:
         """Read the answers that have arrived, and send a request if it is due."""
         self._read_answers()
         if time.monotonic() >= self._next_due and self._number < MAX_REQUESTS:
-            self._next_due = max(self._next_due + self._every, time.monotonic())
+            self._next_due = max(self._next_due + self._interval, time.monotonic())
             self._number += 1
             self._sent_at_by_number[self._number] = time.monotonic()
             # A full queue or a missing route loses the request like any other.
@@ -188,15 +188,15 @@ def probe_interval(rate: Optional[float]) -> float:
 
 
 class ForeignProbes:
-    """A probe every `every` seconds, independent of the answers; see `RoundTrips` for its use.
+    """A probe every `interval` seconds, independent of the answers; see `RoundTrips` for its use.
 
     The constructor raises OSError.
     """
 
     def __init__(
-        self, peer: Address, port: int, source: Address, every: float = PROBE_SECONDS
+        self, peer: Address, port: int, source: Address, interval: float = PROBE_SECONDS
     ) -> None:
-        self._peer, self._source, self._every = (str(peer), port), str(source), every
+        self._peer, self._source, self._interval = (str(peer), port), str(source), interval
         self._family = FAMILIES[peer.version]
         self._poll = select.epoll()
         self._open: dict[int, _Probe] = {}
@@ -222,7 +222,7 @@ class ForeignProbes:
             self._close(descriptor)
             self._failed += 1
         if now >= self._next_due:
-            self._next_due = max(self._next_due + self._every, now)
+            self._next_due = max(self._next_due + self._interval, now)
             if len(self._open) < MAX_OPEN and self._begun_count < MAX_PROBES:
                 self._begin(now)
 
