@@ -27,7 +27,7 @@ from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.evidence.run import Flow, Run, Total
 from neuca_tools.selftest.measure import archive, program
 from neuca_tools.selftest.measure.host import planned
-from neuca_tools.selftest.measure.host.kernel import Way
+from neuca_tools.selftest.measure.host.kernel import KernelRoute
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permitted_device, permitted_route
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.iperf.command import Test as Asked
@@ -283,59 +283,60 @@ OUTLOOK = AgentPlan(
 SOURCE = ip_address("172.16.0.1")
 
 
-def way(index: int, **more) -> Way:
-    return Way(index, SOURCE, None, None, **{"local": False, **more})
+def to_device(index: int, **more) -> KernelRoute:
+    return KernelRoute(index, SOURCE, None, None, **{"is_local": False, **more})
 
 
 def test_the_device_that_is_meant():
-    assert permitted_device(PEER, way(3), device(3, "eth1"), OUTLOOK, None) == "eth1"
+    assert permitted_device(PEER, to_device(3), device(3, "eth1"), OUTLOOK, None) == "eth1"
     assert (
-        permitted_device(ip_address("172.16.0.200"), way(3), device(3, "eth1"), OUTLOOK, None)
+        permitted_device(ip_address("172.16.0.200"), to_device(3), device(3, "eth1"), OUTLOOK, None)
         == "eth2"
     )
     assert (
-        permitted_device(ip_address("10.9.9.9"), way(7), device(7, "eth7"), OUTLOOK, None) == "eth7"
+        permitted_device(ip_address("10.9.9.9"), to_device(7), device(7, "eth7"), OUTLOOK, None)
+        == "eth7"
     )
     behind_nat64 = ip_address("64:ff9b::c000:201")
-    assert permitted_device(behind_nat64, way(7), device(7, "eth7"), OUTLOOK, None) == "eth7"
-    assert permitted_device(PEER, way(3), device(3, "eth1"), OUTLOOK, "eth2") == "eth2"
-    assert permitted_device(PEER, way(2), device(2, "eth0"), OUTLOOK, "eth0") == "eth0"
+    assert permitted_device(behind_nat64, to_device(7), device(7, "eth7"), OUTLOOK, None) == "eth7"
+    assert permitted_device(PEER, to_device(3), device(3, "eth1"), OUTLOOK, "eth2") == "eth2"
+    assert permitted_device(PEER, to_device(2), device(2, "eth0"), OUTLOOK, "eth0") == "eth0"
 
 
 REFUSED = {
     "the management NIC": (
         PEER,
-        way(2),
+        to_device(2),
         "test 172.16.0.2: the route to it leaves through eth0, the management NIC",
     ),
     "an ignored NIC": (
         PEER,
-        way(9),
+        to_device(9),
         "test 172.16.0.2: the route to it leaves through eth0, an ignored NIC",
     ),
     "ourselves": (
         SOURCE,
-        way(1, local=True),
+        to_device(1, is_local=True),
         "test 172.16.0.1: it is an address of this host",
     ),
     "a broadcast": (
         ip_address("172.16.0.255"),
-        way(3, unicast=False),
+        to_device(3, is_unicast=False),
         "test 172.16.0.255: it is not the address of a single host",
     ),
     "a group": (
         ip_address("ff02::1"),
-        way(3),
+        to_device(3),
         "test ff02::1: it is not the address of a single host",
     ),
     "a reserved one": (
         ip_address("240.0.0.1"),
-        way(3),
+        to_device(3),
         "test 240.0.0.1: it is not the address of a single host",
     ),
     "nobody": (
         ip_address("0.0.0.0"),
-        way(3),
+        to_device(3),
         "test 0.0.0.0: it is not the address of a single host",
     ),
 }
@@ -345,7 +346,7 @@ REFUSED = {
 def test_what_is_never_tested(name):
     peer, route, text = REFUSED[name]
     with pytest.raises(UsageError) as raised:
-        permitted_device(peer, route, device(route.index, "eth0"), OUTLOOK, None)
+        permitted_device(peer, route, device(route.device_index, "eth0"), OUTLOOK, None)
     assert raised.value.text == text
 
 

@@ -68,14 +68,14 @@ class PeerTest(ThroughputSteps):
 
     def _describe_local(self, route: PeerRoute) -> Host:
         drift = self._plan.drift or ()
-        return facts.describe_host(route.way, route.planned, self._plan.sysctls, drift)
+        return facts.describe_host(route.kernel_route, route.planned, self._plan.sysctls, drift)
 
     def _measure(self, route: PeerRoute) -> None:
         self._source = route.source
         self._run_step("as-planned", self._compare_with_plan)
         if not self._check_reach(route):
             return
-        chain = facts.devices_below(kernel.read_devices(), route.way.index)
+        chain = facts.devices_below(kernel.read_devices(), route.kernel_route.device_index)
         local = self._describe_local(route)
         self._node = facts.node_for(local, self._options.numa)
         numa = None if self._node is None else str(self._node)
@@ -129,7 +129,7 @@ class PeerTest(ThroughputSteps):
             self._done("reach", "fail", f"the route to {self._address} {where}")
             return False
         if "reach" in self._options.steps:
-            reached = reach.check_reach(self._address, route.way, route.device)
+            reached = reach.check_reach(self._address, route.kernel_route, route.device)
         reached, note = self._connect(reached)
         reached = replace(reached, port=self._options.port)
         self._evidence = replace(self._evidence, reach=reached)

@@ -157,7 +157,7 @@ class ServerSession:
             ),
             None,
         )
-        return {"host": encode(facts.describe_host(kernel.way_to(self.peer), planned))}
+        return {"host": encode(facts.describe_host(kernel.route_to(self.peer), planned))}
 
     def _begin_test(self, message: Message) -> Message:
         """Start an iperf3 server for one test, and sample this end meanwhile."""
@@ -181,8 +181,10 @@ class ServerSession:
             result, self._program = self._program.end(), None
             self._stop_test()
             raise RefusedError(f"iperf3 does not listen there: {_last_line(result)}")
-        way = kernel.way_to(self.peer)
-        devices = [device.name for device in facts.devices_below(kernel.read_devices(), way.index)]
+        route = kernel.route_to(self.peer)
+        devices = [
+            device.name for device in facts.devices_below(kernel.read_devices(), route.device_index)
+        ]
         port = 0 if message.get("udp") else self._port
         self._series = SampleSeries(self._address.version, seconds, port, devices=devices)
         self._expiry = time.monotonic() + seconds + IDLE_SECONDS

@@ -22,7 +22,7 @@ from neuca_tools.model import Device
 from neuca_tools.model.device_settings import DeviceSettings
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.kernel import Way
+from neuca_tools.selftest.measure.host.kernel import KernelRoute
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.program import Program
 
@@ -59,18 +59,18 @@ LOG_LINE_CHARACTERS = 1024
 
 
 def describe_host(
-    way: Optional[Way] = None,
+    route: Optional[KernelRoute] = None,
     planned: Optional[str] = None,
     wanted: Optional[Mapping[str, str]] = None,
     drift: Sequence[str] = (),
 ) -> Host:
     """This host as it is now. Raises OSError if the kernel cannot be queried.
 
-    `way` is the route to the peer, and `planned` the device that it should leave through. `wanted`
+    `route` is that to the peer, and `planned` the device that it should leave through. `wanted`
     are the planned sysctls by dotted name, `drift` what else differs from the plan.
     """
     devices, planned_sysctls = kernel.read_devices(), dict(wanted or {})
-    chain = devices_below(devices, way.index) if way else []
+    chain = devices_below(devices, route.device_index) if route else []
     names = [device.name for device in chain]
     addresses_by_index: dict[int, list[str]] = {}
     for index, address in kernel.read_addresses():
@@ -94,7 +94,7 @@ def describe_host(
         links=tuple(links),
         path=tuple(names),
         planned=planned,
-        route_mtu=way.mtu if way else None,
+        route_mtu=route.mtu if route else None,
         drift=tuple(drift),
         agent=__version__,
     )

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.backends import outlook, wire
 from neuca_tools.model import Device
@@ -44,20 +43,19 @@ STATISTICS = (
 ).split()
 
 
-@dataclass(frozen=True)
-class Way:
+class KernelRoute(NamedTuple):
     """How packets reach an address.
 
-    `index` is that of the device. `mtu`, in bytes, is set by the route or was learned from ICMP.
-    `local`: the address is one of this host; `unicast`: it is that of one other host.
+    `mtu`, in bytes, is set by the route or was learned from ICMP. `is_local`: the address is one of
+    this host; `is_unicast`: it is that of one other host.
     """
 
-    index: int
+    device_index: int
     source: Optional[Address]
     gateway: Optional[Address]
     mtu: Optional[int]
-    local: bool
-    unicast: bool = True
+    is_local: bool
+    is_unicast: bool = True
 
 
 def read_devices() -> dict[int, Device]:
@@ -77,7 +75,7 @@ def read_addresses() -> list[tuple[int, Address]]:
     return pairs
 
 
-def way_to(peer: Address, source: Optional[Address] = None) -> Way:
+def route_to(peer: Address, source: Optional[Address] = None) -> KernelRoute:
     """The route that the kernel takes, from `source` if given, as `ip route get` shows it.
 
     Raises OSError, with ENETUNREACH if there is no route.
@@ -90,13 +88,13 @@ def way_to(peer: Address, source: Optional[Address] = None) -> Way:
     with wire.Socket(socket.NETLINK_ROUTE) as netlink:
         body = netlink.ask(GETROUTE, 0, request)[0]
     parts = wire.Attributes(body[ROUTE.size :])
-    return Way(
-        index=parts.number(RTA_OIF),
+    return KernelRoute(
+        device_index=parts.number(RTA_OIF),
         source=source or _parse_address(parts.bytes(RTA_PREFSRC)),
         gateway=_parse_address(parts.bytes(RTA_GATEWAY) or parts.bytes(RTA_VIA)[VIA_ADDRESS:]),
         mtu=parts.nest(RTA_METRICS).number(RTAX_MTU) or None,
-        local=body[7] == LOCAL,
-        unicast=body[7] == UNICAST,
+        is_local=body[7] == LOCAL,
+        is_unicast=body[7] == UNICAST,
     )
 
 
@@ -106,7 +104,7 @@ def device_to(peer: Address) -> Optional[str]:
     For people: a test reports by itself why there is no route.
     """
     try:
-        device = read_devices().get(way_to(peer).index)
+        device = read_devices().get(route_to(peer).device_index)
     except OSError:
         return None
     return device.name if device else None

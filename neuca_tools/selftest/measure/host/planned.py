@@ -15,7 +15,7 @@ from neuca_tools.model import Address as Interface
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.kernel import Way
+from neuca_tools.selftest.measure.host.kernel import KernelRoute
 from neuca_tools.selftest.measure.program import Program
 
 # RFC 1112, 4. What Python calls reserved of IPv6 includes the hosts behind NAT64 (RFC 6052).
@@ -39,7 +39,7 @@ class AgentPlan(NamedTuple):
 
 
 def permitted_device(
-    peer: Address, way: Way, device: Device, plan: AgentPlan, interface: Optional[str]
+    peer: Address, route: KernelRoute, device: Device, plan: AgentPlan, interface: Optional[str]
 ) -> str:
     """The name of the device that a test of `peer` should leave through.
 
@@ -47,9 +47,9 @@ def permitted_device(
     the user named, which permits a reserved device. Raises UsageError if the peer must not be
     tested: an address of this host, a group of hosts, or one behind a reserved device.
     """
-    if way.local or peer.is_loopback:
+    if route.is_local or peer.is_loopback:
         raise UsageError(f"test {peer}: it is an address of this host")
-    if not way.unicast or any((peer.is_multicast, peer.is_unspecified, peer in RESERVED)):
+    if not route.is_unicast or any((peer.is_multicast, peer.is_unspecified, peer in RESERVED)):
         raise UsageError(f"test {peer}: it is not the address of a single host")
     if device.index in plan.reserved and device.name != interface:
         raise UsageError(
@@ -61,11 +61,11 @@ def permitted_device(
 
 
 class PeerRoute(NamedTuple):
-    """The way to a peer, from an address of this host through a device, and the planned device."""
+    """The route to a peer from an address of this host, its device, and the planned device."""
 
     peer: Address
     source: Address
-    way: Way
+    kernel_route: KernelRoute
     device: Device
     planned: str
 
@@ -85,12 +85,12 @@ def permitted_route(
     Raises UsageError for a peer that must not be tested, OSError if there is no usable route.
     """
     check_scope("test", peer)
-    way = kernel.way_to(peer, source)
-    device = kernel.read_devices().get(way.index)
-    if device is None or way.source is None:
+    route = kernel.route_to(peer, source)
+    device = kernel.read_devices().get(route.device_index)
+    if device is None or route.source is None:
         raise OSError(0, "the route has no device or no source address")
-    planned = permitted_device(peer, way, device, plan, interface)
-    return PeerRoute(peer, way.source, way, device, planned)
+    planned = permitted_device(peer, route, device, plan, interface)
+    return PeerRoute(peer, route.source, route, device, planned)
 
 
 def check_scope(action: str, address: Address) -> None:

@@ -59,7 +59,7 @@ def measure_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> R
         return replace(row, error="wrong-interface", text=text)
     name, mtu = route.device.name, route.device.mtu
     before = _carrier_changes(name)
-    macs = reach.answering_macs(peer, route.way, route.device)[:MAX_MACS]
+    macs = reach.answering_macs(peer, route.kernel_route, route.device)[:MAX_MACS]
     row = _row_of_test(replace(row, macs=macs, nic_mtu=mtu), plan, route, secret)
     return replace(row, flaps=_carrier_changes(name) - before)
 

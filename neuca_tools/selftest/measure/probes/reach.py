@@ -15,7 +15,7 @@ from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Connections, Reach
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.kernel import Way
+from neuca_tools.selftest.measure.host.kernel import KernelRoute
 from neuca_tools.selftest.measure.probes.requests import ping_requests
 from neuca_tools.selftest.measure.probes.roundtrip import RoundTrips, measure_latency
 from neuca_tools.selftest.measure.wait import wait_readable
@@ -29,17 +29,17 @@ CONNECT_SECONDS = 3.0  # for one connection
 MAX_FAILED = 100  # failed connections after which the test ends
 
 
-def check_reach(peer: Address, way: Way, device: Device) -> Reach:
+def check_reach(peer: Address, route: KernelRoute, device: Device) -> Reach:
     """The MACs that answer for the peer, its state as a neighbour, and whether it answers a ping.
 
     Raises nothing: what cannot be found out stays unknown.
     """
-    macs = answering_macs(peer, way, device)
-    ping = _answers_ping(peer, way.source)
+    macs = answering_macs(peer, route, device)
+    ping = _answers_ping(peer, route.source)
     state = None
     with suppress(OSError):
-        state = kernel.neighbour_state(way.gateway or peer, way.index)
-    gateway = str(way.gateway) if way.gateway else None
+        state = kernel.neighbour_state(route.gateway or peer, route.device_index)
+    gateway = str(route.gateway) if route.gateway else None
     return Reach("reachable" if macs else state, macs, ping, route=device.name, gateway=gateway)
 
 
@@ -53,17 +53,17 @@ def _answers_ping(peer: Address, source: Optional[Address]) -> Optional[bool]:
     return pings.answer_count > 0
 
 
-def answering_macs(peer: Address, way: Way, device: Device) -> tuple[str, ...]:
+def answering_macs(peer: Address, route: KernelRoute, device: Device) -> tuple[str, ...]:
     """Every MAC that answers an ARP request for the peer's address.
 
     None if the peer is behind a gateway or has an IPv6 address, if the device is not an Ethernet
     device, or if this process may not send the request.
     """
     own_mac = bytes.fromhex(device.mac.replace(":", ""))
-    if way.gateway or way.source is None or peer.version != 4 or len(own_mac) != 6:
+    if route.gateway or route.source is None or peer.version != 4 or len(own_mac) != 6:
         return ()
     macs: set[str] = set()
-    addresses = own_mac + way.source.packed + bytes(6) + peer.packed
+    addresses = own_mac + route.source.packed + bytes(6) + peer.packed
     request = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REQUEST) + addresses
     with suppress(OSError), socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM) as arp:
         arp.bind((device.name, ARP))
