@@ -234,6 +234,32 @@ program.PATH = "/nowhere"
 """
 
 
+STDIO = """from ipaddress import ip_address
+from neuca_tools.selftest.measure.helper.serve import serve_pipes
+serve_pipes(ip_address("127.0.0.1"), 45678, 60, print)
+"""
+
+
+def test_a_client_by_ssh_has_to_name_its_address_first():
+    """Any other request is refused, and the session goes on until the client ends it."""
+    done = subprocess.run(
+        [sys.executable, "-c", STDIO],
+        input='{"ask":"host"}\n{"ask":"begin","seconds":1}\n{"ask":"bye"}\n',
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.splitlines()) == (
+        0,
+        [
+            '{"error":"host: the client has not named its address"}',
+            '{"error":"begin: a test takes up to 3600 s, after hello"}',
+        ],
+    )
+
+
 def test_a_client_is_told_that_iperf3_is_missing_there():
     made = Served(WITHOUT_IPERF3)
     try:
