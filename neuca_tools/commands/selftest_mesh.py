@@ -61,7 +61,6 @@ ENGINE = "clush"
 REMOTE = "neuca-selftest mesh join -"
 # How many hosts clush starts at a time: all of them, so that they are ready together.
 FANOUT = 1000
-LATEST_START = 1e11  # seconds since 1970
 # Bytes of a list of hosts.
 MAX_TEXT = 4 * 2**20
 PLAN_OPTIONS: Options = {
@@ -117,7 +116,7 @@ JOIN_OPTIONS: Options = {
     "name": value("NAME", "the name of this host in the plan (default: its host name)"),
     "start": value(
         *("SECONDS", "when the first slot begins, in seconds since the epoch"),
-        type=seconds_up_to(LATEST_START, low=0),
+        type=seconds_up_to(results.LATEST, low=0),
     ),
     "secret-file": value("FILE", "file with the secret shared by all hosts"),
     **CONFIG,
@@ -208,7 +207,7 @@ def _run(arguments: argparse.Namespace) -> int:
         log(budget_line(recorded.plan))
         run, stopped = _coordinate_run(arguments, recorded, output)
     reasons = {**recorded.reasons, **run.reasons}
-    done = results.Recorded(run.plan, run.rows, recorded.began, reasons)
+    done = results.RecordedRun(run.plan, run.rows, recorded.began, reasons)
     code = _show_result(arguments, _judged_result(done))
     if stopped:
         log(f"stopped; the same command continues it: {arguments.output}")
@@ -216,7 +215,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _run_to_continue(path: Path, output: results.Results, given: MeshPlan) -> results.Recorded:
+def _run_to_continue(path: Path, output: results.Results, given: MeshPlan) -> results.RecordedRun:
     """The run that is left to do: a new one, also if that in the file is complete."""
     recorded = output.recorded()
     if recorded is not None and not results.continues(recorded.plan, given):
@@ -227,11 +226,11 @@ def _run_to_continue(path: Path, output: results.Results, given: MeshPlan) -> re
         log(f'a new run replaces the one in "{path}", which is complete')
         output.clear()
     output.plan(given)
-    return results.Recorded(given, (), time.time())
+    return results.RecordedRun(given, (), time.time())
 
 
 def _coordinate_run(
-    arguments: argparse.Namespace, recorded: results.Recorded, output: results.Results
+    arguments: argparse.Namespace, recorded: results.RecordedRun, output: results.Results
 ) -> tuple[Coordinator, bool]:
     """The run, and whether it was stopped."""
     # The kernel limits the length of one argument: MAX_ARG_STRLEN, 128 KiB.
@@ -312,7 +311,7 @@ def _report_results(arguments: argparse.Namespace) -> int:
     return _show_result(arguments, _judged_result(results.read_results(arguments.files)))
 
 
-def _judged_result(run: results.Recorded) -> report.MeshResult:
+def _judged_result(run: results.RecordedRun) -> report.MeshResult:
     verdict = judge_mesh(run.plan, run.rows, run.reasons)
     return report.MeshResult(run.plan, tests_of(run.plan, run.rows), verdict, run.began)
 

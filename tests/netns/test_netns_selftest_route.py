@@ -32,6 +32,34 @@ print(json.dumps(encode(hops.trace_route(target, int(mtu), int(known) or None)))
 """
 
 
+# Through the loopback device: an echo, and a report about an earlier packet, as a slow router sends it.
+LATE_REPORT = """import socket, struct, sys, threading, time
+from ipaddress import ip_address
+from neuca_tools.selftest.measure.probes.echo import Echo
+from neuca_tools.selftest.measure.probes.path_mtu import Probe
+from neuca_tools.selftest.measure.probes.requests import echo_requests
+from neuca_tools.selftest.measure.wait import wait_readable
+host, token = ip_address(sys.argv[1]), bytes(16)
+echo = Echo(host, host, 45000, token)
+def serve():
+    while True:
+        echo.turn(set(wait_readable(echo.waiting, time.monotonic() + 60)))
+threading.Thread(target=serve, daemon=True).start()
+requests = echo_requests(host, 45000, token, host)
+probe = Probe(requests, 0.0)
+before = probe.acknowledged(1000, 0)
+port = requests.socket.getsockname()[1]
+packet = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 1400, 1, 0x4000, 64, 17, 0, host.packed, host.packed)
+packet += struct.pack("!HHHH", port, 45000, 1380, 0)
+words = struct.unpack("!18H", struct.pack("!BBHHH", 3, 4, 0, 0, 1200) + packet)
+checksum = 0xFFFF - sum(words) % 0xFFFF
+report = struct.pack("!BBHHH", 3, 4, checksum, 0, 1200) + packet
+sender = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+sender.sendto(report, (str(host), 0))
+print(before, probe.acknowledged(1000, 0), probe.reported)
+"""
+
+
 class Routed:
     """The guest's laboratory with routers behind its NIC."""
 
@@ -182,6 +210,11 @@ def test_a_router_that_refuses(routed):
     routed.sh("left", "ip route replace prohibit 10.9.0.0/24")
     found = routed.trace()
     assert (found["reached"], found["refused"]) == (False, "10.1.0.2")
+
+
+def test_a_late_report_about_a_larger_packet_does_not_count_for_the_next_one(ends):
+    """The kernel raises it at the next send, which sends nothing then (ip(7), IP_RECVERR)."""
+    assert ends.lab.run(sys.executable, "-c", LATE_REPORT, NEAR).out == "True True True\n"
 
 
 def test_nothing_leaves_through_another_device_than_the_tests(routed):

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -40,7 +42,7 @@ def heard(lines, writing, *pieces):
     found = []
     for piece in pieces:
         os.write(writing, piece)
-        found += lines.raw()
+        found += lines.read_lines()
     return found
 
 
@@ -50,18 +52,29 @@ def test_lines_may_come_in_pieces(pipe):
 
 def test_a_line_that_is_too_long_is_dropped_to_its_end(pipe):
     assert heard(*pipe, b"x" * 101, b"x" * 50, b"y\ngood\n") == [b"good"]
+    assert heard(*pipe, b"x" * 101 + b"\n", b"y" * 100 + b"\nx") == [b"y" * 100]
 
 
 def test_messages_are_objects_and_the_rest_is_passed_over(pipe):
     lines, writing = pipe
     os.write(writing, b'7\n[]\n{"a": 1}\n\xff\n{"b"\n')
-    assert lines.take() == [{"a": 1}]
+    assert lines.read_messages() == [{"a": 1}]
     os.close(writing)
-    assert (lines.take(), lines.ended) == ([], True)
+    assert (lines.read_messages(), lines.ended) == ([], True)
 
 
 @pytest.mark.parametrize(
-    "data", [7, [[0]], [[0, [[0]]]], [["x", []]], [[0, [["a", "b"]]]], [[0, 7]], {"a": 1}]
+    "data",
+    [
+        7,
+        [[0]],
+        [[0, [[0]]]],
+        [["x", []]],
+        [[0, [["a", "b"]]]],
+        [[0, 7]],
+        {"a": 1},
+        [[float("inf"), []]],
+    ],
 )
 def test_slots_that_are_none_are_an_error(data):
     with pytest.raises(SelftestError, match="its slots cannot be read"):
@@ -71,6 +84,24 @@ def test_slots_that_are_none_are_an_error(data):
 def test_slots_with_a_host_twice_are_an_error():
     with pytest.raises(SelftestError, match="slot 3 has a host twice"):
         read_slots([[3, [[0, 1], [1, 2]]]], 4)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        b'"next": 0, "start": 1.5',
+        b'"next": 0, "start": "1", "clock": 1.5',
+        b'"next": 0, "start": NaN, "clock": 1.5',
+        b'"next": 0, "start": 1.5, "clock": -Infinity',
+        b'"next": 1e400, "start": 1.5, "clock": 1.5',
+    ],
+)
+def test_times_that_are_none_are_an_error(pipe, times):
+    lines, writing = pipe
+    os.write(writing, b"{%b}\n" % times)
+    with pytest.raises(SelftestError, match="a message without its times"):
+        Member(mesh_of(4), "n0", AgentPlan(), b"", print, lines).run()
+    os.close(writing)
 
 
 def test_a_host_without_a_coordinator_sleeps_until_its_slot_however_long_that_is():
@@ -493,6 +524,44 @@ def test_a_host_that_joins_again_ends_the_one_of_an_interrupted_play(tmp_path):
         for holder in holders:
             holder.kill()
             holder.communicate()
+
+
+def test_a_holder_that_ends_by_itself_meanwhile_is_no_error(tmp_path, monkeypatch):
+    """Between the question who has the lock and the signal."""
+    path = tmp_path / "plan.json"
+    path.write_text("{}")
+    with subprocess.Popen(
+        [sys.executable, "-c", TAKER, path, "1"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout.readline() == "locked\n"
+
+        def end_before_signal(process, _signal):
+            assert process == holder.pid
+            holder.communicate("\n")
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+
+        monkeypatch.setattr(os, "kill", end_before_signal)
+        results.take_over(path, 1)
+    assert holder.returncode == 0
+
+
+def test_a_file_system_without_locks_is_no_other_run(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    path = tmp_path / "plan.json"
+    path.write_text("{}")
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    for attempt in (
+        lambda: results.take_over(path, 1),
+        lambda: next(results.open_results(path).gen),
+    ):
+        with pytest.raises(SelftestError) as raised:
+            attempt()
+        assert raised.value.text == f'lock "{path}": No locks available'
 
 
 def test_hosts_that_share_the_file_of_a_plan_do_not_end_each_other(tmp_path):

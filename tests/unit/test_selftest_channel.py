@@ -28,11 +28,11 @@ from neuca_tools.selftest.measure.helper.channel import (
     ChannelError,
     small_segments,
 )
-from neuca_tools.selftest.measure.helper.greeting import (
+from neuca_tools.selftest.measure.helper.handshake import (
     BusyError,
-    Greeting,
     ImpostorError,
-    greet_server,
+    ServerHandshake,
+    client_handshake,
 )
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.iperf import command
@@ -61,7 +61,7 @@ def handshake(pair, secret=SECRET, busy=False):
 
     def server():
         try:
-            greeting, channel = Greeting(pair[1]), None
+            greeting, channel = ServerHandshake(pair[1]), None
             while channel is None:
                 select.select([pair[1]], [], [], 10)
                 channel = greeting.turn(SECRET, busy)
@@ -72,7 +72,7 @@ def handshake(pair, secret=SECRET, busy=False):
     beside = threading.Thread(target=server)
     beside.start()
     try:
-        client = greet_server(pair[0], secret, 10)
+        client = client_handshake(pair[0], secret, 10)
     finally:
         beside.join()
     return client, outcome[0]
@@ -128,7 +128,7 @@ NOT_OURS = "greet the peer: what listens there is not neuca-selftest --serve"
 def test_a_server_that_is_none_or_of_another_version(pair, hello, reason):
     pair[1].send(hello)
     with pytest.raises(ChannelError) as raised:
-        greet_server(pair[0], SECRET, 1)
+        client_handshake(pair[0], SECRET, 1)
     assert raised.value.text == reason
 
 
@@ -157,7 +157,7 @@ def test_a_server_that_cannot_prove_itself(pair, answer, kind, reason):
     pair[1].send(b'{"neuca-selftest":2,"nonce":"%s"}\n' % HEX)
     threading.Thread(target=answer_and_close, args=[pair[1], answer]).start()
     with pytest.raises(ChannelError) as raised:
-        greet_server(pair[0], SECRET, 10)
+        client_handshake(pair[0], SECRET, 10)
     assert (type(raised.value), raised.value.text) == (kind, reason)
 
 
@@ -180,12 +180,12 @@ def test_no_bytes_of_a_server_raise_anything_but_a_reason(said):
         theirs.sendall(said)
         theirs.shutdown(socket.SHUT_WR)
         with pytest.raises(ChannelError):
-            greet_server(ours, SECRET, 10)
+            client_handshake(ours, SECRET, 10)
 
 
 def test_a_server_that_says_nothing(pair):
     with pytest.raises(ChannelError) as raised:
-        greet_server(pair[0], SECRET, 0.01)
+        client_handshake(pair[0], SECRET, 0.01)
     assert raised.value.text == "greet the peer: no response within 0.01 s"
 
 
@@ -206,7 +206,7 @@ NOT_THE_PROTOCOL = "it does not speak the protocol of neuca-selftest"
     ],
 )
 def test_what_a_stranger_sends_is_refused_by_its_form(pair, line, reason):
-    greeting = Greeting(pair[1])
+    greeting = ServerHandshake(pair[1])
     pair[0].send(line)
     with pytest.raises(ChannelError) as raised:
         greeting.turn(SECRET, False)
@@ -214,7 +214,7 @@ def test_what_a_stranger_sends_is_refused_by_its_form(pair, line, reason):
 
 
 def test_a_line_in_pieces_is_waited_for(pair):
-    greeting = Greeting(pair[1])
+    greeting = ServerHandshake(pair[1])
     pair[0].send(b'{"nonce":')
     assert greeting.turn(SECRET, False) is None
 
@@ -263,7 +263,7 @@ def test_silence_and_an_end(pair):
 def test_a_message_without_an_end(pair, monkeypatch):
     monkeypatch.setattr(channels, "PIECE", 4096)
     client = ends(pair)[0]
-    client.longest = 5000
+    client.max_bytes = 5000
     pair[1].sendall(b"x" * 20_000)
     with pytest.raises(ChannelError) as raised:
         client.receive(1)

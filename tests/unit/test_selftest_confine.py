@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
@@ -42,3 +43,19 @@ def test_a_program_that_cannot_be_confined_is_not_started():
     with pytest.raises(OSError, match="it cannot be confined"):
         Program(["true"], confine_process(unwritable))
     os.close(unwritable)
+
+
+def test_a_program_that_nobody_could_wait_for_does_not_stay_behind(monkeypatch):
+    """Linux before 5.3 and some sandboxes have no pidfd_open(2)."""
+
+    started = []
+
+    def refuse(process):
+        started.append(process)
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    with pytest.raises(OSError, match="Function not implemented"):
+        Program(["sleep", "60"])
+    with pytest.raises(ChildProcessError):
+        os.waitpid(*started, os.WNOHANG)

@@ -5,13 +5,19 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
+import threading
 from ipaddress import ip_address
 
 import pytest
 from test_selftest_server import free_ports
 
+from neuca_tools.selftest.evidence import PathMtu
 from neuca_tools.selftest.measure.probes.echo import HEADER, LARGEST_PAYLOAD, MAX_GROWTH, Echo
+from neuca_tools.selftest.measure.probes.path_mtu import measure_path_mtu
+from neuca_tools.selftest.measure.probes.requests import echo_requests
+from neuca_tools.selftest.measure.probes.roundtrip import UNCOUNTED, RoundTrips
 
 HOST, TOKEN = "127.0.0.1", bytes(range(16))
 
@@ -54,3 +60,70 @@ def test_a_listener_with_the_token_gets_no_amplifier(echo):
     came = answers(echo, [HEADER.pack(TOKEN, 1, LARGEST_PAYLOAD)] * 200)
     assert came == [LARGEST_PAYLOAD] * len(came)
     assert len(came) <= 2 * MAX_GROWTH // LARGEST_PAYLOAD  # should a second end in between
+
+
+@pytest.fixture
+def trips(echo):
+    made, port = echo
+    return RoundTrips(echo_requests(ip_address(HOST), port, TOKEN, ip_address(HOST)), 0.0), made
+
+
+def answer(trips, echo, times):
+    """The request of each turn is answered at once."""
+    for _ in range(times):
+        trips.turn()
+        echo.turn(set(echo.waiting))
+        select.select([trips], [], [], 5)
+
+
+def test_what_happens_after_a_run_is_no_part_of_a_round_trip(trips):
+    """The helper takes its time to end a run, during which the last answer is not read."""
+    probe, echo = trips
+    answer(probe, echo, UNCOUNTED + 2)
+    probe.stop()
+    select.select([], [], [], 0.3)
+    latency = probe.end()
+    assert (latency.count, latency.lost) == (2, 0)
+    assert latency.maximum < 0.3
+
+
+def test_a_request_of_the_last_moment_is_neither_answered_nor_lost(trips):
+    probe, echo = trips
+    answer(probe, echo, UNCOUNTED + 2)
+    probe.turn()
+    probe.stop()
+    assert (probe.end().count, probe.answer_count) == (2, UNCOUNTED + 2)
+
+
+def test_a_peer_that_answers_its_first_requests_only_does_answer(trips):
+    """Packet filters limit the rate of pings, often to one a second after the first few."""
+    probe, echo = trips
+    answer(probe, echo, 2)
+    for _ in range(3):
+        probe.turn()
+    assert (probe.end().lost, probe.answer_count) == (2, 2)
+
+
+def test_the_path_mtu_is_known_even_if_the_round_trip_is_longer_than_expected():
+    """With --only path-mtu, no step before has measured it."""
+    host = ip_address(HOST)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind((HOST, 0))
+        requests = echo_requests(host, server.getsockname()[1], TOKEN, host)
+
+        def answer_late():
+            timers = []
+            request, client = server.recvfrom(65536)
+            while request:
+                timers.append(threading.Timer(0.4, server.sendto, [request[: HEADER.size], client]))
+                timers[-1].start()
+                request, client = server.recvfrom(65536)
+            for timer in timers:
+                timer.join()
+
+        slow_peer = threading.Thread(target=answer_late)
+        slow_peer.start()
+        assert measure_path_mtu(requests, 1500, 0.0) == PathMtu(1500, 1500, False)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
+            last.sendto(b"", server.getsockname())
+        slow_peer.join()

@@ -29,7 +29,7 @@ from neuca_tools.selftest.measure.probes.echo import Echo
 from neuca_tools.selftest.measure.probes.roundtrip import (
     PROBE_SECONDS,
     ForeignProbes,
-    Times,
+    ProbeTimes,
     probe_interval,
 )
 from neuca_tools.selftest.readers.documents import evidence_of
@@ -141,7 +141,7 @@ def test_probes_use_at_most_a_twentieth_of_a_slow_path():
 def test_times_are_counted_from_when_the_load_began():
     trace = Trace((10.0, 11.0), *[(0.02, 0.02)] * 8)
     phase = Phase("rpm", direction="forward", sender_trace=trace)
-    found = probes_of(phase, Times((10.5,), (0.1,), (0.2,), 1), idle=0.01)
+    found = probes_of(phase, ProbeTimes((10.5,), (0.1,), (0.2,), 1), idle=0.01)
     assert (found.begun, found.own_times, found.own) == ((0.5,), (0.0, 1.0), (0.02, 0.02))
     assert (found.failed, found.idle) == (1, 0.01)
 
@@ -188,7 +188,7 @@ def echo_at(port):
 
 def test_a_probe_is_a_handshake_and_an_answer(port):
     echo, number = echo_at(port)
-    probes = ForeignProbes(LOCAL, number, LOCAL, every=0.001)
+    probes = ForeignProbes(LOCAL, number, LOCAL, interval=0.001)
     run(probes, lambda: len(probes._rows) >= 5, echo)
     found = probes.end()
     echo.close()
@@ -198,7 +198,7 @@ def test_a_probe_is_a_handshake_and_an_answer(port):
 
 
 def test_refused_probes_have_failed_and_are_no_error(port):
-    probes = ForeignProbes(LOCAL, port, LOCAL, every=0.001)
+    probes = ForeignProbes(LOCAL, port, LOCAL, interval=0.001)
     run(probes, lambda: probes._failed >= 3)
     assert probes.end().begun == ()
 
@@ -208,7 +208,7 @@ def test_unanswered_probes_are_bounded_and_have_failed_when_they_are_late(monkey
     monkeypatch.setattr(roundtrip, "MAX_OPEN", 3)
     monkeypatch.setattr(roundtrip, "MAX_PROBES", 4)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        probes = ForeignProbes(LOCAL, silent.getsockname()[1], LOCAL, every=0.0)
+        probes = ForeignProbes(LOCAL, silent.getsockname()[1], LOCAL, interval=0.0)
         run(probes, lambda: len(probes._open) == 3)
         probes.turn()
         assert len(probes._open) == 3

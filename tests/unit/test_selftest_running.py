@@ -21,12 +21,13 @@ from neuca_tools.commands.selftest_serve import check_servable
 from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Roles
-from neuca_tools.errors import UsageError
+from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.model import Device, NetworkState, OwnedObjects
 from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.evidence.run import Flow, Run, Total
-from neuca_tools.selftest.measure import archive
-from neuca_tools.selftest.measure.host.kernel import Way
+from neuca_tools.selftest.measure import archive, program
+from neuca_tools.selftest.measure.host import planned
+from neuca_tools.selftest.measure.host.kernel import KernelRoute
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permitted_device, permitted_route
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.iperf.command import Test as Asked
@@ -42,7 +43,7 @@ from neuca_tools.selftest.measure.iperf.plans import (
     next_rate,
 )
 from neuca_tools.selftest.measure.probes.path_mtu import largest_carried
-from neuca_tools.selftest.measure.program import Ended
+from neuca_tools.selftest.measure.program import ProgramResult
 from neuca_tools.tuning.layer import CONGESTION, JudgedValue, Layer
 
 PEER = ip_address("172.16.0.2")
@@ -70,6 +71,19 @@ def test_the_clients_command_line():
     assert command.client_command(ASKED._replace(direction="both"))[-1] == "--bidir"
     assert command.client_command(ASKED._replace(udp=True, length=312))[-3:] == ["-u", "-l", "312"]
     assert " ".join(command.server_command(PEER, 5201)) == "iperf3 -s -1 -i 1 -B 172.16.0.2 -p 5201"
+
+
+def test_an_hour_of_all_streams_fits_into_the_output_that_is_kept():
+    """iperf 3.12 prints 51 KB a second with 128 streams; beyond the limit SIGXFSZ ends it."""
+    hour = ASKED._replace(seconds=3600.0, streams=128)
+    for test in (hour, hour._replace(direction="both")):
+        command_line = command.client_command(test)
+        interval = int(command_line[command_line.index("-i") + 1])
+        flows = 256 if test.direction == "both" else 128
+        assert 3600 / interval * flows * 500 < program.MAX_OUTPUT
+        assert interval <= 60  # the longest one of iperf3
+    assert " -i 4 " in " ".join(command.server_command(PEER, 5201, 3600.0))
+    assert " -i 1 " in " ".join(command.client_command(hour._replace(seconds=300.0)))
 
 
 @pytest.mark.parametrize(
@@ -105,9 +119,9 @@ def test_a_udp_test_that_failed_is_the_error_alone():
 
 
 ENDS = {
-    "all went well": (Ended(0, WHOLE, b""), None),
+    "all went well": (ProgramResult(0, WHOLE, b""), None),
     "3.12: refused, and exit code 0": (
-        Ended(
+        ProgramResult(
             0,
             b'{"start": {}, "intervals": [], "end": {}, "error": "unable to connect to server: Connection refused"}',
             b"",
@@ -115,7 +129,7 @@ ENDS = {
         "unable to connect to server: Connection refused",
     ),
     "3.9: no word in the JSON": (
-        Ended(
+        ProgramResult(
             1,
             b'{"start": {}, "intervals": [], "end": {}}',
             b"iperf3: error - unable to connect to server: Bad file descriptor\n",
@@ -123,31 +137,36 @@ ENDS = {
         "unable to connect to server: Bad file descriptor",
     ),
     "no JSON at all": (
-        Ended(1, b"", b"iperf3: unrecognized option '--bidir'\n"),
+        ProgramResult(1, b"", b"iperf3: unrecognized option '--bidir'\n"),
         "iperf3: unrecognized option '--bidir'",
     ),
-    "nothing at all": (Ended(1, b"", b""), "iperf3 ended without a result or an error message"),
+    "nothing at all": (
+        ProgramResult(1, b"", b""),
+        "iperf3 ended without a result or an error message",
+    ),
     "truncated": (
-        Ended(0, WHOLE[:80], b""),
+        ProgramResult(0, WHOLE[:80], b""),
         "the JSON ends at line 1: it was truncated",
     ),
     "rubbish": (
-        Ended(0, b"\xff\xfe\x00", b""),
+        ProgramResult(0, b"\xff\xfe\x00", b""),
         "this is neither iperf3's JSON, nor its text, nor iperf 2's text",
     ),
-    "killed": (Ended(-9, WHOLE, b""), "iperf3 was terminated by SIGKILL"),
+    "killed": (ProgramResult(-9, WHOLE, b""), "iperf3 was terminated by SIGKILL"),
     "killed by a signal without a name": (
-        Ended(-63, b"", b""),
+        ProgramResult(-63, b"", b""),
         "iperf3 was terminated by signal 63",
     ),
-    "hung": (Ended(-9, b"", b"", was_killed=True), command.NOT_ENDED),
+    "hung": (ProgramResult(-9, b"", b"", was_killed=True), command.NOT_ENDED),
     "all went well, and nothing arrived": (
-        Ended(0, b'{"start": {}, "intervals": [{}], "end": {"sum_sent": {"bytes": 0}}}', b""),
+        ProgramResult(
+            0, b'{"start": {}, "intervals": [{}], "end": {"sum_sent": {"bytes": 0}}}', b""
+        ),
         "iperf3 reported success, but nothing arrived",
     ),
-    "a result, and another exit code": (Ended(3, WHOLE, b"iperf3: error - odd\n"), "odd"),
+    "a result, and another exit code": (ProgramResult(3, WHOLE, b"iperf3: error - odd\n"), "odd"),
     "a result, and another exit code without a word": (
-        Ended(3, WHOLE, b""),
+        ProgramResult(3, WHOLE, b""),
         "iperf3 exited with 3 without an error message",
     ),
 }
@@ -182,6 +201,11 @@ def climb(capacity: float, top: float, able: float = 1e12) -> list[Rung]:
 
 def test_a_path_that_takes_all_is_climbed_to_the_top():
     assert [one.offered for one in climb(2e9, 1e9)] == [1e7, 1e8, 5e8, 1e9]
+
+
+@pytest.mark.parametrize("capacity", [1e5, 4e5, 2e9])
+def test_no_more_than_the_highest_rate_is_offered_however_low_that_is(capacity):
+    assert max(one.offered for one in climb(capacity, 5e5)) <= 5e5
 
 
 @pytest.mark.parametrize("capacity", [3e6, 12e6, 96.7e6, 440e6, 730e6, 970e6])
@@ -259,52 +283,60 @@ OUTLOOK = AgentPlan(
 SOURCE = ip_address("172.16.0.1")
 
 
-def way(index: int, **more) -> Way:
-    return Way(index, SOURCE, None, None, **{"local": False, **more})
+def to_device(index: int, **more) -> KernelRoute:
+    return KernelRoute(index, SOURCE, None, None, **{"is_local": False, **more})
 
 
 def test_the_device_that_is_meant():
-    assert permitted_device(PEER, way(3), device(3, "eth1"), OUTLOOK, None) == "eth1"
+    assert permitted_device(PEER, to_device(3), device(3, "eth1"), OUTLOOK, None) == "eth1"
     assert (
-        permitted_device(ip_address("172.16.0.200"), way(3), device(3, "eth1"), OUTLOOK, None)
+        permitted_device(ip_address("172.16.0.200"), to_device(3), device(3, "eth1"), OUTLOOK, None)
         == "eth2"
     )
     assert (
-        permitted_device(ip_address("10.9.9.9"), way(7), device(7, "eth7"), OUTLOOK, None) == "eth7"
+        permitted_device(ip_address("10.9.9.9"), to_device(7), device(7, "eth7"), OUTLOOK, None)
+        == "eth7"
     )
-    assert permitted_device(PEER, way(3), device(3, "eth1"), OUTLOOK, "eth2") == "eth2"
-    assert permitted_device(PEER, way(2), device(2, "eth0"), OUTLOOK, "eth0") == "eth0"
+    behind_nat64 = ip_address("64:ff9b::c000:201")
+    assert permitted_device(behind_nat64, to_device(7), device(7, "eth7"), OUTLOOK, None) == "eth7"
+    assert permitted_device(PEER, to_device(3), device(3, "eth1"), OUTLOOK, "eth2") == "eth2"
+    assert permitted_device(PEER, to_device(2), device(2, "eth0"), OUTLOOK, "eth0") == "eth0"
 
 
 REFUSED = {
     "the management NIC": (
         PEER,
-        way(2),
+        to_device(2),
         "test 172.16.0.2: the route to it leaves through eth0, the management NIC",
     ),
     "an ignored NIC": (
         PEER,
-        way(9),
+        to_device(9),
         "test 172.16.0.2: the route to it leaves through eth0, an ignored NIC",
     ),
     "ourselves": (
         SOURCE,
-        way(1, local=True),
+        to_device(1, is_local=True),
         "test 172.16.0.1: it is an address of this host",
     ),
     "a broadcast": (
         ip_address("172.16.0.255"),
-        way(3, unicast=False),
+        to_device(3, is_unicast=False),
         "test 172.16.0.255: it is not the address of a single host",
     ),
     "a group": (
         ip_address("ff02::1"),
-        way(3),
+        to_device(3),
         "test ff02::1: it is not the address of a single host",
+    ),
+    "a reserved one": (
+        ip_address("240.0.0.1"),
+        to_device(3),
+        "test 240.0.0.1: it is not the address of a single host",
     ),
     "nobody": (
         ip_address("0.0.0.0"),
-        way(3),
+        to_device(3),
         "test 0.0.0.0: it is not the address of a single host",
     ),
 }
@@ -314,7 +346,7 @@ REFUSED = {
 def test_what_is_never_tested(name):
     peer, route, text = REFUSED[name]
     with pytest.raises(UsageError) as raised:
-        permitted_device(peer, route, device(route.index, "eth0"), OUTLOOK, None)
+        permitted_device(peer, route, device(route.device_index, "eth0"), OUTLOOK, None)
     assert raised.value.text == text
 
 
@@ -324,6 +356,19 @@ def test_an_address_that_is_nothing_without_its_link_is_refused_before_anything_
             permitted_route(address, OUTLOOK)
         with pytest.raises(UsageError, match=f"serve at {address}: it is link-local"):
             check_servable(address, device(3, "eth0"), None, OUTLOOK)
+
+
+def test_a_container_engine_that_hangs_is_not_a_container_that_does_not_run(tmp_path, monkeypatch):
+    engine = tmp_path / "docker"
+    engine.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    engine.chmod(0o755)
+    monkeypatch.setattr(program, "PATH", str(tmp_path))
+    monkeypatch.setattr(planned, "INSPECT_SECONDS", 0.2)
+    with pytest.raises(SelftestError) as raised:
+        planned.container_namespace("web")
+    assert raised.value.text == (
+        'enter the container "web": docker: no response in 0.2 s; podman: No such file or directory'
+    )
 
 
 # --- Options --------------------------------------------------------------------------------------------------------------

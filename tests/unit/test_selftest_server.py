@@ -24,7 +24,7 @@ from test_fuzz import FUZZ
 
 from neuca_tools.selftest.measure.helper import peer
 from neuca_tools.selftest.measure.helper.channel import ChannelError
-from neuca_tools.selftest.measure.helper.greeting import (
+from neuca_tools.selftest.measure.helper.handshake import (
     MAX_CONNECTIONS,
     MAX_PER_NETWORK,
     network_of,
@@ -232,6 +232,32 @@ def test_only_the_clients_that_are_named_are_accepted():
 WITHOUT_IPERF3 = """from neuca_tools.selftest.measure import program
 program.PATH = "/nowhere"
 """
+
+
+STDIO = """from ipaddress import ip_address
+from neuca_tools.selftest.measure.helper.serve import serve_pipes
+serve_pipes(ip_address("127.0.0.1"), 45678, 60, print)
+"""
+
+
+def test_a_client_by_ssh_has_to_name_its_address_first():
+    """Any other request is refused, and the session goes on until the client ends it."""
+    done = subprocess.run(
+        [sys.executable, "-c", STDIO],
+        input='{"ask":"host"}\n{"ask":"begin","seconds":1}\n{"ask":"bye"}\n',
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.splitlines()) == (
+        0,
+        [
+            '{"error":"host: the client has not named its address"}',
+            '{"error":"begin: a test takes up to 3600 s, after hello"}',
+        ],
+    )
 
 
 def test_a_client_is_told_that_iperf3_is_missing_there():

@@ -4,18 +4,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 import socket
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from neuca_tools.selftest.evidence import Cpu, Sample, Socket
+from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace, shifted_trace, trace_within
-from neuca_tools.selftest.measure.helper.channel import ChannelError
-from neuca_tools.selftest.measure.helper.heard import clock_of, observations_of
+from neuca_tools.selftest.measure.helper.answers import clock_of, observations_of
+from neuca_tools.selftest.measure.helper.channel import LONGEST_MESSAGE, ChannelError
 from neuca_tools.selftest.measure.host import series
 from neuca_tools.selftest.measure.host.series import SampleSeries, trace_of
 
@@ -167,6 +170,21 @@ def test_one_look_serves_for_a_sample_and_for_a_point(monkeypatch):
     seen = observer.end()
     assert len(seen.samples) > 2
     assert {round(sample.time, 6) for sample in seen.samples[:-1]} <= set(seen.trace.time)
+
+
+def test_the_samples_of_an_hour_with_all_streams_fit_into_a_message():
+    """If they did not, the helper would be lost for the rest of the test."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=256))
+        for _ in range(129):
+            stack.enter_context(socket.create_connection(server.getsockname()))
+            stack.enter_context(server.accept()[0]).sendall(b"x" * 10000)
+        observer = SampleSeries(4, 3600.0, remote_port=server.getsockname()[1])
+        interval = observer._sample_due - observer._samples[0].time
+        samples = observer.end().samples
+    assert len(samples[-1].sockets) == 129
+    size = len(json.dumps(encode(samples[-1]), separators=(",", ":")))
+    assert size * 3600 / interval < LONGEST_MESSAGE
 
 
 def test_many_connections_are_read_less_often(monkeypatch):

@@ -12,10 +12,10 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.files import applying, locked, read_bytes, write_files
@@ -23,26 +23,24 @@ from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
 from neuca_tools.selftest.evidence import VERSION as EVIDENCE_VERSION
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import decode
+from neuca_tools.selftest.measure.wait import parse_message
 from neuca_tools.selftest.readers import MAX_DOCUMENT_BYTES
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.record import ENTRY_VERSION, Entry
 
-# The most reports that are kept.
-MAX_REPORTS = 30
-# The most earlier tests that a rate is compared with.
-MAX_EARLIER = 10
+MAX_REPORTS = 30  # the most reports that are kept
+MAX_EARLIER = 10  # the most earlier tests that a rate is compared with
 # The entries and bytes of one file, after which it becomes the old one.
 MAX_ENTRIES, MAX_BYTES = 1000, 8 * 1024 * 1024
 # Bytes of one entry; a test of the plan full has about 20,000. A larger one has no evidence.
-LARGEST_ENTRY = 256 * 1024
-# Seconds to wait for another test that is being archived.
-LOCK_SECONDS = 5.0
+MAX_ENTRY_BYTES = 256 * 1024
+LOCK_SECONDS = 5.0  # to wait for another test that is being archived
 
 
 def append_entry(state: Path, entry: Mapping[str, object]) -> None:
     """Add an entry. Raises ApplyError; nothing is added then."""
     line = _encoded_line(entry)
-    if len(line) > LARGEST_ENTRY:
+    if len(line) > MAX_ENTRY_BYTES:
         line = _encoded_line({**entry, "evidence": None})
     path = state / ARCHIVE
     with locked(state / ARCHIVE_LOCK, LOCK_SECONDS):
@@ -61,11 +59,11 @@ def _encoded_line(entry: Mapping[str, object]) -> bytes:
 
 
 def read_entries(state: Path) -> tuple[list[Entry], int]:
-    """All entries, the oldest first, and the number of lines that are none.
+    """All entries, the oldest first, and the number of lines that are not entries.
 
     Raises SelftestError if a file cannot be read.
     """
-    entries_read: list[Entry] = []
+    entries: list[Entry] = []
     damaged = 0
     for name in (OLD_ARCHIVE, ARCHIVE):
         path = state / name
@@ -73,28 +71,22 @@ def read_entries(state: Path) -> tuple[list[Entry], int]:
             content = read_bytes(path, 2 * MAX_BYTES) or b""
         except OSError as error:
             raise SelftestError(f'read "{path}": {error.strerror}') from error
-        known = [_parse_entry(line) for line in content.split(b"\n") if line]
-        entries_read += [entry for entry in known if entry]
-        damaged += known.count({})
-    return entries_read, damaged
+        parsed = [_parse_entry(line) for line in content.split(b"\n") if line]
+        entries += filter(None, parsed)
+        damaged += parsed.count({})
+    return entries, damaged
 
 
 def _parse_entry(line: bytes) -> Entry:
     """Empty if it is not an entry of this version."""
-    try:
-        entry = json.loads(line)
-    except (RecursionError, ValueError):
-        return {}
-    if not isinstance(entry, dict) or entry.get("version") != ENTRY_VERSION:
-        return {}
-    return entry
+    entry = parse_message(line)
+    return entry if entry and entry.get("version") == ENTRY_VERSION else {}
 
 
 # --- Earlier tests ---
 
 
-@dataclass(frozen=True)
-class EarlierTest:
+class EarlierTest(NamedTuple):
     """An earlier test: its report, if that is still kept, or its entry in the archive."""
 
     address: Optional[str]
@@ -150,22 +142,19 @@ def kept_tests(state: Path) -> list[EarlierTest]:
 
 
 def _of_entry(entry: Entry, reports: dict[str, Path]) -> EarlierTest:
-    address, label, boot, taken, name = (
-        value if isinstance(value, str) else None
-        for value in map(entry.get, ("peer", "label", "boot", "taken", "report"))
-    )
+    texts = {key: value for key, value in entry.items() if isinstance(value, str)}
     return EarlierTest(
-        address, label, boot, taken or "", reports.get(name or ""), entry.get("evidence")
+        texts.get("peer"),
+        texts.get("label"),
+        texts.get("boot"),
+        texts.get("taken", ""),
+        reports.get(texts.get("report", "")),
+        entry.get("evidence"),
     )
 
 
 def earlier_tests(state: Path, address: Optional[str]) -> list[Evidence]:
     """The last MAX_EARLIER tests of this peer, the oldest first. Raises SelftestError."""
-    evidences: list[Evidence] = []
-    for test in reversed(kept_tests(state)):
-        evidence = test.evidence() if test.address == address else None
-        if evidence is not None:
-            evidences.insert(0, evidence)
-        if len(evidences) == MAX_EARLIER:
-            break
-    return evidences
+    tests = [test for test in kept_tests(state) if test.address == address]
+    evidences = filter(None, (test.evidence() for test in reversed(tests)))
+    return list(islice(evidences, MAX_EARLIER))[::-1]

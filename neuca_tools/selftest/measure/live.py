@@ -25,21 +25,13 @@ from neuca_tools.selftest.measure.iperf.plans import (
 
 # Called with the name of a stage that ended, and the line to print; empty for none.
 ReportStage = Callable[[str, str], None]
-# ECMA-48: return to the first column and erase to the end of the line.
-ERASE = "\r\x1b[K"
-# Seconds that iperf3 takes to connect and to exchange results.
-CONNECT_SECONDS = 1.5
+ERASE = "\r\x1b[K"  # ECMA-48: return to the first column and erase to the end of the line
+CONNECT_SECONDS = 1.5  # that iperf3 takes to connect and to exchange results
 # Seconds of the other steps; those not listed take about one.
-SECONDS = {
-    "reach": 2.0,
-    "latency": 3.0,
-    "path-mtu": 3.0,
-    "path": 4.0,
-}
+SECONDS = {"reach": 2.0, "latency": 3.0, "path-mtu": 3.0, "path": 4.0}
 # Steps with a test in each direction, and its longest duration.
 BOTH_WAYS = {"rpm": LOAD_SECONDS, "one-way": STEP_SECONDS}
-# The columns of a step's name.
-LABEL = 12
+LABEL = 12  # the columns of a step's name
 
 
 class Stage(NamedTuple):
@@ -56,12 +48,9 @@ def can_draw() -> bool:
 
 def planned_stages(options: Options) -> list[Stage]:
     """The steps of a test in order, with the seconds that each is likely to take."""
-    planned = []
-    for name in STEPS:
-        # The step loaded runs beside tcp.
-        if name in options.steps and name != "loaded":
-            planned += [Stage(name, seconds) for seconds in _test_seconds(name, options)]
-    return planned
+    # The step loaded runs during tcp.
+    names = [name for name in STEPS if name in options.steps and name != "loaded"]
+    return [Stage(name, seconds) for name in names for seconds in _test_seconds(name, options)]
 
 
 def _test_seconds(name: str, options: Options) -> list[float]:
@@ -70,9 +59,8 @@ def _test_seconds(name: str, options: Options) -> list[float]:
     if name == "tcp-parallel":
         return [each for streams in options.parallel if streams > 1]
     if name == "udp":
-        return [min(STEP_SECONDS, options.seconds) + CONNECT_SECONDS] * (
-            len(LADDER) + SEARCH_STEPS // 2
-        )
+        tests = len(LADDER) + SEARCH_STEPS // 2
+        return [min(STEP_SECONDS, options.seconds) + CONNECT_SECONDS] * tests
     if name.startswith("tcp"):
         return [each]
     if name in BOTH_WAYS:
@@ -114,21 +102,21 @@ def live_line(stages: Sequence[Stage], now: float) -> str:
 def header(
     peer: str, device: Optional[str], plan: str, each: float, stages: Sequence[Stage]
 ) -> str:
-    """ "172.16.0.2 through eth1, plan quick: 4 s for each test, about 25 s in all"."""
+    """As "172.16.0.2 through eth1, plan quick: 4 s for each test, about 25 s in all"."""
     through = f" through {device}" if device else ""
-    whole = duration_text(sum(stage.seconds for stage in stages))
+    total = duration_text(sum(stage.seconds for stage in stages))
     return printable_line(
-        f"{peer}{through}, plan {plan}: {each:g} s for each test, about {whole} in all"
+        f"{peer}{through}, plan {plan}: {each:g} s for each test, about {total} in all"
     )
 
 
 def duration_text(seconds: float) -> str:
     """Rounded up to 5 s, from two minutes on to 10 s: "25 s", "2 min 10 s", "1 h 5 min"."""
     step = 5 if seconds < 120 else 10
-    whole = max(step, math.ceil(seconds / step) * step)
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    if whole >= 60:
-        rest = f" {whole % 60} s" if whole % 60 else ""
-        return f"{whole // 60} min{rest}"
-    return f"{whole} s"
+    rounded = max(step, math.ceil(seconds / step) * step)
+    if rounded >= 3600:
+        return f"{rounded // 3600} h {rounded % 3600 // 60} min"
+    if rounded >= 60:
+        rest = f" {rounded % 60} s" if rounded % 60 else ""
+        return f"{rounded // 60} min{rest}"
+    return f"{rounded} s"

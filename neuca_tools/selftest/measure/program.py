@@ -7,19 +7,19 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.libc import end_with
+from neuca_tools.selftest.measure.wait import wait_readable
 
 # Never the current directory, whatever the environment says.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Bytes of each output: 128 streams for an hour.
-MAX_OUTPUT = 32 * 1024 * 1024
+MAX_OUTPUT = 32 * 1024 * 1024  # bytes of each output
 
 
-class Ended(NamedTuple):
+class ProgramResult(NamedTuple):
     """The exit code, negative for a signal, and both outputs; `was_killed` if it was late."""
 
     code: int
@@ -40,49 +40,55 @@ class Program:
     ) -> None:
         parent = os.getpid()
 
-        def begin() -> None:
+        def prepare_process() -> None:
             if confine is not None:
                 confine()
             # Last, because a change of user clears it (prctl(2)).
             if not end_with(parent):
                 os._exit(1)
 
-        self._outputs = [os.memfd_create("out"), os.memfd_create("error")]
-        self._ending = -1
+        self._descriptors = [os.memfd_create("out"), os.memfd_create("error")]
         try:
-            self._process = _start_program(command, begin, self._outputs)
-            self._ending = os.pidfd_open(self._process.pid)
+            self._process = _start_program(command, prepare_process, self._descriptors)
+            self._descriptors.append(_pidfd_of(self._process))
         except OSError:
             self._close()
             raise
 
     def fileno(self) -> int:
         """The descriptor that is readable once the program has ended."""
-        return self._ending
+        return self._descriptors[-1]
 
     def terminate(self) -> None:
         self._process.terminate()
 
-    def end(self, seconds: float = 0.0) -> Ended:
+    def end(self, seconds: float = 0.0) -> ProgramResult:
         """The result. Kills the program if it has not ended within `seconds`."""
-        was_killed = False
-        try:
-            code = self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
+        was_killed = not wait_readable([self], time.monotonic() + seconds)
+        if was_killed:
             self._process.kill()
-            code, was_killed = self._process.wait(), True
-        out, error = (os.pread(output, MAX_OUTPUT, 0) for output in self._outputs)
+        code = self._process.wait()
+        out, error = (os.pread(output, MAX_OUTPUT, 0) for output in self._descriptors[:2])
         self._close()
-        return Ended(code, out, error, was_killed)
+        return ProgramResult(code, out, error, was_killed)
 
     def _close(self) -> None:
-        for descriptor in (*self._outputs, self._ending):
-            with suppress(OSError):
-                os.close(descriptor)
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+
+
+def _pidfd_of(process: subprocess.Popen[bytes]) -> int:
+    """A descriptor of a process, which is killed if there is none: nobody would wait for it."""
+    try:
+        return os.pidfd_open(process.pid)
+    except OSError:
+        process.kill()
+        process.wait()
+        raise
 
 
 def _start_program(
-    command: Sequence[str], begin: Callable[[], None], outputs: Sequence[int]
+    command: Sequence[str], prepare: Callable[[], None], outputs: Sequence[int]
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
@@ -92,8 +98,8 @@ def _start_program(
             stderr=outputs[1],
             env={**os.environ, "LC_ALL": "C", "PATH": PATH, "TMPDIR": "/tmp"},
             cwd="/",
-            preexec_fn=begin,  # noqa: PLW1509 - this process has no threads
+            preexec_fn=prepare,  # noqa: PLW1509 - this process has no threads
         )
     except subprocess.SubprocessError as error:
-        # `begin` raised an exception.
+        # `prepare` raised an exception.
         raise OSError(errno.EPERM, "it cannot be confined") from error

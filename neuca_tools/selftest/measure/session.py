@@ -7,8 +7,7 @@ Nothing is sent before `permit` has confirmed that a test may use the route to t
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Optional
@@ -17,40 +16,32 @@ from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.reach import is_udp_blocked
-from neuca_tools.selftest.evidence import (
-    Evidence,
-    Host,
-    Latency,
-    PathMtu,
-    Reach,
-    Step,
-)
+from neuca_tools.selftest.evidence import Evidence, Host, Latency, PathMtu, Reach
 from neuca_tools.selftest.measure.helper import peer
 from neuca_tools.selftest.measure.helper.channel import ChannelError
-from neuca_tools.selftest.measure.helper.greeting import BusyError, ImpostorError
+from neuca_tools.selftest.measure.helper.handshake import BusyError, ImpostorError
 from neuca_tools.selftest.measure.helper.peer import AbsentError
 from neuca_tools.selftest.measure.host import facts, kernel
 from neuca_tools.selftest.measure.host.facts import Messages
 from neuca_tools.selftest.measure.host.planned import AgentPlan, PeerRoute, permitted_route
-from neuca_tools.selftest.measure.iperf.phases import Result, ThroughputSteps
+from neuca_tools.selftest.measure.iperf.phases import ReportStep, Result, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.probes import hops, path_mtu, reach, roundtrip
 from neuca_tools.selftest.report.text import route_words
 
-# Seconds for all round trips of the latency step.
-LATENCY_SECONDS = 5.0
-# Seconds of the connection-rate test.
-CONNECTION_TEST_SECONDS = 1.0
+LATENCY_SECONDS = 5.0  # for all round trips of the latency step
+CONNECTION_TEST_SECONDS = 1.0  # of the connection-rate test
 # Results of the connection attempt after which nothing else can be measured.
 FATAL_REASONS = ("busy", "no-route", "unreachable")
-Tell = Callable[[Step], None]
 
 
 class PeerTest(ThroughputSteps):
-    """One test of one peer. `tell` is called with each step when it is over."""
+    """One test of one peer. `report_step` is called with each step when it has ended."""
 
-    def __init__(self, address: Address, options: Options, plan: AgentPlan, tell: Tell) -> None:
-        super().__init__(address, options, tell)
+    def __init__(
+        self, address: Address, options: Options, plan: AgentPlan, report_step: ReportStep
+    ) -> None:
+        super().__init__(address, options, report_step)
         self._plan = plan
         self._node: Optional[int] = None
 
@@ -77,33 +68,32 @@ class PeerTest(ThroughputSteps):
 
     def _describe_local(self, route: PeerRoute) -> Host:
         drift = self._plan.drift or ()
-        return facts.describe_host(route.way, route.planned, self._plan.sysctls, drift)
+        return facts.describe_host(route.kernel_route, route.planned, self._plan.sysctls, drift)
 
     def _measure(self, route: PeerRoute) -> None:
         self._source = route.source
         self._run_step("as-planned", self._compare_with_plan)
         if not self._check_reach(route):
             return
-        chain = facts.devices_below(kernel.read_devices(), route.way.index)
+        chain = facts.devices_below(kernel.read_devices(), route.kernel_route.device_index)
         local = self._describe_local(route)
         self._node = facts.node_for(local, self._options.numa)
         numa = None if self._node is None else str(self._node)
         self._options = replace(self._options, numa=numa)
         self._evidence = replace(self._evidence, local=local)
         self._run_step("latency", self._measure_latency)
-        self._run_step("path-mtu", lambda: self._path_mtu(route.device))
-        self._run_step("path", lambda: self._path(route.device))
+        self._run_step("path-mtu", lambda: self._measure_path_mtu(route.device))
+        self._run_step("path", lambda: self._trace_path(route.device))
         self._devices = [device.name for device in chain]
         self._run_throughput()
-        self._run_step("connections", self._connections)
+        self._run_step("connections", self._measure_connections)
 
     def _without_a_route(self, error: OSError) -> Evidence:
-        known = {errno.ENETUNREACH: "unreachable", errno.EHOSTUNREACH: "no-route"}
         self._done("reach", "fail", f"this host has no route to {self._address}: {error.strerror}")
         return replace(
             self._evidence,
             local=facts.describe_host(),
-            reach=Reach(tcp=known.get(error.errno or 0, "unreachable")),
+            reach=Reach(tcp=peer.REASON_BY_ERRNO.get(error.errno or 0, "unreachable")),
         )
 
     # --- Before anything is measured ------------------------------------------------------------
@@ -139,7 +129,7 @@ class PeerTest(ThroughputSteps):
             self._done("reach", "fail", f"the route to {self._address} {where}")
             return False
         if "reach" in self._options.steps:
-            reached = reach.check_reach(self._address, route.way, route.device)
+            reached = reach.check_reach(self._address, route.kernel_route, route.device)
         reached, note = self._connect(reached)
         reached = replace(reached, port=self._options.port)
         self._evidence = replace(self._evidence, reach=reached)
@@ -171,8 +161,8 @@ class PeerTest(ThroughputSteps):
         except ImpostorError as error:
             return replace(reached, wrong_peer=True), str(error)
         except AbsentError as error:
-            word = error.reason if error.reason in ("no-route", "unreachable") else None
-            return replace(reached, tcp=word), f"no helper ({error}): evidence of one host only"
+            tcp = error.reason if error.reason in FATAL_REASONS else None
+            return replace(reached, tcp=tcp), f"no helper ({error}): evidence of one host only"
         except ChannelError as error:
             return reached, f"no helper ({error}): evidence of one host only"
         self._evidence = replace(self._evidence, peer=self._helper.host)
@@ -181,31 +171,23 @@ class PeerTest(ThroughputSteps):
     # --- The steps: each stores what it measured, yields its verdict, and may raise OSError ------
 
     def _measure_latency(self) -> Iterator[Result]:
-        how, idle, over_tcp = self._round_trips()
-        self._evidence = replace(self._evidence, idle=idle, idle_tcp=over_tcp)
-        words = [f"{how} {words_of(idle)}"]
-        if over_tcp.p50 is not None:
-            words.append(f"TCP {words_of(over_tcp)}")
-        verdict = "unknown" if idle.p50 is None else "pass"
-        yield "fail" if is_udp_blocked(self._evidence) else verdict, "; ".join(words)
-
-    def _round_trips(self) -> tuple[str, Latency, Latency]:
-        """The protocol used, its round trips, and those over TCP if there is a helper.
-
-        Raises OSError if this host cannot send the requests.
-        """
-        count, port = self._options.round_trips, self._options.port
+        """Round trips of pings or, with a helper, over UDP and TCP."""
+        count, port = self._options.round_trips, self._options.port + 2
         trips = roundtrip.RoundTrips(self._new_requests())
         idle, over_tcp = roundtrip.measure_latency(trips, count, LATENCY_SECONDS), Latency()
-        if self._helper is None:
-            return "ping", idle, over_tcp
-        with suppress(OSError):
-            over_tcp = roundtrip.over_tcp(
-                self._address, port + 2, self._source, count, LATENCY_SECONDS
-            )
-        return "UDP", idle, over_tcp
+        if self._helper is not None:
+            with suppress(OSError):
+                over_tcp = roundtrip.over_tcp(
+                    self._address, port, self._source, count, LATENCY_SECONDS
+                )
+        self._evidence = replace(self._evidence, idle=idle, idle_tcp=over_tcp)
+        words = f"{'UDP' if self._helper else 'ping'} {latency_words(idle)}"
+        if over_tcp.p50 is not None:
+            words += f"; TCP {latency_words(over_tcp)}"
+        verdict = "unknown" if idle.p50 is None else "pass"
+        yield "fail" if is_udp_blocked(self._evidence) else verdict, words
 
-    def _path_mtu(self, device: Device) -> Iterator[Result]:
+    def _measure_path_mtu(self, device: Device) -> Iterator[Result]:
         """Compare the path MTU with what both ends' devices take."""
         mtu, rtt = self._common_mtu(device), self._evidence.idle.p50 or 0.0
         path = path_mtu.measure_path_mtu(self._new_requests(), mtu, rtt)
@@ -217,11 +199,11 @@ class PeerTest(ThroughputSteps):
         """The smaller MTU in bytes of this end's device and of the helper's, if that is known."""
         if self._helper is None:
             return device.mtu
-        far = self._helper.host
-        mtus = [link.mtu for link in far.links if link.mtu and link.name == far.planned]
+        host = self._helper.host
+        mtus = [link.mtu for link in host.links if link.mtu and link.name == host.planned]
         return min([device.mtu, *mtus])
 
-    def _path(self, device: Device) -> Iterator[Result]:
+    def _trace_path(self, device: Device) -> Iterator[Result]:
         target = hops.Target(self._address, self._source, device.name)
         if self._helper is not None:
             target = target._replace(port=self._options.port + 1, token=self._helper.token)
@@ -230,7 +212,7 @@ class PeerTest(ThroughputSteps):
         self._evidence = replace(self._evidence, route=traced)
         yield "pass" if traced.reached else "unknown", route_words(traced)
 
-    def _connections(self) -> Iterator[Result]:
+    def _measure_connections(self) -> Iterator[Result]:
         connections = reach.connection_rate(
             self._address, self._options.port + 2, self._source, CONNECTION_TEST_SECONDS
         )
@@ -274,7 +256,7 @@ def reach_words(reach: Reach) -> list[str]:
     return words
 
 
-def words_of(latency: Latency) -> str:
+def latency_words(latency: Latency) -> str:
     """A latency for people, in the units of `amounts.time`."""
     if latency.p50 is None or latency.p99 is None or latency.maximum is None:
         return f"no response to {latency.count} requests" if latency.count else "not measured"

@@ -9,7 +9,8 @@ import math
 import os
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Optional
 
 PIECE = 65536  # bytes that are read or written at once
@@ -24,16 +25,17 @@ def wait_readable(
     A source is a descriptor or an object with `fileno`. The descriptor `writing` is in the list if
     it can be written.
     """
-    waiting = select.poll()
+    poll = select.poll()
     by_descriptor = {
         source if isinstance(source, int) else source.fileno(): source for source in sources
     }
     for descriptor in by_descriptor:
-        waiting.register(descriptor, select.POLLIN)
+        poll.register(descriptor, select.POLLIN)
     if writing is not None:
-        waiting.register(writing, select.POLLOUT)
+        poll.register(writing, select.POLLOUT)
         by_descriptor[writing] = writing
-    return [by_descriptor[descriptor] for descriptor, _ in waiting.poll(_milliseconds(deadline))]
+    milliseconds = min(max(0.0, deadline - time.monotonic()) * 1000, LONGEST_POLL)
+    return [by_descriptor[descriptor] for descriptor, _ in poll.poll(math.ceil(milliseconds))]
 
 
 def write_all(descriptor: int, content: bytes, seconds: float) -> None:
@@ -53,51 +55,52 @@ def write_piece(descriptor: int, content: bytes) -> int:
         return 0
 
 
-def _milliseconds(deadline: float) -> int:
-    return math.ceil(min(max(0.0, deadline - time.monotonic()) * 1000, LONGEST_POLL))
-
-
 class Lines:
-    """What arrives at a descriptor. A line that is too long, or no JSON object, is passed over.
+    """The lines that arrive at a descriptor, without those of more than `max_bytes`.
 
-    Call `take` when the descriptor is readable. `ended`: nothing more will come.
+    Read when the descriptor is readable. `ended`: nothing more will come.
     """
 
-    def __init__(self, descriptor: int, longest: int) -> None:
-        self._descriptor, self._longest = descriptor, longest
-        self._buffer = bytearray()
+    def __init__(self, descriptor: int, max_bytes: int) -> None:
+        self._descriptor, self._max_bytes = descriptor, max_bytes
+        self._buffer = b""
         self._skipping = self.ended = False
 
     def fileno(self) -> int:
         return self._descriptor
 
-    def raw(self) -> list[bytes]:
+    def read_lines(self) -> list[bytes]:
         """Read once; the lines that are complete now."""
         piece = os.read(self._descriptor, PIECE)
         self.ended = not piece
-        *lines, rest = bytes(self._buffer + piece).split(b"\n")
+        *lines, rest = (self._buffer + piece).split(b"\n")
         if lines and self._skipping:
             # The end of a line that was too long.
             del lines[0]
             self._skipping = False
-        self._buffer = bytearray(rest)
-        if len(rest) > self._longest:
-            self._buffer.clear()
-            self._skipping = True
-        return lines
+        self._skipping = self._skipping or len(rest) > self._max_bytes
+        self._buffer = b"" if self._skipping else rest
+        return [line for line in lines if len(line) <= self._max_bytes]
 
-    def take(self) -> list[dict[str, Any]]:
-        """Read once; the messages that are complete now."""
-        messages = map(parse_message, self.raw())
+    def read_messages(self) -> list[dict[str, Any]]:
+        """Read once; the JSON objects in the lines that are complete now."""
+        messages = map(parse_message, self.read_lines())
         return [message for message in messages if message is not None]
 
 
 def parse_message(line: bytes) -> Optional[dict[str, Any]]:
-    """The JSON object in a line; None if it is none."""
-    try:
+    """The JSON object in a line; None if it has none."""
+    with suppress(ValueError, RecursionError):
         message = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(message, dict):
-        return None
-    return message
+        if isinstance(message, dict):
+            return message
+    return None
+
+
+def number_in(message: Mapping[str, object], key: str) -> float:
+    """The number under a key; NaN, which is in no range, for anything else."""
+    number = message.get(key)
+    with suppress(OverflowError):
+        if isinstance(number, (int, float)) and not isinstance(number, bool):
+            return float(number)
+    return math.nan

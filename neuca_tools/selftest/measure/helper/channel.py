@@ -1,7 +1,7 @@
 """Messages between the two ends of a self-test: one JSON object on each line, over TCP or ssh.
 
-A connection begins with a handshake (`greeting`). After it each message carries an HMAC over its
-number and its text, so that no one on the path can add, change or repeat one. Nothing is encrypted.
+A connection begins with a handshake (`handshake`). After it, each message carries an HMAC over its
+number and text, so that no one on the path can add, change or repeat one. Nothing is encrypted.
 """
 
 # SPDX-License-Identifier: MIT
@@ -14,14 +14,12 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Optional
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.selftest.measure.wait import PIECE, wait_readable, write_all
+from neuca_tools.selftest.measure.wait import PIECE, parse_message, wait_readable, write_all
 
-# Bytes of a message: the samples of an hour with 128 streams.
-LONGEST_MESSAGE = 32 * 1024 * 1024
+LONGEST_MESSAGE = 32 * 1024 * 1024  # bytes; see series.MAX_CONNECTIONS
 DIGEST = "sha256"
 CLIENT, SERVER = "client", "server"
 # Bytes of a segment, so that messages pass a path that loses large packets. RFC 1122 requires every
@@ -46,14 +44,14 @@ class Channel:
         self._key = b""
         self._sent = self._received = 0
         # The longest message that is accepted, in bytes.
-        self.longest = LONGEST_MESSAGE
+        self.max_bytes = LONGEST_MESSAGE
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
 
     def fileno(self) -> int:
         return self._reading
 
-    def lock(self, key: bytes) -> None:
+    def sign_with(self, key: bytes) -> None:
         """Sign and check every message from now on."""
         self._key = key
 
@@ -71,14 +69,14 @@ class Channel:
         """The next message, within `seconds`."""
         deadline = time.monotonic() + seconds
         while True:
-            message = self.next()
+            message = self.next_message()
             if message is not None:
                 return message
             if not wait_readable([self._reading], deadline):
                 raise ChannelError(f"query the peer: no response in {seconds:g} s")
-            self.take()
+            self.read_available()
 
-    def take(self) -> None:
+    def read_available(self) -> None:
         """Read what has arrived, without waiting."""
         try:
             piece = os.read(self._reading, PIECE)
@@ -89,25 +87,25 @@ class Channel:
         if not piece:
             raise ChannelError("query the peer: it closed the connection")
         self._buffer += piece
-        if len(self._buffer) > self.longest:
-            raise ChannelError(f"query the peer: its message is longer than {self.longest} bytes")
+        if len(self._buffer) > self.max_bytes:
+            raise ChannelError(f"query the peer: its message is longer than {self.max_bytes} bytes")
 
-    def next(self) -> Optional[Message]:
+    def next_message(self) -> Optional[Message]:
         """The next complete message that was read; None if there is none yet."""
         line, end, rest = self._buffer.partition(b"\n")
         if not end:
             return None
         self._buffer = rest
+        signature_size = 65 if self._key else 0
+        signature, text = bytes(line[:signature_size]), bytes(line[signature_size:])
         other = SERVER if self._role == CLIENT else CLIENT
-        signature, text = (bytes(line[:65]), bytes(line[65:])) if self._key else (b"", bytes(line))
         if not hmac.compare_digest(signature, self._signature_of(other, self._received, text)):
             raise ChannelError("query the peer: a message has a wrong signature")
         self._received += 1
-        with suppress(ValueError, RecursionError):
-            message = json.loads(text)
-            if isinstance(message, dict):
-                return message
-        raise ChannelError("query the peer: its response is not a message of neuca-selftest")
+        message = parse_message(text)
+        if message is None:
+            raise ChannelError("query the peer: its response is not a message of neuca-selftest")
+        return message
 
     def _signature_of(self, role: str, number: int, text: bytes) -> bytes:
         if not self._key:

@@ -17,7 +17,7 @@ from typing import Optional
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Host
 from neuca_tools.selftest.evidence.trace import shifted_trace, trace_within
-from neuca_tools.selftest.measure.helper import heard
+from neuca_tools.selftest.measure.helper import answers
 from neuca_tools.selftest.measure.helper.channel import (
     CLIENT,
     LONGEST_MESSAGE,
@@ -26,18 +26,16 @@ from neuca_tools.selftest.measure.helper.channel import (
     Message,
     small_segments,
 )
-from neuca_tools.selftest.measure.helper.greeting import greet_server
+from neuca_tools.selftest.measure.helper.handshake import client_handshake
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.host.series import EndObservations
 from neuca_tools.selftest.measure.iperf.command import Test
 
-# Seconds to wait for an answer, and for a connection.
-ANSWER_SECONDS, CONNECT_SECONDS = 20.0, 3.0
+ANSWER_SECONDS, CONNECT_SECONDS = 20.0, 3.0  # to wait for an answer, and for a connection
 # Bytes of an answer, enough for 4096 links with their offloads, and of each sample in it, enough
 # for the sockets of 128 streams and the counters.
 ANSWER_BYTES, SAMPLE_BYTES = 4 * 2**20, 128 * 2**10
-# Seconds for ssh to log in and for Python to start there.
-SSH_SECONDS = 60.0
+SSH_SECONDS = 60.0  # for ssh to log in and for Python to start there
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 # The reasons for a failed connection, in the words of `Reach.tcp`; "timeout" for any other.
 REASON_BY_ERRNO = {
@@ -45,10 +43,8 @@ REASON_BY_ERRNO = {
     errno.EHOSTUNREACH: "no-route",
     errno.ENETUNREACH: "unreachable",
 }
-# The exit code of a shell that does not find the program.
-NOT_FOUND = 127
-# Seconds that ssh gets to end.
-SSH_END_SECONDS = 3.0
+NOT_FOUND = 127  # the exit code of a shell that does not find the program
+SSH_END_SECONDS = 3.0  # that ssh gets to end
 
 
 class AbsentError(ChannelError):
@@ -62,31 +58,30 @@ class AbsentError(ChannelError):
 class Helper:
     """A session with the helper at the peer.
 
-    `client` is the address of this end, and `end` closes the connection. Once the session fails,
-    `failure` says why, and every request fails with that.
+    `client` is the address of this end. Once the session fails, `failure` says why, and every
+    request fails with that.
     """
 
-    def __init__(self, channel: Channel, client: Address, end: Callable[[], None]) -> None:
-        self._channel, self._client, self._end = channel, client, end
+    def __init__(self, channel: Channel, client: Address, disconnect: Callable[[], None]) -> None:
+        self._channel, self._client, self._disconnect = channel, client, disconnect
         self.host, self.token, self.failure = Host(), b"", ""
         self._log: tuple[str, ...] = ()
-        # Seconds of the test, with a sample in each.
-        self._seconds = 0.0
-        # When that began, by our monotonic clock, and by how much the peer's clock is ahead of it.
-        self._began = self._ahead = 0.0
+        # Of the current test: its seconds, when it began by the monotonic clock of this host, and
+        # by how much that of the peer is ahead.
+        self._seconds = self._began = self._ahead = 0.0
 
     def say_hello(self, seconds: float = ANSWER_SECONDS) -> None:
         """Exchange addresses and get the token. Raises ChannelError."""
         answer = self._ask({"ask": "hello", "client": str(self._client)}, seconds)
-        self.token, self.host = heard.token_of(answer), heard.host_of(answer, "hello")
+        self.token, self.host = answers.token_of(answer), answers.host_of(answer, "hello")
 
     def begin(self, test: Test) -> Optional[str]:
         """Start a server and sampling for one run. Returns the reason if that failed."""
         self._seconds, self._began = test.seconds, time.monotonic()
         message = {"ask": "begin", "seconds": test.seconds, "udp": test.udp}
         try:
-            # Wrong by the time that the answer took, which is less than a round trip.
-            self._ahead = heard.clock_of(self._ask(message, ANSWER_SECONDS)) - time.monotonic()
+            # Inaccurate by the time that the answer took, which is less than a round trip.
+            self._ahead = answers.clock_of(self._ask(message, ANSWER_SECONDS)) - time.monotonic()
         except ChannelError as error:
             return str(error)
         return None
@@ -94,31 +89,31 @@ class Helper:
     def finish(self) -> EndObservations:
         """End the server and return what the peer saw; nothing if it does not respond."""
         try:
-            room = ANSWER_BYTES + int(self._seconds * SAMPLE_BYTES)
-            answer = self._ask({"ask": "finish"}, ANSWER_SECONDS, min(room, LONGEST_MESSAGE))
-            phase, log = heard.observations_of(answer)
+            max_bytes = ANSWER_BYTES + int(self._seconds * SAMPLE_BYTES)
+            answer = self._ask({"ask": "finish"}, ANSWER_SECONDS, min(max_bytes, LONGEST_MESSAGE))
+            phase, log = answers.observations_of(answer)
         except ChannelError:
             return EndObservations()
-        self._log = (*self._log, *log)[-heard.MAX_LINES :]
+        self._log = (*self._log, *log)[-answers.MAX_LINES :]
         trace = shifted_trace(phase.sender_trace, self._ahead)
         return EndObservations(phase.sender, trace_within(trace, self._began, time.monotonic()))
 
     def facts(self) -> Host:
         """The peer as it is, or last was if it does not respond, with its kernel log."""
         with suppress(ChannelError):
-            self.host = heard.host_of(self._ask({"ask": "host"}, ANSWER_SECONDS), "host")
+            self.host = answers.host_of(self._ask({"ask": "host"}, ANSWER_SECONDS), "host")
         return replace(self.host, log=self._log)
 
     def close(self) -> None:
         with suppress(ChannelError):
             if not self.failure:
                 self._channel.send({"ask": "bye"}, 1.0)
-        self._end()
+        self._disconnect()
 
-    def _ask(self, message: Message, seconds: float, room: int = ANSWER_BYTES) -> Message:
+    def _ask(self, message: Message, seconds: float, max_bytes: int = ANSWER_BYTES) -> Message:
         if self.failure:
             raise ChannelError(self.failure)
-        self._channel.longest = room
+        self._channel.max_bytes = max_bytes
         try:
             self._channel.send(message, seconds)
             answer = self._channel.receive(seconds)
@@ -126,7 +121,7 @@ class Helper:
             self.failure = str(error)
             raise
         if "error" in answer:
-            raise ChannelError(f"the peer: {heard.text_of(answer, 'error')}")
+            raise ChannelError(f"the peer: {answers.text_of(answer, 'error')}")
         return answer
 
 
@@ -141,7 +136,9 @@ def connect_to_helper(peer: Address, port: int, secret: bytes, source: Address) 
         connection.settimeout(CONNECT_SECONDS)
         connection.bind((str(source), 0))
         connection.connect((str(peer), port))
-        helper = Helper(greet_server(connection, secret, ANSWER_SECONDS), source, connection.close)
+        helper = Helper(
+            client_handshake(connection, secret, ANSWER_SECONDS), source, connection.close
+        )
         helper.say_hello()
     except OSError as error:
         connection.close()

@@ -15,26 +15,27 @@ import socket
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from ipaddress import ip_address
-from typing import Any, Callable, Optional
+from typing import Callable, Optional
 
 from neuca_tools.backends.peerfilter import PeerFilter
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.helper.channel import SERVER, Channel, small_segments
-from neuca_tools.selftest.measure.helper.greeting import Lobby, Proven
+from neuca_tools.selftest.measure.helper.handshake import (
+    AuthenticatedClient,
+    PendingClients,
+    address_of,
+)
 from neuca_tools.selftest.measure.helper.serving import ServerSession
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.wait import wait_readable
 
 # linux/in6.h. Without it a new address cannot be bound during duplicate address detection.
 IPV6_FREEBIND = 78
-# Connections that the kernel keeps until they are accepted.
-BACKLOG = 128
+BACKLOG = 128  # connections that the kernel keeps until they are accepted
 # Seconds after which a client that has vanished no longer keeps others out, however long its test
 # was to be, and between the probes that find out (tcp(7)): a lossy path may drop some of them.
 VANISHED_SECONDS, PROBE_SECONDS = 30, 2
-# Seconds after its time at which SIGALRM ends this process, if it hangs.
-ALARM_SECONDS = 10
+ALARM_SECONDS = 10  # beyond its time, after which SIGALRM ends a process that hangs
 
 
 class Server:
@@ -53,15 +54,15 @@ class Server:
         clients: Optional[frozenset[Address]] = None,
     ) -> None:
         self._port, self._log, self._clients = port, log, clients
-        self._lobby = Lobby(secret, log)
-        self._filtered = can_filter(addresses[0], log)
+        self._pending = PendingClients(secret, log)
+        self._can_filter = can_filter(addresses[0], log)
         self._session: Optional[ServerSession] = None
         self._listeners: dict[int, socket.socket] = {}
         # A host may have more addresses than the usual soft limit of 1024 descriptors.
         # A service may forbid to raise it (SystemCallFilter=): Python raises ValueError for EPERM.
         with suppress(OSError, ValueError):
-            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+            hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
         try:
             for address in addresses:
                 listener = _listen_at(address, port + 1)
@@ -82,20 +83,20 @@ class Server:
     def close(self) -> None:
         if self._session is not None:
             self._session.close()
-        self._lobby.close()
+        self._pending.close()
         for listener in self._listeners.values():
             listener.close()
 
     def _turn(self, end: float) -> None:
         session = self._session
-        sources = [*self._listeners, *self._lobby.waiting]
-        wake = min(end, self._lobby.due())
+        descriptors = [*self._listeners, *self._pending.waiting]
+        wake = min(end, self._pending.due())
         if session:
-            sources += session.waiting
+            descriptors += session.waiting
             wake = min(wake, session.due())
-        ready = set(wait_readable(sources, wake))
-        for proven in self._lobby.turn(ready, session is not None):
-            self._begin(proven)
+        ready = set(wait_readable(descriptors, wake))
+        for client in self._pending.turn(ready, session is not None):
+            self._begin_session(client)
         for descriptor in ready & self._listeners.keys():
             self._accept(self._listeners[descriptor])
         if session is not None and not session.turn(ready):
@@ -107,27 +108,21 @@ class Server:
         with suppress(OSError):
             for _ in range(BACKLOG):
                 connection, address = listener.accept()
-                if self._clients is None or _host_of(address) in self._clients:
-                    self._lobby.add(connection)
+                if self._clients is None or address_of(address) in self._clients:
+                    self._pending.add(connection)
                 else:
                     connection.close()
 
-    def _begin(self, proven: Proven) -> None:
-        ours = _host_of(proven.connection.getsockname())
-        self._log(f"{proven.address}: a test begins")
+    def _begin_session(self, client: AuthenticatedClient) -> None:
+        self._log(f"{client.address}: a test begins")
         self._session = ServerSession(
-            proven.channel,
-            ours,
+            client.channel,
+            address_of(client.connection.getsockname()),
             self._port,
-            self._filtered,
-            peer=proven.address,
-            connection=proven.connection,
+            self._can_filter,
+            peer=client.address,
+            connection=client.connection,
         )
-
-
-def _host_of(address: tuple[Any, ...]) -> Address:
-    """The address in that of a socket."""
-    return ip_address(str(address[0]).partition("%")[0])
 
 
 def serve_pipes(address: Address, port: int, seconds: float, log: Callable[[str], None]) -> None:
@@ -139,8 +134,8 @@ def serve_pipes(address: Address, port: int, seconds: float, log: Callable[[str]
     reading, writing = os.dup(0), os.dup(1)
     # Other output must not appear among the messages.
     os.dup2(2, 1)
-    filtered = can_filter(address, log)
-    session = ServerSession(Channel(reading, writing, SERVER), address, port, filtered)
+    channel = Channel(reading, writing, SERVER)
+    session = ServerSession(channel, address, port, can_filter(address, log))
     try:
         while time.monotonic() < end:
             if not session.turn(set(wait_readable(session.waiting, min(end, session.due())))):

@@ -22,22 +22,19 @@ from neuca_tools.selftest.measure.host import facts, kernel, tcp_info
 from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES, Echo
-from neuca_tools.selftest.measure.program import Ended, Program
-from neuca_tools.selftest.measure.wait import wait_readable
+from neuca_tools.selftest.measure.program import Program, ProgramResult
+from neuca_tools.selftest.measure.wait import number_in, wait_readable
 
 # Seconds that a client may be silent beyond the test it announced. The latency and path MTU steps
 # send no requests.
 IDLE_SECONDS = 60.0
-# The longest test, in seconds.
 LONGEST_TEST_SECONDS = 3600.0
-# The longest request, in bytes.
-REQUEST_BYTES = 64 * 2**10
+REQUEST_BYTES = 64 * 2**10  # of the longest request
 CLIENT_ADDRESS = re.compile(r"[0-9A-Fa-f.:]{2,45}")
 # Seconds within which a program has to listen, on a busy host too, and between two checks of it.
 READY_SECONDS = 10.0
 LISTEN_CHECK_SECONDS = 0.02
-# Seconds that iperf3 gets to end after SIGTERM.
-TERMINATION_SECONDS = 1.0
+TERMINATION_SECONDS = 1.0  # that iperf3 gets to end after SIGTERM
 
 
 class RefusedError(SelftestError):
@@ -47,8 +44,8 @@ class RefusedError(SelftestError):
 class ServerSession:
     """Call `turn` whenever a descriptor in `waiting` is ready, or the time `due` has come.
 
-    `address` and `port` are those that iperf3 listens on. `filtered`: the kernel can restrict what
-    is started to the peer. `peer` is None until the client has named itself, if it came by ssh. The
+    `address` and `port` are those that iperf3 listens on. `can_filter`: the kernel can restrict
+    iperf3 to the peer. `peer` is None until a client that came by ssh has named its address. The
     session owns `connection`. After it has ended, `end_reason` says why.
     """
 
@@ -57,18 +54,18 @@ class ServerSession:
         channel: Channel,
         address: Address,
         port: int,
-        filtered: bool,
+        can_filter: bool,
         peer: Optional[Address] = None,
         connection: Optional[socket.socket] = None,
     ) -> None:
-        channel.longest = REQUEST_BYTES
+        channel.max_bytes = REQUEST_BYTES
         self._channel, self._connection = channel, connection
         self._address, self._port = address, port
         self.peer, self.end_reason = peer, ""
         self._expiry = time.monotonic() + IDLE_SECONDS
         self._echo: Optional[Echo] = None
         self._program: Optional[Program] = None
-        self._filtered = filtered
+        self._can_filter = can_filter
         self._filter: Optional[PeerFilter] = None
         self._series: Optional[SampleSeries] = None
         self._messages = facts.Messages()
@@ -87,7 +84,10 @@ class ServerSession:
     def turn(self, ready: set[int]) -> bool:
         """Handle what has arrived at these descriptors; False once the session is over."""
         try:
-            self.end_reason = self._answer(ready)
+            if self._channel.fileno() in ready:
+                self._channel.read_available()
+            while not self.end_reason and (message := self._channel.next_message()) is not None:
+                self._handle_request(message)
         except ChannelError as error:
             self.end_reason = str(error)
         if self.end_reason:
@@ -100,15 +100,6 @@ class ServerSession:
             self.end_reason = "silent for too long"
         return not self.end_reason
 
-    def _answer(self, ready: set[int]) -> str:
-        """Answer the requests that have arrived; "done" after the last. Raises ChannelError."""
-        if self._channel.fileno() in ready:
-            self._channel.take()
-        while (message := self._channel.next()) is not None:
-            if not self._handle_request(message):
-                return "done"
-        return ""
-
     def close(self) -> None:
         self._stop_test()
         if self._echo:
@@ -117,30 +108,30 @@ class ServerSession:
             self._connection.close()
         self._messages.end()
 
-    def _handle_request(self, message: Message) -> bool:
-        """Answer one request; False if it ends the session. Raises ChannelError."""
+    def _handle_request(self, message: Message) -> None:
+        """Answer one request, or end the session if it asks for that. Raises ChannelError."""
         self._expiry = time.monotonic() + IDLE_SECONDS
-        asked = message.get("ask")
-        if asked == "bye":
-            return False
-        answers = {
+        request = str(message.get("ask"))
+        if request == "bye":
+            self.end_reason = "done"
+            return
+        handlers = {
             "hello": self._answer_hello,
-            "begin": self._begin,
+            "begin": self._begin_test,
             "finish": self._finish_test,
             "host": self._describe_host,
         }
-        answer = answers.get(str(asked))
-        try:
-            if answer is None:
-                text = f"this neuca-selftest does not support {str(asked)[:40]!r}"
-                self._channel.send({"error": text})
-            else:
-                self._channel.send(answer(message))
-        except OSError as error:
-            self._channel.send({"error": f"{asked}: {error.strerror or error}"})
-        except RefusedError as error:
-            self._channel.send({"error": f"{asked}: {error}"})
-        return True
+        handle = handlers.get(request)
+        if handle is None:
+            answer = {"error": f"this neuca-selftest does not support {request[:40]!r}"}
+        else:
+            try:
+                answer = handle(message)
+            except OSError as error:
+                answer = {"error": f"{request}: {error.strerror or error}"}
+            except RefusedError as error:
+                answer = {"error": f"{request}: {error}"}
+        self._channel.send(answer)
 
     def _answer_hello(self, message: Message) -> Message:
         """This host and a token. The echo answers the client from now on."""
@@ -154,52 +145,50 @@ class ServerSession:
         return {"token": token.hex(), **self._describe_host(message)}
 
     def _describe_host(self, _: Message) -> Message:
-        assert self.peer is not None
-        way = kernel.way_to(self.peer)
+        """This host; packets to the peer should leave through the device with our address."""
+        if self.peer is None:
+            raise RefusedError("the client has not named its address")
         devices = kernel.read_devices()
-        planned = devices.get(self._device())
-        return {"host": encode(facts.describe_host(way, planned.name if planned else None))}
-
-    def _device(self) -> int:
-        """The index of the device with this end's address, 0 for none. Raises OSError."""
-        return next(
-            (index for index, address in kernel.read_addresses() if address == self._address), 0
+        planned = next(
+            (
+                devices[index].name
+                for index, address in kernel.read_addresses()
+                if address == self._address and index in devices
+            ),
+            None,
         )
+        return {"host": encode(facts.describe_host(kernel.route_to(self.peer), planned))}
 
-    def _begin(self, message: Message) -> Message:
+    def _begin_test(self, message: Message) -> Message:
         """Start an iperf3 server for one test, and sample this end meanwhile."""
         self._stop_test()
-        seconds = _parse_seconds(message.get("seconds"))
+        seconds = number_in(message, "seconds")
         if not 0 < seconds <= LONGEST_TEST_SECONDS or self.peer is None:
             raise RefusedError(f"a test takes up to {LONGEST_TEST_SECONDS:g} s, after hello")
         if tcp_info.is_listening(self._address.version, self._port):
             reason = f"another program listens on port {self._port} there"
             raise RefusedError(f"the server is busy: {reason}")
-        confine = confine_process(self._new_control_group(self.peer))
+        if self._can_filter:
+            self._filter = PeerFilter(self.peer)
+        confine = confine_process(self._filter.joining if self._filter else -1)
         try:
-            self._program = Program(command.server_command(self._address, self._port), confine)
+            self._program = Program(
+                command.server_command(self._address, self._port, seconds), confine
+            )
         except OSError as error:
             raise RefusedError(f"start iperf3 there: {error.strerror}") from error
         if not self._is_listening(self._program):
-            ended, self._program = self._program.end(), None
+            result, self._program = self._program.end(), None
             self._stop_test()
-            raise RefusedError(f"iperf3 does not listen there: {_last_line(ended)}")
-        way = kernel.way_to(self.peer)
-        devices = [device.name for device in facts.devices_below(kernel.read_devices(), way.index)]
+            raise RefusedError(f"iperf3 does not listen there: {_last_line(result)}")
+        route = kernel.route_to(self.peer)
+        devices = [
+            device.name for device in facts.devices_below(kernel.read_devices(), route.device_index)
+        ]
         port = 0 if message.get("udp") else self._port
         self._series = SampleSeries(self._address.version, seconds, port, devices=devices)
         self._expiry = time.monotonic() + seconds + IDLE_SECONDS
         return {"ready": self._port, "clock": time.monotonic()}
-
-    def _new_control_group(self, peer: Optional[Address]) -> int:
-        """The descriptor of a new control group with a packet filter that passes only the peer.
-
-        -1 if this kernel does not support that. Raises OSError.
-        """
-        if not self._filtered or peer is None:
-            return -1
-        self._filter = PeerFilter(peer)
-        return self._filter.joining
 
     def _is_listening(self, program: Program) -> bool:
         """Wait until the program listens; False if it ended, or does not in time."""
@@ -212,10 +201,10 @@ class ServerSession:
         return False
 
     def _finish_test(self, _: Message) -> Message:
-        seen = self._series.end() if self._series else EndObservations()
+        samples, trace = self._series.end() if self._series else EndObservations()
         self._stop_test()
         log, self._messages = self._messages.end(), facts.Messages()
-        return {"samples": encode(seen.samples), "trace": encode(seen.trace), "log": list(log)}
+        return {"samples": encode(samples), "trace": encode(trace), "log": list(log)}
 
     def _stop_test(self) -> None:
         """End what is left of a test: with SIGTERM, then with SIGKILL."""
@@ -228,15 +217,8 @@ class ServerSession:
             self._filter = None
 
 
-def _parse_seconds(value: object) -> float:
-    """0 for anything but a number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return 0.0
-    return value
-
-
-def _last_line(ended: Ended) -> str:
-    text = (ended.error or ended.out).decode("utf-8", "replace").strip()
+def _last_line(result: ProgramResult) -> str:
+    text = (result.error or result.out).decode("utf-8", "replace").strip()
     return text.rpartition("\n")[2] or "it printed nothing"
 
 

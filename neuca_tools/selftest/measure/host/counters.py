@@ -24,8 +24,6 @@ from neuca_tools.selftest.measure.host import kernel
 PROC = Path("/proc/net")
 MAX_BYTES = 1024 * 1024  # that are read from one file below /proc
 TABLES = ("arp_cache", "ndisc_cache", "nf_conntrack")  # files in /proc/net/stat
-# Columns that describe the whole table in every line, instead of the events on one CPU.
-TABLE_COLUMNS = ("entries", "searched")
 # Counters of IPv6, and those of IPv4 to which they are added: a test uses one family only.
 UDP_OF_BOTH_FAMILIES = {
     "Udp6RcvbufErrors": "Udp.RcvbufErrors",
@@ -133,15 +131,15 @@ def parse_softnet(text: str) -> dict[str, int]:
 def parse_table(name: str, text: str) -> dict[str, int]:
     """Parse a file in /proc/net/stat.
 
-    A line of names is followed by a line of hexadecimal numbers for each CPU, which are added up,
-    except in TABLE_COLUMNS.
+    A line of names is followed by a line of hexadecimal numbers for each CPU, which are added up.
+    "entries" is the size of the whole table in each of them.
     """
     lines = [line.split() for line in text.splitlines()]
     totals: dict[str, int] = {}
     for words in lines[1:]:
         for column, word in zip(lines[0], words):
             number, before = _parse_integer(word, 16) or 0, totals.get(column, 0)
-            totals[column] = max(before, number) if column in TABLE_COLUMNS else before + number
+            totals[column] = number if column == "entries" else before + number
     return _with_prefix("conntrack" if name == "nf_conntrack" else name, totals)
 
 

@@ -22,7 +22,7 @@ from neuca_tools.model import Device
 from neuca_tools.model.device_settings import DeviceSettings
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.kernel import Way
+from neuca_tools.selftest.measure.host.kernel import KernelRoute
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.program import Program
 
@@ -38,8 +38,7 @@ SYSCTLS = (
     " ipv6/neigh/default/gc_thresh1 ipv6/neigh/default/gc_thresh2 ipv6/neigh/default/gc_thresh3"
     " ipv4/ip_forward ipv4/conf/all/rp_filter netfilter/nf_conntrack_max"
 ).split()
-# Seconds that iperf3 may take to print its version.
-PROGRAM_SECONDS = 10.0
+PROGRAM_SECONDS = 10.0  # that iperf3 may take to print its version
 # Our names of offloads, and those that `ethtool -k` prints.
 OFFLOADS = {
     "offloads.tso": "tcp-segmentation-offload",
@@ -54,36 +53,33 @@ OFFLOADS = {
 SWAP_SEPARATORS = str.maketrans("./", "/.")
 SYSFS = Path("/sys/class/net")
 # The files with the hardware properties of a NIC.
-HARDWARE = (
-    "speed",
-    "duplex",
-    "device/numa_node",
-    "device/current_link_speed",
-    "device/max_link_speed",
-)
+HARDWARE = "speed duplex device/numa_node device/current_link_speed device/max_link_speed".split()
 # The most lines of the kernel's log that are kept, and characters of each.
 MAX_LOG_LINES = 1000
 LOG_LINE_CHARACTERS = 1024
 
 
 def describe_host(
-    way: Optional[Way] = None,
+    route: Optional[KernelRoute] = None,
     planned: Optional[str] = None,
     wanted: Optional[Mapping[str, str]] = None,
     drift: Sequence[str] = (),
 ) -> Host:
     """This host as it is now. Raises OSError if the kernel cannot be queried.
 
-    `way` is the route to the peer, and `planned` the device that it should leave through. `wanted`
+    `route` is that to the peer, and `planned` the device that it should leave through. `wanted`
     are the planned sysctls by dotted name, `drift` what else differs from the plan.
     """
     devices, planned_sysctls = kernel.read_devices(), dict(wanted or {})
-    chain = devices_below(devices, way.index) if way else []
+    chain = devices_below(devices, route.device_index) if route else []
     names = [device.name for device in chain]
-    addresses = _addresses_by_index()
+    addresses_by_index: dict[int, list[str]] = {}
+    for index, address in kernel.read_addresses():
+        if not address.is_link_local:
+            addresses_by_index.setdefault(index, []).append(str(address))
     links = []
     for device in devices.values():
-        link = _describe_link(device, devices, addresses.get(device.index, ()))
+        link = _describe_link(device, devices, addresses_by_index.get(device.index, ()))
         if device in chain:
             links.append(_with_settings(link, device))
         elif device.up:
@@ -99,19 +95,10 @@ def describe_host(
         links=tuple(links),
         path=tuple(names),
         planned=planned,
-        route_mtu=way.mtu if way else None,
+        route_mtu=route.mtu if route else None,
         drift=tuple(drift),
         agent=__version__,
     )
-
-
-def _addresses_by_index() -> dict[int, tuple[str, ...]]:
-    """The addresses of each device by its index, without link-local ones. Raises OSError."""
-    texts_by_index: dict[int, tuple[str, ...]] = {}
-    for index, address in kernel.read_addresses():
-        if not address.is_link_local:
-            texts_by_index[index] = (*texts_by_index.get(index, ()), str(address))
-    return texts_by_index
 
 
 def _sysctl_names(devices: Iterable[str]) -> list[str]:
@@ -139,23 +126,23 @@ def devices_below(devices: Mapping[int, Device], index: int) -> list[Device]:
 
 
 def _member_indexes(devices: Mapping[int, Device], bond: int) -> list[int]:
-    """Their indexes. The ports of a bridge are no members: a packet leaves through one of them."""
+    """Those of the members of a bond, all of which are in use; of a bridge, one port is."""
     if devices[bond].kind not in ("bond", "team"):
         return []
     return [device.index for device in devices.values() if device.master == bond]
 
 
-def node_for(host: Host, asked: Optional[str]) -> Optional[int]:
+def node_for(host: Host, option: Optional[str]) -> Optional[int]:
     """The NUMA node to run iperf3 on; None for any.
 
-    `asked` is the number of a node, or "auto" for the lowest one of the NICs on the path.
+    `option` is the number of a node, or "auto" for the lowest one of the NICs on the path.
     """
-    if asked is None:
+    if option is None:
         return None
-    if asked != "auto":
-        return int(asked)
-    on_path = [link.numa_node for link in host.links if link.name in host.path]
-    return min((node for node in on_path if node is not None), default=None)
+    if option != "auto":
+        return int(option)
+    nodes = (link.numa_node for link in host.links if link.name in host.path)
+    return min((node for node in nodes if node is not None), default=None)
 
 
 def iperf3_version() -> Optional[str]:
@@ -195,15 +182,15 @@ def _with_settings(link: Link, device: Device) -> Link:
     link = replace(link, offloads=_changeable_offloads(settings), rings=_ring_sizes(settings))
     if link.kind != "physical":
         return link
-    known = _read_hardware(device)
-    speed = _parse_number(known.get("speed"))
+    hardware = _read_hardware(device)
+    speed = _parse_number(hardware.get("speed", ""))
     return replace(
         link,
         speed=speed * 1e6 if speed else None,
-        duplex=known.get("duplex"),
-        numa_node=_parse_number(known.get("device/numa_node")),
-        pcie_speed=known.get("device/current_link_speed"),
-        pcie_max_speed=known.get("device/max_link_speed"),
+        duplex=hardware.get("duplex"),
+        numa_node=_parse_number(hardware.get("device/numa_node", "")),
+        pcie_speed=hardware.get("device/current_link_speed"),
+        pcie_max_speed=hardware.get("device/max_link_speed"),
     )
 
 
@@ -228,18 +215,16 @@ def _ring_sizes(settings: DeviceSettings) -> dict[str, int]:
 
 def _read_hardware(device: Device) -> dict[str, str]:
     """What sysfs shows; empty if /sys belongs to another network namespace."""
-    place = SYSFS / os.fsdecode(device.name)
-    if text_of(place / "ifindex") != str(device.index):
+    directory = SYSFS / device.name
+    if text_of(directory / "ifindex") != str(device.index):
         return {}
-    words = {name: text_of(place / name) for name in HARDWARE}
-    return {name: word for name, word in words.items() if word not in ("", "unknown")}
+    texts = {name: text_of(directory / name) for name in HARDWARE}
+    return {name: text for name, text in texts.items() if text not in ("", "unknown")}
 
 
-def _parse_number(word: Optional[str]) -> Optional[int]:
+def _parse_number(text: str) -> Optional[int]:
     """None for no number and for -1, by which sysfs shows that there is no speed or NUMA node."""
-    if word is None or not word.isdecimal():
-        return None
-    return int(word)
+    return int(text) if text.isdecimal() else None
 
 
 class Messages:
@@ -253,9 +238,9 @@ class Messages:
 
     def end(self) -> tuple[str, ...]:
         """At most MAX_LOG_LINES lines, without their prefix. Stops listening."""
-        lines: list[str] = []
         if self._descriptor is None:
             return ()
+        lines: list[str] = []
         for _ in range(MAX_LOG_LINES):
             try:
                 line = os.read(self._descriptor, 8192)

@@ -1,7 +1,7 @@
 """The devices, counters, addresses, routes and neighbours of this network namespace.
 
-They come from rtnetlink, which unlike /sys always shows the namespace that the
-process is in. The numbers are those of linux/rtnetlink.h, linux/if_link.h and linux/neighbour.h.
+They come from rtnetlink, which unlike /sys always shows the namespace of this process. The numbers
+are those of linux/rtnetlink.h, linux/if_link.h and linux/neighbour.h.
 """
 
 # SPDX-License-Identifier: MIT
@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.backends import outlook, wire
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 
-# RTM_*.
-GETLINK, GETADDR, GETROUTE, GETNEIGH, GETQDISC = 18, 22, 26, 30, 38
+GETLINK, GETADDR, GETROUTE, GETNEIGH, GETQDISC = 18, 22, 26, 30, 38  # RTM_*
 # struct ifinfomsg, ifaddrmsg, rtmsg, ndmsg and tcmsg.
 LINK, ADDRESS, ROUTE, NEIGHBOUR, QDISC = (
     struct.Struct(form) for form in ("=BBHiII", "=BBBBi", "=BBBBBBBBI", "=BBHiHBB", "=BBHiIII")
@@ -33,8 +31,7 @@ RTA_DST, RTA_SRC, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_METRICS = 1, 2, 4, 5, 7
 RTA_VIA, VIA_ADDRESS = 18, 2
 RTAX_MTU = 2
 NDA_DST = 1
-# RTN_UNICAST, RTN_LOCAL.
-UNICAST, LOCAL = 1, 2
+UNICAST, LOCAL = 1, 2  # RTN_UNICAST, RTN_LOCAL
 # NUD_*. In every other state, such as stale, the address was valid, so it counts as reachable.
 STATES = {0x00: None, 0x01: "incomplete", 0x20: "failed"}
 # The fields of struct rtnl_link_stats64, in order.
@@ -46,20 +43,19 @@ STATISTICS = (
 ).split()
 
 
-@dataclass(frozen=True)
-class Way:
+class KernelRoute(NamedTuple):
     """How packets reach an address.
 
-    `index` is that of the device. `mtu`, in bytes, is set by the route or was learned from ICMP.
-    `local`: the address is one of this host; `unicast`: it is that of one other host.
+    `mtu`, in bytes, is set by the route or was learned from ICMP. `is_local`: the address is one of
+    this host; `is_unicast`: it is that of one other host.
     """
 
-    index: int
+    device_index: int
     source: Optional[Address]
     gateway: Optional[Address]
     mtu: Optional[int]
-    local: bool
-    unicast: bool = True
+    is_local: bool
+    is_unicast: bool = True
 
 
 def read_devices() -> dict[int, Device]:
@@ -79,7 +75,7 @@ def read_addresses() -> list[tuple[int, Address]]:
     return pairs
 
 
-def way_to(peer: Address, source: Optional[Address] = None) -> Way:
+def route_to(peer: Address, source: Optional[Address] = None) -> KernelRoute:
     """The route that the kernel takes, from `source` if given, as `ip route get` shows it.
 
     Raises OSError, with ENETUNREACH if there is no route.
@@ -89,16 +85,16 @@ def way_to(peer: Address, source: Optional[Address] = None) -> Way:
     request += wire.encode_attribute(RTA_DST, peer.packed)
     if source:
         request += wire.encode_attribute(RTA_SRC, source.packed)
-    with wire.Socket(socket.NETLINK_ROUTE) as asked:
-        body = asked.ask(GETROUTE, 0, request)[0]
+    with wire.Socket(socket.NETLINK_ROUTE) as netlink:
+        body = netlink.ask(GETROUTE, 0, request)[0]
     parts = wire.Attributes(body[ROUTE.size :])
-    return Way(
-        index=parts.number(RTA_OIF),
+    return KernelRoute(
+        device_index=parts.number(RTA_OIF),
         source=source or _parse_address(parts.bytes(RTA_PREFSRC)),
         gateway=_parse_address(parts.bytes(RTA_GATEWAY) or parts.bytes(RTA_VIA)[VIA_ADDRESS:]),
         mtu=parts.nest(RTA_METRICS).number(RTAX_MTU) or None,
-        local=body[7] == LOCAL,
-        unicast=body[7] == UNICAST,
+        is_local=body[7] == LOCAL,
+        is_unicast=body[7] == UNICAST,
     )
 
 
@@ -108,7 +104,7 @@ def device_to(peer: Address) -> Optional[str]:
     For people: a test reports by itself why there is no route.
     """
     try:
-        device = read_devices().get(way_to(peer).index)
+        device = read_devices().get(route_to(peer).device_index)
     except OSError:
         return None
     return device.name if device else None
@@ -157,17 +153,15 @@ def _read_queue_counters() -> dict[int, dict[str, int]]:
         queue = wire.Attributes(body[QDISC.size :]).nest(TCA_STATS2).bytes(TCA_STATS_QUEUE)
         if len(queue) >= 20:
             _, backlog, drops, requeues, _ = struct.unpack_from("=5I", queue)
-            before = queues.get(index, {})
-            values = {"drops": drops, "backlog": backlog, "requeues": requeues}
-            queues[index] = {
-                name: max(value, before.get(name, 0)) for name, value in values.items()
-            }
+            totals = queues.setdefault(index, {"drops": 0, "backlog": 0, "requeues": 0})
+            for name, value in zip(totals, (drops, backlog, requeues)):
+                totals[name] = max(totals[name], value)
     return queues
 
 
 def _dump_kernel(kind: int, payload: bytes) -> list[bytes]:
-    with wire.Socket(socket.NETLINK_ROUTE) as asked:
-        return asked.ask(kind, wire.DUMP, payload)
+    with wire.Socket(socket.NETLINK_ROUTE) as netlink:
+        return netlink.ask(kind, wire.DUMP, payload)
 
 
 def _parse_address(value: bytes) -> Optional[Address]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from ipaddress import ip_network
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -14,8 +15,11 @@ from neuca_tools.model import Address as Interface
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.kernel import Way
+from neuca_tools.selftest.measure.host.kernel import KernelRoute
 from neuca_tools.selftest.measure.program import Program
+
+# RFC 1112, 4. What Python calls reserved of IPv6 includes the hosts behind NAT64 (RFC 6052).
+RESERVED = ip_network("240.0.0.0/4")
 
 
 class AgentPlan(NamedTuple):
@@ -35,7 +39,7 @@ class AgentPlan(NamedTuple):
 
 
 def permitted_device(
-    peer: Address, way: Way, device: Device, plan: AgentPlan, interface: Optional[str]
+    peer: Address, route: KernelRoute, device: Device, plan: AgentPlan, interface: Optional[str]
 ) -> str:
     """The name of the device that a test of `peer` should leave through.
 
@@ -43,9 +47,9 @@ def permitted_device(
     the user named, which permits a reserved device. Raises UsageError if the peer must not be
     tested: an address of this host, a group of hosts, or one behind a reserved device.
     """
-    if way.local or peer.is_loopback:
+    if route.is_local or peer.is_loopback:
         raise UsageError(f"test {peer}: it is an address of this host")
-    if not way.unicast or _is_special(peer):
+    if not route.is_unicast or any((peer.is_multicast, peer.is_unspecified, peer in RESERVED)):
         raise UsageError(f"test {peer}: it is not the address of a single host")
     if device.index in plan.reserved and device.name != interface:
         raise UsageError(
@@ -57,11 +61,11 @@ def permitted_device(
 
 
 class PeerRoute(NamedTuple):
-    """The way to a peer, from an address of this host through a device, and the planned device."""
+    """The route to a peer from an address of this host, its device, and the planned device."""
 
     peer: Address
     source: Address
-    way: Way
+    kernel_route: KernelRoute
     device: Device
     planned: str
 
@@ -81,36 +85,33 @@ def permitted_route(
     Raises UsageError for a peer that must not be tested, OSError if there is no usable route.
     """
     check_scope("test", peer)
-    way = kernel.way_to(peer, source)
-    device = kernel.read_devices().get(way.index)
-    if device is None or way.source is None:
+    route = kernel.route_to(peer, source)
+    device = kernel.read_devices().get(route.device_index)
+    if device is None or route.source is None:
         raise OSError(0, "the route has no device or no source address")
-    planned = permitted_device(peer, way, device, plan, interface)
-    return PeerRoute(peer, way.source, way, device, planned)
+    planned = permitted_device(peer, route, device, plan, interface)
+    return PeerRoute(peer, route.source, route, device, planned)
 
 
-def check_scope(doing: str, address: Address) -> None:
-    """Raise UsageError for an IPv6 address of one link, which is nothing without its scope."""
+def check_scope(action: str, address: Address) -> None:
+    """Raise UsageError for a link-local IPv6 address, which means nothing without its scope."""
     if address.version == 6 and address.is_link_local:
         hint = "use a global or a unique local address"
-        raise UsageError(f"{doing} {address}: it is link-local, which is not supported", hint)
-
-
-def _is_special(peer: Address) -> bool:
-    return peer.is_multicast or peer.is_unspecified or peer.is_reserved
+        raise UsageError(f"{action} {address}: it is link-local, which is not supported", hint)
 
 
 def planned_device(plan: AgentPlan, peer: Address) -> Optional[str]:
     """The device whose planned network contains the peer; of several, the narrowest network's."""
-    lengths: dict[str, int] = {}
-    for name, addresses in plan.networks:
-        networks = [interface.network for interface in addresses if peer in interface.network]
-        if networks:
-            lengths[name] = max(network.prefixlen for network in networks)
-    return max(lengths, key=lambda name: (lengths[name], name), default=None)
+    candidates = [
+        (interface.network.prefixlen, name)
+        for name, addresses in plan.networks
+        for interface in addresses
+        if peer in interface.network
+    ]
+    return max(candidates)[1] if candidates else None
 
 
-NAMED = Path("/run/netns")  # ip-netns(8)
+NAMED_NAMESPACES = Path("/run/netns")  # ip-netns(8)
 ENGINES = ("docker", "podman")
 INSPECT_SECONDS = 10.0  # for one of these to answer
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
@@ -120,7 +121,7 @@ def named_namespace(name: str) -> Path:
     """The file of a namespace made by `ip netns add`. Raises UsageError."""
     if not NAME.fullmatch(name):
         raise UsageError(f'--netns "{name}": it is not a valid name of a network namespace')
-    return NAMED / name
+    return NAMED_NAMESPACES / name
 
 
 def container_namespace(name: str) -> Path:
@@ -137,10 +138,12 @@ def container_namespace(name: str) -> Path:
         except OSError as error:
             reasons.append(f"{engine}: {error.strerror}")
             continue
-        said = program.end(INSPECT_SECONDS)
-        process = said.out.strip().decode("ascii", "replace")
-        if said.code == 0 and process.isdecimal() and process != "0":
+        result = program.end(INSPECT_SECONDS)
+        process = result.out.strip().decode("ascii", "replace")
+        if result.code == 0 and process.isdecimal() and process != "0":
             return Path("/proc") / process / "ns" / "net"
-        reason = said.error.decode("utf-8", "replace").strip()[:200]
-        reasons.append(f"{engine}: {reason or 'it does not run'}")
+        reason = result.error.decode("utf-8", "replace").strip()[:200] or "it does not run"
+        if result.was_killed:
+            reason = f"no response in {INSPECT_SECONDS:g} s"
+        reasons.append(f"{engine}: {reason}")
     raise SelftestError(f'enter the container "{name}": {"; ".join(reasons)}')

@@ -17,8 +17,10 @@ from neuca_tools.selftest.evidence.load import busy_share
 from neuca_tools.selftest.evidence.trace import PLACES, Column, Trace
 from neuca_tools.selftest.measure.host import counters, tcp_info
 
-# Seconds between two samples.
-SAMPLE_SECONDS = 1.0
+SAMPLE_SECONDS = 1.0  # between two samples
+# The most connections in all samples of a test, beyond which they are further apart: one has about
+# 550 bytes in a message, which has LONGEST_MESSAGE at most.
+MAX_CONNECTIONS = 40_000
 # A last sample sooner than this, in seconds, after the one before is merged with that.
 SHORTEST_SECONDS = 0.3
 
@@ -31,8 +33,7 @@ EARLY_SECONDS = POINT_SECONDS / 2
 # many CPUs spends at most 5% of a CPU on it. The elapsed time does not count, because a busy host
 # spends most of it waiting for a CPU.
 PAUSE_FACTOR = 20
-# Seconds over which a CPU's use is taken: /proc/stat counts in ticks of 10 ms.
-CPU_WINDOW = 0.25
+CPU_WINDOW = 0.25  # seconds over which a CPU's use is taken: /proc/stat counts in ticks of 10 ms
 
 
 class EndObservations(NamedTuple):
@@ -47,7 +48,7 @@ class SampleSeries:
 
     Each look has the CPUs, and the sockets with this local or remote port; none if both are 0. Once
     a second it is a sample, which has the counters as well, with those of the drivers of `devices`.
-    More frequent looks are points of the trace.
+    More frequent looks are points of the trace. Long tests of many connections have fewer of both.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class SampleSeries:
         if local_port or remote_port:
             self._reader = tcp_info.SocketReader(version, local_port, remote_port)
         self._devices = tuple(devices)
-        self._every = max(POINT_SECONDS, seconds / MAX_POINTS)
+        self._seconds, self._point_seconds = seconds, max(POINT_SECONDS, seconds / MAX_POINTS)
         self._points: list[Sample] = []
         self._samples: list[Sample] = []
         self._point_due = self._sample_due = time.monotonic()
@@ -84,7 +85,8 @@ class SampleSeries:
             self._point_due = self._next_point(look, time.thread_time() - used)
         if is_sample:
             self._add_sample(look)
-            self._sample_due = look.time + SAMPLE_SECONDS
+            spread = self._seconds * len(look.sockets) / MAX_CONNECTIONS
+            self._sample_due = look.time + max(SAMPLE_SECONDS, spread)
 
     def end(self) -> EndObservations:
         """Take a last sample and return everything.
@@ -101,8 +103,8 @@ class SampleSeries:
         """When the next point is due, after one that took `used` seconds of a CPU."""
         if len(self._points) >= 2 * MAX_POINTS:
             return math.inf
-        every = max(self._every, CONNECTION_SECONDS * len(look.sockets))
-        return max(look.time + every, time.monotonic() + PAUSE_FACTOR * used)
+        interval = max(self._point_seconds, CONNECTION_SECONDS * len(look.sockets))
+        return max(look.time + interval, time.monotonic() + PAUSE_FACTOR * used)
 
     def _add_sample(self, look: Sample) -> None:
         """Without counters that are the same as in the first sample: an hour of them is kept."""

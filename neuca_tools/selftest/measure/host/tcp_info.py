@@ -26,15 +26,12 @@ TCP = 6
 # INET_DIAG_* in linux/inet_diag.h: attributes with struct tcp_info, a name, and SK_MEMINFO_*.
 INFO, CONGESTION, MEMORY = 2, 4, 7
 EXTENSIONS = 1 << (INFO - 1) | 1 << (CONGESTION - 1) | 1 << (MEMORY - 1)
-# include/net/tcp_states.h.
-LISTEN = 10
+LISTEN = 10  # include/net/tcp_states.h
 # ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT and LAST_ACK: a connection that is being closed may
 # still have data in flight.
 SENDING = (1, 4, 5, 8, 9)
-# Of struct inet_diag_msg, where its struct inet_diag_sockid is.
-IDENTITY = slice(4, 52)
-# Bytes of struct inet_diag_msg, and the offset of its idiag_rqueue.
-MESSAGE, RECEIVE_QUEUE = 72, 56
+IDENTITY = slice(4, 52)  # of struct inet_diag_msg, where its struct inet_diag_sockid is
+MESSAGE, RECEIVE_QUEUE = 72, 56  # bytes of struct inet_diag_msg, and the offset of its idiag_rqueue
 # Offsets in struct tcp_info: tcpi_backoff, and the byte with tcpi_delivery_rate_app_limited.
 BACKOFF, FLAGS = 4, 7
 # By their places, in words of 32 bits and of 64 bits.
@@ -62,8 +59,7 @@ LONG_WORDS = {
 }
 # SK_MEMINFO_RCVBUF, SK_MEMINFO_SNDBUF and SK_MEMINFO_WMEM_QUEUED of linux/sock_diag.h.
 BUFFERS = {"rcvbuf": 1, "sndbuf": 3, "wmem_queued": 5}
-# The most sockets of one sample; iperf3 has at most 128 streams.
-MAX_SOCKETS = 1024
+MAX_SOCKETS = 1024  # the most sockets of one sample; iperf3 has at most 128 streams
 # So many sockets take less time one by one, these seconds after the last was opened: iperf3 opens
 # its streams one after the other, and then all of them send.
 FEW, SETTLED_SECONDS = 12, 1.0
@@ -78,31 +74,31 @@ class SocketReader:
 
     def __init__(self, version: int, local_port: int = 0, remote_port: int = 0) -> None:
         self._version, self._ports = version, (local_port, remote_port)
-        self._known: tuple[bytes, ...] = ()
+        self._identities: tuple[bytes, ...] = ()
         self._changed = 0.0
 
     def read(self, search: bool = True) -> tuple[Socket, ...]:
         """At most MAX_SOCKETS; new ones too if `search`. Raises OSError."""
         is_settled = time.monotonic() > self._changed + SETTLED_SECONDS
-        if search or not is_settled or not 0 < len(self._known) <= FEW:
+        if search or not is_settled or not 0 < len(self._identities) <= FEW:
             return tuple(map(_parse_socket, self._find_all()))
         return tuple(map(_parse_socket, self._look_up_known()))
 
     def _find_all(self) -> list[bytes]:
         states = sum(1 << state for state in SENDING)
         bodies = list(_query_kernel(self._version, EXTENSIONS, states, *self._ports))[:MAX_SOCKETS]
-        known = tuple(body[IDENTITY] for body in bodies)
-        if known != self._known:
-            self._known, self._changed = known, time.monotonic()
+        identities = tuple(body[IDENTITY] for body in bodies)
+        if identities != self._identities:
+            self._identities, self._changed = identities, time.monotonic()
         return bodies
 
     def _look_up_known(self) -> Iterator[bytes]:
         request = struct.pack("=BBBBI", FAMILIES[self._version], TCP, EXTENSIONS, 0, 0)
-        with wire.Socket(NETLINK_SOCK_DIAG) as asked:
-            for identity in self._known:
+        with wire.Socket(NETLINK_SOCK_DIAG) as netlink:
+            for identity in self._identities:
                 # It may have been closed.
                 with suppress(OSError):
-                    yield from asked.ask(BY_FAMILY, 0, request + identity)
+                    yield from netlink.ask(BY_FAMILY, 0, request + identity)
 
 
 def is_listening(version: int, port: int) -> bool:
@@ -116,8 +112,8 @@ def _query_kernel(
     """The kernel skips sockets with other ports (inet_diag_dump_icsk in net/ipv4/inet_diag.c)."""
     request = struct.pack("=BBBBI", FAMILIES[version], TCP, extensions, 0, states)
     request += struct.pack(">HH", local_port, remote_port)
-    with wire.Socket(NETLINK_SOCK_DIAG) as asked:
-        yield from asked.ask(BY_FAMILY, wire.DUMP, request.ljust(56, b"\0"))
+    with wire.Socket(NETLINK_SOCK_DIAG) as netlink:
+        yield from netlink.ask(BY_FAMILY, wire.DUMP, request.ljust(56, b"\0"))
 
 
 def _parse_socket(body: bytes) -> Socket:

@@ -9,6 +9,7 @@ complete JSON without an error, and something arrived.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from signal import Signals
@@ -16,22 +17,21 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.run import Run
-from neuca_tools.selftest.measure.program import Ended
+from neuca_tools.selftest.measure.program import ProgramResult
 from neuca_tools.selftest.readers import read_run
 
 PROGRAM = "iperf3"
-# Milliseconds for connecting.
 CONNECT_MILLISECONDS = 3000
-# The limit of iperf3 (src/iperf.h).
-MAX_STREAMS = 128
+MAX_STREAMS = 128  # the limit of iperf3 (src/iperf.h)
+# The most intervals of all streams together, which a client prints as JSON of about 400 bytes and a
+# server as text of 85 bytes (3.12): less than program.MAX_OUTPUT.
+MAX_JSON_INTERVALS, MAX_TEXT_INTERVALS = 50_000, 250_000
 NO_RESULT = "iperf3 ended without a result or an error message"
 # iperf3 3.22 waits forever if another program listens on the port; 3.12 ends with an error.
 NOT_ENDED = (
     "iperf3 did not end in time and was terminated: the peer may have stopped responding, or "
     "another program listens on the port"
 )
-
-
 DIRECTIONS: dict[str, list[str]] = {"forward": [], "reverse": ["-R"], "both": ["--bidir"]}
 
 
@@ -56,13 +56,14 @@ class Test(NamedTuple):
 
 
 def client_command(test: Test) -> list[str]:
-    """The command line of the client."""
     command = []
     if test.cpus is not None:
         command += ["numactl", f"--cpunodebind={test.cpus}", f"--membind={test.cpus}"]
     seconds = max(1, round(test.seconds))
     command += [PROGRAM, "-c", str(test.peer), "-p", str(test.port), "-t", f"{seconds}"]
-    command += f"-i 1 -J --connect-timeout {CONNECT_MILLISECONDS} --get-server-output".split()
+    flows = 2 * test.streams if test.direction == "both" else test.streams
+    command += ["-i", _interval(test.seconds, flows, MAX_JSON_INTERVALS)]
+    command += f"-J --connect-timeout {CONNECT_MILLISECONDS} --get-server-output".split()
     if test.source:
         command += ["-B", str(test.source)]
     if test.streams > 1:
@@ -77,50 +78,54 @@ def client_command(test: Test) -> list[str]:
     return command
 
 
-def server_command(address: Address, port: int) -> list[str]:
-    """The command line of a server that listens on one address and ends after one test."""
-    return [PROGRAM, "-s", "-1", "-i", "1", "-B", str(address), "-p", str(port)]
+def server_command(address: Address, port: int, seconds: float = 0.0) -> list[str]:
+    """The command line of a server that listens on one address, and ends after one test."""
+    interval = _interval(seconds, 2 * MAX_STREAMS, MAX_TEXT_INTERVALS)
+    return [PROGRAM, "-s", "-1", "-i", interval, "-B", str(address), "-p", str(port)]
+
+
+def _interval(seconds: float, flows: int, most: int) -> str:
+    """The seconds of an interval, of which there are at most `most` in all flows together."""
+    return str(max(1, math.ceil(seconds * flows / most)))
 
 
 def parse_version(text: bytes) -> Optional[str]:
     """The version in the output of `iperf3 --version`, such as `iperf 3.12 (cJSON 1.7.15)`."""
     match = re.match(rb"iperf (\d[\w.+-]{0,30})", text)
-    if match is None:
-        return None
-    return match[1].decode()
+    return match[1].decode() if match else None
 
 
-def run_of(test: Test, ended: Ended) -> Run:
+def run_of(test: Test, result: ProgramResult) -> Run:
     """The run that the output describes, or a Run with an error.
 
     What iperf3 did not print is taken from the requested test.
     """
-    run = read_run(ended.out) if ended.out.strip() else Run("iperf3", error=NO_RESULT)
+    run = read_run(result.out) if result.out.strip() else Run("iperf3", error=NO_RESULT)
     run = replace(
         run,
         protocol=run.protocol or protocol_of(test),
         streams=run.streams or test.streams,
         duration=run.duration or test.seconds,
     )
-    return replace(run, error=_failure_of(run, ended))
+    return replace(run, error=_failure_of(run, result))
 
 
 def protocol_of(test: Test) -> str:
     return "udp" if test.udp else "tcp"
 
 
-def _failure_of(run: Run, ended: Ended) -> Optional[str]:
+def _failure_of(run: Run, result: ProgramResult) -> Optional[str]:
     """Why the run failed; None if it did not."""
-    if ended.was_killed:
+    if result.was_killed:
         return NOT_ENDED
-    if ended.code < 0:
-        return f"iperf3 was terminated by {_signal_name(-ended.code)}"
-    last = ended.error.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if result.code < 0:
+        return f"iperf3 was terminated by {_signal_name(-result.code)}"
+    last = result.error.decode("utf-8", "replace").strip().rpartition("\n")[2]
     last = last.replace("iperf3: error - ", "")
     if run.error == NO_RESULT:
         return last or NO_RESULT
-    if run.error or ended.code:
-        return run.error or last or f"iperf3 exited with {ended.code} without an error message"
+    if run.error or result.code:
+        return run.error or last or f"iperf3 exited with {result.code} without an error message"
     if not _has_arrived(run):
         return "iperf3 reported success, but nothing arrived"
     return None

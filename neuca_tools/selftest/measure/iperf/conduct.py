@@ -18,9 +18,8 @@ from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.measure.confine import confine_process
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
-from neuca_tools.selftest.measure.iperf import command as iperf
-from neuca_tools.selftest.measure.iperf.command import Test
-from neuca_tools.selftest.measure.program import Ended, Program
+from neuca_tools.selftest.measure.iperf.command import Test, client_command, protocol_of, run_of
+from neuca_tools.selftest.measure.program import Program, ProgramResult
 from neuca_tools.selftest.measure.wait import wait_readable
 
 # Seconds that a run may take beyond its test, to connect and to exchange results over a long path.
@@ -28,7 +27,10 @@ GRACE_SECONDS = 10.0
 
 
 class ConcurrentProbe(Protocol):
-    """What is measured during a run: `turn` is called when it is due or its descriptor ready."""
+    """What is measured during a run.
+
+    `turn` is called when it is due or its descriptor ready, and `stop` once the run has ended.
+    """
 
     def fileno(self) -> int: ...
 
@@ -36,11 +38,13 @@ class ConcurrentProbe(Protocol):
 
     def turn(self) -> None: ...
 
+    def stop(self) -> None: ...
+
 
 def run_test(
     name: str,
     test: Test,
-    far: Optional[Helper] = None,
+    helper: Optional[Helper] = None,
     devices: Sequence[str] = (),
     probe: Optional[ConcurrentProbe] = None,
     grace: float = GRACE_SECONDS,
@@ -49,54 +53,51 @@ def run_test(
 
     `devices`: those whose driver counters are sampled too. `grace`: seconds beyond the test.
     """
-    refused = far.begin(test) if far else None
-    if refused is not None:
-        run = Run("iperf3", protocol=iperf.protocol_of(test), error=refused)
-        return phases_of(name, test, run, EndObservations(), EndObservations())
-    ours = EndObservations()
+    local = peer = EndObservations()
+    refusal = helper.begin(test) if helper else None
+    if refusal is not None:
+        run = Run("iperf3", protocol=protocol_of(test), error=refusal)
+        return _phases_of(name, test, run, local, peer)
     try:
-        ended, ours = watch_program(
-            iperf.client_command(test), test, devices, probe, test.seconds + grace
-        )
+        command = client_command(test)
+        result, local = _watch_program(command, test, devices, probe, test.seconds + grace)
     except OSError as error:
         program = "numactl" if test.cpus else "iperf3"
-        ended = Ended(1, b"", f"start {program}: {error.strerror}".encode())
-    theirs = far.finish() if far else EndObservations()
-    measured = phases_of(name, test, iperf.run_of(test, ended), ours, theirs)
-    measured[0] = replace(measured[0], raw=ended.out.decode("utf-8", "replace"))
-    return measured
+        result = ProgramResult(1, b"", f"start {program}: {error.strerror}".encode())
+    if helper:
+        peer = helper.finish()
+    first, *others = _phases_of(name, test, run_of(test, result), local, peer)
+    return [replace(first, raw=result.out.decode("utf-8", "replace")), *others]
 
 
-def phases_of(
-    name: str,
-    test: Test,
-    run: Run,
-    ours: EndObservations,
-    theirs: EndObservations,
+def _phases_of(
+    name: str, test: Test, run: Run, local: EndObservations, peer: EndObservations
 ) -> list[Phase]:
     """A phase for each direction, with what its sender and its receiver saw."""
-    forward = _with_samples(Phase(name, run, "forward", test.rate), ours, theirs)
-    reverse = _with_samples(Phase(name, run, "reverse", test.rate), theirs, ours)
-    return {"forward": [forward], "reverse": [reverse], "both": [forward, reverse]}[test.direction]
+    ends = {"forward": (local, peer), "reverse": (peer, local)}
+    return [
+        Phase(
+            name,
+            run,
+            direction,
+            test.rate,
+            sender=sender.samples,
+            receiver=receiver.samples,
+            sender_trace=sender.trace,
+            receiver_trace=receiver.trace,
+        )
+        for direction, (sender, receiver) in ends.items()
+        if test.direction in (direction, "both")
+    ]
 
 
-def _with_samples(phase: Phase, sender: EndObservations, receiver: EndObservations) -> Phase:
-    return replace(
-        phase,
-        sender=sender.samples,
-        receiver=receiver.samples,
-        sender_trace=sender.trace,
-        receiver_trace=receiver.trace,
-    )
-
-
-def watch_program(
+def _watch_program(
     command: Sequence[str],
     test: Test,
     devices: Sequence[str],
     probe: Optional[ConcurrentProbe],
     seconds: float,
-) -> tuple[Ended, EndObservations]:
+) -> tuple[ProgramResult, EndObservations]:
     """Run a client until it ends, but at most `seconds`, and sample this end meanwhile.
 
     Raises OSError if it cannot be started.
@@ -115,5 +116,7 @@ def watch_program(
                 probe.turn()
             series.turn()
     finally:
-        ended = program.end()
-    return ended, series.end()
+        result = program.end()
+    if probe:
+        probe.stop()
+    return result, series.end()

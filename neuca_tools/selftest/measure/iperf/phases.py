@@ -34,8 +34,8 @@ from neuca_tools.selftest.measure.iperf.plans import (
 from neuca_tools.selftest.measure.probes.requests import Requests, echo_requests, ping_requests
 from neuca_tools.selftest.measure.probes.roundtrip import (
     ForeignProbes,
+    ProbeTimes,
     RoundTrips,
-    Times,
     probe_interval,
 )
 from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_words
@@ -48,12 +48,11 @@ GENTLE_SHARE = 0.1
 MAX_DATAGRAMS, SMALLEST, LARGEST = 2000, 256, 1400
 # Round trips in which iperf3 opens a connection, one after the other; a lost packet takes longer.
 ROUND_TRIPS_TO_OPEN = 2
-# Seconds beyond a test of many streams: a helper waits for a minute (IDLE in serving.py).
+# Seconds beyond a test of many streams: a helper waits for a minute (serving.IDLE_SECONDS).
 MAX_GRACE_SECONDS = 50.0
 # The test that may fail although the peer responds: iperf3 opens all streams before it begins.
 MAY_FAIL = "tcp-parallel"
-# Seconds between the round trips that are measured under load.
-PROBE_SECONDS = 0.05
+PROBE_SECONDS = 0.05  # between the round trips that are measured under load
 WAYS = {"forward": "out", "reverse": "back"}
 NO_HELPER = "this needs a helper on the peer"
 UDP_BLOCKED = "no datagram gets through"
@@ -62,27 +61,27 @@ STEPS_WITH_HELPER, STEPS_WITH_UDP = ("rpm", "connections"), ("path-mtu", "udp", 
 STEPS_IN_ANY_CASE = ("as-planned", "latency", "path-mtu", "path", "connections")
 # The verdict and the text of a step.
 Result = tuple[str, str]
+ReportStep = Callable[[Step], None]
 
 
 class ThroughputSteps:
     """The throughput steps of a test, until one of them gets nothing through.
 
-    `tell` is called with each step when it is over.
+    `report_step` is called with each step when it has ended.
     """
 
     # The address of this end, and the devices on the path, whose driver counters are sampled.
     _source: Address
     _devices: Sequence[str]
 
-    def __init__(self, address: Address, options: Options, tell: Callable[[Step], None]) -> None:
-        self._address, self._options, self._tell = address, options, tell
+    def __init__(self, address: Address, options: Options, report_step: ReportStep) -> None:
+        self._address, self._options, self._report_step = address, options, report_step
         self._evidence = Evidence(address=str(address), expect=options.expect, label=options.label)
         self._helper: Optional[Helper] = None
         # Why the steps that remain are skipped; empty while there is no reason.
         self._skip_reason = ""
 
     def _run_throughput(self) -> None:
-        """Run every step in order."""
         self._run_step("tcp", partial(self._measure_tcp, "tcp"))
         self._run_step("tcp-reverse", partial(self._measure_tcp, "tcp-reverse", "reverse"))
         for streams in self._options.parallel:
@@ -119,7 +118,7 @@ class ThroughputSteps:
     def _done(self, name: str, verdict: str, text: str) -> None:
         step = Step(name, verdict, text)
         self._evidence = replace(self._evidence, steps=(*self._evidence.steps, step))
-        self._tell(step)
+        self._report_step(step)
 
     def _measure_tcp(
         self, name: str, direction: str = "forward", streams: int = 1
@@ -128,20 +127,18 @@ class ThroughputSteps:
         test = self._new_test(options.seconds, options.rate)._replace(
             streams=streams, direction=direction
         )
-        beside = self._beside() if name == "tcp" and "loaded" in options.steps else None
+        trips = self._new_round_trips() if name == "tcp" and "loaded" in options.steps else None
         phase = "tcp" if name == "tcp-reverse" else name
         grace = GRACE_SECONDS + streams * ROUND_TRIPS_TO_OPEN * (self._evidence.idle.p50 or 0.0)
         phases = run_test(
-            phase, test, self._helper, self._devices, beside, min(grace, MAX_GRACE_SECONDS)
+            phase, test, self._helper, self._devices, trips, min(grace, MAX_GRACE_SECONDS)
         )
-        more = ""
-        if streams > 1:
-            more = f" of {streams} streams"
-        yield from self._add(name, phases, more)
-        if beside is not None:
-            self._add_loaded(beside.end())
+        yield from self._add(name, phases, f" of {streams} streams" if streams > 1 else "")
+        if trips is not None:
+            self._end_loaded(trips.end())
 
-    def _add_loaded(self, loaded: Latency) -> None:
+    def _end_loaded(self, loaded: Latency) -> None:
+        """End the step loaded, which is measured during the step tcp."""
         self._evidence = replace(self._evidence, loaded=loaded)
         if loaded.p50 and loaded.maximum:
             text = f"p50 {amounts.time(loaded.p50)}, max {amounts.time(loaded.maximum)}"
@@ -160,7 +157,7 @@ class ThroughputSteps:
             cpus=self._options.numa,
         )
 
-    def _beside(self) -> Optional[RoundTrips]:
+    def _new_round_trips(self) -> Optional[RoundTrips]:
         """Round trips to measure during a test; None if this host cannot send pings."""
         with suppress(OSError):
             return RoundTrips(self._new_requests(), PROBE_SECONDS)
@@ -173,13 +170,16 @@ class ThroughputSteps:
         port, token = self._options.port + 1, self._helper.token
         return echo_requests(self._address, port, token, self._source)
 
-    def _add(self, name: str, phases: Sequence[Phase], more: str = "") -> Iterator[Result]:
-        """Add the phases of one run, with a result for each direction."""
+    def _add(self, name: str, phases: Sequence[Phase], offered: str = "") -> Iterator[Result]:
+        """Add the phases of one run, with a result for each direction.
+
+        Its text ends in what was `offered`, unless the test failed.
+        """
         self._evidence = replace(self._evidence, phases=(*self._evidence.phases, *phases))
         results = phase_results(replace(self._evidence, phases=tuple(phases)))
         for phase, result in zip(phases, results):
             back = " back" if len(results) > 1 and result.direction == "reverse" else ""
-            yield _phase_verdict(phase, result), f"{_offered_words(result, more)}{back}"
+            yield _phase_verdict(phase, result), f"{_result_words(result, offered)}{back}"
         error = next((result.error for result in results if result.error), None)
         if error and name != MAY_FAIL and not any(result.rate for result in results):
             self._skip_reason = f"the previous test got nothing through: {error}"
@@ -247,8 +247,8 @@ class ThroughputSteps:
         rates = self._measured_rates()
         seconds, rate = load_of(self._options.seconds, self._options.rate, max(rates, default=None))
         test = self._new_test(seconds, rate)._replace(streams=LOAD_STREAMS, direction=direction)
-        port, every = self._options.port + 2, probe_interval(min(rates, default=None))
-        foreign = ForeignProbes(self._address, port, self._source, every)
+        port, interval = self._options.port + 2, probe_interval(min(rates, default=None))
+        foreign = ForeignProbes(self._address, port, self._source, interval)
         (phase,) = run_test("rpm", test, self._helper, self._devices, foreign)
         (result,) = phase_results(replace(self._evidence, phases=(phase,)))
         probes = probes_of(phase, foreign.end(), self._evidence.idle_tcp.p50)
@@ -319,7 +319,7 @@ def _one_way_result(one_way: OneWay, error: Optional[str]) -> Result:
     return "pass", f"{one_way_words(one_way)} {way}"
 
 
-def probes_of(phase: Phase, times: Times, idle: Optional[float]) -> Probes:
+def probes_of(phase: Phase, times: ProbeTimes, idle: Optional[float]) -> Probes:
     """What was measured beside a phase, in seconds since the load began."""
     local = phase.sender_trace if phase.direction == "forward" else phase.receiver_trace
     began = min([*local.time[:1], *times.begun], default=0.0)
@@ -343,19 +343,17 @@ def _seconds_since(began: float, times: Sequence[float]) -> tuple[float, ...]:
 
 
 def _rpm_result(phase: Phase, probes: Probes) -> Result:
-    """The verdict and the text of the step."""
-    known = responsiveness(probes)
+    result = responsiveness(probes)
     way = WAYS[probes.direction]
     if phase.run is not None and phase.run.error:
         return "fail", f"{way}: {phase.run.error}"
-    if known is None:
+    if result is None:
         return "unknown", f"{way}: no response to any probe under load, {probes.failed} failed"
-    return "pass", f"{rpm_words(known)} {way}"
+    return "pass", f"{rpm_words(result)} {way}"
 
 
-def _offered_words(result: PhaseResult, more: str) -> str:
-    """The result, with what was offered unless the test failed."""
-    return phase_words(result) if result.error else f"{phase_words(result)}{more}"
+def _result_words(result: PhaseResult, offered: str) -> str:
+    return phase_words(result) if result.error else f"{phase_words(result)}{offered}"
 
 
 def _phase_verdict(phase: Phase, result: PhaseResult) -> str:

@@ -18,9 +18,8 @@ STEPS = tuple(
 )
 # Not in the plan "quick".
 SLOW = frozenset({"tcp-parallel", "tcp-bidir", "path", "udp", "rpm", "one-way", "connections"})
-# As in test_bandwidth.sh of the Deep Learning Benchmarking Suite.
-PORT = 45678
-# Rates of the ladder, as parts of the expected rate; the lowest that is offered, in bit/s.
+PORT = 45678  # as in test_bandwidth.sh of the Deep Learning Benchmarking Suite
+# Rates of the ladder, as parts of the highest one; the lowest in bit/s, unless that is lower.
 LADDER = (0.01, 0.1, 0.5, 1.0)
 LOWEST_RATE = 1e6
 # A loss below this part of the datagrams may be chance in a slow test: one or two datagrams, lost
@@ -28,20 +27,17 @@ LOWEST_RATE = 1e6
 CHANCE_LOSS = 0.05
 # Steps of the search between the highest rate without loss and the lowest with loss.
 SEARCH_STEPS = 4
-# The search ends when the two differ by less than this factor.
-CLOSE_FACTOR = 1.1
+CLOSE_FACTOR = 1.1  # the search ends when the two differ by less than this factor
 # A sender that reaches less than this part of the offered rate does not reach a higher one either.
 SENT_SHARE = 0.95
-# The longest duration of one step, in seconds.
-STEP_SECONDS = 5.0
+STEP_SECONDS = 5.0  # of one test with UDP, at most
 # If much is lost at the lowest rate, this part of what got through is offered next, unless that is
 # less than SLOWEST_RATE, in bit/s. A policer passes it, and random loss affects it too.
 RETRY_SHARE, SLOWEST_RATE = 0.5, 50e3
 # The longest load of the step rpm in each direction, in seconds: two to fill the queues, and those
 # that the moving averages of the result need. Its connections.
 LOAD_SECONDS, LOAD_STREAMS = 9.0, 8
-# The most bytes of that load, in each direction: 9 s at about 9 Gbit/s.
-LOAD_BYTES = 10e9
+LOAD_BYTES = 10e9  # the most bytes of that load, in each direction: 9 s at about 9 Gbit/s
 
 
 @dataclass(frozen=True)
@@ -101,7 +97,7 @@ def _may_be_chance(rungs: Sequence[Rung]) -> bool:
 
 
 def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
-    """The next rate to offer, in bit/s; None when the loss-free rate is known well enough.
+    """The next rate in bit/s, up to `top`; None if the loss-free rate is known well enough.
 
     Climb the ladder while nothing is lost, then search between the highest rate without loss and
     the lowest with loss. A rate that got through cancels every loss at a lower rate, as chance.
@@ -110,7 +106,7 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
     """
     if any(rung.sent < SENT_SHARE * rung.offered for rung in rungs):
         return None
-    ladder = sorted({max(LOWEST_RATE, part * top) for part in LADDER})
+    ladder = sorted({min(top, max(LOWEST_RATE, part * top)) for part in LADDER})
     low, high = _search_bounds(rungs)
     if high is None:
         return _next_above(low, ladder)

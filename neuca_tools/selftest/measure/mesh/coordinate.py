@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import secrets
@@ -19,8 +18,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neuca_tools.errors import SelftestError
+from neuca_tools.selftest.measure.mesh.host import Slot
 from neuca_tools.selftest.measure.mesh.results import Results
-from neuca_tools.selftest.measure.wait import Lines, parse_message, wait_readable, write_piece
+from neuca_tools.selftest.measure.wait import (
+    Lines,
+    number_in,
+    parse_message,
+    wait_readable,
+    write_piece,
+)
 from neuca_tools.selftest.mesh.localise import find_suspects
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS_SECONDS,
@@ -35,20 +41,17 @@ from neuca_tools.selftest.mesh.retest import with_retests
 from neuca_tools.selftest.mesh.schedule import duration_words, plan_among
 from neuca_tools.selftest.mesh.verdict import with_diagnoses
 
-# Seconds for all hosts to start, and for them to end.
-START_SECONDS, END_SECONDS = 60.0, 15.0
-# Seconds for the engine to end once its outputs have, and after each signal.
-SIGNAL_SECONDS = 1.0
+START_SECONDS, END_SECONDS = 60.0, 15.0  # for all hosts to start, and for them to end
+SIGNAL_SECONDS = 1.0  # for the engine to end once its outputs have, and after each signal
 # How clush(1) says that the command on a host has ended, and how many of its messages are shown.
 COMMAND_ENDED = re.compile(
     r"clush: ([A-Za-z0-9._-]+): (exited with exit code .*|command timeout.*)"
 )
 MAX_ERRORS = 100  # lines of the hosts' errors that are shown
 # Bytes of a line of a host, and lines of it in addition to its tests.
-LINE_BYTES, MORE_LINES = 4096, 10
-# Seconds for the engine to accept a message.
-SEND_SECONDS = 60.0
-Tell = Callable[[str], None]
+LINE_BYTES, OTHER_LINES = 4096, 10
+SEND_SECONDS = 60.0  # for the engine to accept a message
+Log = Callable[[str], None]
 
 
 class Engine:
@@ -75,13 +78,10 @@ class Engine:
         except OSError as error:
             text = f'start "{command[0]}": {error.strerror}'
             raise SelftestError(text, hint="install clustershell") from error
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self._input = self._process.stdin.fileno()
+        streams = self._process.stdin, self._process.stdout, self._process.stderr
+        self._input, output, errors = (stream.fileno() for stream in streams if stream)
         os.set_blocking(self._input, False)
-        self.lines = Lines(self._process.stdout.fileno(), LINE_BYTES)
-        self.errors = Lines(self._process.stderr.fileno(), LINE_BYTES)
+        self.lines, self.errors = Lines(output, LINE_BYTES), Lines(errors, LINE_BYTES)
 
     @property
     def open(self) -> list[Lines]:
@@ -108,24 +108,19 @@ class Engine:
 
     def end(self) -> None:
         """Close the input of all hosts, which ends them, and then the engine."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        with suppress(OSError):
-            self._process.stdin.close()
-        deadline = time.monotonic() + END_SECONDS
-        while self.open and time.monotonic() < deadline:
-            for output in wait_readable(self.open, deadline):
-                output.raw()
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                self._process.wait(SIGNAL_SECONDS)
-            except subprocess.TimeoutExpired:
-                with suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, number)
-        self._process.wait()
-        self._process.stdout.close()
-        self._process.stderr.close()
+        with self._process as process:
+            if process.stdin:
+                process.stdin.close()
+            deadline = time.monotonic() + END_SECONDS
+            while self.open and time.monotonic() < deadline:
+                for output in wait_readable(self.open, deadline):
+                    output.read_lines()
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                try:
+                    process.wait(SIGNAL_SECONDS)
+                except subprocess.TimeoutExpired:
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, number)
 
 
 @dataclass
@@ -147,15 +142,15 @@ class _Hosts:
 
 
 class Coordinator:
-    """Runs what is left of a plan, then the retests and the diagnoses of what they confirm.
+    """Runs the rest of a plan, then the retests and the diagnoses of what they confirm.
 
-    `tell` is called with lines for a person.
+    `log` is called with lines for a person.
     """
 
     def __init__(
-        self, plan: MeshPlan, rows: Sequence[Row], engine: Engine, results: Results, tell: Tell
+        self, plan: MeshPlan, rows: Sequence[Row], engine: Engine, results: Results, log: Log
     ) -> None:
-        self.plan, self._engine, self._results, self._tell = plan, engine, results, tell
+        self.plan, self._engine, self._results, self._log = plan, engine, results, log
         self._rows = {(row.slot, row.client): row for row in rows}
         self._hosts = _Hosts(frozenset(host.name for host in plan.hosts))
 
@@ -198,7 +193,7 @@ class Coordinator:
         # Also without any slots: it says that this run is complete.
         self._continue_with(plan)
         if plan.tests != plan.slots:
-            self._tell("a full diagnosis of each confirmed fault")
+            self._log("a full diagnosis of each confirmed fault")
             self._run_tests()
 
     def _run_retests(self) -> None:
@@ -206,29 +201,29 @@ class Coordinator:
         if plan.retests is not None:
             self._continue_with(plan)
             again = replace(plan, slots=plan.slots[plan.retests :])
-            self._tell(f"retests in {len(again.slots)} slots: {duration_words(again)}")
+            self._log(f"retests in {len(again.slots)} slots: {duration_words(again)}")
             self._run_tests()
 
     def _await_hosts(self, patience: float) -> None:
         """Wait until all hosts are ready; hosts that are late have no tests."""
         deadline, hosts = time.monotonic() + patience, self._hosts
         while self._expected_hosts() - hosts.ready_names and time.monotonic() < deadline:
-            if not self._read(deadline):
+            if not self._await_output(deadline):
                 break
-        there = self._present_hosts()
-        missing = sorted(hosts.names - there - hosts.reason_by_name.keys())
+        present = self._present_hosts()
+        missing = sorted(hosts.names - present - hosts.reason_by_name.keys())
         for name in missing:
             hosts.reason_by_name[name] = hosts.last_error_by_name.get(
                 name, f"no answer within {patience:g} s"
             )
         if missing:
             shown = ", ".join(missing[:10])
-            self._tell(f"{len(missing)} hosts did not start and have no tests: {shown}")
+            self._log(f"{len(missing)} hosts did not start and have no tests: {shown}")
         if hosts.reason_by_name:
             self._results.absent(hosts.reason_by_name)
-        if len(there) < 2:
+        if len(present) < 2:
             raise SelftestError("run the mesh: fewer than two hosts could be started")
-        self._tell(f"{len(there)} of {len(hosts.names)} hosts are ready")
+        self._log(f"{len(present)} of {len(hosts.names)} hosts are ready")
 
     def _expected_hosts(self) -> set[str]:
         """The hosts that may still report."""
@@ -238,40 +233,39 @@ class Coordinator:
     def _present_hosts(self) -> set[str]:
         return self._hosts.ready_names & self._expected_hosts()
 
-    def _left(self) -> list[tuple[int, list[tuple[int, ...]]]]:
-        """The tests without a result whose hosts are both there, by the number of their slot."""
-        slots = []
-        there = self._present_hosts()
-        ready = [host.name in there for host in self.plan.hosts]
+    def _remaining_slots(self) -> list[Slot]:
+        """The tests without a result whose hosts are both present, by the number of their slot."""
+        slots, present, hosts = [], self._present_hosts(), self.plan.hosts
         for number, slot in enumerate(self.plan.slots):
-            pairs = [
+            pairs = tuple(
                 pair
                 for pair in slot
-                if all(ready[place] for place in pair)
-                and (number, self.plan.hosts[pair[0]].name) not in self._rows
-            ]
+                if all(hosts[place].name in present for place in pair)
+                and (number, hosts[pair[0]].name) not in self._rows
+            )
             if pairs:
                 slots.append((number, pairs))
         return slots
 
     def _run_tests(self) -> None:
-        """Run the slots that are left. A slot ends when all of its clients have reported."""
-        left = self._left()
-        tests = [slot for slot in left if slot[0] < len(self.plan.tests)]
+        """Run the remaining slots. A slot ends when all of its clients have reported."""
+        slots = self._remaining_slots()
+        tests = [slot for slot in slots if slot[0] < len(self.plan.tests)]
         self._run_slots(tests, 0.0)
-        self._run_slots(left[len(tests) :], DIAGNOSIS_SECONDS)
+        self._run_slots(slots[len(tests) :], DIAGNOSIS_SECONDS)
 
-    def _run_slots(self, left: Sequence[tuple[int, list[tuple[int, ...]]]], more: float) -> None:
+    def _run_slots(self, slots: Sequence[Slot], additional_seconds: float) -> None:
         """Run slots that take so many seconds more than tests do."""
-        if left:
-            self._send({"slots": left, "diagnoses": more > 0})
-        for place, (number, pairs) in enumerate(left):
-            now = time.time()
+        if slots:
+            self._send({"slots": slots, "diagnoses": additional_seconds > 0})
+        for place, (number, pairs) in enumerate(slots):
+            now, longest = time.time(), self.plan.slot_seconds + additional_seconds
             self._send({"next": place, "start": now + self.plan.guard, "clock": now})
             clients = {self.plan.hosts[pair[0]].name for pair in pairs}
-            deadline = time.monotonic() + self.plan.guard + self.plan.slot_seconds + more
-            self._await_rows(number, clients, deadline)
-            self._tell(f"slot {place + 1} of {len(left)}: {self._slot_summary(number, clients)}")
+            self._await_rows(number, clients, time.monotonic() + self.plan.guard + longest)
+            rows = (self._rows.get((number, client)) for client in clients)
+            good = sum(row is not None and row.error is None for row in rows)
+            self._log(f"slot {place + 1} of {len(slots)}: {good} of {len(clients)} tests worked")
 
     def _await_rows(self, number: int, clients: set[str], deadline: float) -> None:
         hosts = self._hosts
@@ -280,32 +274,27 @@ class Coordinator:
             return {client for client in clients if (number, client) not in self._rows}
 
         while missing() - hosts.late_names - hosts.ended_names and time.monotonic() < deadline:
-            if not self._read(deadline):
+            if not self._await_output(deadline):
                 raise SelftestError("run the mesh: the engine has ended")
         hosts.late_names |= missing()
 
-    def _slot_summary(self, number: int, clients: set[str]) -> str:
-        rows = [self._rows.get((number, client)) for client in clients]
-        good = sum(row is not None and row.error is None for row in rows)
-        return f"{good} of {len(clients)} tests worked"
-
-    # --- What hosts say --------------------------------------------------------------------------
+    # --- Messages of the hosts -------------------------------------------------------------------
 
     def _send(self, message: dict[str, Any]) -> None:
         self._engine.send(message, self._handle_outputs)
 
-    def _read(self, deadline: float) -> bool:
-        """Handle what has arrived; False if the engine has ended."""
+    def _await_output(self, deadline: float) -> bool:
+        """Handle what arrives next; False if the engine has ended."""
         self._handle_outputs(wait_readable(self._engine.open, deadline))
         return not self._engine.lines.ended
 
     def _handle_outputs(self, ready: Sequence[Any]) -> None:
         """Handle what has arrived at these outputs of the engine."""
         if self._engine.lines in ready:
-            for line in self._engine.lines.raw():
+            for line in self._engine.lines.read_lines():
                 self._handle_line(line)
         if self._engine.errors in ready:
-            for line in self._engine.errors.raw():
+            for line in self._engine.errors.read_lines():
                 self._handle_error(line)
 
     def _handle_line(self, line: bytes) -> None:
@@ -314,14 +303,11 @@ class Coordinator:
         if name not in self._hosts.names:
             return
         self._hosts.line_count_by_name[name] += 1
-        if (
-            self._hosts.line_count_by_name[name] > len(self.plan.slots) + MORE_LINES
-            or len(text) > LINE_BYTES
-        ):
+        if self._hosts.line_count_by_name[name] > len(self.plan.slots) + OTHER_LINES:
             return
         message = parse_message(text.encode())
         if message is not None and message.get("mesh") == VERSION:
-            self._obey(name, message)
+            self._handle_message(name, message)
 
     def _handle_error(self, line: bytes) -> None:
         """A line of the engine's standard error, which begins with a name if it is of a host."""
@@ -334,12 +320,12 @@ class Coordinator:
             self._hosts.last_error_by_name[name] = complaint.strip()
         self._hosts.error_count += 1
         if self._hosts.error_count <= MAX_ERRORS:
-            self._tell(text)
+            self._log(text)
         elif self._hosts.error_count == MAX_ERRORS + 1:
-            self._tell("further errors are not shown; the report has the reason of each host")
+            self._log("further errors are not shown; the report has the reason of each host")
 
     def _end_host(self, name: str, how: str) -> None:
-        """The command on a host has ended, which of one that had started is to be reported."""
+        """The command on a host has ended; if the host was ready, this is recorded."""
         hosts = self._hosts
         hosts.ended_names.add(name)
         reason = hosts.last_error_by_name.setdefault(name, how)
@@ -347,9 +333,9 @@ class Coordinator:
             hosts.reason_by_name[name] = reason
             self._results.absent({name: reason})
 
-    def _obey(self, name: str, message: dict[str, Any]) -> None:
+    def _handle_message(self, name: str, message: dict[str, Any]) -> None:
         if "ready" in message:
-            self._add_host(name, message.get("clock"))
+            self._add_host(name, number_in(message, "clock"))
         elif "behind" in message:
             self._hosts.ready_names.discard(name)
             self._refuse(name, "its clock is behind")
@@ -359,18 +345,16 @@ class Coordinator:
                 self._rows[row.slot, name] = row
                 self._results.row(row)
 
-    def _add_host(self, name: str, clock: object) -> None:
+    def _add_host(self, name: str, clock: float) -> None:
         """A host is ready, unless its clock is ahead even of the time at which this arrived."""
-        if isinstance(clock, bool) or not isinstance(clock, (int, float)):
-            clock = math.inf
-        # Not a difference: an integer can be too large for a float. False for NaN too.
+        # False for NaN too.
         if not clock < time.time() + self.plan.guard / 2:
             self._refuse(name, "its clock is ahead")
         else:
             self._hosts.ready_names.add(name)
 
     def _refuse(self, name: str, reason: str) -> None:
-        """A host takes no part."""
+        """Record why a host takes no part."""
         self._hosts.reason_by_name[name] = reason
         self._results.absent({name: reason})
-        self._tell(f"{name}: {reason}, it has no tests")
+        self._log(f"{name}: {reason}, it has no tests")

@@ -8,18 +8,19 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple, Optional
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.libc import end_with
 from neuca_tools.selftest.measure.helper.serve import Server
 from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.mesh.pair import diagnose_pair, measure_pair, pair_of
-from neuca_tools.selftest.measure.wait import Lines, wait_readable
+from neuca_tools.selftest.measure.mesh.results import LATEST
+from neuca_tools.selftest.measure.wait import Lines, number_in, wait_readable
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS_SECONDS,
     MAX_SLOTS,
@@ -31,12 +32,9 @@ from neuca_tools.selftest.mesh.model import (
     row_record,
 )
 
-# Seconds without a message after which a host gives up, if no slot is left.
-IDLE_SECONDS = 600.0
-# Bytes of a message of the coordinator: the slots of 4096 hosts.
-LONGEST = 16 * 2**20
-# The part of the guard interval by which a clock may differ.
-CLOCK_TOLERANCE = 0.5
+IDLE_SECONDS = 600.0  # without a message after which a host gives up, if no slot is left
+LONGEST = 16 * 2**20  # bytes of a message of the coordinator: the slots of 4096 hosts
+CLOCK_TOLERANCE = 0.5  # the part of the guard interval by which a clock may differ
 Slot = tuple[int, tuple[tuple[int, ...], ...]]
 
 
@@ -47,8 +45,12 @@ class _Child(NamedTuple):
     """
 
     process: int
-    ending: int
+    pidfd: int
     row: Optional[Row]
+
+    def fileno(self) -> int:
+        """The descriptor that is readable once the process has ended."""
+        return self.pidfd
 
 
 @dataclass
@@ -71,7 +73,7 @@ class _Schedule:
 
 
 class Member:
-    """A host of a mesh. `tell` is called with each line of output.
+    """A host of a mesh. `print_line` is called with each line of output.
 
     `lines` are the messages of the coordinator; None if the schedule is known in advance.
     """
@@ -82,16 +84,16 @@ class Member:
         name: str,
         agent: AgentPlan,
         secret: bytes,
-        tell: Callable[[str], None],
+        print_line: Callable[[str], None],
         lines: Optional[Lines] = None,
     ) -> None:
         self._plan, self._name, self._agent, self._secret = plan, name, agent, secret
-        self._tell, self._lines = tell, lines
+        self._print_line, self._lines = print_line, lines
         self._schedule = _Schedule()
         self._child: Optional[_Child] = None
         # When the slot of the child ends, by the monotonic clock.
-        self._end = 0.0
-        self._heard = time.monotonic()
+        self._slot_end = 0.0
+        self._last_message = time.monotonic()
 
     def announce(self) -> None:
         self._send_message({"mesh": VERSION, "ready": self._name, "clock": time.time()})
@@ -104,54 +106,45 @@ class Member:
     def run(self) -> None:
         """Return when the coordinator ends, or the slots. Raises SelftestError for a message."""
         try:
-            while self._turn():
+            while (self._lines is not None or self._is_busy()) and self._turn():
                 pass
         finally:
             self._end_slot(report=False)
 
     def _send_message(self, message: dict[str, object]) -> None:
-        self._tell(json.dumps(message, separators=(",", ":")))
+        self._print_line(json.dumps(message, separators=(",", ":")))
 
     def _turn(self) -> bool:
         """Wait for what comes next and handle it; False after the end."""
-        if not self._is_busy() and self._lines is None:
-            return False
-        ready = wait_readable(self._open_inputs(), self._due())
-        if self._child and self._child.ending in ready:
+        inputs = [source for source in (self._lines, self._child) if source is not None]
+        ready = wait_readable(inputs, self._due())
+        if self._child in ready:
             self._end_slot()
-        if not self._read_coordinator(ready):
+        if self._lines in ready and not self._follow_coordinator():
             return False
-        if self._child and time.monotonic() >= self._end:
+        if self._child and time.monotonic() >= self._slot_end:
             self._end_slot()
         self._begin_if_due()
-        return self._is_busy() or time.monotonic() < self._heard + IDLE_SECONDS
-
-    def _read_coordinator(self, ready: Collection[Union[Lines, int]]) -> bool:
-        """Handle what the coordinator has sent; False once it has ended."""
-        lines = self._lines
-        return lines is None or lines not in ready or self._read_messages(lines)
+        return self._is_busy() or time.monotonic() < self._last_message + IDLE_SECONDS
 
     def _is_busy(self) -> bool:
         """Whether a test runs or is to come."""
         return self._child is not None or self._schedule.next is not None
 
-    def _open_inputs(self) -> list[Union[Lines, int]]:
-        """What may have something to read."""
-        return [source for source in (self._lines, self._child and self._child.ending) if source]
-
-    def _read_messages(self, lines: Lines) -> bool:
-        """Obey the coordinator; False if it says that this is the end, or is gone."""
-        self._heard = time.monotonic()
-        return all(self._obey(message) for message in lines.take()) and not lines.ended
-
     def _due(self) -> float:
         """When something has to be done in any case, by the monotonic clock."""
-        moments = [self._end] if self._child else []
+        moments = [self._slot_end] if self._child else []
         if self._schedule.next is not None and self._schedule.start is not None:
             moments.append(time.monotonic() + self._schedule.start - time.time())
-        return min(moments, default=self._heard + IDLE_SECONDS)
+        return min(moments, default=self._last_message + IDLE_SECONDS)
 
     # --- Messages of the coordinator -----------------------------------------------------------
+
+    def _follow_coordinator(self) -> bool:
+        """Do what has arrived; False if the coordinator is gone, or this host cannot take part."""
+        assert self._lines is not None
+        self._last_message = time.monotonic()
+        return all(map(self._obey, self._lines.read_messages())) and not self._lines.ended
 
     def _obey(self, message: dict[str, object]) -> bool:
         """Do what a message says; False if this host cannot take part."""
@@ -159,25 +152,24 @@ class Member:
             slots = read_slots(message["slots"], len(self._plan.hosts))
             self._schedule = _Schedule(slots, diagnoses=message.get("diagnoses") is True)
         if "next" in message:
-            place, start, clock = (message.get(key) for key in ("next", "start", "clock"))
-            if not all(isinstance(number, (int, float)) for number in (place, start, clock)):
+            place, start, clock = (number_in(message, key) for key in ("next", "start", "clock"))
+            if not all(0 <= number < LATEST for number in (place, start, clock)):
                 raise SelftestError("follow the coordinator: a message without its times")
             # It was sent before it was received: a clock that is behind even then is wrong.
-            behind = float(str(clock)) - time.time()
+            behind = clock - time.time()
             if behind > CLOCK_TOLERANCE * self._plan.guard:
                 self._send_message({"mesh": VERSION, "behind": round(behind, 3)})
                 return False
-            self._schedule.place, self._schedule.start = int(str(place)), float(str(start))
+            self._schedule.place, self._schedule.start = int(place), start
             # One that has begun by this clock already begins again, and has no result so far.
             self._end_slot(report=not self._is_next(self._child))
         return True
 
     def _is_next(self, child: Optional[_Child]) -> bool:
         """Whether this is a test of the slot that comes next."""
-        slot = self._schedule.next
-        if child is None or child.row is None or slot is None:
+        if child is None or child.row is None or self._schedule.next is None:
             return False
-        return child.row.slot == slot[0]
+        return child.row.slot == self._schedule.next[0]
 
     # --- Slots ---------------------------------------------------------------------------------
 
@@ -195,7 +187,7 @@ class Member:
             return
         # Later slots keep to the clock, whenever this one began.
         left = longest - (time.time() - start) - self._plan.guard / 2
-        self._end = time.monotonic() + max(1.0, left)
+        self._slot_end = time.monotonic() + max(1.0, left)
         row = Row(number, *names) if names[0] == self._name else None
         self._child = self._start_child(row, names[0], max(1.0, left))
 
@@ -239,7 +231,7 @@ class Member:
             return
         with suppress(ProcessLookupError):
             os.kill(child.process, signal.SIGKILL)
-        os.close(child.ending)
+        os.close(child.pidfd)
         has_reported = os.waitpid(child.process, 0)[1] == 0
         if report and child.row is not None and not has_reported:
             self._send_message(row_record(replace(child.row, error="late")))
@@ -247,20 +239,19 @@ class Member:
 
 def read_slots(data: object, hosts: int) -> tuple[Slot, ...]:
     """The slots in a message. Raises SelftestError."""
-    slots: list[Slot] = []
     try:
         assert isinstance(data, list)
-        for number, pairs in data:
-            slots.append(
-                (int(number), tuple((int(client), int(server)) for client, server in pairs))
-            )
-    except (AssertionError, TypeError, ValueError):
+        slots = tuple(
+            (int(number), tuple((int(client), int(server)) for client, server in pairs))
+            for number, pairs in data
+        )
+    except (AssertionError, OverflowError, TypeError, ValueError):
         raise SelftestError("follow the coordinator: its slots cannot be read") from None
     if len(slots) > MAX_SLOTS:
         raise SelftestError(f"follow the coordinator: more than {MAX_SLOTS} slots")
     for number, slot in slots:
         check_slot(slot, hosts, number)
-    return tuple(slots)
+    return slots
 
 
 def await_plan(lines: Lines, patience: float) -> tuple[MeshPlan, bytes]:
@@ -268,7 +259,7 @@ def await_plan(lines: Lines, patience: float) -> tuple[MeshPlan, bytes]:
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline and not lines.ended:
         if wait_readable([lines], deadline):
-            for message in lines.take():
+            for message in lines.read_messages():
                 plan, secret = read_plan(message.get("plan")), str(message.get("secret"))
                 if len(secret) < 16:
                     break

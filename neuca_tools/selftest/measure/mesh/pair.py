@@ -7,7 +7,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
@@ -21,14 +21,13 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.load import busiest_load
-from neuca_tools.selftest.measure.helper.channel import ChannelError
-from neuca_tools.selftest.measure.helper.greeting import ImpostorError
+from neuca_tools.selftest.measure.helper.handshake import ImpostorError
 from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper, connect_to_helper
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.planned import AgentPlan, PeerRoute, permitted_route
 from neuca_tools.selftest.measure.iperf.command import Test
 from neuca_tools.selftest.measure.iperf.conduct import run_test
-from neuca_tools.selftest.measure.iperf.plans import PLANS, Options
+from neuca_tools.selftest.measure.iperf.plans import PLANS
 from neuca_tools.selftest.measure.probes import path_mtu, reach, roundtrip
 from neuca_tools.selftest.measure.probes.requests import echo_requests
 from neuca_tools.selftest.measure.session import PeerTest
@@ -39,9 +38,7 @@ from neuca_tools.selftest.mesh.model import MAX_DIAGNOSIS, MAX_MACS, MAX_TEXT, M
 # attempts: its clock may be behind, and its host busy.
 LISTEN_SECONDS, RETRY_SECONDS = 5.0, 0.2
 # Round trips that are measured, and the seconds for them.
-ROUND_TRIPS, TRIPS_WITHIN = 20 + roundtrip.UNCOUNTED, 2.0
-
-
+ROUND_TRIPS, ROUND_TRIP_SECONDS = 20 + roundtrip.UNCOUNTED, 2.0
 # A full diagnosis: the latency, the path MTU and TCP from the sender of the finding, of which both
 # ends are sampled.
 QUICK = replace(PLANS["quick"], steps=PLANS["quick"].steps - {"tcp-reverse"})
@@ -62,7 +59,8 @@ def measure_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> R
         return replace(row, error="wrong-interface", text=text)
     name, mtu = route.device.name, route.device.mtu
     before = _carrier_changes(name)
-    row = _row_of_test(replace(row, macs=_answering_macs(route), nic_mtu=mtu), plan, route, secret)
+    macs = reach.answering_macs(peer, route.kernel_route, route.device)[:MAX_MACS]
+    row = _row_of_test(replace(row, macs=macs, nic_mtu=mtu), plan, route, secret)
     return replace(row, flaps=_carrier_changes(name) - before)
 
 
@@ -82,33 +80,18 @@ def _carrier_changes(name: str) -> int:
 
 def _row_of_test(row: Row, plan: MeshPlan, route: PeerRoute, secret: bytes) -> Row:
     try:
-        helper = _connect_to_server(route, plan, secret)
+        with closing(_connect_to_server(route, plan, secret)) as helper:
+            return _with_measurements(row, plan, route, helper)
     except AbsentError as error:
         return _with_error(row, error.reason, error)
     except ImpostorError as error:
         return _with_error(row, "wrong-peer", error)
-    except ChannelError as error:
-        return _with_error(row, "failed", error)
-    try:
-        return _with_measurements(row, plan, route, helper)
     except (NeucaError, OSError) as error:
         return _with_error(row, "failed", error)
-    finally:
-        helper.close()
 
 
-def _answering_macs(route: PeerRoute) -> tuple[str, ...]:
-    """The MACs that answer for the peer, of which there should be one; none beyond a gateway."""
-    if route.way.gateway is not None or route.peer.version != 4:
-        return ()
-    try:
-        return reach.answering_macs(route.peer, route.source, route.device)[:MAX_MACS]
-    except OSError:
-        return ()
-
-
-def _with_error(row: Row, word: str, error: Exception) -> Row:
-    return replace(row, error=word, text=str(error)[:MAX_TEXT])
+def _with_error(row: Row, error: str, reason: Exception) -> Row:
+    return replace(row, error=error, text=str(reason)[:MAX_TEXT])
 
 
 def _connect_to_server(route: PeerRoute, plan: MeshPlan, secret: bytes) -> Helper:
@@ -125,13 +108,14 @@ def _connect_to_server(route: PeerRoute, plan: MeshPlan, secret: bytes) -> Helpe
 
 def _with_measurements(row: Row, plan: MeshPlan, route: PeerRoute, helper: Helper) -> Row:
     peer, source = route.peer, route.source
-    ask = partial(echo_requests, peer, plan.port + 1, helper.token, source)
-    times = roundtrip.measure_latency(roundtrip.RoundTrips(ask()), ROUND_TRIPS, TRIPS_WITHIN)
-    rtt = times.p50 or 0.0
-    mtu = path_mtu.measure_path_mtu(ask(), route.device.mtu, rtt)
-    row = replace(row, rtt=times.p50, mtu_out=mtu.forward, mtu_back=mtu.backward)
-    if times.p99 is not None:
-        row = replace(row, jitter=times.p99 - rtt)
+    requests = partial(echo_requests, peer, plan.port + 1, helper.token, source)
+    trips = roundtrip.RoundTrips(requests())
+    latency = roundtrip.measure_latency(trips, ROUND_TRIPS, ROUND_TRIP_SECONDS)
+    rtt = latency.p50 or 0.0
+    mtu = path_mtu.measure_path_mtu(requests(), route.device.mtu, rtt)
+    row = replace(row, rtt=latency.p50, mtu_out=mtu.forward, mtu_back=mtu.backward)
+    if latency.p99 is not None:
+        row = replace(row, jitter=latency.p99 - rtt)
     test = Test(peer, plan.port, plan.seconds, source=source, rate=plan.rate)
     for way, direction in (("out", "forward"), ("back", "reverse")):
         (phase,) = run_test("tcp", test._replace(direction=direction), helper)
@@ -143,19 +127,19 @@ def _with_measurements(row: Row, plan: MeshPlan, route: PeerRoute, helper: Helpe
 
 def _with_transfer(row: Row, way: str, phase: Phase) -> Row:
     """With the rate at which data arrived, in bit/s, and what else a transfer shows."""
-    looked = look_at_phase(replace(Evidence(), phases=(phase,)), phase)
+    look = look_at_phase(Evidence(phases=(phase,)), phase)
     sender, receiver = ("client", "server") if way == "out" else ("server", "client")
     values: dict[str, Any] = {
         # What the sender's TCP was told of: iperf3's intervals of a client are what it has sent.
-        f"rate_{way}": mean(looked.acked) if looked.acked else looked.rate,
-        f"loss_{way}": looked.loss,
+        f"rate_{way}": mean(look.acked) if look.acked else look.rate,
+        f"loss_{way}": look.loss,
         f"busy_{sender}": busiest_load(phase.sender).full,
         f"busy_{receiver}": busiest_load(phase.receiver).full,
     }
     # Busy hosts sometimes respond late: the shortest time counts.
-    known = [time for time in (row.rtt, looked.shortest_rtt) if time is not None]
-    is_disturbed = bool(row.disturbed) or looked.is_disturbed
-    return replace(row, **values, rtt=min(known, default=None), disturbed=is_disturbed)
+    rtts = [rtt for rtt in (row.rtt, look.shortest_rtt) if rtt is not None]
+    is_disturbed = bool(row.disturbed) or look.is_disturbed
+    return replace(row, **values, rtt=min(rtts, default=None), disturbed=is_disturbed)
 
 
 def pair_of(plan: MeshPlan, pairs: Sequence[Sequence[int]], name: str) -> Optional[tuple[str, str]]:
@@ -170,7 +154,7 @@ def pair_of(plan: MeshPlan, pairs: Sequence[Sequence[int]], name: str) -> Option
 def diagnose_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
     """The row with the texts of the diagnosis, or with the reason why there is none."""
     own, peer = _addresses_of(plan, row)
-    options: Options = replace(
+    options = replace(
         QUICK, port=plan.port, rate=plan.rate, expect=plan.expect, secret=secret, source=own
     )
     try:
@@ -181,7 +165,7 @@ def diagnose_pair(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> 
                 _connect_to_server(route, plan, secret).close()
         diagnosis = diagnose(PeerTest(peer, options, agent, lambda _: None).run())
     except (NeucaError, OSError) as error:
-        return replace(row, error="failed", text=str(error)[:MAX_TEXT])
+        return _with_error(row, "failed", error)
     rate = next((phase.steady or phase.rate for phase in diagnosis.phases), None)
     return replace(row, rate_out=rate, diagnosis=tuple(_diagnosis_texts(diagnosis))[:MAX_DIAGNOSIS])
 

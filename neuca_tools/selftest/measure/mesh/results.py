@@ -13,7 +13,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Optional
 
@@ -35,14 +35,15 @@ from neuca_tools.selftest.mesh.model import (
 
 # Bytes of a line, and of the files that are read: all pairs of 1,000 hosts.
 LONGEST_LINE, MAX_BYTES = 32 * 2**20, 2**30
+LATEST = 1e11  # of any time, in seconds since 1970
 # Seconds for a process to end that has a lock, and between two attempts to get it.
 END_SECONDS, RETRY_SECONDS = 10.0, 0.1
 
 
-class Recorded(NamedTuple):
-    """The last plan in the files, the rows that fit it, the last one of each test, and the time.
+class RecordedRun(NamedTuple):
+    """The last plan in the files, the last row of each of its tests, and when the run began.
 
-    `reasons` say why hosts took no part.
+    `began` is in seconds since 1970. `reasons` say why hosts took no part, by their names.
     """
 
     plan: MeshPlan
@@ -63,10 +64,10 @@ class Results:
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor, self._path = descriptor, path
 
-    def recorded(self) -> Optional[Recorded]:
+    def recorded(self) -> Optional[RecordedRun]:
         """What an earlier run has written; None for a new file.
 
-        Raises SelftestError, and UsageError for a file of something else, which is not changed.
+        Raises SelftestError, and UsageError for a file of another kind, which is not changed.
         """
         size = os.fstat(self._descriptor).st_size
         if not size:
@@ -100,22 +101,27 @@ class Results:
         self._write_all(json.dumps(record, separators=(",", ":")).encode() + b"\n")
 
     def _write_all(self, content: bytes) -> None:
-        try:
+        with _failing(f'write "{self._path}"'):
             while content:
                 content = content[os.write(self._descriptor, content) :]
-        except OSError as error:
-            raise SelftestError(f'write "{self._path}": {error.strerror}') from error
+
+
+@contextmanager
+def _failing(action: str) -> Iterator[None]:
+    """Turn an OSError into a SelftestError that says what was tried."""
+    try:
+        yield
+    except OSError as error:
+        raise SelftestError(f"{action}: {error.strerror}") from error
 
 
 @contextmanager
 def open_results(path: Path) -> Iterator[Results]:
     """The file, locked. Raises SelftestError, and UsageError if another run has it."""
-    try:
+    with _failing(f'write "{path}"'):
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise SelftestError(f'write "{path}": {error.strerror}') from error
     try:
-        if not _is_locked(descriptor):
+        if not _try_lock(descriptor, path):
             raise UsageError(f'write "{path}": another run is writing it')
         yield Results(descriptor, path)
     finally:
@@ -135,10 +141,9 @@ def _end_holder(holder: int) -> bool:
     """End the process with a lock; False if there is none, or if it is not on this host."""
     if holder <= 0:
         return False
-    try:
+    # It may have ended meanwhile.
+    with _failing(f"stop the mesh: process {holder}"), suppress(ProcessLookupError):
         os.kill(holder, signal.SIGTERM)
-    except OSError as error:
-        raise SelftestError(f"stop the mesh: process {holder}: {error.strerror}") from error
     return True
 
 
@@ -151,54 +156,47 @@ def take_over(path: Path, place: int) -> None:
     Raises SelftestError, ApplyError.
     """
     deadline = time.monotonic() + END_SECONDS
-    try:
+    with _failing(f'lock "{path}"'):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError as error:
-        raise SelftestError(f'lock "{path}": {error.strerror}') from error
-    while not _is_locked(descriptor, place, 1):
+    while not _try_lock(descriptor, path, place, 1):
         if time.monotonic() >= deadline:
             raise SelftestError(f'lock "{path}": the process that has it does not end')
         _end_holder(lock_holder(path, place, 1))
         wait_readable([], time.monotonic() + RETRY_SECONDS)
 
 
-def _is_locked(descriptor: int, start: int = 0, length: int = 0) -> bool:
-    """Lock `length` bytes of a file, 0 for all; False if another process has locked any of them."""
-    try:
+def _try_lock(descriptor: int, path: Path, start: int = 0, length: int = 0) -> bool:
+    """Lock `length` bytes of a file, 0 for all; False if another process has locked any of them.
+
+    Raises SelftestError if locks do not work here, as on some NFS mounts.
+    """
+    # EAGAIN or EACCES (fcntl(2)).
+    with _failing(f'lock "{path}"'), suppress(BlockingIOError, PermissionError):
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
-def read_results(paths: Iterable[Path]) -> Recorded:
+def read_results(paths: Iterable[Path]) -> RecordedRun:
     """What the files have together. Raises SelftestError if none has a plan."""
     records_by_path: dict[str, Sequence[dict[str, object]]] = {}
     for path in paths:
-        try:
-            with path.open("rb") as stream:
-                records_by_path[str(path)] = list(_read_records(stream))
-        except OSError as error:
-            raise SelftestError(f'read "{path}": {error.strerror}') from error
+        with _failing(f'read "{path}"'), path.open("rb") as stream:
+            records_by_path[str(path)] = list(_read_records(stream))
     return join_records(records_by_path)
 
 
-def join_records(files: Mapping[str, Sequence[dict[str, object]]]) -> Recorded:
+def join_records(files: Mapping[str, Sequence[dict[str, object]]]) -> RecordedRun:
     """The plan and the rows in these records. Raises SelftestError."""
     records = [record for file in files.values() for record in file]
     plan = _last_plan(files)
     rows = {}
     for row in filter(None, (read_row(record, plan) for record in records)):
         rows[row.slot, row.client] = row
-    reasons = _parse_reasons(records, {host.name for host in plan.hosts})
     ordered = tuple(rows[key] for key in sorted(rows))
-    return Recorded(plan, ordered, _first_time(records), reasons)
-
-
-def _first_time(records: Iterable[Mapping[str, object]]) -> Optional[float]:
-    """When the run began, in seconds since 1970."""
     times = (record.get("began") for record in records)
-    return next((time for time in times if isinstance(time, float) and 0 < time < 1e11), None)
+    began = next((time for time in times if isinstance(time, float) and 0 < time < LATEST), None)
+    return RecordedRun(plan, ordered, began, _parse_reasons(records, plan))
 
 
 def _last_plan(files: Mapping[str, Sequence[dict[str, object]]]) -> MeshPlan:
@@ -217,15 +215,15 @@ def _last_plan(files: Mapping[str, Sequence[dict[str, object]]]) -> MeshPlan:
     return plan
 
 
-def _parse_reasons(records: Iterable[Mapping[str, object]], hosts: set[str]) -> dict[str, str]:
-    """Why these hosts took no part, by their names."""
-    reasons: dict[str, str] = {}
+def _parse_reasons(records: Iterable[Mapping[str, object]], plan: MeshPlan) -> dict[str, str]:
+    """Why hosts of the plan took no part, by their names."""
+    reasons: dict[str, object] = {}
     for record in records:
         absent = record.get("absent")
         if isinstance(absent, dict):
-            for name in hosts & absent.keys():
-                reasons[name] = str(absent[name])[:MAX_TEXT]
-    return reasons
+            reasons.update(absent)
+    names = {host.name for host in plan.hosts}
+    return {name: str(text)[:MAX_TEXT] for name, text in reasons.items() if name in names}
 
 
 def continues(later: MeshPlan, plan: MeshPlan) -> bool:

@@ -22,6 +22,7 @@ import socket
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import NamedTuple, Optional
 
@@ -41,22 +42,21 @@ from neuca_tools.selftest.measure.wait import wait_readable
 # The most hops; those that may be silent one after the other; flows; and seconds for everything.
 MAX_HOPS, MAX_SILENT_HOPS, FLOWS, TRACE_SECONDS = 30, 4, 6, 30.0
 FIRST_PORT = 33434  # the first one of traceroute(8), which firewalls expect
-# A hop limit that no route needs.
-LARGEST_HOP_LIMIT = 64
+LARGEST_HOP_LIMIT = 64  # more than any route needs
 # Seconds to wait for an answer beyond two round trips, at most, and before silence is believed.
 ANSWER_SECONDS, MAX_ANSWER_SECONDS, ICMP_PAUSE_SECONDS = 0.3, 1.0, 1.1
 # The most times that routers may report a smaller MTU: a forged report must not keep this busy.
 MAX_REPORTS = 8
 # IP_TTL, IPV6_UNICAST_HOPS (linux/in.h, in6.h).
 HOP_LIMIT = {4: (socket.IPPROTO_IP, 2), 6: (socket.IPPROTO_IPV6, 16)}
-# ICMP's type and code, None for any (RFC 792, RFC 4443).
-TRANSIT = {4: (11, 0), 6: (3, 0)}
-CLOSED = {4: (3, 3), 6: (1, 4)}
-TOO_LARGE = {4: (3, 4), 6: (2, 0)}
+# ICMP's type and code (RFC 792, RFC 4443).
+HOP_LIMIT_EXCEEDED = {4: (11, 0), 6: (3, 0)}
+PORT_UNREACHABLE = {4: (3, 3), 6: (1, 4)}
+PACKET_TOO_LARGE = {4: (3, 4), 6: (2, 0)}
 # The offset of the address in struct sockaddr_in and sockaddr_in6, and its length.
 OFFENDER = {4: (4, 4), 6: (8, 16)}
 
-ROUTER, REACHED, LARGE, REFUSED = "router", "reached", "large", "refused"
+ROUTER, REACHED, TOO_LARGE, REFUSED = "router", "reached", "large", "refused"  # kinds of a Reply
 
 
 class Target(NamedTuple):
@@ -75,7 +75,7 @@ class Target(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What answered a probe: one of the words above, by `address`; `mtu` as reported, in bytes."""
+    """The response to a probe: its `kind`, its sender, and the MTU in bytes that it reports."""
 
     kind: str
     address: str
@@ -89,11 +89,11 @@ class Flow(socket.socket):
     def __init__(self, target: Target) -> None:
         version = target.peer.version
         super().__init__(FAMILIES[version], socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        self._version, self._target, self._sent = version, target, 0.0
-        # The last probe, and the first one with its hop limit, whose answer may be late.
-        self._number = self._first = self._hops = 0
+        self._version, self._target, self._sent_at = version, target, 0.0
+        # The numbers of the last probe and of the first one with its hop limit; that limit.
+        self._number = self._first = self._hop_limit = 0
         try:
-            # Whatever happens to routes meanwhile: the packets leave here or not at all.
+            # Even if routes change meanwhile, packets leave through this device or not at all.
             name = os.fsencode(target.device) + b"\0"
             self.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, name)
             self.setsockopt(*MTU_DISCOVER[version], PMTUDISC_PROBE)
@@ -104,16 +104,16 @@ class Flow(socket.socket):
             self.close()
             raise
 
-    def ask(self, hops: int, size: int) -> None:
+    def send_probe(self, hop_limit: int, size: int) -> None:
         """Send a probe of `size` bytes with the headers. One that cannot be sent is lost."""
         self._number += 1
-        if hops != self._hops:
+        if hop_limit != self._hop_limit:
             self._discard_answers()
-            self._first, self._hops = self._number, hops
+            self._first, self._hop_limit = self._number, hop_limit
         payload = HEADER.pack(self._target.token, self._number, HEADER.size)
         payload = payload.ljust(size - IP_AND_UDP_BYTES[self._version], b"\0")
-        self.setsockopt(*HOP_LIMIT[self._version], hops)
-        self._sent = time.monotonic()
+        self.setsockopt(*HOP_LIMIT[self._version], hop_limit)
+        self._sent_at = time.monotonic()
         for _ in range(2):
             try:
                 self.send(payload)
@@ -123,7 +123,7 @@ class Flow(socket.socket):
                 if error.errno not in (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.EMSGSIZE):
                     return
 
-    def reply(self) -> Optional[Reply]:
+    def read_reply(self) -> Optional[Reply]:
         """The answer to a probe with the last hop limit, if one has arrived."""
         with suppress(OSError):
             while True:
@@ -133,7 +133,7 @@ class Flow(socket.socket):
         with suppress(OSError):
             answer = self.recv(65536)
             if len(answer) >= HEADER.size and self._is_current(answer):
-                return Reply(REACHED, str(self._target.peer), time.monotonic() - self._sent)
+                return Reply(REACHED, str(self._target.peer), time.monotonic() - self._sent_at)
         return None
 
     def _discard_answers(self) -> None:
@@ -150,7 +150,7 @@ class Flow(socket.socket):
         # Not every router quotes as much as the number.
         if len(quoted) >= HEADER.size and not self._is_current(quoted):
             return None
-        seconds = time.monotonic() - self._sent
+        seconds = time.monotonic() - self._sent_at
         return next((parse_error(self._version, data, seconds) for _, _, data in parts), None)
 
     def _is_current(self, payload: bytes) -> bool:
@@ -159,36 +159,40 @@ class Flow(socket.socket):
 
 def parse_error(version: int, data: bytes, seconds: float = 0.0) -> Optional[Reply]:
     """What a struct sock_extended_err with its offender says; None for this host's own errors."""
-    start, length = OFFENDER[version]
-    place = ERROR.size + start
-    if len(data) < place + length:
+    offset, length = OFFENDER[version]
+    start = ERROR.size + offset
+    if len(data) < start + length:
         return None
-    _, origin, kind, code, _, info, _ = ERROR.unpack_from(data)
+    _, origin, icmp_type, code, _, info, _ = ERROR.unpack_from(data)
     if origin == LOCAL:
         return None
-    address = str(ip_address(data[place : place + length]))
-    words = {TRANSIT[version]: ROUTER, CLOSED[version]: REACHED, TOO_LARGE[version]: LARGE}
-    return Reply(words.get((kind, code), REFUSED), address, seconds, info)
+    address = str(ip_address(data[start : start + length]))
+    kinds = {
+        HOP_LIMIT_EXCEEDED[version]: ROUTER,
+        PORT_UNREACHABLE[version]: REACHED,
+        PACKET_TOO_LARGE[version]: TOO_LARGE,
+    }
+    return Reply(kinds.get((icmp_type, code), REFUSED), address, seconds, info)
 
 
-def trace_route(target: Target, mtu: int, known: Optional[int] = None) -> Route:
+def trace_route(target: Target, mtu: int, known_size: Optional[int] = None) -> Route:
     """The route of packets of up to `mtu` bytes, within TRACE_SECONDS seconds.
 
-    What was not found until then is absent. `known` is a size in bytes that is known to get there,
+    What was not found until then is absent. `known_size`, in bytes, is known to get there,
     if any. Raises OSError.
     """
     with ExitStack() as stack:
         flows = [stack.enter_context(Flow(target)) for _ in range(FLOWS)]
-        return _Tracer(flows, target, mtu, known).route()
+        return _Tracer(flows, target, mtu, known_size).route()
 
 
 class _Tracer:
     def __init__(
-        self, flows: Sequence[Flow], target: Target, mtu: int, known: Optional[int]
+        self, flows: Sequence[Flow], target: Target, mtu: int, known_size: Optional[int]
     ) -> None:
         self._flows, self._target = flows, target
         self._smallest = SMALLEST[target.peer.version]
-        self._size, self._known = max(mtu, self._smallest), known
+        self._size, self._known_size = max(mtu, self._smallest), known_size
         self._patience = min(MAX_ANSWER_SECONDS, ANSWER_SECONDS + 2 * target.rtt)
         self._end = time.monotonic() + TRACE_SECONDS
         self._hops: list[Hop] = []
@@ -250,7 +254,7 @@ class _Tracer:
         """The answer to one packet; a report that it is too large makes it smaller."""
         for _ in range(MAX_REPORTS):
             reply = self._await_replies(self._flows[:1], number, size, patience).get(0)
-            if reply is None or reply.kind != LARGE:
+            if reply is None or reply.kind != TOO_LARGE:
                 return reply
             if not self._smallest <= reply.mtu < size:
                 # No router reports this: take it for silence.
@@ -262,7 +266,7 @@ class _Tracer:
     def _ask_smaller(self, number: int) -> Optional[Reply]:
         """Distinguish a router that is silent from one that large packets do not reach."""
         size = self._size
-        for smaller in sorted({self._known or size, self._smallest}, reverse=True):
+        for smaller in sorted({self._known_size or size, self._smallest}, reverse=True):
             if smaller >= size:
                 continue
             if self._is_late():
@@ -293,13 +297,11 @@ class _Tracer:
             return hop
         replies = self._await_replies(self._flows[1:], hop.number, self._smallest).values()
         addresses = [reply.address for reply in replies if reply.kind in (ROUTER, REACHED)]
-        return Hop(
-            hop.number,
-            tuple(sorted({*hop.addresses, *addresses})),
-            min(
-                [reply.seconds for reply in replies] + ([hop.rtt] if hop.rtt else []), default=None
-            ),
-            hop.mtu,
+        rtts = [hop.rtt, *(reply.seconds for reply in replies)]
+        return replace(
+            hop,
+            addresses=tuple(sorted({*hop.addresses, *addresses})),
+            rtt=min(filter(None, rtts), default=None),
         )
 
     def _await_replies(
@@ -308,7 +310,7 @@ class _Tracer:
         """The answers to one packet of each flow, by the place of the flow."""
         replies: dict[int, Reply] = {}
         for flow in flows:
-            flow.ask(number, size)
+            flow.send_probe(number, size)
         deadline = min(time.monotonic() + max(patience, self._patience), self._end)
         while len(replies) < len(flows):
             waiting = [flow for place, flow in enumerate(flows) if place not in replies]
@@ -316,7 +318,7 @@ class _Tracer:
             if not ready:
                 break
             for flow in ready:
-                reply = flow.reply()
+                reply = flow.read_reply()
                 if reply is not None:
                     replies[flows.index(flow)] = reply
         return replies

@@ -22,12 +22,9 @@ from neuca_tools.selftest.measure.probes.echo import MTU_DISCOVER, PMTUDISC_PROB
 from neuca_tools.selftest.measure.probes.requests import Requests
 from neuca_tools.selftest.measure.wait import wait_readable
 
-# Bytes that every path carries (RFC 791, RFC 8200).
-SMALLEST = {4: 576, 6: 1280}
-# Probes of one size.
-TRIES = 3
-# Seconds to wait for an answer, in addition to two round trips.
-ANSWER_SECONDS = 0.25
+SMALLEST = {4: 576, 6: 1280}  # bytes that every path carries (RFC 791, RFC 8200)
+TRIES = 3  # probes of one size
+ANSWER_SECONDS = 0.25  # to wait for an answer, in addition to two round trips
 # IP_RECVERR, IPV6_RECVERR.
 RECEIVE_ERRORS = {4: (socket.IPPROTO_IP, 11), 6: (socket.IPPROTO_IPV6, 25)}
 # struct sock_extended_err of linux/errqueue.h, and SO_EE_ORIGIN_LOCAL.
@@ -36,7 +33,7 @@ LOCAL = 1
 
 
 class Probe:
-    """Requests that must not be fragmented; `reported`: one was too large, by ICMP.
+    """Requests that must not be fragmented; `reported`: ICMP said that one was too large.
 
     `rtt` is the round trip in seconds. The constructor raises OSError.
     """
@@ -50,36 +47,35 @@ class Probe:
 
     def acknowledged(self, size: int, back: int) -> bool:
         """Send up to TRIES requests of these sizes; whether an answer to one of them arrives."""
+        first = self._number + 1
         for _ in range(TRIES):
             self._number += 1
-            try:
+            # An error that an earlier packet caused is raised once, and nothing is sent then.
+            with suppress(OSError):
                 self._socket.send(self._requests.make(self._number, size, back))
-            except OSError as error:
-                if error.errno == errno.EMSGSIZE:
-                    # Larger than our own device takes.
-                    return False
-            if self._is_answered():
+            if self._is_answered(first):
                 return True
         return False
 
-    def _is_answered(self) -> bool:
+    def _is_answered(self, first: int) -> bool:
+        """Whether an answer to the request `first` or to a later one arrives in time."""
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
             if wait_readable([self._socket], deadline):
-                self.reported = is_too_large_reported(self._socket) or self.reported
+                self.reported |= is_too_large_reported(self._socket)
                 with suppress(OSError):
-                    if self._requests.number_of(self._socket.recv(65536)) == self._number:
+                    if self._requests.number_of(self._socket.recv(65536)) >= first:
                         return True
         return False
 
 
-def is_too_large_reported(asked: socket.socket) -> bool:
+def is_too_large_reported(sender: socket.socket) -> bool:
     """Whether ICMP reported that a packet was too large. Empties the socket's error queue."""
     reported = False
     with suppress(OSError):
         while True:
-            _, ancillary, _, _ = asked.recvmsg(512, 512, socket.MSG_ERRQUEUE | socket.MSG_DONTWAIT)
-            reported = any([reported, *(_is_too_large(data) for _, _, data in ancillary)])
+            _, ancillary, _, _ = sender.recvmsg(512, 512, socket.MSG_ERRQUEUE)
+            reported |= any(_is_too_large(data) for _, _, data in ancillary)
     return reported
 
 

@@ -15,38 +15,31 @@ from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Connections, Reach
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.kernel import Way
+from neuca_tools.selftest.measure.host.kernel import KernelRoute
 from neuca_tools.selftest.measure.probes.requests import ping_requests
 from neuca_tools.selftest.measure.probes.roundtrip import RoundTrips, measure_latency
 from neuca_tools.selftest.measure.wait import wait_readable
 
-# Ethertype and operations of RFC 826.
-ARP, REQUEST, REPLY = 0x0806, 1, 2
+ARP, REQUEST, REPLY = 0x0806, 1, 2  # ethertype and operations of RFC 826
 BROADCAST = b"\xff" * 6
-# ARP requests, and seconds to wait for all answers to one.
-ARP_TRIES, ARP_SECONDS = 3, 0.4
+ARP_TRIES, ARP_SECONDS = 3, 0.4  # ARP requests, and seconds to wait for all answers to one
 # Pings, the seconds between them, and the seconds after which there are no more.
 PINGS, PING_EVERY, PING_SECONDS = 5, 0.05, 1.0
-# Seconds for one connection.
-CONNECT_SECONDS = 3.0
-# Failed connections after which the test ends.
-MAX_FAILED = 100
+CONNECT_SECONDS = 3.0  # for one connection
+MAX_FAILED = 100  # failed connections after which the test ends
 
 
-def check_reach(peer: Address, way: Way, device: Device) -> Reach:
+def check_reach(peer: Address, route: KernelRoute, device: Device) -> Reach:
     """The MACs that answer for the peer, its state as a neighbour, and whether it answers a ping.
 
     Raises nothing: what cannot be found out stays unknown.
     """
-    macs: tuple[str, ...] = ()
-    if way.gateway is None and peer.version == 4 and way.source is not None:
-        with suppress(OSError):
-            macs = answering_macs(peer, way.source, device)
-    ping = _answers_ping(peer, way.source)
+    macs = answering_macs(peer, route, device)
+    ping = _answers_ping(peer, route.source)
     state = None
     with suppress(OSError):
-        state = kernel.neighbour_state(way.gateway or peer, way.index)
-    gateway = str(way.gateway) if way.gateway else None
+        state = kernel.neighbour_state(route.gateway or peer, route.device_index)
+    gateway = str(route.gateway) if route.gateway else None
     return Reach("reachable" if macs else state, macs, ping, route=device.name, gateway=gateway)
 
 
@@ -56,26 +49,29 @@ def _answers_ping(peer: Address, source: Optional[Address]) -> Optional[bool]:
     except OSError:
         # Only root may open a raw socket.
         return None
-    answers = measure_latency(pings, PINGS, PING_SECONDS)
-    return bool(answers.count and answers.count > (answers.lost or 0))
+    measure_latency(pings, PINGS, PING_SECONDS)
+    return pings.answer_count > 0
 
 
-def answering_macs(peer: Address, source: Address, device: Device) -> tuple[str, ...]:
-    """Every MAC that answers an ARP request for the peer's address. Raises OSError."""
-    macs: set[str] = set()
-    mine = bytes.fromhex(device.mac.replace(":", ""))
-    if len(mine) != 6:
-        # Not an Ethernet device.
+def answering_macs(peer: Address, route: KernelRoute, device: Device) -> tuple[str, ...]:
+    """Every MAC that answers an ARP request for the peer's address.
+
+    None if the peer is behind a gateway or has an IPv6 address, if the device is not an Ethernet
+    device, or if this process may not send the request.
+    """
+    own_mac = bytes.fromhex(device.mac.replace(":", ""))
+    if route.gateway or route.source is None or peer.version != 4 or len(own_mac) != 6:
         return ()
-    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ARP)) as asked:
-        asked.bind((device.name, ARP))
-        addresses = mine + source.packed + bytes(6) + peer.packed
-        request = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REQUEST) + addresses
+    macs: set[str] = set()
+    addresses = own_mac + route.source.packed + bytes(6) + peer.packed
+    request = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REQUEST) + addresses
+    with suppress(OSError), socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM) as arp:
+        arp.bind((device.name, ARP))
         for _ in range(ARP_TRIES):
-            asked.sendto(request, (device.name, ARP, 0, 0, BROADCAST))
+            arp.sendto(request, (device.name, ARP, 0, 0, BROADCAST))
             deadline = time.monotonic() + ARP_SECONDS
-            while wait_readable([asked], deadline):
-                macs |= _mac_in_reply(asked.recv(128), peer)
+            while wait_readable([arp], deadline):
+                macs |= _mac_in_reply(arp.recv(128), peer)
             if macs:
                 break
     return tuple(sorted(macs))
@@ -85,9 +81,7 @@ def _mac_in_reply(packet: bytes, peer: Address) -> set[str]:
     if len(packet) < 28:
         return set()
     _, _, _, _, operation, mac, address, _, _ = struct.unpack_from("!HHBBH6s4s6s4s", packet)
-    if operation != REPLY or address != peer.packed:
-        return set()
-    return {mac.hex(":")}
+    return {mac.hex(":")} if (operation, address) == (REPLY, peer.packed) else set()
 
 
 def connection_rate(peer: Address, port: int, source: Address, seconds: float) -> Connections:

@@ -19,27 +19,27 @@ from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.requests import Requests
 from neuca_tools.selftest.measure.wait import wait_readable
 
-# Seconds between requests.
-REQUEST_SECONDS = 0.01
+REQUEST_SECONDS = 0.01  # between requests
 # Seconds for the last answers: four times the longest round trip, within bounds of our own.
 SHORTEST_WAIT, LONGEST_WAIT = 0.2, 2.0
-# Seconds assumed for a round trip while none is known.
-UNKNOWN_ROUND_TRIP = 0.25
-# Round trips that are not counted: they resolve addresses and wake CPUs.
-UNCOUNTED = 3
-# The most requests of one probe: the number of a ping has 16 bits.
-MAX_REQUESTS = 0xFFFF
+UNKNOWN_ROUND_TRIP = 0.25  # seconds assumed for a round trip while none is known
+UNCOUNTED = 3  # round trips that are not counted: they resolve addresses and wake CPUs
+MAX_REQUESTS = 0xFFFF  # the most requests of one probe: the number of a ping has 16 bits
 
 
 class RoundTrips:
-    """Small requests, one every `every` seconds, independent of the answers."""
+    """Small requests, one every `interval` seconds, independent of the answers.
 
-    def __init__(self, requests: Requests, every: float = REQUEST_SECONDS) -> None:
-        self._requests, self._socket, self._every = requests, requests.socket, every
+    `answer_count` includes the answers to the first ones, whose times are not counted.
+    """
+
+    def __init__(self, requests: Requests, interval: float = REQUEST_SECONDS) -> None:
+        self._requests, self._socket, self._interval = requests, requests.socket, interval
         self._socket.setblocking(False)
-        self._sent: dict[int, float] = {}
+        self._sent_at_by_number: dict[int, float] = {}
         self._times: list[float] = []
         self._next_due, self._number = time.monotonic(), 0
+        self.answer_count = self._lost = 0
 
     def fileno(self) -> int:
         """The descriptor on which answers arrive."""
@@ -51,35 +51,51 @@ class RoundTrips:
 
     def turn(self) -> None:
         """Read the answers that have arrived, and send a request if it is due."""
-        self._take()
+        self._read_answers()
         if time.monotonic() >= self._next_due and self._number < MAX_REQUESTS:
-            self._next_due = max(self._next_due + self._every, time.monotonic())
+            self._next_due = max(self._next_due + self._interval, time.monotonic())
             self._number += 1
-            self._sent[self._number] = time.monotonic()
+            self._sent_at_by_number[self._number] = time.monotonic()
             # A full queue or a missing route loses the request like any other.
             with suppress(OSError):
                 self._socket.send(self._requests.make(self._number, 0, 0))
 
-    def _take(self) -> None:
+    def _read_answers(self) -> None:
         # No more answers for now, or an ICMP error for an earlier request.
         with suppress(OSError):
             while True:
                 number = self._requests.number_of(self._socket.recv(65536))
-                sent = self._sent.pop(number, None)
-                if sent is not None and number > UNCOUNTED:
-                    self._times.append(time.monotonic() - sent)
+                sent_at = self._sent_at_by_number.pop(number, None)
+                if sent_at is None:
+                    continue
+                self.answer_count += 1
+                if number > UNCOUNTED:
+                    self._times.append(time.monotonic() - sent_at)
+
+    def stop(self) -> None:
+        """Read what has arrived. Requests that may still be answered do not count."""
+        self._read_answers()
+        latest = time.monotonic() - self._patience()
+        self._lost += sum(
+            number > UNCOUNTED and sent_at <= latest
+            for number, sent_at in self._sent_at_by_number.items()
+        )
+        self._sent_at_by_number.clear()
 
     def end(self) -> Latency:
-        """Wait for the last answers and close. Without any, only the counts are set."""
-        deadline = time.monotonic() + min(
-            LONGEST_WAIT, max(SHORTEST_WAIT, 4 * max(self._times, default=UNKNOWN_ROUND_TRIP))
-        )
-        while self._sent and time.monotonic() < deadline:
+        """Wait for the last answers, unless it was stopped, and close."""
+        deadline = time.monotonic() + self._patience()
+        while self._sent_at_by_number and time.monotonic() < deadline:
             if wait_readable([self._socket], deadline):
-                self._take()
+                self._read_answers()
         self._socket.close()
-        lost = sum(number > UNCOUNTED for number in self._sent)
+        lost = self._lost + sum(number > UNCOUNTED for number in self._sent_at_by_number)
         return latency_of(self._times, lost)
+
+    def _patience(self) -> float:
+        """Seconds after which a request without an answer is lost."""
+        longest = max(self._times, default=UNKNOWN_ROUND_TRIP)
+        return min(LONGEST_WAIT, max(SHORTEST_WAIT, 4 * longest))
 
 
 def measure_latency(probe: RoundTrips, count: int, seconds: float) -> Latency:
@@ -122,7 +138,7 @@ def over_tcp(peer: Address, port: int, source: Address, count: int, seconds: flo
 
 
 def latency_of(times: Sequence[float], lost: int) -> Latency:
-    """The median, the 99th percentile (nearest rank) and the maximum, in seconds."""
+    """The median, the 99th percentile and the maximum; only the counts without any answer."""
     ordered = sorted(times)
     count = len(ordered) + lost
     if not count:
@@ -142,11 +158,10 @@ PROBE_SECONDS = 0.05
 PROBE_BYTES, CAPACITY_SHARE = 700, 0.05
 # Probes at the same time, fewer than the connections that an echo accepts; probes of one test.
 MAX_OPEN, MAX_PROBES = 32, 1000
-# Seconds after which a probe has failed.
-FAILED_SECONDS = 5.0
+FAILED_SECONDS = 5.0  # after which a probe has failed
 
 
-class Times(NamedTuple):
+class ProbeTimes(NamedTuple):
     """When each answered probe began, by the monotonic clock, and how long its parts took.
 
     All in seconds. `failed` probes had no answer in time, or were refused.
@@ -173,15 +188,15 @@ def probe_interval(rate: Optional[float]) -> float:
 
 
 class ForeignProbes:
-    """A probe every `every` seconds, independent of the answers; see `RoundTrips` for its use.
+    """A probe every `interval` seconds, independent of the answers; see `RoundTrips` for its use.
 
     The constructor raises OSError.
     """
 
     def __init__(
-        self, peer: Address, port: int, source: Address, every: float = PROBE_SECONDS
+        self, peer: Address, port: int, source: Address, interval: float = PROBE_SECONDS
     ) -> None:
-        self._peer, self._source, self._every = (str(peer), port), str(source), every
+        self._peer, self._source, self._interval = (str(peer), port), str(source), interval
         self._family = FAMILIES[peer.version]
         self._poll = select.epoll()
         self._open: dict[int, _Probe] = {}
@@ -202,27 +217,26 @@ class ForeignProbes:
         for descriptor, _ in self._poll.poll(0):
             self._advance_probe(descriptor)
         now = time.monotonic()
-        for descriptor in [
-            descriptor
-            for descriptor, probe in self._open.items()
-            if now > probe.begun + FAILED_SECONDS
-        ]:
+        late = [key for key, probe in self._open.items() if now > probe.begun + FAILED_SECONDS]
+        for descriptor in late:
             self._close(descriptor)
             self._failed += 1
         if now >= self._next_due:
-            self._next_due = max(self._next_due + self._every, now)
+            self._next_due = max(self._next_due + self._interval, now)
             if len(self._open) < MAX_OPEN and self._begun_count < MAX_PROBES:
                 self._begin(now)
 
-    def end(self) -> Times:
-        """Close everything. Probes under way are not counted."""
+    def stop(self) -> None:
+        """Close the probes under way, which do not count."""
         for descriptor in list(self._open):
             self._close(descriptor)
+
+    def end(self) -> ProbeTimes:
+        """Stop and close."""
+        self.stop()
         self._poll.close()
-        if not self._rows:
-            return Times(failed=self._failed)
-        begun, connected, answered = zip(*self._rows)
-        return Times(begun, connected, answered, self._failed)
+        begun, connected, answered = zip(*self._rows) if self._rows else ((), (), ())
+        return ProbeTimes(begun, connected, answered, self._failed)
 
     def _begin(self, now: float) -> None:
         self._begun_count += 1

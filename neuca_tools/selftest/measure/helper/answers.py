@@ -1,7 +1,7 @@
 """The peer's answers, checked before they are used.
 
 The peer knows the secret, but it may be compromised. An answer with wrong types or sizes is refused
-as a whole. A name that is not safe to copy to a command line is left out.
+as a document. A name that is not safe to copy to a command line is left out.
 """
 
 # SPDX-License-Identifier: MIT
@@ -18,11 +18,10 @@ from neuca_tools.selftest.evidence import VERSION, Evidence, Host, Phase
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.measure.helper.channel import ChannelError, Message
 from neuca_tools.selftest.measure.probes.echo import TOKEN_BYTES
+from neuca_tools.selftest.measure.wait import number_in
 
-# Characters; a line of the kernel's log has 1024 bytes at most.
-LONGEST_TEXT = 2048
-# Counters are unsigned numbers of 64 bits.
-LARGEST_NUMBER = 2.0**64
+LONGEST_TEXT = 2048  # characters; a line of the kernel's log has 1024 bytes at most
+LARGEST_NUMBER = 2.0**64  # counters are unsigned numbers of 64 bits
 MAX_LINKS, MAX_LINES = 4096, 1000  # of the peer: its links, and lines of its log
 TOKEN_FORM = re.compile(rf"[0-9a-f]{{{2 * TOKEN_BYTES}}}")
 # At most 15 characters: IFNAMSIZ without the final NUL.
@@ -68,19 +67,17 @@ def observations_of(answer: Message) -> tuple[Phase, tuple[str, ...]]:
         "sender": answer.get("samples", []),
         "sender_trace": answer.get("trace", {}),
     }
-    known = {"phases": [phase], "peer": {"log": answer.get("log", [])}}
-    evidence = _checked_evidence(known, "finish")
+    document = {"phases": [phase], "peer": {"log": answer.get("log", [])}}
+    evidence = _checked_evidence(document, "finish")
     return evidence.phases[0], evidence.peer.log[:MAX_LINES]
 
 
 def clock_of(answer: Message) -> float:
     """The monotonic time of the peer, in seconds. Raises ChannelError."""
-    seconds = answer.get("clock")
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        seconds = -1
+    seconds = number_in(answer, "clock")
     if not 0 <= seconds < LARGEST_NUMBER:
         raise ChannelError("the peer's response to begin: it has no time")
-    return float(seconds)
+    return seconds
 
 
 def text_of(answer: Message, name: str) -> str:
@@ -89,10 +86,10 @@ def text_of(answer: Message, name: str) -> str:
 
 
 def _checked_evidence(data: Mapping[str, object], what: str) -> Evidence:
-    whole = {"version": VERSION, **data}
+    document = {"version": VERSION, **data}
     try:
-        _check_bounds(whole, "evidence")
-        return decode(Evidence, whole, VERSION)
+        _check_bounds(document, "evidence")
+        return decode(Evidence, document, VERSION)
     except (SelftestError, RecursionError) as error:
         raise ChannelError(f"the peer's response to {what}: {error}") from error
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from test_fuzz import FUZZ
 
 from neuca_tools.selftest.evidence import Host, Link
+from neuca_tools.selftest.measure.helper.answers import host_of, observations_of, text_of, token_of
 from neuca_tools.selftest.measure.helper.channel import ChannelError
-from neuca_tools.selftest.measure.helper.heard import host_of, observations_of, text_of, token_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.helper.channel import (
@@ -37,14 +37,12 @@ from neuca_tools.selftest.measure.helper.channel import (
 from neuca_tools.selftest.measure.wait import wait_readable
 
 PROTOCOL = 2  # version of the protocol between the two hosts
-# Bytes; the client's line is the longest, with 153.
-LONGEST_LINE = 192
+LONGEST_LINE = 192  # bytes; the client's line is the longest, with 153
 HELLO = re.compile(rb'\{"neuca-selftest":([0-9]{1,4}),"nonce":"([0-9a-f]{64})"\}\n')
 CLAIM = re.compile(rb'\{"nonce":"([0-9a-f]{64})","proof":"([0-9a-f]{64})"\}\n')
 WELCOME = re.compile(rb'\{(?:"(busy)":true,)?"proof":"([0-9a-f]{64})"\}\n')
 REFUSAL = b'{"error":"another secret"}\n'
-# The role in the proof of a server that is serving another client.
-BUSY = "busy"
+BUSY = "busy"  # the role in the proof of a server that is serving another client
 
 
 class ImpostorError(ChannelError):
@@ -55,12 +53,9 @@ class BusyError(ChannelError):
     """The server is serving another client."""
 
 
-def session_proof(secret: bytes, what: str, ours: str, theirs: str) -> str:
-    """64 hexadecimal digits that only a holder of the secret can compute.
-
-    `what` is the role it is for; `ours` is the server's random number, `theirs` the client's.
-    """
-    text = f"neuca-selftest {PROTOCOL} {what} {ours} {theirs}"
+def session_proof(secret: bytes, role: str, server_nonce: str, client_nonce: str) -> str:
+    """64 hexadecimal digits for a role, which only a holder of the secret can compute."""
+    text = f"neuca-selftest {PROTOCOL} {role} {server_nonce} {client_nonce}"
     return hmac.new(secret, text.encode(), DIGEST).hexdigest()
 
 
@@ -68,7 +63,7 @@ def new_nonce() -> str:
     return secrets.token_hex(32)
 
 
-class Greeting:
+class ServerHandshake:
     """The server's side of one handshake. Raises ChannelError, as does `turn`."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -84,18 +79,16 @@ class Greeting:
         claim = CLAIM.fullmatch(self._line)
         if claim is None:
             raise ChannelError("it does not speak the protocol of neuca-selftest")
-        theirs = claim[1].decode()
-        if not hmac.compare_digest(claim[2], self._proof_for(secret, CLIENT, theirs)):
+        nonces = self._nonce, claim[1].decode()
+        if not hmac.compare_digest(claim[2], session_proof(secret, CLIENT, *nonces).encode()):
             self._send(REFUSAL)
             raise ImpostorError("another secret")
+        proof = session_proof(secret, BUSY if busy else SERVER, *nonces).encode()
         if busy:
-            self._send(b'{"busy":true,"proof":"%s"}\n' % self._proof_for(secret, BUSY, theirs))
+            self._send(b'{"busy":true,"proof":"%s"}\n' % proof)
             raise BusyError("busy")
-        self._send(b'{"proof":"%s"}\n' % self._proof_for(secret, SERVER, theirs))
-        return _signed_channel(self.connection, SERVER, secret, self._nonce, theirs)
-
-    def _proof_for(self, secret: bytes, what: str, theirs: str) -> bytes:
-        return session_proof(secret, what, self._nonce, theirs).encode()
+        self._send(b'{"proof":"%s"}\n' % proof)
+        return _signed_channel(self.connection, SERVER, secret, nonces)
 
     def _send(self, line: bytes) -> None:
         """Send a line at once, for which a new connection has room."""
@@ -107,7 +100,7 @@ class Greeting:
             raise ChannelError("answer it: it accepts nothing")
 
 
-def greet_server(connection: socket.socket, secret: bytes, seconds: float) -> Channel:
+def client_handshake(connection: socket.socket, secret: bytes, seconds: float) -> Channel:
     """The client's side, on a connected socket: the signed channel.
 
     Raises ChannelError, and of its subclasses ImpostorError if the secrets differ, BusyError if
@@ -115,26 +108,23 @@ def greet_server(connection: socket.socket, secret: bytes, seconds: float) -> Ch
     """
     deadline = time.monotonic() + seconds
     connection.setblocking(False)
-    ours, own = _server_nonce(_read_line(connection, deadline, seconds)), new_nonce()
-    own_proof = session_proof(secret, CLIENT, ours, own).encode()
-    claim = b'{"nonce":"%s","proof":"%s"}\n' % (own.encode(), own_proof)
+    nonces = _server_nonce(_read_line(connection, deadline, seconds)), new_nonce()
+    proof = session_proof(secret, CLIENT, *nonces)
     try:
-        connection.send(claim)
+        connection.send(f'{{"nonce":"{nonces[1]}","proof":"{proof}"}}\n'.encode())
     except OSError as error:
         raise ChannelError(f"greet the peer: {error.strerror}") from error
     line = _read_line(connection, deadline, seconds)
     welcome = WELCOME.fullmatch(line)
     if welcome is None and line != REFUSAL:
         raise ChannelError("greet the peer: its response is not one of neuca-selftest --serve")
-    what = SERVER
-    if welcome and welcome[1]:
-        what = BUSY
-    known = session_proof(secret, what, ours, own).encode()
-    if welcome is None or not hmac.compare_digest(welcome[2], known):
+    role = BUSY if welcome and welcome[1] else SERVER
+    expected = session_proof(secret, role, *nonces).encode()
+    if welcome is None or not hmac.compare_digest(welcome[2], expected):
         raise ImpostorError("the host at the peer's address has another secret")
-    if what == BUSY:
+    if role == BUSY:
         raise BusyError("the peer: it is busy with another test")
-    return _signed_channel(connection, CLIENT, secret, ours, own)
+    return _signed_channel(connection, CLIENT, secret, nonces)
 
 
 def _server_nonce(line: bytes) -> str:
@@ -151,10 +141,10 @@ def _server_nonce(line: bytes) -> str:
 
 
 def _signed_channel(
-    connection: socket.socket, role: str, secret: bytes, ours: str, theirs: str
+    connection: socket.socket, role: str, secret: bytes, nonces: tuple[str, str]
 ) -> Channel:
     channel = Channel(connection.fileno(), connection.fileno(), role)
-    channel.lock(bytes.fromhex(session_proof(secret, "session", ours, theirs)))
+    channel.sign_with(bytes.fromhex(session_proof(secret, "session", *nonces)))
     return channel
 
 
@@ -192,102 +182,95 @@ def _receive_bytes(connection: socket.socket, room: int) -> bytes:
 MAX_CONNECTIONS, MAX_PER_NETWORK = 64, 8
 # Seconds for the handshake: one and a half round trips, with a lost segment.
 HANDSHAKE_SECONDS = 5.0
-# Refused connections that are logged.
-MAX_REFUSALS = 100
+MAX_REFUSALS = 100  # refused connections that are logged
 
 
-class Proven(NamedTuple):
-    """A connection whose other side knows the secret."""
+class AuthenticatedClient(NamedTuple):
+    """A client that knows the secret."""
 
     channel: Channel
     connection: socket.socket
     address: Address
 
 
-class _Guest(NamedTuple):
-    greeting: Greeting
+class _PendingClient(NamedTuple):
+    handshake: ServerHandshake
     address: Address
-    network: bytes
     deadline: float
 
 
-class Lobby:
-    """If it is full, the oldest connection of the network with the most connections is closed.
+class PendingClients:
+    """The connections whose handshake is under way.
 
-    A host that opens many connections therefore closes only its own.
+    If there are too many, the oldest one of the network with the most connections is closed, so
+    that a host that opens many connections closes only its own.
     """
 
     def __init__(self, secret: bytes, log: Callable[[str], None]) -> None:
         self._secret, self._log = secret, log
         # By descriptor, the oldest first.
-        self._guests: dict[int, _Guest] = {}
+        self._clients: dict[int, _PendingClient] = {}
         self._refused = 0
 
     @property
     def waiting(self) -> tuple[int, ...]:
-        return tuple(self._guests)
+        return tuple(self._clients)
 
     def due(self) -> float:
         """When the next handshake times out, by the monotonic clock; infinity without any."""
-        return min((guest.deadline for guest in self._guests.values()), default=float("inf"))
+        return min((client.deadline for client in self._clients.values()), default=float("inf"))
 
     def add(self, connection: socket.socket) -> None:
         """Begin the handshake on a connection that was accepted."""
         try:
-            address = ip_address(connection.getpeername()[0].partition("%")[0])
-            guest = _Guest(
-                Greeting(connection),
-                address,
-                network_of(address),
-                time.monotonic() + HANDSHAKE_SECONDS,
-            )
+            address = address_of(connection.getpeername())
+            handshake = ServerHandshake(connection)
         except (OSError, ChannelError):
             # The client has closed it already.
             connection.close()
             return
-        self._make_room(guest.network)
-        self._guests[connection.fileno()] = guest
+        self._make_room(network_of(address))
+        deadline = time.monotonic() + HANDSHAKE_SECONDS
+        self._clients[connection.fileno()] = _PendingClient(handshake, address, deadline)
 
-    def turn(self, ready: set[int], busy: bool) -> Iterator[Proven]:
+    def turn(self, ready: set[int], busy: bool) -> Iterator[AuthenticatedClient]:
         """Continue the handshakes at these descriptors, and close those that have timed out.
 
         `busy`: refuse clients that know the secret, because another one is being served.
         """
-        for descriptor in [descriptor for descriptor in self._guests if descriptor in ready]:
-            guest = self._guests[descriptor]
+        for descriptor in [descriptor for descriptor in self._clients if descriptor in ready]:
+            client = self._clients[descriptor]
             try:
-                channel = guest.greeting.turn(self._secret, busy)
+                channel = client.handshake.turn(self._secret, busy)
             except ChannelError as reason:
-                self._log_refusal(f"{guest.address}: refused, {reason}")
-                self._close_guest(descriptor)
+                self._log_refusal(f"{client.address}: refused, {reason}")
+                self._close_client(descriptor)
                 continue
             if channel is not None:
-                del self._guests[descriptor]
+                del self._clients[descriptor]
                 busy = True
-                yield Proven(channel, guest.greeting.connection, guest.address)
+                yield AuthenticatedClient(channel, client.handshake.connection, client.address)
         now = time.monotonic()
-        for descriptor in [key for key, guest in self._guests.items() if now >= guest.deadline]:
-            self._close_guest(descriptor)
+        for descriptor in [key for key, client in self._clients.items() if now >= client.deadline]:
+            self._close_client(descriptor)
 
     def close(self) -> None:
-        for descriptor in list(self._guests):
-            self._close_guest(descriptor)
+        for descriptor in list(self._clients):
+            self._close_client(descriptor)
 
-    def _make_room(self, newcomer: bytes) -> None:
-        count = Counter(guest.network for guest in self._guests.values())
-        if count[newcomer] >= MAX_PER_NETWORK:
-            crowded = newcomer
-        elif len(self._guests) >= MAX_CONNECTIONS:
-            crowded = count.most_common(1)[0][0]
-        else:
-            return
-        self._close_guest(
-            next(key for key, guest in self._guests.items() if guest.network == crowded)
-        )
+    def _make_room(self, network: bytes) -> None:
+        """Close the connection, if any, that has to make room for a new one from this network."""
+        networks = {key: network_of(client.address) for key, client in self._clients.items()}
+        count = Counter(networks.values())
+        if count[network] < MAX_PER_NETWORK:
+            if len(networks) < MAX_CONNECTIONS:
+                return
+            network = count.most_common(1)[0][0]
+        self._close_client(next(key for key in networks if networks[key] == network))
 
-    def _close_guest(self, descriptor: int) -> None:
+    def _close_client(self, descriptor: int) -> None:
         with suppress(OSError):
-            self._guests.pop(descriptor).greeting.connection.close()
+            self._clients.pop(descriptor).handshake.connection.close()
 
     def _log_refusal(self, text: str) -> None:
         self._refused += 1
@@ -295,6 +278,11 @@ class Lobby:
             self._log(text)
         if self._refused == MAX_REFUSALS:
             self._log("further refused connections are not logged")
+
+
+def address_of(address: tuple[Any, ...]) -> Address:
+    """The IP address in the address of a socket."""
+    return ip_address(str(address[0]).partition("%")[0])
 
 
 def network_of(address: Address) -> bytes:
