@@ -726,6 +726,25 @@ def test_a_small_mtu_of_a_nic_is_no_hole():
     assert judge_mesh(plan, hole).findings[0].kind == "mtu-hole"
 
 
+def test_large_packets_lost_on_the_way_into_a_host_are_a_hole_although_its_own_arrive():
+    plan = mesh_of(16)
+    size = {"n6": 1400}
+    rows = [
+        replace(
+            row,
+            nic_mtu=9000,
+            mtu_out=size.get(row.server, 9000),
+            mtu_back=size.get(row.client, 9000),
+        )
+        for row in rows_of(plan)
+    ]
+    found = judge_mesh(plan, rows)
+    assert [(one.kind, one.subject, one.direction) for one in found.findings] == [
+        ("mtu-hole", "n6", "in")
+    ]
+    assert found.findings[0].text == "large packets do not get through, small ones do"
+
+
 def test_what_has_no_result_is_tested_again():
     plan = mesh_of(8)
     rows = [

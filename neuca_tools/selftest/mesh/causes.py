@@ -180,15 +180,14 @@ def _describe_macs(macs: Iterable[str], rows: Iterable[Row]) -> list[str]:
 
 
 def _of_mtu(tests: Sequence[Row], entity: Entity, plan: MeshPlan) -> Cause:
-    """Whether the MTU of the client's own NIC is the limit."""
+    """Whether the MTU of a client's own NIC is the limit: nothing larger arrives in either way."""
     group = plan.group_by_host
-    own = [
-        row.nic_mtu
-        for row in tests
-        if {row.client, group[row.client]} & set(entity.names) and row.nic_mtu == row.mtu_out
-    ]
-    if own and own[0] is not None:
-        return SMALL_MTU, f"its NIC has an MTU of {own[0]} bytes, paths of the others more"
+    for row in tests:
+        is_limit = (
+            row.nic_mtu and row.nic_mtu == row.mtu_out and row.mtu_back in (None, row.nic_mtu)
+        )
+        if is_limit and not {row.client, group[row.client]}.isdisjoint(entity.names):
+            return SMALL_MTU, f"its NIC has an MTU of {row.nic_mtu} bytes, paths of the others more"
     return MTU_HOLE, TEXTS[MTU_HOLE]
 
 
