@@ -589,6 +589,15 @@ def test_all_paths_at_half_of_what_is_expected_are_one_finding():
     assert kinds == [("slow-everywhere", "all paths"), ("slow-egress", "n3")]
 
 
+def test_paths_that_carry_nothing_are_no_pass():
+    plan = mesh_of(12)
+    rows = rows_of(plan, lambda *_: 0.0)
+    assert judge_mesh(plan, rows).exit_code == ExitCode.INCONCLUSIVE
+    assert judge_mesh(plan, rows).good_pairs == 0
+    expected = judge_mesh(replace(plan, expect=2e9), rows)
+    assert (expected.findings[0].kind, expected.exit_code) == ("slow-everywhere", ExitCode.BELOW)
+
+
 def failing(plan, fails, **change):
     """Rows of which those fail that `fails` says, of the client and the server."""
     return [

@@ -72,7 +72,7 @@ def reference_values(rows: Sequence[Row], expect: Optional[float]) -> dict[str, 
 def is_slow_everywhere(rows: Sequence[Row], expect: Optional[float]) -> bool:
     """Whether nearly all paths are below the rate that is expected."""
     achieved = nearest_quantile(known_values(rows, RATE), HIGH_QUANTILE)
-    return bool(expect and achieved and achieved < MIN_RATE_SHARE * expect)
+    return bool(expect) and achieved is not None and achieved < MIN_RATE_SHARE * expect
 
 
 def _references_by_scope(
@@ -167,7 +167,10 @@ def _is_bad(symptom: str, reference: Optional[float], value: Optional[float]) ->
         return None
     if symptom in ALLOWED_EXCESS:
         return value > ALLOWED_FACTOR * reference + ALLOWED_EXCESS[symptom]
-    return value < reference * (MIN_RATE_SHARE if symptom == RATE else 1.0)
+    if symptom == RATE:
+        # A transfer of nothing is bad, also where no path carries anything.
+        return value == 0 or value < MIN_RATE_SHARE * reference
+    return value < reference
 
 
 def hosts_by_shared_mac(rows: Sequence[Row]) -> dict[str, list[str]]:
