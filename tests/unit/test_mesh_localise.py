@@ -772,3 +772,9 @@ def test_several_paths_of_a_group_are_diagnosed_at_a_time():
     asked = with_diagnoses(later, rows + mesh.rows(later, len(mesh.plan.slots)))
     (slot,) = asked.slots[len(asked.tests) :]
     assert len(slot) == 4
+    names = [tuple(asked.hosts[place].name for place in pair) for pair in slot[:2]]
+    good = [Row(len(asked.tests), *way, rate_out=1e9) for way in names]
+    (finding,) = judge_mesh(asked, rows + mesh.rows(later, len(mesh.plan.slots)) + good).findings
+    assert finding.diagnosis == (
+        "1.00 Gbit/s arrived when it was tested with 1 other at the same time: not always slow",
+    )

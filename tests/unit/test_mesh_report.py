@@ -98,6 +98,9 @@ def test_a_path_that_is_good_alone_does_not_contradict_its_finding(faulty):
     row = Row(len(plan.tests), *path, 9.9e8, diagnosis=("path capacity reached: 990 Mbit/s",))
     (finding,) = judge_mesh(plan, [*faulty.rows, row]).findings
     assert finding.diagnosis == ("990 Mbit/s arrived when it was tested alone: not always slow",)
+    # If the rate is as expected, nothing limits it, and the diagnosis has no text.
+    (finding,) = judge_mesh(plan, [*faulty.rows, replace(row, diagnosis=())]).findings
+    assert finding.diagnosis == ("990 Mbit/s arrived when it was tested alone: not always slow",)
     row = replace(row, rate_out=5e8)
     (finding,) = judge_mesh(plan, [*faulty.rows, row]).findings
     assert finding.diagnosis == row.diagnosis

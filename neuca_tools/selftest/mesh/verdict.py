@@ -213,27 +213,33 @@ def _findings_of(
 
 
 def _with_diagnosis(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -> MeshFinding:
-    """With what the full diagnoses of its paths say, unless that contradicts what is at fault.
+    """With what the full diagnoses of its paths say, unless they carried their rate.
 
-    A path that carries its rate alone is not what is slow: that shows under more load, or at times.
+    In that case, what is slow shows only under more load, or at times.
     """
-    mine = [row for row in rows if row.diagnosis and (row.client, row.server) in finding.paths]
-    if not mine:
+    diagnosed = [
+        row
+        for row in rows
+        if row.slot >= len(plan.tests) and (row.client, row.server) in finding.paths
+    ]
+    if not diagnosed:
         return finding
-    rates = [row.rate_out for row in mine if row.rate_out is not None]
-    if finding.symptom == RATE and min(rates, default=0.0) >= _least_good_rate(plan, rows):
+    rates = [row.rate_out for row in diagnosed if row.rate_out is not None]
+    reference = reference_values(tests_of(plan, rows), plan.expect)[RATE]
+    is_slow = not rates or reference is None or min(rates) < MIN_RATE_SHARE * reference
+    if finding.symptom == RATE and not is_slow:
         return replace(finding, diagnosis=(_not_always_slow(rates),))
-    worst = min(mine, key=lambda row: row.rate_out or 0.0)
+    with_texts = (row for row in diagnosed if row.diagnosis)
+    worst = min(with_texts, key=lambda row: row.rate_out or 0.0, default=None)
+    if worst is None:
+        return finding
     return replace(finding, path=(worst.client, worst.server), diagnosis=worst.diagnosis)
 
 
-def _least_good_rate(plan: MeshPlan, rows: Sequence[Row]) -> float:
-    return MIN_RATE_SHARE * (reference_values(tests_of(plan, rows), plan.expect)[RATE] or math.inf)
-
-
 def _not_always_slow(rates: Sequence[float]) -> str:
-    number = "alone" if len(rates) == 1 else f"with {len(rates) - 1} others at the same time"
-    return f"{amounts.rate(rates[0])} arrived when it was tested {number}: not always slow"
+    others = f"{len(rates) - 1} {'other' if len(rates) == 2 else 'others'}"
+    circumstances = "alone" if len(rates) == 1 else f"with {others} at the same time"
+    return f"{amounts.rate(rates[0])} arrived when it was tested {circumstances}: not always slow"
 
 
 def _report_rank(finding: MeshFinding) -> tuple[int, bool, float]:
