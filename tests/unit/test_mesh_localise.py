@@ -17,7 +17,6 @@ import pytest
 from mesh_simulator import FAULTS, Mesh, is_named_first, is_of, is_true, mac_of
 
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.mesh.causes import KINDS, TEXTS
 from neuca_tools.selftest.mesh.entities import Entity, Observation, Place, is_passed
 from neuca_tools.selftest.mesh.localise import Tally, find_suspects
 from neuca_tools.selftest.mesh.model import (
@@ -469,10 +468,6 @@ def test_a_result_out_of_bounds_is_none(change):
 @pytest.mark.parametrize("data", [None, [], 7, "x", {}, {"mesh": 1}])
 def test_what_is_no_result_is_none(data):
     assert read_row(data, mesh_of(4)) is None
-
-
-def test_every_kind_has_its_text():
-    assert set(TEXTS) == set(KINDS)
 
 
 # --- What rows say of causes --------------------------------------------------------------------------------------------
