@@ -17,8 +17,8 @@ import pytest
 from mesh_simulator import FAULTS, Mesh, is_named_first, is_of, is_true, mac_of
 
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.mesh.entities import Entity, Observation, Place, is_passed
-from neuca_tools.selftest.mesh.localise import Tally, find_suspects
+from neuca_tools.selftest.mesh.entities import Entity, Observation, Place, Size, is_passed
+from neuca_tools.selftest.mesh.localise import Tally, explain_symptom, find_suspects
 from neuca_tools.selftest.mesh.model import (
     MeshHost,
     MeshPlan,
@@ -747,6 +747,19 @@ def test_large_packets_lost_on_the_way_into_a_host_are_a_hole_although_its_own_a
         ("mtu-hole", "n6", "in")
     ]
     assert found.findings[0].text == "large packets do not get through, small ones do"
+
+
+def test_a_doubtful_host_is_retested_also_if_a_more_likely_one_is_named_after_it():
+    """The good test from a to b is no evidence for b any more once the tests of a are explained."""
+    bad = ["ac", "ad", "ae", "gb", "hb", "cb"]
+    good = ["af", "ab", "db", *("".join(pair) for pair in combinations("cdefgh", 2))]
+    tests = [
+        Observation(number, Place(way[0], ""), Place(way[1], ""), way in bad)
+        for number, way in enumerate([*bad, *good])
+    ]
+    suspicions = explain_symptom("rate", tests, Size(hosts=8, groups=1, pairs=28))
+    assert [one.entity.names for one in suspicions.suspects] == [("b",)]
+    assert [one.entity.names for one in suspicions.doubtful] == [("a",)]
 
 
 def test_what_has_no_result_is_tested_again():

@@ -238,7 +238,8 @@ def _explain_with_chance(
         )
         tally.drop(scored[0].entity)
     likely = tuple(suspect for suspect in suspects if suspect.score > MIN_SCORE)
-    doubtful = tuple(suspects[len(likely) :])
+    # Suspects become more likely when good tests of theirs are removed with those of another one.
+    doubtful = tuple(suspect for suspect in suspects if suspect.score <= MIN_SCORE)
     return Suspicions(likely, doubtful, tuple(tally.odd_pairs())), tally.share_bad
 
 
