@@ -141,7 +141,7 @@ def test_everything_that_a_test_passes_is_counted_and_nothing_else():
         for number, (one, two) in enumerate([*permutations(places, 2)] * 2)
     ]
     tally = Tally(seen)
-    assert len({one.kind for one, _, _ in tally.counted()}) == 11
+    assert len({one.kind for one, _, _ in tally.counts()}) == 11
     for entity in (None, Entity("host", ("a",)), Entity("groups-one-way", ("y", "z"))):
         if entity is not None:
             seen = [one for one in seen if not is_passed(entity, one.sender, one.receiver)]
@@ -149,7 +149,7 @@ def test_everything_that_a_test_passes_is_counted_and_nothing_else():
         ways = {}
         for one in seen:
             ways.setdefault((one.sender, one.receiver), []).append(one.bad)
-        for counted, bad_count, good_count in tally.counted():
+        for counted, bad_count, good_count in tally.counts():
             passed = [bad for way, bad in ways.items() if is_passed(counted, *way)]
             tests = [one for bad in passed for one in bad]
             if counted.kind != "pair":

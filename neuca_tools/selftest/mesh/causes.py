@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -152,15 +153,20 @@ def _of_identity(rows: Sequence[Row], suspect: Suspect) -> Cause:
     for mac, owners in hosts_by_shared_mac(rows).items():
         if not set(names).isdisjoint(owners):
             return DUPLICATE_MAC, f"{' and '.join(owners)} both have the MAC {mac}"
-    rivals = {mac for row in rows if row.server in names and len(row.macs) > 1 for mac in row.macs}
-    if rivals:
-        others = [row for row in rows if row.server not in names and len(row.macs) == 1]
-        owner = {row.macs[0]: row.server for row in others}
-        macs = [f"{mac} ({owner[mac]})" if mac in owner else mac for mac in sorted(rivals)]
+    macs = _rival_macs(rows, names)
+    if macs:
         return DUPLICATE, f"{TEXTS[DUPLICATE]}: {' and '.join(macs)} answer for it"
     is_alone = all(len(rows[number].macs) == 1 for number in suspect.tests)
     kind = OTHER_TEST if is_alone else DUPLICATE
     return kind, TEXTS[kind]
+
+
+def _rival_macs(rows: Sequence[Row], names: Collection[str]) -> list[str]:
+    """The MACs that answer together for these hosts, with the host for which each answers alone."""
+    macs = set(chain(*(row.macs for row in rows if row.server in names and len(row.macs) > 1)))
+    alone = [row for row in rows if row.server not in names and len(row.macs) == 1]
+    owner = {row.macs[0]: row.server for row in alone}
+    return [f"{mac} ({owner[mac]})" if mac in owner else mac for mac in sorted(macs)]
 
 
 def _of_mtu(tests: Sequence[Row], entity: Entity, plan: MeshPlan) -> Cause:

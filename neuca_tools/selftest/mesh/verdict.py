@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -54,18 +55,17 @@ from neuca_tools.selftest.mesh.observe import (
 from neuca_tools.selftest.mesh.retest import is_retest
 from neuca_tools.selftest.mesh.schedule import packed_slots
 
-# The states of a finding: a retest showed it again, there was none, or the retest was good.
+# The states of a finding: retests were bad again, undecided or not made, or good.
 CONFIRMED, SUSPECTED, NOT_REPEATED = "confirmed", "suspected", "not-repeated"
 # The log-likelihood ratio of the retests alone that confirms a suspect, or clears it.
 CONFIRMING_SCORE = 2.0
-# The most paths of a run that are diagnosed: that takes longer than a test.
-MAX_DIAGNOSES = 8
-# The names of the tests that are listed with a finding.
+# Paths of a run that are diagnosed at most, as that takes longer than a test; those of a finding
+# about groups, which are diagnosed at the same time.
+MAX_DIAGNOSES, MAX_PATHS_OF_GROUPS = 8, 4
+# The most tests that are listed with a finding.
 MAX_TESTS = 20
-# The share of tests on busy hosts with which a run may say nothing.
-BUSY_SHARE = 0.5
-# The share of bad tests that nothing explains with which a run on busy hosts says nothing.
-UNEXPLAINED_SHARE = 0.1
+# A run is disturbed above these shares of tests on busy hosts, and of bad tests without a finding.
+BUSY_SHARE, UNEXPLAINED_SHARE = 0.5, 0.1
 EXIT_CODES = {
     WRONG_NIC: ExitCode.NOT_AS_PLANNED,
     SMALL_MTU: ExitCode.NOT_AS_PLANNED,
@@ -73,9 +73,7 @@ EXIT_CODES = {
     NO_ROUTE: ExitCode.UNREACHABLE,
 }
 NO_REASON = "no result of it arrived"
-# The paths of a finding of which a full diagnosis is made; those of groups are tested at a time.
-PATHS_OF_GROUPS = 4
-# What each symptom is called, what the value beside a measured one is, and how both are written.
+# What each symptom is called, what its reference is called, and how both values are written.
 MEASURES: Mapping[str, tuple[str, str, Callable[[float], str]]] = {
     RATE: ("rate", "expected", amounts.rate),
     LOSS: ("loss", "others", amounts.percent),
@@ -162,20 +160,20 @@ def judge_mesh(
 ) -> Verdict:
     """The findings of a mesh. `reasons` say why hosts take no part."""
     every, rows, reasons = rows, tests_of(plan, rows), reasons or {}
-    suspicions, seen = find_suspects(plan, rows), observe_tests(plan, rows)
+    suspicions, observations = find_suspects(plan, rows), observe_tests(plan, rows)
     findings = [
         _with_diagnosis(plan, finding, every)
-        for finding in _findings_of(plan, rows, suspicions, seen)
+        for finding in _findings_of(plan, rows, suspicions, observations)
     ]
     explained = set[int]().union(*(suspect.tests for suspect in suspicions.suspects))
     failed = {number for number, row in enumerate(rows) if row.error in ERRORS_WITHOUT_RESULT}
-    bad = _bad_tests(seen) | failed
+    bad = failed | {way.test for way in chain(*observations.values()) if way.bad}
     silent = _silent_hosts(plan, rows, reasons)
     return Verdict(
         tuple(sorted(findings, key=_report_rank)),
-        len(rows),
-        sum(map(len, plan.tests)),
-        silent,
+        tested=len(rows),
+        planned=sum(map(len, plan.tests)),
+        silent=silent,
         failed=len(failed),
         disturbed=sum(row.disturbed is True for row in rows),
         unexplained=len(bad - explained),
@@ -184,11 +182,6 @@ def judge_mesh(
         pairs=len(set(map(frozenset, chain.from_iterable(plan.tests)))),
         good_pairs=_count_good_pairs(rows, bad),
     )
-
-
-def _bad_tests(seen: Mapping[str, Sequence[Observation]]) -> set[int]:
-    """The places of the tests that are bad in anything."""
-    return {observation.test for observation in chain(*seen.values()) if observation.bad}
 
 
 def _count_good_pairs(rows: Sequence[Row], bad: Collection[int]) -> int:
@@ -201,12 +194,16 @@ def _findings_of(
     plan: MeshPlan,
     rows: Sequence[Row],
     suspicions: Suspicions,
-    seen: Mapping[str, Sequence[Observation]],
+    observations: Mapping[str, Sequence[Observation]],
 ) -> list[MeshFinding]:
     findings = []
     for suspect in suspicions.suspects:
-        again = [each for each in seen[suspect.symptom] if is_retest(plan, rows[each.test])]
-        findings.append(_finding_of(plan, rows, suspect, again))
+        retests = [
+            observation
+            for observation in observations[suspect.symptom]
+            if is_retest(plan, rows[observation.test])
+        ]
+        findings.append(_finding_of(plan, rows, suspect, retests))
     everywhere = _slow_everywhere_finding(plan, rows)
     return [*findings, everywhere] if everywhere else findings
 
@@ -216,23 +213,27 @@ def _with_diagnosis(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -
 
     In that case, what is slow shows only under more load, or at times.
     """
-    diagnosed = [
-        row
-        for row in rows
-        if row.slot >= len(plan.tests) and (row.client, row.server) in finding.paths
-    ]
-    if not diagnosed:
-        return finding
-    rates = [row.rate_out for row in diagnosed if row.rate_out is not None]
-    reference = reference_values(tests_of(plan, rows), plan.expect)[RATE]
-    is_slow = not rates or reference is None or min(rates) < MIN_RATE_SHARE * reference
-    if finding.symptom == RATE and not is_slow:
-        return replace(finding, diagnosis=(_not_always_slow(rates),))
+    of_paths = (row for row in rows if (row.client, row.server) in finding.paths)
+    diagnosed = [row for row in of_paths if row.slot >= len(plan.tests)]
+    good_rates = _good_rates(finding, diagnosed, plan, rows)
+    if good_rates:
+        return replace(finding, diagnosis=(_not_always_slow(good_rates),))
     with_texts = (row for row in diagnosed if row.diagnosis)
     worst = min(with_texts, key=lambda row: row.rate_out or 0.0, default=None)
     if worst is None:
         return finding
     return replace(finding, path=(worst.client, worst.server), diagnosis=worst.diagnosis)
+
+
+def _good_rates(
+    finding: MeshFinding, diagnosed: Sequence[Row], plan: MeshPlan, rows: Sequence[Row]
+) -> Sequence[float]:
+    """The rates of the paths of a slow entity; empty if one of them is slow."""
+    if finding.symptom != RATE or not diagnosed:
+        return ()
+    rates = [row.rate_out for row in diagnosed if row.rate_out is not None]
+    reference = reference_values(tests_of(plan, rows), plan.expect)[RATE] or math.inf
+    return rates if min(rates, default=0.0) >= MIN_RATE_SHARE * reference else ()
 
 
 def _not_always_slow(rates: Sequence[float]) -> str:
@@ -242,22 +243,19 @@ def _not_always_slow(rates: Sequence[float]) -> str:
 
 
 def _report_rank(finding: MeshFinding) -> tuple[int, bool, float]:
-    """What comes first in a report: the confirmed, then those with the highest score.
+    """The order in a report: the confirmed findings first, then those with the highest score.
 
-    An address that two hosts have explains why one of them gets no connection.
+    An address that two hosts have explains why one of them gets no connection: it precedes that.
     """
     order = (CONFIRMED, SUSPECTED, NOT_REPEATED)
-    return (
-        order.index(finding.state),
-        finding.kind not in (DUPLICATE, DUPLICATE_MAC),
-        -finding.score,
-    )
+    is_other = finding.kind not in (DUPLICATE, DUPLICATE_MAC)
+    return order.index(finding.state), is_other, -finding.score
 
 
 def _silent_hosts(
     plan: MeshPlan, rows: Sequence[Row], reasons: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """The hosts that no test was heard from, sorted by name."""
+    """The hosts that sent no result and took part in no test, sorted by name."""
     heard = {name for row in rows for name in (row.client, row.server) if not row.error}
     heard |= {row.client for row in rows}
     planned = {plan.hosts[place].name for slot in plan.slots for pair in slot for place in pair}
@@ -265,7 +263,7 @@ def _silent_hosts(
 
 
 def _finding_of(
-    plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, again: Sequence[Observation]
+    plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, retests: Sequence[Observation]
 ) -> MeshFinding:
     subject, direction = subject_of(suspect.entity)
     kind, text = cause_of(plan, rows, suspect)
@@ -276,7 +274,7 @@ def _finding_of(
         subject,
         direction,
         suspect.symptom,
-        _state_after_retests(suspect, again),
+        _state_after_retests(suspect, retests),
         round(suspect.score, 2),
         suspect.bad,
         suspect.good,
@@ -299,20 +297,20 @@ def _disjoint_paths(ways: Iterable[tuple[str, str]], entity: Entity) -> tuple[tu
             busy.update(way)
             paths.append(way)
     is_shared = entity.kind not in (*kinds.HOSTS, kinds.PAIR)
-    return tuple(paths[: PATHS_OF_GROUPS if is_shared else 1])
+    return tuple(paths[: MAX_PATHS_OF_GROUPS if is_shared else 1])
 
 
 def _measured_texts(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> tuple[str, ...]:
     """What its bad tests measured and what others do, first of its own symptom, with units."""
-    expected = reference_values(rows, plan.expect)
+    references = reference_values(rows, plan.expect)
     texts = []
     for symptom in dict.fromkeys((suspect.symptom, RATE, LOSS, DELAY, JITTER)):
-        if symptom not in MEASURES:
+        if symptom not in MEASURES:  # not a number
             continue
-        name, beside, show = MEASURES[symptom]
-        value, wanted = median_of_tests(rows, suspect.ways, symptom), expected[symptom]
-        if value is not None and wanted is not None:
-            texts.append(f"{name} {show(value)} ({beside} {show(wanted)})")
+        name, reference_name, show = MEASURES[symptom]
+        value, reference = median_of_tests(rows, suspect.ways, symptom), references[symptom]
+        if value is not None and reference is not None:
+            texts.append(f"{name} {show(value)} ({reference_name} {show(reference)})")
     return tuple(texts)
 
 
@@ -321,7 +319,8 @@ def _slow_everywhere_finding(plan: MeshPlan, rows: Sequence[Row]) -> Optional[Me
     if not plan.expect or not is_slow_everywhere(rows, plan.expect):
         return None
     rates = known_values(rows, RATE)
-    bad = [rate for rate in rates if rate < MIN_RATE_SHARE * plan.expect]
+    bad = sum(rate < MIN_RATE_SHARE * plan.expect for rate in rates)
+    good = len(rates) - bad
     middle = nearest_quantile(rates, 0.5) or 0.0
     last = next(row for row in reversed(rows) if row.rate_out is not None)
     return MeshFinding(
@@ -330,14 +329,9 @@ def _slow_everywhere_finding(plan: MeshPlan, rows: Sequence[Row]) -> Optional[Me
         "both",
         RATE,
         CONFIRMED,
-        round(
-            likelihood_ratio(
-                len(bad), len(rates) - len(bad), FAULT_PROBABILITIES[0], CHANCE_OF_BAD[RATE]
-            ),
-            2,
-        ),
-        len(bad),
-        len(rates) - len(bad),
+        round(likelihood_ratio(bad, good, FAULT_PROBABILITIES[0], CHANCE_OF_BAD[RATE]), 2),
+        bad,
+        good,
         TEXTS[SLOW_EVERYWHERE],
         path=(last.client, last.server),
         paths=((last.client, last.server),),
@@ -350,17 +344,17 @@ def _entity_words(entity: Entity) -> str:
     return subject if direction == "both" else f"{subject} ({direction})"
 
 
-def _state_after_retests(suspect: Suspect, again: Sequence[Observation]) -> str:
-    """Whether the retests alone say the same."""
+def _state_after_retests(suspect: Suspect, retests: Sequence[Observation]) -> str:
+    """The state of a finding: what the retests alone say."""
     results = [
         observation.bad
-        for observation in again
+        for observation in retests
         if is_passed(suspect.entity, observation.sender, observation.receiver)
     ]
     if not results:
         return SUSPECTED
     bad, good = results.count(True), results.count(False)
-    score = likelihood_ratio(bad, good, suspect.hit, CHANCE_OF_BAD[suspect.symptom])
+    score = likelihood_ratio(bad, good, suspect.fault_probability, CHANCE_OF_BAD[suspect.symptom])
     if score > CONFIRMING_SCORE:
         return CONFIRMED
     return SUSPECTED if score > -CONFIRMING_SCORE else NOT_REPEATED
@@ -373,9 +367,7 @@ def with_diagnoses(plan: MeshPlan, rows: Sequence[Row]) -> MeshPlan:
     paths are tested at a time: one of them alone may not fill it.
     """
     numbers = {host.name: number for number, host in enumerate(plan.hosts)}
-    paths: dict[tuple[str, str], None] = {}
-    for finding in judge_mesh(plan, rows).confirmed:
-        paths.update(dict.fromkeys(finding.paths))
+    paths = dict.fromkeys(chain(*(finding.paths for finding in judge_mesh(plan, rows).confirmed)))
     pairs: list[Pair] = [(numbers[sender], numbers[receiver]) for sender, receiver in paths]
     slots = (*plan.slots, *packed_slots(plan, pairs[:MAX_DIAGNOSES]))
     return replace(plan, slots=slots, diagnoses=len(plan.slots), origin=plan_identity(plan))
