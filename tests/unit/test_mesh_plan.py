@@ -225,6 +225,13 @@ def test_what_is_no_list_of_hosts_is_an_error_with_its_line(text, reason):
     assert refused.value.text == reason
 
 
+def test_the_name_of_a_host_may_be_as_long_as_dns_permits():
+    name = ".".join(["node7", "long-project", *["department"] * 20])
+    assert 200 < len(name) <= 253
+    plan = make_plan(MeshPlan(read_hosts(f"{name} 10.0.0.1\nb 10.0.0.2"), (), 1e9))
+    assert read_plan(plan_record(plan)) == plan
+
+
 def test_a_host_may_be_reached_by_its_address():
     plan = make_plan(MeshPlan(read_hosts("10.0.0.1 10.0.0.1\n10.0.0.2 10.0.0.2"), (), 1e9))
     assert read_plan(json.loads(json.dumps(plan_record(plan)))) == plan

@@ -23,8 +23,8 @@ MAX_HOSTS, MAX_LABELS, MAX_SLOTS = 4096, 8, 20_000
 SETTLE_SECONDS = 15.0
 # Seconds that a full diagnosis takes in addition, on a busy host.
 DIAGNOSIS_SECONDS = 60.0
-# A name goes into command lines and file names of other programs.
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+# A name goes into command lines and file names of other programs. A DNS name has 253 characters.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 # What a host may say of itself: MACs of one address, characters of a text.
 MAX_MACS, MAX_TEXT = 4, 200
