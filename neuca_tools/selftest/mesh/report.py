@@ -103,8 +103,9 @@ def verdict_line(result: MeshResult) -> str:
     """The verdict in one line."""
     verdict = result.verdict
     parts = [f"{result.words}: {verdict.tested} of {verdict.planned} tests"]
-    for finding in verdict.findings[:1]:
-        parts.append(f"{finding.kind} {subject_with_direction(finding)} {finding.state}")
+    if verdict.findings:
+        first = verdict.findings[0]
+        parts.append(f"{first.kind} {subject_with_direction(first)} {first.state}")
     if len(verdict.findings) > 1:
         parts.append(f"{len(verdict.findings) - 1} more")
     if verdict.silent:
