@@ -553,6 +553,27 @@ def test_a_client_knows_what_its_server_lost_in_each_interval(protocol):
     assert [(one.lost, one.datagrams) for one in flow.intervals] == [(one, 86) for one in lost]
 
 
+def test_each_half_second_has_the_windows_that_its_server_counted():
+    def interval(number, **values):
+        row = {"start": number / 2, "end": (number + 1) / 2, "bytes": 1e6, **values}
+        return {"streams": [row], "sum": row}
+
+    document = {
+        "start": {"test_start": {"protocol": "TCP", "reverse": 1}},
+        "intervals": [interval(number) for number in range(6)],
+        "end": {"sum_received": {"bytes": 6e6}},
+        "server_output_json": {
+            "intervals": [
+                interval(number, retransmits=number, snd_cwnd=1000 * number + 1000)
+                for number in range(6)
+            ]
+        },
+    }
+    (flow,) = read_run(json.dumps(document).encode()).flows
+    assert [one.retransmits for one in flow.intervals] == [0, 1, 2, 3, 4, 5]
+    assert [one.cwnd for one in flow.intervals] == [1000, 2000, 3000, 4000, 5000, 6000]
+
+
 # --- what people paste ----------------------------------------------------------------------------
 
 CLIENT = """Connecting to host 10.20.0.9, port 5201

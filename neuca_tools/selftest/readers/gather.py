@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Optional
+from typing import Optional, Union
 
 from neuca_tools.selftest.evidence.run import Interval, Total
 from neuca_tools.selftest.readers.lines import Rest, Row
@@ -24,7 +24,7 @@ def gather_intervals(lines: Sequence[Line]) -> tuple[Interval, ...]:
     The streams' clocks differ by some hundredths of a second.
     """
     groups: dict[tuple[bool, int, int], list[Line]] = {}
-    unit = _usual_length(lines)
+    unit = usual_length([row for row, _ in lines])
     for row, rest in lines:
         key = (OMITTED in row.rest, round(row.start / unit), round(row.end / unit))
         groups.setdefault(key, []).append((row, rest))
@@ -32,9 +32,9 @@ def gather_intervals(lines: Sequence[Line]) -> tuple[Interval, ...]:
     return tuple(sorted(intervals, key=lambda interval: (not interval.omitted, interval.start)))
 
 
-def _usual_length(lines: Sequence[Line]) -> float:
+def usual_length(intervals: Iterable[Union[Row, Interval]]) -> float:
     """Seconds, at most 1 (-i)."""
-    lengths = [row.end - row.start for row, _ in lines if row.end > row.start]
+    lengths = [each.end - each.start for each in intervals if each.end > each.start]
     return min(1.0, max(SHORTEST, median(lengths or [1.0])))
 
 

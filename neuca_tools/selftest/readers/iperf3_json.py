@@ -18,7 +18,7 @@ from typing import Any, Optional
 
 from neuca_tools.selftest.evidence.run import Connection, Flow, Interval, Run, Total
 from neuca_tools.selftest.readers import values
-from neuca_tools.selftest.readers.gather import received_total, without_zeros
+from neuca_tools.selftest.readers.gather import received_total, usual_length, without_zeros
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 
 MAX_EVENTS = 200_000  # two days of events, one each second
@@ -286,10 +286,11 @@ def read_flow(
 
 def with_counts(flow: Flow, server: Flow, names: Sequence[str]) -> Flow:
     """Take these fields of each interval from the server, because only it knows them."""
-    by_start = {round(interval.start): interval for interval in server.intervals}
+    unit = usual_length(server.intervals)
+    by_start = {round(interval.start / unit): interval for interval in server.intervals}
     merged = []
     for interval in flow.intervals:
-        other = by_start.get(round(interval.start), interval)
+        other = by_start.get(round(interval.start / unit), interval)
         merged.append(replace(interval, **{name: getattr(other, name) for name in names}))
     return replace(flow, intervals=tuple(merged))
 
