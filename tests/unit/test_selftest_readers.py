@@ -713,6 +713,17 @@ def test_what_programs_do_to_a_text_is_undone(spoil):
     assert len(run.flows[0].intervals) == 3
 
 
+def test_the_text_of_a_document_in_utf_16_is_kept_as_text():
+    (phase,) = evidence_of(WHOLE.encode("utf-16")).phases
+    assert phase.raw == WHOLE
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", "1e999"])
+def test_a_duration_that_is_no_number_of_seconds_is_not_known(seconds):
+    (phase,) = evidence_of(f"$ iperf3 -c 10.0.0.2 -t {seconds}\n{WHOLE}".encode()).phases
+    assert phase.run.duration is None
+
+
 WHOLE = """Connecting to host 10.0.0.2, port 5201
 [  5] local 10.0.0.1 port 41000 connected to 10.0.0.2 port 5201
 [ ID] Interval           Transfer     Bitrate         Retr  Cwnd

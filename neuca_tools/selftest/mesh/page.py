@@ -38,7 +38,7 @@ table.mesh{width:auto;margin:0 auto;font:9px ui-monospace,monospace}
 TITLE = "Mesh self-test"
 # The number of hosts, or of groups, from which on they have no cells.
 TOO_MANY = 64
-# The colours of shares of the reference, the lowest first, and the lower bounds of all but the first.
+# The colours of shares of the reference, the lowest first; the lower bounds of all but the first.
 SCALE = ("#b3261e", "#d1552c", "#e58a2e", "#efc04a", "#9bc26b", "#3c9d5d", "#12743a")
 STEPS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.97)
 UNTESTED, FAILED, SMALL = "#b8bcc2", "#6b1fa8", "#2468c2"

@@ -67,7 +67,7 @@ def read_all(content: bytes) -> list[Run]:
     if len(content) > MAX_DOCUMENT_BYTES:
         error = f"the document has more than {MAX_DOCUMENT_BYTES // 1024 // 1024} MiB"
         return [Run("iperf", error=error, unreadable=True)]
-    document = _decode_bytes(content)
+    document = decode_bytes(content)
     # As iperf3 wrote it: with 128 streams, cleaning it takes longer than reading it.
     runs = read_results(document) if document.startswith("{") else []
     if runs:
@@ -111,7 +111,7 @@ def _row_of_table(match: re.Match[str]) -> str:
     return f"[  5] {start}0-{end}0  sec  {rate} {prefix}bits/sec  {again}   {window or 'sender'}"
 
 
-def _decode_bytes(content: bytes) -> str:
+def decode_bytes(content: bytes) -> str:
     """UTF-8, or UTF-16 as PowerShell's redirection writes it."""
     is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     return content.decode("utf-16" if is_wide else "utf-8", "replace")

@@ -16,7 +16,7 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence import VERSION, Evidence, Phase
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.evidence.run import Run
-from neuca_tools.selftest.readers import MAX_DOCUMENT_BYTES, read_all
+from neuca_tools.selftest.readers import MAX_DOCUMENT_BYTES, decode_bytes, read_all
 from neuca_tools.selftest.readers.lines import TRADEOFF
 from neuca_tools.selftest.readers.split import is_server
 
@@ -43,7 +43,7 @@ def evidence_of(
         )
     evidence = _read_report(content)
     if evidence is None:
-        evidence = _of_runs(read_all(content), content.decode("utf-8", "replace"))
+        evidence = _of_runs(read_all(content), decode_bytes(content))
     if expect is not None:
         evidence = replace(evidence, expect=expect)
     if rtt is not None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.evidence.run import Connection
-from neuca_tools.selftest.readers.values import known_values, parse_whole, scaled
+from neuca_tools.selftest.readers.values import known_values, parse_number, parse_whole, scaled
 
 MAX_LINES = 500_000
 LONGEST_LINE = 1000  # characters
@@ -237,7 +237,7 @@ def parse_command(line: str) -> Optional[Words]:
         streams = int(options["-P"])
     return Words(
         target=scaled(_requested_limit(options), streams or 1),
-        duration=parse_float(options.get("-t")),
+        duration=parse_number(parse_float(options.get("-t"))),
         streams=streams,
         buffer=parse_size(options.get("-w", "")),
         datagram=parse_whole(parse_size(options.get("-l", ""))),
