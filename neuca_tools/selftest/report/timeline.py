@@ -208,7 +208,10 @@ def _retransmit_points(span: PhaseSpan) -> Points:
     trace = span.phase.sender_trace
     steps = [after - before for before, after in zip(trace.time, trace.time[1:])]
     if not _is_udp(span.phase) and any(value is not None for value in trace.retransmits):
-        rates = [value and value / step for value, step in zip(trace.retransmits[1:], steps)]
+        rates = [
+            value / step if value is not None and step > 0 else None
+            for value, step in zip(trace.retransmits[1:], steps)
+        ]
         return _traced_points(span, replace(trace, retransmits=(None, *rates)), "retransmits")
     return _interval_points(span, _retransmit_rate)
 
