@@ -220,7 +220,7 @@ def comparison_schema() -> dict[str, object]:
 def history_schema() -> dict[str, object]:
     """What is published of `history`."""
     from neuca_tools.selftest.diagnosis.diagnose import Finding, PhaseResult
-    from neuca_tools.selftest.report.record import FINDING
+    from neuca_tools.selftest.report.record import FINDING_FIELDS
 
     definitions: dict[str, dict] = {}
     _of(Finding, definitions)
@@ -237,7 +237,10 @@ def history_schema() -> dict[str, object]:
         "phases": {"type": "array", "items": _of(PhaseResult, definitions)},
         "findings": {
             "type": "array",
-            "items": {"type": "object", "properties": {one: finding[one] for one in FINDING}},
+            "items": {
+                "type": "object",
+                "properties": {one: finding[one] for one in FINDING_FIELDS},
+            },
         },
         "report": {**maybe, "description": "the name of the kept report"},
     }

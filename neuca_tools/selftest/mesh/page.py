@@ -15,7 +15,6 @@ from typing import NamedTuple, Optional
 from neuca_tools import __version__
 from neuca_tools.model.printable import escape_markup
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.mesh.model import Row
 from neuca_tools.selftest.mesh.observe import MTU, known_values
 from neuca_tools.selftest.mesh.report import (
@@ -64,9 +63,7 @@ def _body_parts(result: MeshResult) -> Iterator[str]:
     if result.reference:
         about += f", reference {amounts.rate(result.reference)}"
     yield f"<p class=quiet>{about}</p>"
-    state = (
-        "good" if verdict.exit_code is ExitCode.PASS else STATES.get(verdict.exit_code, "unknown")
-    )
+    state = STATES.get(verdict.exit_code, "unknown")
     yield f'<p class="verdict {state}">{escape_markup(verdict_line(result))}</p></header>'
     yield "<div class=findings>"
     for finding in verdict.findings:
