@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools import __version__
-from neuca_tools.model.printable import escape_markup
+from neuca_tools.model.printable import counted, escape_markup
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.mesh.model import Row
 from neuca_tools.selftest.mesh.observe import MTU, known_values
@@ -59,7 +59,7 @@ def mesh_page(result: MeshResult) -> str:
 def _body_parts(result: MeshResult) -> Iterator[str]:
     verdict, plan = result.verdict, result.plan
     yield f"<header><h1>{TITLE}</h1>"
-    about = f"{len(plan.hosts)} hosts, {plan.rounds} rounds, seed {plan.seed}"
+    about = f"{len(plan.hosts)} hosts, {counted(plan.rounds, 'round')}, seed {plan.seed}"
     if result.reference:
         about += f", reference {amounts.rate(result.reference)}"
     yield f"<p class=quiet>{about}</p>"
@@ -178,7 +178,7 @@ def _median_cell(way: tuple[str, str], cells: Sequence[Cell]) -> Cell:
     middle = len(cells) // 2
     colour = sorted((cell.colour for cell in cells), key=_COLOURS_IN_ORDER.index)[middle]
     rate = sorted(cell.rate or 0.0 for cell in cells)[middle]
-    pairs = f"{len(cells)} pairs" if len(cells) > 1 else "1 pair"
+    pairs = counted(len(cells), "pair")
     return Cell(colour, f"{' > '.join(way)}: {pairs}, median {amounts.rate(rate)}", rate)
 
 

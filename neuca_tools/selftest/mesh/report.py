@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Optional
 
 from neuca_tools.model import openmetrics, printable
-from neuca_tools.model.printable import printable_line
+from neuca_tools.model.printable import counted, printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import FAULTY, NAGIOS, WORDS, ExitCode
 from neuca_tools.selftest.evidence.codec import encode
@@ -109,9 +109,9 @@ def verdict_line(result: MeshResult) -> str:
     if len(verdict.findings) > 1:
         parts.append(f"{len(verdict.findings) - 1} more")
     if verdict.silent:
-        parts.append(f"{len(verdict.silent)} hosts silent")
+        parts.append(f"{counted(len(verdict.silent), 'host')} silent")
     if verdict.untested:
-        parts.append(f"{len(verdict.untested)} pairs not tested")
+        parts.append(f"{counted(len(verdict.untested), 'pair')} not tested")
     if verdict.is_disturbed:
         parts.append("disturbed by other load")
     return printable_line(f"MESH {', '.join(parts)}")
@@ -167,7 +167,9 @@ def verdict_shortcomings(verdict: Verdict) -> Iterator[tuple[str, str]]:
     for reason, names in hosts_by_reason.items():
         yield "SILENT", f"{_some_names(names)}: {reason}"
     if verdict.untested:
-        text = f"{len(verdict.untested)} pairs have no result: {_hosts_of_pairs(verdict.untested)}"
+        pairs = verdict.untested
+        verb = "has" if len(pairs) == 1 else "have"
+        text = f"{counted(len(pairs), 'pair')} {verb} no result: {_hosts_of_pairs(pairs)}"
         yield "NOT TESTED", text
     if verdict.is_disturbed:
         text = (
@@ -182,7 +184,7 @@ def _hosts_of_pairs(pairs: Sequence[tuple[str, str]]) -> str:
     texts: list[str] = []
     while pairs and len(texts) < MAX_NAMES:
         ((name, count),) = Counter(chain(*pairs)).most_common(1)
-        texts.append(f"{name} with {count} {'host' if count == 1 else 'hosts'}")
+        texts.append(f"{name} with {counted(count, 'host')}")
         pairs = [pair for pair in pairs if name not in pair]
     return ", ".join([*texts, "…"] if pairs else texts)
 

@@ -17,6 +17,7 @@ from itertools import chain, zip_longest
 from typing import NamedTuple, TypeVar
 
 from neuca_tools.errors import SelftestError, UsageError
+from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.mesh.model import (
     MAX_HOSTS,
@@ -230,7 +231,7 @@ def budget_line(plan: MeshPlan) -> str:
     """The size, the duration and the data of a plan."""
     budget, tests = plan_budget(plan), sum(map(len, plan.slots))
     return (
-        f"{len(plan.hosts)} hosts, {tests} tests in {len(plan.slots)} slots:"
+        f"{len(plan.hosts)} hosts, {counted(tests, 'test')} in {counted(len(plan.slots), 'slot')}:"
         f" {duration_words(plan)}, and retests of what is found;"
         f" at most {amounts.size(budget.max_bytes)},"
         f" {amounts.size(budget.max_bytes_of_a_host)} of one host"

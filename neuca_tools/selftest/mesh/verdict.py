@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Optional
 
+from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.evidence.codec import INTERNAL
@@ -237,7 +238,7 @@ def _good_rates(
 
 
 def _not_always_slow(rates: Sequence[float]) -> str:
-    others = f"{len(rates) - 1} {'other' if len(rates) == 2 else 'others'}"
+    others = counted(len(rates) - 1, "other")
     circumstances = "alone" if len(rates) == 1 else f"with {others} at the same time"
     return f"{amounts.rate(rates[0])} arrived when it was tested {circumstances}: not always slow"
 
