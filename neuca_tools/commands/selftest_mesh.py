@@ -57,10 +57,9 @@ from neuca_tools.selftest.mesh.schedule import budget_line, make_plan, read_host
 from neuca_tools.selftest.mesh.verdict import judge_mesh
 from neuca_tools.selftest.report.text import shown_report
 
-ENGINE = "clush"
 REMOTE = "neuca-selftest mesh join -"
-# How many hosts clush starts at a time: all of them, so that they are ready together.
-FANOUT = 1000
+# Descriptors of clush: of each host, whose pipes are three, and of its own.
+DESCRIPTORS_OF_A_HOST, OTHER_DESCRIPTORS = 4, 256
 LATEST_START = 1e11  # seconds since 1970
 # Bytes of a list of hosts.
 MAX_TEXT = 4 * 2**20
@@ -234,10 +233,7 @@ def _coordinate_run(
     arguments: argparse.Namespace, recorded: results.Recorded, output: results.Results
 ) -> tuple[Coordinator, bool]:
     """The run, and whether it was stopped."""
-    # The kernel limits the length of one argument: MAX_ARG_STRLEN, 128 KiB.
-    hosts = [word for host in recorded.plan.hosts for word in ("-w", host.name)]
-    command = [ENGINE, *hosts, "-f", str(FANOUT), *arguments.engine]
-    engine = Engine([*command, arguments.remote])
+    engine = Engine(clush_command(recorded.plan, arguments.engine, arguments.remote))
     run = Coordinator(recorded.plan, recorded.rows, engine, output, log)
     stopped = False
     try:
@@ -248,6 +244,15 @@ def _coordinate_run(
     finally:
         engine.end()
     return run, stopped
+
+
+def clush_command(plan: MeshPlan, options: Sequence[str], remote: str) -> list[str]:
+    """The command that starts all hosts at a time: `join` ends with the run only."""
+    # The kernel limits the length of one argument: MAX_ARG_STRLEN, 128 KiB.
+    hosts = [word for host in plan.hosts for word in ("-w", host.name)]
+    descriptors = len(plan.hosts) * DESCRIPTORS_OF_A_HOST + OTHER_DESCRIPTORS
+    limits = ["-f", str(len(plan.hosts)), "-O", f"fd_max={descriptors}"]
+    return ["clush", *hosts, *limits, *options, remote]
 
 
 # --- join ------------------------------------------------------------------------------------
