@@ -109,8 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     several = len(entries) > 1
     if several and any((arguments.nagios, arguments.html)):
         raise UsageError("--nagios and --html are for one PEER")
-    for name in sorted(config.selftest.keys() - set(SETTINGS)):
-        log(f'warning: [selftest] "{name}": unknown option, ignoring it')
+    _warn_of_unknown_options(config)
     if not has_iperf3():
         return without_iperf3(arguments.at_boot)
     options, plan = measurement_options(arguments, config), plan_name(arguments, config)
@@ -124,6 +123,11 @@ def run(arguments: argparse.Namespace) -> int:
             print(printable_line(f"— {entry}"))
         results.append(_test_peer(setup, address))
     return _report_all(arguments, results)
+
+
+def _warn_of_unknown_options(config: Config) -> None:
+    for name in sorted(config.selftest.keys() - set(SETTINGS)):
+        log(f'warning: [selftest] "{name}": unknown option, ignoring it')
 
 
 def check_peers(peers: Iterable[tuple[Address, Optional[str]]], planned: AgentPlan) -> None:
