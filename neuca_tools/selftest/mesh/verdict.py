@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
@@ -113,8 +113,7 @@ class MeshFinding:
     paths: tuple[tuple[str, str], ...] = field(default=(), metadata=INTERNAL)
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The findings, the surest first. `tested` of `planned` tests were reported.
 
     Of those, `failed` say nothing of the path, `disturbed` ran on busy hosts, and `unexplained` are
@@ -131,7 +130,7 @@ class Verdict:
     disturbed: int = 0
     unexplained: int = 0
     untested: tuple[tuple[str, str], ...] = ()
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = {}
     pairs: int = 0
     good_pairs: int = 0
 
