@@ -14,20 +14,9 @@ from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.evidence.codec import INTERNAL
+from neuca_tools.selftest.mesh import causes, observe
 from neuca_tools.selftest.mesh import entities as kinds
-from neuca_tools.selftest.mesh.causes import (
-    DUPLICATE,
-    DUPLICATE_MAC,
-    NO_ROUTE,
-    SLOW_EVERYWHERE,
-    SMALL_MTU,
-    TEXTS,
-    UNREACHABLE,
-    WRONG_NIC,
-    cause_of,
-    median_of_tests,
-    subject_of,
-)
+from neuca_tools.selftest.mesh.causes import cause_of, median_of_tests, subject_of
 from neuca_tools.selftest.mesh.entities import Entity, Observation, is_passed
 from neuca_tools.selftest.mesh.localise import (
     CHANCE_OF_BAD,
@@ -39,13 +28,6 @@ from neuca_tools.selftest.mesh.localise import (
 )
 from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, plan_identity, tests_of
 from neuca_tools.selftest.mesh.observe import (
-    DELAY,
-    ERRORS_WITHOUT_RESULT,
-    JITTER,
-    LOSS,
-    MIN_RATE_SHARE,
-    MTU,
-    RATE,
     is_slow_everywhere,
     known_values,
     nearest_quantile,
@@ -68,19 +50,19 @@ MAX_TESTS = 20
 # A run is disturbed above these shares of tests on busy hosts, and of bad tests without a finding.
 BUSY_SHARE, UNEXPLAINED_SHARE = 0.5, 0.1
 EXIT_CODES = {
-    WRONG_NIC: ExitCode.NOT_AS_PLANNED,
-    SMALL_MTU: ExitCode.NOT_AS_PLANNED,
-    UNREACHABLE: ExitCode.UNREACHABLE,
-    NO_ROUTE: ExitCode.UNREACHABLE,
+    causes.WRONG_NIC: ExitCode.NOT_AS_PLANNED,
+    causes.SMALL_MTU: ExitCode.NOT_AS_PLANNED,
+    causes.UNREACHABLE: ExitCode.UNREACHABLE,
+    causes.NO_ROUTE: ExitCode.UNREACHABLE,
 }
 NO_REASON = "no result of it arrived"
 # What each symptom is called, what its reference is called, and how both values are written.
 MEASURES: Mapping[str, tuple[str, str, Callable[[float], str]]] = {
-    RATE: ("rate", "expected", amounts.rate),
-    LOSS: ("loss", "others", amounts.percent),
-    DELAY: ("round trip", "others", amounts.time),
-    JITTER: ("jitter", "others", amounts.time),
-    MTU: ("MTU", "others", lambda size: f"{size:.0f} bytes"),
+    observe.RATE: ("rate", "expected", amounts.rate),
+    observe.LOSS: ("loss", "others", amounts.percent),
+    observe.DELAY: ("round trip", "others", amounts.time),
+    observe.JITTER: ("jitter", "others", amounts.time),
+    observe.MTU: ("MTU", "others", lambda size: f"{size:.0f} bytes"),
 }
 
 
@@ -166,7 +148,9 @@ def judge_mesh(
         for finding in _findings_of(plan, rows, suspicions, observations)
     ]
     explained = set[int]().union(*(suspect.tests for suspect in suspicions.suspects))
-    failed = {number for number, row in enumerate(rows) if row.error in ERRORS_WITHOUT_RESULT}
+    failed = {
+        number for number, row in enumerate(rows) if row.error in observe.ERRORS_WITHOUT_RESULT
+    }
     bad = failed | {way.test for way in chain(*observations.values()) if way.bad}
     silent = _silent_hosts(plan, rows, reasons)
     return Verdict(
@@ -229,11 +213,11 @@ def _good_rates(
     finding: MeshFinding, diagnosed: Sequence[Row], plan: MeshPlan, rows: Sequence[Row]
 ) -> Sequence[float]:
     """The rates of the paths of a slow entity; empty if one of them is slow."""
-    if finding.symptom != RATE or not diagnosed:
+    if finding.symptom != observe.RATE or not diagnosed:
         return ()
     rates = [row.rate_out for row in diagnosed if row.rate_out is not None]
-    reference = reference_values(tests_of(plan, rows), plan.expect)[RATE] or math.inf
-    return rates if min(rates, default=0.0) >= MIN_RATE_SHARE * reference else ()
+    reference = reference_values(tests_of(plan, rows), plan.expect)[observe.RATE] or math.inf
+    return rates if min(rates, default=0.0) >= observe.MIN_RATE_SHARE * reference else ()
 
 
 def _not_always_slow(rates: Sequence[float]) -> str:
@@ -248,7 +232,7 @@ def _report_rank(finding: MeshFinding) -> tuple[int, bool, float]:
     An address that two hosts have explains why one of them gets no connection: it precedes that.
     """
     order = (CONFIRMED, SUSPECTED, NOT_REPEATED)
-    is_other = finding.kind not in (DUPLICATE, DUPLICATE_MAC)
+    is_other = finding.kind not in (causes.DUPLICATE, causes.DUPLICATE_MAC)
     return order.index(finding.state), is_other, -finding.score
 
 
@@ -304,7 +288,9 @@ def _measured_texts(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> tu
     """What its bad tests measured and what others do, first of its own symptom, with units."""
     references = reference_values(rows, plan.expect)
     texts = []
-    for symptom in dict.fromkeys((suspect.symptom, RATE, LOSS, DELAY, JITTER)):
+    for symptom in dict.fromkeys(
+        (suspect.symptom, observe.RATE, observe.LOSS, observe.DELAY, observe.JITTER)
+    ):
         if symptom not in MEASURES:  # not a number
             continue
         name, reference_name, show = MEASURES[symptom]
@@ -318,21 +304,21 @@ def _slow_everywhere_finding(plan: MeshPlan, rows: Sequence[Row]) -> Optional[Me
     """Nearly all paths are slower than expected: that is one finding, and needs no retest."""
     if not plan.expect or not is_slow_everywhere(rows, plan.expect):
         return None
-    rates = known_values(rows, RATE)
-    bad = sum(rate < MIN_RATE_SHARE * plan.expect for rate in rates)
+    rates = known_values(rows, observe.RATE)
+    bad = sum(rate < observe.MIN_RATE_SHARE * plan.expect for rate in rates)
     good = len(rates) - bad
     middle = nearest_quantile(rates, 0.5) or 0.0
     last = next(row for row in reversed(rows) if row.rate_out is not None)
     return MeshFinding(
-        SLOW_EVERYWHERE,
+        causes.SLOW_EVERYWHERE,
         "all paths",
         "both",
-        RATE,
+        observe.RATE,
         CONFIRMED,
-        round(likelihood_ratio(bad, good, FAULT_PROBABILITIES[0], CHANCE_OF_BAD[RATE]), 2),
+        round(likelihood_ratio(bad, good, FAULT_PROBABILITIES[0], CHANCE_OF_BAD[observe.RATE]), 2),
         bad,
         good,
-        TEXTS[SLOW_EVERYWHERE],
+        causes.TEXTS[causes.SLOW_EVERYWHERE],
         path=(last.client, last.server),
         paths=((last.client, last.server),),
         measured=(f"rate {amounts.rate(middle)} (expected {amounts.rate(plan.expect)})",),
