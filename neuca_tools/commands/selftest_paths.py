@@ -68,11 +68,6 @@ class Path(NamedTuple):
     interface: Optional[str] = None
     port: Optional[int] = None
 
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether it begins in another network namespace."""
-        return bool(self.netns or self.container)
-
 
 def compare_paths_parser() -> argparse.ArgumentParser:
     parser = parser_of("compare-paths")
@@ -187,8 +182,9 @@ def _start_of(path: Path, planned: AgentPlan) -> Iterator[AgentPlan]:
 
     Raises UsageError, SelftestError, ObserveError.
     """
+    is_elsewhere = path.netns or path.container
     try:
-        with namespaces_restored() if path.is_elsewhere else nullcontext():
+        with namespaces_restored() if is_elsewhere else nullcontext():
             yield enter_namespace(path.netns, path.container) or planned
     except OSError as error:
         raise SelftestError(f"test {path.peer}: {error.strerror or error}") from error

@@ -8,6 +8,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Optional
 
 from neuca_tools import __version__
@@ -311,14 +312,10 @@ def csv_of(runs: Runs) -> str:
         # A label may come from others, and a spreadsheet takes one that begins so for a formula.
         harmless_name = re.sub(r"^(?=[=+@-].)", "'", printable_line(name))
         for panel in timeline_panels(evidence)[0]:
-            writer.writerows((harmless_name, *row) for row in _panel_points(panel))
+            for line in panel.lines:
+                series = (harmless_name, panel.title, line.name)
+                writer.writerows((*series, round(x, 6), y) for x, y in chain(*line.parts))
     return text.getvalue()
-
-
-def _panel_points(panel: Panel) -> Iterator[tuple[str, str, float, float]]:
-    for line in panel.lines:
-        for part in line.parts:
-            yield from ((panel.title, line.name, round(x, 6), y) for x, y in part)
 
 
 def svg_of(runs: Runs) -> str:
