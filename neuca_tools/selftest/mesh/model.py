@@ -232,6 +232,8 @@ def check_host(host: MeshHost) -> None:
         raise _plan_error(f'"{host.name}": {address} is not the address of a host')
     if address.version == 6 and address.is_link_local:
         raise _plan_error(f'"{host.name}": {address} is link-local, which is not supported')
+    if "%" in host.address:
+        raise _plan_error(f'"{host.name}": {address} has a zone, which is not supported')
     words = [*host.labels, *host.labels.values()]
     if len(host.labels) > MAX_LABELS or not all(NAME.fullmatch(word) for word in words):
         raise _plan_error(f'"{host.name}": its labels are not up to {MAX_LABELS} of NAME=VALUE')

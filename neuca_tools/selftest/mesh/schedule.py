@@ -266,6 +266,8 @@ def _read_host(words: list[str], number: int) -> MeshHost:
     if len(words) < 2:
         raise _line_error(number, "it is not NAME ADDRESS [LABEL=VALUE …]")
     labels = dict(word.partition("=")[::2] for word in words[2:])
+    if len(labels) < len(words) - 2:
+        raise _line_error(number, "a label is there twice")
     host = MeshHost(words[0], words[1], labels)
     try:
         check_host(host)
