@@ -14,13 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
-from neuca_tools.commands.arguments import (
-    CONFIG,
-    Options,
-    add_output_options,
-    seconds_up_to,
-    value,
-)
+from neuca_tools.commands.arguments import CONFIG, Options, add_output_options, seconds_up_to, value
 from neuca_tools.commands.common import read_input, terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.parsers import Parser
@@ -41,11 +35,7 @@ from neuca_tools.files import write_files
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.measure.mesh import results
-from neuca_tools.selftest.measure.mesh.coordinate import (
-    START_SECONDS,
-    Coordinator,
-    Engine,
-)
+from neuca_tools.selftest.measure.mesh.coordinate import START_SECONDS, Coordinator, Engine
 from neuca_tools.selftest.measure.mesh.host import LONGEST, Member, await_plan
 from neuca_tools.selftest.measure.mesh.signals import StoppedError, stopped_by_signals
 from neuca_tools.selftest.measure.wait import Lines

@@ -25,12 +25,7 @@ from neuca_tools.commands.selftest_options import (
     port_number,
 )
 from neuca_tools.commands.selftest_parsers import add_grouped, integer, parser_of
-from neuca_tools.commands.selftest_run import (
-    SEVEREST,
-    check_peers,
-    has_iperf3,
-    without_iperf3,
-)
+from neuca_tools.commands.selftest_run import SEVEREST, check_peers, has_iperf3, without_iperf3
 from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError, SelftestError
 from neuca_tools.model import Host as Address

@@ -99,22 +99,25 @@ class Verdict(NamedTuple):
     """The findings, the surest first. `tested` of `planned` tests were reported.
 
     Of those, `failed` say nothing of the path, `disturbed` ran on busy hosts, and `unexplained` are
-    bad but belong to no finding, or failed. `silent` are the hosts that reported nothing and took
-    part in no test, for these `reasons`; `untested` the pairs of the plan without a result. Of the
-    `pairs` of the plan, the last test of `good_pairs` is bad in nothing.
+    bad but belong to no finding, or failed. `reasons` are those for which hosts are silent: they
+    reported nothing and took part in no test. `untested` are the pairs of the plan without a
+    result. Of the `pairs` of the plan, the last test of `good_pairs` is bad in nothing.
     """
 
     findings: tuple[MeshFinding, ...]
     tested: int
     planned: int
-    silent: tuple[str, ...] = ()
-    failed: int = 0
-    disturbed: int = 0
-    unexplained: int = 0
-    untested: tuple[tuple[str, str], ...] = ()
-    reasons: Mapping[str, str] = {}
-    pairs: int = 0
-    good_pairs: int = 0
+    failed: int
+    disturbed: int
+    unexplained: int
+    untested: tuple[tuple[str, str], ...]
+    reasons: Mapping[str, str]
+    pairs: int
+    good_pairs: int
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        return tuple(self.reasons)
 
     @property
     def confirmed(self) -> tuple[MeshFinding, ...]:
@@ -141,7 +144,7 @@ def judge_mesh(
     plan: MeshPlan, rows: Sequence[Row], reasons: Optional[Mapping[str, str]] = None
 ) -> Verdict:
     """The findings of a mesh. `reasons` say why hosts take no part."""
-    every, rows, reasons = rows, tests_of(plan, rows), reasons or {}
+    every, rows = rows, tests_of(plan, rows)
     suspicions, observations = find_suspects(plan, rows), observe_tests(plan, rows)
     findings = [
         _with_diagnosis(plan, finding, every)
@@ -152,17 +155,15 @@ def judge_mesh(
         number for number, row in enumerate(rows) if row.error in observe.ERRORS_WITHOUT_RESULT
     }
     bad = failed | {way.test for way in chain(*observations.values()) if way.bad}
-    silent = _silent_hosts(plan, rows, reasons)
     return Verdict(
         tuple(sorted(findings, key=_report_rank)),
         tested=len(rows),
         planned=sum(map(len, plan.tests)),
-        silent=silent,
         failed=len(failed),
         disturbed=sum(row.disturbed is True for row in rows),
         unexplained=len(bad - explained),
         untested=tuple(untested_pairs(plan, rows)),
-        reasons={name: reasons.get(name, NO_REASON) for name in silent},
+        reasons=_reasons_of_silent_hosts(plan, rows, reasons or {}),
         pairs=len(set(map(frozenset, chain.from_iterable(plan.tests)))),
         good_pairs=_count_good_pairs(rows, bad),
     )
@@ -236,14 +237,15 @@ def _report_rank(finding: MeshFinding) -> tuple[int, bool, float]:
     return order.index(finding.state), is_other, -finding.score
 
 
-def _silent_hosts(
+def _reasons_of_silent_hosts(
     plan: MeshPlan, rows: Sequence[Row], reasons: Mapping[str, str]
-) -> tuple[str, ...]:
-    """The hosts that sent no result and took part in no test, sorted by name."""
+) -> dict[str, str]:
+    """Why hosts sent no result and took part in no test, sorted by their names."""
     heard = {name for row in rows for name in (row.client, row.server) if not row.error}
     heard |= {row.client for row in rows}
     planned = {plan.hosts[place].name for slot in plan.slots for pair in slot for place in pair}
-    return tuple(sorted((planned | reasons.keys()) - heard))
+    silent = sorted((planned | reasons.keys()) - heard)
+    return {name: reasons.get(name, NO_REASON) for name in silent}
 
 
 def _finding_of(
