@@ -108,7 +108,7 @@ def mesh_schema() -> dict[str, object]:
     """What is published of a mesh."""
     from neuca_tools.selftest.codes import FAULTY
     from neuca_tools.selftest.codes import WORDS as VERDICTS
-    from neuca_tools.selftest.mesh.causes import KINDS
+    from neuca_tools.selftest.mesh.causes import TEXTS
     from neuca_tools.selftest.mesh.observe import SYMPTOMS
     from neuca_tools.selftest.mesh.report import VERSION, Rates
     from neuca_tools.selftest.mesh.verdict import CONFIRMED, NOT_REPEATED, SUSPECTED, MeshFinding
@@ -160,7 +160,7 @@ def mesh_schema() -> dict[str, object]:
         "groups": {"type": "array", "items": _of(Rates, definitions)},
     }
     finding = definitions["MeshFinding"]["properties"]
-    finding["kind"]["enum"] = sorted(KINDS)
+    finding["kind"]["enum"] = sorted(TEXTS)
     finding["state"]["enum"] = [CONFIRMED, SUSPECTED, NOT_REPEATED]
     finding["direction"]["enum"] = ["out", "in", "both"]
     finding["symptom"]["enum"] = list(SYMPTOMS)
@@ -220,7 +220,7 @@ def comparison_schema() -> dict[str, object]:
 def history_schema() -> dict[str, object]:
     """What is published of `history`."""
     from neuca_tools.selftest.diagnosis.diagnose import Finding, PhaseResult
-    from neuca_tools.selftest.report.record import FINDING
+    from neuca_tools.selftest.report.record import FINDING_FIELDS
 
     definitions: dict[str, dict] = {}
     _of(Finding, definitions)
@@ -237,7 +237,10 @@ def history_schema() -> dict[str, object]:
         "phases": {"type": "array", "items": _of(PhaseResult, definitions)},
         "findings": {
             "type": "array",
-            "items": {"type": "object", "properties": {one: finding[one] for one in FINDING}},
+            "items": {
+                "type": "object",
+                "properties": {one: finding[one] for one in FINDING_FIELDS},
+            },
         },
         "report": {**maybe, "description": "the name of the kept report"},
     }

@@ -31,16 +31,26 @@ COMMANDS = {
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a subcommand and return its `ExitCode`.
+    """Run a subcommand and return its `ExitCode`."""
+    try:
+        module, arguments = _parse_command(words)
+    except SystemExit as end:
+        # For Nagios, the code of a wrong usage would be CRITICAL.
+        raise SystemExit(NAGIOS_UNKNOWN if end.code and "--nagios" in words else end.code) from None
+    return _run_guarded(module, arguments)
 
-    Without one, the words are those of `run` or, with --serve, of `serve`. Then a first word that
-    is like a subcommand, and that cannot be resolved as the name of a host, is an error.
+
+def _parse_command(words: Sequence[str]) -> tuple[str, argparse.Namespace]:
+    """The module of a subcommand, and its arguments.
+
+    Without a subcommand, the words are those of `run` or, with --serve, of `serve`. Then a first
+    word that is like a subcommand, and that cannot be resolved as the name of a host, is an error.
     """
     command = "".join(words[:1])
     if command in COMMANDS:
         module, place = COMMANDS[command]
         make = getattr(_command_module(place), f"{command.replace('-', '_')}_parser")
-        return _run_guarded(module, _parse_arguments(make(), words[1:]))
+        return module, make().parse_args(words[1:])
     meant = _misspelt_command(command)
     if meant:
         parsers.misspelt_parser().error(
@@ -49,16 +59,8 @@ def main(words: Sequence[str]) -> int:
         )
     from neuca_tools.commands.selftest_options import former_parser
 
-    arguments = _parse_arguments(former_parser(), words)
-    return _run_guarded("selftest_serve" if arguments.serve else "selftest_run", arguments)
-
-
-def _parse_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
-    try:
-        return parser.parse_args(words)
-    except SystemExit as end:
-        # For Nagios, the code of a wrong usage would be CRITICAL.
-        raise SystemExit(NAGIOS_UNKNOWN if end.code and "--nagios" in words else end.code) from None
+    arguments = former_parser().parse_args(words)
+    return "selftest_serve" if arguments.serve else "selftest_run", arguments
 
 
 def _command_module(name: str) -> ModuleType:
@@ -86,7 +88,7 @@ def _run_for_nagios(
 
 
 def _misspelt_command(word: str) -> str:
-    """The subcommand that is meant by a word which is none, and no host; empty for a host."""
+    """The subcommand that a word is a misspelling of; empty for the name of a host."""
     from neuca_tools.commands.selftest_options import address_of
     from neuca_tools.documents.spelling import closest_word
     from neuca_tools.errors import UsageError

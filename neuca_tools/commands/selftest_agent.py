@@ -14,7 +14,6 @@ from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Address
-from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteSysctl
 from neuca_tools.selftest.measure.host.facts import SWAP_SEPARATORS
 from neuca_tools.selftest.measure.host.planned import (
@@ -42,9 +41,8 @@ def outlook(config: Config) -> AgentPlan:
     reserved, networks = _reserved_devices(decision), _planned_networks(decision)
     if read_report(config.run_directory) is None:
         return AgentPlan(reserved, networks)
-    return AgentPlan(
-        reserved, networks, desired_sysctls(decision.resolution), _drift_texts(decision)
-    )
+    sysctls = desired_sysctls(decision.resolution)
+    return AgentPlan(reserved, networks, sysctls, _drift_texts(decision))
 
 
 def desired_sysctls(resolution: Resolution) -> dict[str, str]:
@@ -52,9 +50,10 @@ def desired_sysctls(resolution: Resolution) -> dict[str, str]:
 
     A congestion control that this kernel does not have is among them, so that the test reports it.
     """
-    algorithms = (choice for choice in resolution.tuning.values if choice.setting == CONGESTION)
     missing = {
-        choice.setting: choice.requested for choice in algorithms if choice.effect == "unsupported"
+        choice.setting: choice.requested
+        for choice in resolution.tuning.values
+        if choice.setting == CONGESTION and choice.effect == "unsupported"
     }
     sysctls = {**resolution.desired.sysctls, **missing}
     return {key.translate(SWAP_SEPARATORS): value for key, value in sysctls.items()}
@@ -62,19 +61,14 @@ def desired_sysctls(resolution: Resolution) -> dict[str, str]:
 
 def _drift_texts(decision: Decision) -> tuple[str, ...]:
     """What differs from the plan, except host-wide sysctls, which the test compares itself."""
-    problems = [
-        problem.text
-        for problem in decision.resolution.problems
-        if problem.code in REPORTED_PROBLEMS
+    problems = decision.resolution.problems
+    texts = [problem.text for problem in problems if problem.code in REPORTED_PROBLEMS]
+    texts += [
+        operation.text
+        for operation in decision.plan()
+        if not isinstance(operation, WriteSysctl) or operation.link is not None
     ]
-    operations = [
-        operation.text for operation in decision.plan() if not _is_host_wide_sysctl(operation)
-    ]
-    return tuple(dict.fromkeys([*problems, *operations]))[:MAX_DIFFERENCES]
-
-
-def _is_host_wide_sysctl(operation: Operation) -> bool:
-    return isinstance(operation, WriteSysctl) and operation.link is None
+    return tuple(dict.fromkeys(texts))[:MAX_DIFFERENCES]
 
 
 def _reserved_devices(decision: Decision) -> dict[int, str]:

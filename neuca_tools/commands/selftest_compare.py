@@ -49,11 +49,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_names(arguments: argparse.Namespace, runs: Sequence[Evidence]) -> list[str]:
-    """What the runs are called in a plot: each its own name."""
-    given = arguments.runs if len(arguments.runs) == len(runs) else ["previous boot"] * len(runs)
-    times = Counter(given)
+    """A different name for each run in a plot."""
+    names = arguments.runs
+    if names == ["last-boot"]:
+        names = [*["previous boot"] * (len(runs) - 1), "last test"]
+    counts = Counter(names)
     return [
-        f"{name} ({number})" if times[name] > 1 else name for number, name in enumerate(given, 1)
+        f"{name} ({number})" if counts[name] > 1 else name for number, name in enumerate(names, 1)
     ]
 
 

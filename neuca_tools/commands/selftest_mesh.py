@@ -14,13 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
-from neuca_tools.commands.arguments import (
-    CONFIG,
-    Options,
-    add_output_options,
-    seconds_up_to,
-    value,
-)
+from neuca_tools.commands.arguments import CONFIG, Options, add_output_options, seconds_up_to, value
 from neuca_tools.commands.common import read_input, terminal_width, uses_color
 from neuca_tools.commands.context import load_configuration
 from neuca_tools.commands.parsers import Parser
@@ -40,13 +34,8 @@ from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
-from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.mesh import results
-from neuca_tools.selftest.measure.mesh.coordinate import (
-    START_SECONDS,
-    Coordinator,
-    Engine,
-)
+from neuca_tools.selftest.measure.mesh.coordinate import START_SECONDS, Coordinator, Engine
 from neuca_tools.selftest.measure.mesh.host import LONGEST, Member, await_plan
 from neuca_tools.selftest.measure.mesh.signals import StoppedError, stopped_by_signals
 from neuca_tools.selftest.measure.wait import Lines
@@ -59,44 +48,48 @@ from neuca_tools.selftest.report.text import shown_report
 
 ENGINE = "clush"
 REMOTE = "neuca-selftest mesh join -"
-# How many hosts clush starts at a time: all of them, so that they are ready together.
-FANOUT = 1000
+# Descriptors of clush: of each host, whose pipes are three, and of its own.
+DESCRIPTORS_OF_A_HOST, OTHER_DESCRIPTORS = 4, 256
+LATEST_START = 1e11  # seconds since 1970
 # Bytes of a list of hosts.
 MAX_TEXT = 4 * 2**20
 PLAN_OPTIONS: Options = {
     "rate": value("RATE", "the highest rate of each transfer (1G)", type=link_rate, required=True),
     "expect": value("RATE", "the rate that every path should achieve", type=link_rate),
     "rounds": value(
-        *("NUMBER", "tests of each host (default: all up to 64 hosts, otherwise 8)"),
+        "NUMBER",
+        "tests of each host (default: all up to 64 hosts, otherwise 8)",
         type=integer("a number of rounds", 1, 4096),
         default=0,
     ),
     "seed": value(
-        *("NUMBER", "the seed of the plan (default: %(default)d)"),
+        "NUMBER",
+        "the seed of the plan (default: %(default)d)",
         type=integer("a seed", 1, 10**9),
         default=1,
     ),
     "group": value("LABEL", "the label that defines the groups, such as rack"),
     "per-uplink": value(
-        *("NUMBER", "tests at a time through an uplink (default: %(default)d)"),
+        "NUMBER",
+        "tests at a time through an uplink (default: %(default)d)",
         type=integer("a number of tests", 1, 4096),
         default=MeshPlan.per_uplink,
     ),
     "per-hypervisor": value(
-        *("NUMBER", "tests at a time on a hypervisor (default: %(default)d)"),
+        "NUMBER",
+        "tests at a time on a hypervisor (default: %(default)d)",
         type=integer("a number of tests", 1, 4096),
         default=MeshPlan.per_hypervisor,
     ),
     "time": value(
-        *("SECONDS", "duration of each transfer (default: %(default)g)"),
+        "SECONDS",
+        "duration of each transfer (default: %(default)g)",
         type=seconds_up_to(60),
         default=2.0,
     ),
     "guard": value(
-        *(
-            "SECONDS",
-            "time between slots, twice the permitted clock difference (default: %(default)g)",
-        ),
+        "SECONDS",
+        "time between slots, twice the permitted clock difference (default: %(default)g)",
         type=seconds_up_to(60, low=0.5),
         default=3.0,
     ),
@@ -107,7 +100,7 @@ RUN_OPTIONS: Options = {
                     type=Path, required=True),
     "remote": value("COMMAND", "the command for each host (default: %(default)s)", default=REMOTE),
     "patience": value(
-        *("SECONDS", "how long hosts may take to start (default: %(default)g)"),
+        "SECONDS", "how long hosts may take to start (default: %(default)g)",
         type=seconds_up_to(3600),
         default=START_SECONDS,
     ),
@@ -115,8 +108,9 @@ RUN_OPTIONS: Options = {
 JOIN_OPTIONS: Options = {
     "name": value("NAME", "the name of this host in the plan (default: its host name)"),
     "start": value(
-        *("SECONDS", "when the first slot begins, in seconds since the epoch"),
-        type=seconds_up_to(results.LATEST, low=0),
+        "SECONDS",
+        "when the first slot begins, in seconds since the epoch",
+        type=seconds_up_to(LATEST_START, low=0),
     ),
     "secret-file": value("FILE", "file with the secret shared by all hosts"),
     **CONFIG,
@@ -163,7 +157,7 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
-# --- plan ------------------------------------------------------------------------------------
+# --- plan ---
 
 
 def _print_plan(arguments: argparse.Namespace) -> int:
@@ -197,142 +191,138 @@ def _read_text(name: str) -> str:
         raise SelftestError(f'read "{name}": {error.strerror}') from error
 
 
-# --- run -------------------------------------------------------------------------------------
+# --- run ---
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    given = results.read_results([arguments.plan]).plan
+    plan = results.read_results([arguments.plan]).plan
     with results.open_results(arguments.output) as output:
-        recorded = _run_to_continue(arguments.output, output, given)
+        recorded = _run_to_continue(arguments.output, output, plan)
         log(budget_line(recorded.plan))
-        run, stopped = _coordinate_run(arguments, recorded, output)
+        run, is_stopped = _coordinate_run(arguments, recorded, output)
     reasons = {**recorded.reasons, **run.reasons}
-    done = results.RecordedRun(run.plan, run.rows, recorded.began, reasons)
-    code = _show_result(arguments, _judged_result(done))
-    if stopped:
+    recorded = recorded._replace(plan=run.plan, rows=run.rows, reasons=reasons)
+    code = _show_result(arguments, recorded)
+    if is_stopped:
         log(f"stopped; the same command continues it: {arguments.output}")
         return code or ExitCode.INCONCLUSIVE
     return code
 
 
-def _run_to_continue(path: Path, output: results.Results, given: MeshPlan) -> results.RecordedRun:
-    """The run that is left to do: a new one, also if that in the file is complete."""
+def _run_to_continue(path: Path, output: results.Results, plan: MeshPlan) -> results.RecordedRun:
+    """The run in the file; a new one if there is none, or if it is complete."""
     recorded = output.recorded()
-    if recorded is not None and not results.continues(recorded.plan, given):
-        raise UsageError(f'continue "{path}": it is the output of another plan')
-    if recorded is not None and not recorded.complete:
-        return recorded
     if recorded is not None:
+        if not results.continues(recorded.plan, plan):
+            raise UsageError(f'continue "{path}": it is the output of another plan')
+        if not recorded.complete:
+            return recorded
         log(f'a new run replaces the one in "{path}", which is complete')
         output.clear()
-    output.plan(given)
-    return results.RecordedRun(given, (), time.time())
+    output.plan(plan)
+    return results.RecordedRun(plan, (), time.time())
 
 
 def _coordinate_run(
     arguments: argparse.Namespace, recorded: results.RecordedRun, output: results.Results
 ) -> tuple[Coordinator, bool]:
     """The run, and whether it was stopped."""
-    # The kernel limits the length of one argument: MAX_ARG_STRLEN, 128 KiB.
-    hosts = [word for host in recorded.plan.hosts for word in ("-w", host.name)]
-    command = [ENGINE, *hosts, "-f", str(FANOUT), *arguments.engine]
-    engine = Engine([*command, arguments.remote])
+    engine = Engine(clush_command(recorded.plan, arguments.engine, arguments.remote))
     run = Coordinator(recorded.plan, recorded.rows, engine, output, log)
-    stopped = False
     try:
         with stopped_by_signals():
             run.run(arguments.patience)
     except StoppedError:
-        stopped = True
+        return run, True
     finally:
         engine.end()
-    return run, stopped
+    return run, False
 
 
-# --- join ------------------------------------------------------------------------------------
+def clush_command(plan: MeshPlan, options: Sequence[str], remote: str) -> list[str]:
+    """The command that starts all hosts at a time: `join` ends with the run only."""
+    # The kernel limits the length of one argument: MAX_ARG_STRLEN, 128 KiB.
+    hosts = [word for host in plan.hosts for word in ("-w", host.name)]
+    descriptors = len(plan.hosts) * DESCRIPTORS_OF_A_HOST + OTHER_DESCRIPTORS
+    limits = ["-f", str(len(plan.hosts)), "-O", f"fd_max={descriptors}"]
+    return [ENGINE, *hosts, *limits, *options, remote]
+
+
+# --- join ---
 
 
 def _join(arguments: argparse.Namespace) -> int:
     config = load_configuration(arguments, quiet=True)
     lines: Optional[Lines] = None
+    secret: Optional[bytes]
     if arguments.plan == "-":
         lines = Lines(0, int(LONGEST))
-        plan, key = await_plan(lines, START_SECONDS)
+        plan, secret = await_plan(lines, START_SECONDS)
     else:
         plan = results.read_results([Path(arguments.plan)]).plan
-        shared = read_secret(arguments, config)
-        if shared is None or arguments.start is None:
+        secret = read_secret(arguments, config)
+        if secret is None or arguments.start is None:
             raise UsageError("mesh join: a PLAN in a file requires --start and --secret-file")
-        key = shared
-    node = os.uname().nodename
+    node, devices = os.uname().nodename, devices_by_address()
     if arguments.name:
         host = own_host(plan, [arguments.name], ())
     else:
-        host = own_host(plan, [node, node.partition(".")[0]], devices_by_address())
-    planned = outlook(config)
-    _check_servable(host.address, planned)
-    if lines is None:
-        results.take_over(Path(arguments.plan), plan.hosts.index(host))
-    member = Member(plan, host.name, planned, key, partial(print, flush=True), lines)
-    if lines is not None:
-        member.announce()
-        member.run()
-    else:
-        member.follow_schedule(tuple(enumerate(plan.slots)), arguments.start)
-    return ExitCode.PASS
-
-
-def own_host(plan: MeshPlan, names: Sequence[str], held: Collection[Address]) -> MeshHost:
-    """This host: by one of its names or, if none is in the plan, by the address that it has."""
-    hosts = {host.name: host for host in plan.hosts}
-    for name in names:
-        if name in hosts:
-            return hosts[name]
-    here = [host for host in plan.hosts if ip_address(host.address) in held]
-    if len(here) == 1:
-        return here[0]
-    raise UsageError(f'join a mesh: "{names[0]}" is not in the plan', hint="--name NAME")
-
-
-def _check_servable(address: str, planned: AgentPlan) -> None:
-    """Raises UsageError if tests must not use the NIC with this address."""
-    own = ip_address(address)
+        host = own_host(plan, [node, node.partition(".")[0]], devices)
+    planned, address = outlook(config), ip_address(host.address)
     try:
-        check_servable(own, devices_by_address().get(own), None, planned)
+        check_servable(address, devices.get(address), None, planned)
     except UsageError as error:
         # Its hint names an option that a mesh does not have: a management NIC is never used.
         raise UsageError(f"join a mesh: {error.text}") from None
+    if lines is None:
+        results.take_over(Path(arguments.plan), plan.hosts.index(host))
+    member = Member(plan, host.name, planned, secret, partial(print, flush=True), lines)
+    if lines is None:
+        member.follow_schedule(tuple(enumerate(plan.slots)), arguments.start)
+    else:
+        member.announce()
+        member.run()
+    return ExitCode.PASS
 
 
-# --- report, stop ----------------------------------------------------------------------------
+def own_host(plan: MeshPlan, names: Sequence[str], own_addresses: Collection[Address]) -> MeshHost:
+    """This host: by one of its names or, if none is in the plan, by the address that it has."""
+    host_by_name = {host.name: host for host in plan.hosts}
+    for name in names:
+        if name in host_by_name:
+            return host_by_name[name]
+    hosts_here = [host for host in plan.hosts if ip_address(host.address) in own_addresses]
+    if len(hosts_here) == 1:
+        return hosts_here[0]
+    raise UsageError(f'join a mesh: "{names[0]}" is not in the plan', hint="--name NAME")
+
+
+# --- report, stop ---
 
 
 def _report_results(arguments: argparse.Namespace) -> int:
-    return _show_result(arguments, _judged_result(results.read_results(arguments.files)))
+    return _show_result(arguments, results.read_results(arguments.files))
 
 
-def _judged_result(run: results.RecordedRun) -> report.MeshResult:
+def _show_result(arguments: argparse.Namespace, run: results.RecordedRun) -> int:
+    """Print what was requested, write the files, and return the exit code."""
     verdict = judge_mesh(run.plan, run.rows, run.reasons)
-    return report.MeshResult(run.plan, tests_of(run.plan, run.rows), verdict, run.began)
-
-
-def _show_result(arguments: argparse.Namespace, result: report.MeshResult) -> int:
-    """Print what was asked for, write the files, and return the exit code."""
+    result = report.MeshResult(run.plan, tests_of(run.plan, run.rows), verdict, run.began)
     if arguments.json:
         print(report.report_json(result))
     elif not arguments.nagios:
-        text, code = report.report_text(result), result.verdict.exit_code
-        print(shown_report(text, code, terminal_width(0), uses_color(arguments)))
-    wanted = {arguments.html: mesh_page, arguments.prometheus: report.report_metrics}
-    files = {path: make(result).encode() for path, make in wanted.items() if path}
+        text, width = report.report_text(result), terminal_width(0)
+        print(shown_report(text, verdict.exit_code, width, uses_color(arguments)))
+    makers = {arguments.html: mesh_page, arguments.prometheus: report.report_metrics}
+    files = {path: make(result).encode() for path, make in makers.items() if path}
     try:
         write_files(files)
     except ApplyError as error:
         raise SelftestError(error.text) from error
     if arguments.nagios:
         print(report.nagios_line(result))
-        return NAGIOS[result.verdict.exit_code]
-    return result.verdict.exit_code
+        return NAGIOS[verdict.exit_code]
+    return verdict.exit_code
 
 
 def _stop_run(arguments: argparse.Namespace) -> int:
@@ -343,7 +333,7 @@ def _stop_run(arguments: argparse.Namespace) -> int:
 
 
 class Subcommand(NamedTuple):
-    """What `mesh --help` says of it, its function, and its arguments and options."""
+    """A command of `mesh`: its line of --help, its function, its arguments and options."""
 
     purpose: str
     act: Callable[[argparse.Namespace], int]

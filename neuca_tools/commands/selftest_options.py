@@ -47,7 +47,7 @@ LONGEST = 3600.0  # seconds of one test
 LONGEST_SERVICE = 86400.0  # seconds
 
 
-# --- Readers of single values; each raises argparse.ArgumentTypeError ----------------------------
+# --- Readers of single values; each raises argparse.ArgumentTypeError ---
 
 # The helper uses the two ports above that of iperf3.
 port_number = integer("a port", 1024, 65533)
@@ -77,7 +77,7 @@ def _boolean(word: str) -> bool:
     return TRUTH[word.lower()]
 
 
-# --- Option tables -------------------------------------------------------------------------------
+# --- Option tables ---
 
 _PLANS = "about 20 seconds (quick), 2 minutes (standard, the default) or 4 minutes (full)"
 # Shared by a test of one path and by compare-paths.
@@ -94,7 +94,8 @@ MEASURING_OPTIONS: Table = {
     "rate": value("RATE", "limit the sending rate (e.g. 500M)", type=link_rate),
     **EXPECT_OPTION,
     "skip": value(
-        *("STEPS", f"skip these steps (comma-separated): {', '.join(STEPS)}"),
+        "STEPS",
+        f"skip these steps (comma-separated): {', '.join(STEPS)}",
         type=_step_names,
         default=frozenset(),
     ),
@@ -113,13 +114,15 @@ RUN_OPTIONS: Table = {
 }
 SERVE_OPTIONS: Table = {
     "for": value(
-        *("SECONDS", "how long to serve (default: %(default)g)"),
+        "SECONDS",
+        "how long to serve (default: %(default)g)",
         dest="period",
         type=seconds_up_to(LONGEST_SERVICE),
         default=600.0,
     ),
     "address": value(
-        *("ADDRESS", "listen on this address only; may be repeated"),
+        "ADDRESS",
+        "listen on this address only; may be repeated",
         action="append",
         type=parse_address,
     ),
@@ -127,7 +130,7 @@ SERVE_OPTIONS: Table = {
 }
 
 
-# --- Parsers -------------------------------------------------------------------------------------
+# --- Parsers ---
 
 
 class _Former(Parser):
@@ -140,11 +143,8 @@ def former_parser() -> argparse.ArgumentParser:
     parser = _Former(prog=PROGRAM, usage=f"{PROGRAM} [run] [OPTION ...] [PEER ...]")
     parser.add_argument("peers", nargs="*")
     serve = {"serve": flag("serve tests to peers for a limited time")}
-    add_grouped(
-        parser,
-        {**MEASURING_OPTIONS, **RUN_OPTIONS, **OUTPUT_OPTIONS, **REPORT_OPTIONS, **serve},
-        SERVE_OPTIONS,
-    )
+    of_run = (MEASURING_OPTIONS, RUN_OPTIONS, OUTPUT_OPTIONS, REPORT_OPTIONS)
+    add_grouped(parser, *of_run, serve, SERVE_OPTIONS)
     return parser
 
 
@@ -159,28 +159,24 @@ def serve_parser() -> argparse.ArgumentParser:
     parser = parser_of("serve")
     shared = {**MEASURING_OPTIONS, **RUN_OPTIONS}
     names = ("config", "port", "secret-file", "netns", "container")
-    interface = value(
-        "NAME", "serve at the addresses of this interface, even of the management NIC"
-    )
-    add_grouped(
-        parser, {name: shared[name] for name in names}, {"interface": interface}, SERVE_OPTIONS
-    )
+    own = {name: shared[name] for name in names}
+    text = "serve at the addresses of this interface, even of the management NIC"
+    add_grouped(parser, own, {"interface": value("NAME", text)}, SERVE_OPTIONS)
     parser.set_defaults(peers=[])
     return parser
 
 
-# --- The values in effect ------------------------------------------------------------------------
+# --- The values in effect ---
 
 
 def measurement_options(arguments: argparse.Namespace, config: Config) -> Options:
     """The options of one test: the command line, then the configuration, then the plan."""
     known = config.selftest
     plan = PLANS[plan_name(arguments, config)]
+    seconds = arguments.time or _configured_value(known, "time", seconds_up_to(LONGEST))
     return Options(
         steps=_selected_steps(arguments, plan),
-        seconds=arguments.time
-        or _configured_value(known, "time", seconds_up_to(LONGEST))
-        or plan.seconds,
+        seconds=seconds or plan.seconds,
         parallel=arguments.parallel or plan.parallel,
         round_trips=plan.round_trips,
         port=port_in_effect(arguments, config),
@@ -289,7 +285,7 @@ def _numa_node(word: Optional[str]) -> Optional[str]:
     return word
 
 
-# --- Peers ---------------------------------------------------------------------------------------
+# --- Peers ---
 
 
 def literal_address(text: str) -> Optional[Address]:

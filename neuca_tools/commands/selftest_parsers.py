@@ -28,7 +28,7 @@ from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest.readers.lines import parse_rate
 
-# --- Readers of single values; each raises argparse.ArgumentTypeError ----------------------------
+# --- Readers of single values; each raises argparse.ArgumentTypeError ---
 
 
 def refused_value(word: str, expected: str) -> argparse.ArgumentTypeError:
@@ -73,7 +73,7 @@ def integer(what: str, low: int, high: int) -> Callable[[str], int]:
     return read
 
 
-# --- Options ----
+# --- Options ---
 
 EXPECT_OPTION: Options = {
     "expect": value("RATE", "the expected rate of the path (e.g. 5G)", type=link_rate)
@@ -94,7 +94,7 @@ SERIES_OPTIONS: Options = {
 }
 
 
-# --- Parsers --------------------------------------------------------------------------------------
+# --- Parsers ---
 
 PROGRAM = "neuca-selftest"
 
@@ -206,9 +206,7 @@ def explain_parser() -> argparse.ArgumentParser:
     parser = parser_of("explain")
     parser.add_argument("file", **value("FILE", "the file to read, - for standard input"))
     rtt = "round-trip time of the idle path in milliseconds"
-    own = {
-        "rtt": value("MS", rtt, type=parse_milliseconds),
-    }
+    own = {"rtt": value("MS", rtt, type=parse_milliseconds)}
     add_grouped(parser, EXPECT_OPTION, OUTPUT_OPTIONS, REPORT_OPTIONS, SERIES_OPTIONS, own)
     return parser
 
@@ -257,11 +255,9 @@ def add_grouped(parser: argparse.ArgumentParser, *tables: Options) -> None:
     """Add the options of `tables`, each to its group; --json and --nagios cannot be combined."""
     options = dict(ChainMap(*map(dict, reversed(tables))))
     for title, names in GROUPS:
-        present = [name for name in names.split() if name in options]
+        present = {name: options[name] for name in names.split() if name in options}
         if present:
-            add_exclusive(
-                parser.add_argument_group(title), {name: options[name] for name in present}
-            )
+            add_exclusive(parser.add_argument_group(title), present)
     add_options(parser, {name: options[name] for name in options if name not in GROUPED})
     add_output_options(parser.add_argument_group(GROUPS[-1][0]))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -21,17 +22,10 @@ from neuca_tools.commands.selftest_options import (
     MEASURING_OPTIONS,
     address_of,
     measurement_options,
-    plan_name,
     port_number,
 )
 from neuca_tools.commands.selftest_parsers import add_grouped, integer, parser_of
-from neuca_tools.commands.selftest_run import (
-    SEVEREST,
-    check_peers,
-    has_iperf3,
-    show_nothing,
-    without_iperf3,
-)
+from neuca_tools.commands.selftest_run import SEVEREST, check_peers, has_iperf3, without_iperf3
 from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError, SelftestError
 from neuca_tools.model import Host as Address
@@ -51,9 +45,9 @@ from neuca_tools.selftest.measure.live import (
 )
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.paths import path_record, path_table
-from neuca_tools.selftest.report.text import phase_words, shown_report
+from neuca_tools.selftest.report.text import name_with_arrow, phase_words, shown_report
 
-WORDS = ("netns", "container", "interface", "port")
+SETTINGS = ("netns", "container", "interface", "port")
 MAX_ROUNDS, ROUNDS, MAX_PATHS = 20, 3, 16
 LABEL = re.compile(r"[^=,\s]{1,40}")
 _rounds = integer("a number of rounds", 1, MAX_ROUNDS)
@@ -68,11 +62,6 @@ class Path(NamedTuple):
     container: Optional[str] = None
     interface: Optional[str] = None
     port: Optional[int] = None
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether it begins in another network namespace."""
-        return bool(self.netns or self.container)
 
 
 def compare_paths_parser() -> argparse.ArgumentParser:
@@ -96,21 +85,19 @@ def run(arguments: argparse.Namespace) -> int:
     _check_labels([path.label for path in paths])
     if not has_iperf3():
         return without_iperf3()
-    wanted = _path_options(arguments, config)
+    options = _path_options(arguments, config)
     planned = outlook(config)
-    tested = [(path, address_of(path.peer)) for path in paths]
-    for path, address in tested:
+    address_by_path = {path: address_of(path.peer) for path in paths}
+    for path, address in address_by_path.items():
         with _start_of(path, planned) as plan:
-            check_peers([(address, path.interface or wanted.interface)], plan)
+            check_peers([(address, path.interface or options.interface)], plan)
     turns = [
         _Turn(path, address, f"round {number} of {arguments.rounds}")
         for number in range(1, arguments.rounds + 1)
-        for path, address in tested
+        for path, address in address_by_path.items()
     ]
-    tests_by_label = _test_paths_live(
-        arguments, plan_name(arguments, config), turns, wanted, planned
-    )
-    tests = [Tests(path.label, tuple(tests_by_label[path.label])) for path in paths]
+    evidence_by_path = _test_paths_live(arguments, turns, options, planned)
+    tests = [Tests(path.label, tuple(evidence_by_path[path])) for path in paths]
     return _print_comparison(tests, arguments)
 
 
@@ -122,45 +109,40 @@ def _check_labels(labels: Sequence[str]) -> None:
 
 
 class _Turn(NamedTuple):
-    """One test of one path; `of` says in which round."""
+    """One test of one path; `round` is "round 1 of 3"."""
 
     path: Path
     address: Address
-    of: str
+    round: str
 
     @property
     def name(self) -> str:
-        return f"{self.of}, {self.path.label}"
+        return f"{self.round}, {self.path.label}"
 
 
 def _test_paths_live(
-    arguments: argparse.Namespace,
-    plan: str,
-    turns: Sequence[_Turn],
-    wanted: Options,
-    planned: AgentPlan,
-) -> dict[str, list[Evidence]]:
+    arguments: argparse.Namespace, turns: Sequence[_Turn], options: Options, planned: AgentPlan
+) -> dict[Path, list[Evidence]]:
     """The tests of each path; on a terminal, with a header and a live line."""
     if arguments.json or not can_draw():
-        return _test_in_turn(turns, wanted, planned, partial(_print_line, silent=arguments.json))
-    seconds = sum(stage.seconds for stage in planned_stages(wanted))
-    course = [Stage(turn.name, seconds) for turn in turns]
-    print(header(f"{len(arguments.paths)} paths", None, plan, wanted.seconds, course))
-    with draw_progress(course) as tell:
-        return _test_in_turn(turns, wanted, planned, tell)
+        return _test_in_turn(turns, options, planned, partial(_print_line, silent=arguments.json))
+    seconds = sum(stage.seconds for stage in planned_stages(options))
+    stages = [Stage(turn.name, seconds) for turn in turns]
+    print(header(f"{len(arguments.paths)} paths", None, arguments.plan, options.seconds, stages))
+    with draw_progress(stages) as tell:
+        return _test_in_turn(turns, options, planned, tell)
 
 
 def _test_in_turn(
-    turns: Sequence[_Turn], wanted: Options, planned: AgentPlan, tell: ReportStage
-) -> dict[str, list[Evidence]]:
-    """The tests of each path, by its label."""
-    tests_by_label: dict[str, list[Evidence]] = {}
+    turns: Sequence[_Turn], options: Options, planned: AgentPlan, tell: ReportStage
+) -> dict[Path, list[Evidence]]:
+    evidence_by_path = defaultdict[Path, list[Evidence]](list)
     for turn in turns:
-        evidence = _test_path(turn.path, turn.address, wanted, planned)
-        tests_by_label.setdefault(turn.path.label, []).append(evidence)
+        evidence = _test_path(turn.path, turn.address, options, planned)
+        evidence_by_path[turn.path].append(evidence)
         line = printable_line(f"{turn.path.label:<12} {_summary_line(evidence)}")
-        tell(turn.name, f"{turn.of}  {line}")
-    return tests_by_label
+        tell(turn.name, f"{turn.round}  {line}")
+    return evidence_by_path
 
 
 def _print_line(_: str, text: str, silent: bool) -> None:
@@ -174,29 +156,30 @@ def _path_options(arguments: argparse.Namespace, config: Config) -> Options:
     They are those of a test of one path, but the default plan is `quick`, with parallel streams.
     """
     arguments.plan = arguments.plan or "quick"
-    wanted = measurement_options(arguments, config)
+    options = measurement_options(arguments, config)
     if arguments.only is not None:
-        return wanted
-    steps = (wanted.steps | {"tcp-parallel"}) - {"as-planned"} - arguments.skip
-    return replace(wanted, steps=steps)
+        return options
+    steps = (options.steps | {"tcp-parallel"}) - {"as-planned"} - arguments.skip
+    return replace(options, steps=steps)
 
 
-def _test_path(path: Path, peer: Address, wanted: Options, planned: AgentPlan) -> Evidence:
+def _test_path(path: Path, peer: Address, options: Options, planned: AgentPlan) -> Evidence:
     """Raises UsageError, SelftestError, ObserveError."""
-    port, interface = path.port or wanted.port, path.interface or wanted.interface
-    wanted = replace(wanted, port=port, interface=interface, label=path.label)
+    port, interface = path.port or options.port, path.interface or options.interface
+    options = replace(options, port=port, interface=interface, label=path.label)
     with _start_of(path, planned) as plan:
-        return PeerTest(peer, wanted, plan, show_nothing).run()
+        return PeerTest(peer, options, plan, lambda _: None).run()
 
 
 @contextmanager
 def _start_of(path: Path, planned: AgentPlan) -> Iterator[AgentPlan]:
-    """Be in the network namespace where a path begins; the agent's plan for it.
+    """Enter the network namespace where a path begins, and yield the agent's plan for it.
 
     Raises UsageError, SelftestError, ObserveError.
     """
+    is_elsewhere = path.netns or path.container
     try:
-        with namespaces_restored() if path.is_elsewhere else nullcontext():
+        with namespaces_restored() if is_elsewhere else nullcontext():
             yield enter_namespace(path.netns, path.container) or planned
     except OSError as error:
         raise SelftestError(f"test {path.peer}: {error.strerror or error}") from error
@@ -204,10 +187,9 @@ def _start_of(path: Path, planned: AgentPlan) -> Iterator[AgentPlan]:
 
 def _summary_line(evidence: Evidence) -> str:
     """The rates of one test in a line, or the first step that failed."""
-    arrows = {"reverse": " ←"}
-    results = phase_results(evidence)
     rates = [
-        f"{phase.name}{arrows.get(phase.direction, '')} {phase_words(phase)}" for phase in results
+        f"{name_with_arrow(phase.name, phase.direction)} {phase_words(phase)}"
+        for phase in phase_results(evidence)
     ]
     failed = [step for step in evidence.steps if step.verdict == "fail"]
     failures = [f"{step.name} failed: {step.text}" for step in failed]
@@ -218,11 +200,11 @@ def _print_comparison(tests: Sequence[Tests], arguments: argparse.Namespace) -> 
     """Print the comparison and return the most severe exit code of all paths."""
     comparison = compare_paths(tests)
     code = min((verdict.diagnosis.exit_code for verdict in comparison.verdicts), key=SEVEREST.index)
-    text = path_record(comparison, tests, code)
-    if not arguments.json:
-        text = path_table(comparison, arguments.verbose)
-        text = shown_report(text, code, terminal_width(0), uses_color(arguments))
-    print(text)
+    if arguments.json:
+        print(path_record(comparison, tests, code))
+    else:
+        table = path_table(comparison, arguments.verbose)
+        print(shown_report(table, code, terminal_width(0), uses_color(arguments)))
     return code
 
 
@@ -235,16 +217,16 @@ def _parse_path(text: str) -> Path:
     if not LABEL.fullmatch(label) or not peer or len(known) < len(settings):
         raise argparse.ArgumentTypeError(f'"{text}": it is not LABEL=PEER[,netns=NAME…]')
     port = port_number(known["port"]) if "port" in known else None
-    netns, container, interface = (known.get(word) for word in WORDS[:3])
-    return Path(label, peer, netns, container, interface, port)
+    names = {name: known[name] for name in known if name != "port"}
+    return Path(label, peer, port=port, **names)
 
 
 def _check_settings(text: str, known: Mapping[str, str]) -> None:
-    unknown = sorted(known.keys() - set(WORDS))
+    unknown = sorted(known.keys() - set(SETTINGS))
     wrong = unknown + sorted(name for name, value in known.items() if not value)
     if wrong:
         raise argparse.ArgumentTypeError(
-            f'"{text}": "{wrong[0]}" is not one of {", ".join(WORDS)}, with a value'
+            f'"{text}": "{wrong[0]}" is not one of {", ".join(SETTINGS)}, with a value'
         )
     if "netns" in known and "container" in known:
         raise argparse.ArgumentTypeError(f'"{text}": netns and container cannot be combined')

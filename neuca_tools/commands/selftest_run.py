@@ -48,7 +48,7 @@ from neuca_tools.selftest.report.text import (
     step_line,
 )
 
-FEWEST = 3  # earlier tests, without which a test is not worse than before
+FEWEST = 3  # earlier tests with which a test can be worse than before
 # The exit codes in order of severity: the worst peer determines the exit code of a run.
 SEVEREST = (
     ExitCode.ERROR,
@@ -63,7 +63,7 @@ SEVEREST = (
 
 
 class PeerResult(NamedTuple):
-    """The result of the test of one peer; `before` is the diagnosis of the previous test."""
+    """A test of one peer; `before` is the diagnosis of the previous test of it."""
 
     evidence: Evidence
     diagnosis: Diagnosis
@@ -84,11 +84,6 @@ class _Setup(NamedTuple):
         """Whether programs read the output."""
         return bool(self.arguments.json or self.arguments.nagios)
 
-    @property
-    def is_live(self) -> bool:
-        """Whether a person watches."""
-        return not self.for_programs and can_draw()
-
     def line(self, step: Step) -> str:
         """The line to print when a step has ended; empty for none."""
         if self.for_programs or step.text == NOT_ASKED:
@@ -99,8 +94,9 @@ class _Setup(NamedTuple):
         return shown_report(text, code, terminal_width(0), uses_color(self.arguments))
 
     def show(self, step: Step) -> None:
-        if self.line(step):
-            print(self.line(step), flush=True)
+        line = self.line(step)
+        if line:
+            print(line, flush=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -116,11 +112,11 @@ def run(arguments: argparse.Namespace) -> int:
     _warn_of_unknown_options(config)
     if not has_iperf3():
         return without_iperf3(arguments.at_boot)
-    wanted, plan = measurement_options(arguments, config), plan_name(arguments, config)
+    options, plan = measurement_options(arguments, config), plan_name(arguments, config)
     addresses = [address_of(entry, arguments.family) for entry in entries]
     planned = outlook_of(arguments, config)
-    check_peers(((address, wanted.interface) for address in addresses), planned)
-    setup = _Setup(arguments, config, wanted, plan, planned)
+    check_peers(((address, options.interface) for address in addresses), planned)
+    setup = _Setup(arguments, config, options, plan, planned)
     results = []
     for entry, address in zip(entries, addresses):
         if several and not arguments.json:
@@ -169,18 +165,17 @@ def _test_peer(setup: _Setup, address: Address) -> PeerResult:
     if is_root():
         _keep_report(setup, evidence, diagnosis)
     if not setup.for_programs:
-        told = (_differences_text(compared), conclusion_text(diagnosis, setup.arguments.verbose))
-        print(setup.colored("\n".join(filter(None, told)), diagnosis.exit_code))
+        texts = (_differences_text(compared), conclusion_text(diagnosis, setup.arguments.verbose))
+        print(setup.colored("\n".join(filter(None, texts)), diagnosis.exit_code))
     return PeerResult(evidence, diagnosis, before)
 
 
 def _report_all(arguments: argparse.Namespace, results: Sequence[PeerResult]) -> int:
     """Print the output for programs, write reports, and return the exit code of the worst peer."""
     tests = [(result.evidence, result.diagnosis) for result in results]
-    if arguments.json and len(results) == 1:
-        print(report_json(*tests[0]))
-    elif arguments.json:
-        print(json_document([report_data(*test) for test in tests]))
+    if arguments.json:
+        reports = [report_data(*test) for test in tests]
+        print(json_document(reports if len(reports) > 1 else reports[0]))
     # After that, because a file that cannot be written must not cost the result of minutes.
     write_reports(arguments, tests, results[0].before)
     if arguments.nagios:
@@ -193,7 +188,7 @@ def _dated_evidence(setup: _Setup, address: Address) -> Evidence:
     """Test one peer. Raises SelftestError."""
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     try:
-        evidence = _run_test(setup, address, setup.options)
+        evidence = _run_test(setup, address)
     except OSError as error:
         raise SelftestError(f"test {address}: {error.strerror or error}") from error
     return replace(evidence, taken=taken, boot=boot_id())
@@ -221,29 +216,28 @@ def _keep_report(setup: _Setup, evidence: Evidence, diagnosis: Diagnosis) -> Non
         log(f"{error}, ignoring")
 
 
-def _run_test(setup: _Setup, address: Address, wanted: Options) -> Evidence:
+def _run_test(setup: _Setup, address: Address) -> Evidence:
     """The test of one peer; on a terminal, with a header and a live line."""
-    if not setup.is_live:
-        return PeerTest(address, wanted, setup.planned, setup.show).run()
-    device, planned = kernel.device_to(address), planned_stages(wanted)
-    print(header(str(address), device, setup.plan, wanted.seconds, planned))
-    with draw_progress(planned) as tell:
+    options = setup.options
+    if setup.for_programs or not can_draw():
+        return PeerTest(address, options, setup.planned, setup.show).run()
+    device, stages = kernel.device_to(address), planned_stages(options)
+    print(header(str(address), device, setup.plan, options.seconds, stages))
+    with draw_progress(stages) as tell:
 
         def show(step: Step) -> None:
             tell(step.name, setup.line(step))
 
-        return PeerTest(address, wanted, setup.planned, show).run()
+        return PeerTest(address, options, setup.planned, show).run()
 
 
 def _compare_with(earlier: Sequence[Evidence], evidence: Evidence) -> Comparison:
-    """Compare with earlier tests."""
     comparison = compare(earlier, evidence, FEWEST)
     if earlier[-1].boot != evidence.boot:
         return comparison
     # Within one boot an administrator, not a defect, changed the identity of the host.
-    return replace(
-        comparison, changes=tuple(replace(change, identity=False) for change in comparison.changes)
-    )
+    changes = tuple(replace(change, identity=False) for change in comparison.changes)
+    return replace(comparison, changes=changes)
 
 
 def _differences_text(comparison: Optional[Comparison]) -> str:
@@ -251,13 +245,8 @@ def _differences_text(comparison: Optional[Comparison]) -> str:
     if comparison is None:
         return ""
     # A test without a rate is reported by its own step.
-    comparison = replace(
-        comparison, rates=tuple(rate for rate in comparison.rates if rate.after is not None)
-    )
+    rates = tuple(rate for rate in comparison.rates if rate.after is not None)
+    comparison = replace(comparison, rates=rates)
     if not comparison.changes and not any(rate.worse for rate in comparison.rates):
         return ""
     return f"— compared with earlier tests\n{differences_text(comparison)}"
-
-
-def show_nothing(_: Step) -> None:
-    """Show nothing, because one line for each round is enough."""

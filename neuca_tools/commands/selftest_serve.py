@@ -34,24 +34,24 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("serve: it takes no PEER; any host with the secret can connect")
     planned = outlook_of(arguments, config)
     addresses = _addresses_to_serve(arguments.address or [], arguments.interface, planned)
-    number = port_in_effect(arguments, config)
+    port = port_in_effect(arguments, config)
     try:
         if arguments.stdio:
-            serve_pipes(addresses[0], number, arguments.period, log)
+            serve_pipes(addresses[0], port, arguments.period, log)
             return ExitCode.PASS
         key = read_secret(arguments, config)
         if key is None:
             needed = "--secret-file, or secret-file in [selftest]"
             hint = MAKE_SECRET.format(name=SECRET_FILE)
             raise UsageError(f"serve: a secret is required: {needed}", hint)
-        server = Server(addresses, number, key, log)
+        server = Server(addresses, port, key, log)
     except OSError as error:
         hint = ""
         if error.errno == errno.EADDRINUSE:
-            shown = f"ss -ltnp sport = :{number + 1} shows the program"
-            hint = f"{shown}; or use another --port, for serve and for run"
-        raise SelftestError(f"serve tests at port {number + 1}: {error.strerror}", hint) from error
-    where = f"at {', '.join(map(str, addresses))}, ports {number} to {number + 2}"
+            command = f"ss -ltnp sport = :{port + 1}"
+            hint = f"{command} shows the program; or use another --port, for serve and for run"
+        raise SelftestError(f"serve tests at port {port + 1}: {error.strerror}", hint) from error
+    where = f"at {', '.join(map(str, addresses))}, ports {port} to {port + 2}"
     log(f"serving tests for {arguments.period:g} s {where}")
     server.run(arguments.period)
     return ExitCode.PASS
@@ -72,10 +72,11 @@ def _addresses_to_serve(
     device_by_address = devices_by_address()
     for address in requested:
         check_servable(address, device_by_address.get(address), interface, planned)
-    served = list(dict.fromkeys(requested))
-    for address, device in device_by_address.items():
-        if not requested and _is_served_by_default(address, device, interface, planned):
-            served.append(address)
+    served = list(dict.fromkeys(requested)) or [
+        address
+        for address, device in device_by_address.items()
+        if _is_served_by_default(address, device, interface, planned)
+    ]
     if not served:
         hint = "name one with --address ADDRESS or --interface NAME"
         raise UsageError("serve: no dataplane interface has an address", hint)
@@ -100,10 +101,7 @@ def _is_served_by_default(
 
 
 def check_servable(
-    address: Address,
-    device: Optional[Device],
-    interface: Optional[str],
-    planned: AgentPlan,
+    address: Address, device: Optional[Device], interface: Optional[str], planned: AgentPlan
 ) -> None:
     """Raise UsageError unless a requested address may be served."""
     check_scope("serve at", address)

@@ -35,9 +35,9 @@ def size(count: float) -> str:
 
 def time(seconds: float) -> str:
     """Seconds, with a decimal prefix: "1.50 s", "13.6 ms", "40 µs"."""
-    if seconds >= 1:
+    if seconds >= 0.9995:
         return f"{three_digits(seconds)} s"
-    if seconds >= 1e-3:
+    if seconds >= 0.9995e-3:
         return f"{three_digits(seconds * 1e3)} ms"
     return f"{seconds * 1e6:.0f} µs"
 

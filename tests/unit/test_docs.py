@@ -503,9 +503,9 @@ def test_every_option_of_a_mesh_is_documented(command, capsys):
 
 
 def test_the_kinds_of_findings_of_a_mesh_are_documented():
-    from neuca_tools.selftest.mesh.causes import KINDS
+    from neuca_tools.selftest.mesh.causes import TEXTS
 
-    assert sorted(items(parts("neuca-selftest-mesh.1", "Ss")["Report"])) == sorted(KINDS)
+    assert sorted(items(parts("neuca-selftest-mesh.1", "Ss")["Report"])) == sorted(TEXTS)
 
 
 def test_the_exit_codes_of_the_self_test_are_documented():

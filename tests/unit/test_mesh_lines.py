@@ -17,7 +17,7 @@ from ipaddress import ip_address
 import pytest
 from test_mesh_localise import mesh_of, rows_of
 
-from neuca_tools.commands.selftest_mesh import mesh_parser, own_host
+from neuca_tools.commands.selftest_mesh import clush_command, mesh_parser, own_host
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.mesh import results
@@ -436,6 +436,14 @@ def run_of(tmp_path, plan, *words, script=f"exec {sys.executable} -c '{HOSTS}' '
         check=False,
     )
     return done.returncode, done.stdout, done.stderr
+
+
+def test_all_hosts_are_started_at_a_time_however_many():
+    """Hosts beyond clush's fan-out would start when others end, which they do with the run only."""
+    hosts = tuple(MeshHost(f"n{one}", f"10.0.{one // 250}.{one % 250 + 1}") for one in range(4096))
+    command = clush_command(MeshPlan(hosts, (), 1e9), ["-l", "root"], "join")
+    assert command[-7:] == ["-f", "4096", "-O", "fd_max=16640", "-l", "root", "join"]
+    assert command[:3] == ["clush", "-w", "n0"]
 
 
 def test_the_same_output_again_is_a_new_run_and_never_the_old_answer(tmp_path):

@@ -17,9 +17,8 @@ import pytest
 from mesh_simulator import FAULTS, Mesh, is_named_first, is_of, is_true, mac_of
 
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.mesh.causes import KINDS, TEXTS
-from neuca_tools.selftest.mesh.entities import Entity, Observation, Place, is_passed
-from neuca_tools.selftest.mesh.localise import Tally, find_suspects
+from neuca_tools.selftest.mesh.entities import Entity, Observation, Place, Size, is_passed
+from neuca_tools.selftest.mesh.localise import Tally, explain_symptom, find_suspects
 from neuca_tools.selftest.mesh.model import (
     MeshHost,
     MeshPlan,
@@ -142,7 +141,7 @@ def test_everything_that_a_test_passes_is_counted_and_nothing_else():
         for number, (one, two) in enumerate([*permutations(places, 2)] * 2)
     ]
     tally = Tally(seen)
-    assert len({one.kind for one, _, _ in tally.counted()}) == 11
+    assert len({one.kind for one, _, _ in tally.counts()}) == 11
     for entity in (None, Entity("host", ("a",)), Entity("groups-one-way", ("y", "z"))):
         if entity is not None:
             seen = [one for one in seen if not is_passed(entity, one.sender, one.receiver)]
@@ -150,7 +149,7 @@ def test_everything_that_a_test_passes_is_counted_and_nothing_else():
         ways = {}
         for one in seen:
             ways.setdefault((one.sender, one.receiver), []).append(one.bad)
-        for counted, bad_count, good_count in tally.counted():
+        for counted, bad_count, good_count in tally.counts():
             passed = [bad for way, bad in ways.items() if is_passed(counted, *way)]
             tests = [one for bad in passed for one in bad]
             if counted.kind != "pair":
@@ -471,10 +470,6 @@ def test_what_is_no_result_is_none(data):
     assert read_row(data, mesh_of(4)) is None
 
 
-def test_every_kind_has_its_text():
-    assert set(TEXTS) == set(KINDS)
-
-
 # --- What rows say of causes --------------------------------------------------------------------------------------------
 
 
@@ -587,6 +582,15 @@ def test_all_paths_at_half_of_what_is_expected_are_one_finding():
         (one.kind, one.subject) for one in judge_mesh(plan, rows_of(plan, slow("n3"))).findings
     ]
     assert kinds == [("slow-everywhere", "all paths"), ("slow-egress", "n3")]
+
+
+def test_paths_that_carry_nothing_are_no_pass():
+    plan = mesh_of(12)
+    rows = rows_of(plan, lambda *_: 0.0)
+    assert judge_mesh(plan, rows).exit_code == ExitCode.INCONCLUSIVE
+    assert judge_mesh(plan, rows).good_pairs == 0
+    expected = judge_mesh(replace(plan, expect=2e9), rows)
+    assert (expected.findings[0].kind, expected.exit_code) == ("slow-everywhere", ExitCode.BELOW)
 
 
 def failing(plan, fails, **change):
@@ -726,6 +730,38 @@ def test_a_small_mtu_of_a_nic_is_no_hole():
     assert judge_mesh(plan, hole).findings[0].kind == "mtu-hole"
 
 
+def test_large_packets_lost_on_the_way_into_a_host_are_a_hole_although_its_own_arrive():
+    plan = mesh_of(16)
+    size = {"n6": 1400}
+    rows = [
+        replace(
+            row,
+            nic_mtu=9000,
+            mtu_out=size.get(row.server, 9000),
+            mtu_back=size.get(row.client, 9000),
+        )
+        for row in rows_of(plan)
+    ]
+    found = judge_mesh(plan, rows)
+    assert [(one.kind, one.subject, one.direction) for one in found.findings] == [
+        ("mtu-hole", "n6", "in")
+    ]
+    assert found.findings[0].text == "large packets do not get through, small ones do"
+
+
+def test_a_doubtful_host_is_retested_also_if_a_more_likely_one_is_named_after_it():
+    """The good test from a to b is no evidence for b any more once the tests of a are explained."""
+    bad = ["ac", "ad", "ae", "gb", "hb", "cb"]
+    good = ["af", "ab", "db", *("".join(pair) for pair in combinations("cdefgh", 2))]
+    tests = [
+        Observation(number, Place(way[0], ""), Place(way[1], ""), way in bad)
+        for number, way in enumerate([*bad, *good])
+    ]
+    suspicions = explain_symptom("rate", tests, Size(hosts=8, groups=1, pairs=28))
+    assert [one.entity.names for one in suspicions.suspects] == [("b",)]
+    assert [one.entity.names for one in suspicions.doubtful] == [("a",)]
+
+
 def test_what_has_no_result_is_tested_again():
     plan = mesh_of(8)
     rows = [
@@ -744,3 +780,9 @@ def test_several_paths_of_a_group_are_diagnosed_at_a_time():
     asked = with_diagnoses(later, rows + mesh.rows(later, len(mesh.plan.slots)))
     (slot,) = asked.slots[len(asked.tests) :]
     assert len(slot) == 4
+    names = [tuple(asked.hosts[place].name for place in pair) for pair in slot[:2]]
+    good = [Row(len(asked.tests), *way, rate_out=1e9) for way in names]
+    (finding,) = judge_mesh(asked, rows + mesh.rows(later, len(mesh.plan.slots)) + good).findings
+    assert finding.diagnosis == (
+        "1.00 Gbit/s arrived when it was tested with 1 other at the same time: not always slow",
+    )

@@ -214,6 +214,11 @@ def test_hosts_are_names_addresses_and_labels():
             'read the hosts, line 1: "a": fe80::1%eth1 is link-local, which is not supported',
         ),
         (
+            "a 2001:db8::1%eth0\nb 2001:db8::1%eth1",
+            'read the hosts, line 1: "a": 2001:db8::1%eth0 has a zone, which is not supported',
+        ),
+        ("a 10.0.0.1 rack=x rack=y", "read the hosts, line 1: a label is there twice"),
+        (
             "a 10.0.0.1 rack",
             'read the hosts, line 1: "a": its labels are not up to 8 of NAME=VALUE',
         ),
@@ -223,6 +228,13 @@ def test_what_is_no_list_of_hosts_is_an_error_with_its_line(text, reason):
     with pytest.raises(UsageError) as refused:
         read_hosts(text)
     assert refused.value.text == reason
+
+
+def test_the_name_of_a_host_may_be_as_long_as_dns_permits():
+    name = ".".join(["node7", "long-project", *["department"] * 20])
+    assert 200 < len(name) <= 253
+    plan = make_plan(MeshPlan(read_hosts(f"{name} 10.0.0.1\nb 10.0.0.2"), (), 1e9))
+    assert read_plan(plan_record(plan)) == plan
 
 
 def test_a_host_may_be_reached_by_its_address():

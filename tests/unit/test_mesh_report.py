@@ -30,6 +30,7 @@ from neuca_tools.selftest.mesh.report import (
     verdict_line,
 )
 from neuca_tools.selftest.mesh.retest import with_retests
+from neuca_tools.selftest.mesh.schedule import budget_line, make_plan
 from neuca_tools.selftest.mesh.verdict import judge_mesh, with_diagnoses
 
 
@@ -98,6 +99,9 @@ def test_a_path_that_is_good_alone_does_not_contradict_its_finding(faulty):
     row = Row(len(plan.tests), *path, 9.9e8, diagnosis=("path capacity reached: 990 Mbit/s",))
     (finding,) = judge_mesh(plan, [*faulty.rows, row]).findings
     assert finding.diagnosis == ("990 Mbit/s arrived when it was tested alone: not always slow",)
+    # If the rate is as expected, nothing limits it, and the diagnosis has no text.
+    (finding,) = judge_mesh(plan, [*faulty.rows, replace(row, diagnosis=())]).findings
+    assert finding.diagnosis == ("990 Mbit/s arrived when it was tested alone: not always slow",)
     row = replace(row, rate_out=5e8)
     (finding,) = judge_mesh(plan, [*faulty.rows, row]).findings
     assert finding.diagnosis == row.diagnosis
@@ -130,6 +134,17 @@ def test_tests_without_a_result_are_named_by_their_host_and_no_pass():
     )
     assert nagios_line(result).startswith("MESH UNKNOWN")
     assert len(report_data(result)["untested"]) == 8
+
+
+def test_one_silent_host_and_one_pair_are_in_the_singular():
+    plan = make_plan(MeshPlan([MeshHost("a", "10.0.0.1"), MeshHost("b", "10.0.0.2")], (), 1e9))
+    assert budget_line(plan).startswith("2 hosts, 1 test in 1 slot: about ")
+    result = MeshResult(plan, [], judge_mesh(plan, [], {"a": "its clock is off"}))
+    assert verdict_line(result).endswith(", 2 hosts silent, 1 pair not tested")
+    row = Row(0, *(plan.hosts[place].name for place in plan.slots[0][0]), error="late")
+    result = MeshResult(plan, [row], judge_mesh(plan, [row]))
+    assert ", 1 host silent, 1 pair not tested" in verdict_line(result)
+    assert "NOT TESTED   1 pair has no result: a with 1 host" in report_text(result).splitlines()
 
 
 def test_a_diagnosis_cannot_control_the_terminal(faulty):

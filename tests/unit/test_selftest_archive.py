@@ -349,6 +349,16 @@ def test_a_damaged_entry_is_a_line_of_history_too(name, value):
     assert history_line({**an_entry(Evidence(address="172.16.0.2")), name: value})
 
 
+def test_of_the_tests_of_two_boots_only_the_earlier_ones_are_of_the_previous_boot(tmp_path, keep):
+    for number, boot in enumerate(("one", "one", "two")):
+        keep(a_test(number, boot=boot), report=True)
+    table = tmp_path / "rates.csv"
+    words = ["compare", *configured(tmp_path), "last-boot", "--csv", str(table)]
+    assert main(words, "neuca-selftest") == 0
+    names = [line.partition(",")[0] for line in table.read_text().splitlines()[1:]]
+    assert list(dict.fromkeys(names)) == ["previous boot (1)", "previous boot (2)", "last test"]
+
+
 def test_compare_finds_labels_and_boots_in_the_archive(tmp_path, keep, said):
     keep(a_test(1, label="monday"))
     keep(a_test(2, boot="two", label="tuesday"))

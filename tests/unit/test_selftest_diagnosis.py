@@ -424,6 +424,21 @@ def test_rates_have_three_digits(value, text):
 
 @pytest.mark.parametrize(
     ("value", "text"),
+    [
+        (1.5, "1.50 s"),
+        (0.9996, "1.00 s"),
+        (0.9994, "999 ms"),
+        (0.0009996, "1.00 ms"),
+        (0.0009994, "999 µs"),
+        (0.00004, "40 µs"),
+    ],
+)
+def test_a_time_has_the_largest_unit_of_which_it_is_one_after_rounding(value, text):
+    assert amounts.time(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
     [(0.26, "26%"), (0.0049, "0.49%"), (2.6e-7, "3e-05%"), (0, "0%"), (1, "100%")],
 )
 def test_what_is_not_nothing_is_never_shown_as_nothing(value, text):

@@ -553,6 +553,27 @@ def test_a_client_knows_what_its_server_lost_in_each_interval(protocol):
     assert [(one.lost, one.datagrams) for one in flow.intervals] == [(one, 86) for one in lost]
 
 
+def test_each_half_second_has_the_windows_that_its_server_counted():
+    def interval(number, **values):
+        row = {"start": number / 2, "end": (number + 1) / 2, "bytes": 1e6, **values}
+        return {"streams": [row], "sum": row}
+
+    document = {
+        "start": {"test_start": {"protocol": "TCP", "reverse": 1}},
+        "intervals": [interval(number) for number in range(6)],
+        "end": {"sum_received": {"bytes": 6e6}},
+        "server_output_json": {
+            "intervals": [
+                interval(number, retransmits=number, snd_cwnd=1000 * number + 1000)
+                for number in range(6)
+            ]
+        },
+    }
+    (flow,) = read_run(json.dumps(document).encode()).flows
+    assert [one.retransmits for one in flow.intervals] == [0, 1, 2, 3, 4, 5]
+    assert [one.cwnd for one in flow.intervals] == [1000, 2000, 3000, 4000, 5000, 6000]
+
+
 # --- what people paste ----------------------------------------------------------------------------
 
 CLIENT = """Connecting to host 10.20.0.9, port 5201
@@ -690,6 +711,17 @@ def test_what_programs_do_to_a_text_is_undone(spoil):
     (run,) = read_all(spoil(WHOLE))
     assert run.flows == plain.flows
     assert len(run.flows[0].intervals) == 3
+
+
+def test_the_text_of_a_document_in_utf_16_is_kept_as_text():
+    (phase,) = evidence_of(WHOLE.encode("utf-16")).phases
+    assert phase.raw == WHOLE
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", "1e999"])
+def test_a_duration_that_is_no_number_of_seconds_is_not_known(seconds):
+    (phase,) = evidence_of(f"$ iperf3 -c 10.0.0.2 -t {seconds}\n{WHOLE}".encode()).phases
+    assert phase.run.duration is None
 
 
 WHOLE = """Connecting to host 10.0.0.2, port 5201

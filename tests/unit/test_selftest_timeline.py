@@ -52,6 +52,13 @@ def test_a_trace_is_preferred_to_samples_and_drawn_at_its_own_times():
     assert again[19][1] == pytest.approx(30)  # 3 in 0.1 s
 
 
+def test_a_trace_with_the_same_time_twice_has_no_rate_of_retransmits_there():
+    phase = traced(tcp_phase("tcp"), 0)
+    trace = replace(phase.sender_trace, time=(0.0, 0.0, 0.5), retransmits=(None, 5.0, 6.0))
+    panels, _ = timeline_panels(Evidence(phases=(replace(phase, sender_trace=trace),)))
+    assert [value for _, value in panels[AGAIN].lines[0].parts[0]] == [12.0]
+
+
 def test_a_peers_samples_of_another_clock_are_drawn_at_our_times():
     """In reverse the sender is the peer: only the distance to its first sample counts."""
     phase = tcp_phase("tcp", "reverse")

@@ -4,12 +4,12 @@ model       a plan of a mesh, its hosts, and the result of one test (Row)
 schedule    a list of hosts and a seed become slots of disjoint pairs
 entities    what can be at fault, and the tests that each would affect
 observe     what each test says of each symptom, against the other tests
-tally       how many tests of each entity are bad
 localise    the entities that explain the bad tests best
-retest      the pairs to test again: suspects, and what has no result
+retest      the pairs to test again: suspects, and pairs without a result
 causes      what a suspect is called, and what the rows say of its cause
 verdict     findings, suspected or confirmed, the exit code, and which paths to diagnose
-report      one line and a list; `record` is JSON, `metrics` OpenMetrics and Nagios, `page` HTML
+report      text, JSON, OpenMetrics and a line for Nagios
+page        HTML with a heat map
 
 All of this is pure. `measure/mesh` runs the tests.
 """

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from typing import Optional
 
@@ -34,13 +34,8 @@ MTU_HOLE, SMALL_MTU, DUPLICATE = "mtu-hole", "small-mtu", "duplicate-address"
 DUPLICATE_MAC, BAD_PAIR, UNREACHABLE = "duplicate-mac", "bad-pair", "unreachable"
 FLAPPING, NO_ROUTE, SLOW_EVERYWHERE = "flapping-link", "no-route", "slow-everywhere"
 BUSY_HOST, OTHER_TEST = "busy-host", "other-test"
-KINDS = (
-    *(SLOW_EGRESS, SLOW_INGRESS, WRONG_NIC, GROUP_BOUNDARY, SLOW_GROUP, ASYMMETRIC),
-    *(MTU_HOLE, SMALL_MTU, DUPLICATE, DUPLICATE_MAC, BAD_PAIR, UNREACHABLE),
-    *(FLAPPING, NO_ROUTE, SLOW_EVERYWHERE, BUSY_HOST, OTHER_TEST, LOSS, DELAY, JITTER),
-)
-# What an entity is called in a sentence, which direction of it is affected, and what it is if it is
-# slow.
+# What an entity is called in a sentence, which direction of it is affected, and of what kind its
+# finding of low rates is.
 _ENTITIES = {
     kinds.HOST_OUT: ("{0}", "out", SLOW_EGRESS),
     kinds.HOST_IN: ("{0}", "in", SLOW_INGRESS),
@@ -54,6 +49,7 @@ _ENTITIES = {
     kinds.BETWEEN: ("group {0} and group {1}", "both", GROUP_BOUNDARY),
     kinds.PAIR: ("{0} and {1}", "both", BAD_PAIR),
 }
+# The kinds of findings, in words.
 TEXTS = {
     SLOW_EGRESS: "what it sends is slow, what it receives is not",
     SLOW_INGRESS: "what it receives is slow, what it sends is not",
@@ -76,11 +72,9 @@ TEXTS = {
     DELAY: "round trips take longer than those of the others",
     JITTER: "round trips vary more than those of the others",
 }
-# The share of good tests above which connections fail only now and then.
-MIN_GOOD_SHARE = 0.1
-
-
-# The kind of a finding and what there is to say of it.
+# The share of bad tests below which connections fail only now and then.
+MIN_BAD_SHARE = 0.9
+# The kind of a finding, and its text.
 Cause = tuple[str, str]
 
 
@@ -91,7 +85,7 @@ def subject_of(entity: Entity) -> tuple[str, str]:
 
 
 def cause_of(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> Cause:
-    """What the rows say of a suspect."""
+    """The kind of the finding that a suspect is, and its text."""
     tests = [rows[number] for number in suspect.tests]
     if suspect.symptom == IDENTITY or _has_rivals(suspect, tests):
         return _of_identity(rows, suspect)
@@ -112,7 +106,7 @@ def _is_busy_host(rows: Sequence[Row], suspect: Suspect) -> bool:
     if suspect.entity.kind not in kinds.HOSTS:
         return False
     (name,) = suspect.entity.names
-    own, others = (_usual_load(rows, name, is_own) for is_own in (True, False))
+    own, others = _usual_load(rows, name, True), _usual_load(rows, name, False)
     return own is not None and others is not None and others < MIN_FULL_INTERVALS <= own
 
 
@@ -135,12 +129,12 @@ def _carrier_changes(rows: Sequence[Row], suspect: Suspect) -> int:
 
 
 def _of_numbers(suspect: Suspect, tests: Sequence[Row]) -> Cause:
-    kind = suspect.symptom
-    if kind == RATE:
-        kind = _ENTITIES[suspect.entity.kind][2]
-        elsewhere = next((row for row in tests if row.error in WRONG_NIC_ERRORS), None)
-        if suspect.entity.kind in kinds.HOSTS and elsewhere is not None:
-            return WRONG_NIC, elsewhere.text or TEXTS[WRONG_NIC]
+    if suspect.symptom != RATE:
+        return suspect.symptom, TEXTS[suspect.symptom]
+    for row in tests:
+        if suspect.entity.kind in kinds.HOSTS and row.error in WRONG_NIC_ERRORS:
+            return WRONG_NIC, row.text or TEXTS[WRONG_NIC]
+    _, _, kind = _ENTITIES[suspect.entity.kind]
     return kind, TEXTS[kind]
 
 
@@ -157,52 +151,51 @@ def _of_identity(rows: Sequence[Row], suspect: Suspect) -> Cause:
     """
     names = suspect.entity.names
     for mac, owners in hosts_by_shared_mac(rows).items():
-        if set(names) & set(owners):
+        if not set(names).isdisjoint(owners):
             return DUPLICATE_MAC, f"{' and '.join(owners)} both have the MAC {mac}"
-    of_address = [row.macs for row in rows if row.server in names and len(row.macs) > 1]
-    if not of_address:
-        return _without_rivals([rows[number] for number in suspect.tests])
-    macs = _describe_macs(
-        set(chain.from_iterable(of_address)), (row for row in rows if row.server not in names)
-    )
-    return DUPLICATE, f"{TEXTS[DUPLICATE]}: {' and '.join(macs)} answer for it"
-
-
-def _without_rivals(tests: Sequence[Row]) -> Cause:
-    kind = OTHER_TEST if all(len(row.macs) == 1 for row in tests) else DUPLICATE
+    macs = _rival_macs(rows, names)
+    if macs:
+        return DUPLICATE, f"{TEXTS[DUPLICATE]}: {' and '.join(macs)} answer for it"
+    is_alone = all(len(rows[number].macs) == 1 for number in suspect.tests)
+    kind = OTHER_TEST if is_alone else DUPLICATE
     return kind, TEXTS[kind]
 
 
-def _describe_macs(macs: Iterable[str], rows: Iterable[Row]) -> list[str]:
-    """Each MAC, with the host for whose address it alone answers."""
-    owner = {row.macs[0]: row.server for row in rows if len(row.macs) == 1}
+def _rival_macs(rows: Sequence[Row], names: Collection[str]) -> list[str]:
+    """The MACs that answer together for these hosts, with the host for which each answers alone."""
+    macs = set(chain(*(row.macs for row in rows if row.server in names and len(row.macs) > 1)))
+    alone = [row for row in rows if row.server not in names and len(row.macs) == 1]
+    owner = {row.macs[0]: row.server for row in alone}
     return [f"{mac} ({owner[mac]})" if mac in owner else mac for mac in sorted(macs)]
 
 
 def _of_mtu(tests: Sequence[Row], entity: Entity, plan: MeshPlan) -> Cause:
-    """Whether the MTU of the client's own NIC is the limit."""
+    """Whether the MTU of a client's own NIC is the limit: nothing larger arrives in either way."""
     group = plan.group_by_host
-    own = [
-        row.nic_mtu
-        for row in tests
-        if {row.client, group[row.client]} & set(entity.names) and row.nic_mtu == row.mtu_out
-    ]
-    if own and own[0] is not None:
-        return SMALL_MTU, f"its NIC has an MTU of {own[0]} bytes, paths of the others more"
+    for row in tests:
+        is_limit = (
+            row.nic_mtu and row.nic_mtu == row.mtu_out and row.mtu_back in (None, row.nic_mtu)
+        )
+        if is_limit and not {row.client, group[row.client]}.isdisjoint(entity.names):
+            return SMALL_MTU, f"its NIC has an MTU of {row.nic_mtu} bytes, paths of the others more"
     return MTU_HOLE, TEXTS[MTU_HOLE]
 
 
 def _of_reach(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, tests: Sequence[Row]) -> Cause:
-    entity = suspect.entity
-    no_network = [row for row in tests if row.error == "no-network"]
-    if entity.kind in kinds.HOSTS and any(row.client in entity.names for row in no_network):
-        within = _only_within(plan, rows, entity.names[0])
+    kind, names = suspect.entity
+    within = _only_within(plan, rows, names[0]) if kind in kinds.HOSTS else ""
+    clients_without_route = {row.client for row in tests if row.error == "no-network"}
+    if kind in kinds.HOSTS and not clients_without_route.isdisjoint(names):
         return NO_ROUTE, f"{TEXTS[NO_ROUTE]}{within}"
-    if entity.kind == kinds.PAIR:
+    if kind == kinds.PAIR:
         return BAD_PAIR, _of_pair(rows, suspect)
-    if suspect.good > MIN_GOOD_SHARE * (suspect.bad + suspect.good):
-        return UNREACHABLE, _partly_unreachable(plan, rows, suspect)
-    return UNREACHABLE, TEXTS[UNREACHABLE]
+    share_bad = suspect.bad / (suspect.bad + suspect.good)
+    if within or share_bad >= MIN_BAD_SHARE:
+        return UNREACHABLE, f"{TEXTS[UNREACHABLE]}{within}"
+    return UNREACHABLE, (
+        f"{amounts.percent(share_bad)} of its tests get no connection, the others work: as when one"
+        " of several paths (ECMP, members of a bond) loses everything"
+    )
 
 
 def _of_pair(rows: Sequence[Row], suspect: Suspect) -> str:
@@ -224,24 +217,13 @@ def _only_within(plan: MeshPlan, rows: Sequence[Row], name: str) -> str:
     return ""
 
 
-def _partly_unreachable(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> str:
-    names = suspect.entity.names
-    if suspect.entity.kind in kinds.HOSTS and _only_within(plan, rows, names[0]):
-        return f"tests of it get no connection{_only_within(plan, rows, names[0])}"
-    share = amounts.percent(suspect.bad / (suspect.bad + suspect.good))
-    return (
-        f"{share} of its tests get no connection, the others work: as when one of several paths"
-        " (ECMP, members of a bond) loses everything"
-    )
-
-
 def median_of_tests(
     rows: Sequence[Row], ways: Iterable[Observation], symptom: str
 ) -> Optional[float]:
     """The median of what these tests measured in their direction, in the units of `Row`."""
     out, back = FIELDS[symptom]
-    every = (
+    values = (
         getattr(rows[way.test], out if rows[way.test].client == way.sender.host else back)
         for way in ways
     )
-    return nearest_quantile((value for value in every if value is not None), 0.5)
+    return nearest_quantile((value for value in values if value is not None), 0.5)

@@ -19,7 +19,7 @@ ONE_WAY, BETWEEN, PAIR = "groups-one-way", "groups", "pair"
 
 
 class Entity(NamedTuple):
-    """One of them: the names are those of hosts or of groups, as its kind says."""
+    """What can be at fault: a host, a group, or two of them, as its kind says."""
 
     kind: str
     names: tuple[str, ...]
@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """One test in one direction: whether it is bad. `test` is its place in the rows."""
+    """Whether a test is bad in one direction. `test` is its place in the rows."""
 
     test: int
     sender: Place

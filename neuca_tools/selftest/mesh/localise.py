@@ -1,9 +1,9 @@
 """The entities that explain the bad tests of a mesh best: a greedy cover by likelihood.
 
-A test is bad or good in each of its symptoms. An entity at fault makes its tests bad with the
-probability h (FAULT_PROBABILITIES), a healthy one with q (CHANCE_OF_BAD). The
-entity with the highest log-likelihood ratio is taken, its tests are removed, and so on while the
-ratio exceeds MIN_SCORE after a penalty for the number of entities among which it was chosen.
+A test is bad or good in each of its symptoms. The tests of an entity at fault are bad with one of
+FAULT_PROBABILITIES, those of a healthy one with CHANCE_OF_BAD. The entity with the highest
+log-likelihood ratio is taken, its tests are removed, and so on while the ratio exceeds MIN_SCORE
+after a penalty for the number of entities among which it was chosen.
 """
 
 # SPDX-License-Identifier: MIT
@@ -11,7 +11,7 @@ ratio exceeds MIN_SCORE after a penalty for the number of entities among which i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import log
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ from neuca_tools.selftest.mesh.observe import (
 )
 
 FAULT_PROBABILITIES = (0.95, 0.5)
-# How often a healthy path looks bad: a rate on a busy host does, two MACs for an address do not.
+# How often the test of a healthy path is bad: rates of busy hosts are, MACs are not.
 CHANCE_OF_BAD = {
     IDENTITY: 0.002,
     REACH: 0.03,
@@ -52,7 +52,7 @@ CHANCE_OF_BAD = {
     JITTER: 0.04,
 }
 MIN_SCORE = 4.0
-# The most that CHANCE_OF_BAD is raised to, for what varies more.
+# The most that CHANCE_OF_BAD is raised to on a platform where a symptom varies more.
 HIGHEST_CHANCE = {RATE: 0.2, LOSS: 0.4, DELAY: 0.4, JITTER: 0.4}
 # What scores less than MIN_SCORE, but more than this, is tested again. So is a single test in
 # which two hosts answered for an address: few tests may have the right host as their server.
@@ -86,16 +86,16 @@ class Tally:
     evidence against one of its hosts.
     """
 
-    def __init__(self, seen: Sequence[Observation]) -> None:
+    def __init__(self, observations: Sequence[Observation]) -> None:
         ways: dict[tuple[str, str], _Way] = {}
-        for number, observation in enumerate(seen):
+        for number, observation in enumerate(observations):
             way = _Way(observation.sender, observation.receiver, [], [])
             way = ways.setdefault(observation.hosts, way)
             (way.bad if observation.bad else way.good).append(number)
         self._ways = list(ways.values())
 
-    def counted(self) -> Iterator[tuple[Entity, int, int]]:
-        """Every entity with something bad, and the numbers of its tests that are bad and good."""
+    def counts(self) -> Iterator[tuple[Entity, int, int]]:
+        """Every entity with a bad test, and how many of its tests are bad and good."""
         bad, good = self._pairs()
         for way in self._ways:
             (bad if way.is_bad else good).update(entities_passed(way.sender, way.receiver))
@@ -114,35 +114,33 @@ class Tally:
 
     def drop(self, entity: Entity) -> None:
         """Remove the tests that this entity explains."""
-        ways = self._ways
-        self._ways = [way for way in ways if not is_passed(entity, way.sender, way.receiver)]
+        self._ways = [way for way in self._ways if not is_passed(entity, way.sender, way.receiver)]
 
     def tests(self, entity: Entity) -> frozenset[int]:
         """The bad tests that are left of an entity, by their places in the observations."""
         return frozenset(
             number
             for way in self._ways
-            if way.bad and is_passed(entity, way.sender, way.receiver)
+            if is_passed(entity, way.sender, way.receiver)
             for number in way.bad
         )
 
     @property
     def share_bad(self) -> float:
-        """The share of the ways that is bad."""
-        bad = sum(way.is_bad for way in self._ways)
-        return bad / max(1, len(self._ways))
+        """The share of the ways that are bad."""
+        return sum(way.is_bad for way in self._ways) / max(1, len(self._ways))
 
-    def odd_pairs(self) -> list[Entity]:
-        """Pairs with bad tests only."""
+    def pairs_without_good_test(self) -> list[Entity]:
         bad, good = self._pairs()
         return sorted(pair for pair, number in bad.items() if number and not good[pair])
 
 
 class Suspect(NamedTuple):
-    """An entity, how likely it is at fault, and the tests that say so.
+    """An entity, how likely it is at fault, and the tests that are evidence of it.
 
-    `hit` is the share of its tests that the fault was assumed to make bad. `equivalent`: entities
-    that explain the same. `ways` are its bad tests, in the order of the rows.
+    `bad` and `good` are numbers of tests. `fault_probability` is that of FAULT_PROBABILITIES with
+    which it is most likely. `ways` are its bad tests, in the order of the rows. `equivalent` are
+    entities that explain the same tests.
     """
 
     symptom: str
@@ -150,7 +148,7 @@ class Suspect(NamedTuple):
     score: float
     bad: int
     good: int
-    hit: float
+    fault_probability: float
     ways: tuple[Observation, ...] = ()
     equivalent: tuple[Entity, ...] = ()
 
@@ -160,9 +158,12 @@ class Suspect(NamedTuple):
         return tuple(sorted({way.test for way in self.ways}))
 
 
-def likelihood_ratio(bad: int, good: int, hit: float, chance: float) -> float:
-    """The log-likelihood ratio of a fault, for these numbers of tests."""
-    return bad * log(hit / chance) + good * log((1 - hit) / (1 - chance))
+def likelihood_ratio(bad: int, good: int, fault: float, chance: float) -> float:
+    """The log-likelihood ratio of a fault for these numbers of tests.
+
+    A test is bad with the probability `fault` if there is one, and with `chance` if there is none.
+    """
+    return bad * log(fault / chance) + good * log((1 - fault) / (1 - chance))
 
 
 class Suspicions(NamedTuple):
@@ -177,7 +178,7 @@ class Suspicions(NamedTuple):
 
     @property
     def entities(self) -> tuple[Entity, ...]:
-        """What is suspected, on whatever grounds, without the pairs."""
+        """The entities of all suspects, likely or not."""
         return tuple(suspect.entity for suspect in (*self.suspects, *self.doubtful))
 
     @property
@@ -187,44 +188,43 @@ class Suspicions(NamedTuple):
 
 
 def _scored_entities(tally: Tally, symptom: str, chance: float, size: Size) -> list[Suspect]:
-    """Every entity with a bad test and its score, the best first."""
+    """Every entity with a bad test and its score, the highest first."""
     suspects = []
-    for entity, bad, good in tally.counted():
+    for entity, bad, good in tally.counts():
         if symptom in TIME_SYMPTOMS and entity.kind not in (*HOSTS, PAIR):
             continue
-        score, hit = max(
-            (likelihood_ratio(bad, good, hit, chance), hit) for hit in FAULT_PROBABILITIES
+        score, fault = max(
+            (likelihood_ratio(bad, good, fault, chance), fault) for fault in FAULT_PROBABILITIES
         )
         score -= log(2 * count_of(entity.kind, size))
-        suspects.append(Suspect(symptom, entity, score, bad, good, hit))
+        suspects.append(Suspect(symptom, entity, score, bad, good, fault))
     return sorted(suspects, key=lambda suspect: (-suspect.score, suspect.entity))
 
 
-def explain_symptom(symptom: str, seen: Sequence[Observation], size: Size) -> Suspicions:
+def explain_symptom(symptom: str, observations: Sequence[Observation], size: Size) -> Suspicions:
     """What explains the bad tests of one symptom.
 
     Rates, losses and times vary more on some platforms than on others. If more of them are bad
-    without explanation than CHANCE_OF_BAD says, their share becomes the chance that a healthy path
-    looks bad.
+    without explanation than CHANCE_OF_BAD says, their share is taken for it.
     """
-    if not any(observation.bad for observation in seen):
+    if not any(observation.bad for observation in observations):
         return Suspicions()
-    suspicions, noise = _explain_with_chance(symptom, seen, size, CHANCE_OF_BAD[symptom])
-    if symptom in HIGHEST_CHANCE and noise > CHANCE_OF_BAD[symptom]:
-        if symptom != RATE and noise > HIGHEST_CHANCE[symptom]:
-            # So much varies here that nothing stands out.
-            return Suspicions()
-        suspicions, _ = _explain_with_chance(
-            symptom, seen, size, min(noise, HIGHEST_CHANCE[symptom])
-        )
-    return suspicions
+    chance = CHANCE_OF_BAD[symptom]
+    suspicions, noise = _explain_with_chance(symptom, observations, size, chance)
+    if symptom not in HIGHEST_CHANCE or noise <= chance:
+        return suspicions
+    if symptom != RATE and noise > HIGHEST_CHANCE[symptom]:
+        # So much varies here that nothing stands out.
+        return Suspicions()
+    chance = min(noise, HIGHEST_CHANCE[symptom])
+    return _explain_with_chance(symptom, observations, size, chance)[0]
 
 
 def _explain_with_chance(
-    symptom: str, seen: Sequence[Observation], size: Size, chance: float
+    symptom: str, observations: Sequence[Observation], size: Size, chance: float
 ) -> tuple[Suspicions, float]:
-    """What was found, and the share of the other tests that are bad."""
-    tally, suspects = Tally(seen), list[Suspect]()
+    """What is suspected, and the share of the other tests that are bad."""
+    tally, suspects = Tally(observations), list[Suspect]()
     while len(suspects) < MAX_SUSPECTS:
         scored = _scored_entities(tally, symptom, chance, size)
         if not scored or scored[0].score <= MIN_SCORE_OF_RETEST[symptom]:
@@ -232,14 +232,16 @@ def _explain_with_chance(
         tests = tally.tests(scored[0].entity)
         suspects.append(
             scored[0]._replace(
-                ways=tuple(seen[number] for number in sorted(tests)),
+                ways=tuple(observations[number] for number in sorted(tests)),
                 equivalent=tuple(_equivalent_entities(tests, tally, scored)),
             )
         )
         tally.drop(scored[0].entity)
     likely = tuple(suspect for suspect in suspects if suspect.score > MIN_SCORE)
-    doubtful = tuple(suspects[len(likely) :])
-    return Suspicions(likely, doubtful, tuple(tally.odd_pairs())), tally.share_bad
+    # Suspects become more likely when good tests of theirs are removed with those of another one.
+    doubtful = tuple(suspect for suspect in suspects if suspect.score <= MIN_SCORE)
+    pairs = tuple(tally.pairs_without_good_test())
+    return Suspicions(likely, doubtful, pairs), tally.share_bad
 
 
 def _equivalent_entities(
@@ -247,13 +249,11 @@ def _equivalent_entities(
 ) -> Iterator[Entity]:
     """What explains the same tests as the first suspect, and is about as likely."""
     for rival in scored[1:MAX_SUSPECTS]:
-        is_likely = scored[0].score - rival.score < SIMILAR_SCORES
-        if is_likely and _is_same(tests, tally.tests(rival.entity)):
+        if scored[0].score - rival.score >= SIMILAR_SCORES:
+            return
+        others = tally.tests(rival.entity)
+        if len(tests & others) >= SAME_TESTS_SHARE * len(tests | others):
             yield rival.entity
-
-
-def _is_same(tests: frozenset[int], others: frozenset[int]) -> bool:
-    return len(tests & others) >= SAME_TESTS_SHARE * len(tests | others)
 
 
 def find_suspects(plan: MeshPlan, rows: Sequence[Row]) -> Suspicions:
@@ -265,41 +265,27 @@ def find_suspects(plan: MeshPlan, rows: Sequence[Row]) -> Suspicions:
     groups = set(plan.group_by_host.values()) - {""}
     pairs = {frozenset((row.client, row.server)) for row in rows}
     size = Size(len(plan.hosts), len(groups), len(pairs))
-    seen, parts = observe_tests(plan, rows), list[Suspicions]()
-    explained: set[int] = set()
-    shared: set[str] = set()
-    for symptom in SYMPTOMS:
-        suspicions = explain_symptom(
-            symptom, _unexplained_observations(seen[symptom], explained, shared), size
-        )
-        named = {suspect.entity for part in parts for suspect in part.suspects}
-        once = tuple(suspect for suspect in suspicions.suspects if suspect.entity not in named)
-        parts.append(suspicions._replace(suspects=once))
-        explained.update(*(suspect.tests for suspect in suspicions.suspects))
-        if symptom == IDENTITY:
-            shared.update(*(suspect.entity.names for suspect in suspicions.suspects))
-    return _joined_suspicions(parts)
+    suspects, doubtful, pairs_to_retest = list[Suspect](), list[Suspect](), list[Entity]()
+    explained, shared = set[int](), set[str]()
+    for symptom, observations in observe_tests(plan, rows).items():
+        unexplained = [*_unexplained_observations(observations, explained, shared)]
+        suspicions = explain_symptom(symptom, unexplained, size)
+        named = {suspect.entity for suspect in suspects}
+        suspects += [suspect for suspect in suspicions.suspects if suspect.entity not in named]
+        doubtful += suspicions.doubtful
+        pairs_to_retest += suspicions.pairs
+        for suspect in suspicions.suspects:
+            explained.update(suspect.tests)
+            if symptom == IDENTITY:
+                shared.update(suspect.entity.names)
+    return Suspicions(tuple(suspects), tuple(doubtful), tuple(dict.fromkeys(pairs_to_retest)))
 
 
 def _unexplained_observations(
-    every: Sequence[Observation], explained: Collection[int], shared: Collection[str]
-) -> list[Observation]:
+    observations: Iterable[Observation], explained: set[int], shared: set[str]
+) -> Iterator[Observation]:
     """Without the bad tests in `explained`, and without all tests of the hosts in `shared`."""
-    unexplained = (
-        observation
-        for observation in every
-        if not (observation.bad and observation.test in explained)
-    )
-    return [
-        observation
-        for observation in unexplained
-        if observation.sender.host not in shared and observation.receiver.host not in shared
-    ]
-
-
-def _joined_suspicions(parts: Sequence[Suspicions]) -> Suspicions:
-    return Suspicions(
-        tuple(suspect for part in parts for suspect in part.suspects),
-        tuple(suspect for part in parts for suspect in part.doubtful),
-        tuple(dict.fromkeys(pair for part in parts for pair in part.pairs)),
-    )
+    for observation in observations:
+        is_explained = observation.bad and observation.test in explained
+        if not is_explained and shared.isdisjoint(observation.hosts):
+            yield observation

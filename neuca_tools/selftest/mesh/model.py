@@ -23,15 +23,24 @@ MAX_HOSTS, MAX_LABELS, MAX_SLOTS = 4096, 8, 20_000
 SETTLE_SECONDS = 15.0
 # Seconds that a full diagnosis takes in addition, on a busy host.
 DIAGNOSIS_SECONDS = 60.0
-# A name goes into command lines and file names of other programs.
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+# A name goes into command lines and file names of other programs. A DNS name has 253 characters.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 # What a host may say of itself: MACs of one address, characters of a text.
 MAX_MACS, MAX_TEXT = 4, 200
 # Texts of the diagnosis of a path; a line of a host has 4096 bytes (coordinate.LINE_BYTES).
 MAX_DIAGNOSIS = 3
+PLAN_BOUNDS = {
+    "rate": (1.0, 1e13),
+    "seconds": (1.0, 3600.0),
+    "guard": (0.1, 60.0),
+    "port": (1024, 65533),
+    "per_uplink": (1, MAX_HOSTS),
+    "per_hypervisor": (1, MAX_HOSTS),
+    "expect": (1.0, 1e13),
+}
 # Rates in bit/s, sizes in bytes, times in seconds that a host may report.
-BOUNDS = {
+MAX_VALUES = {
     "rate_out": 1e13,
     "rate_back": 1e13,
     "mtu_out": 65536.0,
@@ -45,7 +54,7 @@ BOUNDS = {
     "busy_client": 1.0,
     "busy_server": 1.0,
 }
-# Why a test has no rate, in words that the localiser knows.
+# Why a test has no rate.
 ERRORS = (
     "refused",  # nothing listens there, or another host has the address
     "timeout",
@@ -157,7 +166,7 @@ class Row:
 
 
 def tests_of(plan: MeshPlan, rows: Sequence[Row]) -> list[Row]:
-    """The rows that are no full diagnoses."""
+    """The rows except full diagnoses."""
     return [row for row in rows if row.slot < len(plan.tests)]
 
 
@@ -167,7 +176,7 @@ def plan_record(plan: MeshPlan) -> dict[str, object]:
 
 
 def plan_identity(plan: MeshPlan) -> str:
-    """What tells this plan, and its later states, from others: 16 hexadecimal digits."""
+    """An identifier of this plan and its later states: 16 hexadecimal digits."""
     if plan.origin is not None:
         return plan.origin
     return sha256(repr(plan_record(plan)).encode()).hexdigest()[:16]
@@ -188,17 +197,9 @@ def read_plan(data: object) -> MeshPlan:
 
 
 def _check_numbers(plan: MeshPlan) -> None:
-    bounds = {
-        "rate": (plan.rate, 1.0, 1e13),
-        "seconds": (plan.seconds, 1.0, 3600.0),
-        "guard": (plan.guard, 0.1, 60.0),
-        "port": (plan.port, 1024, 65533),
-        "per_uplink": (plan.per_uplink, 1, MAX_HOSTS),
-        "per_hypervisor": (plan.per_hypervisor, 1, MAX_HOSTS),
-        "expect": (plan.expect or 1.0, 1.0, 1e13),
-    }
-    for name, (value, low, high) in bounds.items():
-        if not low <= value <= high:
+    for name, (low, high) in PLAN_BOUNDS.items():
+        value = getattr(plan, name)
+        if value is not None and not low <= value <= high:
             raise _plan_error(f'"{name}" is not from {low:g} to {high:g}')
 
 
@@ -207,11 +208,11 @@ def _check_hosts(hosts: Sequence[MeshHost]) -> None:
         raise _plan_error(f"it requires 2 to {MAX_HOSTS} hosts, and has {len(hosts)}")
     for host in hosts:
         check_host(host)
-    names = Counter(host.name for host in hosts)
-    addresses = Counter(str(ip_address(host.address)) for host in hosts)
-    if len({ip_address(address).version for address in addresses}) > 1:
+    addresses = [ip_address(host.address) for host in hosts]
+    if len({address.version for address in addresses}) > 1:
         raise _plan_error("hosts with IPv4 and with IPv6 addresses cannot test each other")
-    for value, count in (*names.items(), *addresses.items()):
+    for values in ([host.name for host in hosts], map(str, addresses)):
+        ((value, count),) = Counter(values).most_common(1)
         if count > 1:
             raise _plan_error(f'two hosts have the name or address "{value}"')
 
@@ -231,6 +232,8 @@ def check_host(host: MeshHost) -> None:
         raise _plan_error(f'"{host.name}": {address} is not the address of a host')
     if address.version == 6 and address.is_link_local:
         raise _plan_error(f'"{host.name}": {address} is link-local, which is not supported')
+    if "%" in host.address:
+        raise _plan_error(f'"{host.name}": {address} has a zone, which is not supported')
     words = [*host.labels, *host.labels.values()]
     if len(host.labels) > MAX_LABELS or not all(NAME.fullmatch(word) for word in words):
         raise _plan_error(f'"{host.name}": its labels are not up to {MAX_LABELS} of NAME=VALUE')
@@ -257,14 +260,14 @@ def _plan_error(reason: str) -> SelftestError:
 
 
 def row_record(row: Row) -> dict[str, object]:
-    """Plain JSON, without what is not known."""
+    """Plain JSON, without unknown values."""
     return {"mesh": VERSION, **cast("dict[str, object]", encode(row))}
 
 
 def read_row(data: object, plan: MeshPlan) -> Optional[Row]:
-    """The result in this JSON; None unless it is one that the plan expects, within its bounds.
+    """The result in this JSON; None unless the plan has the test and all values are within bounds.
 
-    A host may say anything here. What is out of bounds makes the whole row invalid.
+    The JSON is from another host, and may be anything.
     """
     if not isinstance(data, dict) or data.get("mesh") != VERSION:
         return None
@@ -281,16 +284,13 @@ def _is_planned(row: Row, plan: MeshPlan) -> bool:
     """Whether the plan has this test in this slot, client first."""
     if not 0 <= row.slot < len(plan.slots):
         return False
-    hosts = plan.hosts
-    return any(
-        (hosts[client].name, hosts[server].name) == (row.client, row.server)
-        for client, server in plan.slots[row.slot]
-    )
+    pairs = ([plan.hosts[place].name for place in pair] for pair in plan.slots[row.slot])
+    return [row.client, row.server] in pairs
 
 
 def _is_within_bounds(row: Row) -> bool:
     # NaN is in no range.
-    if not all(0 <= (getattr(row, name) or 0) <= most for name, most in BOUNDS.items()):
+    if not all(0 <= (getattr(row, name) or 0) <= most for name, most in MAX_VALUES.items()):
         return False
     if len(row.macs) > MAX_MACS or not all(map(MAC.fullmatch, row.macs)):
         return False

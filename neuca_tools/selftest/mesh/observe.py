@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Optional
 
 from neuca_tools.selftest.mesh.entities import Observation, Place
@@ -20,16 +21,18 @@ REACH, IDENTITY, MTU, RATE = "reach", "identity", "mtu", "rate"
 LOSS, DELAY, JITTER = "loss", "delay", "jitter"
 # In this order: what an earlier one explains is not held against a path again.
 SYMPTOMS = (IDENTITY, REACH, MTU, RATE, LOSS, DELAY, JITTER)
-# The part of the reference below which a rate is bad; the quantiles that are the references.
-MIN_RATE_SHARE, HIGH_QUANTILE, LOW_QUANTILE = 0.8, 0.8, 0.2
-# A test is bad above ALLOWED_FACTOR times its reference plus ALLOWED_EXCESS (shares and seconds),
-# by which healthy paths of busy hosts exceed it.
+# The share of the reference below which a rate is bad.
+MIN_RATE_SHARE = 0.8
+# The quantiles of all tests that are the references.
+HIGH_QUANTILE, LOW_QUANTILE = 0.8, 0.2
+# A test is bad above ALLOWED_FACTOR times its reference plus ALLOWED_EXCESS (a share, or seconds):
+# healthy paths of busy hosts exceed their reference by less.
 ALLOWED_FACTOR = 3.0
 ALLOWED_EXCESS = {LOSS: 0.01, DELAY: 0.002, JITTER: 0.01}
 # The tests between two groups, or within one, from which these have a reference of their own: the
 # distance between two sites is no fault.
 TESTS_FOR_OWN_REFERENCE = 4
-# The values of a row out and back.
+# The fields of a row, out and back.
 FIELDS = {
     MTU: ("mtu_out", "mtu_back"),
     RATE: ("rate_out", "rate_back"),
@@ -41,44 +44,46 @@ FIELDS = {
 ERRORS_WITHOUT_RESULT = frozenset({"local", "failed", "late"})
 IDENTITY_ERRORS = frozenset({"wrong-peer"})
 WRONG_NIC_ERRORS = frozenset({"wrong-interface", "reserved"})
-Judged = tuple[str, Optional[bool], Optional[bool]]
+# A symptom, and whether a test is bad out and back; None is not known.
+Judgement = tuple[str, Optional[bool], Optional[bool]]
+References = dict[str, Optional[float]]
 
 
-def nearest_quantile(values: Iterable[float], part: float) -> Optional[float]:
-    """The nearest rank."""
+def nearest_quantile(values: Iterable[float], share: float) -> Optional[float]:
+    """The value that this share of the values does not exceed; None if there are none."""
     ordered = sorted(values)
-    if not ordered:
-        return None
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
 
 
 def known_values(rows: Iterable[Row], symptom: str) -> list[float]:
-    """What is known of both directions, as numbers."""
-    every = (getattr(row, name) for row in rows for name in FIELDS[symptom])
-    return [value for value in every if value is not None]
+    """The known values of both directions, in the units of `Row`."""
+    values = (getattr(row, name) for row in rows for name in FIELDS[symptom])
+    return [value for value in values if value is not None]
 
 
-def reference_values(rows: Sequence[Row], expect: Optional[float]) -> dict[str, Optional[float]]:
+def reference_values(rows: Sequence[Row], expect: Optional[float]) -> References:
     """What a test should have of each symptom that is a number, in the units of `Row`."""
-    expected = {
-        name: nearest_quantile(known_values(rows, name), LOW_QUANTILE) for name in ALLOWED_EXCESS
-    }
-    expected.update(
-        {name: nearest_quantile(known_values(rows, name), HIGH_QUANTILE) for name in (RATE, MTU)}
-    )
-    return {**expected, RATE: expect or expected[RATE]}
+    references = {symptom: _reference_of(rows, symptom) for symptom in FIELDS}
+    return {**references, RATE: expect or references[RATE]}
+
+
+def _reference_of(rows: Iterable[Row], symptom: str) -> Optional[float]:
+    share = LOW_QUANTILE if symptom in ALLOWED_EXCESS else HIGH_QUANTILE
+    return nearest_quantile(known_values(rows, symptom), share)
 
 
 def is_slow_everywhere(rows: Sequence[Row], expect: Optional[float]) -> bool:
     """Whether nearly all paths are below the rate that is expected."""
-    achieved = nearest_quantile(known_values(rows, RATE), HIGH_QUANTILE)
-    return bool(expect and achieved and achieved < MIN_RATE_SHARE * expect)
+    achieved = _reference_of(rows, RATE)
+    if not expect or achieved is None:
+        return False
+    return achieved < MIN_RATE_SHARE * expect
 
 
 def _references_by_scope(
     rows: Sequence[Row], places: Mapping[str, Place]
-) -> dict[tuple[str, ...], dict[str, Optional[float]]]:
-    """The references for times: those within a group, or between two, have the same distance.
+) -> dict[tuple[str, ...], References]:
+    """The references for times by scope: tests within a group, or between two, have one distance.
 
     Scopes with few tests have none.
     """
@@ -87,17 +92,14 @@ def _references_by_scope(
         for scope in _scopes_of_test(places[row.client], places[row.server]):
             rows_by_scope.setdefault(scope, []).append(row)
     return {
-        scope: {
-            name: nearest_quantile(known_values(rows, name), LOW_QUANTILE)
-            for name in (DELAY, JITTER)
-        }
+        scope: {symptom: _reference_of(rows, symptom) for symptom in (DELAY, JITTER)}
         for scope, rows in rows_by_scope.items()
         if not scope or len(rows) >= TESTS_FOR_OWN_REFERENCE
     }
 
 
 def _scopes_of_test(client: Place, server: Place) -> list[tuple[str, ...]]:
-    """The two groups or the one, then all tests that cross borders, or none, and then all."""
+    """The groups of both hosts; all tests that cross borders, or none; all tests."""
     own = tuple(sorted({client.group, server.group}))
     return [own, ("across", "groups", str(len(own) > 1)), ()]
 
@@ -107,31 +109,22 @@ def observe_tests(plan: MeshPlan, rows: Sequence[Row]) -> dict[str, list[Observa
     places = {name: Place(name, group) for name, group in plan.group_by_host.items()}
     # A rate that hardly any path achieves says nothing of one of them.
     expect = None if is_slow_everywhere(rows, plan.expect) else plan.expect
-    expected, own = reference_values(rows, expect), _references_by_scope(rows, places)
-    shared = {name for names in hosts_by_shared_mac(rows).values() for name in names}
+    references, by_scope = reference_values(rows, expect), _references_by_scope(rows, places)
+    shared = set(chain(*hosts_by_shared_mac(rows).values()))
     by_symptom: dict[str, list[Observation]] = {symptom: [] for symptom in SYMPTOMS}
     for number, row in enumerate(rows):
         client, server = places[row.client], places[row.server]
         scopes = _scopes_of_test(client, server)
-        expected.update(next(own[scope] for scope in scopes if scope in own))
-        for symptom, *ways in _judged_symptoms(row, expected, row.server in shared):
-            by_symptom[symptom] += _observations_of(number, client, server, ways)
+        references.update(next(by_scope[scope] for scope in scopes if scope in by_scope))
+        for symptom, out, back in _judge_test(row, references, row.server in shared):
+            if out is not None:
+                by_symptom[symptom].append(Observation(number, client, server, out))
+            if back is not None:
+                by_symptom[symptom].append(Observation(number, server, client, back))
     return by_symptom
 
 
-def _observations_of(
-    test: int, client: Place, server: Place, ways: Sequence[Optional[bool]]
-) -> Iterator[Observation]:
-    """Whether a test is bad out and back, as far as that is known."""
-    for sender, receiver, bad in zip((client, server), (server, client), ways):
-        if bad is not None:
-            yield Observation(test, sender, receiver, bad)
-
-
-def _judged_symptoms(
-    row: Row, expected: Mapping[str, Optional[float]], has_shared_mac: bool
-) -> Iterator[Judged]:
-    """Each symptom with whether the test is bad, out and back; None for not known."""
+def _judge_test(row: Row, references: References, has_shared_mac: bool) -> Iterator[Judgement]:
     yield from _identity_and_reach(row, has_shared_mac)
     if row.error in WRONG_NIC_ERRORS:
         yield RATE, True, True
@@ -140,26 +133,20 @@ def _judged_symptoms(
         if symptom == JITTER and row.disturbed:
             # Busy hosts answer late, whatever the path does.
             continue
-        is_bad = partial(_is_bad, symptom, expected[symptom])
+        is_bad = partial(_is_bad, symptom, references[symptom])
         # A round trip is one observation, not two.
-        yield (
-            symptom,
-            is_bad(getattr(row, out)),
-            is_bad(getattr(row, back)) if out != back else None,
-        )
+        is_bad_back = is_bad(getattr(row, back)) if out != back else None
+        yield symptom, is_bad(getattr(row, out)), is_bad_back
 
 
-def _identity_and_reach(row: Row, has_shared_mac: bool) -> Iterator[Judged]:
+def _identity_and_reach(row: Row, has_shared_mac: bool) -> Iterator[Judgement]:
     """Both are about what the client sends, and say nothing of the way back."""
     is_foreign = row.error in IDENTITY_ERRORS
     if row.macs or is_foreign:
         yield IDENTITY, len(row.macs) > 1 or has_shared_mac or is_foreign, None
     if row.error not in ERRORS_WITHOUT_RESULT:
-        yield (
-            REACH,
-            row.error is not None and row.error not in IDENTITY_ERRORS | WRONG_NIC_ERRORS,
-            None,
-        )
+        is_reached = row.error is None or row.error in IDENTITY_ERRORS | WRONG_NIC_ERRORS
+        yield REACH, not is_reached, None
 
 
 def _is_bad(symptom: str, reference: Optional[float], value: Optional[float]) -> Optional[bool]:
@@ -167,7 +154,10 @@ def _is_bad(symptom: str, reference: Optional[float], value: Optional[float]) ->
         return None
     if symptom in ALLOWED_EXCESS:
         return value > ALLOWED_FACTOR * reference + ALLOWED_EXCESS[symptom]
-    return value < reference * (MIN_RATE_SHARE if symptom == RATE else 1.0)
+    if symptom == RATE:
+        # A transfer of nothing is bad, also where no path carries anything.
+        return value == 0 or value < MIN_RATE_SHARE * reference
+    return value < reference
 
 
 def hosts_by_shared_mac(rows: Sequence[Row]) -> dict[str, list[str]]:

@@ -8,17 +8,19 @@ eight tests of each of 1,000 hosts colour one cell in 125, and medians between g
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools import __version__
-from neuca_tools.model.printable import escape_markup
+from neuca_tools.model.printable import counted, escape_markup
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.mesh.model import Row
+from neuca_tools.selftest.mesh.observe import MTU, known_values
 from neuca_tools.selftest.mesh.report import (
     MeshResult,
     evidence_lines,
+    subject_with_direction,
     verdict_line,
     verdict_shortcomings,
 )
@@ -33,25 +35,23 @@ table.mesh{width:auto;margin:0 auto;font:9px ui-monospace,monospace}
 .mesh th[scope=col]{writing-mode:vertical-rl;vertical-align:bottom}figure{overflow-x:auto}
 """
 TITLE = "Mesh self-test"
-# From this number of hosts, or of groups, on, there are no cells for them.
+# The number of hosts, or of groups, from which on they have no cells.
 TOO_MANY = 64
-# The colours of a share of the reference, the worst first; of no test, and of a test that failed.
+# The colours of shares of the reference, the lowest first; the lower bounds of all but the first.
 SCALE = ("#b3261e", "#d1552c", "#e58a2e", "#efc04a", "#9bc26b", "#3c9d5d", "#12743a")
-UNTESTED, FAILED, SMALL = "#b8bcc2", "#6b1fa8", "#2468c2"
-# The lower bounds of the shares, but for the first colour.
 STEPS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.97)
+UNTESTED, FAILED, SMALL = "#b8bcc2", "#6b1fa8", "#2468c2"
 LEGEND = (
     *zip(SCALE, ("below 20%", "20%", "40%", "60%", "80%", "90%", "97% or more")),
     (SMALL, "small packets only"),
     (FAILED, "no connection, or it failed"),
     (UNTESTED, "not tested"),
 )
-# The colours in the order of a median.
-_ORDER = [FAILED, *SCALE[:4], SMALL, *SCALE[4:], UNTESTED]
+# The colours from bad to good, for a median.
+_COLOURS_IN_ORDER = [FAILED, *SCALE[:4], SMALL, *SCALE[4:]]
 
 
 def mesh_page(result: MeshResult) -> str:
-    """The whole file."""
     inside = "\n".join(_body_parts(result))
     return html_file(f"{TITLE}: {result.words}", inside, OWN_STYLE)
 
@@ -59,13 +59,11 @@ def mesh_page(result: MeshResult) -> str:
 def _body_parts(result: MeshResult) -> Iterator[str]:
     verdict, plan = result.verdict, result.plan
     yield f"<header><h1>{TITLE}</h1>"
-    about = [f"{len(plan.hosts)} hosts", f"{plan.rounds} rounds", f"seed {plan.seed}"]
+    about = f"{len(plan.hosts)} hosts, {counted(plan.rounds, 'round')}, seed {plan.seed}"
     if result.reference:
-        about.append(f"reference {amounts.rate(result.reference)}")
-    yield f"<p class=quiet>{escape_markup(', '.join(about))}</p>"
+        about += f", reference {amounts.rate(result.reference)}"
+    yield f"<p class=quiet>{about}</p>"
     state = STATES.get(verdict.exit_code, "unknown")
-    if verdict.exit_code is ExitCode.PASS:
-        state = "good"
     yield f'<p class="verdict {state}">{escape_markup(verdict_line(result))}</p></header>'
     yield "<div class=findings>"
     for finding in verdict.findings:
@@ -77,16 +75,16 @@ def _body_parts(result: MeshResult) -> Iterator[str]:
     picture = heat_map(result)
     if picture:
         caption = "<figcaption>Rates: rows send, columns receive</figcaption>"
-        yield f"<section><figure>{caption}{html_legend()}{picture}</figure></section>"
+        yield f"<section><figure>{caption}{_html_legend()}{picture}</figure></section>"
     yield f"<footer class=quiet>neuca-guest-tools {escape_markup(__version__)}</footer>"
 
 
 def _finding_section(finding: MeshFinding) -> Iterator[str]:
     severity = "fault" if finding.state == CONFIRMED else "limit"
     tag = f"<span class=tag>{escape_markup(finding.state)}</span>"
-    way = "" if finding.direction == "both" else f" ({finding.direction})"
     text = finding.text[:1].upper() + finding.text[1:]
-    title = f"<h2>{tag} {escape_markup(finding.kind)}: {escape_markup(finding.subject + way)}</h2>"
+    subject = escape_markup(subject_with_direction(finding))
+    title = f"<h2>{tag} {escape_markup(finding.kind)}: {subject}</h2>"
     yield f'<section class="finding {severity}">{title}<p>{escape_markup(text)}.</p>'
     yield from (f"<p class=quiet>{escape_markup(words)}</p>" for words in evidence_lines(finding))
     if finding.diagnosis:
@@ -112,8 +110,7 @@ Cells = Mapping[tuple[str, str], Cell]
 def cells_by_way(result: MeshResult) -> dict[tuple[str, str], Cell]:
     """Every direction that was tested, by sender and receiver; the last test counts."""
     cell_by_way: dict[tuple[str, str], Cell] = {}
-    sizes = [size for row in result.rows for size in (row.mtu_out, row.mtu_back) if size]
-    full = max(sizes, default=0)
+    largest_mtu = max(known_values(result.rows, MTU), default=0)
     for row in result.rows:
         ways = (
             (row.client, row.server, row.rate_out, row.mtu_out),
@@ -121,17 +118,18 @@ def cells_by_way(result: MeshResult) -> dict[tuple[str, str], Cell]:
         )
         for sender, receiver, rate, mtu in ways:
             words = ", ".join(_tooltip_words(row, rate, mtu))
-            colour = _colour_of_rate(row, rate, mtu is not None and mtu < full, result.reference)
+            is_small = mtu is not None and mtu < largest_mtu
+            colour = _colour_of_rate(row, rate, is_small, result.reference)
             cell_by_way[sender, receiver] = Cell(colour, f"{sender} > {receiver}: {words}", rate)
     return cell_by_way
 
 
 def _colour_of_rate(
-    row: Row, rate: Optional[float], small: bool, reference: Optional[float]
+    row: Row, rate: Optional[float], is_small: bool, reference: Optional[float]
 ) -> str:
     if row.error or rate is None or not reference:
         return FAILED
-    if small:
+    if is_small:
         return SMALL
     return SCALE[sum(rate / reference >= step for step in STEPS)]
 
@@ -148,7 +146,7 @@ def _tooltip_words(row: Row, rate: Optional[float], mtu: Optional[int]) -> Itera
 
 
 def hosts_in_order(result: MeshResult) -> list[tuple[str, str]]:
-    """The hosts with their groups: by group, and first what a finding names."""
+    """The hosts with their groups, sorted by group; first those that findings name."""
     named = {name for finding in result.verdict.findings for name in finding.names}
     return sorted(
         result.plan.group_by_host.items(),
@@ -170,27 +168,27 @@ def heat_map(result: MeshResult) -> str:
 def _between_groups(hosts: Sequence[tuple[str, str]], cell_by_way: Cells) -> Cells:
     """Every direction between two groups, or within one, that was tested: its median."""
     group = dict(hosts)
-    between: dict[tuple[str, str], list[Cell]] = {}
+    cells_by_groups = defaultdict[tuple[str, str], list[Cell]](list)
     for (sender, receiver), cell in cell_by_way.items():
-        between.setdefault((group[sender], group[receiver]), []).append(cell)
-    return {way: _median_cell(way, several) for way, several in between.items()}
+        cells_by_groups[group[sender], group[receiver]].append(cell)
+    return {way: _median_cell(way, cells) for way, cells in cells_by_groups.items()}
 
 
-def _median_cell(way: tuple[str, str], several: Sequence[Cell]) -> Cell:
-    middle = len(several) // 2
-    colour = sorted((cell.colour for cell in several), key=_ORDER.index)[middle]
-    rate = sorted(cell.rate or 0.0 for cell in several)[middle]
-    pairs = f"{len(several)} pairs" if len(several) > 1 else "1 pair"
+def _median_cell(way: tuple[str, str], cells: Sequence[Cell]) -> Cell:
+    middle = len(cells) // 2
+    colour = sorted((cell.colour for cell in cells), key=_COLOURS_IN_ORDER.index)[middle]
+    rate = sorted(cell.rate or 0.0 for cell in cells)[middle]
+    pairs = counted(len(cells), "pair")
     return Cell(colour, f"{' > '.join(way)}: {pairs}, median {amounts.rate(rate)}", rate)
 
 
-def html_legend() -> str:
+def _html_legend() -> str:
     shown = (f'<span><i style="background:{colour}"></i>{text}</span>' for colour, text in LEGEND)
     return f"<p class=legend>{''.join(shown)}</p>"
 
 
 def _html_grid(hosts: Sequence[tuple[str, str]], cell_by_way: Cells) -> str:
-    """A cell for each direction. `hosts` with their groups, or groups, which have none."""
+    """A cell for each direction. `hosts` have groups; or they are groups, which have none."""
     names = [name for name, _ in hosts]
     columns = "".join(f"<th scope=col>{escape_markup(name)}</th>" for name in names)
     rows = [f"<tr><td>{columns}</tr>"]

@@ -1,17 +1,18 @@
-"""The verdict of a mesh as one line, a list, a line for Nagios, OpenMetrics and JSON."""
+"""The verdict of a mesh as text, JSON, OpenMetrics and a line for Nagios."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Optional
 
 from neuca_tools.model import openmetrics, printable
-from neuca_tools.model.printable import printable_line
+from neuca_tools.model.printable import counted, printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import FAULTY, NAGIOS, WORDS, ExitCode
 from neuca_tools.selftest.evidence.codec import encode
@@ -75,66 +76,58 @@ def rates_of(result: MeshResult, kind: str) -> list[Rates]:
     Those of a group are of the tests that cross its border.
     """
     groups = result.plan.group_by_host
-    key, group_by_name = {name: name for name in groups}, groups
+    subject_by_host, group_by_subject = {name: name for name in groups}, groups
     if kind == "group":
-        key, group_by_name = groups, {name: name for name in sorted(set(groups.values()) - {""})}
-    sent: dict[str, list[float]] = {}
-    received: dict[str, list[float]] = {}
+        subject_by_host = groups
+        group_by_subject = {name: name for name in sorted(set(groups.values()) - {""})}
+    sent, received = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     for row in result.rows:
-        client, server = key[row.client], key[row.server]
-        for rate, sender, receiver in (
-            (row.rate_out, client, server),
-            (row.rate_back, server, client),
-        ):
+        client, server = subject_by_host[row.client], subject_by_host[row.server]
+        ways = ((row.rate_out, client, server), (row.rate_back, server, client))
+        for rate, sender, receiver in ways:
             if rate is not None and client != server:
-                sent.setdefault(sender, []).append(rate)
-                received.setdefault(receiver, []).append(rate)
+                sent[sender].append(rate)
+                received[receiver].append(rate)
     return [
-        Rates(
-            name,
-            group,
-            *(_median_share(result, rates.get(name, ())) for rates in (sent, received)),
-        )
-        for name, group in group_by_name.items()
+        Rates(name, group, _median_share(result, sent[name]), _median_share(result, received[name]))
+        for name, group in group_by_subject.items()
     ]
 
 
 def _median_share(result: MeshResult, rates: Sequence[float]) -> Optional[float]:
     median = nearest_quantile(rates, 0.5)
-    if median is None or not result.reference:
-        return None
-    return median / result.reference
-
-
-# --- Text ------------------------------------------------------------------------------------
+    return None if median is None or not result.reference else median / result.reference
 
 
 def verdict_line(result: MeshResult) -> str:
     """The verdict in one line."""
     verdict = result.verdict
-    words = [f"{result.words}: {verdict.tested} of {verdict.planned} tests"]
-    words += [_finding_name(finding) for finding in verdict.findings[:1]]
+    parts = [f"{result.words}: {verdict.tested} of {verdict.planned} tests"]
+    if verdict.findings:
+        first = verdict.findings[0]
+        parts.append(f"{first.kind} {subject_with_direction(first)} {first.state}")
     if len(verdict.findings) > 1:
-        words.append(f"{len(verdict.findings) - 1} more")
+        parts.append(f"{len(verdict.findings) - 1} more")
     if verdict.silent:
-        words.append(f"{len(verdict.silent)} hosts silent")
+        parts.append(f"{counted(len(verdict.silent), 'host')} silent")
     if verdict.untested:
-        words.append(f"{len(verdict.untested)} pairs not tested")
+        parts.append(f"{counted(len(verdict.untested), 'pair')} not tested")
     if verdict.is_disturbed:
-        words.append("disturbed by other load")
-    return printable_line(f"MESH {', '.join(words)}")
+        parts.append("disturbed by other load")
+    return printable_line(f"MESH {', '.join(parts)}")
 
 
-def _finding_name(finding: MeshFinding) -> str:
+def subject_with_direction(finding: MeshFinding) -> str:
+    """ "node7 (out)", "group r1"."""
     way = "" if finding.direction == "both" else f" ({finding.direction})"
-    return f"{finding.kind} {finding.subject}{way} {finding.state}"
+    return f"{finding.subject}{way}"
 
 
 def report_text(result: MeshResult) -> str:
     """The findings with their evidence, and the verdict as the last line."""
     lines: list[str] = []
     for finding in result.verdict.findings:
-        subject = _finding_name(finding).rpartition(" ")[0]
+        subject = f"{finding.kind} {subject_with_direction(finding)}"
         lines.append(f"{finding.state.upper():<13}{subject}: {finding.text}")
         lines += [f"             {text}" for text in evidence_lines(finding)]
         lines += [f"             {' > '.join(finding.path)}: {text}" for text in finding.diagnosis]
@@ -155,7 +148,7 @@ def _pairs_text(result: MeshResult) -> str:
 
 
 def evidence_lines(finding: MeshFinding) -> Iterator[str]:
-    """What there is to say of the tests of a finding."""
+    """What the tests of a finding measured, and which they are."""
     if finding.measured:
         yield ", ".join(finding.measured)
     tests = f"{finding.bad} bad, {finding.good} good tests of {finding.symptom}"
@@ -167,27 +160,33 @@ def evidence_lines(finding: MeshFinding) -> Iterator[str]:
 
 
 def verdict_shortcomings(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """Why the verdict does not speak for the whole mesh, each with a word."""
-    hosts_by_reason: dict[str, list[str]] = {}
+    """Why the verdict does not speak for the whole mesh: a heading and a text for each reason."""
+    hosts_by_reason = defaultdict[str, list[str]](list)
     for name, reason in verdict.reasons.items():
-        hosts_by_reason.setdefault(reason, []).append(name)
+        hosts_by_reason[reason].append(name)
     for reason, names in hosts_by_reason.items():
         yield "SILENT", f"{_some_names(names)}: {reason}"
     if verdict.untested:
-        yield "NOT TESTED", f"{len(verdict.untested)} pairs have no result: {_most_of(verdict)}"
+        pairs = verdict.untested
+        verb = "has" if len(pairs) == 1 else "have"
+        text = f"{counted(len(pairs), 'pair')} {verb} no result: {_hosts_of_pairs(pairs)}"
+        yield "NOT TESTED", text
     if verdict.is_disturbed:
-        yield "DISTURBED", disturbance_text(verdict)
+        text = (
+            f"in {verdict.disturbed} of {verdict.tested} tests, other load kept processors of the"
+            f" hosts busy; {verdict.unexplained} are bad or failed without another reason"
+        )
+        yield "DISTURBED", text
 
 
-def _most_of(verdict: Verdict) -> str:
-    """The hosts of the pairs without a result, those with most of them first."""
-    left, words = list(verdict.untested), list[str]()
-    while left and len(words) < MAX_NAMES:
-        ((name, times),) = Counter(name for pair in left for name in pair).most_common(1)
-        partners = "1 host" if times == 1 else f"{times} hosts"
-        words.append(f"{name} with {partners}")
-        left = [pair for pair in left if name not in pair]
-    return ", ".join([*words, *(["…"] if left else [])])
+def _hosts_of_pairs(pairs: Sequence[tuple[str, str]]) -> str:
+    """The hosts of these pairs, those with the most pairs first; each pair counts once."""
+    texts: list[str] = []
+    while pairs and len(texts) < MAX_NAMES:
+        ((name, count),) = Counter(chain(*pairs)).most_common(1)
+        texts.append(f"{name} with {counted(count, 'host')}")
+        pairs = [pair for pair in pairs if name not in pair]
+    return ", ".join([*texts, "…"] if pairs else texts)
 
 
 def _some_names(names: Sequence[str]) -> str:
@@ -195,30 +194,16 @@ def _some_names(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_NAMES]) + more
 
 
-def disturbance_text(verdict: Verdict) -> str:
-    """What makes a run a disturbed one, in a sentence."""
-    return (
-        f"in {verdict.disturbed} of {verdict.tested} tests, other load kept processors of the hosts"
-        f" busy; {verdict.unexplained} are bad or failed without another reason"
-    )
-
-
 def nagios_line(result: MeshResult) -> str:
     """One line with performance data; the exit code is `NAGIOS[verdict.exit_code]`."""
     verdict = result.verdict
     state = STATES[NAGIOS[verdict.exit_code]]
-    data = {
-        "tests": f"{verdict.tested};;;0;{verdict.planned}",
-        "confirmed": f"{len(verdict.confirmed)}",
-        "findings": f"{len(verdict.findings)}",
-        "silent": f"{len(verdict.silent)}",
-    }
     text = verdict_line(result).replace("|", "/").replace("MESH", f"MESH {state} -", 1)
-    performance = " ".join(f"'{name}'={value}" for name, value in data.items())
-    return f"{text} | {performance}"
-
-
-# --- For programs ----------------------------------------------------------------------------
+    return (
+        f"{text} | 'tests'={verdict.tested};;;0;{verdict.planned}"
+        f" 'confirmed'={len(verdict.confirmed)} 'findings'={len(verdict.findings)}"
+        f" 'silent'={len(verdict.silent)}"
+    )
 
 
 def report_data(result: MeshResult) -> dict[str, object]:
@@ -254,7 +239,7 @@ def report_json(result: MeshResult) -> str:
 
 
 def report_metrics(result: MeshResult) -> str:
-    """The file of metrics, which grows with the hosts, not with the pairs."""
+    """OpenMetrics; their number grows with the hosts, not with the pairs."""
     return openmetrics.metrics_text("neuca_mesh_", METRICS, _metric_samples(result), 10)
 
 

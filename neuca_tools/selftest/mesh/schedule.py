@@ -1,4 +1,4 @@
-"""Hosts and a seed become slots of disjoint pairs: the schedule of a mesh, and that of its retests.
+"""The slots of a mesh, and those of its retests: disjoint pairs of hosts, in the order of a seed.
 
 The circle method gives each host one partner in each round, and all of them in M-1 rounds, where M
 is the number of hosts or, if that is odd, one more (R. Kirkman 1847).
@@ -13,10 +13,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from ipaddress import ip_address
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import NamedTuple, TypeVar
 
 from neuca_tools.errors import SelftestError, UsageError
+from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.mesh.model import (
     MAX_HOSTS,
@@ -29,21 +30,21 @@ from neuca_tools.selftest.mesh.model import (
 )
 
 T = TypeVar("T")
-# Up to this number of hosts, all pairs are tested by default; of more, this number of rounds.
-# 8 random rounds find a fault of a host or a group that lasts, among any number of hosts N: if a
-# share f of its partners is faulty, ln(N/2.718)/ln(1/f) tests show that a host is not.
+# By default, all pairs of up to this number of hosts are tested; of more hosts, 8 random rounds.
+# These find a steady fault of a host or a group among any number N of hosts: if a share f of its
+# partners is faulty, ln(N/2.718)/ln(1/f) tests show that a host is not.
 ALL_PAIRS_UP_TO, RANDOM_ROUNDS = 64, 8
-# The part of these rounds that stays within groups, before uplinks are loaded.
+# The share of these rounds that stays within groups, before uplinks are loaded.
 SHARE_WITHIN_GROUPS = 0.25
 UPLINK, HYPERVISOR = "uplink", "hypervisor"
 # Seconds of a slot in addition to its transfers and a guard interval, on hosts that are not busy.
 USUAL_SETTLE_SECONDS = 3.0
-# How many of the last slots a pair may still be put into.
+# How many of the last slots are searched for a place for a pair.
 SLOTS_TO_SEARCH = 64
 
 
 class Budget(NamedTuple):
-    """What a plan takes: seconds, usually and at most, and bytes in all and of one host."""
+    """The duration of a plan, and the data that all of it and one host send at most."""
 
     usual_seconds: float
     max_seconds: float
@@ -63,15 +64,11 @@ def circle_rounds(count: int) -> Iterator[list[Pair]]:
 
 def seeded_order(items: Iterable[T], seed: int, purpose: str) -> list[T]:
     """The items in an order that depends on nothing but the items, the seed and the purpose."""
-
-    def key(item: T) -> bytes:
-        return sha256(f"{seed}/{purpose}/{item}".encode()).digest()
-
-    return sorted(items, key=key)
+    return sorted(items, key=lambda item: sha256(f"{seed}/{purpose}/{item}".encode()).digest())
 
 
 def make_plan(draft: MeshPlan) -> MeshPlan:
-    """The plan of a mesh with these hosts and settings; without rounds, as ALL_PAIRS_UP_TO says.
+    """The plan of a mesh with these hosts and settings, with a default for 0 rounds.
 
     It does not depend on the order of the hosts. Every host has at most one test in each round; a
     pair is tested once. Pairs within a group come first.
@@ -81,12 +78,12 @@ def make_plan(draft: MeshPlan) -> MeshPlan:
     default = all_rounds if len(hosts) <= ALL_PAIRS_UP_TO else RANDOM_ROUNDS
     plan = replace(draft, hosts=hosts, rounds=min(draft.rounds or default, all_rounds))
     slots = _Slots(plan)
-    met: set[frozenset[int]] = set()
+    planned: set[frozenset[int]] = set()
     for rounds in _rounds_of_plan(plan, all_rounds):
         slots.start_after_present()
         for pair in chain.from_iterable(rounds):
-            if frozenset(pair) not in met:
-                met.add(frozenset(pair))
+            if frozenset(pair) not in planned:
+                planned.add(frozenset(pair))
                 slots.add(_with_direction(pair, plan.seed))
     return replace(plan, slots=slots.pairs())
 
@@ -104,12 +101,12 @@ def _rounds_of_plan(plan: MeshPlan, all_rounds: int) -> tuple[list[list[Pair]], 
     groups = _members_by_group(plan).values()
     inside: list[list[Pair]] = []
     if len(groups) > 1:
-        max_rounds_within = (
-            all_rounds if plan.rounds == all_rounds else int(plan.rounds * SHARE_WITHIN_GROUPS)
-        )
-        inside = _joined_rounds(
-            [_drawn_rounds(members, plan.seed, max_rounds_within) for members in groups]
-        )
+        max_rounds_within = all_rounds
+        if plan.rounds < all_rounds:
+            max_rounds_within = int(plan.rounds * SHARE_WITHIN_GROUPS)
+        of_groups = [_drawn_rounds(members, plan.seed, max_rounds_within) for members in groups]
+        # The groups test at the same time.
+        inside = [list(chain(*rounds)) for rounds in zip_longest(*of_groups, fillvalue=())]
     rounds_left = plan.rounds
     if rounds_left < all_rounds:
         rounds_left -= len(inside)
@@ -117,7 +114,7 @@ def _rounds_of_plan(plan: MeshPlan, all_rounds: int) -> tuple[list[list[Pair]], 
 
 
 def _members_by_group(plan: MeshPlan) -> dict[str, list[int]]:
-    """The places of the hosts by their group; hosts without one are a group, too."""
+    """The places of the hosts by group; hosts without one are a group, too."""
     members: dict[str, list[int]] = {}
     for place in range(len(plan.hosts)):
         members.setdefault(plan.group_of(place), []).append(place)
@@ -125,24 +122,16 @@ def _members_by_group(plan: MeshPlan) -> dict[str, list[int]]:
 
 
 def _drawn_rounds(members: Sequence[int], seed: int, rounds: int) -> list[list[Pair]]:
-    """Some rounds of the circle method among these hosts, in the order that the seed gives."""
+    """Up to `rounds` rounds of the circle method among these hosts, in the order of the seed."""
     order = seeded_order(members, seed, "host")
-    chosen = set(seeded_order(range(len(order) + len(order) % 2 - 1), seed, "round")[:rounds])
+    numbers = seeded_order(range(len(order) + len(order) % 2 - 1), seed, "round")[:rounds]
+    chosen = set(numbers)
     pairs_by_round = {
         number: [(order[first], order[second]) for first, second in pairs]
         for number, pairs in enumerate(circle_rounds(len(order)))
         if number in chosen
     }
-    return [pairs_by_round[number] for number in seeded_order(pairs_by_round, seed, "round")]
-
-
-def _joined_rounds(groups: Sequence[Sequence[list[Pair]]]) -> list[list[Pair]]:
-    """The rounds of all groups at the same time."""
-    longest = max((len(rounds) for rounds in groups), default=0)
-    return [
-        [pair for rounds in groups if number < len(rounds) for pair in rounds[number]]
-        for number in range(longest)
-    ]
+    return [pairs_by_round[number] for number in numbers]
 
 
 class _Slot(NamedTuple):
@@ -159,7 +148,7 @@ class _Slots:
 
     def __init__(self, plan: MeshPlan) -> None:
         self._plan, self._slots = plan, list[_Slot]()
-        self._from = 0
+        self._first = 0
         uplink = UPLINK
         if plan.group and not any(UPLINK in host.labels for host in plan.hosts):
             uplink = plan.group
@@ -167,14 +156,14 @@ class _Slots:
         self._hypervisors = [host.labels.get(HYPERVISOR) for host in plan.hosts]
 
     def start_after_present(self) -> None:
-        """Put what follows after all slots so far."""
-        self._from = len(self._slots)
+        """Put the following pairs into new slots."""
+        self._first = len(self._slots)
 
     def add(self, pair: Pair) -> None:
         caps = self._caps_of_pair(pair)
-        for slot in self._slots[max(self._from, len(self._slots) - SLOTS_TO_SEARCH) :]:
-            free = slot.busy.isdisjoint(pair)
-            if free and all(slot.load[name] < cap for name, cap in caps):
+        for slot in self._slots[max(self._first, len(self._slots) - SLOTS_TO_SEARCH) :]:
+            is_free = slot.busy.isdisjoint(pair)
+            if is_free and all(slot.load[name] < cap for name, cap in caps):
                 break
         else:
             slot = _Slot([], set(), Counter())
@@ -184,7 +173,7 @@ class _Slots:
         slot.load.update(name for name, _ in caps)
 
     def _caps_of_pair(self, pair: Pair) -> list[tuple[str, int]]:
-        """What a test of this pair loads, with the number of tests that each may carry at once."""
+        """The hypervisors and uplinks of a pair, with how many tests each may carry at once."""
         uplinks = {self._uplinks[host] for host in pair}
         hypervisors = {self._hypervisors[host] for host in pair} - {None}
         caps = [(f"h/{name}", self._plan.per_hypervisor) for name in sorted(map(str, hypervisors))]
@@ -197,7 +186,7 @@ class _Slots:
 
 
 def plan_among(plan: MeshPlan, names: Collection[str]) -> MeshPlan:
-    """The plan with tests between these hosts only: it is made anew, since each needs partners."""
+    """The plan made anew with tests between these hosts only, so that each has partners."""
     places = {host.name: number for number, host in enumerate(plan.hosts)}
     present = tuple(host for host in plan.hosts if host.name in names)
     smaller = make_plan(replace(plan, hosts=present))
@@ -218,33 +207,34 @@ def packed_slots(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...
 
 
 def plan_budget(plan: MeshPlan) -> Budget:
-    """The most that the plan takes: both directions of each test at the highest rate."""
-    tests = Counter(host for slot in plan.slots for pair in slot for host in pair)
+    """Both directions of each test at the highest rate."""
+    pairs = list(chain.from_iterable(plan.slots))
+    tests_by_host = Counter(chain.from_iterable(pairs))
     bytes_of_a_test = 2 * plan.seconds * plan.rate / 8
-    total = sum(map(len, plan.slots)) * bytes_of_a_test
-    longest = plan.slot_seconds
     # A slot begins a guard interval after the last client of the one before has reported.
-    usual = longest - plan.guard - SETTLE_SECONDS + USUAL_SETTLE_SECONDS
-    slots = len(plan.slots)
+    usual = plan.slot_seconds - plan.guard - SETTLE_SECONDS + USUAL_SETTLE_SECONDS
     return Budget(
-        slots * usual, slots * longest, total, max(tests.values(), default=0) * bytes_of_a_test
+        usual_seconds=len(plan.slots) * usual,
+        max_seconds=len(plan.slots) * plan.slot_seconds,
+        max_bytes=len(pairs) * bytes_of_a_test,
+        max_bytes_of_a_host=max(tests_by_host.values(), default=0) * bytes_of_a_test,
     )
 
 
 def duration_words(plan: MeshPlan) -> str:
-    """How long the slots take, in words."""
-    cost = plan_budget(plan)
-    return f"about {cost.usual_seconds / 60:.1f} min, at most {cost.max_seconds / 60:.1f} min"
+    """How long the slots take: "about 1.3 min, at most 3.1 min"."""
+    budget = plan_budget(plan)
+    return f"about {budget.usual_seconds / 60:.1f} min, at most {budget.max_seconds / 60:.1f} min"
 
 
 def budget_line(plan: MeshPlan) -> str:
-    """What a plan takes, in one line."""
-    cost, tests = plan_budget(plan), sum(map(len, plan.slots))
+    """The size, the duration and the data of a plan."""
+    budget, tests = plan_budget(plan), sum(map(len, plan.slots))
     return (
-        f"{len(plan.hosts)} hosts, {tests} tests in {len(plan.slots)} slots:"
+        f"{len(plan.hosts)} hosts, {counted(tests, 'test')} in {counted(len(plan.slots), 'slot')}:"
         f" {duration_words(plan)}, and retests of what is found;"
-        f" at most {amounts.size(cost.max_bytes)},"
-        f" {amounts.size(cost.max_bytes_of_a_host)} of one host"
+        f" at most {amounts.size(budget.max_bytes)},"
+        f" {amounts.size(budget.max_bytes_of_a_host)} of one host"
     )
 
 
@@ -254,16 +244,16 @@ def read_hosts(text: str) -> tuple[MeshHost, ...]:
     Empty lines and what follows a # are ignored. Raises UsageError with the number of the line.
     """
     hosts: list[MeshHost] = []
-    names: dict[str, int] = {}
+    line_by_key: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
         if not words:
             continue
         host = _read_host(words, number)
         for key in (f'the name "{host.name}"', f"the address {host.address}"):
-            if key in names:
-                raise _line_error(number, f"{key} is on line {names[key]} too")
-            names[key] = number
+            if key in line_by_key:
+                raise _line_error(number, f"{key} is on line {line_by_key[key]} too")
+            line_by_key[key] = number
         hosts.append(host)
         if len(hosts) > MAX_HOSTS:
             raise _line_error(number, f"there are more than {MAX_HOSTS} hosts")
@@ -276,6 +266,8 @@ def _read_host(words: list[str], number: int) -> MeshHost:
     if len(words) < 2:
         raise _line_error(number, "it is not NAME ADDRESS [LABEL=VALUE …]")
     labels = dict(word.partition("=")[::2] for word in words[2:])
+    if len(labels) < len(words) - 2:
+        raise _line_error(number, "a label is there twice")
     host = MeshHost(words[0], words[1], labels)
     try:
         check_host(host)

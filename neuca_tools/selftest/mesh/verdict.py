@@ -8,25 +8,15 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Optional
+from typing import NamedTuple, Optional
 
+from neuca_tools.model.printable import counted
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.evidence.codec import INTERNAL
+from neuca_tools.selftest.mesh import causes, observe
 from neuca_tools.selftest.mesh import entities as kinds
-from neuca_tools.selftest.mesh.causes import (
-    DUPLICATE,
-    DUPLICATE_MAC,
-    NO_ROUTE,
-    SLOW_EVERYWHERE,
-    SMALL_MTU,
-    TEXTS,
-    UNREACHABLE,
-    WRONG_NIC,
-    cause_of,
-    median_of_tests,
-    subject_of,
-)
+from neuca_tools.selftest.mesh.causes import cause_of, median_of_tests, subject_of
 from neuca_tools.selftest.mesh.entities import Entity, Observation, is_passed
 from neuca_tools.selftest.mesh.localise import (
     CHANCE_OF_BAD,
@@ -38,13 +28,6 @@ from neuca_tools.selftest.mesh.localise import (
 )
 from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, plan_identity, tests_of
 from neuca_tools.selftest.mesh.observe import (
-    DELAY,
-    ERRORS_WITHOUT_RESULT,
-    JITTER,
-    LOSS,
-    MIN_RATE_SHARE,
-    MTU,
-    RATE,
     is_slow_everywhere,
     known_values,
     nearest_quantile,
@@ -55,34 +38,31 @@ from neuca_tools.selftest.mesh.observe import (
 from neuca_tools.selftest.mesh.retest import is_retest
 from neuca_tools.selftest.mesh.schedule import packed_slots
 
-# The states of a finding: a retest showed it again, there was none, or the retest was good.
+# The states of a finding: retests were bad again, undecided or not made, or good.
 CONFIRMED, SUSPECTED, NOT_REPEATED = "confirmed", "suspected", "not-repeated"
 # The log-likelihood ratio of the retests alone that confirms a suspect, or clears it.
 CONFIRMING_SCORE = 2.0
-# The most paths of a run that are diagnosed: that takes longer than a test.
-MAX_DIAGNOSES = 8
-# The names of the tests that are listed with a finding.
+# Paths of a run that are diagnosed at most, as that takes longer than a test; those of a finding
+# about groups, which are diagnosed at the same time.
+MAX_DIAGNOSES, MAX_PATHS_OF_GROUPS = 8, 4
+# The most tests that are listed with a finding.
 MAX_TESTS = 20
-# The share of tests on busy hosts with which a run may say nothing.
-BUSY_SHARE = 0.5
-# The share of bad tests that nothing explains with which a run on busy hosts says nothing.
-UNEXPLAINED_SHARE = 0.1
+# A run is disturbed above these shares of tests on busy hosts, and of bad tests without a finding.
+BUSY_SHARE, UNEXPLAINED_SHARE = 0.5, 0.1
 EXIT_CODES = {
-    WRONG_NIC: ExitCode.NOT_AS_PLANNED,
-    SMALL_MTU: ExitCode.NOT_AS_PLANNED,
-    UNREACHABLE: ExitCode.UNREACHABLE,
-    NO_ROUTE: ExitCode.UNREACHABLE,
+    causes.WRONG_NIC: ExitCode.NOT_AS_PLANNED,
+    causes.SMALL_MTU: ExitCode.NOT_AS_PLANNED,
+    causes.UNREACHABLE: ExitCode.UNREACHABLE,
+    causes.NO_ROUTE: ExitCode.UNREACHABLE,
 }
 NO_REASON = "no result of it arrived"
-# The paths of a finding of which a full diagnosis is made; those of groups are tested at a time.
-PATHS_OF_GROUPS = 4
-# What each symptom is called, what the value beside a measured one is, and how both are written.
+# What each symptom is called, what its reference is called, and how both values are written.
 MEASURES: Mapping[str, tuple[str, str, Callable[[float], str]]] = {
-    RATE: ("rate", "expected", amounts.rate),
-    LOSS: ("loss", "others", amounts.percent),
-    DELAY: ("round trip", "others", amounts.time),
-    JITTER: ("jitter", "others", amounts.time),
-    MTU: ("MTU", "others", lambda size: f"{size:.0f} bytes"),
+    observe.RATE: ("rate", "expected", amounts.rate),
+    observe.LOSS: ("loss", "others", amounts.percent),
+    observe.DELAY: ("round trip", "others", amounts.time),
+    observe.JITTER: ("jitter", "others", amounts.time),
+    observe.MTU: ("MTU", "others", lambda size: f"{size:.0f} bytes"),
 }
 
 
@@ -115,27 +95,29 @@ class MeshFinding:
     paths: tuple[tuple[str, str], ...] = field(default=(), metadata=INTERNAL)
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The findings, the surest first. `tested` of `planned` tests were reported.
 
     Of those, `failed` say nothing of the path, `disturbed` ran on busy hosts, and `unexplained` are
-    bad but belong to no finding, or failed. `silent` are the hosts that reported nothing and took
-    part in no test, for these `reasons`; `untested` the pairs of the plan without a result. Of the
-    `pairs` of the plan, the last test of `good_pairs` is bad in nothing.
+    bad but belong to no finding, or failed. `reasons` are those for which hosts are silent: they
+    reported nothing and took part in no test. `untested` are the pairs of the plan without a
+    result. Of the `pairs` of the plan, the last test of `good_pairs` is bad in nothing.
     """
 
     findings: tuple[MeshFinding, ...]
     tested: int
     planned: int
-    silent: tuple[str, ...] = ()
-    failed: int = 0
-    disturbed: int = 0
-    unexplained: int = 0
-    untested: tuple[tuple[str, str], ...] = ()
-    reasons: Mapping[str, str] = field(default_factory=dict)
-    pairs: int = 0
-    good_pairs: int = 0
+    failed: int
+    disturbed: int
+    unexplained: int
+    untested: tuple[tuple[str, str], ...]
+    reasons: Mapping[str, str]
+    pairs: int
+    good_pairs: int
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        return tuple(self.reasons)
 
     @property
     def confirmed(self) -> tuple[MeshFinding, ...]:
@@ -162,34 +144,29 @@ def judge_mesh(
     plan: MeshPlan, rows: Sequence[Row], reasons: Optional[Mapping[str, str]] = None
 ) -> Verdict:
     """The findings of a mesh. `reasons` say why hosts take no part."""
-    every, rows, reasons = rows, tests_of(plan, rows), reasons or {}
-    suspicions, seen = find_suspects(plan, rows), observe_tests(plan, rows)
+    every, rows = rows, tests_of(plan, rows)
+    suspicions, observations = find_suspects(plan, rows), observe_tests(plan, rows)
     findings = [
         _with_diagnosis(plan, finding, every)
-        for finding in _findings_of(plan, rows, suspicions, seen)
+        for finding in _findings_of(plan, rows, suspicions, observations)
     ]
     explained = set[int]().union(*(suspect.tests for suspect in suspicions.suspects))
-    failed = {number for number, row in enumerate(rows) if row.error in ERRORS_WITHOUT_RESULT}
-    bad = _bad_tests(seen) | failed
-    silent = _silent_hosts(plan, rows, reasons)
+    failed = {
+        number for number, row in enumerate(rows) if row.error in observe.ERRORS_WITHOUT_RESULT
+    }
+    bad = failed | {way.test for way in chain(*observations.values()) if way.bad}
     return Verdict(
         tuple(sorted(findings, key=_report_rank)),
-        len(rows),
-        sum(map(len, plan.tests)),
-        silent,
+        tested=len(rows),
+        planned=sum(map(len, plan.tests)),
         failed=len(failed),
         disturbed=sum(row.disturbed is True for row in rows),
         unexplained=len(bad - explained),
         untested=tuple(untested_pairs(plan, rows)),
-        reasons={name: reasons.get(name, NO_REASON) for name in silent},
+        reasons=_reasons_of_silent_hosts(plan, rows, reasons or {}),
         pairs=len(set(map(frozenset, chain.from_iterable(plan.tests)))),
         good_pairs=_count_good_pairs(rows, bad),
     )
-
-
-def _bad_tests(seen: Mapping[str, Sequence[Observation]]) -> set[int]:
-    """The places of the tests that are bad in anything."""
-    return {observation.test for observation in chain(*seen.values()) if observation.bad}
 
 
 def _count_good_pairs(rows: Sequence[Row], bad: Collection[int]) -> int:
@@ -202,65 +179,77 @@ def _findings_of(
     plan: MeshPlan,
     rows: Sequence[Row],
     suspicions: Suspicions,
-    seen: Mapping[str, Sequence[Observation]],
+    observations: Mapping[str, Sequence[Observation]],
 ) -> list[MeshFinding]:
     findings = []
     for suspect in suspicions.suspects:
-        again = [each for each in seen[suspect.symptom] if is_retest(plan, rows[each.test])]
-        findings.append(_finding_of(plan, rows, suspect, again))
+        retests = [
+            observation
+            for observation in observations[suspect.symptom]
+            if is_retest(plan, rows[observation.test])
+        ]
+        findings.append(_finding_of(plan, rows, suspect, retests))
     everywhere = _slow_everywhere_finding(plan, rows)
     return [*findings, everywhere] if everywhere else findings
 
 
 def _with_diagnosis(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -> MeshFinding:
-    """With what the full diagnoses of its paths say, unless that contradicts what is at fault.
+    """With what the full diagnoses of its paths say, unless they carried their rate.
 
-    A path that carries its rate alone is not what is slow: that shows under more load, or at times.
+    In that case, what is slow shows only under more load, or at times.
     """
-    mine = [row for row in rows if row.diagnosis and (row.client, row.server) in finding.paths]
-    if not mine:
+    of_paths = (row for row in rows if (row.client, row.server) in finding.paths)
+    diagnosed = [row for row in of_paths if row.slot >= len(plan.tests)]
+    good_rates = _good_rates(finding, diagnosed, plan, rows)
+    if good_rates:
+        return replace(finding, diagnosis=(_not_always_slow(good_rates),))
+    with_texts = (row for row in diagnosed if row.diagnosis)
+    worst = min(with_texts, key=lambda row: row.rate_out or 0.0, default=None)
+    if worst is None:
         return finding
-    rates = [row.rate_out for row in mine if row.rate_out is not None]
-    if finding.symptom == RATE and min(rates, default=0.0) >= _least_good_rate(plan, rows):
-        return replace(finding, diagnosis=(_not_always_slow(rates),))
-    worst = min(mine, key=lambda row: row.rate_out or 0.0)
     return replace(finding, path=(worst.client, worst.server), diagnosis=worst.diagnosis)
 
 
-def _least_good_rate(plan: MeshPlan, rows: Sequence[Row]) -> float:
-    return MIN_RATE_SHARE * (reference_values(tests_of(plan, rows), plan.expect)[RATE] or math.inf)
+def _good_rates(
+    finding: MeshFinding, diagnosed: Sequence[Row], plan: MeshPlan, rows: Sequence[Row]
+) -> Sequence[float]:
+    """The rates of the paths of a slow entity; empty if one of them is slow."""
+    if finding.symptom != observe.RATE or not diagnosed:
+        return ()
+    rates = [row.rate_out for row in diagnosed if row.rate_out is not None]
+    reference = reference_values(tests_of(plan, rows), plan.expect)[observe.RATE] or math.inf
+    return rates if min(rates, default=0.0) >= observe.MIN_RATE_SHARE * reference else ()
 
 
 def _not_always_slow(rates: Sequence[float]) -> str:
-    number = "alone" if len(rates) == 1 else f"with {len(rates) - 1} others at the same time"
-    return f"{amounts.rate(rates[0])} arrived when it was tested {number}: not always slow"
+    others = counted(len(rates) - 1, "other")
+    circumstances = "alone" if len(rates) == 1 else f"with {others} at the same time"
+    return f"{amounts.rate(rates[0])} arrived when it was tested {circumstances}: not always slow"
 
 
 def _report_rank(finding: MeshFinding) -> tuple[int, bool, float]:
-    """What comes first in a report: the confirmed, then those with the highest score.
+    """The order in a report: the confirmed findings first, then those with the highest score.
 
-    An address that two hosts have explains why one of them gets no connection.
+    An address that two hosts have explains why one of them gets no connection: it precedes that.
     """
     order = (CONFIRMED, SUSPECTED, NOT_REPEATED)
-    return (
-        order.index(finding.state),
-        finding.kind not in (DUPLICATE, DUPLICATE_MAC),
-        -finding.score,
-    )
+    is_other = finding.kind not in (causes.DUPLICATE, causes.DUPLICATE_MAC)
+    return order.index(finding.state), is_other, -finding.score
 
 
-def _silent_hosts(
+def _reasons_of_silent_hosts(
     plan: MeshPlan, rows: Sequence[Row], reasons: Mapping[str, str]
-) -> tuple[str, ...]:
-    """The hosts that no test was heard from, sorted by name."""
+) -> dict[str, str]:
+    """Why hosts sent no result and took part in no test, sorted by their names."""
     heard = {name for row in rows for name in (row.client, row.server) if not row.error}
     heard |= {row.client for row in rows}
     planned = {plan.hosts[place].name for slot in plan.slots for pair in slot for place in pair}
-    return tuple(sorted((planned | reasons.keys()) - heard))
+    silent = sorted((planned | reasons.keys()) - heard)
+    return {name: reasons.get(name, NO_REASON) for name in silent}
 
 
 def _finding_of(
-    plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, again: Sequence[Observation]
+    plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, retests: Sequence[Observation]
 ) -> MeshFinding:
     subject, direction = subject_of(suspect.entity)
     kind, text = cause_of(plan, rows, suspect)
@@ -271,7 +260,7 @@ def _finding_of(
         subject,
         direction,
         suspect.symptom,
-        _state_after_retests(suspect, again),
+        _state_after_retests(suspect, retests),
         round(suspect.score, 2),
         suspect.bad,
         suspect.good,
@@ -294,20 +283,22 @@ def _disjoint_paths(ways: Iterable[tuple[str, str]], entity: Entity) -> tuple[tu
             busy.update(way)
             paths.append(way)
     is_shared = entity.kind not in (*kinds.HOSTS, kinds.PAIR)
-    return tuple(paths[: PATHS_OF_GROUPS if is_shared else 1])
+    return tuple(paths[: MAX_PATHS_OF_GROUPS if is_shared else 1])
 
 
 def _measured_texts(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> tuple[str, ...]:
     """What its bad tests measured and what others do, first of its own symptom, with units."""
-    expected = reference_values(rows, plan.expect)
+    references = reference_values(rows, plan.expect)
     texts = []
-    for symptom in dict.fromkeys((suspect.symptom, RATE, LOSS, DELAY, JITTER)):
-        if symptom not in MEASURES:
+    for symptom in dict.fromkeys(
+        (suspect.symptom, observe.RATE, observe.LOSS, observe.DELAY, observe.JITTER)
+    ):
+        if symptom not in MEASURES:  # not a number
             continue
-        name, beside, show = MEASURES[symptom]
-        value, wanted = median_of_tests(rows, suspect.ways, symptom), expected[symptom]
-        if value is not None and wanted is not None:
-            texts.append(f"{name} {show(value)} ({beside} {show(wanted)})")
+        name, reference_name, show = MEASURES[symptom]
+        value, reference = median_of_tests(rows, suspect.ways, symptom), references[symptom]
+        if value is not None and reference is not None:
+            texts.append(f"{name} {show(value)} ({reference_name} {show(reference)})")
     return tuple(texts)
 
 
@@ -315,25 +306,21 @@ def _slow_everywhere_finding(plan: MeshPlan, rows: Sequence[Row]) -> Optional[Me
     """Nearly all paths are slower than expected: that is one finding, and needs no retest."""
     if not plan.expect or not is_slow_everywhere(rows, plan.expect):
         return None
-    rates = known_values(rows, RATE)
-    bad = [rate for rate in rates if rate < MIN_RATE_SHARE * plan.expect]
+    rates = known_values(rows, observe.RATE)
+    bad = sum(rate < observe.MIN_RATE_SHARE * plan.expect for rate in rates)
+    good = len(rates) - bad
     middle = nearest_quantile(rates, 0.5) or 0.0
     last = next(row for row in reversed(rows) if row.rate_out is not None)
     return MeshFinding(
-        SLOW_EVERYWHERE,
+        causes.SLOW_EVERYWHERE,
         "all paths",
         "both",
-        RATE,
+        observe.RATE,
         CONFIRMED,
-        round(
-            likelihood_ratio(
-                len(bad), len(rates) - len(bad), FAULT_PROBABILITIES[0], CHANCE_OF_BAD[RATE]
-            ),
-            2,
-        ),
-        len(bad),
-        len(rates) - len(bad),
-        TEXTS[SLOW_EVERYWHERE],
+        round(likelihood_ratio(bad, good, FAULT_PROBABILITIES[0], CHANCE_OF_BAD[observe.RATE]), 2),
+        bad,
+        good,
+        causes.TEXTS[causes.SLOW_EVERYWHERE],
         path=(last.client, last.server),
         paths=((last.client, last.server),),
         measured=(f"rate {amounts.rate(middle)} (expected {amounts.rate(plan.expect)})",),
@@ -345,17 +332,17 @@ def _entity_words(entity: Entity) -> str:
     return subject if direction == "both" else f"{subject} ({direction})"
 
 
-def _state_after_retests(suspect: Suspect, again: Sequence[Observation]) -> str:
-    """Whether the retests alone say the same."""
+def _state_after_retests(suspect: Suspect, retests: Sequence[Observation]) -> str:
+    """The state of a finding: what the retests alone say."""
     results = [
         observation.bad
-        for observation in again
+        for observation in retests
         if is_passed(suspect.entity, observation.sender, observation.receiver)
     ]
     if not results:
         return SUSPECTED
     bad, good = results.count(True), results.count(False)
-    score = likelihood_ratio(bad, good, suspect.hit, CHANCE_OF_BAD[suspect.symptom])
+    score = likelihood_ratio(bad, good, suspect.fault_probability, CHANCE_OF_BAD[suspect.symptom])
     if score > CONFIRMING_SCORE:
         return CONFIRMED
     return SUSPECTED if score > -CONFIRMING_SCORE else NOT_REPEATED
@@ -368,9 +355,7 @@ def with_diagnoses(plan: MeshPlan, rows: Sequence[Row]) -> MeshPlan:
     paths are tested at a time: one of them alone may not fill it.
     """
     numbers = {host.name: number for number, host in enumerate(plan.hosts)}
-    paths: dict[tuple[str, str], None] = {}
-    for finding in judge_mesh(plan, rows).confirmed:
-        paths.update(dict.fromkeys(finding.paths))
+    paths = dict.fromkeys(chain(*(finding.paths for finding in judge_mesh(plan, rows).confirmed)))
     pairs: list[Pair] = [(numbers[sender], numbers[receiver]) for sender, receiver in paths]
     slots = (*plan.slots, *packed_slots(plan, pairs[:MAX_DIAGNOSES]))
     return replace(plan, slots=slots, diagnoses=len(plan.slots), origin=plan_identity(plan))

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Optional
 
 from neuca_tools.selftest.evidence.run import Run
-from neuca_tools.selftest.readers.iperf2_text import as_text
 from neuca_tools.selftest.readers.iperf2_text import read as read_iperf2_text
+from neuca_tools.selftest.readers.iperf2_text import with_rows_of_csv
 from neuca_tools.selftest.readers.iperf3_fragment import read_fragment
 from neuca_tools.selftest.readers.iperf3_json import read as read_iperf3_json
 from neuca_tools.selftest.readers.iperf3_json import read_results
@@ -19,7 +19,7 @@ from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 from neuca_tools.selftest.readers.lines import LONGEST_LINE, parse_row
 from neuca_tools.selftest.readers.split import join_ends, split_runs
 
-MAX_DOCUMENT_BYTES = 64 * 1024 * 1024  # bytes: a day of 128 streams in JSON
+MAX_DOCUMENT_BYTES = 64 * 1024 * 1024  # a day of 128 streams in JSON
 UNREADABLE = "this is neither iperf3's JSON, nor its text, nor iperf 2's text"
 # Warnings may come before it, and its beginning may be missing.
 JSON = re.compile(r'^[ \t]*\{|"streams"\s*:\s*\[', re.MULTILINE)
@@ -65,9 +65,9 @@ def read_run(content: bytes) -> Run:
 def read_all(content: bytes) -> list[Run]:
     """Parse a document with one or more runs; one with an `error` if it cannot be read."""
     if len(content) > MAX_DOCUMENT_BYTES:
-        error = f"the document has more than {MAX_DOCUMENT_BYTES // 1024 // 1024} MiB"
+        error = f"the document has more than {MAX_DOCUMENT_BYTES >> 20} MiB"
         return [Run("iperf", error=error, unreadable=True)]
-    document = _decode_bytes(content)
+    document = decode_bytes(content)
     # As iperf3 wrote it: with 128 streams, cleaning it takes longer than reading it.
     runs = read_results(document) if document.startswith("{") else []
     if runs:
@@ -78,14 +78,14 @@ def read_all(content: bytes) -> list[Run]:
         if runs:
             return runs
         document = _unescape_rows(document)
-    form = _reader_for(document)
-    if form is None:
+    read = _reader_for(document)
+    if read is None:
         return [Run("iperf", error=UNREADABLE, unreadable=True)]
-    return join_ends(form(text) for text in split_runs(document))
+    return join_ends(map(read, split_runs(document)))
 
 
 def _read_json(document: str) -> list[Run]:
-    """Empty if it is a text, with the objects that iperf3 -d prints among its lines."""
+    """The runs of a JSON document; none if it is a text in which iperf3 -d printed objects."""
     runs = read_results(document)
     if runs or _has_rows(document):
         return runs
@@ -99,7 +99,7 @@ def _clean_text(document: str) -> str:
     document = document.replace("\r\n", "\n").replace("&nbsp;", " ").lstrip("\ufeff")
     if not JSON.search(document):
         document = _unescape_rows(document)
-    document = WRAPPED_ROW.sub(r" \1", TERMINAL_NOISE.sub("", as_text(document)))
+    document = WRAPPED_ROW.sub(r" \1", TERMINAL_NOISE.sub("", with_rows_of_csv(document)))
     document = PSCHEDULER_ROW.sub(_row_of_table, document)
     is_joined = max(map(len, document.split("\n"))) > LONG_LINE and TWO_ROWS.search(document)
     return ROW_START.sub("\n", document) if is_joined else document
@@ -111,7 +111,7 @@ def _row_of_table(match: re.Match[str]) -> str:
     return f"[  5] {start}0-{end}0  sec  {rate} {prefix}bits/sec  {again}   {window or 'sender'}"
 
 
-def _decode_bytes(content: bytes) -> str:
+def decode_bytes(content: bytes) -> str:
     """UTF-8, or UTF-16 as PowerShell's redirection writes it."""
     is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     return content.decode("utf-16" if is_wide else "utf-8", "replace")

@@ -11,20 +11,20 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Optional
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence import VERSION, Evidence, Phase
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.evidence.run import Direction, Run
-from neuca_tools.selftest.readers import MAX_DOCUMENT_BYTES, read_all
+from neuca_tools.selftest.readers import MAX_DOCUMENT_BYTES, decode_bytes, read_all
 from neuca_tools.selftest.readers.lines import TRADEOFF
 from neuca_tools.selftest.readers.split import is_server
 
 OPPOSITE: Mapping[Direction, Direction] = {"forward": "reverse", "reverse": "forward"}
 REPORT_KEY = "phases"  # a key of evidence that iperf3's JSON does not have
-# RFC 1952.
-GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"  # RFC 1952
 # Bytes that a compressed document may expand to.
 MAX_EXPANDED = 32 * 1024 * 1024
 
@@ -44,7 +44,7 @@ def evidence_of(
         )
     evidence = _read_report(content)
     if evidence is None:
-        evidence = _of_runs(read_all(content), content.decode("utf-8", "replace"))
+        evidence = _of_runs(read_all(content), decode_bytes(content))
     if expect is not None:
         evidence = replace(evidence, expect=expect)
     if rtt is not None:
@@ -53,32 +53,28 @@ def evidence_of(
 
 
 def _of_runs(runs: list[Run], raw: str) -> Evidence:
-    """One phase for each direction of each run, the first with the document.
-
-    "local" is the client.
-    """
+    """One phase for each direction of each run, the first with the document."""
     results = _orient_runs([run for run in runs if not run.unreadable])
     if not results:
         raise SelftestError(f"read the output of iperf: {runs[0].error}")
-    phases = [phase for run in results for phase in _phases_of(run)]
-    first, *others = phases
+    first, *others = chain.from_iterable(map(_phases_of, results))
     return Evidence(phases=(replace(first, raw=raw), *others))
 
 
 def _orient_runs(runs: list[Run]) -> list[Run]:
     """Reverse each run whose client is the server of the first run."""
-    ends = next(filter(None, map(_hosts_of, runs)), None)
-    if ends is None or ends[0] == ends[1]:
+    hosts = next(filter(None, map(_hosts_of, runs)), None)
+    if hosts is None or hosts[0] == hosts[1]:
         return runs
-    return [_reverse_run(run) if _hosts_of(run) == ends[::-1] else run for run in runs]
+    return [_reverse_run(run) if _hosts_of(run) == hosts[::-1] else run for run in runs]
 
 
 def _hosts_of(run: Run) -> Optional[tuple[str, str]]:
-    """The hosts of the client and the server, as far as known."""
-    for connection in run.connections[:1]:
-        hosts = connection.local, connection.remote
-        return hosts[::-1] if is_server(run) else hosts
-    return None
+    """The hosts of the client and the server; None if not known."""
+    if not run.connections:
+        return None
+    hosts = run.connections[0].local, run.connections[0].remote
+    return hosts[::-1] if is_server(run) else hosts
 
 
 def _reverse_run(run: Run) -> Run:

@@ -1,20 +1,20 @@
-"""Combine the lines of several streams into the intervals and totals of one flow."""
+"""Combine the rows of several streams into the intervals and totals of one flow."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Optional
+from typing import Optional, Union
 
 from neuca_tools.selftest.evidence.run import Interval, Total
-from neuca_tools.selftest.readers.lines import Rest, Row
+from neuca_tools.selftest.readers.lines import SUM, Rest, Row
 from neuca_tools.selftest.readers.values import known_mean, known_sum, parse_whole, scaled
 
 Line = tuple[Row, Rest]
-SHORTEST = 0.1  # seconds that iperf's -i may be, at least
+SHORTEST = 0.1  # seconds, of -i
 OMITTED = "(omitted)"
 
 
@@ -24,7 +24,7 @@ def gather_intervals(lines: Sequence[Line]) -> tuple[Interval, ...]:
     The streams' clocks differ by some hundredths of a second.
     """
     groups: dict[tuple[bool, int, int], list[Line]] = {}
-    unit = _usual_length(lines)
+    unit = usual_length([row for row, _ in lines])
     for row, rest in lines:
         key = (OMITTED in row.rest, round(row.start / unit), round(row.end / unit))
         groups.setdefault(key, []).append((row, rest))
@@ -32,18 +32,16 @@ def gather_intervals(lines: Sequence[Line]) -> tuple[Interval, ...]:
     return tuple(sorted(intervals, key=lambda interval: (not interval.omitted, interval.start)))
 
 
-def _usual_length(lines: Sequence[Line]) -> float:
+def usual_length(intervals: Iterable[Union[Row, Interval]]) -> float:
     """Seconds, at most 1 (-i)."""
-    lengths = [row.end - row.start for row, _ in lines if row.end > row.start]
+    lengths = [each.end - each.start for each in intervals if each.end > each.start]
     return min(1.0, max(SHORTEST, median(lengths or [1.0])))
 
 
 def _interval_of(group: list[Line]) -> Interval:
-    """Amounts of the [SUM] line, which are rounded only once; windows of the streams' lines."""
-    sums = [line for line in group if line[0].id == "SUM"]
-    streams = [line for line in group if line[0].id != "SUM"]
-    if len(streams) > 1:
-        streams = _of_one_end(streams)
+    """Amounts of the [SUM] row, which are rounded only once; windows of the streams' rows."""
+    sums = [line for line in group if line[0].id == SUM]
+    streams = _of_one_end([line for line in group if line[0].id != SUM])
     counted = sums[:1] or streams
     row, amounts = counted[0][0], total_of(counted)
     return Interval(
@@ -68,8 +66,8 @@ def _of_one_end(streams: list[Line]) -> list[Line]:
 
 
 def total_of(lines: Sequence[Line]) -> Total:
-    """The [SUM] line, or the sum of the streams' lines."""
-    chosen = [line for line in lines if line[0].id == "SUM"] or lines
+    """The [SUM] row, or the sum of the streams' rows."""
+    chosen = [line for line in lines if line[0].id == SUM] or lines
     if not chosen:
         return Total()
     first, rests = chosen[0][0], [rest for _, rest in chosen]

@@ -114,20 +114,18 @@ def _find_peer(document: str) -> Optional[str]:
 
 def _first_round_trip(document: str) -> Optional[float]:
     """Seconds of the shortest first round trip of a connection."""
-    first_trips = [int(match[2]) * 1e-6 for match in _FIRST.finditer(document)]
-    connects = [
-        (lines.parse_float(match[1]) or 0.0) * 1e-3 for match in _CONNECT.finditer(document)
-    ]
-    return min(filter(None, first_trips or connects), default=None)
+    trips = [int(match[2]) * 1e-6 for match in _FIRST.finditer(document)]
+    if not trips:
+        trips = [(lines.parse_float(word) or 0.0) * 1e-3 for word in _CONNECT.findall(document)]
+    return min(filter(None, trips), default=None)
 
 
 def _with_trip(flow: Flow, trip: Optional[float]) -> Flow:
     """With the first round trip in the intervals, if none is known of them."""
     if trip is None or any(interval.rtt for interval in flow.intervals):
         return flow
-    return replace(
-        flow, intervals=tuple(replace(interval, rtt=trip) for interval in flow.intervals)
-    )
+    intervals = tuple(replace(interval, rtt=trip) for interval in flow.intervals)
+    return replace(flow, intervals=intervals)
 
 
 def _first_number(pattern: re.Pattern[str], document: str) -> Optional[int]:
@@ -135,12 +133,13 @@ def _first_number(pattern: re.Pattern[str], document: str) -> Optional[int]:
 
 
 def _flows_of(text: Text, document: str, udp: bool) -> tuple[Flow, ...]:
-    if not text.rows:
-        return ()
     incoming = _incoming_streams(text, document)
-    if incoming:
-        return _two_flows(text, document, incoming, udp)
-    return (_flow_of("forward", text.rows, document, udp),)
+    forward = [row for row in text.rows if row.id not in incoming]
+    flows: dict[Direction, list[Row]] = {
+        "forward": forward,
+        "reverse": _without_rows(text.rows, forward),
+    }
+    return tuple(_flow_of(name, rows, document, udp) for name, rows in flows.items() if rows)
 
 
 def _incoming_streams(text: Text, document: str) -> set[str]:
@@ -159,31 +158,20 @@ def _incoming_streams(text: Text, document: str) -> set[str]:
     return incoming if incoming < {name for name, _ in text.connections} else set()
 
 
-def _two_flows(text: Text, document: str, incoming: set[str], udp: bool) -> tuple[Flow, ...]:
-    forward = [row for row in text.rows if row.id not in incoming]
-    reverse = _without_rows(text.rows, forward)
-    return (
-        _flow_of("forward", forward, document, udp),
-        _flow_of("reverse", reverse, document, udp),
-    )
-
-
 def _flow_of(direction: Direction, rows: list[Row], document: str, udp: bool) -> Flow:
-    """Lines with losses are the receiver's, whichever end printed them."""
+    """Rows with losses are the receiver's, whichever end printed them."""
     received = [row for row in rows if udp and lines.parse_losses(row.rest)]
     sent = _without_rows(rows, received)
     sums, sums_received = _whole_run(sent), _whole_run(received)
     parts = _without_rows(sent or received, [*sums, *sums_received]) or sums
+    intervals = gather_intervals(_lines_of(parts, _parse_rest))
+    total = total_of(_lines_of(sums, lines.parse_losses))
+    total_received = total_of(_lines_of(sums_received, lines.parse_losses))
     return Flow(
         direction,
-        gather_intervals(_lines_of(parts, _parse_rest)),
-        replace(
-            total_of(_lines_of(sums, lines.parse_losses)), datagrams=_first_number(_SENT, document)
-        ),
-        replace(
-            total_of(_lines_of(sums_received, lines.parse_losses)),
-            out_of_order=_first_number(_ORDER, document),
-        ),
+        intervals,
+        replace(total, datagrams=_first_number(_SENT, document)),
+        replace(total_received, out_of_order=_first_number(_ORDER, document)),
     )
 
 
@@ -207,15 +195,13 @@ def _parse_rest(rest: str) -> Optional[Rest]:
     match = _ENHANCED.match(rest)
     if match is None:
         return lines.parse_losses(rest)
-    rtt = int(match[4]) * 1e-6
-    window = lines.parse_amount(match[2].lstrip("-"), match[3], 1024)
-    if match[2].startswith("-"):  # "-1K": the kernel did not say
-        window = None
-    return Rest(int(match[1]), window or None, rtt or None)
+    # A window of "-1K": the kernel did not say.
+    window = lines.parse_amount(match[2], match[3], 1024) if match[2].isdecimal() else None
+    return Rest(int(match[1]), window or None, int(match[4]) * 1e-6 or None)
 
 
-def as_text(document: str) -> str:
-    """The document with each line of this report replaced; as it was if it has none."""
+def with_rows_of_csv(document: str) -> str:
+    """The document with each line of iperf -y C replaced by the row that it stands for."""
     if not _CSV.search(document):
         return document
     connections = dict.fromkeys(_connection_line(match) for match in _LINE.finditer(document))
@@ -228,13 +214,10 @@ def _connection_line(match: re.Match[str]) -> str:
 
 
 def _row_line(match: re.Match[str]) -> str:
-    row = (
-        f"[{_stream_id(match)}] {match['start']}-{match['end']} sec  {match['bytes']} Bytes  "
-        f"{match['rate']} bits/sec"
-    )
+    amounts = f"{match['bytes']} Bytes  {match['rate']} bits/sec"
     if match["count"]:
-        row += f"  {match['jitter']} ms  {match['lost']}/{match['count']}"
-    return row
+        amounts += f"  {match['jitter']} ms  {match['lost']}/{match['count']}"
+    return f"[{_stream_id(match)}] {match['start']}-{match['end']} sec  {amounts}"
 
 
 def _stream_id(match: re.Match[str]) -> str:

@@ -25,7 +25,9 @@ def read_fragment(document: str, error: Optional[str]) -> Optional[Run]:
     document = document.partition('"server_output_json"')[0]
     objects = _whole_objects(_BEGIN, document)
     start, end = _part_with("connected", objects), _part_with(CPU, objects)
-    intervals = [part for part in objects if part not in (start, end)] or _lone_sums(document)
+    intervals = [part for part in objects if part not in (start, end)]
+    if not intervals:
+        intervals = [{"sum": part} for part in _whole_objects(_SUM, document)]
     if not (intervals or end):
         return None
     run = read_result({"start": start, "intervals": intervals, "end": end})
@@ -34,11 +36,6 @@ def read_fragment(document: str, error: Optional[str]) -> Optional[Run]:
 
 def _part_with(key: str, objects: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return next((part for part in objects if key in part), {})
-
-
-def _lone_sums(document: str) -> list[dict[str, Any]]:
-    """Each sum as an interval that has nothing else."""
-    return [{"sum": part} for part in _whole_objects(_SUM, document)]
 
 
 def _whole_objects(begin: re.Pattern[str], document: str) -> list[dict[str, Any]]:

@@ -17,17 +17,32 @@ from dataclasses import replace
 from typing import Any, Optional
 
 from neuca_tools.selftest.evidence.run import Connection, Direction, Flow, Interval, Run, Total
-from neuca_tools.selftest.readers import values
-from neuca_tools.selftest.readers.gather import received_total, without_zeros
+from neuca_tools.selftest.readers.gather import received_total, usual_length, without_zeros
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
+from neuca_tools.selftest.readers.values import (
+    known_mean,
+    known_sum,
+    mapping,
+    mappings,
+    parse_number,
+    parse_whole,
+    scaled,
+    text,
+)
 
-MAX_EVENTS = 200_000  # two days of events, one each second
+MAX_EVENTS = MAX_INTERVALS = 200_000  # two days of events, one each second
 MAX_DIGITS = 25  # of an integer; int() refuses thousands of them
 MAX_RUNS = 100  # in one file
 NESTED = 5  # objects and lists, one in the other, before a result
 # What a result has some of; intervals have a "start" and an "end" too, which are numbers.
 RESULT = {"start": dict, "intervals": list, "end": dict, "error": str}
 REVERSE = "_bidir_reverse"  # how iperf3 3.11 and later mark the second direction
+# What only the sender knows of an interval of TCP.
+WINDOWS: tuple[str, ...] = ("retransmits", "cwnd", "snd_wnd", "rtt", "pmtu")
+# The receiver counts gaps between datagrams, and so misses those lost after the last one that it
+# received. This share of them may still be in flight when the test ends.
+MAX_IN_FLIGHT = 0.1
+Json = Mapping[str, Any]
 _TRAILING_COMMA = re.compile(r",\s*([\]}])")  # left behind where intervals were cut out by hand
 
 
@@ -64,12 +79,11 @@ def read_results(document: str) -> list[Run]:
             return results
         if "event" in data:
             return results
-        # iperf3 3.16 and 3.17 may print the same object twice.
-        if _is_result(data) and data != seen:
+        if not _is_result(data):
+            results += map(read_result, _nested_results(data, NESTED))
+        elif data != seen:  # iperf3 3.16 and 3.17 may print the same object twice
             results.append(read_result(data))
             seen = data
-        elif not _is_result(data):
-            results += map(read_result, _nested_results(data, NESTED))
         position = document.find("{", end)
     return results[:MAX_RUNS]
 
@@ -132,10 +146,10 @@ def _from_events(document: str, decoder: json.JSONDecoder) -> Json:
     parts: dict[str, Any] = {"intervals": intervals}
     for line in document.split("\n")[:MAX_EVENTS]:
         try:
-            event = values.mapping(decoder.decode(line))
+            event = mapping(decoder.decode(line))
         except (RecursionError, json.JSONDecodeError):
             continue
-        name = values.text(event.get("event"))
+        name = text(event.get("event"))
         if name == "interval":
             intervals.append(event.get("data"))
         elif name:
@@ -144,30 +158,30 @@ def _from_events(document: str, decoder: json.JSONDecoder) -> Json:
 
 
 def read_result(document: Json) -> Run:
-    start, end = values.mapping(document.get("start")), values.mapping(document.get("end"))
-    requested = values.mapping(start.get("test_start"))
-    cpu = values.mapping(end.get("cpu_utilization_percent"))
-    streams = values.parse_whole(requested.get("num_streams"))
+    start, end = mapping(document.get("start")), mapping(document.get("end"))
+    requested = mapping(start.get("test_start"))
+    cpu = mapping(end.get("cpu_utilization_percent"))
+    streams = parse_whole(requested.get("num_streams"))
     return Run(
         tool="iperf3",
-        version=values.text(start.get("version")).replace("iperf ", "") or None,
-        protocol=values.text(requested.get("protocol")).lower() or None,
+        version=text(start.get("version")).replace("iperf ", "") or None,
+        protocol=text(requested.get("protocol")).lower() or None,
         flows=_read_flows(document, requested),
         connections=tuple(_read_connections(start)),
         streams=streams,
-        duration=values.parse_number(requested.get("duration")),
-        target=values.scaled(values.parse_number(requested.get("target_bitrate")), streams or 1),
-        datagram=values.parse_whole(requested.get("blksize")),
-        buffer=positive_number(start, "sock_bufsize"),
-        sndbuf=positive_number(start, "sndbuf_actual"),
-        rcvbuf=positive_number(start, "rcvbuf_actual"),
-        mss=values.parse_whole(positive_number(start, "tcp_mss", "tcp_mss_default")),
-        congestion=values.text(end.get("sender_tcp_congestion")) or None,
-        cpu_local=values.parse_number(cpu.get("host_total")),
-        cpu_remote=values.parse_number(cpu.get("remote_total")),
+        duration=parse_number(requested.get("duration")),
+        target=scaled(parse_number(requested.get("target_bitrate")), streams or 1),
+        datagram=parse_whole(requested.get("blksize")),
+        buffer=_positive_number(start, "sock_bufsize"),
+        sndbuf=_positive_number(start, "sndbuf_actual"),
+        rcvbuf=_positive_number(start, "rcvbuf_actual"),
+        mss=parse_whole(_positive_number(start, "tcp_mss", "tcp_mss_default")),
+        congestion=text(end.get("sender_tcp_congestion")) or None,
+        cpu_local=parse_number(cpu.get("host_total")),
+        cpu_remote=parse_number(cpu.get("remote_total")),
         peer=_find_peer(start) or None,
-        taken=values.text(values.mapping(start.get("timestamp")).get("time")) or None,
-        system=values.text(start.get("system_info")) or None,
+        taken=text(mapping(start.get("timestamp")).get("time")) or None,
+        system=text(start.get("system_info")) or None,
         options=_describe_options(requested) or None,
         error=_find_error(document, end),
         notes=() if start else ('no "start": the document is incomplete',),
@@ -175,136 +189,110 @@ def read_result(document: Json) -> Run:
 
 
 def _find_peer(start: Json) -> str:
-    ends = (values.mapping(start.get(key)) for key in ("connecting_to", "accepted_connection"))
-    return next(filter(None, (values.text(end.get("host")) for end in ends)), "")
+    ends = (mapping(start.get(key)) for key in ("connecting_to", "accepted_connection"))
+    return next(filter(None, (text(end.get("host")) for end in ends)), "")
 
 
 def _describe_options(requested: Json) -> str:
     """What the test was asked to do, as options of iperf3(1)."""
-    named = (
-        ("-P", "num_streams", 1),
-        ("-t", "duration", 0),
-        ("-l", "blksize", 0),
-        ("-O", "omit", 0),
-    )
-    words = [
-        f"{option} {value:.0f}"
-        for option, key, usual in named
-        if (value := values.parse_number(requested.get(key)) or 0) > usual
-    ]
+    words = []
+    numbers = {"-P": "num_streams", "-t": "duration", "-l": "blksize", "-O": "omit"}
+    for option, key in numbers.items():
+        value = parse_number(requested.get(key)) or 0
+        if value > (1 if option == "-P" else 0):
+            words.append(f"{option} {value:.0f}")
     flags = (("-R", "reverse"), ("--bidir", "bidir"))
     words += [option for option, key in flags if requested.get(key)]
     return " ".join(words)
 
 
 def _read_flows(document: Json, requested: Json) -> tuple[Flow, ...]:
-    intervals = values.mappings(document.get("intervals"))
-    end = values.mapping(document.get("end"))
+    intervals = mappings(document.get("intervals"))
+    end = mapping(document.get("end"))
     if not intervals and not end:
         return ()
     keys = {key for part in (end, *intervals[:1]) for key in part}
     if requested.get("bidir") or any(key.endswith(REVERSE) for key in keys):
         return (
-            read_flow(document, "forward", "", True),
-            read_flow(document, "reverse", REVERSE, False),
+            _read_flow(document, "forward", "", True),
+            _read_flow(document, "reverse", REVERSE, False),
         )
-    if not requested.get("reverse"):
-        return (_read_forward(document, values.text(requested.get("protocol")).lower()),)
-    received, sent = read_flow(document, "reverse"), _flow_of_server(document, "reverse")
-    return (with_counts(received, sent, WINDOWS) if sent else received,)
+    return (_read_single_flow(document, requested),)
 
 
-def _read_forward(document: Json, protocol: str) -> Flow:
-    sent = read_flow(document, "forward")
-    received = _flow_of_server(document, "forward") if protocol == "udp" else None
-    return with_counts(sent, received, ["lost"]) if received else sent
+def _read_single_flow(document: Json, requested: Json) -> Flow:
+    """With what only the server counted, if its output is in the document."""
+    direction: Direction = "reverse" if requested.get("reverse") else "forward"
+    server_counts = WINDOWS
+    if direction == "forward":
+        is_udp = text(requested.get("protocol")).lower() == "udp"
+        server_counts = ("lost",) if is_udp else ()
+    flow, server = _read_flow(document, direction), _flow_of_server(document, direction)
+    return _with_counts(flow, server, server_counts) if server else flow
 
 
 def _flow_of_server(document: Json, direction: Direction) -> Optional[Flow]:
     """What the server reported (--get-server-output)."""
-    as_json = document.get("server_output_json")
-    if as_json:
-        return read_flow(values.mapping(as_json), direction)
-    flows = read_iperf3_text(values.text(document.get("server_output_text"))).flows
+    if document.get("server_output_json"):
+        return _read_flow(mapping(document["server_output_json"]), direction)
+    flows = read_iperf3_text(text(document.get("server_output_text"))).flows
     return next(iter(flows), None)
 
 
 def _read_connections(start: Json) -> list[Connection]:
     connections = []
-    for socket in values.mappings(start.get("connected")):
-        local, remote = (
-            values.text(socket.get("local_host")),
-            values.text(socket.get("remote_host")),
-        )
-        local_port, remote_port = (
-            values.parse_whole(socket.get("local_port")),
-            values.parse_whole(socket.get("remote_port")),
-        )
+    for socket in mappings(start.get("connected")):
+        local, remote = text(socket.get("local_host")), text(socket.get("remote_host"))
+        local_port = parse_whole(socket.get("local_port"))
+        remote_port = parse_whole(socket.get("remote_port"))
         if local and remote and local_port is not None and remote_port is not None:
             connections.append(Connection(local, local_port, remote, remote_port))
     return connections
 
 
 def _find_error(document: Json, end: Json) -> Optional[str]:
-    reason = values.text(document.get("error"))
-    if reason:
-        return reason.removeprefix("error - ")
-    if not end:
-        return "iperf3 ended without a result or an error message"
-    return None
+    reason = text(document.get("error")).removeprefix("error - ")
+    return reason or (None if end else "iperf3 ended without a result or an error message")
 
 
-# --- One direction: its intervals, and what each end counted --------------------------------------
-
-
-Json = Mapping[str, Any]
-MAX_INTERVALS = 200_000  # two days of intervals, one each second
-# What only the sender knows of an interval of TCP.
-WINDOWS = ("retransmits", "cwnd", "snd_wnd", "rtt", "pmtu")
-# The receiver counts gaps between datagrams, and so misses those lost after the last one that it
-# received. This share of them may still be in flight when the test ends.
-MAX_IN_FLIGHT = 0.1
-
-
-def read_flow(
+def _read_flow(
     document: Json, direction: Direction, suffix: str = "", sender: Optional[bool] = None
 ) -> Flow:
     """One direction; `suffix` is that of its sums' keys.
 
     `sender` selects the streams whose own end sends (True) or receives (False); None selects all.
     """
-    every = values.mappings(document.get("intervals"))[:MAX_INTERVALS]
-    intervals = tuple(
-        filter(None, (_read_interval(interval, suffix, sender) for interval in every))
-    )
-    totals = _read_totals(
-        values.mapping(document.get("end")), suffix, sender, _is_of_server(document)
-    )
-    sent, received = (without_zeros(end_total, intervals) for end_total in totals)
+    parts = mappings(document.get("intervals"))[:MAX_INTERVALS]
+    known = (_read_interval(part, suffix, sender) for part in parts)
+    intervals = tuple(filter(None, known))
+    totals = _read_totals(document, suffix, sender)
+    sent, received = (without_zeros(total, intervals) for total in totals)
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
 
 
-def with_counts(flow: Flow, server: Flow, names: Sequence[str]) -> Flow:
+def _with_counts(flow: Flow, server: Flow, names: Sequence[str]) -> Flow:
     """Take these fields of each interval from the server, because only it knows them."""
-    by_start = {round(interval.start): interval for interval in server.intervals}
+    unit = usual_length(server.intervals)
+    by_start = {round(interval.start / unit): interval for interval in server.intervals}
     merged = []
     for interval in flow.intervals:
-        other = by_start.get(round(interval.start), interval)
+        other = by_start.get(round(interval.start / unit), interval)
         merged.append(replace(interval, **{name: getattr(other, name) for name in names}))
     return replace(flow, intervals=tuple(merged))
 
 
 def _read_interval(document: Json, suffix: str, sender: Optional[bool]) -> Optional[Interval]:
-    streams = _select_streams(values.mappings(document.get("streams")), sender)
-    summed = values.mapping(document.get(f"sum{suffix}"))
+    streams = _select_streams(mappings(document.get("streams")), sender)
+    summed = mapping(document.get(f"sum{suffix}"))
     if not summed and len(streams) == 1:
         summed = streams[0]
-    start, end = values.parse_number(summed.get("start")), values.parse_number(summed.get("end"))
+    start, end = parse_number(summed.get("start")), parse_number(summed.get("end"))
     if start is None or end is None:
         return None
     amounts = _read_total(summed)
-    pmtu = min(
-        (value for stream in streams if (value := positive_number(stream, "pmtu"))), default=None
+    cwnds, windows, rtts, mtus = (
+        [_positive_number(stream, key) for stream in streams]
+        for key in ("snd_cwnd", "snd_wnd", "rtt", "pmtu")
     )
     return Interval(
         start,
@@ -312,12 +300,10 @@ def _read_interval(document: Json, suffix: str, sender: Optional[bool]) -> Optio
         bytes=amounts.bytes,
         rate=amounts.rate,
         retransmits=amounts.retransmits,
-        cwnd=values.known_sum(positive_number(stream, "snd_cwnd") for stream in streams),
-        snd_wnd=values.known_sum(positive_number(stream, "snd_wnd") for stream in streams),
-        rtt=values.scaled(
-            values.known_mean(positive_number(stream, "rtt") for stream in streams), 1e-6
-        ),
-        pmtu=values.parse_whole(pmtu),
+        cwnd=known_sum(cwnds),
+        snd_wnd=known_sum(windows),
+        rtt=scaled(known_mean(rtts), 1e-6),
+        pmtu=parse_whole(min(filter(None, mtus), default=None)),
         datagrams=amounts.datagrams,
         lost=amounts.lost,
         jitter=amounts.jitter,
@@ -326,38 +312,32 @@ def _read_interval(document: Json, suffix: str, sender: Optional[bool]) -> Optio
 
 
 def _select_streams(streams: list[Json], sender: Optional[bool]) -> list[Json]:
-    """The streams whose end is `sender`; one that does not say so belongs to either."""
-    return [
-        stream for stream in streams if sender is None or stream.get("sender", sender) is sender
-    ]
+    """The streams whose own end sends, if `sender`; one that does not say so belongs to either."""
+    if sender is None:
+        return streams
+    return [stream for stream in streams if stream.get("sender", sender) is sender]
 
 
-def positive_number(document: Json, *keys: str) -> Optional[float]:
+def _positive_number(document: Json, *keys: str) -> Optional[float]:
     """The first that is not zero, which iperf3 writes where the kernel or it has no value."""
-    return next(filter(None, map(values.parse_number, map(document.get, keys))), None)
+    return next(filter(None, map(parse_number, map(document.get, keys))), None)
 
 
-def _is_of_server(document: Json) -> bool:
-    """Whether a server wrote this, which does not know what its client received."""
-    return bool(values.mapping(values.mapping(document.get("start")).get("accepted_connection")))
-
-
-def _read_totals(
-    end: Json, suffix: str, sender: Optional[bool], is_of_server: bool
-) -> tuple[Total, Total]:
+def _read_totals(document: Json, suffix: str, sender: Optional[bool]) -> tuple[Total, Total]:
     """What was sent, and what was received.
 
     For UDP, 3.7 and 3.9 write only `sum`: what was sent, with the receiver's count of losses.
     """
-    both = values.mapping(end.get(f"sum{suffix}"))
-    sent = _read_total(values.mapping(end.get(f"sum_sent{suffix}")) or both)
-    summed = values.mapping(end.get(f"sum_received{suffix}"))
-    if is_of_server and summed and not values.parse_number(summed.get("bytes")):
+    end = mapping(document.get("end"))
+    # A server does not know what its client received.
+    is_of_server = mapping(document.get("start")).get("accepted_connection")
+    both = mapping(end.get(f"sum{suffix}"))
+    sent = _read_total(mapping(end.get(f"sum_sent{suffix}")) or both)
+    summed = mapping(end.get(f"sum_received{suffix}"))
+    if is_of_server and summed and not parse_number(summed.get("bytes")):
         return sent, Total()
-    if not summed and values.parse_number(both.get("lost_percent")) is not None:
-        received = received_total(
-            sent, values.parse_whole(both.get("lost_packets")), sent.datagrams
-        )
+    if not summed and parse_number(both.get("lost_percent")) is not None:
+        received = received_total(sent, parse_whole(both.get("lost_packets")), sent.datagrams)
     else:
         # Where the receiver's sum lacks a number, `sum` may have it.
         received = _with_missing_tail(_read_total({**both, **summed}), sent.datagrams)
@@ -375,22 +355,18 @@ def _with_missing_tail(received: Total, sent: Optional[int]) -> Total:
 
 
 def _out_of_order(end: Json, sender: Optional[bool]) -> Optional[int]:
-    streams = [values.mapping(stream.get("udp")) for stream in values.mappings(end.get("streams"))]
-    return values.parse_whole(
-        values.known_sum(
-            values.parse_number(stream.get("out_of_order"))
-            for stream in _select_streams(streams, sender)
-        )
-    )
+    streams = [mapping(stream.get("udp")) for stream in mappings(end.get("streams"))]
+    selected = _select_streams(streams, sender)
+    return parse_whole(known_sum(parse_number(stream.get("out_of_order")) for stream in selected))
 
 
 def _read_total(summed: Json) -> Total:
     return Total(
-        seconds=values.parse_number(summed.get("seconds")),
-        bytes=values.parse_number(summed.get("bytes")),
-        rate=values.parse_number(summed.get("bits_per_second")),
-        retransmits=values.parse_whole(summed.get("retransmits")),
-        datagrams=values.parse_whole(summed.get("packets")),
-        lost=values.parse_whole(summed.get("lost_packets")),
-        jitter=values.scaled(values.parse_number(summed.get("jitter_ms")), 1e-3),
+        seconds=parse_number(summed.get("seconds")),
+        bytes=parse_number(summed.get("bytes")),
+        rate=parse_number(summed.get("bits_per_second")),
+        retransmits=parse_whole(summed.get("retransmits")),
+        datagrams=parse_whole(summed.get("packets")),
+        lost=parse_whole(summed.get("lost_packets")),
+        jitter=scaled(parse_number(summed.get("jitter_ms")), 1e-3),
     )

@@ -60,14 +60,14 @@ SENDER, RECEIVER = "sender", "receiver"
 def read(document: str) -> Run:
     """Parse a run. Never raises: if the text cannot be read, the run has an `error`."""
     text = parse_document(document)
-    words, head = text.words, document[:HEAD]
+    words, head, tail = text.words, document[:HEAD], document[-HEAD:]
     protocol = _find_protocol(text, document)
     target = words.target
     if target is None:
         target = parse_float(first_group(_TARGET, head))
     error = _find_error(text, document)
     reverse = words.reverse or "Reverse mode" in document
-    local, remote = _find_cpu_loads(document[-HEAD:], RECEIVER if reverse else SENDER)
+    local, remote = _find_cpu_loads(tail, RECEIVER if reverse else SENDER)
     return Run(
         tool="iperf3",
         version=first_group(_VERSION, head),
@@ -80,7 +80,7 @@ def read(document: str) -> Run:
         datagram=words.datagram,
         buffer=words.buffer,
         mss=parse_whole(parse_float(first_group(_MSS, head))) or words.mss,
-        congestion=first_group(_CONGESTION, document[-HEAD:]),
+        congestion=first_group(_CONGESTION, tail),
         cpu_local=local,
         cpu_remote=remote,
         peer=first_group(_PEER, head) or words.peer,
@@ -89,7 +89,7 @@ def read(document: str) -> Run:
         options=words.options,
         error=error,
         unreadable=error == NO_RESULTS,
-        notes=tuple(_describe_gaps(text, document)),
+        notes=tuple(_notes(text, document)),
     )
 
 
@@ -115,9 +115,9 @@ def _are_datagrams(rows: list[Row]) -> bool:
     """
     counts = [parse_float(row.rest) or 0.0 for row in rows]
     sizes = [row.bytes / count for row, count in zip(rows, counts) if count >= 1]
-    return len(sizes) == len(rows) and SMALLEST <= max(sizes) <= min(
-        SIZE_TOLERANCE * min(sizes), LARGEST
-    )
+    if len(sizes) < len(rows):
+        return False
+    return SMALLEST <= max(sizes) <= min(SIZE_TOLERANCE * min(sizes), LARGEST)
 
 
 def _find_error(text: Text, document: str) -> Optional[str]:
@@ -138,7 +138,7 @@ def _find_cpu_loads(document: str, client: str) -> tuple[Optional[float], Option
     return (local, remote) if match[1] == client else (remote, local)
 
 
-def _describe_gaps(text: Text, document: str) -> Iterator[str]:
+def _notes(text: Text, document: str) -> Iterator[str]:
     if text.rows and "Sent " not in document and not any(map(_is_summary, text.rows)):
         yield "the text ends before the summary of the run"
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.evidence.run import Connection
-from neuca_tools.selftest.readers.values import known_values, parse_whole, scaled
+from neuca_tools.selftest.readers.values import known_values, parse_number, parse_whole, scaled
 
 MAX_LINES = 500_000
 LONGEST_LINE = 1000  # characters
@@ -45,12 +45,12 @@ _COMMAND = re.compile(
     r"(?:^|[\s/#$>'\"`(])iperf3?(?:[-.][\w.]{1,20})? +(-\S.*?)"
     r"(?: {0,5}\\?(?: \||-{4}| \[(?:[ \d]{1,5}| ID|SUM)\]|`|</|; {0,5}[a-z]| &&).*|\\?)$"
 )
-# The long spelling of an option whose value counts here, values attached as in "-P4", and flags
+# The short spellings of options whose values count here, values attached as in "-P4", and flags
 # that share a hyphen, of which the last may take a value.
-_LONG = {"--bandwidth": "-b", "--bitrate": "-b", "--parallel": "-P", "--time": "-t"}
-_LONG |= {"--window": "-w", "--length": "-l", "--len": "-l", "--udp": "-u", "--reverse": "-R"}
-_LONG |= {"--client": "-c", "--server": "-s", "--fq-rate": "--fq-rate"}
-_LONG |= {"--set-mss": "-M", "--mss": "-M"}
+_SHORT = {"--bandwidth": "-b", "--bitrate": "-b", "--parallel": "-P", "--time": "-t"}
+_SHORT |= {"--window": "-w", "--length": "-l", "--len": "-l", "--udp": "-u", "--reverse": "-R"}
+_SHORT |= {"--client": "-c", "--server": "-s", "--fq-rate": "--fq-rate"}
+_SHORT |= {"--set-mss": "-M", "--mss": "-M"}
 _ATTACHED = re.compile(r"(-[bPtwlM])(\d\S*)")
 _TOGETHER = re.compile(r"-([uRVZdJN46es]{1,8})([cbPtwl]?)")
 TRADEOFF = re.compile(r"(?:^|\s)(?:-r|--tradeoff)\b")  # iperf 2: one direction after the other
@@ -125,12 +125,13 @@ class Text(NamedTuple):
 def parse_document(document: str) -> Text:
     if "<" in document or "**" in document:  # which web pages and forums add
         document = _MARKUP.sub("", document)
-    every = [line[:LONGEST_LINE] for line in document.split("\n")[:MAX_LINES]]
-    commands = known_values(map(parse_command, every))
-    words = next((command for command in commands if command.client), next(iter(commands), Words()))
+    lines = [line[:LONGEST_LINE] for line in document.split("\n")[:MAX_LINES]]
+    commands = known_values(map(parse_command, lines))
+    clients = [command for command in commands if command.client]
+    words = next(iter(clients or commands), Words())
     # The same line again is a copy, such as the last one in a script's own summary.
-    rows = list(dict.fromkeys(known_values(map(parse_row, every))))
-    return Text(rows, known_values(map(parse_connection, every)), words)
+    rows = list(dict.fromkeys(known_values(map(parse_row, lines))))
+    return Text(rows, known_values(map(parse_connection, lines)), words)
 
 
 def first_group(pattern: re.Pattern[str], document: str) -> Optional[str]:
@@ -165,27 +166,25 @@ def _row_of_match(match: re.Match[str]) -> Optional[Row]:
     size = _size_of_row(match, rate * (end - start) / 8)
     if size is None:
         return None
-    if end > start and (
-        not rate or _significant_digits(match["rate"]) < _significant_digits(match["size"] or "")
-    ):
+    is_rough = _significant_digits(match["rate"]) < _significant_digits(match["size"] or "")
+    if end > start and (is_rough or not rate):
         rate = size * 8 / (end - start)  # too low for the requested unit (-f g)
     rest = match["rest"].strip(_QUOTES)
     return Row((match["id"] or "1").upper(), match["role"], start, end, size, rate, rest)
 
 
 def _significant_digits(word: str) -> int:
-    """How many digits of a number are significant."""
     return len(word.replace(".", "").lstrip("0"))
 
 
 def _rate_of_row(match: re.Match[str]) -> Optional[float]:
-    """Bits per second as a row says."""
+    """Bits per second, as a row has them."""
     per = (match["per"] or "bit").casefold()
     return scaled(parse_amount(match["rate"], match["scale"], BASES[per]), BITS[per])
 
 
 def _size_of_row(match: re.Match[str], by_rate: float) -> Optional[float]:
-    """Bytes as a row says; by its rate if it does not."""
+    """Bytes, as a row has them; those of its rate if it has none."""
     if match["size"] is None:
         return by_rate
     unit = (match["unit"] or "byte").casefold()
@@ -237,7 +236,7 @@ def parse_command(line: str) -> Optional[Words]:
         streams = int(options["-P"])
     return Words(
         target=scaled(_requested_limit(options), streams or 1),
-        duration=parse_float(options.get("-t")),
+        duration=parse_number(parse_float(options.get("-t"))),
         streams=streams,
         buffer=parse_size(options.get("-w", "")),
         datagram=parse_whole(parse_size(options.get("-l", ""))),
@@ -267,8 +266,8 @@ def _separate_options(words: list[str]) -> list[str]:
             separate += attached.groups()
         elif together:
             separate += [f"-{flag}" for flag in "".join(together.groups())]
-        elif name in _LONG:
-            separate += filter(None, (_LONG[name], value))
+        elif name in _SHORT:
+            separate += filter(None, (_SHORT[name], value))
         else:
             separate.append(word)
     return separate

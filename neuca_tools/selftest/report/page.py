@@ -8,11 +8,12 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Optional
 
 from neuca_tools import __version__
-from neuca_tools.model.printable import escape_markup, printable_line
 from neuca_tools.model.printable import escape_markup as escape
+from neuca_tools.model.printable import printable_line
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions.base import INFO
@@ -23,7 +24,13 @@ from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.route import Hop
 from neuca_tools.selftest.evidence.run import Flow
-from neuca_tools.selftest.report.panels import Band, Line, Panel, numbered_band_names, svg_figure
+from neuca_tools.selftest.report.panels import (
+    Band,
+    Panel,
+    end_of_bands,
+    numbered_band_names,
+    svg_figure,
+)
 from neuca_tools.selftest.report.text import (
     HOST_WORDS,
     fact_line,
@@ -56,14 +63,13 @@ STATES = {
 def report_page(
     evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis] = None
 ) -> str:
-    """The whole file; `before` adds the rates of an earlier test."""
+    """The report as HTML; `before` adds the rates of an earlier test."""
     title = evidence.label or "Dataplane self-test"
     inside = "\n".join(_body_parts(evidence, diagnosis, before, title))
     return html_file(f"{title}: {diagnosis.words}", inside)
 
 
 def html_file(title: str, inside: str, style: str = "") -> str:
-    """A whole file."""
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
@@ -101,14 +107,11 @@ def _body_parts(
 def _timeline_section(evidence: Evidence) -> Iterator[str]:
     panels, bands = timeline_panels(evidence)
     picture = svg_figure(panels, bands)
-    if not picture:
-        return
-    key = "; ".join(numbered_band_names(bands))
-    yield "<section><figure class=timeline><figcaption>Over time</figcaption>"
-    yield picture
-    if key:
-        yield f"<p class=quiet>{escape(key)}</p>"
-    yield "</figure></section>"
+    if picture:
+        key = escape("; ".join(numbered_band_names(bands)))
+        yield "<section><figure class=timeline><figcaption>Over time</figcaption>"
+        yield picture + (f"<p class=quiet>{key}</p>" if key else "")
+        yield "</figure></section>"
 
 
 def _about_test(evidence: Evidence) -> str:
@@ -124,11 +127,15 @@ def _about_host(host: Host, address: Optional[str]) -> str:
 
 def _tests_section(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[str]:
     """The steps of a test by neuca-selftest; otherwise the phases of an iperf run."""
-    steps = [step for step in evidence.steps if step.text != NOT_ASKED]
+    steps = (step for step in evidence.steps if step.text != NOT_ASKED)
     rows = [(step.name, step.verdict, step.text) for step in steps]
     if not rows:
         rows = [
-            (name_with_arrow(phase.name, phase.direction), PASSED[phase.passed], phase_words(phase))
+            (
+                name_with_arrow(phase.name, phase.direction),
+                PASSED[phase.passed],
+                phase_words(phase),
+            )
             for phase in diagnosis.phases
         ]
     if not rows:
@@ -169,14 +176,13 @@ def _finding_section(finding: Finding) -> Iterator[str]:
 def _report_tables(
     evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis]
 ) -> Iterator[str]:
-    """HTML; nothing for what was not measured. `before` is an earlier test to compare with."""
+    """Nothing for what was not measured. `before` is an earlier test to compare with."""
     yield from _html_table("Before and after", BEFORE, list(_before_and_after(diagnosis, before)))
     measured = {"idle": evidence.idle, "loaded": evidence.loaded}
     rows = [_latency_row(name, times) for name, times in measured.items() if times.p50 is not None]
     yield from _html_table("Latency, idle and under load", LATENCY, rows)
-    yield from _html_table(
-        "UDP: datagrams lost, against the rate offered", UDP, _udp_rows(evidence)
-    )
+    udp_title = "UDP: datagrams lost, against the rate offered"
+    yield from _html_table(udp_title, UDP, _udp_rows(evidence))
     yield from _html_table("Path", PATH, list(map(_hop_row, evidence.route.hops)))
 
 
@@ -205,18 +211,17 @@ def _udp_rows(evidence: Evidence) -> list[Sequence[str]]:
     """In the order of UDP."""
     points = []
     for phase in evidence.phases:
-        phase_look, offered = look_at_phase(evidence, phase), (phase.flow or Flow()).sent.rate
-        if phase_look.protocol == "udp" and offered is not None and phase_look.loss is not None:
-            points.append((offered, phase_look.loss))
+        look, offered = look_at_phase(evidence, phase), (phase.flow or Flow()).sent.rate
+        if look.protocol == "udp" and offered is not None and look.loss is not None:
+            points.append((offered, look.loss))
     return [(amounts.rate(rate), amounts.percent(loss)) for rate, loss in sorted(points)]
 
 
 def _html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     if not rows:
         return
-    yield f"<section><h2>{escape(title)}</h2><table class=columns><tr>"
-    yield from (f"<th scope=col>{escape(column)}</th>" for column in columns)
-    yield "</tr>"
+    headings = "".join(f"<th scope=col>{escape(column)}</th>" for column in columns)
+    yield f"<section><h2>{escape(title)}</h2><table class=columns><tr>{headings}</tr>"
     for row in rows:
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
         yield f"<tr>{cells}</tr>"
@@ -285,8 +290,7 @@ footer{margin-top:8px}}
 """
 
 
-# --- Series for other programs, and several runs in one plot --------------------------------------
-
+# --- Series for other programs, and several runs in one plot ---
 
 # A run and its name.
 Runs = Sequence[tuple[str, Evidence]]
@@ -306,16 +310,12 @@ def csv_of(runs: Runs) -> str:
     writer.writerow(HEADER)
     for name, evidence in runs:
         # A label may come from others, and a spreadsheet takes one that begins so for a formula.
-        shown = re.sub(r"^(?=[=+@-].)", "'", printable_line(name))
+        harmless_name = re.sub(r"^(?=[=+@-].)", "'", printable_line(name))
         for panel in timeline_panels(evidence)[0]:
-            writer.writerows((shown, *row) for row in _panel_points(panel))
+            for line in panel.lines:
+                series = (harmless_name, panel.title, line.name)
+                writer.writerows((*series, round(x, 6), y) for x, y in chain(*line.parts))
     return text.getvalue()
-
-
-def _panel_points(panel: Panel) -> Iterator[tuple[str, str, float, float]]:
-    for line in panel.lines:
-        for part in line.parts:
-            yield from ((panel.title, line.name, round(x, 6), y) for x, y in part)
 
 
 def svg_of(runs: Runs) -> str:
@@ -330,33 +330,27 @@ def overlay_figure(runs: Runs) -> str:
     """One run as in its report; of several, a panel for each line, in which each run is a line."""
     if len(runs) == 1:
         return svg_figure(*timeline_panels(runs[0][1]))
-    parts: dict[tuple[str, str], list[tuple[Panel, Line]]] = {}
+    panel_by_title: dict[str, Panel] = {}
     longest: list[Band] = []
     for number, (name, evidence) in enumerate(runs):
         panels, bands = timeline_panels(evidence)
-        longest = max(longest, bands, key=_end_of_bands)
+        longest = max(longest, bands, key=end_of_bands)
         for panel in panels:
             for line in panel.lines:
-                own = Line(name, number % (4 + len(COLOURS)), line.parts)
-                parts.setdefault((panel.title, line.name), []).append((panel, own))
-    together = [
-        lines[0][0]._replace(title=f"{title}, {line}", lines=[own for _, own in lines])
-        for (title, line), lines in parts.items()
-    ]
-    return svg_figure(together, longest)
-
-
-def _end_of_bands(bands: Sequence[Band]) -> float:
-    return max((band.end for band in bands), default=0.0)
+                title = f"{panel.title}, {line.name}"
+                own = line._replace(name=name, colour=number % (4 + len(COLOURS)))
+                others = panel_by_title.get(title, panel._replace(lines=[])).lines
+                panel_by_title[title] = panel._replace(title=title, lines=[*others, own])
+    return svg_figure(list(panel_by_title.values()), longest)
 
 
 def comparison_page(runs: Runs, differences: str, state: str) -> str:
     """The differences between runs, and all of them in one plot."""
     verdict = differences.splitlines()[-1]
     inside = (
-        f'<header><h1>Comparison</h1><p class="verdict {state}">{escape_markup(verdict)}</p>'
+        f'<header><h1>Comparison</h1><p class="verdict {state}">{escape(verdict)}</p>'
         "</header>"
-        f"<pre>{escape_markup(differences)}</pre>"
+        f"<pre>{escape(differences)}</pre>"
         f"<section><figure class=timeline>{overlay_figure(runs)}</figure></section>"
     )
     return html_file("Comparison of self-tests", inside, style=OWN_STYLE)

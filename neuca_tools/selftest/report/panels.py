@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from neuca_tools.model.printable import escape_markup as escape
@@ -33,18 +34,18 @@ class Band(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line of a panel, in parts that are not joined; `place` is its colour."""
+    """One line of a panel, in parts that are not joined; `colour` is the number of a CSS class."""
 
     name: str
-    place: int
+    colour: int
     parts: Sequence[Points]
 
 
 class Panel(NamedTuple):
-    """One quantity. `form` is that of the numbers at the y axis."""
+    """One quantity. `form` writes the numbers at the y axis."""
 
     title: str
-    form: Format
+    form: Callable[[float], str]
     lines: Sequence[Line] = ()
     binary: bool = False
     top: float = 0.0  # the end of the y axis; 0 for that of the data
@@ -52,10 +53,8 @@ class Panel(NamedTuple):
 
 def svg_figure(panels: Sequence[Panel], bands: Sequence[Band]) -> str:
     """The SVG; an empty text if there is nothing to show."""
-    shown = [
-        panel for panel in panels if any(part for curve in panel.lines for part in curve.parts)
-    ]
-    end = max((band.end for band in bands), default=0.0)
+    shown = [panel for panel in panels if any(any(line.parts) for line in panel.lines)]
+    end = end_of_bands(bands)
     if not shown or end <= 0:
         return ""
     height = HEAD + len(shown) * (TITLE + PLOT + GAP) + FOOT
@@ -68,9 +67,13 @@ def svg_figure(panels: Sequence[Panel], bands: Sequence[Band]) -> str:
     return f'<svg class="timeline" viewBox="0 0 {WIDTH} {height}" role="img">{inside}</svg>'
 
 
+def end_of_bands(bands: Sequence[Band]) -> float:
+    return max((band.end for band in bands), default=0.0)
+
+
 def numbered_band_names(bands: Sequence[Band]) -> list[str]:
     """The key to the bands that are too narrow for their name: "3 tcp-parallel"."""
-    scale = _Scale(max((band.end for band in bands), default=0.0) or 1.0)
+    scale = _Scale(end_of_bands(bands) or 1.0)
     return [
         f"{number} {band.name}"
         for number, band in enumerate(bands, 1)
@@ -104,9 +107,8 @@ def _band_shapes(bands: Sequence[Band], scale: _Scale, height: int) -> Iterator[
 
 
 def _panel_shapes(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:
-    highest = panel.top or max(
-        (value for curve in panel.lines for part in curve.parts for _, value in part), default=1.0
-    )
+    points = chain.from_iterable(chain.from_iterable(line.parts for line in panel.lines))
+    highest = panel.top or max((value for _, value in points), default=1.0)
     rows = ticks_of(highest, count=3, binary=panel.binary)
     yield svg_label("title", (LEFT, top - 6), panel.title, "start")
     yield from _legend_shapes(panel, top - 6)
@@ -114,11 +116,10 @@ def _panel_shapes(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:
         y = _y_of_value(value, rows[-1], top)
         yield svg_line("grid", (LEFT, y), (WIDTH - RIGHT, y))
         yield svg_label("tick", (LEFT - 8, y + 4), panel.form(value), "end")
-    for curve in panel.lines:
-        for part in filter(None, curve.parts):
-            yield _curve_shape(
-                curve, [(scale.x(x), _y_of_value(y, rows[-1], top)) for x, y in part]
-            )
+    for line in panel.lines:
+        for part in filter(None, line.parts):
+            path = [(scale.x(x), _y_of_value(y, rows[-1], top)) for x, y in part]
+            yield _curve_shape(line.colour, path)
 
 
 def _y_of_value(value: float, highest: float, top: int) -> float:
@@ -127,20 +128,20 @@ def _y_of_value(value: float, highest: float, top: int) -> float:
 
 def _legend_shapes(panel: Panel, y: int) -> Iterator[str]:
     """From the right end of the title's line; one line alone needs no legend."""
-    names = [(curve.place, curve.name) for curve in panel.lines if any(curve.parts)]
-    x = WIDTH - RIGHT - sum(len(name) * CHARACTER + 32 for _, name in names)
-    for place, name in names:
-        yield svg_rectangle(f"fill s{place}", (x + 16, y - 9), (12, 10))
-        yield svg_label("label", (x + 32, y), name, "start")
-        x += len(name) * CHARACTER + 32
+    lines = [line for line in panel.lines if any(line.parts)]
+    x = WIDTH - RIGHT - sum(len(line.name) * CHARACTER + 32 for line in lines)
+    for line in lines:
+        yield svg_rectangle(f"fill s{line.colour}", (x + 16, y - 9), (12, 10))
+        yield svg_label("label", (x + 32, y), line.name, "start")
+        x += len(line.name) * CHARACTER + 32
 
 
-def _curve_shape(curve: Line, path: Points) -> str:
+def _curve_shape(colour: int, path: Points) -> str:
     if len(path) == 1:
         x, y = path[0]
-        return f'<circle class="dot s{curve.place}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
+        return f'<circle class="dot s{colour}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in path)
-    return f'<polyline class="line s{curve.place}" points="{points}"/>'
+    return f'<polyline class="line s{colour}" points="{points}"/>'
 
 
 def _axis_shapes(scale: _Scale, height: int) -> Iterator[str]:
@@ -152,12 +153,8 @@ def _axis_shapes(scale: _Scale, height: int) -> Iterator[str]:
         x = scale.x(value)
         yield svg_line("axis", (x, y), (x, y + 4))
         yield svg_label("tick", (x, y + 16), f"{value:g}", "middle")
-    yield svg_label(
-        "tick", (LEFT + ROOM / 2, y + 31), "seconds since the first test began", "middle"
-    )
-
-
-Format = Callable[[float], str]
+    title = "seconds since the first test began"
+    yield svg_label("tick", (LEFT + ROOM / 2, y + 31), title, "middle")
 
 
 def round_ticks(top: float, count: int = 4) -> list[float]:
@@ -185,7 +182,6 @@ def svg_rectangle(style: str, at: tuple[float, float], size: tuple[float, float]
 
 
 def svg_line(style: str, start: tuple[float, float], end: tuple[float, float]) -> str:
-    """A straight line."""
     (x1, y1), (x2, y2) = start, end
     ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
     return f'<line class="{style}" {ends}/>'

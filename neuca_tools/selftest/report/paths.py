@@ -32,44 +32,40 @@ FORMS: dict[str, Callable[[float], str]] = {
     BYTES: lambda value: f"{value:.0f} bytes",
     CONNECTIONS: lambda value: f"{value:.0f} connections/s",
 }
-NAME, VALUE = 18, 30  # columns
+NAME_WIDTH, VALUE_WIDTH = 18, 29
 
 
 def path_table(comparison: PathComparison, verbose: bool = False) -> str:
     """Every measurement over each path, with what it costs; then what limits each of them."""
     width = max(len(verdict.label) for verdict in comparison.verdicts) + 2
-    parts = [printable_line(line) for row in comparison.rows for line in _row_lines(row, width)]
-    note = " (the baseline)"
-    for verdict in comparison.verdicts:
-        parts += [
-            printable_line(f"— {verdict.label}{note}"),
-            conclusion_text(verdict.diagnosis, verbose),
-        ]
-        note = ""
-    return "\n".join(parts)
+    lines = [printable_line(line) for row in comparison.rows for line in _row_lines(row, width)]
+    for number, verdict in enumerate(comparison.verdicts):
+        note = "" if number else " (the baseline)"
+        lines.append(printable_line(f"— {verdict.label}{note}"))
+        lines.append(conclusion_text(verdict.diagnosis, verbose))
+    return "\n".join(lines)
 
 
 def _row_lines(row: Row, width: int) -> Iterator[str]:
     name = name_with_arrow(row.name, row.direction)
     for value in row.values:
-        yield f"{name:<{NAME}}{value.label:<{width}}{_value_text(value, row.unit)}"
+        yield f"{name:<{NAME_WIDTH}}{value.label:<{width}}{_value_text(value, row.unit)}"
         name = ""
 
 
 def _value_text(value: Value, unit: str) -> str:
     form = FORMS[unit]
-    known = form(value.median)
+    text = form(value.median)
     if value.count > 1 and unit != BYTES:
-        known += f" ± {form(value.deviation)}"
+        text += f" ± {form(value.deviation)}"
     if value.tax is None:
-        return known
+        return text
+    text = f"{text:<{VALUE_WIDTH}}"
     if not value.tax:
-        return f"{known:<{VALUE - 1}} the same"
-    words = f"{known:<{VALUE - 1}} {amounts.percent(abs(value.tax))}"
-    words += " more" if (value.tax > 0) is (unit in LESS_IS_BETTER) else " less"
-    if value.alike:
-        words += ", no more than they vary"
-    return words
+        return f"{text} the same"
+    is_more = (value.tax > 0) is (unit in LESS_IS_BETTER)
+    text += f" {amounts.percent(abs(value.tax))} {'more' if is_more else 'less'}"
+    return f"{text}, no more than they vary" if value.alike else text
 
 
 def path_record(comparison: PathComparison, paths: Sequence[Tests], code: ExitCode) -> str:

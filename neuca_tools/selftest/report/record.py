@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Optional
 
 from neuca_tools.model import printable
@@ -20,13 +21,13 @@ from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.evidence.derive import look_at_phase
 from neuca_tools.selftest.evidence.responsiveness import known_scores
 from neuca_tools.selftest.evidence.run import Flow, Run
-from neuca_tools.selftest.report.text import name_with_arrow, phase_words
+from neuca_tools.selftest.report.text import name_with_arrow
 
 VERSION = 1
 
 
 def report_data(evidence: Evidence, diagnosis: Diagnosis) -> dict[str, object]:
-    """Within a version, keys may be added but not removed. What is not known is left out."""
+    """The JSON of a test. Within a version, keys may be added but not removed."""
     return {
         "version": VERSION,
         "verdict": diagnosis.words,
@@ -47,7 +48,7 @@ def report_json(evidence: Evidence, diagnosis: Diagnosis) -> str:
 
 
 def subject_of(evidence: Evidence, file: str) -> dict[str, str]:
-    """What is known of these, by its name in the JSON report."""
+    """What is known of the file, tool, date, peer, options and system of a run."""
     run = next((phase.run for phase in evidence.phases if phase.run), Run("iperf"))
     version = run.version or ""
     facts = {
@@ -62,10 +63,7 @@ def subject_of(evidence: Evidence, file: str) -> dict[str, str]:
 
 
 def subject_line(about: dict[str, str]) -> str:
-    """A line that says what the record is of.
-
-    For example "run.txt: iperf3 3.12, Tue 5 Nov 2019, peer 10.0.0.1, options -P 4".
-    """
+    """ "run.txt: iperf3 3.12, Tue 5 Nov 2019, peer 10.0.0.1, options -P 4"."""
     facts = [about.get("tool", ""), about.get("date", "")]
     facts += [f"{name} {about[name]}" for name in ("peer", "options") if name in about]
     return f"{about['file']}: {', '.join(filter(None, facts))}"
@@ -86,19 +84,17 @@ Test = tuple[Evidence, Diagnosis]
 
 
 def prometheus_text(tests: Sequence[Test]) -> str:
-    """The whole file."""
-    rows = (row for test in tests for row in _test_samples(*test))
-    return metrics_text("neuca_selftest_", METRICS, rows, 10)
+    samples = chain.from_iterable(_test_samples(*test) for test in tests)
+    return metrics_text("neuca_selftest_", METRICS, samples, 10)
 
 
 def _test_samples(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[Sample]:
-    where = _path_labels(evidence)
-    yield "verdict", where, float(diagnosis.exit_code)
-    yield "timestamp_seconds", where, seconds_of_time(evidence.taken)
-    yield "expected_bits_per_second", where, diagnosis.expect
-    for place, phase in enumerate(diagnosis.phases):
-        labels = {"phase": phase.name, "direction": phase.direction, "number": str(place)}
-        labels.update(where)
+    path = _path_labels(evidence)
+    yield "verdict", path, float(diagnosis.exit_code)
+    yield "timestamp_seconds", path, seconds_of_time(evidence.taken)
+    yield "expected_bits_per_second", path, diagnosis.expect
+    for number, phase in enumerate(diagnosis.phases):
+        labels = {"phase": phase.name, "direction": phase.direction, "number": str(number), **path}
         yield "rate_bits_per_second", labels, phase.rate
         yield "lost_ratio", labels, phase.loss
         yield "retransmits", labels, phase.retransmits
@@ -106,7 +102,7 @@ def _test_samples(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[Sample]:
         labels = {name: getattr(finding, name) for name in ("id", "title", "severity", "end")}
         if finding.direction:
             labels["direction"] = finding.direction
-        yield "finding_share", {**labels, **where}, finding.share
+        yield "finding_share", {**labels, **path}, finding.share
 
 
 def _path_labels(evidence: Evidence) -> dict[str, str]:
@@ -125,12 +121,11 @@ def nagios_line(diagnosis: Diagnosis) -> str:
     """The line (Monitoring Plugins guidelines); the exit code is `NAGIOS[diagnosis.exit_code]`."""
     state, limit = STATES[NAGIOS[diagnosis.exit_code]], diagnosis.limit
     words, values = [], []
-    for place, phase in enumerate(diagnosis.phases):
+    for number, phase in enumerate(diagnosis.phases):
         if phase.rate is not None:
             words.append(f"{phase.name} {amounts.rate(phase.rate)}")
-            values.append(
-                f"'{place}-{_performance_label(phase.name)}-{_performance_label(phase.direction)}'={phase.rate:.0f}"
-            )
+            label = _performance_label(f"{number}-{phase.name}-{phase.direction}")
+            values.append(f"'{label}'={phase.rate:.0f}")
     if not words or diagnosis.exit_code not in (ExitCode.PASS, ExitCode.BELOW):
         words.insert(0, diagnosis.words)
     words += diagnosis.failures
@@ -147,12 +142,11 @@ def _performance_label(word: str) -> str:
     return re.sub("['=|]", "?", word).replace("\n", " ")
 
 
-# --- Entries of the archive -----------------------------------------------------------------------
-
+# --- Entries of the archive ---
 
 ENTRY_VERSION = 1
-# The parts of a finding that an entry has.
-FINDING = ("id", "title", "severity", "share", "confidence", "phase", "end")
+# The fields of a finding that an entry has.
+FINDING_FIELDS = ("id", "title", "severity", "share", "confidence", "phase", "end")
 Entry = Mapping[str, Any]
 # The columns of a line of history with their widths.
 COLUMNS = {"taken": 21, "peer": 16, "interface": 10, "plan": 9, "verdict": 16}
@@ -161,9 +155,9 @@ COLUMNS = {"taken": 21, "peer": 16, "interface": 10, "plan": 9, "verdict": 16}
 def entry_of(
     evidence: Evidence, diagnosis: Diagnosis, plan: str, seconds: float, report: Optional[str]
 ) -> dict[str, object]:
-    """A test with a plan of `seconds` for each throughput test; `report` names the kept report.
+    """A test with this plan and `seconds` for each throughput test; `report` is that kept of it.
 
-    The plan's name and its seconds are those in effect. Within a version, keys may be added.
+    Within a version, keys may be added.
     """
     return {
         "version": ENTRY_VERSION,
@@ -179,7 +173,8 @@ def entry_of(
         "expect": diagnosis.expect,
         "phases": encode(diagnosis.phases),
         "findings": [
-            {name: getattr(finding, name) for name in FINDING} for finding in diagnosis.findings
+            {name: getattr(finding, name) for name in FINDING_FIELDS}
+            for finding in diagnosis.findings
         ],
         "report": report,
         "evidence": encode(comparable_evidence(evidence)),
@@ -231,7 +226,7 @@ def without_evidence(entry: Entry) -> Entry:
 
 
 def history_line(entry: Entry) -> str:
-    """One entry for people: when, peer, interface, plan, rates, verdict, label."""
+    """One entry as text: when, peer, interface, plan, verdict, rates, limit, label."""
     words = [f"{entry.get(name) or '-'!s:<{width}}" for name, width in COLUMNS.items()]
     rest = [_rates_text(entry.get("phases")), _first_finding(entry.get("findings"))]
     if entry.get("label"):
@@ -240,14 +235,12 @@ def history_line(entry: Entry) -> str:
 
 
 def _rates_text(phases: object) -> str:
-    measured = [phase for phase in _json_objects(phases) if isinstance(phase.get("rate"), float)]
-    return ", ".join(map(_rate_text, measured))
-
-
-def _rate_text(phase: Mapping[str, Any]) -> str:
-    name = name_with_arrow(str(phase.get("name")), str(phase.get("direction")))
-    known = PhaseResult(name, "", "", phase["rate"], None, None, None)
-    return f"{name} {phase_words(known)}"
+    texts = []
+    for phase in _json_objects(phases):
+        if isinstance(phase.get("rate"), float):
+            name = name_with_arrow(str(phase.get("name")), str(phase.get("direction")))
+            texts.append(f"{name} {amounts.rate(phase['rate'])}")
+    return ", ".join(texts)
 
 
 def _first_finding(findings: object) -> str:

@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from textwrap import shorten, wrap
 from typing import Optional
 
-from neuca_tools.model.printable import GREEN, RED, painted_text, printable_line, printable_lines
+from neuca_tools.model.printable import (
+    GREEN,
+    RED,
+    counted,
+    painted_text,
+    printable_line,
+    printable_lines,
+)
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.conditions.base import HIGH, INFO
@@ -46,14 +53,11 @@ HOST_WORDS = {
 
 def report_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
     """The whole report, without a newline at its end; it fits one screen unless it is `verbose`."""
-    phases = [phase_line(phase) for phase in diagnosis.phases]
-    if not verbose and len(phases) > MAX_PHASES:
-        others = len(phases) - MAX_PHASES + 1
-        phases = [
-            *phases[: MAX_PHASES - 1],
-            _labelled_line("", f"{others} more tests (--verbose)"),
-        ]
-    return printable_lines([*phases, *_conclusion_lines(diagnosis, verbose)])
+    lines = [_phase_line(phase) for phase in diagnosis.phases]
+    if not verbose and len(lines) > MAX_PHASES:
+        others = len(lines) - MAX_PHASES + 1
+        lines[MAX_PHASES - 1 :] = [_labelled_line("", f"{others} more tests (--verbose)")]
+    return printable_lines([*lines, *_conclusion_lines(diagnosis, verbose)])
 
 
 def conclusion_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
@@ -67,10 +71,8 @@ def shown_report(report: str, code: ExitCode, width: int, color: bool) -> str:
     A `width` of 0 means no limit; a word that is longer than a line stays whole. The verdict, whose
     exit code is `code`, and each FAIL are colored.
     """
-    lines = report.split("\n")
-    report = "\n".join(
-        _wrapped_line(line, width) if 0 < width < len(line) else line for line in lines
-    )
+    if width > 0:
+        report = "\n".join(_wrapped_line(line, width) for line in report.split("\n"))
     if not color:
         return report
     verdict_color = GREEN if code is ExitCode.PASS else RED
@@ -98,9 +100,7 @@ def _conclusion_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
     yield _labelled_line("VERDICT", verdict_text(diagnosis))
     for finding in diagnosis.possible:
         words = f"{finding.title} ({finding.id}): {finding.text}"
-        if not verbose:
-            words = shorten(words, SHORTENED_LENGTH, placeholder=" …")
-        yield _labelled_line("possible:", words)
+        yield _labelled_line("possible:", words if verbose else _shortened(words))
 
 
 def _limit_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
@@ -116,7 +116,7 @@ def _limit_lines(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
                 yield _labelled_line("info", f"{finding.text} ({finding.id})")
     elif limits[1:]:
         others = ", ".join(f"{finding.id} {finding.title}" for finding in limits[1:])
-        yield _labelled_line("also", shorten(others, SHORTENED_LENGTH, placeholder=" …"))
+        yield _labelled_line("also", _shortened(others))
 
 
 def phase_words(phase: PhaseResult) -> str:
@@ -141,7 +141,7 @@ def _steady_rate_words(rate: float, steady: Optional[float]) -> str:
 
 
 def rpm_words(responsiveness: Responsiveness) -> str:
-    """For example "812 RPM (fair, medium confidence), 74.0 ms more than idle, at 47.1 Mbit/s"."""
+    """ "812 RPM (fair, medium confidence), 74.0 ms more than idle, at 47.1 Mbit/s"."""
     words = f"{responsiveness.rpm:.0f} RPM"
     words += f" ({responsiveness.grade}, {responsiveness.confidence} confidence)"
     if responsiveness.increase is not None:
@@ -152,10 +152,7 @@ def rpm_words(responsiveness: Responsiveness) -> str:
 
 
 def one_way_words(way: OneWay) -> str:
-    """What arrived of a test in one direction.
-
-    For example "0.10% of 10000 lost (by sequence number), 3 out of order, 10001 sent, at 1 Mbit/s".
-    """
+    """ "0.10% of 10000 lost (by sequence number), 3 out of order, 10001 sent, at 1 Mbit/s"."""
     words = f"{amounts.percent(way.loss or 0.0)} of {way.seen} lost (by sequence number)"
     if way.out_of_order:
         words += f", {way.out_of_order} out of order"
@@ -167,19 +164,13 @@ def one_way_words(way: OneWay) -> str:
 
 
 def route_words(route: Route) -> str:
-    """The path to the peer.
-
-    For example "3 hops, 2 ways at hop 2, MTU 1400 before hop 3 (no router reports it)".
-    """
-    words = [f"{len(route.hops)} hops" if len(route.hops) != 1 else "1 hop"]
+    """ "3 hops, 2 ways at hop 2, MTU 1400 before hop 3 (no router reports it), peer reached"."""
+    words = [counted(len(route.hops), "hop")]
     silent = sum(not hop.addresses for hop in route.hops)
     if silent:
         words.append(f"{silent} of them silent")
-    words += [
-        f"{len(hop.addresses)} ways at hop {hop.number}"
-        for hop in route.hops
-        if len(hop.addresses) > 1
-    ]
+    several = [hop for hop in route.hops if len(hop.addresses) > 1]
+    words += [f"{len(hop.addresses)} ways at hop {hop.number}" for hop in several]
     for narrowing in route.narrowings:
         how = f"reported by {narrowing.reporter}" if narrowing.reporter else "no router reports it"
         words.append(f"MTU {narrowing.mtu} before hop {narrowing.number} ({how})")
@@ -189,7 +180,7 @@ def route_words(route: Route) -> str:
     return ", ".join(words)
 
 
-def phase_line(phase: PhaseResult) -> str:
+def _phase_line(phase: PhaseResult) -> str:
     verdict = {True: "  pass", False: "  FAIL", None: ""}[phase.passed]
     label = f"{name_with_arrow(phase.name, phase.direction)} "
     return f"{label:<{LABEL_WIDTH}}{phase_words(phase)}{verdict}"
@@ -247,8 +238,14 @@ def _labelled_line(label: str, words: str) -> str:
     return f"{label:<{LABEL_WIDTH}}{words}"
 
 
+def _shortened(words: str) -> str:
+    return shorten(words, SHORTENED_LENGTH, placeholder=" …")
+
+
 def _wrapped_line(line: str, width: int) -> str:
     """The line, wrapped; the lines that continue it are indented behind the labels."""
+    if len(line) <= width:
+        return line
     indent = " " * LABEL_WIDTH
     lines = wrap(
         line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
@@ -258,7 +255,7 @@ def _wrapped_line(line: str, width: int) -> str:
 
 def comparison_text(comparison: Comparison) -> str:
     """The differences between two tests (`differences_text`), and the verdict."""
-    verdict_line = printable_line(_labelled_line("VERDICT", WORDS[comparison.exit_code]))
+    verdict_line = _labelled_line("VERDICT", WORDS[comparison.exit_code])
     return "\n".join(filter(None, (differences_text(comparison), verdict_line)))
 
 
@@ -268,16 +265,13 @@ def differences_text(comparison: Comparison) -> str:
     for change in comparison.changes:
         label = "CHANGED" if change.identity else "changed"
         # A NIC may have a thousand addresses.
-        before, after = (
-            shorten(value or "absent", SHORTENED_LENGTH, placeholder=" …")
-            for value in (change.before, change.after)
-        )
+        before, after = _shortened(change.before or "absent"), _shortened(change.after or "absent")
         rows.append(_labelled_line(label, f"{change.where} {change.field}: {before} → {after}"))
     return printable_lines(rows)
 
 
 def _usual_rate(change: RateChange) -> str:
-    """The median rate of earlier tests with its deviation, or why there is none."""
+    """The median rate of earlier tests and its deviation, or why there is none."""
     if change.before is None:
         reasons = ", ".join(dict.fromkeys(change.unlike))
         return f"no earlier test is like this one: {len(change.unlike)} {reasons}"

@@ -1,9 +1,10 @@
-"""The timeline of a report: what was seen of all tests, on one real time axis."""
+"""The timeline of a report: the values of all tests on one time axis."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,7 @@ from neuca_tools.selftest.report.text import name_with_arrow
 
 CHRONOGRAPHS = ("busy_time", "rwnd_limited", "sndbuf_limited")
 TIME_PARTS = ("receiver-limited", "sender-limited", "network", "nothing to send")
-# The lines of a direction, and those of an end, with the numbers of their colours.
+# The lines of the directions, with the numbers of their colours, and those of the ends.
 WAYS = {"forward": (0, "to the peer"), "reverse": (1, "from the peer")}
 ENDS = ("this host", "the peer")
 WINDOWS = {"cwnd": "congestion window", "snd_wnd": "receiver's window", "in_flight": "in flight"}
@@ -41,17 +42,12 @@ Extract = Callable[[PhaseSpan], Points]
 
 def timeline_panels(evidence: Evidence) -> tuple[list[Panel], list[Band]]:
     """The panels and the tests behind them."""
-    phases = sorted(
-        (*evidence.phases, *evidence.loads), key=lambda phase: _start_time(phase) or 0.0
-    )
-    spans = list(_phase_spans(phases))
+    phases = (*evidence.phases, *evidence.loads)
+    spans = list(_phase_spans(sorted(phases, key=lambda phase: _start_time(phase) or 0.0)))
+    round_trips = _by_way(spans, partial(_sender_points, "rtt"))
     panels = [
         Panel("Rate (bit/s)", amounts.rate, _by_way(spans, _rate_points)),
-        Panel(
-            "Round-trip time of the connections (s)",
-            amounts.time,
-            _by_way(spans, partial(_sender_points, "rtt")),
-        ),
+        Panel("Round-trip time of the connections (s)", amounts.time, round_trips),
         Panel("Window (bytes)", amounts.size, _window_lines(spans), binary=True),
         Panel("Retransmits (segments per second)", _count_text, _by_way(spans, _retransmit_points)),
         Panel("Where the sender's time went", _percent_text, _time_lines(spans), top=1.0),
@@ -70,11 +66,11 @@ def _percent_text(value: float) -> str:
     return f"{value:.0%}"
 
 
-# --- When each phase was --------------------------------------------------------------------------
+# --- When each phase was ---
 
 
 def _phase_spans(phases: Sequence[Phase]) -> Iterator[PhaseSpan]:
-    """By the local host's clock, or one after the other where it did not look."""
+    """By the local host's clock; one after the other if it took no samples."""
     clocks = [start for start in map(_start_time, phases) if start is not None]
     first, at = min(clocks, default=0.0), 0.0
     before: Optional[PhaseSpan] = None
@@ -97,17 +93,19 @@ def _local_and_remote(phase: Phase) -> list[tuple[tuple[Sample, ...], Trace]]:
 
 def _start_time(phase: Phase) -> Optional[float]:
     """When the local host began to look, by its clock."""
-    samples, trace = _local_and_remote(phase)[0]
-    times = [*trace.time[:1], *[sample.time for sample in samples[:1]]]
-    return min(times, default=None)
+    return min((times[0] for times in _local_times(phase) if times), default=None)
 
 
 def _duration(phase: Phase) -> float:
     """How long the phase took, as far as that is known."""
-    samples, trace = _local_and_remote(phase)[0]
-    looks = (trace.time, [sample.time for sample in samples])
-    lengths = [times[-1] - times[0] for times in looks if times]
+    lengths = [times[-1] - times[0] for times in _local_times(phase) if times]
     return max([0.0, *lengths, *[interval.end for interval in _steady_intervals(phase)]])
+
+
+def _local_times(phase: Phase) -> tuple[Sequence[float], Sequence[float]]:
+    """The times of the trace and of the samples of the local host."""
+    samples, trace = _local_and_remote(phase)[0]
+    return trace.time, [sample.time for sample in samples]
 
 
 def _steady_intervals(phase: Phase) -> list[Interval]:
@@ -131,12 +129,11 @@ def _variant_text(phase: Phase) -> str:
     """What tells this phase from others of its name: its rate or its number of streams."""
     if phase.target:
         return f", {amounts.rate(phase.target)}"
-    if phase.run is None or (phase.run.streams or 1) == 1:
-        return ""
-    return f", {phase.run.streams} streams"
+    streams = (phase.run and phase.run.streams) or 1
+    return f", {streams} streams" if streams > 1 else ""
 
 
-# --- What was seen in each ------------------------------------------------------------------------
+# --- The lines of the panels ---
 
 
 def _by_way(spans: Sequence[PhaseSpan], extract: Extract) -> list[Line]:
@@ -192,15 +189,11 @@ def _window_lines(spans: Sequence[PhaseSpan]) -> list[Line]:
     """The receiver's window is cut off where it is far above the others: it has no effect there."""
     parts = {name: [_sender_points(name, span) for span in spans] for name in WINDOWS}
     others = [value for name in ("cwnd", "in_flight") for part in parts[name] for _, value in part]
-    if others:
-        parts["snd_wnd"] = [
-            _points_below(part, HEADROOM * max(others)) for part in parts["snd_wnd"]
-        ]
+    most = HEADROOM * max(others, default=math.inf)
+    parts["snd_wnd"] = [
+        [(time, value) for time, value in part if value <= most] for part in parts["snd_wnd"]
+    ]
     return [Line(WINDOWS[name], place, parts[name]) for place, name in enumerate(WINDOWS)]
-
-
-def _points_below(points: Points, most: float) -> Points:
-    return [(time, value) for time, value in points if value <= most]
 
 
 def _retransmit_points(span: PhaseSpan) -> Points:
@@ -208,7 +201,10 @@ def _retransmit_points(span: PhaseSpan) -> Points:
     trace = span.phase.sender_trace
     steps = [after - before for before, after in zip(trace.time, trace.time[1:])]
     if not _is_udp(span.phase) and any(value is not None for value in trace.retransmits):
-        rates = [value and value / step for value, step in zip(trace.retransmits[1:], steps)]
+        rates = [
+            value / step if value is not None and step > 0 else None
+            for value, step in zip(trace.retransmits[1:], steps)
+        ]
         return _traced_points(span, replace(trace, retransmits=(None, *rates)), "retransmits")
     return _interval_points(span, _retransmit_rate)
 
@@ -220,15 +216,12 @@ def _retransmit_rate(interval: Interval) -> Optional[float]:
 
 
 def _cpu_lines(spans: Sequence[PhaseSpan]) -> list[Line]:
-    return [
-        Line(name, place, [_cpu_points(span, place) for span in spans])
-        for place, name in enumerate(ENDS)
-    ]
-
-
-def _cpu_points(span: PhaseSpan, end: int) -> Points:
-    _, trace = _local_and_remote(span.phase)[end]
-    return _traced_points(span, trace, "cpu")
+    lines = []
+    for number, end in enumerate(ENDS):
+        traces = [_local_and_remote(span.phase)[number][1] for span in spans]
+        parts = [_traced_points(span, trace, "cpu") for span, trace in zip(spans, traces)]
+        lines.append(Line(end, number, parts))
+    return lines
 
 
 def _time_lines(spans: Sequence[PhaseSpan]) -> list[Line]:

@@ -9,12 +9,12 @@ A failure of iperf3 or of the peer is not raised: it is the error of the run. A 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Optional, Protocol
 
 from neuca_tools.selftest.evidence import Phase
-from neuca_tools.selftest.evidence.run import Run
+from neuca_tools.selftest.evidence.run import Direction, Run
 from neuca_tools.selftest.measure.confine import confine_process
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.host.series import EndObservations, SampleSeries
@@ -74,7 +74,10 @@ def _phases_of(
     name: str, test: Test, run: Run, local: EndObservations, peer: EndObservations
 ) -> list[Phase]:
     """A phase for each direction, with what its sender and its receiver saw."""
-    ends = {"forward": (local, peer), "reverse": (peer, local)}
+    ends: Mapping[Direction, tuple[EndObservations, EndObservations]] = {
+        "forward": (local, peer),
+        "reverse": (peer, local),
+    }
     return [
         Phase(
             name,
