@@ -51,7 +51,7 @@ READERS: Mapping[str, Callable[[str], Any]] = {
     # 0, 32766 and 32767 are the kernel's own rules.
     "priority": partial(values.integer, low=1, high=32765, what="the priority"),
     "mark": _read_mark,
-    "type-of-service": partial(route_lines.type_of_service, 6),
+    "type-of-service": route_lines.type_of_service,
 }
 
 
@@ -89,7 +89,7 @@ class Draft:
     def _rule(self, family: int) -> Rule:
         mark, mask = self.values.get("mark", (0, 0))
         tos = self.values.get("type-of-service", 0)
-        route_lines.kept_by_kernel(family, tos)
+        route_lines.check_type_of_service(family, tos)
         return Rule(
             family,
             self.values.get("priority", DEFAULT_PRIORITY),
