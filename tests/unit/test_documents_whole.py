@@ -406,6 +406,19 @@ def test_a_nic_whose_vrf_cannot_be_read_is_not_configured_outside_it():
     assert len(errors(document)) == 1
 
 
+@pytest.mark.parametrize(
+    ("vrf", "member"), [("table = x\n", ""), ("table = 100\n", "state = upp\n")]
+)
+def test_the_members_of_an_unusable_vrf_are_not_configured_outside_it(vrf, member):
+    document = parse(
+        f"[vrf blue]\n{vrf}members = {OTHER}, {MAC}\n[interface {OTHER}]\n{member}"
+        f"[interface {MAC}]\naddresses = 10.0.0.5/24\n"
+    )
+    assert requested(document) == []
+    (said,) = (fault.reason for fault in document.faults if fault.section == f"interface {MAC}")
+    assert said.endswith("which is ignored, so it is ignored too")
+
+
 STANDING = f"""
 [bridge br0]
 stp = flase

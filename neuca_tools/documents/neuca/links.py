@@ -16,7 +16,7 @@ from neuca_tools.documents.privacy import link_kind
 from neuca_tools.documents.stacking import (
     SINGLE,
     hands_off,
-    lower_by_upper,
+    ignored_links,
     without_setting,
     without_small_mtu,
 )
@@ -294,18 +294,18 @@ class CheckedLinks(NamedTuple):
 def check_links(links: Iterable[RequestWithLines]) -> CheckedLinks:
     """The links without unusable ones, what is on these, and settings that contradict others."""
     every = tuple(links)
-    unusable = {asked.request.key for asked in every if asked.unusable}
-    ignored = lower_by_upper(unusable, [asked.request for asked in every]) if unusable else {}
+    unusable = [asked.request.key for asked in every if asked.unusable]
+    ignored = ignored_links(unusable, [asked.request for asked in every]) if unusable else {}
     usable: list[RequestWithLines] = []
     faults: list[Fault] = []
     for asked in every:
-        key = asked.request.key
-        if key in ignored:
-            faults.append(_line_of_lower(asked).fault(why_ignored(ignored[key])))
-        elif not asked.unusable:
+        lower = ignored.get(asked.request.key)
+        if lower is None:
             usable.append(_without_contradictions(asked, faults))
+        elif not asked.unusable:
+            faults.append(_line_of_lower(asked).fault(why_ignored(lower)))
     named, more = _unique_names(usable)
-    return CheckedLinks(named, [*faults, *more], {**ignored, **dict(zip(unusable, unusable))})
+    return CheckedLinks(named, [*faults, *more], ignored)
 
 
 def _line_of_lower(asked: RequestWithLines) -> Line:
