@@ -333,6 +333,16 @@ def test_version_1_and_openstack_leave_what_is_on_an_unusable_link():
     assert [LEFT in text for text in faults(document)] == [False, True]
 
 
+def test_a_vrf_of_version_1_is_a_kind_that_others_make():
+    vrf = {"type": "vrf", "name": "x0", "vrf_interfaces": ["b"]}
+    document = read(version_1(vrf))
+    assert list(links(document)) == [MAC, OTHER]
+    assert faults(document) == [
+        'warning: network-config "config[2].type" = "vrf": this kind of link is left to other'
+        " programs, with everything on top of it"
+    ]
+
+
 # --- NEuca's own format ---------------------------------------------------------------------------
 
 MADE = {

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Optional
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.neuca.link_kinds import MEMBERS, OPTIONS
+from neuca_tools.documents.neuca.link_kinds import OPTIONS
 from neuca_tools.documents.platform import automatic, dns, virtual_links
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish_document
 from neuca_tools.documents.platform.parts import Part
@@ -109,7 +109,7 @@ def _nic_or_upper_draft(name: str, link: Part) -> Optional[Draft]:
     kind = link.text("type") or ""
     if kind in _NICS:
         return _nic_draft(name, link)
-    if kind in MEMBERS:
+    if kind in _OPTIONS:
         return _virtual_draft(kind, name, link)
     return None
 
@@ -146,7 +146,7 @@ def _upper_links(top: Part) -> dict[str, virtual_links.Upper]:
     uppers = {}
     for link in top.parts("config"):
         kind, name = link.text("type") or "", link.text("name") or link.path
-        if kind in MEMBERS:
+        if kind in _OPTIONS:
             uppers[name] = virtual_links.Upper(link, f"{kind}_interfaces")
         elif kind == "vlan":
             uppers[name] = virtual_links.Upper(link, "vlan_link", is_master=False)
