@@ -92,6 +92,14 @@ KEYS_2 = (
 KEYS = nocloud_v1.KEYS | KEYS_2
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _KINDS = ("ethernets", "bonds", "bridges", "tunnels", "vlans", "vrfs")
+# The upper devices: the kind of each section, and the key of the lower devices.
+_UPPERS = {
+    "bonds": ("bond", "interfaces"),
+    "bridges": ("bridge", "interfaces"),
+    "vrfs": ("vrf", "interfaces"),
+    "vlans": ("vlan", "link"),
+    "tunnels": ("vxlan", "link"),
+}
 # What may be set for all links of a kind.
 _BESIDES = ("renderer",)
 _OTHERS = ("wifis", "modems", "dummy-devices", "virtual-ethernets", "nm-devices")
@@ -135,8 +143,8 @@ def _version_2(top: Part) -> PlatformDocument:
         virtual_links.add_draft(drafts, name, _vrf_draft(name, link))
     skipped = virtual_links.SkippedLinks(sorted(taken), uppers, drafts)
     skipped.add_unusable(name for name in no_vlan_reasons if name not in drafts)
-    skipped.add_unusable(_members_of_unusable_vrfs(own["vrfs"], drafts))
-    skipped.connect_others(partial(_set_lower_devices, drafts))
+    connect = partial(virtual_links.set_lower_devices, drafts, "parameters", ("primary",))
+    skipped.connect_others(connect)
     return finish_document(drafts.values(), top, by_hand=True)
 
 
@@ -153,35 +161,17 @@ def _name_lower_devices(
 ) -> None:
     """Add drafts for the lower devices that the document only names."""
     for name, upper in uppers.items():
-        if name in drafts or (name not in taken and not upper.is_master):
+        if name in drafts or (name not in taken and upper.key == "link"):
             virtual_links.name_members(upper.part, upper.key, drafts, no_vlan_reasons)
-
-
-def _members_of_unusable_vrfs(
-    vrfs: Mapping[str, Part], drafts: Mapping[str, Draft]
-) -> Iterator[str]:
-    """The members of unusable VRFs: their addresses must not be in the main table."""
-    for name, vrf in vrfs.items():
-        for member in vrf.texts("interfaces") if name not in drafts else ():
-            if member in drafts:
-                reason = f'it is in the VRF "{name}", which cannot be used, ignoring it'
-                drafts[member].part.fault("", None, reason, "warning")
-                yield member
 
 
 def _upper_links(top: Part) -> dict[str, virtual_links.Upper]:
     """The links that name their lower devices."""
-    uppers = {
-        name: virtual_links.Upper(link, "interfaces")
-        for kind in ("bonds", "bridges", "vrfs")
-        for name, link in top.named(kind, _BESIDES)
+    return {
+        name: virtual_links.Upper(link, kind, key)
+        for section, (kind, key) in _UPPERS.items()
+        for name, link in top.named(section, _BESIDES)
     }
-    for kind in ("vlans", "tunnels"):
-        links = top.named(kind, _BESIDES)
-        uppers.update(
-            (name, virtual_links.Upper(link, "link", is_master=False)) for name, link in links
-        )
-    return uppers
 
 
 def _left_to_others(top: Part) -> set[str]:
@@ -220,21 +210,6 @@ def _foreign_kind(kind: str, link: Part) -> str:
     if is_of_connection and kind != "ethernets":
         return "a connection of NetworkManager"
     return ""
-
-
-def _set_lower_devices(
-    drafts: Mapping[str, Draft], draft: Draft, upper: virtual_links.Upper
-) -> None:
-    """Set the lower devices of a virtual link: the parent of a VXLAN, else the members or ports."""
-    link, kind = upper.part, draft.key.kind
-    if kind == "vxlan":
-        virtual_links.set_parent(draft, link, upper.key, drafts)
-    elif upper.is_master:
-        virtual_links.set_members(draft, link, upper.key, drafts)
-    if kind == "bond":
-        virtual_links.set_primary(draft, link.child("parameters"), "primary", drafts)
-    elif kind == "bridge":
-        virtual_links.set_ports(draft, link.child("parameters"), drafts)
 
 
 def _virtual_links(own: Mapping[str, Mapping[str, Part]]) -> Iterator[tuple[str, str, Part]]:

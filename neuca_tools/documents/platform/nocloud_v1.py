@@ -134,11 +134,12 @@ def _set_members(
 ) -> None:
     uppers = _upper_links(top)
     for name, upper in uppers.items():
-        if name in drafts and upper.is_master:
+        if name in drafts and upper.kind != "vlan":
             virtual_links.name_members(upper.part, upper.key, drafts, no_vlan_reasons)
     skipped = virtual_links.SkippedLinks(sorted(taken), uppers, drafts)
     skipped.add_unusable(name for name in no_vlan_reasons if name not in drafts)
-    skipped.connect_others(partial(_set_lower_devices, drafts))
+    connect = partial(virtual_links.set_lower_devices, drafts, "params", _PRIMARY)
+    skipped.connect_others(connect)
 
 
 def _upper_links(top: Part) -> dict[str, virtual_links.Upper]:
@@ -147,25 +148,10 @@ def _upper_links(top: Part) -> dict[str, virtual_links.Upper]:
     for link in top.parts("config"):
         kind, name = link.text("type") or "", link.text("name") or link.path
         if kind in _OPTIONS:
-            uppers[name] = virtual_links.Upper(link, f"{kind}_interfaces")
+            uppers[name] = virtual_links.Upper(link, kind, f"{kind}_interfaces")
         elif kind == "vlan":
-            uppers[name] = virtual_links.Upper(link, "vlan_link", is_master=False)
+            uppers[name] = virtual_links.Upper(link, kind, "vlan_link")
     return uppers
-
-
-def _set_lower_devices(
-    drafts: Mapping[str, Draft], draft: Draft, upper: virtual_links.Upper
-) -> None:
-    """Set the members of a bond or the ports of a bridge, with their settings."""
-    if not upper.is_master:
-        return
-    virtual_links.set_members(draft, upper.part, upper.key, drafts)
-    params = upper.part.child("params")
-    if draft.key.kind == "bridge":
-        virtual_links.set_ports(draft, params, drafts)
-    else:
-        for key in _PRIMARY:
-            virtual_links.set_primary(draft, params, key, drafts)
 
 
 def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:

@@ -121,7 +121,7 @@ def _set_members(physical: Iterable[Part], drafts: dict[str, Draft]) -> None:
     """Set the members of the bonds, and skip the bonds of which a member is unusable."""
     named = {draft.name: draft for draft in drafts.values() if draft.name}
     bonds = {
-        name: virtual_links.Upper(draft.part, "bond_links")
+        name: virtual_links.Upper(draft.part, "bond", "bond_links")
         for name, draft in drafts.items()
         if draft.key.kind == "bond"
     }

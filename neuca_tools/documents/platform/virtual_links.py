@@ -151,14 +151,16 @@ def set_default(draft: Draft, name: str, value: str) -> None:
 
 
 class Upper(NamedTuple):
-    """The part that describes an upper device.
-
-    `key` is that of its lower devices; with `is_master` they become its members or ports.
-    """
+    """The part that describes an upper device. Under `key`, it has the names of its lower ones."""
 
     part: Part
+    kind: str
     key: str
-    is_master: bool = True
+
+    @property
+    def members(self) -> list[str]:
+        """The names of its members or ports; empty for a link that has none."""
+        return self.part.texts(self.key) if self.kind in link_kinds.MEMBERS else []
 
 
 class SkippedLinks:
@@ -174,19 +176,22 @@ class SkippedLinks:
         self._origins = {name: name for name in left}
         self._uppers, self._drafts = uppers, drafts
         self._uppers_by_lower: dict[str, list[str]] = {}
-        for upper, (part, key, _) in uppers.items():
-            for lower in part.texts(key):
-                self._uppers_by_lower.setdefault(lower, []).append(upper)
-        self._spread([*self._origins], with_members=True)
+        for name, upper in uppers.items():
+            for lower in upper.part.texts(upper.key):
+                self._uppers_by_lower.setdefault(lower, []).append(name)
+        self._spread([*self._origins], are_unusable=False)
 
     def __contains__(self, name: str) -> bool:
         return name in self._origins
 
     def add_unusable(self, names: Iterable[str]) -> None:
-        """Skip these links, which have faults, and their upper devices, but not their members."""
+        """Skip these links, which have faults, and their upper devices, but not their members.
+
+        The members of a VRF are skipped: their addresses must not be in the main table.
+        """
         added = [name for name in names if name not in self]
         self._origins.update(zip(added, added))
-        self._spread(added, with_members=False)
+        self._spread(added, are_unusable=True)
 
     def connect_others(self, connect: Callable[[Draft, Upper], None]) -> None:
         """Give every other upper device its lower devices, and skip one for which this is a fault.
@@ -201,25 +206,37 @@ class SkippedLinks:
                 if upper.part.faults.unusable != errors:
                     self.add_unusable([name])
 
-    def _spread(self, waiting: list[str], with_members: bool) -> None:
-        first = {*waiting}
+    def _spread(self, waiting: list[str], are_unusable: bool) -> None:
+        unusable = {*waiting} if are_unusable else set()
         for name in waiting:  # it grows
             self._drafts.pop(name, None)
             more = list(self._uppers_by_lower.get(name, ()))
             for upper in more:
                 self._leave(upper, name)
-            if name in self._uppers and (with_members or name not in first):
-                part, key, is_master = self._uppers[name]
-                more += part.texts(key) if is_master else ()
+            if name in self._uppers:
+                more += self._skipped_members(name, name in unusable)
             new = [other for other in dict.fromkeys(more) if other not in self]
             self._origins.update(dict.fromkeys(new, self._origins[name]))
             waiting += new
+
+    def _skipped_members(self, name: str, is_unusable: bool) -> list[str]:
+        """The members that are skipped with their link."""
+        upper = self._uppers[name]
+        if not is_unusable:
+            return upper.members
+        if upper.kind != "vrf":
+            return []
+        reason = f'it is in the VRF "{name}", which cannot be used, ignoring it'
+        for member in upper.members:
+            if member in self._drafts:
+                self._drafts[member].part.fault("", None, reason, "warning")
+        return upper.members
 
     def _leave(self, name: str, lower: str) -> None:
         """Warn about an upper device that is usable itself but left because of a lower one."""
         if name in self or name not in self._drafts:
             return
-        part, key, _ = self._uppers[name]
+        part, _, key = self._uppers[name]
         reason = f'it is on "{self._origins[lower]}", which is not configured'
         part.fault(key, lower, f"{reason}: it is left to other programs too", "warning")
 
@@ -245,6 +262,29 @@ def set_members(draft: Draft, link: Part, key: str, drafts: Mapping[str, Draft])
     draft.virtual = (draft.virtual or Virtual())._replace(
         members=tuple(dict.fromkeys(filter(None, members)))
     )
+
+
+def set_lower_devices(
+    drafts: Mapping[str, Draft],
+    options_key: str,
+    primary_keys: Iterable[str],
+    draft: Draft,
+    upper: Upper,
+) -> None:
+    """Set the lower devices of a virtual link, with the settings that it has for them.
+
+    These are below `options_key`; `primary_keys` are those of the primary member of a bond.
+    """
+    part, kind, key = upper
+    if kind == "vxlan":
+        set_parent(draft, part, key, drafts)
+    elif kind in link_kinds.MEMBERS:
+        set_members(draft, part, key, drafts)
+    if kind == "bond":
+        for primary in primary_keys:
+            set_primary(draft, part.child(options_key), primary, drafts)
+    elif kind == "bridge":
+        set_ports(draft, part.child(options_key), drafts)
 
 
 def set_primary(bond: Draft, part: Part, key: str, drafts: Mapping[str, Draft]) -> None:
