@@ -333,6 +333,22 @@ def test_version_1_and_openstack_leave_what_is_on_an_unusable_link():
     assert [LEFT in text for text in faults(document)] == [False, True]
 
 
+@pytest.mark.parametrize("mode", ["balance-rr", "802.3ad"])
+def test_version_1_and_openstack_have_no_bond_option_that_its_mode_excludes(mode):
+    params = {"bond-mode": mode, "bond-packets_per_slave": 4}
+    bond = {"type": "bond", "name": "x0", "bond_interfaces": ["a"], "params": params}
+    options = {"bond_mode": mode, "bond_packets_per_slave": 4}
+    same = {"id": "x", "type": "bond", "name": "x0", "bond_links": ["a"], **options}
+    for document in (read(version_1(bond)), read(network_data([same]))):
+        (made,) = (link for link in document.links if link.key.kind == "bond")
+        options = dict(made.virtual.options)
+        assert options.pop("packets-per-slave", "") == ("4" if mode == "balance-rr" else "")
+        assert options == {"mode": mode}
+        assert [text.partition(":")[0] for text in faults(document)] == [
+            "warning" for _ in range(mode != "balance-rr")
+        ]
+
+
 def test_a_vrf_of_version_1_is_a_kind_that_others_make():
     vrf = {"type": "vrf", "name": "x0", "vrf_interfaces": ["b"]}
     document = read(version_1(vrf))

@@ -227,6 +227,12 @@ def _virtual_links(own: Mapping[str, Mapping[str, Part]]) -> Iterator[tuple[str,
 
 
 def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
+    defaults = {}
+    if kind == "bond":
+        defaults = {"mode": "balance-rr"}
+    elif kind == "bridge" and "parameters" in link.tree:
+        # netplan-yaml(5). Without parameters, netplan generates none: the kernel's default counts.
+        defaults = {"stp": "yes"}
     draft = virtual_links.virtual_draft(kind, name, link)
     if draft is None:
         return None
@@ -234,18 +240,9 @@ def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     if kind != "vxlan":
         holder = link.child("parameters")
         holder.refuse_besides({*_OPTIONS[kind], *_OF_MEMBERS})
-    virtual_links.set_options(draft, holder, _OPTIONS[kind])
+    virtual_links.set_options(draft, holder, _OPTIONS[kind], defaults)
     if link.faults.unusable != unusable:
         return None
-    if kind == "bond":
-        virtual_links.set_default(draft, "mode", "balance-rr")
-        virtual_links.drop_packets_per_slave(
-            draft, holder, ("packets-per-slave", "packets-per-member")
-        )
-    if kind == "bridge" and "parameters" in link.tree:
-        # netplan-yaml(5). Without parameters, netplan generates none: the kernel's default counts.
-        virtual_links.set_default(draft, "stp", "yes")
-        virtual_links.raise_forward_delay(draft, holder, "forward-delay")
     return _add_common_keys(draft, draft.part)
 
 

@@ -156,15 +156,12 @@ def _upper_links(top: Part) -> dict[str, virtual_links.Upper]:
 
 def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     """A bond or bridge. A bond without a mode gets the kernel's default, as with cloud-init."""
+    defaults = {"mode": "balance-rr"} if kind == "bond" else {}
     draft = virtual_links.virtual_draft(kind, name, link)
     if draft is None:
         return None
-    if not virtual_links.set_options(draft, link.child("params"), _OPTIONS[kind]):
+    if not virtual_links.set_options(draft, link.child("params"), _OPTIONS[kind], defaults):
         return None
-    if kind == "bond":
-        virtual_links.set_default(draft, "mode", "balance-rr")
-    else:
-        virtual_links.raise_forward_delay(draft, link.child("params"), "bridge_fd")
     return _add_common_keys(draft, link)
 
 

@@ -21,7 +21,7 @@ _SPANS: Mapping[str, Callable[[str], str]] = {
     **dict.fromkeys(("forward-delay", "hello-time", "max-age", "ageing-time"), seconds),
     "lp-interval": seconds,
 }
-PACKETS_PER_SLAVE = "packets-per-slave"
+_PACKETS_PER_SLAVE = "packets-per-slave"
 # The settings of ports that a bridge has, by the document's key.
 PORT_SETTINGS = {
     "path-cost": "path-cost",
@@ -29,12 +29,10 @@ PORT_SETTINGS = {
     "bridge_pathcost": "path-cost",
     "bridge_portprio": "port-priority",
 }
-MAC_KEYS = {
-    "mac_address": "mac",
-    "macaddress": "mac",
-    "ethernet_mac_address": "mac",
-    "vlan_mac_address": "mac",
-}
+# Our name of the option that each of these keys sets.
+_MAC_KEYS = dict.fromkeys(
+    ("mac_address", "macaddress", "ethernet_mac_address", "vlan_mac_address"), "mac"
+)
 
 
 def virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
@@ -43,8 +41,8 @@ def virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     key = link.parse(where, name, lambda text: link_kinds.link_key(kind, text))
     if key is None:
         return None
-    virtual_link = Draft(key, link.for_nic(key.mac), virtual=Virtual())
-    return virtual_link if set_options(virtual_link, link, MAC_KEYS) else None
+    draft = Draft(key, link.for_nic(key.mac), virtual=Virtual())
+    return draft if set_options(draft, link, _MAC_KEYS) else None
 
 
 def add_draft(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
@@ -88,50 +86,55 @@ def _with_own_mac(vlan: Draft, parent: Draft) -> Optional[Draft]:
 
     None, with a fault, if the MAC is unusable.
     """
-    is_usable = set_options(vlan, vlan.part, MAC_KEYS)
+    is_usable = set_options(vlan, vlan.part, _MAC_KEYS)
     parent_mac = parent.virtual.option("mac") if parent.virtual else parent.key.mac
     if vlan.virtual and vlan.virtual.option("mac") == parent_mac:
         vlan.virtual = None
     return vlan if is_usable else None
 
 
-def set_options(draft: Draft, part: Part, names: Mapping[str, str]) -> bool:
+def set_options(
+    draft: Draft, part: Part, names: Mapping[str, str], defaults: Mapping[str, str] = {}
+) -> bool:
     """Set the options in `part`; False, with faults, if one of them is unusable.
 
-    `names` maps the document's keys to our names.
+    `names` maps the document's keys to our names, `defaults` are those of the document's format.
     """
     part, errors = part.for_nic(draft.key.mac), part.faults.unusable
+    keys = {}
     for key, name in names.items():
         # The items of a list become one text, separated by commas.
         text = ",".join(part.texts(key)) if key in part.tree else ""
         read = partial(_read_setting, draft.key.kind, name)
         option = part.parse(key, text, read) if text else None
         if option is not None:
+            keys[name] = key
             draft.virtual = option.over(draft.virtual)
+    if draft.virtual is not None:
+        options = dict(draft.virtual.options)
+        options.update((name, defaults[name]) for name in defaults if name not in options)
+        _fit_options(options, part, keys)
+        draft.virtual = draft.virtual._replace(options=tuple(options.items()))
     return part.faults.unusable == errors
 
 
-def drop_packets_per_slave(bond: Draft, part: Part, keys: Collection[str]) -> None:
-    """Drop packets-per-slave in any mode but balance-rr, as systemd-networkd does."""
-    virtual = bond.virtual or Virtual()
-    if virtual.option("mode") == "balance-rr" or not virtual.option(PACKETS_PER_SLAVE):
-        return
-    for key in part.tree.keys() & keys:
-        part.for_nic(bond.key.mac).warn(key, "it has no effect in this mode, ignoring it")
-    kept = tuple(pair for pair in virtual.options if pair[0] != PACKETS_PER_SLAVE)
-    bond.virtual = virtual._replace(options=kept)
+def _fit_options(options: dict[str, str], part: Part, keys: Mapping[str, str]) -> None:
+    """Drop or change options that do not fit another one, as other programs do.
 
-
-def raise_forward_delay(bridge: Draft, part: Part, key: str) -> None:
-    """Raise the forward delay of a bridge with STP to its minimum, as the kernel does."""
-    virtual = bridge.virtual or Virtual()
-    delay = virtual.option("forward-delay")
-    if virtual.option("stp") != "yes" or not delay or int(delay) >= link_kinds.MIN_FORWARD_DELAY:
-        return
-    least = str(link_kinds.MIN_FORWARD_DELAY)
-    reason = f"with the spanning tree protocol, the forwarding delay is at least {least} seconds"
-    part.for_nic(bridge.key.mac).fault(key, delay, f"{reason}, treated as {least}", "warning")
-    bridge.virtual = Virtual(options=(("forward-delay", least),)).over(virtual)
+    systemd-networkd drops packets-per-slave in any mode but balance-rr, and the kernel raises the
+    forward delay of a bridge with STP to its minimum. `keys` has the document's key of each option.
+    """
+    if _PACKETS_PER_SLAVE in keys and options.get("mode", "balance-rr") != "balance-rr":
+        part.warn(keys[_PACKETS_PER_SLAVE], "it has no effect in this mode, ignoring it")
+        del options[_PACKETS_PER_SLAVE]
+    least, delay = link_kinds.MIN_FORWARD_DELAY, options.get("forward-delay")
+    if options.get("stp") == "yes" and delay and int(delay) < least:
+        reason = (
+            "with the spanning tree protocol, the forwarding delay is at least"
+            f" {least} seconds, treated as {least}"
+        )
+        part.fault(keys["forward-delay"], delay, reason, "warning")
+        options["forward-delay"] = str(least)
 
 
 def _read_setting(kind: str, name: str, text: str) -> Virtual:
@@ -140,14 +143,6 @@ def _read_setting(kind: str, name: str, text: str) -> Virtual:
     except values.ForeignValueError as reason:
         # No other program can make this link with such a MAC address either.
         raise values.UnusableError(str(reason)) from None
-
-
-def set_default(draft: Draft, name: str, value: str) -> None:
-    """Set an option to the default of the document's format if the document does not set it."""
-    virtual = draft.virtual or Virtual()
-    if not virtual.option(name):
-        virtual = virtual._replace(options=(*virtual.options, (name, value)))
-    draft.virtual = virtual
 
 
 class Upper(NamedTuple):
