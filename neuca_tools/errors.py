@@ -51,6 +51,11 @@ class DocumentError(NeucaError):
     """A whole document is refused: it is binary data, too large, or has no usable section."""
 
 
+def unreadable(reason: str, what: str = "the document") -> DocumentError:
+    """The error of a document that is refused; `what` names it."""
+    return DocumentError(f"cannot read {what}: {reason}")
+
+
 class SourceError(NeucaError):
     """A source gave no response, or an unusable one. Never means that there is no document."""
 

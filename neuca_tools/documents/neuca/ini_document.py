@@ -22,7 +22,7 @@ from neuca_tools.documents.neuca.ini import Line, Section, last_wins, read
 from neuca_tools.documents.neuca.links import Draft
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import SECTIONS, is_known_section, link_kind
-from neuca_tools.errors import DocumentError
+from neuca_tools.errors import unreadable
 from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Router, RouteRequest
 from neuca_tools.model.rows import Item
 
@@ -43,7 +43,7 @@ def parse(text: str) -> Document:
     _check_text(text)
     sections, faults = read(text)
     if not sections:
-        raise DocumentError('cannot read the document: it has no section, such as "[interfaces]"')
+        raise unreadable('it has no section, such as "[interfaces]"')
     every_line = chain.from_iterable(section.lines for section in sections)
     collected = [*faults, *_unknown_sections(sections)]
     keys = _section_keys(sections, collected)
@@ -56,11 +56,11 @@ def _check_text(text: str) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise DocumentError("cannot read the document: it is not UTF-8 text") from None
+        raise unreadable("it is not UTF-8 text") from None
     if "\0" in text:
-        raise DocumentError("cannot read the document: it has NUL bytes, so it is not text")
+        raise unreadable("it has NUL bytes, so it is not text")
     if size > MAX_BYTES:
-        raise DocumentError(f"cannot read the document: it is longer than {MAX_BYTES} bytes")
+        raise unreadable(f"it is longer than {MAX_BYTES} bytes")
 
 
 def _build_document(

@@ -19,7 +19,7 @@ from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_documen
 from neuca_tools.documents.platform.ec2 import Subnets
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.tree import Tree, from_json, from_yaml
-from neuca_tools.errors import DocumentError
+from neuca_tools.errors import unreadable
 from neuca_tools.model import LinkKey, Network, PlatformDocument
 from neuca_tools.model.routing import Traits
 
@@ -208,7 +208,7 @@ def _load_hetzner(data: bytes, name: str) -> Tree:
     if tree is None:
         return None
     if not isinstance(tree, list):
-        raise DocumentError(f"cannot read {name}: it is not a list")
+        raise unreadable("it is not a list", name)
     return {_HETZNER_ROOT: tree}
 
 
