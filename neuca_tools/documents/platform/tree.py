@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, Callable, Union
 
 from neuca_tools.errors import DocumentError, unreadable
@@ -83,8 +84,11 @@ class _Reader:
                 self._note_repeated(below, item, pairs[last[key]][1])
                 continue
             value = self._read(item, below, depth + 1)
-            if key == "<<" and isinstance(value, dict):  # yaml.org/type/merge.html
-                mapping = {**value, **mapping}
+            items = value if isinstance(value, list) else [value]
+            objects = [other for other in items if isinstance(other, dict)]
+            if key == "<<" and len(objects) == len(items):  # yaml.org/type/merge.html
+                for name, merged in chain.from_iterable(other.items() for other in objects):
+                    mapping.setdefault(name, merged)
             else:
                 mapping[key] = value
         return mapping
