@@ -349,6 +349,17 @@ def test_version_1_and_openstack_have_no_bond_option_that_its_mode_excludes(mode
         ]
 
 
+def test_the_name_of_a_nic_is_no_pattern_outside_of_netplan():
+    for document in (
+        read(version_1({"type": "physical", "name": "eth*"})),
+        read(network_data([{"id": "x", "type": "phy", "name": "eth*"}])),
+    ):
+        assert list(links(document)) == [MAC, OTHER]
+        (text,) = faults(document)
+        assert text.startswith("error: ")
+        assert '"eth*" is not an interface name' in text
+
+
 def test_a_vrf_of_version_1_is_a_kind_that_others_make():
     vrf = {"type": "vrf", "name": "x0", "vrf_interfaces": ["b"]}
     document = read(version_1(vrf))

@@ -203,6 +203,12 @@ class Draft:
         else:
             self._add_hop(part, _HOP_KEYS.get(key, "gateway"), via, network)
 
+    def read_route(self, route: Part, key: str = "network") -> None:
+        """Add the route of an object with a netmask and a gateway; `key` is its destination's."""
+        with self.all_or_nothing():
+            to, netmask = route.text(key) or "", route.prefix_length()
+            self.add_route(route, key, to, netmask, route.text("gateway"))
+
     def add_gateway(self, part: Part, key: str, text: Optional[str] = None) -> None:
         """Add the router of this link's subnet, which the platform implies, or gives in a key."""
         text = text or part.text(key)
@@ -315,6 +321,21 @@ class Draft:
             value = link_kinds.shown_value(self.virtual or Virtual(), name)
             if value:
                 yield Origin(name, value, where)
+
+
+def nic_draft(link: Part, mac_key: str) -> Optional[Draft]:
+    """A NIC. With a MAC address, `name` is its future name; without one, it is its present name.
+
+    None, with a fault, if what identifies it is unusable.
+    """
+    if link.text(mac_key) is None:
+        name = link.read("name", values.link_name)
+        return Draft(by_name(name), link) if name else None
+    mac = link.read(mac_key, values.nic)
+    if mac is None:
+        return None
+    link = link.for_nic(mac)
+    return Draft(LinkKey(mac), link, link.read("name", values.link_name))
 
 
 def finish_document(

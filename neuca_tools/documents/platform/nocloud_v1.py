@@ -16,9 +16,9 @@ from typing import Optional
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import OPTIONS
 from neuca_tools.documents.platform import automatic, dns, virtual_links
-from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish_document
+from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, finish_document, nic_draft
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.model import ACCEPT_RA, LinkKey, Network, PlatformDocument
+from neuca_tools.model import ACCEPT_RA, Network, PlatformDocument
 from neuca_tools.model.addresses import NetworkTable
 
 # All spellings occur: `bond-min-links`, `bond_min_links`, and `bond-min_links` in the schema.
@@ -107,26 +107,15 @@ def _has_addresses(link: Part) -> bool:
 def _nic_or_upper_draft(name: str, link: Part) -> Optional[Draft]:
     """A NIC, bond or bridge; None for everything else."""
     kind = link.text("type") or ""
-    if kind in _NICS:
-        return _nic_draft(name, link)
     if kind in _OPTIONS:
         return _virtual_draft(kind, name, link)
-    return None
-
-
-def _nic_draft(name: str, link: Part) -> Optional[Draft]:
-    """A NIC. With a MAC address, `name` is its future name; without one, it is its present name."""
+    if kind not in _NICS:
+        return None
     if not name:
         link.fault("name", None, "a link without a name, ignoring it")
         return None
-    link.use("name")
-    if link.text("mac_address") is None:
-        return _add_common_keys(Draft(by_name(name), link), link)
-    mac = link.read("mac_address", values.nic)
-    if mac is None:
-        return None
-    link = link.for_nic(mac)
-    return _add_common_keys(Draft(LinkKey(mac), link, link.read("name", values.link_name)), link)
+    draft = nic_draft(link, "mac_address")
+    return draft and _add_common_keys(draft, draft.part)
 
 
 def _set_members(
@@ -241,16 +230,11 @@ def _set_mtu(draft: Draft, subnet: Part, is_ipv6: bool) -> None:
 def add_routes(draft: Draft, part: Part) -> None:
     """Add the routes of a subnet, or of another object with such a list."""
     for route in part.parts("routes"):
-        _add_route(draft, route)
+        draft.read_route(route, _destination_key(route))
 
 
-def _add_route(draft: Draft, route: Part) -> None:
-    key = "network"
-    if route.text("destination"):
-        key = "destination"
-    with draft.all_or_nothing():
-        to, netmask = route.text(key) or "", route.prefix_length()
-        draft.add_route(route, key, to, netmask, route.text("gateway"))
+def _destination_key(route: Part) -> str:
+    return "destination" if route.text("destination") else "network"
 
 
 def _add_unattached(routes: Iterable[Part], drafts: Iterable[Draft]) -> None:
@@ -269,5 +253,5 @@ def _add_unattached(routes: Iterable[Part], drafts: Iterable[Draft]) -> None:
             route.warn("gateway", "it is in the network of no link, ignoring the route")
             continue
         _, draft = min(on_link, key=itemgetter(0))
-        _add_route(draft, route)
+        draft.read_route(route, _destination_key(route))
         draft.other_parts.append(route)
