@@ -68,9 +68,9 @@ class Draft:
 
     `part` describes the link, and so do `other_parts`, which are elsewhere in the document.
     `addresses` maps each address to the place that gives it. `management` is the reason why the NIC
-    may be the management NIC, empty if there is none. `offloads` maps the names of ethtool(8) to
-    `on` or `off`, `device` are other settings of the device, as in LinkRequest. `gateways` are the
-    routers of the link's subnets. `offers` are DNS servers and search domains.
+    may be the management NIC, empty if there is none. `device` are settings of the device, as in
+    LinkRequest. `gateways` are the routers of the link's subnets. `offers` are DNS servers and
+    search domains.
     """
 
     key: LinkKey
@@ -83,7 +83,6 @@ class Draft:
     is_marked_as_management: bool = False
     virtual: Optional[Virtual] = None
     sysctls: dict[str, str] = field(default_factory=dict)
-    offloads: dict[str, str] = field(default_factory=dict)
     device: dict[str, str] = field(default_factory=dict)
     state: LinkState = "up"
     rules: list[RuleRequest] = field(default_factory=list)
@@ -97,9 +96,6 @@ class Draft:
         """Record why this may be, or with `firm` is, the management NIC; keep the first reason."""
         self.management = self.management or reason
         self.is_marked_as_management = self.is_marked_as_management or firm
-
-    def hint(self) -> ManagementHint:
-        return ManagementHint(self.key.mac, self.management, self.is_marked_as_management)
 
     def use_dhcp(self, family: int) -> None:
         """Record that the link has DHCP of this family (4, 6)."""
@@ -242,7 +238,7 @@ class Draft:
             addresses=tuple(self.addresses),
             mtu=self.mtu,
             sysctls=tuple(self.sysctls.items()),
-            device=tuple(self._device().items()),
+            device=tuple(self.device.items()),
             origins=tuple(self._setting_origins()),
             virtual=self.virtual,
             routing=NicRouting(
@@ -281,12 +277,6 @@ class Draft:
             if route.via in self.gateways and self._is_isolated(route.to.version):
                 self.routes[number] = route._replace(traits=route.traits._replace(onlink=True))
 
-    def _device(self) -> dict[str, str]:
-        words = (f"{name} {self.offloads[name]}" for name in sorted(self.offloads))
-        if self.offloads:
-            return {"offloads": " ".join(words), **self.device}
-        return self.device
-
     def name_unused(self) -> None:
         """Add one warning with all keys about this link that have no effect."""
         if self.part.faults.by_key:
@@ -304,23 +294,21 @@ class Draft:
             self.part.fault("", None, f"these keys have no effect: {listed}", "warning")
 
     def _setting_origins(self) -> Iterator[Origin]:
-        where = self.part.where
-        yield Origin("state", self.state, where)
-        if self.name:
-            yield Origin("name", self.name, where)
-        if self.mtu:
-            yield Origin("mtu", str(self.mtu), where)
-        if self.addresses:
-            first = next(iter(self.addresses.values()))
-            yield Origin("addresses", ", ".join(map(str, self.addresses)), first)
-        for name, value in self.sysctls.items():
-            yield Origin(f"sysctl {name}", value, where)
-        for name, value in self._device().items():
-            yield Origin(name, value, where)
-        for name in link_kinds.own_keys(self.key.kind):
-            value = link_kinds.shown_value(self.virtual or Virtual(), name)
+        virtual = self.virtual or Virtual()
+        options = link_kinds.own_keys(self.key.kind)
+        settings: dict[str, object] = {
+            "state": self.state,
+            "name": self.name,
+            "mtu": self.mtu,
+            "addresses": ", ".join(map(str, self.addresses)),
+            **{f"sysctl {name}": value for name, value in self.sysctls.items()},
+            **self.device,
+            **{name: link_kinds.shown_value(virtual, name) for name in options},
+        }
+        places = {"addresses": next(iter(self.addresses.values()), "")}
+        for setting, value in settings.items():
             if value:
-                yield Origin(name, value, where)
+                yield Origin(setting, str(value), places.get(setting, self.part.where))
 
 
 def nic_draft(link: Part, mac_key: str) -> Optional[Draft]:
@@ -399,14 +387,16 @@ def _name_unused(drafts: Collection[Draft]) -> None:
 
 def _management_hints(drafts: Iterable[Draft], links: Requests) -> tuple[ManagementHint, ...]:
     """The hints of these links, and of their lower devices by the first upper one."""
-    hints = [draft.hint() for draft in drafts if draft.management]
-    hint_by_mac: dict[str, ManagementHint] = {hint.mac: hint for hint in hints}
-    waiting = list(hint_by_mac.values())
-    hinted = len(hint_by_mac)
-    for hint in waiting:  # it grows
+    hints = [
+        ManagementHint(draft.key.mac, draft.management, draft.is_marked_as_management)
+        for draft in drafts
+        if draft.management
+    ]
+    hinted = {hint.mac for hint in hints}
+    for hint in hints:  # it grows
         request = links.get(LinkKey(hint.mac))
         for lower in lower_of(request) if request else ():
-            if lower.mac not in hint_by_mac:
-                hint_by_mac[lower.mac] = ManagementHint(lower.mac, hint.reason)
-                waiting.append(hint_by_mac[lower.mac])
-    return (*hints, *waiting[hinted:])
+            if lower.mac not in hinted:
+                hinted.add(lower.mac)
+                hints.append(ManagementHint(lower.mac, hint.reason))
+    return tuple(hints)

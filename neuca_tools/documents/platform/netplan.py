@@ -263,10 +263,10 @@ def _nic_draft(name: str, link: Part) -> Optional[Draft]:
     if draft is None:
         return None
     draft.name = link.read("set-name", values.link_name)
-    for theirs, ours in _OFFLOADS.items():
-        switch = link.flag(theirs)
-        if switch is not None:
-            draft.offloads[ours] = _SWITCH[switch]
+    switches = ((name, link.flag(key)) for key, name in _OFFLOADS.items())
+    offloads = sorted(f"{name} {_SWITCH[is_on]}" for name, is_on in switches if is_on is not None)
+    if offloads:
+        draft.device["offloads"] = " ".join(offloads)
     if link.flag("wakeonlan"):
         draft.device["wake-on-lan"] = "magic"
     mode = link.read(IPOIB_MODE, lambda text: values.word(text, values.IPOIB_MODES))
