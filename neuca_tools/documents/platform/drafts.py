@@ -44,17 +44,11 @@ LEFT = "it is left to other programs, as is its NIC"
 QINQ = "a VLAN on a VLAN (QinQ) is not supported, ignoring it"
 # Names of unused keys in one warning.
 MAX_UNUSED = 20
-# The key of the next hop, by that of the destination; "gateway" for every other one.
-_HOP_KEYS = {"to": "via"}
 # No next hop or gateway; as a destination without a netmask, every one.
 UNSPECIFIED = ("0.0.0.0", "::", "::0")
 DEFAULT_ROUTE = "the platform's document gives it the default route"
 METADATA_ROUTE = "the platform's document gives it the route to the metadata service"
 PRIMARY = "it is the primary NIC of the instance"
-
-
-def _is_default(to: str, netmask: Optional[str]) -> bool:
-    return to == "default" or (to in UNSPECIFIED and netmask is None)
 
 
 def by_name(pattern: str) -> LinkKey:
@@ -181,7 +175,8 @@ class Draft:
         The default route, and a route to the metadata service alone, are not added, because the
         agent never changes them. A NIC that has one may be the management NIC.
         """
-        if _is_default(to, netmask):
+        hop_key = "via" if key == "to" else "gateway"
+        if to == "default" or (to in UNSPECIFIED and netmask is None):
             to, netmask = UNSPECIFIED[0], "0"
         network = part.parse(key, to, lambda text: read_destination(cidr_text(text, netmask)))
         if network is None:
@@ -190,14 +185,14 @@ class Draft:
             part.fault(key, to, f'it has no prefix length, treated as "{network}"', "warning")
         if network.prefixlen == 0:
             self.hint_management(DEFAULT_ROUTE)
-            self.add_default_route(part, _HOP_KEYS.get(key, "gateway"), via)
+            self.add_default_route(part, hop_key, via)
         elif network.num_addresses == 1 and network.network_address in METADATA_HOSTS:
             self.hint_management(METADATA_ROUTE)
         elif via is None or via in UNSPECIFIED:
             part.fault(key, to, "a route without a next hop, ignoring it", "warning")
             part.close()
         else:
-            self._add_hop(part, _HOP_KEYS.get(key, "gateway"), via, network)
+            self._add_hop(part, hop_key, via, network)
 
     def read_route(self, route: Part, key: str = "network") -> None:
         """Add the route of an object with a netmask and a gateway; `key` is its destination's."""
@@ -269,10 +264,7 @@ class Draft:
             has_gateway = any(hop.version == family for hop in self.gateways)
             if len(hops) == 1 and not (self.management or has_gateway):
                 self.gateways += hops
-        self._set_on_link()
-
-    def _set_on_link(self) -> None:
-        """The gateway of single addresses is on the link, also as the next hop of routes."""
+        # The gateway of single addresses is on the link, also as the next hop of routes.
         for number, route in enumerate(self.routes):
             if route.via in self.gateways and self._is_isolated(route.to.version):
                 self.routes[number] = route._replace(traits=route.traits._replace(onlink=True))

@@ -84,12 +84,10 @@ class _Reader:
                 self._note_repeated(below, item, pairs[last[key]][1])
                 continue
             value = self._read(item, below, depth + 1)
-            items = value if isinstance(value, list) else [value]
-            objects = [other for other in items if isinstance(other, dict)]
-            if key == "<<" and len(objects) == len(items):  # yaml.org/type/merge.html
-                for name, merged in chain.from_iterable(other.items() for other in objects):
-                    mapping.setdefault(name, merged)
-            else:
+            objects = _merged_objects(value) if key == "<<" else []
+            for name, merged in chain.from_iterable(other.items() for other in objects):
+                mapping.setdefault(name, merged)
+            if not objects:
                 mapping[key] = value
         return mapping
 
@@ -110,6 +108,16 @@ class _Reader:
         self._items += number + (len(value) // self._item if isinstance(value, str) else 0)
         if self._items > MAX_ITEMS:
             raise unreadable(_TOO_MANY, self._what)
+
+
+def _merged_objects(value: Tree) -> list[dict[str, Tree]]:
+    """The object or objects that a merge key stands for (yaml.org/type/merge.html).
+
+    Empty if the value is anything else.
+    """
+    items = value if isinstance(value, list) else [value]
+    objects = [item for item in items if isinstance(item, dict)]
+    return objects if len(objects) == len(items) else []
 
 
 def from_json(data: bytes, what: str) -> Tree:
