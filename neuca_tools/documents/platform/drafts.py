@@ -44,6 +44,8 @@ LEFT = "it is left to other programs, as is its NIC"
 QINQ = "a VLAN on a VLAN (QinQ) is not supported, ignoring it"
 # Names of unused keys in one warning.
 MAX_UNUSED = 20
+# The key of the next hop, by that of the destination.
+_HOP_KEYS = {"to": "via", "network": "gateway", "destination": "gateway"}
 # No next hop or gateway; as a destination without a netmask, every one.
 UNSPECIFIED = ("0.0.0.0", "::", "::0")
 DEFAULT_ROUTE = "the platform's document gives it the default route"
@@ -175,7 +177,6 @@ class Draft:
         The default route, and a route to the metadata service alone, are not added, because the
         agent never changes them. A NIC that has one may be the management NIC.
         """
-        hop_key = "via" if key == "to" else "gateway"
         if to == "default" or (to in UNSPECIFIED and netmask is None):
             to, netmask = UNSPECIFIED[0], "0"
         network = part.parse(key, to, lambda text: read_destination(cidr_text(text, netmask)))
@@ -185,14 +186,11 @@ class Draft:
             part.fault(key, to, f'it has no prefix length, treated as "{network}"', "warning")
         if network.prefixlen == 0:
             self.hint_management(DEFAULT_ROUTE)
-            self.add_default_route(part, hop_key, via)
+            self.add_default_route(part, _HOP_KEYS[key], via)
         elif network.num_addresses == 1 and network.network_address in METADATA_HOSTS:
             self.hint_management(METADATA_ROUTE)
-        elif via is None or via in UNSPECIFIED:
-            part.fault(key, to, "a route without a next hop, ignoring it", "warning")
-            part.close()
         else:
-            self._add_hop(part, hop_key, via, network)
+            self._add_hop(part, key, via, network)
 
     def read_route(self, route: Part, key: str = "network") -> None:
         """Add the route of an object with a netmask and a gateway; `key` is its destination's."""
@@ -213,16 +211,21 @@ class Draft:
         if hop is not None and all(hop.version != other.version for other in self.gateways):
             self.gateways.append(hop)
 
-    def _add_hop(self, part: Part, key: str, via: str, network: Network) -> None:
-        hop = part.parse(key, via, values.next_hop)
+    def _add_hop(self, part: Part, key: str, via: Optional[str], network: Network) -> None:
+        if via is None or via in UNSPECIFIED:
+            reason = "a route without a next hop, ignoring it"
+            part.fault(key, part.tree.get(key), reason, "warning")
+            part.close()
+            return
+        hop = part.parse(_HOP_KEYS[key], via, values.next_hop)
         if hop is None:
             return
         if hop.version != network.version:
-            part.fault(key, via, f'the next hop is not of the family of "{network}"')
+            reason = f'the next hop is not of the family of "{network}"'
+            part.fault(_HOP_KEYS[key], via, reason)
         else:
-            request = RouteRequest(network, "present", hop, part.where, self.key)
             metric = part.read("metric", route_lines.metric)
-            self.routes.append(request._replace(metric=metric))
+            self.routes.append(RouteRequest(network, "present", hop, part.where, self.key, metric))
 
     def request(self) -> LinkRequest:
         """The finished request. The link is up unless the document says otherwise."""
@@ -264,7 +267,10 @@ class Draft:
             has_gateway = any(hop.version == family for hop in self.gateways)
             if len(hops) == 1 and not (self.management or has_gateway):
                 self.gateways += hops
-        # The gateway of single addresses is on the link, also as the next hop of routes.
+        self._set_on_link()
+
+    def _set_on_link(self) -> None:
+        """The gateway of single addresses is on the link, also as the next hop of routes."""
         for number, route in enumerate(self.routes):
             if route.via in self.gateways and self._is_isolated(route.to.version):
                 self.routes[number] = route._replace(traits=route.traits._replace(onlink=True))
