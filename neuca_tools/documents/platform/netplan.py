@@ -23,42 +23,29 @@ from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument, Virtual
 
 NAME = "network-config"
 NO_VLAN = "there can be no VLAN on a VRF, ignoring it"
+
+
+def _option_names(words: str) -> dict[str, str]:
+    """Our names of options by netplan's, from words like `up-delay=updelay`, or one for both."""
+    pairs = (word.partition("=") for word in words.split())
+    return {theirs: ours or theirs for theirs, _, ours in pairs}
+
+
 _OPTIONS = {
-    "bond": {
-        "mode": "mode",
-        "lacp-rate": "lacp-rate",
-        "mii-monitor-interval": "miimon",
-        "min-links": "min-links",
-        "transmit-hash-policy": "xmit-hash-policy",
-        "ad-select": "ad-select",
-        "up-delay": "updelay",
-        "down-delay": "downdelay",
-        "fail-over-mac-policy": "fail-over-mac",
-        "arp-interval": "arp-interval",
-        "arp-ip-targets": "arp-ip-target",
-        "arp-validate": "arp-validate",
-        "arp-all-targets": "arp-all-targets",
-        "gratuitous-arp": "num-grat-arp",
-        # A misspelling that netplan accepts too.
-        "gratuitious-arp": "num-grat-arp",
-        "primary-reselect-policy": "primary-reselect",
-        "resend-igmp": "resend-igmp",
-        "packets-per-slave": "packets-per-slave",
-        "packets-per-member": "packets-per-slave",
-        "learn-packet-interval": "lp-interval",
-        "all-slaves-active": "all-slaves-active",
-        "all-members-active": "all-slaves-active",
-    },
-    "bridge": {
-        "stp": "stp",
-        "forward-delay": "forward-delay",
-        "hello-time": "hello-time",
-        "max-age": "max-age",
-        "ageing-time": "ageing-time",
-        "aging-time": "ageing-time",
-        "priority": "priority",
-    },
-    "vxlan": {"id": "id", "local": "local", "remote": "remote", "port": "port"},
+    # "gratuitious-arp" is a misspelling that netplan accepts too.
+    "bond": _option_names(
+        "mode lacp-rate mii-monitor-interval=miimon min-links"
+        " transmit-hash-policy=xmit-hash-policy ad-select up-delay=updelay down-delay=downdelay"
+        " fail-over-mac-policy=fail-over-mac arp-interval arp-ip-targets=arp-ip-target"
+        " arp-validate arp-all-targets gratuitous-arp=num-grat-arp gratuitious-arp=num-grat-arp"
+        " primary-reselect-policy=primary-reselect resend-igmp packets-per-slave"
+        " packets-per-member=packets-per-slave learn-packet-interval=lp-interval"
+        " all-slaves-active all-members-active=all-slaves-active"
+    ),
+    "bridge": _option_names(
+        "stp forward-delay hello-time max-age ageing-time aging-time=ageing-time priority"
+    ),
+    "vxlan": _option_names("id local remote port"),
 }
 _OF_MEMBERS = ("primary", "path-cost", "port-priority", "hairpin", "port-mac-learning")
 # The names of ethtool(8) for netplan's.
