@@ -52,8 +52,12 @@ def read_route(line: Line) -> RouteRequest:
     hops, words = _split_next_hops(line.value)
     request = _with_properties(RouteRequest(to, "present", where=line.where), iter(words))
     kind = _KINDS.get(hops[0].lower()) if len(hops) == 1 else None
+    if kind or not hops:
+        # The kernel refuses on-link without a next hop, which it is about.
+        traits = request.traits._replace(kind=kind or "unicast", onlink=False)
+        request = request._replace(traits=traits)
     if kind:
-        return request._replace(traits=request.traits._replace(kind=kind))
+        return request
     if not hops and request.link is None:
         raise UnusableError("it has neither a next hop nor an interface")
     if len(hops) == 1 and hops[0].isalpha():
