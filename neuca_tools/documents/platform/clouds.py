@@ -129,14 +129,8 @@ def _read_digitalocean(root: Part) -> PlatformDocument:
 
 GCE = "GCE instance"
 _GCE_NICS = "networkInterfaces"
-_GCE_ADDRESSES = (
-    "ip",
-    "ipv6",
-    "ipv6s",
-    "ipAliases",
-    "forwardedIps",
-    "targetInstanceIps",
-    "forwardedIpv6s",
+_GCE_ADDRESSES = tuple(
+    "ip ipv6 ipv6s ipAliases forwardedIps targetInstanceIps forwardedIpv6s".split()
 )
 _GCE_GATEWAYS = ("gateway", "gatewayIpv6")
 
@@ -253,11 +247,10 @@ def _read_oci(root: Part) -> PlatformDocument:
     drafts = []
     # The VLANs after the physical NICs that they are on.
     for number, vnic in sorted(vnics, key=lambda item: bare_metal and _is_vlan(item[1])):
-        draft = (
-            _oci_vlan(vnic, physical)
-            if bare_metal and _is_vlan(vnic)
-            else _nic_draft(vnic, "macAddr", mtu=OCI_MTU)
-        )
+        if bare_metal and _is_vlan(vnic):
+            draft = _oci_vlan(vnic, physical)
+        else:
+            draft = _nic_draft(vnic, "macAddr", mtu=OCI_MTU)
         if draft is None:
             continue
         if not draft.key.vlan_id:

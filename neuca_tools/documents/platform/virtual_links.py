@@ -272,7 +272,9 @@ def set_lower_devices(
     """
     part, kind, key = upper
     if kind == "vxlan":
-        set_parent(draft, part, key, drafts)
+        name = part.text(key)
+        parent = _by_name(name, part, key, drafts) if name else None
+        draft.virtual = (draft.virtual or Virtual())._replace(parent=parent)
     elif kind in link_kinds.MEMBERS:
         set_members(draft, part, key, drafts)
     if kind == "bond":
@@ -329,13 +331,6 @@ def _set_port_settings(
         drafts[name].device.update(settings)
     else:
         part.fault(key, name, "it is not a member or port of this link")
-
-
-def set_parent(vxlan: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
-    """Set the lower device of a VXLAN."""
-    name = link.text(key)
-    parent = _by_name(name, link, key, drafts) if name else None
-    vxlan.virtual = (vxlan.virtual or Virtual())._replace(parent=parent)
 
 
 def _by_name(name: str, link: Part, key: str, drafts: Mapping[str, Draft]) -> Optional[LinkKey]:
