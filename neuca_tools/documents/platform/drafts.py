@@ -213,8 +213,7 @@ class Draft:
 
     def _add_hop(self, part: Part, key: str, via: Optional[str], network: Network) -> None:
         if via is None or via in UNSPECIFIED:
-            reason = "a route without a next hop, ignoring it"
-            part.fault(key, part.tree.get(key), reason, "warning")
+            part.warn(key, "a route without a next hop, ignoring it")
             part.close()
             return
         hop = part.parse(_HOP_KEYS[key], via, values.next_hop)
