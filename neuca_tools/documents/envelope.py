@@ -138,12 +138,10 @@ def _decode_part(part: Message) -> bytes:
 
 
 def _decode_text(data: bytes) -> Optional[str]:
-    if not data.strip():
-        return None
     if data.startswith(_UTF_16):
         raise unreadable("it is UTF-16, not UTF-8 text")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise unreadable(f"it is not UTF-8 text (byte {error.start})") from None
-    return text.replace("\r\n", "\n")
+    return text.replace("\r\n", "\n") if text.strip() else None
