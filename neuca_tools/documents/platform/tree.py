@@ -84,10 +84,7 @@ class _Reader:
                 self._note_repeated(below, item, pairs[last[key]][1])
                 continue
             value = self._read(item, below, depth + 1)
-            objects = _merged_objects(value) if key == "<<" else []
-            for name, merged in chain.from_iterable(other.items() for other in objects):
-                mapping.setdefault(name, merged)
-            if not objects:
+            if key != "<<" or not _merge(value, mapping):
                 mapping[key] = value
         return mapping
 
@@ -110,14 +107,17 @@ class _Reader:
             raise unreadable(_TOO_MANY, self._what)
 
 
-def _merged_objects(value: Tree) -> list[dict[str, Tree]]:
-    """The object or objects that a merge key stands for (yaml.org/type/merge.html).
+def _merge(value: Tree, mapping: dict[str, Tree]) -> bool:
+    """Add the keys of the object, or objects, of a merge key (yaml.org/type/merge.html).
 
-    Empty if the value is anything else.
+    False if the value is anything else.
     """
     items = value if isinstance(value, list) else [value]
     objects = [item for item in items if isinstance(item, dict)]
-    return objects if len(objects) == len(items) else []
+    if len(objects) == len(items):
+        for name, item in chain.from_iterable(merged.items() for merged in objects):
+            mapping.setdefault(name, item)
+    return len(objects) == len(items)
 
 
 def from_json(data: bytes, what: str) -> Tree:

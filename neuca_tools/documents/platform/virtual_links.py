@@ -100,32 +100,34 @@ def set_options(
 
     `names` maps the document's keys to our names, `defaults` are those of the document's format.
     """
+    present = [key for key in names if key in part.tree]
+    if not (present or defaults):
+        return True
     part, errors = part.for_nic(draft.key.mac), part.faults.unusable
-    keys = {}
-    for key, name in names.items():
+    for key in present:
         # The items of a list become one text, separated by commas.
-        text = ",".join(part.texts(key)) if key in part.tree else ""
-        read = partial(_read_setting, draft.key.kind, name)
+        text = ",".join(part.texts(key))
+        read = partial(_read_setting, draft.key.kind, names[key])
         option = part.parse(key, text, read) if text else None
         if option is not None:
-            keys[name] = key
             draft.virtual = option.over(draft.virtual)
     if draft.virtual is not None:
-        options = dict(draft.virtual.options)
-        options.update((name, defaults[name]) for name in defaults if name not in options)
-        _fit_options(options, part, keys)
+        own = dict(draft.virtual.options)
+        options = {**own, **defaults, **own}  # defaults come last
+        _fit_options(options, part, names)
         draft.virtual = draft.virtual._replace(options=tuple(options.items()))
     return part.faults.unusable == errors
 
 
-def _fit_options(options: dict[str, str], part: Part, keys: Mapping[str, str]) -> None:
+def _fit_options(options: dict[str, str], part: Part, names: Mapping[str, str]) -> None:
     """Drop or change options that do not fit another one, as other programs do.
 
     systemd-networkd drops packets-per-slave in any mode but balance-rr, and the kernel raises the
-    forward delay of a bridge with STP to its minimum. `keys` has the document's key of each option.
+    forward delay of a bridge with STP to its minimum.
     """
-    if _PACKETS_PER_SLAVE in keys and options.get("mode", "balance-rr") != "balance-rr":
-        part.warn(keys[_PACKETS_PER_SLAVE], "it has no effect in this mode, ignoring it")
+    if _PACKETS_PER_SLAVE in options and options.get("mode", "balance-rr") != "balance-rr":
+        key = _key_of(_PACKETS_PER_SLAVE, part, names)
+        part.warn(key, "it has no effect in this mode, ignoring it")
         del options[_PACKETS_PER_SLAVE]
     least, delay = link_kinds.MIN_FORWARD_DELAY, options.get("forward-delay")
     if options.get("stp") == "yes" and delay and int(delay) < least:
@@ -133,8 +135,12 @@ def _fit_options(options: dict[str, str], part: Part, keys: Mapping[str, str]) -
             "with the spanning tree protocol, the forwarding delay is at least"
             f" {least} seconds, treated as {least}"
         )
-        part.fault(keys["forward-delay"], delay, reason, "warning")
+        part.fault(_key_of("forward-delay", part, names), delay, reason, "warning")
         options["forward-delay"] = str(least)
+
+
+def _key_of(option: str, part: Part, names: Mapping[str, str]) -> str:
+    return next(key for key, name in names.items() if name == option and key in part.tree)
 
 
 def _read_setting(kind: str, name: str, text: str) -> Virtual:
@@ -278,8 +284,9 @@ def set_lower_devices(
     elif kind in link_kinds.MEMBERS:
         set_members(draft, part, key, drafts)
     if kind == "bond":
+        options = part.child(options_key)
         for primary in primary_keys:
-            set_primary(draft, part.child(options_key), primary, drafts)
+            set_primary(draft, options, primary, drafts)
     elif kind == "bridge":
         set_ports(draft, part.child(options_key), drafts)
 
