@@ -60,11 +60,7 @@ def read_route(line: Line) -> RouteRequest:
         return request
     if not hops and request.link is None:
         raise UnusableError("it has neither a next hop nor an interface")
-    if len(hops) == 1 and hops[0].isalpha():
-        unknown = UnknownWord("value", hops[0], (*_KINDS, *_STATES))
-        raise UnusableError(f'"{hops[0]}" is not an IP address', unknown)
-    vias = [_next_hop(to, text) for text in hops]
-    return request._replace(via=next(iter(vias), None), others=tuple(vias[1:]))
+    return _with_next_hops(request, hops)
 
 
 def route_identity(line: Line) -> Hashable:
@@ -86,6 +82,14 @@ def _split_next_hops(text: str) -> tuple[list[str], list[str]]:
     if len(hops) > MAX_NEXT_HOPS:
         raise UnusableError(f"more than {MAX_NEXT_HOPS} next hops")
     return hops, words[count:]
+
+
+def _with_next_hops(request: RouteRequest, hops: list[str]) -> RouteRequest:
+    if len(hops) == 1 and hops[0].isalpha():
+        unknown = UnknownWord("value", hops[0], (*_KINDS, *_STATES))
+        raise UnusableError(f'"{hops[0]}" is not an IP address', unknown)
+    vias = [_next_hop(request.to, text) for text in hops]
+    return request._replace(via=next(iter(vias), None), others=tuple(vias[1:]))
 
 
 def _next_hop(to: Network, text: str) -> Host:
