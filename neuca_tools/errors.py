@@ -55,6 +55,11 @@ class DocumentError(NeucaError):
     exit_code = EXIT_INVALID
 
 
+def unreadable(reason: str, what: str = "the document") -> DocumentError:
+    """The error of a document that is refused; `what` names it."""
+    return DocumentError(f"cannot read {what}: {reason}")
+
+
 class SourceError(NeucaError):
     """A source gave no response, or an unusable one. Never means that there is no document."""
 

@@ -210,10 +210,10 @@ def _link_requests(entries: Iterable[Entry], faults: list[Fault]) -> tuple[LinkR
     for key, lines in _lines_by_link(entries, faults).items():
         draft = links.Draft(key)
         faults += map(_with_meant_word, links.read_section(draft, lines))
-        requests.append(draft.asked())
+        requests.append(draft.finished())
     usable = links.check_links(requests)
     faults += map(_with_meant_word, usable.faults)
-    return stacking.with_parents(asked.request for asked in usable.links)
+    return stacking.with_parents(link.request for link in usable.links)
 
 
 def _lines_by_link(entries: Iterable[Entry], faults: list[Fault]) -> dict[LinkKey, list[Line]]:

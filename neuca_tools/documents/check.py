@@ -34,7 +34,7 @@ from neuca_tools.documents.spelling import (
     with_suggestion,
 )
 from neuca_tools.documents.stacking import lower_of
-from neuca_tools.errors import DocumentError
+from neuca_tools.errors import DocumentError, unreadable
 from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Virtual
 from neuca_tools.model.routing import MAIN_TABLE
 from neuca_tools.model.rows import Severity
@@ -121,7 +121,7 @@ def _neuca_findings(data: bytes) -> Iterator[Finding]:
     text = find_document(data)
     if text is None:
         reason = "it is empty, or user-data for another program, and has no NEuca document"
-        raise DocumentError(f"cannot read the document: {reason}")
+        raise unreadable(reason)
     document = parse(text)
     for number, fault in enumerate(document.faults):
         yield _of_line(fault, number < MAX_SPELLINGS)

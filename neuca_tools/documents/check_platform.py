@@ -32,7 +32,7 @@ from neuca_tools.documents.spelling import (
     with_meant_word,
     with_suggestion,
 )
-from neuca_tools.errors import DocumentError
+from neuca_tools.errors import unreadable
 from neuca_tools.model import Fault, PlatformDocument
 
 # Keys that are correct although the agent does not use them. Sources: the reference of netplan 1.2
@@ -112,7 +112,7 @@ def check(data: bytes, kind: str) -> Iterator[Finding]:
     load = from_json if kind == openstack.NAME else from_yaml
     tree = load(data, kind)
     if not isinstance(tree, dict):
-        raise DocumentError(f"cannot read {kind}: it is not an object")
+        raise unreadable("it is not an object", kind)
     lines = lines_of(data)
     misspelt = dict(_misspelt_keys(tree, *_known_keys(kind, tree)))
     for path, meant in misspelt.items():

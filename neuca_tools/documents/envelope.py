@@ -8,21 +8,21 @@ import re
 import zlib
 from typing import TYPE_CHECKING, Optional
 
-from neuca_tools.errors import DocumentError
+from neuca_tools.errors import unreadable
 
 if TYPE_CHECKING:
     from email.message import Message
 
 MAX_BYTES = 1024 * 1024
 MAX_UNZIPPED_BYTES = 4 * 1024 * 1024
-MIME_TYPE = "text/x-neuca-userdata"
+_MIME_TYPE = "text/x-neuca-userdata"
 # The email package recurses into every multipart and every message in a message, and compares each
 # line with the boundary of every multipart around it.
 _MAX_PARTS = 32
 _BOM = b"\xef\xbb\xbf"
 # Without the characters that every other kind of user-data begins with.
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\s]{16,}={0,2}")
-# Its byte order marks, and a section header without one.
+# Its byte order marks, and the beginning of a section header without one.
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"[\0", b"\0[")
 _GZIP = b"\x1f\x8b"
 # How cloud-init identifies user-data (cloudinit/handlers/__init__.py, and its manual on user-data).
@@ -35,27 +35,23 @@ _MIME = re.compile(
     rb"(?:From [^\n]*\n)?(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)*?(?:MIME-Version|Content-Type):",
     re.I,
 )
-_HEADER = re.compile(r"^[ \t]*\[[^\]\n]+\]", re.MULTILINE)
 _DECODED = ("", "7bit", "8bit", "binary", "base64", "quoted-printable")
 
 
 def find_document(data: bytes) -> Optional[str]:
     """The text of the NEuca document in these bytes, with LF as line ends; None if there is none.
 
-    Raises DocumentError for data that is not foreign and is unusable: too long, not UTF-8, or
-    without any section.
+    Raises DocumentError for data that is not foreign and is unusable: too long, or not UTF-8.
     """
     plain = _unzipped(data)
     if _BASE64.fullmatch(plain.strip()):
         plain = _unzipped(_from_base64(plain))
     if is_foreign(plain):
         return None
-    if _MIME.match(plain.lstrip()[:MAX_BYTES]):
-        part = _neuca_part(plain.lstrip())
-        if part is None:
-            return None
-        return _decode_text(_unzipped(part))
-    return _decode_text(plain)
+    if not _MIME.match(plain.lstrip()[:MAX_BYTES]):
+        return _decode_text(plain)
+    part = _neuca_part(plain.lstrip())
+    return _decode_text(part) if part is not None else None
 
 
 def _from_base64(text: bytes) -> bytes:
@@ -87,12 +83,12 @@ def _unzipped(data: bytes) -> bytes:
         try:
             data = gunzip(data, limit)
         except ValueError as error:
-            raise DocumentError(f"cannot read the document: {error}") from None
+            raise unreadable(str(error)) from None
     plain = data
     if data.startswith(_BOM):
         plain = data[len(_BOM) :]
     if len(data) > limit and not is_foreign(plain):
-        raise DocumentError(f"cannot read the document: it is longer than {limit} bytes")
+        raise unreadable(f"it is longer than {limit} bytes")
     return plain
 
 
@@ -117,19 +113,15 @@ def _neuca_part(data: bytes) -> Optional[bytes]:
 
     lower = data.lower()
     if lower.count(b"multipart/") + lower.count(b"message/") > _MAX_PARTS:
-        raise DocumentError(
-            f"cannot read the document: its MIME message has more than {_MAX_PARTS} levels"
-        )
+        raise unreadable(f"its MIME message has more than {_MAX_PARTS} levels")
     ours = [
-        part for part in message_from_bytes(data).walk() if part.get_content_type() == MIME_TYPE
+        part for part in message_from_bytes(data).walk() if part.get_content_type() == _MIME_TYPE
     ]
     if len(ours) > 1:
-        raise DocumentError(
-            f'cannot read the document: {len(ours)} MIME parts of type "{MIME_TYPE}", not one'
-        )
+        raise unreadable(f'{len(ours)} MIME parts of type "{_MIME_TYPE}", not one')
     if not ours:
         return None
-    return _decode_part(ours[0])
+    return _unzipped(_decode_part(ours[0]))
 
 
 def _decode_part(part: Message) -> bytes:
@@ -138,30 +130,18 @@ def _decode_part(part: Message) -> bytes:
     if encoding in _DECODED:
         payload = part.get_payload(decode=True)
     if not isinstance(payload, bytes):
-        raise DocumentError(
-            "cannot read the document: the transfer encoding of its MIME part is unknown"
-        )
+        raise unreadable("the transfer encoding of its MIME part is unknown")
     # Decoding records what it had to leave out.
     if part.defects:
-        raise DocumentError(
-            f"cannot read the document: its MIME part is damaged: {type(part.defects[0]).__name__}"
-        )
+        raise unreadable(f"its MIME part is damaged: {type(part.defects[0]).__name__}")
     return payload
 
 
 def _decode_text(data: bytes) -> Optional[str]:
-    if not data.strip():
-        return None
     if data.startswith(_UTF_16):
-        raise DocumentError("cannot read the document: it is UTF-16, not UTF-8 text")
+        raise unreadable("it is UTF-16, not UTF-8 text")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DocumentError(
-            f"cannot read the document: it is not UTF-8 text (byte {error.start})"
-        ) from None
-    if "\0" in text:
-        raise DocumentError("cannot read the document: it has NUL bytes, so it is not text")
-    if not _HEADER.search(text):
-        raise DocumentError('cannot read the document: it has no section, such as "[interfaces]"')
-    return text.replace("\r\n", "\n")
+        raise unreadable(f"it is not UTF-8 text (byte {error.start})") from None
+    return text.replace("\r\n", "\n") if text.strip() else None

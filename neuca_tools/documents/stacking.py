@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -82,23 +82,29 @@ def _all_reachable(start: Iterable[str], following: Callable[[str], set[str]]) -
     return frozenset(reached)
 
 
-def lower_by_upper(
-    unusable: Collection[LinkKey], requests: Iterable[LinkRequest]
+def ignored_links(
+    unusable: Iterable[LinkKey], requests: Iterable[LinkRequest]
 ) -> dict[LinkKey, LinkKey]:
-    """The links that depend on an unusable one, each with the link that it depends on.
+    """The unusable links and those that depend on one, each with the unusable link.
 
-    These are their upper links, direct or not, and the members of a VRF among them.
+    Their upper links depend on them, direct or not, and so do the members of a VRF among them,
+    whose addresses must not be in the main table.
     """
-    lower_by_link: dict[LinkKey, LinkKey] = {}
-    for request in sorted(requests, key=lambda request: request.key.rank):
+    dependents: dict[LinkKey, list[LinkKey]] = {}
+    for request in requests:
         key = request.key
-        below = [*lower_of(request), *((key.nic,) if key.vlan_id else ())]
-        if request.vrf:
-            below.append(LinkKey(f"vrf {request.vrf}"))
-        for lower in below:
-            if key not in unusable and (lower in unusable or lower in lower_by_link):
-                lower_by_link[key] = lower_by_link.get(lower, lower)
-    return lower_by_link
+        vrf = [LinkKey(f"vrf {request.vrf}")] if request.vrf else []
+        for lower in (*lower_of(request), *vrf, *((key.nic,) if key.vlan_id else ())):
+            dependents.setdefault(lower, []).append(key)
+        if key.kind == "vrf":
+            dependents.setdefault(key, []).extend(lower_of(request))
+    ignored = {key: key for key in unusable}
+    waiting = list(ignored)
+    for lower in waiting:  # it grows
+        new = [key for key in dependents.get(lower, ()) if key not in ignored]
+        ignored.update(dict.fromkeys(new, ignored[lower]))
+        waiting += new
+    return ignored
 
 
 # --- Merging requests for one link ----------------------------------------------------------------

@@ -156,7 +156,7 @@ def noise(size):
 )
 def test_what_was_meant_for_us_and_cannot_be_read_is_refused(data, reason):
     with pytest.raises(DocumentError) as caught:
-        find_document(data)
+        parse(find_document(data))
     assert caught.value.text == f"cannot read the document: {reason}"
 
 

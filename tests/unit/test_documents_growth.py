@@ -223,8 +223,12 @@ def test_finding_what_bridges_are_made_of_costs_in_proportion():
     assert_linear(look, PLATFORM["bridges that DHCP is on, one on the other"][1])
 
 
-def test_merging_mappings_in_yaml_costs_in_proportion():
-    assert_linear(
-        lambda text: combined.reduced({"network-config": text.encode()}),
+@pytest.mark.parametrize(
+    "make",
+    [
         lambda size: "a:\n" + "".join(f"  <<: {{k{n}: 1}}\n" for n in range(size)),
-    )
+        lambda size: "a:\n  <<:\n" + "".join(f"  - {{k{n}: 1}}\n" for n in range(size)),
+    ],
+)
+def test_merging_mappings_in_yaml_costs_in_proportion(make):
+    assert_linear(lambda text: combined.reduced({"network-config": text.encode()}), make)

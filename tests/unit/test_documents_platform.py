@@ -751,6 +751,15 @@ def test_yaml_keeps_the_text_of_scalars_and_knows_aliases_and_merge_keys():
     }
 
 
+def test_of_several_merged_mappings_the_first_one_counts():
+    document = made(
+        "network-config",
+        "version: 2\nethernets:\n  a: &a {mtu: 9000}\n  b: &b {mtu: 1400, set-name: dp}\n"
+        "  c: {<<: [*a, *b], match: {macaddress: 52:54:00:12:34:56}}\n",
+    )
+    assert links(document)[DP] == ("up", "dp", 9000, [])
+
+
 def test_netplan_on_link_without_a_gateway_has_no_meaning():
     """The kernel refuses RTNH_F_ONLINK for a route without a next hop."""
     tree = {

@@ -126,6 +126,7 @@ def test_parse_raises_nothing_but_document_error(text):
     )
 )
 @example(b"\x1f\x8b")
+@example(b"\x1c")  # white space of texts, but not of bytes
 @example(b"Content-Type: multipart/mixed\n\n")
 @example(b"Content-Type: multipart/mixed; boundary\n\n--\n")
 @example(b"MIME-Version: 1.0\nContent-Type: text/x-neuca-userdata; charset=\0\n\n[global]\n\xff")

@@ -122,6 +122,21 @@ def test_a_bad_route_costs_only_itself(key, value, reason):
     assert len(document.routes) == 1
 
 
+def test_a_route_names_its_interface_in_the_case_of_the_section():
+    bond = "[bond Bond0]\nmode = active-backup\nmembers = fe163e006daf\n"
+    for words in ("interface bond Bond0", "INTERFACE BOND Bond0 METRIC 5"):
+        (route,) = parse(f"{bond}[routes]\n10.9.0.0/16 = {words}").routes
+        assert str(route.link) == "bond Bond0"
+
+
+@pytest.mark.parametrize(
+    "words", ["blackhole on-link", "interface fe163e006daf on-link", "172.16.0.254 on-link"]
+)
+def test_on_link_means_nothing_without_a_next_hop(words):
+    (route,) = parse(f"[routes]\n10.9.0.0/16 = {words}").routes
+    assert route.traits.onlink is (route.via is not None)
+
+
 def test_of_one_prefix_written_two_ways_the_last_wins():
     document = parse("[routes]\n2001:db8::/32 = fd00::1\n2001:DB8:0::/32 = fd00::2")
     assert [route.via for route in document.routes] == [ip_address("fd00::2")]

@@ -333,6 +333,44 @@ def test_version_1_and_openstack_leave_what_is_on_an_unusable_link():
     assert [LEFT in text for text in faults(document)] == [False, True]
 
 
+@pytest.mark.parametrize("mode", ["balance-rr", "802.3ad"])
+def test_version_1_and_openstack_have_no_bond_option_that_its_mode_excludes(mode):
+    params = {"bond-mode": mode, "bond-packets_per_slave": 4}
+    bond = {"type": "bond", "name": "x0", "bond_interfaces": ["a"], "params": params}
+    options = {"bond_mode": mode, "bond_packets_per_slave": 4}
+    same = {"id": "x", "type": "bond", "name": "x0", "bond_links": ["a"], **options}
+    for document in (read(version_1(bond)), read(network_data([same]))):
+        (made,) = (link for link in document.links if link.key.kind == "bond")
+        options = dict(made.virtual.options)
+        assert options.pop("packets-per-slave", "") == ("4" if mode == "balance-rr" else "")
+        assert options == {"mode": mode}
+        assert [text.partition(":")[0] for text in faults(document)] == [
+            "warning" for _ in range(mode != "balance-rr")
+        ]
+
+
+def test_the_name_of_a_nic_is_no_pattern_outside_of_netplan():
+    for document in (
+        read(version_1({"type": "physical", "name": "eth*"})),
+        read(network_data([{"id": "x", "type": "phy", "name": "eth*"}])),
+    ):
+        assert list(links(document)) == [MAC, OTHER]
+        (text,) = faults(document)
+        assert text.startswith("error: ")
+        assert '"eth*" is not an interface name' in text
+
+
+def test_a_vrf_of_version_1_is_a_kind_that_others_make():
+    vrf = {"type": "vrf", "name": "x0", "vrf_interfaces": ["b"]}
+    document = read(version_1(vrf))
+    assert list(links(document)) == [MAC, OTHER]
+    (text,) = faults(document)
+    assert text == (
+        'warning: network-config "config[2].type" = "vrf": this kind of link is left to other'
+        " programs, with everything on top of it"
+    )
+
+
 # --- NEuca's own format ---------------------------------------------------------------------------
 
 MADE = {
@@ -406,6 +444,19 @@ def test_a_nic_whose_vrf_cannot_be_read_is_not_configured_outside_it():
     assert len(errors(document)) == 1
 
 
+@pytest.mark.parametrize(
+    ("vrf", "member"), [("table = x\n", ""), ("table = 100\n", "state = upp\n")]
+)
+def test_the_members_of_an_unusable_vrf_are_not_configured_outside_it(vrf, member):
+    document = parse(
+        f"[vrf blue]\n{vrf}members = {OTHER}, {MAC}\n[interface {OTHER}]\n{member}"
+        f"[interface {MAC}]\naddresses = 10.0.0.5/24\n"
+    )
+    assert requested(document) == []
+    (said,) = (fault.reason for fault in document.faults if fault.section == f"interface {MAC}")
+    assert said.endswith("which is ignored, so it is ignored too")
+
+
 STANDING = f"""
 [bridge br0]
 stp = flase
@@ -457,8 +508,11 @@ def test_an_item_of_netplan_with_an_unknown_key_is_dropped_whole(name):
     ]
 
 
-def test_what_is_to_be_in_an_unusable_vrf_is_not_configured_outside_it():
-    vrf = {"red": {"table": "x", "interfaces": ["a"]}}
+@pytest.mark.parametrize(
+    "unusable", [{"table": "x"}, {"interfaces": ["a", "x" * 16]}, {"interfaces": ["a", ["b"]]}]
+)
+def test_what_is_to_be_in_an_unusable_vrf_is_not_configured_outside_it(unusable):
+    vrf = {"red": {"table": 100, "interfaces": ["a"], **unusable}}
     vlan = {"v5": {"id": 5, "link": "a", "addresses": ["10.5.0.5/24"]}}
     document = read(version_2(vrfs=vrf, vlans=vlan))
     assert list(links(document)) == [OTHER]

@@ -89,7 +89,7 @@ def local(number, **settings):
     ]
     draft = Draft(key(number))
     assert read_section(draft, lines) == []
-    return draft.asked().request
+    return draft.finished().request
 
 
 NICS = [nic(number) for number in (1, 2, 3)]

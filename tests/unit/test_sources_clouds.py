@@ -19,7 +19,7 @@ from cloudmocks import FORWARDED, Strict
 from platforms import combined, faults, hints, links, routes
 from sources_server import Server, http
 
-from neuca_tools.documents.envelope import find_document
+from neuca_tools.documents import find_document, parse
 from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.model import PlatformDocument
 from neuca_tools.sources import (
@@ -667,7 +667,7 @@ def test_a_word_as_the_user_data_of_hetzner_stays_as_it_is(word):
         data = ask(f"hetzner={server.url}").data
     assert data == word
     with pytest.raises(DocumentError, match="it has no section"):
-        find_document(data)
+        parse(find_document(data))
 
 
 def test_the_mtu_of_every_vnic_of_oracle_is_9000():

@@ -72,9 +72,7 @@ class Line(NamedTuple):
         key = shown_key(self.section, self.key)
         if severity == "error":
             reason += hash_hint(self.value)
-        value = ""
-        if key:
-            value = shown_value(self.section, self.key, self.value)
+        value = shown_value(self.section, self.key, self.value) if key else ""
         return Fault(
             line=self.number,
             section=self.section,
@@ -199,23 +197,13 @@ class _Reader:
         key, self._key = self._key, None
         if key is None:
             return
-        make = _join_value
-        if self._name == "scripts":
-            make = _join_script
-        line = Line(
-            number=key.number,
-            section=self._name,
-            key=key.written.lower(),
-            value=make(key.first, key.rest),
-            written=key.written,
-            end=key.end,
-        )
+        join = _join_script if self._name == "scripts" else _join_value
+        value, written = join(key.first, key.rest), key.written
+        line = Line(key.number, self._name, written.lower(), value, written, key.end)
         self._lines.append(line)
 
     def _refuse(self, number: int, text: str, reason: str) -> None:
-        shown = ""
-        if is_open(self._name, text.lower()):
-            shown = clip(text)
+        shown = clip(text) if is_open(self._name, text.lower()) else ""
         self.faults.append(Fault(number, self._name, shown, "", reason))
 
 
@@ -311,10 +299,8 @@ def _copy_line(line: Line, out: list[str]) -> None:
         out[line.number - 1] = written
         return
     first, *rest = line.value.split("\n")
-    blank = " "
-    if first.startswith(";"):
-        # " ;" would begin a comment.
-        blank = ""
+    # " ;" would begin a comment.
+    blank = "" if first.startswith(";") else " "
     written = f"{line.written} ={blank}{first}"
     if without_comment(first) != first or (len(written) > MAX_LINE and line.end > line.number):
         # The value began on a line below its key, where " ;" does not begin a comment.

@@ -22,9 +22,9 @@ from neuca_tools.documents.neuca.ini import Line, Section, last_wins, read
 from neuca_tools.documents.neuca.links import Draft
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import SECTIONS, is_known_section, link_kind
-from neuca_tools.errors import DocumentError
+from neuca_tools.errors import unreadable
 from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Router, RouteRequest
-from neuca_tools.model.rows import Item
+from neuca_tools.model.rows import Item, Severity
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_LINKS = 4096
@@ -43,7 +43,7 @@ def parse(text: str) -> Document:
     _check_text(text)
     sections, faults = read(text)
     if not sections:
-        raise DocumentError('cannot read the document: it has no section, such as "[interfaces]"')
+        raise unreadable('it has no section, such as "[interfaces]"')
     every_line = chain.from_iterable(section.lines for section in sections)
     collected = [*faults, *_unknown_sections(sections)]
     keys = _section_keys(sections, collected)
@@ -56,11 +56,11 @@ def _check_text(text: str) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise DocumentError("cannot read the document: it is not UTF-8 text") from None
+        raise unreadable("it is not UTF-8 text") from None
     if "\0" in text:
-        raise DocumentError("cannot read the document: it has NUL bytes, so it is not text")
+        raise unreadable("it has NUL bytes, so it is not text")
     if size > MAX_BYTES:
-        raise DocumentError(f"cannot read the document: it is longer than {MAX_BYTES} bytes")
+        raise unreadable(f"it is longer than {MAX_BYTES} bytes")
 
 
 def _build_document(
@@ -147,18 +147,15 @@ def _unknown_sections(sections: Iterable[Section]) -> Iterable[Fault]:
     It is an error, which makes the document incomplete, if the name is probably misspelt: what the
     section requests must not be taken for what is no longer requested.
     """
-    known = {section.name: section for section in reversed(tuple(sections))}
-    unknown = [section for section in known.values() if not is_known_section(section.name)]
+    first = {section.name: section for section in reversed(tuple(sections))}
+    unknown = [section for section in first.values() if not is_known_section(section.name)]
     misspelt = _misspelt_sections([section.name for section in unknown]) if unknown else ()
     for section in unknown:
-        yield Fault(
-            line=section.number,
-            section=section.name,
-            key="",
-            value="",
-            reason=_unknown_reason(section.name),
-            severity="error" if section.name in misspelt else "warning",
-        )
+        reason = "unknown section, ignoring it"
+        if is_known_section(section.name.lower()):
+            reason += " (names of sections are in lower case)"
+        severity: Severity = "error" if section.name in misspelt else "warning"
+        yield Fault(section.number, section.name, "", "", reason, severity)
 
 
 def _misspelt_sections(names: Sequence[str]) -> frozenset[str]:
@@ -169,36 +166,33 @@ def _misspelt_sections(names: Sequence[str]) -> frozenset[str]:
     return frozenset(name for name in names[:MAX_SPELLINGS] if section_meant(name))
 
 
-def _unknown_reason(name: str) -> str:
-    if is_known_section(name.lower()):
-        return "unknown section, ignoring it (names of sections are in lower case)"
-    return "unknown section, ignoring it"
-
-
 def _link_requests(
     keys: Mapping[str, Optional[LinkKey]],
     lines: Iterable[Line],
-    short: Iterable[Line],
+    interface_section: Iterable[Line],
     faults: list[Fault],
 ) -> tuple[tuple[LinkRequest, ...], Mapping[LinkKey, LinkKey]]:
     """The requests for links, and the ignored links (see `links.CheckedLinks`)."""
-    drafts, broken = _short_lines(short, faults)
-    longer = _link_lines(keys, lines)
-    for key, own in longer.items():
-        faults += links.read_section(drafts.setdefault(key, Draft(key)), own)
-    given = [draft.asked() for key, draft in drafts.items() if key in longer or key not in broken]
-    if len(given) > MAX_LINKS:
-        number = min((line.number for line in given[MAX_LINKS].lines.values()), default=1)
+    drafts, broken = _read_interfaces(interface_section, faults)
+    lines_by_link = _lines_by_link(keys, lines)
+    for key, own_lines in lines_by_link.items():
+        faults += links.read_section(drafts.setdefault(key, Draft(key)), own_lines)
+    finished = [
+        draft.finished()
+        for key, draft in drafts.items()
+        if key in lines_by_link or key not in broken
+    ]
+    if len(finished) > MAX_LINKS:
+        number = min((line.number for line in finished[MAX_LINKS].lines.values()), default=1)
         faults.append(Fault(number, "", "", "", f"more than {MAX_LINKS} links, ignoring the rest"))
     usable = links.check_links(
-        asked._replace(request=stacking.up_by_default(asked.request)) for asked in given[:MAX_LINKS]
+        link._replace(request=stacking.up_by_default(link.request)) for link in finished[:MAX_LINKS]
     )
-    requests = stacking.with_parents(asked.request for asked in usable.links)
     faults += usable.faults
-    return requests, usable.ignored
+    return stacking.with_parents(link.request for link in usable.links), usable.ignored
 
 
-def _link_lines(
+def _lines_by_link(
     keys: Mapping[str, Optional[LinkKey]], lines: Iterable[Line]
 ) -> dict[LinkKey, list[Line]]:
     """The lines of every link with a section, even an empty one."""
@@ -225,7 +219,7 @@ def _section_keys(sections: Iterable[Section], faults: list[Fault]) -> dict[str,
     return keys
 
 
-def _short_lines(
+def _read_interfaces(
     lines: Iterable[Line], faults: list[Fault]
 ) -> tuple[dict[LinkKey, Draft], set[LinkKey]]:
     """Parse the lines of `[interfaces]`: the requests and the broken links.
@@ -236,13 +230,13 @@ def _short_lines(
     broken: set[LinkKey] = set()
     for line in lines:
         try:
-            draft, more = interface_lines.read(line)
+            draft, line_faults = interface_lines.read(line)
         except UnusableError as reason:
             faults.append(line.fault(str(reason), unknown=reason.unknown))
             continue
         drafts[draft.key] = draft
-        faults += more
-        if any(fault.severity == "error" for fault in more):
+        faults += line_faults
+        if any(fault.severity == "error" for fault in line_faults):
             broken.add(draft.key)
     return drafts, broken
 

@@ -45,7 +45,7 @@ def _read_network(draft: Draft, line: Line, text: str) -> list[Fault]:
     faults: list[Fault] = []
     number = address = None
     if not values.is_absent(cidr):
-        address, faults = links.one_address(line, cidr)
+        address, faults = links.read_address(line, cidr)
         if family and address.version != _FAMILIES[family]:
             raise UnusableError(f'"{address}" is not an address of the family {family}')
     if not values.is_absent(order):

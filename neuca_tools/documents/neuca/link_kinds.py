@@ -36,7 +36,7 @@ DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "vrf": {},
     "ipoib": {"mode": "datagram"},
 }
-MEMBERS, PARENT = ("bond", "bridge", "vrf"), ("vxlan", "macvlan", "ipoib")
+MEMBERS = ("bond", "bridge", "vrf")
 
 
 def link_key(kind: str, name: str) -> LinkKey:
@@ -221,12 +221,8 @@ def default_options(kind: str, virtual: Virtual) -> Mapping[str, str]:
 
 def own_keys(kind: str) -> tuple[str, ...]:
     """The keys that only a section of this kind has."""
-    own = tuple(OPTIONS.get(kind, {}))
-    if kind in MEMBERS:
-        return ("members", *own)
-    if kind in PARENT:
-        return ("parent", *own)
-    return own
+    lower = ("members",) if kind in MEMBERS else ("parent",)
+    return (*(lower if kind in KINDS else ()), *OPTIONS.get(kind, {}))
 
 
 def read_setting(kind: str, name: str, text: str) -> Virtual:

@@ -16,7 +16,7 @@ from neuca_tools.documents.privacy import link_kind
 from neuca_tools.documents.stacking import (
     SINGLE,
     hands_off,
-    lower_by_upper,
+    ignored_links,
     without_setting,
     without_small_mtu,
 )
@@ -101,8 +101,8 @@ class Draft:
         is_apart = key in _APART or key.startswith(_SYSCTL) or key in routing_keys.READERS
         return self.key.kind != "physical" and not is_apart
 
-    def asked(self) -> RequestWithLines:
-        """What the lines have asked for."""
+    def finished(self) -> RequestWithLines:
+        """The request, with the lines that it came from."""
         pairs: dict[str, Any] = {
             name: tuple(pairs_of_field.items()) for name, pairs_of_field in self._pairs.items()
         }
@@ -190,11 +190,11 @@ def _add_setting(draft: Draft, line: Line) -> list[Fault]:
         if addresses:
             draft.set_field(line, "addresses", addresses)
         return faults
-    _take_one(draft, line)
+    _add_single(draft, line)
     return []
 
 
-def _take_one(draft: Draft, line: Line) -> None:
+def _add_single(draft: Draft, line: Line) -> None:
     kind = draft.key.kind
     if line.key.startswith(_SYSCTL):
         key = values.sysctl_key(line.written[len(_SYSCTL) :])
@@ -204,32 +204,33 @@ def _take_one(draft: Draft, line: Line) -> None:
     routed = {} if kind == "vrf" else routing_keys.READERS
     own = link_kinds.own_keys(kind)
     if line.key in routed:
-        _take_routing(draft, line)
+        _set_routing(draft, line)
     elif line.key in routing_keys.AUTOMATIC:
-        _take_automatic(draft, line)
+        _set_automatic(draft, line)
     elif line.key in own or (line.key == "name" and kind in KINDS):
-        _take_virtual(draft, line)
+        _set_virtual(draft, line)
     elif line.key in _READERS and line.key != kind:  # no VRF is in another one
-        _take_setting(draft, line)
+        _set_setting(draft, line)
     else:
         known = sorted({"addresses", *_READERS, *routed, *routing_keys.AUTOMATIC, *own} - {kind})
         reason = f"unknown key; known are {', '.join(known)} and sysctl.KEY"
         raise UnusableError(reason, UnknownWord("key", line.key, (*known, "sysctl.KEY")))
 
 
-def _take_routing(draft: Draft, line: Line) -> None:
+def _set_routing(draft: Draft, line: Line) -> None:
     routing = routing_keys.READERS[line.key](line.value)
-    shown, both = routing_keys.shown_values(routing)[line.key], draft.get("routing") or UNROUTED
-    draft.set_field(line, "routing", routing.over(both), setting=line.key, shown=shown)
+    merged = routing.over(draft.get("routing") or UNROUTED)
+    shown = routing_keys.shown_values(routing)[line.key]
+    draft.set_field(line, "routing", merged, setting=line.key, shown=shown)
 
 
-def _take_automatic(draft: Draft, line: Line) -> None:
-    wish, shown = routing_keys.read_automatic(draft.key, line.key, line.value)
-    both = routing_keys.merge_automatic(wish, draft.get("automatic"))
-    draft.set_field(line, "automatic", both, setting=line.key, shown=shown)
+def _set_automatic(draft: Draft, line: Line) -> None:
+    requested, shown = routing_keys.read_automatic(draft.key, line.key, line.value)
+    merged = routing_keys.merge_automatic(requested, draft.get("automatic"))
+    draft.set_field(line, "automatic", merged, setting=line.key, shown=shown)
 
 
-def _take_setting(draft: Draft, line: Line) -> None:
+def _set_setting(draft: Draft, line: Line) -> None:
     value = _READERS[line.key](line.value)
     if line.key in SINGLE:
         draft.set_field(line, line.key, value)
@@ -239,17 +240,17 @@ def _take_setting(draft: Draft, line: Line) -> None:
         draft.add(line, "device", (line.key, value), line.key)
 
 
-def _take_virtual(draft: Draft, line: Line) -> None:
+def _set_virtual(draft: Draft, line: Line) -> None:
     """Add a setting that only virtual links have."""
     link = draft.key
     if line.key == "name":
         raise UnusableError(f'its name is "{link.virtual_name}", as the section says')
-    both = link_kinds.read_setting(link.kind, line.key, line.value).over(draft.get("virtual"))
-    shown = link_kinds.shown_value(both, line.key)
-    draft.set_field(line, "virtual", both, setting=line.key, shown=shown)
+    merged = link_kinds.read_setting(link.kind, line.key, line.value).over(draft.get("virtual"))
+    shown = link_kinds.shown_value(merged, line.key)
+    draft.set_field(line, "virtual", merged, setting=line.key, shown=shown)
 
 
-def one_address(line: Line, text: str) -> tuple[Address, list[Fault]]:
+def read_address(line: Line, text: str) -> tuple[Address, list[Fault]]:
     """Parse an address; one without a prefix length gets a warning. Raises UnusableError."""
     address = values.address(text)
     if "/" in text:
@@ -266,7 +267,7 @@ def _read_addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
         raise UnusableError(f"more than {MAX_SETTINGS} addresses")
     for text in texts:
         try:
-            address, warnings = one_address(line, text)
+            address, warnings = read_address(line, text)
         except UnusableError as reason:
             faults.append(line.fault(str(reason), unknown=reason.unknown))
             continue
@@ -294,24 +295,23 @@ class CheckedLinks(NamedTuple):
 def check_links(links: Iterable[RequestWithLines]) -> CheckedLinks:
     """The links without unusable ones, what is on these, and settings that contradict others."""
     every = tuple(links)
-    unusable = {asked.request.key for asked in every if asked.unusable}
-    ignored = lower_by_upper(unusable, [asked.request for asked in every]) if unusable else {}
+    unusable = [link.request.key for link in every if link.unusable]
+    ignored = ignored_links(unusable, [link.request for link in every]) if unusable else {}
     usable: list[RequestWithLines] = []
     faults: list[Fault] = []
-    for asked in every:
-        key = asked.request.key
-        if key in ignored:
-            faults.append(_line_of_lower(asked).fault(why_ignored(ignored[key])))
-        elif not asked.unusable:
-            usable.append(_without_contradictions(asked, faults))
-    named, more = _unique_names(usable)
-    return CheckedLinks(named, [*faults, *more], {**ignored, **dict(zip(unusable, unusable))})
+    for link in every:
+        lower = ignored.get(link.request.key)
+        if lower is None:
+            usable.append(_without_contradictions(link, faults))
+        elif not link.unusable:
+            faults.append(_line_of_lower(link).fault(why_ignored(lower)))
+    return CheckedLinks(_with_unique_names(usable, faults), faults, ignored)
 
 
-def _line_of_lower(asked: RequestWithLines) -> Line:
+def _line_of_lower(link: RequestWithLines) -> Line:
     """The line that names a lower device; else the first one, if there is any."""
-    lines = (asked.lines[name] for name in (*_LOWER, *asked.lines) if name in asked.lines)
-    return next(lines, Line(0, f"vlan {asked.request.key}", "", ""))
+    lines = (link.lines[name] for name in (*_LOWER, *link.lines) if name in link.lines)
+    return next(lines, Line(0, f"vlan {link.request.key}", "", ""))
 
 
 def why_ignored(lower: LinkKey) -> str:
@@ -319,35 +319,36 @@ def why_ignored(lower: LinkKey) -> str:
     return f"it is on {lower}, which is ignored, so it is ignored too"
 
 
-def _without_contradictions(asked: RequestWithLines, faults: list[Fault]) -> RequestWithLines:
-    if asked.request.state == "user":
+def _without_contradictions(link: RequestWithLines, faults: list[Fault]) -> RequestWithLines:
+    if link.request.state == "user":
         faults += (
             line.fault(f'the state is "user", ignoring {setting}', "warning")
-            for setting, line in asked.lines.items()
+            for setting, line in link.lines.items()
             if setting not in ("state", "name")
         )
-        return asked._replace(request=hands_off(asked.request))
-    request, reason = without_small_mtu(asked.request)
+        return link._replace(request=hands_off(link.request))
+    request, reason = without_small_mtu(link.request)
     if reason:
-        faults.append(asked.lines["mtu"].fault(reason))
-    return asked._replace(request=request)
+        faults.append(link.lines["mtu"].fault(reason))
+    return link._replace(request=request)
 
 
-def _unique_names(links: list[RequestWithLines]) -> tuple[list[RequestWithLines], list[Fault]]:
-    """The links without names that an earlier line gives to another link, and the faults."""
+def _with_unique_names(
+    links: list[RequestWithLines], faults: list[Fault]
+) -> list[RequestWithLines]:
+    """The links without names that an earlier line gives to another link."""
     owners: dict[str, LinkKey] = {}
-    faults = []
-    unique = {asked.request.key: asked for asked in links}
-    for asked in sorted(links, key=_line_of_name):
-        name, key = asked.request.name, asked.request.key
+    unique = {link.request.key: link for link in links}
+    for link in sorted(links, key=_line_of_name):
+        name, key = link.request.name, link.request.key
         if name and owners.setdefault(name, key) != key:
-            unique[key] = asked._replace(request=without_setting(asked.request, "name"))
+            unique[key] = link._replace(request=without_setting(link.request, "name"))
             reason = f'the name "{name}" is requested for {owners[name]} too'
-            faults.append(asked.lines["name"].fault(reason))
-    return list(unique.values()), faults
+            faults.append(link.lines["name"].fault(reason))
+    return list(unique.values())
 
 
-def _line_of_name(asked: RequestWithLines) -> int:
-    if "name" not in asked.lines:
+def _line_of_name(link: RequestWithLines) -> int:
+    if "name" not in link.lines:
         return 0
-    return asked.lines["name"].number
+    return link.lines["name"].number

@@ -50,8 +50,8 @@ def shown_values(routing: NicRouting) -> dict[str, str]:
     return {key: value for key, value in values_of.items() if value}
 
 
-# The field of `Automatic` that each key sets.
-AUTOMATIC = {"dhcp4": "dhcp4", "dhcp6": "dhcp6", "accept-ra": "accept_ra"}
+# The keys that set the fields of `Automatic` with these names.
+AUTOMATIC = ("dhcp4", "dhcp6", "accept-ra")
 _WORDS = {"yes": True, "no": False}
 
 
@@ -60,7 +60,7 @@ def read_automatic(link: LinkKey, key: str, text: str) -> tuple[Automatic, str]:
     if link.kind == "vrf":
         raise UnusableError("a VRF has neither DHCP nor router advertisements")
     word = values.word(text, _WORDS)
-    changes: dict[str, Any] = {AUTOMATIC[key]: _WORDS[word]}
+    changes: dict[str, Any] = {key.replace("-", "_"): _WORDS[word]}
     return Automatic(**changes), word
 
 

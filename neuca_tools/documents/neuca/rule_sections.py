@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ from neuca_tools.model.rows import UnknownWord
 MAX_RULES = 1024
 # Before the rules of policy routing, which begin at 31000, and behind all that have a priority.
 DEFAULT_PRIORITY = 30900
+_MARK = re.compile(r"0x[0-9a-f]{1,8}|[0-9]{1,10}")
 
 
 def _read_mark(text: str) -> tuple[int, int]:
@@ -35,10 +37,10 @@ def _read_mark(text: str) -> tuple[int, int]:
 
 
 def _mark_number(text: str) -> int:
-    try:
-        number = int(text.strip(), 16 if text.strip().lower().startswith("0x") else 10)
-    except ValueError:
-        number = -1
+    digits = text.strip().lower()
+    number = -1
+    if _MARK.fullmatch(digits):
+        number = int(digits, 16 if digits.startswith("0x") else 10)
     if not 0 <= number <= MAX_U32:
         raise UnusableError(f'"{values.clip(text)}" is not a mark')
     return number
@@ -51,7 +53,7 @@ READERS: Mapping[str, Callable[[str], Any]] = {
     # 0, 32766 and 32767 are the kernel's own rules.
     "priority": partial(values.integer, low=1, high=32765, what="the priority"),
     "mark": _read_mark,
-    "type-of-service": partial(route_lines.type_of_service, 6),
+    "type-of-service": route_lines.type_of_service,
 }
 
 
@@ -89,7 +91,7 @@ class Draft:
     def _rule(self, family: int) -> Rule:
         mark, mask = self.values.get("mark", (0, 0))
         tos = self.values.get("type-of-service", 0)
-        route_lines.kept_by_kernel(family, tos)
+        route_lines.check_type_of_service(family, tos)
         return Rule(
             family,
             self.values.get("priority", DEFAULT_PRIORITY),

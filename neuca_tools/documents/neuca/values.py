@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import ip_address, ip_network
 from typing import Optional
 
@@ -72,10 +72,9 @@ class ForeignValueError(UnusableError):
 
 def clip(text: str) -> str:
     """The text on one line, without control characters and shortened for a message."""
-    folded = " ".join(text[: 4 * _MAX_SHOWN].split())
-    printable = folded
-    if not folded.isprintable():
-        printable = "".join(character if character.isprintable() else "?" for character in folded)
+    printable = " ".join(text[: 4 * _MAX_SHOWN].split())
+    if not printable.isprintable():
+        printable = "".join(letter if letter.isprintable() else "?" for letter in printable)
     whole = len(printable) <= _MAX_SHOWN and len(text) <= 4 * _MAX_SHOWN
     return printable if whole else printable[: _MAX_SHOWN - 1] + "…"
 
@@ -130,9 +129,8 @@ def pkey(text: str) -> str:
 
     The `0x` is required: ip-link(8) takes digits without it for a decimal number.
     """
-    digits, number = _PKEY.fullmatch(text.strip().lower()), 0
-    if digits:
-        number = int(digits.group(1), 16)
+    digits = _PKEY.fullmatch(text.strip().lower())
+    number = int(digits[1], 16) if digits else 0
     if not number & ~_FULL_MEMBER:
         raise UnusableError(f'"{clip(text)}" is not a P_Key from 0x0001 to 0xffff')
     return f"0x{number | _FULL_MEMBER:04x}"
@@ -158,19 +156,14 @@ def integer(text: str, low: int, high: int, what: str = "") -> int:
     return int(stripped)
 
 
-def mtu(text: str) -> int:
-    """An MTU in bytes: 68 is the minimum of IPv4 (RFC 791), 65535 the longest IP packet."""
-    return integer(text, *MTU_LIMITS, "the MTU")
-
-
-def txqueuelen(text: str) -> int:
-    """A queue length in packets. The kernel accepts 32 bits; the limit only catches typos."""
-    return integer(text, *TXQUEUELEN_LIMITS, "the txqueuelen")
-
-
-def vlan_id(text: str) -> int:
-    """A VLAN ID; 0 and 4095 are reserved (IEEE 802.1Q)."""
-    return integer(text, 1, 4094, "the VLAN ID")
+# In bytes: 68 is the minimum of IPv4 (RFC 791), 65535 the longest IP packet.
+mtu = partial(integer, low=MTU_LIMITS[0], high=MTU_LIMITS[1], what="the MTU")
+# The kernel accepts 32 bits; the limit only catches typos.
+txqueuelen = partial(
+    integer, low=TXQUEUELEN_LIMITS[0], high=TXQUEUELEN_LIMITS[1], what="the txqueuelen"
+)
+# 0 and 4095 are reserved (IEEE 802.1Q).
+vlan_id = partial(integer, low=1, high=4094, what="the VLAN ID")
 
 
 def table(text: str) -> int:

@@ -11,16 +11,9 @@ from neuca_tools.documents.neuca import route_lines, values
 from neuca_tools.documents.platform.parts import Part, read_truth
 from neuca_tools.model import Automatic
 
-_OVERRIDES = (
-    "hostname",
-    "route-metric",
-    "send-hostname",
-    "use-dns",
-    "use-domains",
-    "use-hostname",
-    "use-mtu",
-    "use-ntp",
-    "use-routes",
+_OVERRIDES = tuple(
+    "hostname route-metric send-hostname use-dns use-domains use-hostname use-mtu use-ntp"
+    " use-routes".split()
 )
 KEYS = frozenset(("dhcp4", "dhcp6", "accept-ra", "link-local", "optional", "critical", *_OVERRIDES))
 # Keys with an effect on a link that has DHCP or router advertisements.

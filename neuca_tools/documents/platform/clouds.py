@@ -19,7 +19,7 @@ from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_documen
 from neuca_tools.documents.platform.ec2 import Subnets
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.tree import Tree, from_json, from_yaml
-from neuca_tools.errors import DocumentError
+from neuca_tools.errors import unreadable
 from neuca_tools.model import LinkKey, Network, PlatformDocument
 from neuca_tools.model.routing import Traits
 
@@ -129,14 +129,8 @@ def _read_digitalocean(root: Part) -> PlatformDocument:
 
 GCE = "GCE instance"
 _GCE_NICS = "networkInterfaces"
-_GCE_ADDRESSES = (
-    "ip",
-    "ipv6",
-    "ipv6s",
-    "ipAliases",
-    "forwardedIps",
-    "targetInstanceIps",
-    "forwardedIpv6s",
+_GCE_ADDRESSES = tuple(
+    "ip ipv6 ipv6s ipAliases forwardedIps targetInstanceIps forwardedIpv6s".split()
 )
 _GCE_GATEWAYS = ("gateway", "gatewayIpv6")
 
@@ -208,7 +202,7 @@ def _load_hetzner(data: bytes, name: str) -> Tree:
     if tree is None:
         return None
     if not isinstance(tree, list):
-        raise DocumentError(f"cannot read {name}: it is not a list")
+        raise unreadable("it is not a list", name)
     return {_HETZNER_ROOT: tree}
 
 
@@ -253,11 +247,10 @@ def _read_oci(root: Part) -> PlatformDocument:
     drafts = []
     # The VLANs after the physical NICs that they are on.
     for number, vnic in sorted(vnics, key=lambda item: bare_metal and _is_vlan(item[1])):
-        draft = (
-            _oci_vlan(vnic, physical)
-            if bare_metal and _is_vlan(vnic)
-            else _nic_draft(vnic, "macAddr", mtu=OCI_MTU)
-        )
+        if bare_metal and _is_vlan(vnic):
+            draft = _oci_vlan(vnic, physical)
+        else:
+            draft = _nic_draft(vnic, "macAddr", mtu=OCI_MTU)
         if draft is None:
             continue
         if not draft.key.vlan_id:

@@ -19,7 +19,7 @@ from neuca_tools.documents.platform.parts import Faults, Part
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml
 from neuca_tools.documents.platform.virtual_links import PORT_SETTINGS
 from neuca_tools.documents.stacking import overlay_requests
-from neuca_tools.errors import DocumentError
+from neuca_tools.errors import unreadable
 from neuca_tools.model import Fault, PlatformDocument, machine
 
 
@@ -88,7 +88,7 @@ def reduced(parts: Mapping[str, bytes]) -> str:
     for name in sorted(parts.keys() & _KINDS.keys()):
         tree = _KINDS[name].load(parts[name], name)
         if tree is not None and not isinstance(tree, dict):
-            raise DocumentError(f"cannot read {name}: it is not an object")
+            raise unreadable("it is not an object", name)
         if tree:
             trees[name] = _kept_tree(name, tree)
     if not trees:
@@ -164,7 +164,7 @@ def interpret_document(name: str, tree: dict[str, Tree]) -> PlatformDocument:
 def _parse_trees(text: str) -> dict[str, dict[str, Tree]]:
     trees = from_json(text.encode("utf-8", "replace"), "the platform's document")
     if not isinstance(trees, dict):
-        raise DocumentError("cannot read the platform's document: it is not what was kept")
+        raise unreadable("it is not what was kept", "the platform's document")
     return {name: tree for name, tree in trees.items() if name in _KINDS and isinstance(tree, dict)}
 
 

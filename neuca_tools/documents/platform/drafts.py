@@ -44,17 +44,13 @@ LEFT = "it is left to other programs, as is its NIC"
 QINQ = "a VLAN on a VLAN (QinQ) is not supported, ignoring it"
 # Names of unused keys in one warning.
 MAX_UNUSED = 20
-# The key of the next hop, by that of the destination; "gateway" for every other one.
-_HOP_KEYS = {"to": "via"}
+# The key of the next hop, by that of the destination.
+_HOP_KEYS = {"to": "via", "network": "gateway", "destination": "gateway"}
 # No next hop or gateway; as a destination without a netmask, every one.
 UNSPECIFIED = ("0.0.0.0", "::", "::0")
 DEFAULT_ROUTE = "the platform's document gives it the default route"
 METADATA_ROUTE = "the platform's document gives it the route to the metadata service"
 PRIMARY = "it is the primary NIC of the instance"
-
-
-def _is_default(to: str, netmask: Optional[str]) -> bool:
-    return to == "default" or (to in UNSPECIFIED and netmask is None)
 
 
 def by_name(pattern: str) -> LinkKey:
@@ -68,9 +64,9 @@ class Draft:
 
     `part` describes the link, and so do `other_parts`, which are elsewhere in the document.
     `addresses` maps each address to the place that gives it. `management` is the reason why the NIC
-    may be the management NIC, empty if there is none. `offloads` maps the names of ethtool(8) to
-    `on` or `off`, `device` are other settings of the device, as in LinkRequest. `gateways` are the
-    routers of the link's subnets. `offers` are DNS servers and search domains.
+    may be the management NIC, empty if there is none. `device` are settings of the device, as in
+    LinkRequest. `gateways` are the routers of the link's subnets. `offers` are DNS servers and
+    search domains.
     """
 
     key: LinkKey
@@ -83,7 +79,6 @@ class Draft:
     is_marked_as_management: bool = False
     virtual: Optional[Virtual] = None
     sysctls: dict[str, str] = field(default_factory=dict)
-    offloads: dict[str, str] = field(default_factory=dict)
     device: dict[str, str] = field(default_factory=dict)
     state: LinkState = "up"
     rules: list[RuleRequest] = field(default_factory=list)
@@ -97,9 +92,6 @@ class Draft:
         """Record why this may be, or with `firm` is, the management NIC; keep the first reason."""
         self.management = self.management or reason
         self.is_marked_as_management = self.is_marked_as_management or firm
-
-    def hint(self) -> ManagementHint:
-        return ManagementHint(self.key.mac, self.management, self.is_marked_as_management)
 
     def use_dhcp(self, family: int) -> None:
         """Record that the link has DHCP of this family (4, 6)."""
@@ -185,7 +177,7 @@ class Draft:
         The default route, and a route to the metadata service alone, are not added, because the
         agent never changes them. A NIC that has one may be the management NIC.
         """
-        if _is_default(to, netmask):
+        if to == "default" or (to in UNSPECIFIED and netmask is None):
             to, netmask = UNSPECIFIED[0], "0"
         network = part.parse(key, to, lambda text: read_destination(cidr_text(text, netmask)))
         if network is None:
@@ -194,14 +186,17 @@ class Draft:
             part.fault(key, to, f'it has no prefix length, treated as "{network}"', "warning")
         if network.prefixlen == 0:
             self.hint_management(DEFAULT_ROUTE)
-            self.add_default_route(part, _HOP_KEYS.get(key, "gateway"), via)
+            self.add_default_route(part, _HOP_KEYS[key], via)
         elif network.num_addresses == 1 and network.network_address in METADATA_HOSTS:
             self.hint_management(METADATA_ROUTE)
-        elif via is None or via in UNSPECIFIED:
-            part.fault(key, to, "a route without a next hop, ignoring it", "warning")
-            part.close()
         else:
-            self._add_hop(part, _HOP_KEYS.get(key, "gateway"), via, network)
+            self._add_hop(part, key, via, network)
+
+    def read_route(self, route: Part, key: str = "network") -> None:
+        """Add the route of an object with a netmask and a gateway; `key` is its destination's."""
+        with self.all_or_nothing():
+            to, netmask = route.text(key) or "", route.prefix_length()
+            self.add_route(route, key, to, netmask, route.text("gateway"))
 
     def add_gateway(self, part: Part, key: str, text: Optional[str] = None) -> None:
         """Add the router of this link's subnet, which the platform implies, or gives in a key."""
@@ -216,16 +211,20 @@ class Draft:
         if hop is not None and all(hop.version != other.version for other in self.gateways):
             self.gateways.append(hop)
 
-    def _add_hop(self, part: Part, key: str, via: str, network: Network) -> None:
-        hop = part.parse(key, via, values.next_hop)
+    def _add_hop(self, part: Part, key: str, via: Optional[str], network: Network) -> None:
+        if via is None or via in UNSPECIFIED:
+            part.warn(key, "a route without a next hop, ignoring it")
+            part.close()
+            return
+        hop = part.parse(_HOP_KEYS[key], via, values.next_hop)
         if hop is None:
             return
         if hop.version != network.version:
-            part.fault(key, via, f'the next hop is not of the family of "{network}"')
+            reason = f'the next hop is not of the family of "{network}"'
+            part.fault(_HOP_KEYS[key], via, reason)
         else:
-            request = RouteRequest(network, "present", hop, part.where, self.key)
             metric = part.read("metric", route_lines.metric)
-            self.routes.append(request._replace(metric=metric))
+            self.routes.append(RouteRequest(network, "present", hop, part.where, self.key, metric))
 
     def request(self) -> LinkRequest:
         """The finished request. The link is up unless the document says otherwise."""
@@ -236,7 +235,7 @@ class Draft:
             addresses=tuple(self.addresses),
             mtu=self.mtu,
             sysctls=tuple(self.sysctls.items()),
-            device=tuple(self._device().items()),
+            device=tuple(self.device.items()),
             origins=tuple(self._setting_origins()),
             virtual=self.virtual,
             routing=NicRouting(
@@ -275,12 +274,6 @@ class Draft:
             if route.via in self.gateways and self._is_isolated(route.to.version):
                 self.routes[number] = route._replace(traits=route.traits._replace(onlink=True))
 
-    def _device(self) -> dict[str, str]:
-        words = (f"{name} {self.offloads[name]}" for name in sorted(self.offloads))
-        if self.offloads:
-            return {"offloads": " ".join(words), **self.device}
-        return self.device
-
     def name_unused(self) -> None:
         """Add one warning with all keys about this link that have no effect."""
         if self.part.faults.by_key:
@@ -298,23 +291,36 @@ class Draft:
             self.part.fault("", None, f"these keys have no effect: {listed}", "warning")
 
     def _setting_origins(self) -> Iterator[Origin]:
-        where = self.part.where
-        yield Origin("state", self.state, where)
-        if self.name:
-            yield Origin("name", self.name, where)
-        if self.mtu:
-            yield Origin("mtu", str(self.mtu), where)
-        if self.addresses:
-            first = next(iter(self.addresses.values()))
-            yield Origin("addresses", ", ".join(map(str, self.addresses)), first)
-        for name, value in self.sysctls.items():
-            yield Origin(f"sysctl {name}", value, where)
-        for name, value in self._device().items():
-            yield Origin(name, value, where)
-        for name in link_kinds.own_keys(self.key.kind):
-            value = link_kinds.shown_value(self.virtual or Virtual(), name)
+        virtual = self.virtual or Virtual()
+        options = link_kinds.own_keys(self.key.kind)
+        settings: dict[str, object] = {
+            "state": self.state,
+            "name": self.name,
+            "mtu": self.mtu,
+            "addresses": ", ".join(map(str, self.addresses)),
+            **{f"sysctl {name}": value for name, value in self.sysctls.items()},
+            **self.device,
+            **{name: link_kinds.shown_value(virtual, name) for name in options},
+        }
+        places = {"addresses": next(iter(self.addresses.values()), "")}
+        for setting, value in settings.items():
             if value:
-                yield Origin(name, value, where)
+                yield Origin(setting, str(value), places.get(setting, self.part.where))
+
+
+def nic_draft(link: Part, mac_key: str) -> Optional[Draft]:
+    """A NIC. With a MAC address, `name` is its future name; without one, it is its present name.
+
+    None, with a fault, if what identifies it is unusable.
+    """
+    if link.text(mac_key) is None:
+        name = link.read("name", values.link_name)
+        return Draft(by_name(name), link) if name else None
+    mac = link.read(mac_key, values.nic)
+    if mac is None:
+        return None
+    link = link.for_nic(mac)
+    return Draft(LinkKey(mac), link, link.read("name", values.link_name))
 
 
 def finish_document(
@@ -378,14 +384,16 @@ def _name_unused(drafts: Collection[Draft]) -> None:
 
 def _management_hints(drafts: Iterable[Draft], links: Requests) -> tuple[ManagementHint, ...]:
     """The hints of these links, and of their lower devices by the first upper one."""
-    hints = [draft.hint() for draft in drafts if draft.management]
-    hint_by_mac: dict[str, ManagementHint] = {hint.mac: hint for hint in hints}
-    waiting = list(hint_by_mac.values())
-    hinted = len(hint_by_mac)
-    for hint in waiting:  # it grows
+    hints = [
+        ManagementHint(draft.key.mac, draft.management, draft.is_marked_as_management)
+        for draft in drafts
+        if draft.management
+    ]
+    hinted = {hint.mac for hint in hints}
+    for hint in hints:  # it grows
         request = links.get(LinkKey(hint.mac))
         for lower in lower_of(request) if request else ():
-            if lower.mac not in hint_by_mac:
-                hint_by_mac[lower.mac] = ManagementHint(lower.mac, hint.reason)
-                waiting.append(hint_by_mac[lower.mac])
-    return (*hints, *waiting[hinted:])
+            if lower.mac not in hinted:
+                hinted.add(lower.mac)
+                hints.append(ManagementHint(lower.mac, hint.reason))
+    return tuple(hints)

@@ -24,32 +24,17 @@ from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.rows import Item
 
 NAME = "EC2 network"
-LEAVES = (
-    "device-number",
-    "network-card",
-    "local-ipv4s",
-    "subnet-ipv4-cidr-block",
-    "ipv6s",
-    "subnet-ipv6-cidr-block",
-    "subnet-ipv6-cidr-blocks",
-    "ipv4-prefix",
-    "ipv6-prefix",
-    # Alibaba's names; a gateway is not in EC2's tree.
-    "private-ipv4s",
-    "vswitch-cidr-block",
-    "vswitch-ipv6-cidr-block",
-    "gateway",
-    "ipv6-gateway",
+# The last five are those of Alibaba; a gateway is not in EC2's tree.
+LEAVES = tuple(
+    "device-number network-card local-ipv4s subnet-ipv4-cidr-block ipv6s subnet-ipv6-cidr-block"
+    " subnet-ipv6-cidr-blocks ipv4-prefix ipv6-prefix"
+    " private-ipv4s vswitch-cidr-block vswitch-ipv6-cidr-block gateway ipv6-gateway".split()
 )
 KEYS = frozenset(("mac", PUBLIC_KEYS, *LEAVES))
 _ADDRESSES = {
     "local-ipv4s": ("subnet-ipv4-cidr-block",),
     "private-ipv4s": ("vswitch-cidr-block",),
-    "ipv6s": (
-        "subnet-ipv6-cidr-blocks",
-        "subnet-ipv6-cidr-block",
-        "vswitch-ipv6-cidr-block",
-    ),
+    "ipv6s": ("subnet-ipv6-cidr-blocks", "subnet-ipv6-cidr-block", "vswitch-ipv6-cidr-block"),
 }
 _PUNCTUATION = str.maketrans('[]",', "    ")
 _PREFIXES = ("ipv4-prefix", "ipv6-prefix")

@@ -23,42 +23,29 @@ from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument, Virtual
 
 NAME = "network-config"
 NO_VLAN = "there can be no VLAN on a VRF, ignoring it"
+
+
+def _option_names(words: str) -> dict[str, str]:
+    """Our names of options by netplan's, from words like `up-delay=updelay`, or one for both."""
+    pairs = (word.partition("=") for word in words.split())
+    return {theirs: ours or theirs for theirs, _, ours in pairs}
+
+
 _OPTIONS = {
-    "bond": {
-        "mode": "mode",
-        "lacp-rate": "lacp-rate",
-        "mii-monitor-interval": "miimon",
-        "min-links": "min-links",
-        "transmit-hash-policy": "xmit-hash-policy",
-        "ad-select": "ad-select",
-        "up-delay": "updelay",
-        "down-delay": "downdelay",
-        "fail-over-mac-policy": "fail-over-mac",
-        "arp-interval": "arp-interval",
-        "arp-ip-targets": "arp-ip-target",
-        "arp-validate": "arp-validate",
-        "arp-all-targets": "arp-all-targets",
-        "gratuitous-arp": "num-grat-arp",
-        # A misspelling that netplan accepts too.
-        "gratuitious-arp": "num-grat-arp",
-        "primary-reselect-policy": "primary-reselect",
-        "resend-igmp": "resend-igmp",
-        "packets-per-slave": "packets-per-slave",
-        "packets-per-member": "packets-per-slave",
-        "learn-packet-interval": "lp-interval",
-        "all-slaves-active": "all-slaves-active",
-        "all-members-active": "all-slaves-active",
-    },
-    "bridge": {
-        "stp": "stp",
-        "forward-delay": "forward-delay",
-        "hello-time": "hello-time",
-        "max-age": "max-age",
-        "ageing-time": "ageing-time",
-        "aging-time": "ageing-time",
-        "priority": "priority",
-    },
-    "vxlan": {"id": "id", "local": "local", "remote": "remote", "port": "port"},
+    # "gratuitious-arp" is a misspelling that netplan accepts too.
+    "bond": _option_names(
+        "mode lacp-rate mii-monitor-interval=miimon min-links"
+        " transmit-hash-policy=xmit-hash-policy ad-select up-delay=updelay down-delay=downdelay"
+        " fail-over-mac-policy=fail-over-mac arp-interval arp-ip-targets=arp-ip-target"
+        " arp-validate arp-all-targets gratuitous-arp=num-grat-arp gratuitious-arp=num-grat-arp"
+        " primary-reselect-policy=primary-reselect resend-igmp packets-per-slave"
+        " packets-per-member=packets-per-slave learn-packet-interval=lp-interval"
+        " all-slaves-active all-members-active=all-slaves-active"
+    ),
+    "bridge": _option_names(
+        "stp forward-delay hello-time max-age ageing-time aging-time=ageing-time priority"
+    ),
+    "vxlan": _option_names("id local remote port"),
 }
 _OF_MEMBERS = ("primary", "path-cost", "port-priority", "hairpin", "port-mac-learning")
 # The names of ethtool(8) for netplan's.
@@ -92,6 +79,14 @@ KEYS_2 = (
 KEYS = nocloud_v1.KEYS | KEYS_2
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _KINDS = ("ethernets", "bonds", "bridges", "tunnels", "vlans", "vrfs")
+# The upper devices: the kind of each section, and the key of the lower devices.
+_UPPERS = {
+    "bonds": ("bond", "interfaces"),
+    "bridges": ("bridge", "interfaces"),
+    "vrfs": ("vrf", "interfaces"),
+    "vlans": ("vlan", "link"),
+    "tunnels": ("vxlan", "link"),
+}
 # What may be set for all links of a kind.
 _BESIDES = ("renderer",)
 _OTHERS = ("wifis", "modems", "dummy-devices", "virtual-ethernets", "nm-devices")
@@ -135,8 +130,8 @@ def _version_2(top: Part) -> PlatformDocument:
         virtual_links.add_draft(drafts, name, _vrf_draft(name, link))
     skipped = virtual_links.SkippedLinks(sorted(taken), uppers, drafts)
     skipped.add_unusable(name for name in no_vlan_reasons if name not in drafts)
-    skipped.add_unusable(_members_of_unusable_vrfs(own["vrfs"], drafts))
-    skipped.connect_others(partial(_set_lower_devices, drafts))
+    connect = partial(virtual_links.set_lower_devices, drafts, "parameters", ("primary",))
+    skipped.connect_others(connect)
     return finish_document(drafts.values(), top, by_hand=True)
 
 
@@ -153,35 +148,17 @@ def _name_lower_devices(
 ) -> None:
     """Add drafts for the lower devices that the document only names."""
     for name, upper in uppers.items():
-        if name in drafts or (name not in taken and not upper.is_master):
+        if name in drafts or (name not in taken and upper.key == "link"):
             virtual_links.name_members(upper.part, upper.key, drafts, no_vlan_reasons)
-
-
-def _members_of_unusable_vrfs(
-    vrfs: Mapping[str, Part], drafts: Mapping[str, Draft]
-) -> Iterator[str]:
-    """The members of unusable VRFs: their addresses must not be in the main table."""
-    for name, vrf in vrfs.items():
-        for member in vrf.texts("interfaces") if name not in drafts else ():
-            if member in drafts:
-                reason = f'it is in the VRF "{name}", which cannot be used, ignoring it'
-                drafts[member].part.fault("", None, reason, "warning")
-                yield member
 
 
 def _upper_links(top: Part) -> dict[str, virtual_links.Upper]:
     """The links that name their lower devices."""
-    uppers = {
-        name: virtual_links.Upper(link, "interfaces")
-        for kind in ("bonds", "bridges", "vrfs")
-        for name, link in top.named(kind, _BESIDES)
+    return {
+        name: virtual_links.Upper(link, kind, key)
+        for section, (kind, key) in _UPPERS.items()
+        for name, link in top.named(section, _BESIDES)
     }
-    for kind in ("vlans", "tunnels"):
-        links = top.named(kind, _BESIDES)
-        uppers.update(
-            (name, virtual_links.Upper(link, "link", is_master=False)) for name, link in links
-        )
-    return uppers
 
 
 def _left_to_others(top: Part) -> set[str]:
@@ -222,21 +199,6 @@ def _foreign_kind(kind: str, link: Part) -> str:
     return ""
 
 
-def _set_lower_devices(
-    drafts: Mapping[str, Draft], draft: Draft, upper: virtual_links.Upper
-) -> None:
-    """Set the lower devices of a virtual link: the parent of a VXLAN, else the members or ports."""
-    link, kind = upper.part, draft.key.kind
-    if kind == "vxlan":
-        virtual_links.set_parent(draft, link, upper.key, drafts)
-    elif upper.is_master:
-        virtual_links.set_members(draft, link, upper.key, drafts)
-    if kind == "bond":
-        virtual_links.set_primary(draft, link.child("parameters"), "primary", drafts)
-    elif kind == "bridge":
-        virtual_links.set_ports(draft, link.child("parameters"), drafts)
-
-
 def _virtual_links(own: Mapping[str, Mapping[str, Part]]) -> Iterator[tuple[str, str, Part]]:
     """Kind, name and description of each bond, bridge and VXLAN."""
     yield from (("bond", name, link) for name, link in own["bonds"].items())
@@ -252,6 +214,12 @@ def _virtual_links(own: Mapping[str, Mapping[str, Part]]) -> Iterator[tuple[str,
 
 
 def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
+    defaults = {}
+    if kind == "bond":
+        defaults = {"mode": "balance-rr"}
+    elif kind == "bridge" and "parameters" in link.tree:
+        # netplan-yaml(5). Without parameters, netplan generates none: the kernel's default counts.
+        defaults = {"stp": "yes"}
     draft = virtual_links.virtual_draft(kind, name, link)
     if draft is None:
         return None
@@ -259,18 +227,9 @@ def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     if kind != "vxlan":
         holder = link.child("parameters")
         holder.refuse_besides({*_OPTIONS[kind], *_OF_MEMBERS})
-    virtual_links.set_options(draft, holder, _OPTIONS[kind])
+    virtual_links.set_options(draft, holder, _OPTIONS[kind], defaults)
     if link.faults.unusable != unusable:
         return None
-    if kind == "bond":
-        virtual_links.set_default(draft, "mode", "balance-rr")
-        virtual_links.drop_packets_per_slave(
-            draft, holder, ("packets-per-slave", "packets-per-member")
-        )
-    if kind == "bridge" and "parameters" in link.tree:
-        # netplan-yaml(5). Without parameters, netplan generates none: the kernel's default counts.
-        virtual_links.set_default(draft, "stp", "yes")
-        virtual_links.raise_forward_delay(draft, holder, "forward-delay")
     return _add_common_keys(draft, draft.part)
 
 
@@ -291,10 +250,10 @@ def _nic_draft(name: str, link: Part) -> Optional[Draft]:
     if draft is None:
         return None
     draft.name = link.read("set-name", values.link_name)
-    for theirs, ours in _OFFLOADS.items():
-        switch = link.flag(theirs)
-        if switch is not None:
-            draft.offloads[ours] = _SWITCH[switch]
+    switches = ((name, link.flag(key)) for key, name in _OFFLOADS.items())
+    offloads = sorted(f"{name} {_SWITCH[is_on]}" for name, is_on in switches if is_on is not None)
+    if offloads:
+        draft.device["offloads"] = " ".join(offloads)
     if link.flag("wakeonlan"):
         draft.device["wake-on-lan"] = "magic"
     mode = link.read(IPOIB_MODE, lambda text: values.word(text, values.IPOIB_MODES))

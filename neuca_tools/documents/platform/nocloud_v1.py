@@ -14,11 +14,11 @@ from operator import itemgetter
 from typing import Optional
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.neuca.link_kinds import MEMBERS, OPTIONS
+from neuca_tools.documents.neuca.link_kinds import OPTIONS
 from neuca_tools.documents.platform import automatic, dns, virtual_links
-from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish_document
+from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, finish_document, nic_draft
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.model import ACCEPT_RA, LinkKey, Network, PlatformDocument
+from neuca_tools.model import ACCEPT_RA, Network, PlatformDocument
 from neuca_tools.model.addresses import NetworkTable
 
 # All spellings occur: `bond-min-links`, `bond_min_links`, and `bond-min_links` in the schema.
@@ -107,26 +107,15 @@ def _has_addresses(link: Part) -> bool:
 def _nic_or_upper_draft(name: str, link: Part) -> Optional[Draft]:
     """A NIC, bond or bridge; None for everything else."""
     kind = link.text("type") or ""
-    if kind in _NICS:
-        return _nic_draft(name, link)
-    if kind in MEMBERS:
+    if kind in _OPTIONS:
         return _virtual_draft(kind, name, link)
-    return None
-
-
-def _nic_draft(name: str, link: Part) -> Optional[Draft]:
-    """A NIC. With a MAC address, `name` is its future name; without one, it is its present name."""
+    if kind not in _NICS:
+        return None
     if not name:
         link.fault("name", None, "a link without a name, ignoring it")
         return None
-    link.use("name")
-    if link.text("mac_address") is None:
-        return _add_common_keys(Draft(by_name(name), link), link)
-    mac = link.read("mac_address", values.nic)
-    if mac is None:
-        return None
-    link = link.for_nic(mac)
-    return _add_common_keys(Draft(LinkKey(mac), link, link.read("name", values.link_name)), link)
+    draft = nic_draft(link, "mac_address")
+    return draft and _add_common_keys(draft, draft.part)
 
 
 def _set_members(
@@ -134,11 +123,12 @@ def _set_members(
 ) -> None:
     uppers = _upper_links(top)
     for name, upper in uppers.items():
-        if name in drafts and upper.is_master:
+        if name in drafts and upper.kind != "vlan":
             virtual_links.name_members(upper.part, upper.key, drafts, no_vlan_reasons)
     skipped = virtual_links.SkippedLinks(sorted(taken), uppers, drafts)
     skipped.add_unusable(name for name in no_vlan_reasons if name not in drafts)
-    skipped.connect_others(partial(_set_lower_devices, drafts))
+    connect = partial(virtual_links.set_lower_devices, drafts, "params", _PRIMARY)
+    skipped.connect_others(connect)
 
 
 def _upper_links(top: Part) -> dict[str, virtual_links.Upper]:
@@ -146,39 +136,21 @@ def _upper_links(top: Part) -> dict[str, virtual_links.Upper]:
     uppers = {}
     for link in top.parts("config"):
         kind, name = link.text("type") or "", link.text("name") or link.path
-        if kind in MEMBERS:
-            uppers[name] = virtual_links.Upper(link, f"{kind}_interfaces")
+        if kind in _OPTIONS:
+            uppers[name] = virtual_links.Upper(link, kind, f"{kind}_interfaces")
         elif kind == "vlan":
-            uppers[name] = virtual_links.Upper(link, "vlan_link", is_master=False)
+            uppers[name] = virtual_links.Upper(link, kind, "vlan_link")
     return uppers
-
-
-def _set_lower_devices(
-    drafts: Mapping[str, Draft], draft: Draft, upper: virtual_links.Upper
-) -> None:
-    """Set the members of a bond or the ports of a bridge, with their settings."""
-    if not upper.is_master:
-        return
-    virtual_links.set_members(draft, upper.part, upper.key, drafts)
-    params = upper.part.child("params")
-    if draft.key.kind == "bridge":
-        virtual_links.set_ports(draft, params, drafts)
-    else:
-        for key in _PRIMARY:
-            virtual_links.set_primary(draft, params, key, drafts)
 
 
 def _virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     """A bond or bridge. A bond without a mode gets the kernel's default, as with cloud-init."""
+    defaults = {"mode": "balance-rr"} if kind == "bond" else {}
     draft = virtual_links.virtual_draft(kind, name, link)
     if draft is None:
         return None
-    if not virtual_links.set_options(draft, link.child("params"), _OPTIONS[kind]):
+    if not virtual_links.set_options(draft, link.child("params"), _OPTIONS[kind], defaults):
         return None
-    if kind == "bond":
-        virtual_links.set_default(draft, "mode", "balance-rr")
-    else:
-        virtual_links.raise_forward_delay(draft, link.child("params"), "bridge_fd")
     return _add_common_keys(draft, link)
 
 
@@ -258,16 +230,11 @@ def _set_mtu(draft: Draft, subnet: Part, is_ipv6: bool) -> None:
 def add_routes(draft: Draft, part: Part) -> None:
     """Add the routes of a subnet, or of another object with such a list."""
     for route in part.parts("routes"):
-        _add_route(draft, route)
+        draft.read_route(route, _destination_key(route))
 
 
-def _add_route(draft: Draft, route: Part) -> None:
-    key = "network"
-    if route.text("destination"):
-        key = "destination"
-    with draft.all_or_nothing():
-        to, netmask = route.text(key) or "", route.prefix_length()
-        draft.add_route(route, key, to, netmask, route.text("gateway"))
+def _destination_key(route: Part) -> str:
+    return "destination" if route.text("destination") else "network"
 
 
 def _add_unattached(routes: Iterable[Part], drafts: Iterable[Draft]) -> None:
@@ -286,5 +253,5 @@ def _add_unattached(routes: Iterable[Part], drafts: Iterable[Draft]) -> None:
             route.warn("gateway", "it is in the network of no link, ignoring the route")
             continue
         _, draft = min(on_link, key=itemgetter(0))
-        _add_route(draft, route)
+        draft.read_route(route, _destination_key(route))
         draft.other_parts.append(route)

@@ -12,12 +12,11 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import Literal, Optional
 
-from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import OPTIONS
 from neuca_tools.documents.platform import automatic, dns, virtual_links
-from neuca_tools.documents.platform.drafts import QINQ, Draft, by_name, finish_document
+from neuca_tools.documents.platform.drafts import QINQ, Draft, finish_document, nic_draft
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.model import LinkKey, PlatformDocument
+from neuca_tools.model import PlatformDocument
 
 NAME = "network_data.json"
 # LEGACY_EXPOSED_VIF_TYPES of nova (network/model.py), and what other clouds write instead.
@@ -64,7 +63,9 @@ def read(root: Part) -> PlatformDocument:
         _add_draft(drafts, link, _bond_draft(number, link))
     _set_members(kinds["physical"], drafts)
     for link in kinds["vlan"]:
-        _add_draft(drafts, link, _vlan_draft(link, no_vlan_reasons, drafts))
+        keys, unknown = ("vlan_link", "vlan_id"), "no link has this id, ignoring the VLAN"
+        draft = virtual_links.vlan_draft(link, keys, drafts, no_vlan_reasons, unknown)
+        _add_draft(drafts, link, draft)
     for network in root.parts("networks"):
         _add_network(network, drafts, no_vlan_reasons)
     return finish_document(drafts.values(), root, by_hand=True)
@@ -82,6 +83,8 @@ def _add_draft(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> 
     """Add a draft by the id of its link, or by its path if it has no id or that of another link."""
     if draft is None:
         return
+    link.use(*_LINK_KEYS_OF_OTHERS)
+    draft.mtu = draft.part.mtu()
     name = link.text("id") or link.path
     if name in drafts:
         link.fault("id", name, "an earlier link has this id, so no network is on this one")
@@ -90,38 +93,23 @@ def _add_draft(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> 
 
 
 def _nic_draft(link: Part) -> Optional[Draft]:
-    """A NIC. With a MAC address, `name` is its future name; without one, it is its present name."""
+    """A NIC; without a MAC address, it is identified by its name, as by Metal3 and Airship."""
     severity: Literal["error", "warning"] = "error"
     if (link.text("type") or "phy") not in PHYSICAL:
         link.warn("type", "an unknown kind of link, treated as a NIC")
         severity = "warning"
-    if link.text("ethernet_mac_address") is None:
-        return _named_nic_draft(link, severity)
-    mac = link.read("ethernet_mac_address", values.nic)
-    if mac is None:
-        return None
-    draft = _new_draft(link.for_nic(mac), LinkKey(mac))
-    draft.name = link.read("name", values.link_name)
-    return draft
-
-
-def _named_nic_draft(link: Part, severity: Literal["error", "warning"]) -> Optional[Draft]:
-    """A NIC that is identified by its name, as by Metal3 and Airship."""
-    if link.text("name") is None:
+    if link.text("ethernet_mac_address") is None and link.text("name") is None:
         reason = "a link without a MAC address or a name, ignoring it"
         link.fault("ethernet_mac_address", None, reason, severity)
         return None
-    name = link.read("name", values.link_name)
-    if name is None:
-        return None
-    return _new_draft(link, by_name(name))
+    return nic_draft(link, "ethernet_mac_address")
 
 
 def _set_members(physical: Iterable[Part], drafts: dict[str, Draft]) -> None:
     """Set the members of the bonds, and skip the bonds of which a member is unusable."""
     named = {draft.name: draft for draft in drafts.values() if draft.name}
     bonds = {
-        name: virtual_links.Upper(draft.part, "bond_links")
+        name: virtual_links.Upper(draft.part, "bond", "bond_links")
         for name, draft in drafts.items()
         if draft.key.kind == "bond"
     }
@@ -134,11 +122,7 @@ def _set_members(physical: Iterable[Part], drafts: dict[str, Draft]) -> None:
 def _bond_draft(number: int, link: Part) -> Optional[Draft]:
     """A bond. OpenStack gives it an id but no name, so it is `bond<number>`, as in cloud-init."""
     bond = virtual_links.virtual_draft("bond", link.text("name") or f"bond{number}", link)
-    if bond is None or not virtual_links.set_options(bond, link, _BOND):
-        return None
-    link.use(*_LINK_KEYS_OF_OTHERS)
-    bond.mtu = link.mtu()
-    return bond
+    return bond if bond and virtual_links.set_options(bond, link, _BOND) else None
 
 
 def _set_lower_devices(
@@ -148,24 +132,6 @@ def _set_lower_devices(
     virtual_links.set_members(bond, upper.part, upper.key, drafts)
     known = drafts if (bond.part.text("bond_primary") or "") in drafts else named
     virtual_links.set_primary(bond, bond.part, "bond_primary", known)
-
-
-def _vlan_draft(
-    link: Part, no_vlan_reasons: Mapping[str, str], drafts: Mapping[str, Draft]
-) -> Optional[Draft]:
-    unknown = "no link has this id, ignoring the VLAN"
-    draft = virtual_links.vlan_draft(
-        link, ("vlan_link", "vlan_id"), drafts, no_vlan_reasons, unknown
-    )
-    if draft is not None:
-        link.use(*_LINK_KEYS_OF_OTHERS)
-        draft.mtu = draft.part.mtu()
-    return draft
-
-
-def _new_draft(link: Part, key: LinkKey) -> Draft:
-    link.use(*_LINK_KEYS_OF_OTHERS)
-    return Draft(key, link, mtu=link.mtu())
 
 
 def _add_network(network: Part, drafts: Mapping[str, Draft], ids: Collection[str]) -> None:
@@ -219,7 +185,8 @@ def _add_static(network: Part, draft: Draft) -> None:
     draft.add_default_route(network, "gateway")
     draft.has_platform_gateways = True
     for route in network.parts("routes"):
-        _add_route(route, draft)
+        route.close("services")
+        draft.read_route(route)
 
 
 def _add_automatic(network: Part, draft: Draft, dhcp: Optional[int]) -> None:
@@ -236,11 +203,5 @@ def _add_automatic(network: Part, draft: Draft, dhcp: Optional[int]) -> None:
         if (route.text("network"), route.text("netmask")) in _DEFAULT_ROUTES:
             route.close()
         else:
-            _add_route(route, draft)
-
-
-def _add_route(route: Part, draft: Draft) -> None:
-    route.close("services")
-    with draft.all_or_nothing():
-        to, netmask = route.text("network") or "", route.prefix_length()
-        draft.add_route(route, "network", to, netmask, route.text("gateway"))
+            route.close("services")
+            draft.read_route(route)

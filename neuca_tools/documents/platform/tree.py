@@ -12,15 +12,18 @@ import json
 import math
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, Callable, Union
 
-from neuca_tools.errors import DocumentError
+from neuca_tools.errors import DocumentError, unreadable
 from neuca_tools.model.printable import printable_line
 
 Tree = Union[None, bool, str, "list[Tree]", "dict[str, Tree]"]
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32  # lists and objects within each other
 MAX_ITEMS = 50000  # of a whole document
+_TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
+_TOO_MANY = f"it has more than {MAX_ITEMS} items"
 # Characters of a text in YAML that count as one more item, because aliases may repeat a long one.
 _ITEM = 32
 REPEATED = "repeated keys"
@@ -60,7 +63,7 @@ class _Reader:
     def _read(self, item: object, path: str, depth: int) -> Tree:
         """An alias counts as everything that it stands for."""
         if depth > MAX_DEPTH:
-            raise _too_deep(self._what)
+            raise unreadable(_TOO_DEEP, self._what)
         value = self._open_item(item)
         self._count(1, value)
         if isinstance(value, _Pairs):
@@ -81,9 +84,7 @@ class _Reader:
                 self._note_repeated(below, item, pairs[last[key]][1])
                 continue
             value = self._read(item, below, depth + 1)
-            if key == "<<" and isinstance(value, dict):  # yaml.org/type/merge.html
-                mapping = {**value, **mapping}
-            else:
+            if key != "<<" or not _merge(value, mapping):
                 mapping[key] = value
         return mapping
 
@@ -95,7 +96,7 @@ class _Reader:
 
     def _key_text(self, key: object) -> str:
         if isinstance(key, list):
-            raise DocumentError(f"cannot read {self._what}: a key is not text")
+            raise unreadable("a key is not text", self._what)
         text = "" if key is None else str(key)
         self._count(0, text)
         return text
@@ -103,7 +104,20 @@ class _Reader:
     def _count(self, number: int, value: object) -> None:
         self._items += number + (len(value) // self._item if isinstance(value, str) else 0)
         if self._items > MAX_ITEMS:
-            raise _too_many(self._what)
+            raise unreadable(_TOO_MANY, self._what)
+
+
+def _merge(value: Tree, mapping: dict[str, Tree]) -> bool:
+    """Add the keys of the object, or objects, of a merge key (yaml.org/type/merge.html).
+
+    False if the value is anything else.
+    """
+    items = value if isinstance(value, list) else [value]
+    objects = [item for item in items if isinstance(item, dict)]
+    if len(objects) == len(items):
+        for name, item in chain.from_iterable(merged.items() for merged in objects):
+            mapping.setdefault(name, item)
+    return len(objects) == len(items)
 
 
 def from_json(data: bytes, what: str) -> Tree:
@@ -117,9 +131,9 @@ def from_json(data: bytes, what: str) -> Tree:
             parse_constant=str,
         )
     except RecursionError:
-        raise _too_deep(what) from None
+        raise unreadable(_TOO_DEEP, what) from None
     except ValueError as error:
-        raise DocumentError(f"cannot read {what}: it is not JSON: {error}") from None
+        raise unreadable(f"it is not JSON: {error}", what) from None
     return _Reader(what, lambda item: item).read(items)
 
 
@@ -158,9 +172,9 @@ def _compose(text: str, what: str) -> Any:  # noqa: ANN401 - PyYAML has no types
             self.nodes += 1
             self.depth += 1
             if self.depth > MAX_DEPTH + 1:
-                raise _too_deep(what)
+                raise unreadable(_TOO_DEEP, what)
             if self.nodes > MAX_ITEMS:
-                raise _too_many(what)
+                raise unreadable(_TOO_MANY, what)
             node = super().compose_node(parent, index)
             self.depth -= 1
             return node
@@ -172,7 +186,7 @@ def _compose(text: str, what: str) -> Any:  # noqa: ANN401 - PyYAML has no types
     except (ValueError, OverflowError):
         # PyYAML's scanner fails like this for an escape beyond Unicode.
         reason = "an escape is not a character"
-    raise DocumentError(f"cannot read {what}: it is not YAML: {reason}")
+    raise unreadable(f"it is not YAML: {reason}", what)
 
 
 def _open_node(what: str, node: Any) -> Any:  # noqa: ANN401 - PyYAML has no types
@@ -180,7 +194,7 @@ def _open_node(what: str, node: Any) -> Any:  # noqa: ANN401 - PyYAML has no typ
     if node is None or node.tag == f"{_YAML}null":
         return None
     if node.tag not in _TAGS:
-        raise DocumentError(f'cannot read {what}: the YAML tag "{node.tag[:80]}" is refused')
+        raise unreadable(f'the YAML tag "{node.tag[:80]}" is refused', what)
     return _Pairs(node.value) if node.id == "mapping" else node.value
 
 
@@ -208,9 +222,8 @@ def lines_of(data: bytes) -> dict[str, int]:
     is no YAML.
     """
     try:
-        root = _compose(
-            data.decode("utf-8-sig", "replace").replace("\t", " "), ""
-        )  # no tabs in YAML
+        # YAML has no tabs.
+        root = _compose(data.decode("utf-8-sig", "replace").replace("\t", " "), "")
     except (ImportError, DocumentError):
         return {}
     line_by_path: dict[str, int] = {}
@@ -241,18 +254,8 @@ def all_items(tree: Tree) -> Iterator[Tree]:
 
 def _decode_text(data: bytes, what: str) -> str:
     if len(data) > MAX_BYTES:
-        raise DocumentError(f"cannot read {what}: it is longer than {MAX_BYTES} bytes")
+        raise unreadable(f"it is longer than {MAX_BYTES} bytes", what)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DocumentError(
-            f"cannot read {what}: it is not UTF-8 text (byte {error.start})"
-        ) from None
-
-
-def _too_deep(what: str) -> DocumentError:
-    return DocumentError(f"cannot read {what}: it is nested more than {MAX_DEPTH} levels deep")
-
-
-def _too_many(what: str) -> DocumentError:
-    return DocumentError(f"cannot read {what}: it has more than {MAX_ITEMS} items")
+        raise unreadable(f"it is not UTF-8 text (byte {error.start})", what) from None

@@ -21,7 +21,7 @@ _SPANS: Mapping[str, Callable[[str], str]] = {
     **dict.fromkeys(("forward-delay", "hello-time", "max-age", "ageing-time"), seconds),
     "lp-interval": seconds,
 }
-PACKETS_PER_SLAVE = "packets-per-slave"
+_PACKETS_PER_SLAVE = "packets-per-slave"
 # The settings of ports that a bridge has, by the document's key.
 PORT_SETTINGS = {
     "path-cost": "path-cost",
@@ -29,12 +29,10 @@ PORT_SETTINGS = {
     "bridge_pathcost": "path-cost",
     "bridge_portprio": "port-priority",
 }
-MAC_KEYS = {
-    "mac_address": "mac",
-    "macaddress": "mac",
-    "ethernet_mac_address": "mac",
-    "vlan_mac_address": "mac",
-}
+# Our name of the option that each of these keys sets.
+_MAC_KEYS = dict.fromkeys(
+    ("mac_address", "macaddress", "ethernet_mac_address", "vlan_mac_address"), "mac"
+)
 
 
 def virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
@@ -43,8 +41,8 @@ def virtual_draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     key = link.parse(where, name, lambda text: link_kinds.link_key(kind, text))
     if key is None:
         return None
-    virtual_link = Draft(key, link.for_nic(key.mac), virtual=Virtual())
-    return virtual_link if set_options(virtual_link, link, MAC_KEYS) else None
+    draft = Draft(key, link.for_nic(key.mac), virtual=Virtual())
+    return draft if set_options(draft, link, _MAC_KEYS) else None
 
 
 def add_draft(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
@@ -88,50 +86,61 @@ def _with_own_mac(vlan: Draft, parent: Draft) -> Optional[Draft]:
 
     None, with a fault, if the MAC is unusable.
     """
-    is_usable = set_options(vlan, vlan.part, MAC_KEYS)
+    is_usable = set_options(vlan, vlan.part, _MAC_KEYS)
     parent_mac = parent.virtual.option("mac") if parent.virtual else parent.key.mac
     if vlan.virtual and vlan.virtual.option("mac") == parent_mac:
         vlan.virtual = None
     return vlan if is_usable else None
 
 
-def set_options(draft: Draft, part: Part, names: Mapping[str, str]) -> bool:
+def set_options(
+    draft: Draft, part: Part, names: Mapping[str, str], defaults: Mapping[str, str] = {}
+) -> bool:
     """Set the options in `part`; False, with faults, if one of them is unusable.
 
-    `names` maps the document's keys to our names.
+    `names` maps the document's keys to our names, `defaults` are those of the document's format.
     """
+    present = [key for key in names if key in part.tree]
+    if not (present or defaults):
+        return True
     part, errors = part.for_nic(draft.key.mac), part.faults.unusable
-    for key, name in names.items():
+    for key in present:
         # The items of a list become one text, separated by commas.
-        text = ",".join(part.texts(key)) if key in part.tree else ""
-        read = partial(_read_setting, draft.key.kind, name)
+        text = ",".join(part.texts(key))
+        read = partial(_read_setting, draft.key.kind, names[key])
         option = part.parse(key, text, read) if text else None
         if option is not None:
             draft.virtual = option.over(draft.virtual)
+    if draft.virtual is not None:
+        own = dict(draft.virtual.options)
+        options = {**own, **defaults, **own}  # defaults come last
+        _fit_options(options, part, names)
+        draft.virtual = draft.virtual._replace(options=tuple(options.items()))
     return part.faults.unusable == errors
 
 
-def drop_packets_per_slave(bond: Draft, part: Part, keys: Collection[str]) -> None:
-    """Drop packets-per-slave in any mode but balance-rr, as systemd-networkd does."""
-    virtual = bond.virtual or Virtual()
-    if virtual.option("mode") == "balance-rr" or not virtual.option(PACKETS_PER_SLAVE):
-        return
-    for key in part.tree.keys() & keys:
-        part.for_nic(bond.key.mac).warn(key, "it has no effect in this mode, ignoring it")
-    kept = tuple(pair for pair in virtual.options if pair[0] != PACKETS_PER_SLAVE)
-    bond.virtual = virtual._replace(options=kept)
+def _fit_options(options: dict[str, str], part: Part, names: Mapping[str, str]) -> None:
+    """Drop or change options that do not fit another one, as other programs do.
+
+    systemd-networkd drops packets-per-slave in any mode but balance-rr, and the kernel raises the
+    forward delay of a bridge with STP to its minimum.
+    """
+    if _PACKETS_PER_SLAVE in options and options.get("mode", "balance-rr") != "balance-rr":
+        key = _key_of(_PACKETS_PER_SLAVE, part, names)
+        part.warn(key, "it has no effect in this mode, ignoring it")
+        del options[_PACKETS_PER_SLAVE]
+    least, delay = link_kinds.MIN_FORWARD_DELAY, options.get("forward-delay")
+    if options.get("stp") == "yes" and delay and int(delay) < least:
+        reason = (
+            "with the spanning tree protocol, the forwarding delay is at least"
+            f" {least} seconds, treated as {least}"
+        )
+        part.fault(_key_of("forward-delay", part, names), delay, reason, "warning")
+        options["forward-delay"] = str(least)
 
 
-def raise_forward_delay(bridge: Draft, part: Part, key: str) -> None:
-    """Raise the forward delay of a bridge with STP to its minimum, as the kernel does."""
-    virtual = bridge.virtual or Virtual()
-    delay = virtual.option("forward-delay")
-    if virtual.option("stp") != "yes" or not delay or int(delay) >= link_kinds.MIN_FORWARD_DELAY:
-        return
-    least = str(link_kinds.MIN_FORWARD_DELAY)
-    reason = f"with the spanning tree protocol, the forwarding delay is at least {least} seconds"
-    part.for_nic(bridge.key.mac).fault(key, delay, f"{reason}, treated as {least}", "warning")
-    bridge.virtual = Virtual(options=(("forward-delay", least),)).over(virtual)
+def _key_of(option: str, part: Part, names: Mapping[str, str]) -> str:
+    return next(key for key, name in names.items() if name == option and key in part.tree)
 
 
 def _read_setting(kind: str, name: str, text: str) -> Virtual:
@@ -142,23 +151,17 @@ def _read_setting(kind: str, name: str, text: str) -> Virtual:
         raise values.UnusableError(str(reason)) from None
 
 
-def set_default(draft: Draft, name: str, value: str) -> None:
-    """Set an option to the default of the document's format if the document does not set it."""
-    virtual = draft.virtual or Virtual()
-    if not virtual.option(name):
-        virtual = virtual._replace(options=(*virtual.options, (name, value)))
-    draft.virtual = virtual
-
-
 class Upper(NamedTuple):
-    """The part that describes an upper device.
-
-    `key` is that of its lower devices; with `is_master` they become its members or ports.
-    """
+    """The part that describes an upper device. Under `key`, it has the names of its lower ones."""
 
     part: Part
+    kind: str
     key: str
-    is_master: bool = True
+
+    @property
+    def members(self) -> list[str]:
+        """The names of its members or ports; empty for a link that has none."""
+        return self.part.texts(self.key) if self.kind in link_kinds.MEMBERS else []
 
 
 class SkippedLinks:
@@ -174,19 +177,22 @@ class SkippedLinks:
         self._origins = {name: name for name in left}
         self._uppers, self._drafts = uppers, drafts
         self._uppers_by_lower: dict[str, list[str]] = {}
-        for upper, (part, key, _) in uppers.items():
-            for lower in part.texts(key):
-                self._uppers_by_lower.setdefault(lower, []).append(upper)
-        self._spread([*self._origins], with_members=True)
+        for name, upper in uppers.items():
+            for lower in upper.part.texts(upper.key):
+                self._uppers_by_lower.setdefault(lower, []).append(name)
+        self._spread([*self._origins], are_unusable=False)
 
     def __contains__(self, name: str) -> bool:
         return name in self._origins
 
     def add_unusable(self, names: Iterable[str]) -> None:
-        """Skip these links, which have faults, and their upper devices, but not their members."""
+        """Skip these links, which have faults, and their upper devices, but not their members.
+
+        The members of a VRF are skipped: their addresses must not be in the main table.
+        """
         added = [name for name in names if name not in self]
         self._origins.update(zip(added, added))
-        self._spread(added, with_members=False)
+        self._spread(added, are_unusable=True)
 
     def connect_others(self, connect: Callable[[Draft, Upper], None]) -> None:
         """Give every other upper device its lower devices, and skip one for which this is a fault.
@@ -201,25 +207,37 @@ class SkippedLinks:
                 if upper.part.faults.unusable != errors:
                     self.add_unusable([name])
 
-    def _spread(self, waiting: list[str], with_members: bool) -> None:
-        first = {*waiting}
+    def _spread(self, waiting: list[str], are_unusable: bool) -> None:
+        unusable = {*waiting} if are_unusable else set()
         for name in waiting:  # it grows
             self._drafts.pop(name, None)
             more = list(self._uppers_by_lower.get(name, ()))
             for upper in more:
                 self._leave(upper, name)
-            if name in self._uppers and (with_members or name not in first):
-                part, key, is_master = self._uppers[name]
-                more += part.texts(key) if is_master else ()
+            if name in self._uppers:
+                more += self._skipped_members(name, name in unusable)
             new = [other for other in dict.fromkeys(more) if other not in self]
             self._origins.update(dict.fromkeys(new, self._origins[name]))
             waiting += new
+
+    def _skipped_members(self, name: str, is_unusable: bool) -> list[str]:
+        """The members that are skipped with their link."""
+        upper = self._uppers[name]
+        if not is_unusable:
+            return upper.members
+        if upper.kind != "vrf":
+            return []
+        reason = f'it is in the VRF "{name}", which cannot be used, ignoring it'
+        for member in upper.members:
+            if member in self._drafts:
+                self._drafts[member].part.fault("", None, reason, "warning")
+        return upper.members
 
     def _leave(self, name: str, lower: str) -> None:
         """Warn about an upper device that is usable itself but left because of a lower one."""
         if name in self or name not in self._drafts:
             return
-        part, key, _ = self._uppers[name]
+        part, _, key = self._uppers[name]
         reason = f'it is on "{self._origins[lower]}", which is not configured'
         part.fault(key, lower, f"{reason}: it is left to other programs too", "warning")
 
@@ -245,6 +263,32 @@ def set_members(draft: Draft, link: Part, key: str, drafts: Mapping[str, Draft])
     draft.virtual = (draft.virtual or Virtual())._replace(
         members=tuple(dict.fromkeys(filter(None, members)))
     )
+
+
+def set_lower_devices(
+    drafts: Mapping[str, Draft],
+    options_key: str,
+    primary_keys: Iterable[str],
+    draft: Draft,
+    upper: Upper,
+) -> None:
+    """Set the lower devices of a virtual link, with the settings that it has for them.
+
+    These are below `options_key`; `primary_keys` are those of the primary member of a bond.
+    """
+    part, kind, key = upper
+    if kind == "vxlan":
+        name = part.text(key)
+        parent = _by_name(name, part, key, drafts) if name else None
+        draft.virtual = (draft.virtual or Virtual())._replace(parent=parent)
+    elif kind in link_kinds.MEMBERS:
+        set_members(draft, part, key, drafts)
+    if kind == "bond":
+        options = part.child(options_key)
+        for primary in primary_keys:
+            set_primary(draft, options, primary, drafts)
+    elif kind == "bridge":
+        set_ports(draft, part.child(options_key), drafts)
 
 
 def set_primary(bond: Draft, part: Part, key: str, drafts: Mapping[str, Draft]) -> None:
@@ -294,13 +338,6 @@ def _set_port_settings(
         drafts[name].device.update(settings)
     else:
         part.fault(key, name, "it is not a member or port of this link")
-
-
-def set_parent(vxlan: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
-    """Set the lower device of a VXLAN."""
-    name = link.text(key)
-    parent = _by_name(name, link, key, drafts) if name else None
-    vxlan.virtual = (vxlan.virtual or Virtual())._replace(parent=parent)
 
 
 def _by_name(name: str, link: Part, key: str, drafts: Mapping[str, Draft]) -> Optional[LinkKey]:
