@@ -17,7 +17,7 @@ from neuca_tools.apply.result import postponed_operations
 from neuca_tools.config import Config
 from neuca_tools.desired import dhcp, platform_roles
 from neuca_tools.desired.names import own_names
-from neuca_tools.model import Automatic, Document
+from neuca_tools.model import Automatic, Device, Document, World
 from neuca_tools.plan.operation import Operation
 from neuca_tools.state import leftovers, records
 from neuca_tools.state.active_document import NOTHING_STORED, Intake
@@ -132,21 +132,22 @@ def _status_notes(
 
 def _lease_notes(decision: Decision) -> Iterator[str]:
     """A sentence for each address with a lifetime on a dataplane link, and each missing lease."""
-    resolution, world = decision.resolution, decision.world
-    for key, device in dhcp.devices_with_client(resolution.roles, world).items():
-        refused = (text for index, text in world.own_clients.refusals if index == device.index)
-        yield from (f"{device.name}: {text}, so it is not used" for text in refused)
-        leased = [
-            address
-            for address in world.addresses.get(device.index, ())
-            if (device.index, address) in world.leased and not address.is_link_local
-        ]
-        yield from (f"{device.name}: {each} from DHCP or a router advertisement" for each in leased)
-        asked = resolution.requests[key].leases if key in resolution.requests else Automatic()
-        missing = {4: asked.dhcp4, 6: asked.dhcp6}
-        for version in missing.keys() - {address.version for address in leased}:
-            if missing[version]:
-                yield f"{device.name}: no IPv{version} address from DHCP yet"
+    requests, world = decision.resolution.requests, decision.world
+    for key, device in dhcp.devices_with_client(decision.resolution.roles, world).items():
+        asked = requests[key].leases if key in requests else Automatic()
+        yield from (f"{device.name}: {text}" for text in _lease_texts(device, world, asked))
+
+
+def _lease_texts(device: Device, world: World, asked: Automatic) -> Iterator[str]:
+    refused = (text for index, text in world.own_clients.refusals if index == device.index)
+    yield from (f"{text}, so it is not used" for text in refused)
+    is_missing = {4: asked.dhcp4, 6: asked.dhcp6}
+    for address in world.addresses.get(device.index, ()):
+        if (device.index, address) in world.leased and not address.is_link_local:
+            yield f"{address} from DHCP or a router advertisement"
+            is_missing[address.version] = False
+    for version in filter(is_missing.get, is_missing):
+        yield f"no IPv{version} address from DHCP yet"
 
 
 def _split_plan(
