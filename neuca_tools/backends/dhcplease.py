@@ -269,7 +269,8 @@ def _lease_record(
     """The record of a lease. `mtu_before`: the MTU to restore, 0 if the lease sets none."""
     device = world.devices[int(request["index"])]
     is_usable = request["mtu"] and SMALLEST_MTU <= lease.mtu <= LARGEST_MTU
-    mtu = min(lease.mtu, device.max_mtu or lease.mtu) if is_usable else 0
+    limits = (device.max_mtu, _mtu_below(device, world))
+    mtu = min(lease.mtu, *filter(None, limits)) if is_usable else 0
     was = int(before.get("mtu_before", 0)) or device.mtu
     now = int(time.time())
     ends = {
@@ -285,6 +286,15 @@ def _lease_record(
         "mtu_before": was if mtu else 0,
         "addresses": ends,
     }
+
+
+def _mtu_below(device: Device, world: World) -> int:
+    """The MTU of the lower device, above which the kernel takes none; 0 if there is no such limit.
+
+    As vlan_dev_change_mtu, macvlan_change_mtu and ipvlan of the kernel have it.
+    """
+    lower = world.devices.get(device.lower)
+    return lower.mtu if lower and device.kind in ("vlan", "macvlan", "ipvlan") else 0
 
 
 def _set_lease(

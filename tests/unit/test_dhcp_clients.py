@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network, ip_address
 import pytest
 from test_dhcp import RUNS, decided, netplan, seen
 from test_dhcp_requests import document
-from worlds import key, mac, nic, route
+from worlds import key, mac, nic, route, vlan, world
 
 from neuca_tools.backends import dhcpclients, dhcplease, processes
 from neuca_tools.backends.dhcplease import FOR_EVER, LeaseContent, TimedAddress
@@ -304,6 +304,15 @@ def leased(environment):
     """What a lease gives to a link that takes no routes, without that to the network itself."""
     found = dhcplease.read_dhcp4_lease(environment, LEASED)
     return found and found._replace(routes=())
+
+
+@pytest.mark.parametrize(("lower", "expected"), [(1500, 1500), (9000, 8000)])
+def test_a_vlan_gets_no_larger_mtu_from_a_lease_than_the_nic_below_it_has(lower, expected):
+    """The kernel refuses it (ERANGE), and each renewal would fail. Small kernels have no VLANs."""
+    host = world(nic(2, mtu=lower), vlan(3, 2, 5))
+    lease = LeaseContent((), 8000, (), 4)
+    record = dhcplease._lease_record(lease, {**LEASED, "index": 3, "mtu": True}, host, {})
+    assert (record["mtu"], record["mtu_before"]) == (expected, 1500)
 
 
 def test_a_lease_as_the_client_reports_it():
