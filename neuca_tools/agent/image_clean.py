@@ -219,6 +219,12 @@ def hold_all_locks(config: Config) -> Iterator[int]:
             yield process
 
 
+def lock_files(config: Config) -> tuple[Path, ...]:
+    """The locks of a pass, of the daemon and of a run for the guest."""
+    directory = config.run_directory
+    return config.pass_lock, directory / DAEMON_LOCK, directory / GUEST_LOCK
+
+
 def running_daemon(config: Config) -> int:
     """The process id of the daemon with this run directory, 0 for none. Raises ApplyError."""
     return lock_holder(config.run_directory / DAEMON_LOCK)

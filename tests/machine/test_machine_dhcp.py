@@ -20,7 +20,7 @@ STATIC = {mac(1): {"172.16.0.1/24"}, mac(3): {"172.18.0.1/24"}}
 AGENT = "neuca-guest-tools"
 KEPT_OFF = f"""sed -i s/Type=ether/MACAddress={MANAGEMENT}/ /etc/systemd/network/80-dhcp.network
 systemctl restart systemd-networkd.service
-for name in eth1 eth2 eth3; do ip address flush dev $name; done"""
+for name in eth1 eth2 eth3; do ip address flush dev $name scope global; done"""
 FILES = "/etc/systemd/network /etc/NetworkManager/system-connections"
 
 
