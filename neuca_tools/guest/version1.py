@@ -62,7 +62,11 @@ def script_paths(directory: Path) -> list[Path]:
     return [directory / name for name in names_in(directory) if _is_script(directory / name)]
 
 
+def disk_paths(directory: Path) -> list[Path]:
+    """What version 1.7 recorded of iSCSI disks."""
+    return [directory / STORAGE / name for name in names_in(directory / STORAGE)]
+
+
 def own_files(directory: Path) -> list[Path]:
-    """Every state file of version 1.7: the scripts, and what it recorded of iSCSI disks."""
-    disks = directory / STORAGE
-    return [*script_paths(directory), *(disks / name for name in names_in(disks))]
+    """Every state file of version 1.7."""
+    return [*script_paths(directory), *disk_paths(directory)]
