@@ -206,8 +206,6 @@ def _do_locked_job(job: Job, begin_pass: Callable[[], object], lock_seconds: flo
     ) as intake:
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
         is_saved = bool(unsaved_reason(config.state)) and save_unsaved_files(config.state)
-        # The report of a pass that found the run directory full is made up for by another pass.
-        is_saved |= bool(not_in_run(config.state))
         has_news = is_saved or _is_news(job, intake) or bool(trial_file.stored_trial(config))
         has_ended = processes.has_ended(config.run_directory / DHCP, job.left_out)
         if job.run or has_news or has_ended:
@@ -306,9 +304,13 @@ def _is_unanswered(job: Job, intake: Intake) -> Optional[bool]:
 
 
 def _is_news(job: Job, intake: Intake) -> bool:
-    """Whether the document in force differs from that of the last pass, or the machine does."""
+    """Whether the document or the machine differs from that of the last pass.
+
+    Or the report of that pass is missing, because the run directory was full.
+    """
     stored = intake.stored
-    return bool(intake.other_machine) or (stored is not None and stored.sha256 != job.sha256)
+    is_other_document = stored is not None and stored.sha256 != job.sha256
+    return bool(intake.other_machine or is_other_document or not_in_run(job.config.state))
 
 
 def _report_volumes(config: Config) -> None:

@@ -176,9 +176,9 @@ def _single_instance(config: Config) -> Iterator[None]:
     directory, kept = config.run_directory, config.state_directory / "neucad.lock"
     try:
         with locked(directory / "neucad.lock", 0.1), ExitStack() as stack:
-            if lock_holder(kept):
-                raise LockedError(f'lock "{kept}": another process holds it')
             try:
+                if lock_holder(kept):
+                    raise LockedError(f'lock "{kept}": another process holds it')
                 stack.enter_context(locked(kept, 0.1, shared=True))
             except ApplyError as error:
                 if error.errno not in NO_ROOM:
