@@ -33,7 +33,6 @@ from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
 from neuca_tools.state import records, store
 from neuca_tools.status import report
 
-DAEMON_LOCK = "neucad.lock"  # in the run directory, and in the state directory
 STATE_FILES = (records.RECORD, records.JOURNAL, records.DOCUMENT, records.MACHINE, records.TRIAL)
 IN_RUN = (*records.RUN_FILES, report.FILE, store.WHY, trial.RESULT)
 _FORMER_TABLE = "names"  # of earlier versions, in the state directory
@@ -157,7 +156,7 @@ def _state_files(config: Config) -> list[Path]:
     state = config.state_directory
     files = _matching_files(state, REPORTS)
     archive = (ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
-    names = (*STATE_FILES, *archive, store.WHY, DAEMON_LOCK, _FORMER_TABLE)
+    names = (*STATE_FILES, *archive, store.WHY, config.daemon_lock.name, _FORMER_TABLE)
     files += [state / name for name in names]
     files += guest_records(config)
     for place in (state / first_boot.PLACE, state / records.SCRIPTS):
@@ -215,19 +214,18 @@ def hold_all_locks(config: Config) -> Iterator[int]:
         if process and not end_process(process, signal.SIGTERM, STOP_SECONDS):
             why = f"it still runs after {STOP_SECONDS:g} s"
             raise NeucaError(f"stop neucad, process {process}: {why}")
-        with locked(config.run_directory / DAEMON_LOCK, 1.0):
+        with locked(config.daemon_lock, 1.0):
             yield process
 
 
 def lock_files(config: Config) -> tuple[Path, ...]:
     """The locks of a pass, of the daemon and of a run for the guest."""
-    directory = config.run_directory
-    return config.pass_lock, directory / DAEMON_LOCK, directory / GUEST_LOCK
+    return config.pass_lock, config.daemon_lock, config.run_directory / GUEST_LOCK
 
 
 def running_daemon(config: Config) -> int:
     """The process id of the daemon with this run directory, 0 for none. Raises ApplyError."""
-    return lock_holder(config.run_directory / DAEMON_LOCK)
+    return lock_holder(config.daemon_lock)
 
 
 def _truncate_file(path: Path) -> None:

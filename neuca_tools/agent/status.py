@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Optional
 
@@ -17,6 +18,8 @@ from neuca_tools.apply.result import postponed_operations
 from neuca_tools.config import Config
 from neuca_tools.desired import dhcp, platform_roles
 from neuca_tools.desired.names import own_names
+from neuca_tools.errors import ApplyError
+from neuca_tools.files import lock_holder
 from neuca_tools.model import Automatic, Device, Document, World
 from neuca_tools.plan.operation import Operation
 from neuca_tools.state import leftovers, records
@@ -113,6 +116,7 @@ def _status_notes(
     # A stale or absent document says itself why the sources gave no other one.
     is_told = intake.stale or intake.none_for_us or not intake.stored
     notes = [intake.reason] if intake.reason and not is_told else []
+    notes += _daemon_notes(config)
     notes += [f"{manager}: {reason}" for manager, reason in decision.world.silent_managers.items()]
     if report:
         notes += report.removed
@@ -128,6 +132,13 @@ def _status_notes(
         profiles = ", ".join(resolution.tuning.choice.profiles)
         notes.append(f"profile {profiles}: until the next boot (neuca tune apply)")
     return notes
+
+
+def _daemon_notes(config: Config) -> Iterator[str]:
+    """A sentence if the daemon has ended since the boot; only root can see it."""
+    with suppress(ApplyError):
+        if config.daemon_lock.exists() and not lock_holder(config.daemon_lock):
+            yield "neucad is not running: a new document or NIC has no effect until it starts"
 
 
 def _lease_notes(decision: Decision) -> Iterator[str]:

@@ -95,7 +95,7 @@ def _pass_is_running(config: Config) -> bool:
     """Whether a pass runs, or a daemon is about to make its first one; only root can see it."""
     locks = [config.pass_lock]
     if read_report(config.run_directory) is None:
-        locks.append(config.run_directory / "neucad.lock")
+        locks.append(config.daemon_lock)
     with suppress(ApplyError):
         held = any(map(lock_holder, locks))
         # A trial has made its pass, and waits.

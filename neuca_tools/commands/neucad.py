@@ -173,9 +173,9 @@ def _single_instance(config: Config) -> Iterator[None]:
 
     The lock in the state directory, if that can be written, holds if the run directory is removed.
     """
-    directory, kept = config.run_directory, config.state_directory / "neucad.lock"
+    kept = config.state_directory / config.daemon_lock.name
     try:
-        with locked(directory / "neucad.lock", 0.1), ExitStack() as stack:
+        with locked(config.daemon_lock, 0.1), ExitStack() as stack:
             try:
                 if lock_holder(kept):
                     raise LockedError(f'lock "{kept}": another process holds it')
@@ -186,7 +186,7 @@ def _single_instance(config: Config) -> Iterator[None]:
             yield
     except LockedError as error:
         raise NeucaError(
-            f'start neucad: it already runs with the run directory "{directory}"'
+            f'start neucad: it already runs with the run directory "{config.run_directory}"'
         ) from error
 
 

@@ -242,6 +242,11 @@ class Config(NamedTuple):
         return self.run_directory / "lock"
 
     @property
+    def daemon_lock(self) -> Path:
+        """The file that the daemon holds a lock on, and leaves when it ends."""
+        return self.run_directory / "neucad.lock"
+
+    @property
     def pid_path(self) -> Path:
         return self.pid_directory / self.pid_file
 

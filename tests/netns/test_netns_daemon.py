@@ -63,6 +63,20 @@ def test_it_applies_the_first_document_and_every_new_one(host):
     assert "UP" in host.link("dp2")["flags"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_status_says_that_the_daemon_has_ended(host, number):
+    def notes():
+        return [note for note in host.status()[1]["notes"] if "neucad is not running" in note]
+
+    host.once(asked(1, 2))
+    assert notes() == []  # nobody has started it
+    daemon = host.start()
+    host.wait("it has made its first pass", lambda: "pass:" in daemon.log(), SOON)
+    assert notes() == []
+    daemon.signal(number)
+    host.wait("status says so", notes, SOON)
+
+
 def test_a_nic_that_appears_is_configured_at_once(host):
     host.configure(sources="ec2", poll=600)
     host.document(asked(1, 2, 3))
