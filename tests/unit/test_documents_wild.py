@@ -321,6 +321,22 @@ def test_a_prefix_length_may_be_a_netmask_or_a_key_of_its_own(keys, taken):
     assert links(document)[MAC][3] == [taken]
 
 
+@pytest.mark.parametrize("text", ["10.0.0.1/", "fd00::1/"])
+def test_a_slash_without_a_prefix_length_makes_an_address_or_destination_unusable(text):
+    subnet = {"type": "static", "address": text, "netmask": "255.255.0.0"}
+    network = {"link": "a", "type": "ipv4", "ip_address": text, "netmask": "255.255.0.0"}
+    hop = {"network": text, "netmask": "255.0.0.0", "gateway": "10.0.0.9"}
+    for document in (
+        nic(addresses=[text], routes=[{"to": text, "via": "10.0.0.9"}]),
+        nic(addresses=[], **{"routing-policy": [{"from": text, "table": 9}]}),
+        version_1(physical(subnets=[{**subnet, "routes": [hop]}])),
+        openstack([one_link()], {**network, "routes": [hop]}),
+    ):
+        assert (links(document)[MAC][3], routes(document), document.rules) == ([], [], ())
+        assert all('the prefix length "" is not a number' in fault for fault in faults(document))
+        assert faults(document)
+
+
 @pytest.mark.parametrize(
     ("route", "to", "warned"),
     [
