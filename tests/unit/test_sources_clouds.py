@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from cloudmocks import FORWARDED, Strict
-from platforms import combined, faults, hints, links, routes
+from platforms import combined, faults, hints, links, made, routes
 from sources_server import Server, http
 
 from neuca_tools.documents import find_document, parse
@@ -308,6 +308,30 @@ def test_on_oracle_s_bare_metal_a_vlan_tag_is_a_vlan_of_the_nic_with_that_index(
     assert faults(found) == [
         'error: OCI VNICs "vnics[2].nicIndex" = "1": no VNIC is the physical NIC, ignoring the VLAN'
     ]
+
+
+HOST_BITS = {
+    "Azure instance": {
+        "network": {"interface": [azure(["10.1.3.4"], "24", "10.1.3.7", "000D3A0A0B0D")]}
+    },
+    "EC2 network": {
+        "macs": {
+            "02:00:00:00:00:01": {
+                "local-ipv4s": "10.1.3.4",
+                "subnet-ipv4-cidr-block": "10.1.3.7/24",
+            }
+        }
+    },
+    "OCI VNICs": {"vnics": [ORACLE_NICS[0], {**ORACLE_NICS[1], "subnetCidrBlock": "10.0.4.9/24"}]},
+}
+
+
+@pytest.mark.parametrize("kind", HOST_BITS)
+def test_host_bits_of_a_subnet_are_masked(kind):
+    found = made(kind, json.dumps(HOST_BITS[kind]))
+    *_, (*_, addresses) = links(found).values()
+    assert addresses[0] in ("10.1.3.4/24", "10.0.4.5/24")
+    assert faults(found) == []
 
 
 def test_an_address_of_compute_engine_has_its_full_length():

@@ -17,7 +17,7 @@ from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform import ec2, nocloud_v1, virtual_links
 from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_document
 from neuca_tools.documents.platform.ec2 import Subnets
-from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.platform.parts import Part, masked_network
 from neuca_tools.documents.platform.tree import Tree, from_json, from_yaml
 from neuca_tools.errors import unreadable
 from neuca_tools.model import LinkKey, Network, PlatformDocument
@@ -96,7 +96,7 @@ def _azure_subnet(part: Part) -> Optional[Network]:
     address, prefix = part.text("address"), part.text("prefix")
     if address is None or prefix is None:
         return None
-    return part.parse("address", f"{address}/{prefix}", values.network)
+    return part.parse("address", f"{address}/{prefix}", masked_network)
 
 
 # --- DigitalOcean ---------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def _add_oci_addresses(draft: Draft) -> None:
 
 
 def _oci_subnet(vnic: Part, key: str) -> Optional[Network]:
-    return None if vnic.text(key) == _NONE else vnic.read(key, values.network)
+    return None if vnic.text(key) == _NONE else vnic.read(key, masked_network)
 
 
 # --- Vultr ----------------------------------------------------------------------------------------

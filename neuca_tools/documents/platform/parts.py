@@ -317,8 +317,8 @@ def is_assumed(text: str, netmask: Optional[str]) -> bool:
     return "/" not in text and netmask is None
 
 
-def read_destination(text: str) -> Network:
-    """The network of a destination in CIDR notation. Host bits are masked, as by cloud-init.
+def masked_network(text: str) -> Network:
+    """The network of a destination or subnet in CIDR notation; host bits are masked.
 
     Raises UnusableError.
     """
