@@ -350,6 +350,14 @@ def test_an_address_of_compute_engine_has_its_full_length():
     assert ["10.24.3.0/24 is a range" in text for text in faults(found)] == [True]
 
 
+def test_the_ipv6_range_of_a_nic_of_compute_engine_is_no_news():
+    nic = {"mac": "42:01:0a:03:00:03", "ipv6s": ["fd20:ce:1:0:0:1:0:0"]}
+    nics = [{"mac": "42:01:0a:02:00:03"}, {**nic, "ipv6": ["fd20:ce:1:0:0:1::/96"]}]
+    found = made("GCE instance", json.dumps({"networkInterfaces": nics}))
+    assert links(found)["42:01:0a:03:00:03"][3] == ["fd20:ce:1::1:0:0/128"]
+    assert faults(found) == []
+
+
 def test_hetzner_s_private_networks_are_routed_through_their_gateway():
     found = read("hetzner")
     addresses = ["10.0.0.2/32", "10.0.0.3/32", "10.0.0.4/32"]
