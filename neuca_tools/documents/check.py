@@ -182,7 +182,7 @@ def _unnamed_initiator(document: Document) -> Iterator[Finding]:
 def _clash_findings(document: Document, text: str) -> Iterator[Finding]:
     """What of the document does not fit together, on the line of the item if it can be found."""
     lines, headers = text.split("\n"), _header_lines(text)
-    clashes = check_network.find_clashes(document.links, document.routes)
+    clashes = check_network.find_clashes(document.links, document.routes, document.rules)
     for clash in islice(chain(_default_routes(document), clashes), MAX_SPELLINGS):
         place = _LINE.search(clash.where)
         line = headers.get(clash.link, int(place[1]) if place else 0)

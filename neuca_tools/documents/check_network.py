@@ -15,6 +15,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca import link_kinds
 from neuca_tools.model import Host, LinkKey, LinkRequest, Network, RouteRequest
+from neuca_tools.model.routing import RuleRequest
 
 _ADDRESSES = "addresses"
 # The last prefix length of IPv4 with an address of the network itself and one for broadcasts.
@@ -36,7 +37,9 @@ class Clash(NamedTuple):
     link: Optional[LinkKey] = None
 
 
-def find_clashes(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -> Iterator[Clash]:
+def find_clashes(
+    links: Sequence[LinkRequest], routes: Iterable[RouteRequest], rules: Iterable[RuleRequest]
+) -> Iterator[Clash]:
     """What does not fit together in the requests of one document."""
     yield from _same_addresses(links)
     for request in links:
@@ -46,6 +49,7 @@ def find_clashes(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -
     yield from _mtu_clashes(links)
     yield from _unlisted_nics(links)
     yield from _next_hops(links, routes)
+    yield from _rules_for_all(rules)
 
 
 def made_of(links: Sequence[LinkRequest]) -> Iterator[Clash]:
@@ -178,6 +182,13 @@ def _next_hops(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -> 
         for hop in own.intersection((route.via, *route.others)):
             text = f"the next hop {hop} of {route.to} is an address of this host"
             yield Clash(route.where, str(hop), text)
+
+
+def _rules_for_all(rules: Iterable[RuleRequest]) -> Iterator[Clash]:
+    """Rules that could select traffic of the management NIC, each once for both families."""
+    requests = [request for request in rules if not (request.rule.source or request.rule.mask)]
+    for where, text in dict.fromkeys((request.where, request.rule.text) for request in requests):
+        yield Clash(where, "", f"rule {text}: it has neither from nor mark, so it is refused")
 
 
 def _direct_networks(routes: Iterable[RouteRequest]) -> Mapping[Optional[LinkKey], set[Network]]:

@@ -243,7 +243,7 @@ def _clash_findings(
 ) -> Iterator[Finding]:
     """What of the document does not fit together; other programs may use it for other links."""
     made_of = check_network.made_of(document.links)
-    clashes = check_network.find_clashes(document.links, document.routes)
+    clashes = check_network.find_clashes(document.links, document.routes, document.rules)
     for clash in islice(chain(made_of, clashes), MAX_SPELLINGS):
         line = _line_of(lines, clash.where[len(kind) :].lstrip(", "))
         said = with_suggestion(clash.text, clash.meant)

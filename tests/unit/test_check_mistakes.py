@@ -102,6 +102,8 @@ INI = [  # what is replaced, by what, the line, a part of what is said
     ("10.20.0.0/16", "0.0.0.0/0", 20, "allow-default-route"),
     ("table = 200", "tabel = 200", 23, "table"),
     ("from = 10.2.0.0/24", "from = 10.2.0.4/24", 22, "host bits"),
+    ("from = 10.2.0.0/24", "from = 0.0.0.0/0", 22, "neither from nor mark"),
+    ("from = 10.2.0.0/24\n", "", 22, "neither from nor mark"),
     ("ann = yes", "ann = ja", 25, "yes"),
     ("  true", "true", 28, "key = value"),
 ]
@@ -163,6 +165,8 @@ VERSION_2 = [
     ("[10.2.0.4/24]", "[10.1.0.4/24]", 17, "is requested on"),
     ("    nic2:", "    nic1:", 15, "twice"),
     ("table: 200", "tabel: 200", 19, "table"),
+    ("from: 10.2.0.0/24, ", "", 19, "neither from nor mark"),
+    ("from: 10.2", "to: 10.2", 19, "neither from nor mark"),
     ("mode: 802.3ad", "mode: 802.3da", 31, "802.3ad"),
     ("[eth3, eth4]", "[v100, eth4]", 29, "the VLAN on the bond"),
     ("[eth3, eth4]", "[eth3, eht4]", 30, "eth4"),

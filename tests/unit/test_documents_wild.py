@@ -9,6 +9,7 @@ import json
 import pytest
 from platforms import faults, hints, links, made, routes, virtual
 
+from neuca_tools.documents.neuca import link_kinds
 from neuca_tools.documents.platform import drafts
 from neuca_tools.documents.platform.drafts import IPV6_MTU, MAX_UNUSED
 from neuca_tools.documents.platform.parts import MAX_FAULTS
@@ -319,6 +320,22 @@ def test_an_address_without_a_prefix_length_gets_the_one_that_cloud_init_assumes
 def test_a_prefix_length_may_be_a_netmask_or_a_key_of_its_own(keys, taken):
     document = version_1(physical(subnets=[{"type": "static", **keys}]))
     assert links(document)[MAC][3] == [taken]
+
+
+@pytest.mark.parametrize("text", ["10.0.0.1/", "fd00::1/"])
+def test_a_slash_without_a_prefix_length_makes_an_address_or_destination_unusable(text):
+    subnet = {"type": "static", "address": text, "netmask": "255.255.0.0"}
+    network = {"link": "a", "type": "ipv4", "ip_address": text, "netmask": "255.255.0.0"}
+    hop = {"network": text, "netmask": "255.0.0.0", "gateway": "10.0.0.9"}
+    for document in (
+        nic(addresses=[text], routes=[{"to": text, "via": "10.0.0.9"}]),
+        nic(addresses=[], **{"routing-policy": [{"from": text, "table": 9}]}),
+        version_1(physical(subnets=[{**subnet, "routes": [hop]}])),
+        openstack([one_link()], {**network, "routes": [hop]}),
+    ):
+        assert (links(document)[MAC][3], routes(document), document.rules) == ([], [], ())
+        assert all('the prefix length "" is not a number' in fault for fault in faults(document))
+        assert faults(document)
 
 
 @pytest.mark.parametrize(
@@ -750,3 +767,31 @@ def test_an_option_of_another_bond_mode_costs_only_itself(mode):
     assert [text.startswith("warning") for text in faults(document)] == [True] * (
         mode != "balance-rr"
     )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "dropped"),
+    [
+        ({"mode": "active-backup", "lacp-rate": "fast"}, {"lacp-rate": "in this mode"}),
+        ({"mode": "balance-tlb", "arp_interval": 100}, {"arp_interval": "in this mode"}),
+        ({"mode": "802.3ad", "arp-validate": "all"}, {"arp-validate": "in this mode"}),
+        (
+            {"mode": "active-backup", "miimon": 100, "arp-interval": 50, "arp-validate": "all"},
+            {"arp-interval": "beside miimon", "arp-validate": "beside miimon"},
+        ),
+        ({"mode": "active-backup", "miimon": 0, "arp-interval": 50, "arp-validate": "all"}, {}),
+        ({"mode": "active-backup", "lacp-rate": "slow", "arp-interval": 0, "miimon": 100}, {}),
+        ({"mode": "802.3ad", "miimon": 100, "arp-validate": "none", "lacp-rate": "fast"}, {}),
+    ],
+)
+def test_an_option_that_the_kernel_refuses_in_this_bond_costs_only_itself(parameters, dropped):
+    params = {f"bond-{key}": value for key, value in parameters.items()}
+    bond = {"type": "bond", "name": "b", "bond_interfaces": ["dp1"], "params": params}
+    document = version_1(physical(), bond)
+    made_bond = request(document, "bond b")
+    assert link_kinds.incomplete_reason(made_bond.key, made_bond.virtual) is None
+    assert {fault.key.rpartition("bond-")[2]: fault.reason for fault in document.faults} == {
+        key: f"it has no effect {where}, ignoring it" for key, where in dropped.items()
+    }
+    kept = {key.replace("_", "-") for key in parameters.keys() - dropped.keys()}
+    assert dict(made_bond.virtual.options).keys() <= kept

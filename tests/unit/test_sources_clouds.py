@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from cloudmocks import FORWARDED, Strict
-from platforms import combined, faults, hints, links, routes
+from platforms import combined, faults, hints, links, made, routes
 from sources_server import Server, http
 
 from neuca_tools.documents import find_document, parse
@@ -310,6 +310,30 @@ def test_on_oracle_s_bare_metal_a_vlan_tag_is_a_vlan_of_the_nic_with_that_index(
     ]
 
 
+HOST_BITS = {
+    "Azure instance": {
+        "network": {"interface": [azure(["10.1.3.4"], "24", "10.1.3.7", "000D3A0A0B0D")]}
+    },
+    "EC2 network": {
+        "macs": {
+            "02:00:00:00:00:01": {
+                "local-ipv4s": "10.1.3.4",
+                "subnet-ipv4-cidr-block": "10.1.3.7/24",
+            }
+        }
+    },
+    "OCI VNICs": {"vnics": [ORACLE_NICS[0], {**ORACLE_NICS[1], "subnetCidrBlock": "10.0.4.9/24"}]},
+}
+
+
+@pytest.mark.parametrize("kind", HOST_BITS)
+def test_host_bits_of_a_subnet_are_masked(kind):
+    found = made(kind, json.dumps(HOST_BITS[kind]))
+    *_, (*_, addresses) = links(found).values()
+    assert addresses[0] in ("10.1.3.4/24", "10.0.4.5/24")
+    assert faults(found) == []
+
+
 def test_an_address_of_compute_engine_has_its_full_length():
     found = read("gce")
     assert hints(found) == {"42:01:0a:02:00:03": "it is the primary NIC of the instance"}
@@ -324,6 +348,14 @@ def test_an_address_of_compute_engine_has_its_full_length():
         "42:01:0a:03:00:03.5": ("up", None, 1460, ["10.4.0.3/32"]),
     }
     assert ["10.24.3.0/24 is a range" in text for text in faults(found)] == [True]
+
+
+def test_the_ipv6_range_of_a_nic_of_compute_engine_is_no_news():
+    nic = {"mac": "42:01:0a:03:00:03", "ipv6s": ["fd20:ce:1:0:0:1:0:0"]}
+    nics = [{"mac": "42:01:0a:02:00:03"}, {**nic, "ipv6": ["fd20:ce:1:0:0:1::/96"]}]
+    found = made("GCE instance", json.dumps({"networkInterfaces": nics}))
+    assert links(found)["42:01:0a:03:00:03"][3] == ["fd20:ce:1::1:0:0/128"]
+    assert faults(found) == []
 
 
 def test_hetzner_s_private_networks_are_routed_through_their_gateway():

@@ -17,7 +17,7 @@ from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform import ec2, nocloud_v1, virtual_links
 from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_document
 from neuca_tools.documents.platform.ec2 import Subnets
-from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.platform.parts import Part, masked_network
 from neuca_tools.documents.platform.tree import Tree, from_json, from_yaml
 from neuca_tools.errors import unreadable
 from neuca_tools.model import LinkKey, Network, PlatformDocument
@@ -96,7 +96,7 @@ def _azure_subnet(part: Part) -> Optional[Network]:
     address, prefix = part.text("address"), part.text("prefix")
     if address is None or prefix is None:
         return None
-    return part.parse("address", f"{address}/{prefix}", values.network)
+    return part.parse("address", f"{address}/{prefix}", masked_network)
 
 
 # --- DigitalOcean ---------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def _read_digitalocean(root: Part) -> PlatformDocument:
 GCE = "GCE instance"
 _GCE_NICS = "networkInterfaces"
 _GCE_ADDRESSES = tuple(
-    "ip ipv6 ipv6s ipAliases forwardedIps targetInstanceIps forwardedIpv6s".split()
+    "ip ipv6s ipv6 ipAliases forwardedIps targetInstanceIps forwardedIpv6s".split()
 )
 _GCE_GATEWAYS = ("gateway", "gatewayIpv6")
 
@@ -173,7 +173,10 @@ def _gce_vlans(root: Part, nics: Mapping[str, Draft]) -> Iterator[Draft]:
 
 
 def _add_gce_addresses(draft: Draft) -> None:
-    """The addresses and gateways; a wider range is for containers, and gets no address."""
+    """The addresses and gateways; a wider range is for containers, and gets no address.
+
+    `ipv6` may be the range of the NIC, which begins with the address in `ipv6s`.
+    """
     nic = draft.part
     texts = ((key, text) for key in _GCE_ADDRESSES for text in nic.texts(key))
     for where, text in texts:
@@ -183,7 +186,7 @@ def _add_gce_addresses(draft: Draft) -> None:
             continue
         if length in ("", str(address.max_prefixlen)):
             draft.add_address(nic, where, f"{address}/{address.max_prefixlen}")
-        else:
+        elif all(address != known.ip for known in draft.addresses):
             nic.warn(where, f"{text} is a range, and not set as addresses of the guest")
     for key in _GCE_GATEWAYS:
         draft.add_gateway(nic, key)
@@ -297,7 +300,7 @@ def _add_oci_addresses(draft: Draft) -> None:
 
 
 def _oci_subnet(vnic: Part, key: str) -> Optional[Network]:
-    return None if vnic.text(key) == _NONE else vnic.read(key, values.network)
+    return None if vnic.text(key) == _NONE else vnic.read(key, masked_network)
 
 
 # --- Vultr ----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any, Optional, TypeVar
 from neuca_tools.documents.neuca import link_kinds, route_lines, values
 from neuca_tools.documents.neuca.link_settings import MAX_DNS, SETTINGS
 from neuca_tools.documents.platform import BY_NAME, dns
-from neuca_tools.documents.platform.parts import Part, cidr_text, is_assumed, read_destination
+from neuca_tools.documents.platform.parts import Part, cidr_text, is_assumed, masked_network
 from neuca_tools.documents.stacking import hands_off, lower_of, with_parents, without_small_mtu
 from neuca_tools.model import (
     IPV6_MTU,
@@ -179,7 +179,7 @@ class Draft:
         """
         if to == "default" or (to in UNSPECIFIED and netmask is None):
             to, netmask = UNSPECIFIED[0], "0"
-        network = part.parse(key, to, lambda text: read_destination(cidr_text(text, netmask)))
+        network = part.parse(key, to, lambda text: masked_network(cidr_text(text, netmask)))
         if network is None:
             return
         if is_assumed(to, netmask):

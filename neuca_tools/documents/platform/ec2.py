@@ -18,7 +18,7 @@ from typing import Optional
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish_document
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
-from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.platform.parts import Part, masked_network
 from neuca_tools.model import LinkKey, Network, PlatformDocument
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.rows import Item
@@ -116,7 +116,7 @@ def _add_addresses(draft: Draft) -> None:
 
 
 def _blocks(nic: Part, key: str) -> Iterator[Optional[Network]]:
-    return (nic.parse(key, text, values.network) for text in _leaf_words(nic, key))
+    return (nic.parse(key, text, masked_network) for text in _leaf_words(nic, key))
 
 
 def _leaf_words(nic: Part, key: str) -> list[str]:

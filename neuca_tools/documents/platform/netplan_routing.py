@@ -9,7 +9,7 @@ from typing import Any, Optional
 from neuca_tools.documents.neuca import route_lines, rule_sections, values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.platform.drafts import UNSPECIFIED, Draft
-from neuca_tools.documents.platform.parts import Part, cidr_text, read_destination
+from neuca_tools.documents.platform.parts import Part, cidr_text, masked_network
 from neuca_tools.model import Network
 from neuca_tools.model.routing import KINDS, MAIN_TABLE, RouteRequest, RuleRequest, Traits
 
@@ -109,7 +109,7 @@ def _split_destination(to: str) -> tuple[str, Optional[str]]:
 
 def _selected_prefix(text: str) -> Network:
     """The prefix that a rule selects; host bits are masked, as by networkd."""
-    return read_destination(cidr_text(*_split_destination(text)))
+    return masked_network(cidr_text(*_split_destination(text)))
 
 
 _RULE_READERS = {**rule_sections.READERS, "from": _selected_prefix, "to": _selected_prefix}

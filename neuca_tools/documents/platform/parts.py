@@ -306,8 +306,10 @@ def cidr_text(text: str, netmask: Optional[str] = None) -> str:
     >>> cidr_text("10.0.0.1")
     '10.0.0.1/24'
     """
-    ip, _, length = text.partition("/")
-    return f"{ip}/{_length_text(length or netmask or _ASSUMED[values.host(ip).version])}"
+    ip, slash, length = text.partition("/")
+    if not slash:
+        length = netmask or _ASSUMED[values.host(ip).version]
+    return f"{ip}/{_length_text(length)}"
 
 
 def is_assumed(text: str, netmask: Optional[str]) -> bool:
@@ -315,8 +317,8 @@ def is_assumed(text: str, netmask: Optional[str]) -> bool:
     return "/" not in text and netmask is None
 
 
-def read_destination(text: str) -> Network:
-    """The network of a destination in CIDR notation. Host bits are masked, as by cloud-init.
+def masked_network(text: str) -> Network:
+    """The network of a destination or subnet in CIDR notation; host bits are masked.
 
     Raises UnusableError.
     """

@@ -21,7 +21,14 @@ _SPANS: Mapping[str, Callable[[str], str]] = {
     **dict.fromkeys(("forward-delay", "hello-time", "max-age", "ageing-time"), seconds),
     "lp-interval": seconds,
 }
-_PACKETS_PER_SLAVE = "packets-per-slave"
+# The modes of a bond in which the kernel takes an option (bond_options.c, unsuppmodes).
+_ARP_MODES = ("balance-rr", "active-backup", "balance-xor", "broadcast")
+_MODES_BY_OPTION = {
+    "arp-interval": _ARP_MODES,
+    "arp-validate": _ARP_MODES,
+    "lacp-rate": ("802.3ad",),
+    "packets-per-slave": ("balance-rr",),
+}
 # The settings of ports that a bridge has, by the document's key.
 PORT_SETTINGS = {
     "path-cost": "path-cost",
@@ -122,13 +129,17 @@ def set_options(
 def _fit_options(options: dict[str, str], part: Part, names: Mapping[str, str]) -> None:
     """Drop or change options that do not fit another one, as other programs do.
 
-    systemd-networkd drops packets-per-slave in any mode but balance-rr, and the kernel raises the
-    forward delay of a bridge with STP to its minimum.
+    systemd-networkd drops lacp-rate and packets-per-slave in other modes, NetworkManager ARP
+    monitoring beside miimon; the kernel raises the forward delay of a bridge with STP to its
+    minimum.
     """
-    if _PACKETS_PER_SLAVE in options and options.get("mode", "balance-rr") != "balance-rr":
-        key = _key_of(_PACKETS_PER_SLAVE, part, names)
-        part.warn(key, "it has no effect in this mode, ignoring it")
-        del options[_PACKETS_PER_SLAVE]
+    mode = options.get("mode", "balance-rr")
+    for name, modes in _MODES_BY_OPTION.items():
+        if mode not in modes:
+            _drop_option(name, "in this mode", options, part, names)
+    if "0" not in (options.get("miimon", "0"), options.get("arp-interval", "0")):
+        for name in ("arp-interval", "arp-validate"):
+            _drop_option(name, "beside miimon", options, part, names)
     least, delay = link_kinds.MIN_FORWARD_DELAY, options.get("forward-delay")
     if options.get("stp") == "yes" and delay and int(delay) < least:
         reason = (
@@ -137,6 +148,14 @@ def _fit_options(options: dict[str, str], part: Part, names: Mapping[str, str]) 
         )
         part.fault(_key_of("forward-delay", part, names), delay, reason, "warning")
         options["forward-delay"] = str(least)
+
+
+def _drop_option(
+    name: str, where: str, options: dict[str, str], part: Part, names: Mapping[str, str]
+) -> None:
+    default = link_kinds.OPTIONS["bond"][name].kernel_default
+    if options.pop(name, default) != default:
+        part.warn(_key_of(name, part, names), f"it has no effect {where}, ignoring it")
 
 
 def _key_of(option: str, part: Part, names: Mapping[str, str]) -> str:
