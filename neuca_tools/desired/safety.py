@@ -209,6 +209,23 @@ def management_networks(world: World, roles: Roles) -> tuple[str, ...]:
     return tuple(sorted(map(str, kept)))
 
 
+def guarded_networks(
+    world: World, roles: Roles, metadata_hosts: Iterable[Host], before: Iterable[str]
+) -> tuple[str, ...]:
+    """Where no DHCP server or router may give a link an address.
+
+    These are the metadata services and the gateways of the management devices; without a gateway of
+    a family, the management networks, as the gateway may be anywhere in them. `before` are those of
+    the last boot, for management devices without an address.
+    """
+    gateways = {*_default_gateways(routes_through(world, roles.guard.management), ())}
+    versions = {gateway.version for gateway in gateways}
+    ground = map(ip_network, management_networks(world, roles) or before)
+    guarded = {*map(ip_network, (*metadata_hosts, *gateways))}
+    guarded.update(network for network in ground if network.version not in versions)
+    return tuple(sorted(map(str, guarded)))
+
+
 def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:
     """The dataplane NICs, the virtual links that we created, and what is stacked on those."""
     named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"}

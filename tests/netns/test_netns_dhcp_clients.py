@@ -140,6 +140,36 @@ def test_an_address_of_the_management_network_that_is_in_use_is_not_set(plain, t
     assert plain.look(f"route get {GATEWAY}")[0]["dev"] == "mgmt0"
 
 
+def bind(lab, host):
+    """The server binds this address for ever; dhcpcd says so."""
+    lease = {"ip_address": host, "subnet_mask": "255.255.255.0", "dhcp_lease_time": 4294967295}
+    lab.clients.report(LABEL, "BOUND", **lease)
+    return f"{host}/24" in lab.addresses("dp1")
+
+
+def test_no_address_of_the_management_network_is_set_while_its_nic_has_none(plain):
+    """As at a boot at which the management NIC gets its lease after the others."""
+    assert plain.once(DOCUMENT).code == 0
+    plain.ip("address flush dev mgmt0")
+    plain.once()
+    assert [host for host in (GATEWAY, "192.0.2.10") if bind(plain, host)] == []
+    plain.ip("address add 192.0.2.10/24 dev mgmt0")
+    plain.once()
+    assert not bind(plain, GATEWAY)  # until the default route is there
+    plain.ip(f"route add default via {GATEWAY} dev mgmt0")
+    assert plain.once().code == 0
+    assert bind(plain, "192.0.2.77")
+    assert plain.once().code == 0
+
+
+def test_the_address_of_a_service_of_the_configuration_is_not_set(plain):
+    sources = f"openstack=http://192.0.2.77, file:{plain.document_file}"
+    plain.configure(plain.clients.options(), sources=sources, timeout=1)
+    plain.once(DOCUMENT)
+    assert not bind(plain, "192.0.2.77")
+    assert plain.look("route get 192.0.2.77")[0]["dev"] == "mgmt0"
+
+
 def test_the_lease_survives_restarts_of_the_agent_and_a_second_pass_does_nothing(plain):
     serve(plain)
     plain.once(DOCUMENT)
