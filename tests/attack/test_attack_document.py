@@ -75,6 +75,20 @@ def test_the_mac_of_a_protected_nic_is_given_to_no_device(host, kind, address):
     assert names == {"lo", "mgmt0", "dp1", "kept"}
 
 
+def test_the_gateway_is_given_to_no_nic_while_its_default_route_is_lost(host):
+    """The guest knows it from before, whatever passes are made meanwhile."""
+    host.ip("route delete default")
+    host.ip("-6 route delete default")
+    text = f"[interface {mac(1)}]\naddresses = {GATEWAY}/24, {GATEWAY6}/64\npolicy-routing = yes\n"
+    text += "gateway = 192.0.2.254, 2001:db8:ffff::fe\n"
+    for _ in range(3):
+        host.once(text)
+        assert host.addresses("dp1") == set()
+    host.ip(f"route add default via {GATEWAY} dev mgmt0")
+    host.ip(f"-6 route add default via {GATEWAY6} dev mgmt0")
+    assert host.once(NIC).code == 0
+
+
 BIND = """import socket, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
     udp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

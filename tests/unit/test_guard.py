@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
@@ -254,6 +255,9 @@ def test_routes_through_the_management_gateway_are_remembered_for_the_next_boot(
     roles = assign_roles(seen, {mac(2)}, Policy(), Record())
     kept = ("10.20.0.0/16", "192.0.2.0/24", "192.0.2.1/32", "198.51.100.7/32", "2001:db8:20::/48")
     assert management_networks(seen, roles) == kept
+    without = replace(seen, routes=seen.routes[1:])
+    assert management_networks(without, roles, kept) == kept
+    assert management_networks(world(nic(1)), roles, kept) == kept
     after = world(nic(1), nic(2))
     # No server may give away an address there; with a gateway, that of its own family only.
     assert guarded_networks(after, roles, (), kept) == kept
