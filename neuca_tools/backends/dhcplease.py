@@ -55,6 +55,7 @@ PLATFORM_HOSTS: tuple[Host, ...] = (
 MAX_LEASE_BYTES = 1 << 16
 MAX_ROUTES = 64  # of one lease
 _ADDRESS = "dhcp6_ia_na1_ia_addr1"  # without "new_" or "old_" (dhcpcd-run-hooks(8))
+_DAMAGE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 _LINK_LOCAL = {4: "RFC 3927, 1.6", 6: "RFC 4862, 5.3"}
 
 
@@ -206,8 +207,7 @@ def _hosts_set_otherwise(index: int, world: World) -> set[Host]:
 
 def _gateways_elsewhere(index: int, world: World) -> set[Optional[Host]]:
     """The gateways of the default routes through other interfaces."""
-    routes = (route for route in world.routes if route.index != index)
-    return {route.via for route in routes if route.to.prefixlen == 0}
+    return {route.via for route in world.routes if route.index != index and route.is_default}
 
 
 # --- setting --------------------------------------------------------------------------------------
@@ -379,10 +379,13 @@ def _save_lease(place: Path, record: Mapping[str, Any]) -> None:
 
 def read_lease(place: Path) -> dict[str, Any]:
     """What is remembered in a file; nothing if it is absent or damaged."""
-    with suppress(OSError, ValueError):
-        record = json.loads(read_bytes(place, MAX_LEASE_BYTES) or b"{}")
-        if isinstance(record, dict):
-            return record
+    with suppress(OSError, *_DAMAGE_ERRORS):
+        record = json.loads(read_bytes(place, MAX_LEASE_BYTES) or b"")
+        for number in (record["index"], record.get("mtu", 0), record.get("mtu_before", 0)):
+            int(number)
+        for text in addresses_of_lease(record):
+            ip_interface(text)
+        return dict(record)
     return {}
 
 

@@ -170,6 +170,30 @@ def test_the_address_of_a_service_of_the_configuration_is_not_set(plain):
     assert plain.look("route get 192.0.2.77")[0]["dev"] == "mgmt0"
 
 
+DAMAGED = (
+    '{"refused": "x"}',
+    '{"refused": "x", "index": null}',
+    '{"index": 1e400}',
+    '{"index": 1, "mtu_before": []}',
+    '{"index": 1, "addresses": []}',
+    '{"index": 1, "addresses": {"a": 1}}',
+    '{"index": 1, "address": "10.9.0.51/24"}',
+    "[" * 60000,
+)
+
+
+@pytest.mark.parametrize("text", DAMAGED, ids=lambda text: text[:40])
+def test_a_damaged_lease_file_is_as_good_as_none(plain, text):
+    assert plain.once(DOCUMENT).code == 0
+    place = plain.clients.folder / f"{LABEL}.lease"
+    place.write_text(text)
+    assert (plain.once().code, plain.status()[0]) == (0, 0)
+    plain.clients.report(LABEL, "EXPIRE")
+    place.write_text(text)
+    assert bind(plain, LEASE)
+    assert plain.once().code == 0
+
+
 def test_the_lease_survives_restarts_of_the_agent_and_a_second_pass_does_nothing(plain):
     serve(plain)
     plain.once(DOCUMENT)
