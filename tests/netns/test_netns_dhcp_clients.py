@@ -301,6 +301,26 @@ def test_a_released_nic_has_neither_client_nor_lease(plain):
     assert plain.addresses("dp1") == set()
 
 
+@pytest.mark.parametrize("option", ["runtime dataplane-macs-to-ignore", "network management-macs"])
+def test_a_nic_that_the_configuration_protects_loses_its_client_and_keeps_what_it_has(
+    plain, option
+):
+    """An administrator may be logged in through it."""
+    serve(plain)
+    plain.once(DOCUMENT)
+    lease(plain)
+    section, name = option.split()
+    plain.configure(f"{plain.clients.options()}[{section}]\n{name} = {mac(1)}\n")
+    assert "stop the DHCP client of dp1" in {text.replace(mac(1), "dp1") for text in plain.plan()}
+    with plain.monitored() as monitor:
+        plain.once()
+        assert [line for line in monitor.lines() if "dp1" in line] == []
+    assert not plain.clients.alive(LABEL)
+    assert list(plain.clients.folder.glob(f"{LABEL}*")) == []
+    assert plain.addresses("dp1") == {f"{LEASE}/24"}
+    assert plain.link("dp1")["mtu"] == 1400
+
+
 def test_the_client_of_a_nic_that_is_gone_ends(plain):
     serve(plain)
     plain.once(DOCUMENT)
