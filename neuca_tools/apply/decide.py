@@ -294,7 +294,7 @@ def decide_pass(
     links = {**resolution.desired.links}
     for key in links.keys() & marks.profiles.keys():
         links[key] = replace(links[key], profile=marks.profiles[key])
-    clients = dhcp_requests.client_requests(resolution, record, world)
+    clients = dhcp_requests.client_requests(resolution, record, world, settings.metadata_hosts)
     desired = resolution.desired._replace(
         links=links, files=marks.files, tell=marks.tell, clients=clients
     )

@@ -134,8 +134,8 @@ class GuardedWriter:
             raise GuardError(f'"{label}" is not a link that this pass may write to')
         self.managers.clients.start(label, request)
 
-    def stop_client(self, label: str) -> None:
-        self.managers.clients.stop(label)
+    def stop_client(self, label: str, releases: bool) -> None:
+        self.managers.clients.stop(label, releases)
 
 
 class _Progress:

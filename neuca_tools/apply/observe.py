@@ -9,6 +9,7 @@ from dataclasses import replace
 from ipaddress import ip_network
 from typing import Optional
 
+from neuca_tools.desired.dhcp_files import link_of_label
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
 from neuca_tools.desired.router_advertisements import is_lasting
@@ -76,6 +77,7 @@ def _observed_devices(
     """The devices of the links in the observed state: also those of our routes, and ports."""
     everything = _accessible_links(world, resolution)
     relevant = _relevant_links(resolution, record)
+    relevant.update(filter(None, map(link_of_label, world.own_clients.requests)))
     used = _routed_devices(world) | {everything[key].lower for key in relevant & everything.keys()}
     masters = {device.index for device in resolution.roles.made.devices.values()}
     return {

@@ -162,9 +162,18 @@ class Clients:
             )
         mark_process(path, process.pid)
 
-    def stop(self, label: str) -> None:
-        """End the client, and remove its lease and files. Raises ApplyError, ManagerError."""
+    def stop(self, label: str, releases: bool) -> None:
+        """End the client, and remove its files and, if it `releases` it, its lease.
+
+        Raises ApplyError, ManagerError.
+        """
         path, gone = self._place / f"{label}{REQUEST}", self._place / f"{label}{GONE}"
+        if not releases:
+            if self._units is not None:
+                self._units.stop(label)  # ExecStop= does nothing without a withdrawn request
+            self._end(label)
+            remove_files(path)
+            return
         with applying(f'rename "{path}"'), suppress(FileNotFoundError):
             path.rename(gone)
         if self._units is not None:
@@ -194,7 +203,12 @@ class Clients:
 def forget_client(gone: Path) -> None:
     """Remove what a lease has set, and all files of the client. Raises ApplyError."""
     dhcplease.drop_lease(gone.with_suffix(dhcplease.LEASE))
-    for path in [gone.parent / name for name in names_in(gone.parent)]:
-        if path.stem == gone.stem:
+    remove_files(gone)
+
+
+def remove_files(request: Path) -> None:
+    """Remove all files of the client with this request."""
+    for path in [request.parent / name for name in names_in(request.parent)]:
+        if path.stem == request.stem:
             with suppress(OSError):
                 path.unlink()

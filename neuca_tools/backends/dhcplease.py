@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from ipaddress import (
@@ -22,6 +22,7 @@ from ipaddress import (
     IPv6Interface,
     IPv6Network,
     ip_interface,
+    ip_network,
 )
 from itertools import chain
 from pathlib import Path
@@ -54,6 +55,7 @@ PLATFORM_HOSTS: tuple[Host, ...] = (
 MAX_LEASE_BYTES = 1 << 16
 MAX_ROUTES = 64  # of one lease
 _ADDRESS = "dhcp6_ia_na1_ia_addr1"  # without "new_" or "old_" (dhcpcd-run-hooks(8))
+_DAMAGE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 _LINK_LOCAL = {4: "RFC 3927, 1.6", 6: "RFC 4862, 5.3"}
 
 
@@ -175,18 +177,21 @@ def is_unicast(host: Host) -> bool:
     return not (host.is_multicast or host.is_loopback or host.is_unspecified or host.is_reserved)
 
 
-def reason_to_refuse(address: Address, index: int, world: World, before: str = "") -> str:
+def reason_to_refuse(
+    address: Address, index: int, world: World, before: str = "", guarded: Iterable[str] = ()
+) -> str:
     """Why an address must not be set on this link; empty if it may be.
 
     `before` is the address of the last lease: another one that is there without a lifetime would
-    get one, and go with the lease.
+    get one, and go with the lease. `guarded` are networks without addresses for this link.
     """
     if str(address) != before and address.ip in _hosts_set_otherwise(index, world):
         return "it is set on the link in another way"
     others = chain.from_iterable(world.addresses[at] for at in world.addresses.keys() - {index})
     if address.ip in {other.ip for other in others}:
         return "it is an address of another interface"
-    if address.ip in (*METADATA_HOSTS, *PLATFORM_HOSTS, *_gateways_elsewhere(index, world)):
+    taken = address.ip in (*METADATA_HOSTS, *PLATFORM_HOSTS, *_gateways_elsewhere(index, world))
+    if taken or any(address.ip in network for network in map(ip_network, guarded)):
         return f"it would take over {address.ip}, which is reached through the management NIC"
     if address.ip.is_link_local:
         # Clouds have DNS and NTP servers there.
@@ -202,8 +207,7 @@ def _hosts_set_otherwise(index: int, world: World) -> set[Host]:
 
 def _gateways_elsewhere(index: int, world: World) -> set[Optional[Host]]:
     """The gateways of the default routes through other interfaces."""
-    routes = (route for route in world.routes if route.index != index)
-    return {route.via for route in routes if route.to.prefixlen == 0}
+    return {route.via for route in world.routes if route.index != index and route.is_default}
 
 
 # --- setting --------------------------------------------------------------------------------------
@@ -217,7 +221,7 @@ def accept_lease(lease: LeaseContent, request: Mapping[str, Any], place: Path) -
         if index not in world.devices:
             return
         earlier = addresses_of_lease(before)
-        accepted, refused = _accepted_addresses(lease, index, world, earlier)
+        accepted, refused = _accepted_addresses(lease, request, world, earlier)
         if refused and not accepted:
             _remove_lease(netlink, world, before)
             left = {"index": index, "protocol": request.get("protocol"), "refused": refused}
@@ -239,13 +243,15 @@ def accept_lease(lease: LeaseContent, request: Mapping[str, Any], place: Path) -
 
 
 def _accepted_addresses(
-    lease: LeaseContent, index: int, world: World, before: Collection[str]
+    lease: LeaseContent, request: Mapping[str, Any], world: World, before: Collection[str]
 ) -> tuple[tuple[TimedAddress, ...], str]:
     """The addresses that may be set, and why another one must not be."""
     accepted, refused = [], ""
+    index, guarded = int(request["index"]), request.get("guarded", ())
     for timed in lease.addresses:
         text = str(timed.address)
-        reason = reason_to_refuse(timed.address, index, world, text if text in before else "")
+        before_text = text if text in before else ""
+        reason = reason_to_refuse(timed.address, index, world, before_text, guarded)
         if reason:
             refused = f"{timed.address.ip}: {reason}"
         else:
@@ -373,10 +379,13 @@ def _save_lease(place: Path, record: Mapping[str, Any]) -> None:
 
 def read_lease(place: Path) -> dict[str, Any]:
     """What is remembered in a file; nothing if it is absent or damaged."""
-    with suppress(OSError, ValueError):
-        record = json.loads(read_bytes(place, MAX_LEASE_BYTES) or b"{}")
-        if isinstance(record, dict):
-            return record
+    with suppress(OSError, *_DAMAGE_ERRORS):
+        record = json.loads(read_bytes(place, MAX_LEASE_BYTES) or b"")
+        for number in (record["index"], record.get("mtu", 0), record.get("mtu_before", 0)):
+            int(number)
+        for text in addresses_of_lease(record):
+            ip_interface(text)
+        return dict(record)
     return {}
 
 

@@ -174,7 +174,7 @@ def _is_lost(reason: str, environment: Mapping[str, str], place: Path) -> bool:
 def _read_request(path: Path) -> dict[str, Any]:
     try:
         request = json.loads(read_bytes(path, MAX_REQUEST_BYTES) or b"")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ApplyError(f'read "{path}": {error}') from error
     if not isinstance(request, dict):
         raise ApplyError(f'read "{path}": it has no request')

@@ -199,6 +199,8 @@ def _section_lines(
         if name != "IPv6AcceptRA" or key in ("use-dns", "use-domains"):
             yield f"{option}={_yes_or_no(overrides.get(key) == 'true')}"
     if name == "DHCPv6":
+        # Each delegated prefix, such as ::/1, would get an unreachable route in the main table.
+        yield "UseDelegatedPrefix=no"
         return
     if name == "DHCPv4":
         yield f"UseMTU={_yes_or_no(not has_mtu and overrides.get('use-mtu') != 'false')}"

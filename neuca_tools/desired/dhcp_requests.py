@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from neuca_tools.desired.dhcp import devices_with_client
 from neuca_tools.desired.dhcp_files import OWN, client_labels, link_of_label, table_of
 from neuca_tools.desired.manager_files import asked_mtu
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.model import Automatic, Device, OwnClients, Record, World
+from neuca_tools.desired.safety import guarded_networks
+from neuca_tools.model import Automatic, Device, Host, OwnClients, Record, World
 from neuca_tools.model.device_settings import Note
 
 SETTING = "dhcp"
@@ -24,12 +25,15 @@ _UNUSED = {
 }
 
 
-def client_requests(resolution: Resolution, record: Record, world: World) -> dict[str, str]:
+def client_requests(
+    resolution: Resolution, record: Record, world: World, metadata_hosts: Iterable[Host]
+) -> dict[str, str]:
     """What each client is told, by the label of its link; a link that is not up yet has none.
 
     Without a complete document, the clients of unlisted and undecided links go on.
     """
     request_by_label = dict(_kept_requests(resolution, world.own_clients))
+    guarded = guarded_networks(world, resolution.roles, metadata_hosts, record.ground)
     for key, device in devices_with_client(resolution.roles, world).items():
         is_wanted = resolution.roles.dhcp.clients[key] == OWN and key in resolution.desired.links
         if is_wanted and _is_ready(device, resolution.names.get(key, device.name)):
@@ -42,6 +46,7 @@ def client_requests(resolution: Resolution, record: Record, world: World) -> dic
                 "interface": device.name,
                 "index": device.index,
                 "table": table_of(key),
+                "guarded": guarded,
             }
             for text, protocol in client_labels(key, asked).items():
                 own = _request_fields(asked, protocol, has_mtu)

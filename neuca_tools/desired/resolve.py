@@ -155,7 +155,7 @@ def resolve_state(
         sure=layers.sure,
         left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
         dependent_prefixes=routing.dependent_prefixes,
-        management_networks=management_networks(world, layers.roles),
+        management_networks=management_networks(world, layers.roles, record.ground),
         notes=(*_open_notes(layers, routing), *resolver.notes, *tuned.notes, *routing.notes),
         tuning=settings.tuning._replace(values=(*settings.tuning.values, *tuned.values)),
         without_advertisements=resolver.without_advertisements,

@@ -195,18 +195,40 @@ def _routed_networks(world: World, roles: Roles) -> frozenset[Network]:
     return frozenset(route.to for route in ways if route.to.prefixlen >= SHORTEST_PREFIX)
 
 
-def management_networks(world: World, roles: Roles) -> tuple[str, ...]:
+def management_networks(world: World, roles: Roles, before: Iterable[str] = ()) -> tuple[str, ...]:
     """The management networks, gateways and routes, to be remembered for the next boot.
 
-    Empty while the management devices have no address.
+    Those from `before` while the management devices have no address; of their gateways, those of a
+    family that has none now, as its default route may come back.
     """
     prefixes = _connected_networks(world, roles) - {LINK_LOCAL}
     if not prefixes:
-        return ()
-    gateways = _default_gateways(routes_through(world, roles.guard.management), ())
+        return tuple(before)
+    gateways = {*_default_gateways(routes_through(world, roles.guard.management), ())}
+    versions = {gateway.version for gateway in gateways}
+    for gateway in _default_gateways((), map(ip_network, before)):
+        if gateway.version not in versions and any(gateway in prefix for prefix in prefixes):
+            gateways.add(gateway)
     narrow = (network for network in _routed_networks(world, roles) if not is_broad(network))
     kept = {*prefixes, *map(ip_network, gateways), *nsmallest(MAX_ROUTED, narrow, key=str)}
     return tuple(sorted(map(str, kept)))
+
+
+def guarded_networks(
+    world: World, roles: Roles, metadata_hosts: Iterable[Host], before: Iterable[str]
+) -> tuple[str, ...]:
+    """Where no DHCP server or router may give a link an address.
+
+    These are the metadata services and the gateways of the management devices; without a gateway of
+    a family, the management networks, as the gateway may be anywhere in them. `before` are those of
+    the last boot, for management devices without an address.
+    """
+    gateways = {*_default_gateways(routes_through(world, roles.guard.management), ())}
+    versions = {gateway.version for gateway in gateways}
+    ground = map(ip_network, management_networks(world, roles, before))
+    guarded = {*map(ip_network, (*metadata_hosts, *gateways))}
+    guarded.update(network for network in ground if network.version not in versions)
+    return tuple(sorted(map(str, guarded)))
 
 
 def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:

@@ -352,9 +352,11 @@ class StartClient(ClientOperation):
         writer.start_client(self.label, self.request)
 
 
+@dataclass(frozen=True)
 class StopClient(ClientOperation):
-    """End the client, and remove what its lease has set."""
+    """End the client and, unless the link must not be changed, remove what its lease has set."""
 
+    releases: bool
     kind = "stop-dhcp"
     is_removal = True
     phase = Phase.MARK
@@ -362,7 +364,8 @@ class StopClient(ClientOperation):
     @property
     def text(self) -> str:
         given = "remove its addresses" if self.protocol == "ra" else "release its lease"
-        return f"stop the {self.title} of {self.key}, and {given}"
+        stopped = f"stop the {self.title} of {self.key}"
+        return f"{stopped}, and {given}" if self.releases else stopped
 
     def run(self, writer: Writer) -> None:
-        writer.stop_client(self.label)
+        writer.stop_client(self.label, self.releases)

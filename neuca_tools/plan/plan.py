@@ -173,7 +173,8 @@ def _change_clients(sides: Sides) -> Iterator[Operation]:
         if label in desired:
             yield StartClient(key, label, desired[label], sides.names.get(key) or str(key))
         else:
-            yield StopClient(key, label, observed[label])
+            # A protected link is never among the observed ones.
+            yield StopClient(key, label, observed[label], key in sides.observed.links)
 
 
 def _managers_to_reload(observed: NetworkState, desired: NetworkState) -> set[str]:

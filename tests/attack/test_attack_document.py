@@ -75,6 +75,32 @@ def test_the_mac_of_a_protected_nic_is_given_to_no_device(host, kind, address):
     assert names == {"lo", "mgmt0", "dp1", "kept"}
 
 
+def test_the_gateway_is_given_to_no_nic_while_its_default_route_is_lost(host):
+    """The guest knows it from before, whatever passes are made meanwhile."""
+    host.ip("route delete default")
+    host.ip("-6 route delete default")
+    text = f"[interface {mac(1)}]\naddresses = {GATEWAY}/24, {GATEWAY6}/64\npolicy-routing = yes\n"
+    text += "gateway = 192.0.2.254, 2001:db8:ffff::fe\n"
+    for _ in range(3):
+        host.once(text)
+        assert host.addresses("dp1") == set()
+    host.ip(f"route add default via {GATEWAY} dev mgmt0")
+    host.ip(f"-6 route add default via {GATEWAY6} dev mgmt0")
+    assert host.once(NIC).code == 0
+
+
+BIND = """import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+    udp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    udp.bind(("192.0.2.10", int(sys.argv[1])))"""
+
+
+@pytest.mark.parametrize("port", [68, 546])
+def test_no_vxlan_takes_the_port_of_the_dhcp_client_of_the_management_nic(host, port):
+    assert host.once(f"{MADE['vxlan'] % mac(7)}port = {port}\n").code != 0
+    assert host.run(sys.executable, "-c", BIND, port, check=False).code == 0
+
+
 TAKEN = {
     "as a member": f"[vrf evil0]\ntable = 100\nmembers = {MANAGEMENT_MAC}\n",
     "beside a NIC": f"{NIC}[vrf evil0]\ntable = 100\nmembers = {mac(1)}, {MANAGEMENT_MAC}\n",

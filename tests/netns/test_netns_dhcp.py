@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 
+import delegating
 import pytest
 from lab import GATEWAY, mac
 from networkd import PROGRAM, Networkd
@@ -65,6 +67,18 @@ HOSTILE = (
     ("8.8.8.8/32", ROUTER),
     ("0.0.0.0/0", ROUTER),
 )
+
+
+class Delegating:
+    """`delegating.py` in a namespace, until `stop`."""
+
+    def __init__(self, namespace, *prefixes: str) -> None:
+        words = [*namespace.enter, sys.executable, delegating.__file__, *prefixes]
+        self._process = subprocess.Popen(words)
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
 @pytest.fixture
@@ -173,6 +187,17 @@ def test_a_hostile_server_gets_no_route_into_the_main_table(cloud):
     }
     assert set(ways.values()) == {"mgmt0"}
     assert cloud.look("route get 169.254.169.254")[0]["dev"] == "mgmt0"
+
+
+def test_no_delegated_prefix_gets_a_route(cloud, daemons):
+    """networkd would add one to the main table for each, to be unreachable."""
+    ask(cloud, "ipv6_dhcpv6-stateful", codes=(0, 4))
+    prefixes = ("::/1", "8000::/1", "2000::/3", "fd00:ec2::/32", "2001:db8:fff0::/44")
+    daemons.append(Delegating(cloud.outside, *prefixes))
+    before = cloud.look("-6 route show table main type unreachable")
+    lease(cloud, f"{delegating.LEASE}/128")
+    assert cloud.look("-6 route show table main type unreachable") == before == []
+    assert cloud.look("route get 2600::1")[0]["dev"] == "mgmt0"
 
 
 def test_the_lease_and_the_settings_of_the_agent_survive_restarts_of_both(cloud):

@@ -140,6 +140,60 @@ def test_an_address_of_the_management_network_that_is_in_use_is_not_set(plain, t
     assert plain.look(f"route get {GATEWAY}")[0]["dev"] == "mgmt0"
 
 
+def bind(lab, host):
+    """The server binds this address for ever; dhcpcd says so."""
+    lease = {"ip_address": host, "subnet_mask": "255.255.255.0", "dhcp_lease_time": 4294967295}
+    lab.clients.report(LABEL, "BOUND", **lease)
+    return f"{host}/24" in lab.addresses("dp1")
+
+
+def test_no_address_of_the_management_network_is_set_while_its_nic_has_none(plain):
+    """As at a boot at which the management NIC gets its lease after the others."""
+    assert plain.once(DOCUMENT).code == 0
+    plain.ip("address flush dev mgmt0")
+    plain.once()
+    assert [host for host in (GATEWAY, "192.0.2.10") if bind(plain, host)] == []
+    plain.ip("address add 192.0.2.10/24 dev mgmt0")
+    plain.once()
+    assert not bind(plain, GATEWAY)  # until the default route is there
+    plain.ip(f"route add default via {GATEWAY} dev mgmt0")
+    assert plain.once().code == 0
+    assert bind(plain, "192.0.2.77")
+    assert plain.once().code == 0
+
+
+def test_the_address_of_a_service_of_the_configuration_is_not_set(plain):
+    sources = f"openstack=http://192.0.2.77, file:{plain.document_file}"
+    plain.configure(plain.clients.options(), sources=sources, timeout=1)
+    plain.once(DOCUMENT)
+    assert not bind(plain, "192.0.2.77")
+    assert plain.look("route get 192.0.2.77")[0]["dev"] == "mgmt0"
+
+
+DAMAGED = (
+    '{"refused": "x"}',
+    '{"refused": "x", "index": null}',
+    '{"index": 1e400}',
+    '{"index": 1, "mtu_before": []}',
+    '{"index": 1, "addresses": []}',
+    '{"index": 1, "addresses": {"a": 1}}',
+    '{"index": 1, "address": "10.9.0.51/24"}',
+    "[" * 60000,
+)
+
+
+@pytest.mark.parametrize("text", DAMAGED, ids=lambda text: text[:40])
+def test_a_damaged_lease_file_is_as_good_as_none(plain, text):
+    assert plain.once(DOCUMENT).code == 0
+    place = plain.clients.folder / f"{LABEL}.lease"
+    place.write_text(text)
+    assert (plain.once().code, plain.status()[0]) == (0, 0)
+    plain.clients.report(LABEL, "EXPIRE")
+    place.write_text(text)
+    assert bind(plain, LEASE)
+    assert plain.once().code == 0
+
+
 def test_the_lease_survives_restarts_of_the_agent_and_a_second_pass_does_nothing(plain):
     serve(plain)
     plain.once(DOCUMENT)
@@ -245,6 +299,26 @@ def test_a_released_nic_has_neither_client_nor_lease(plain):
     assert plain.neuca("release", mac(1)).code == 0
     assert not plain.clients.alive(LABEL)
     assert plain.addresses("dp1") == set()
+
+
+@pytest.mark.parametrize("option", ["runtime dataplane-macs-to-ignore", "network management-macs"])
+def test_a_nic_that_the_configuration_protects_loses_its_client_and_keeps_what_it_has(
+    plain, option
+):
+    """An administrator may be logged in through it."""
+    serve(plain)
+    plain.once(DOCUMENT)
+    lease(plain)
+    section, name = option.split()
+    plain.configure(f"{plain.clients.options()}[{section}]\n{name} = {mac(1)}\n")
+    assert "stop the DHCP client of dp1" in {text.replace(mac(1), "dp1") for text in plain.plan()}
+    with plain.monitored() as monitor:
+        plain.once()
+        assert [line for line in monitor.lines() if "dp1" in line] == []
+    assert not plain.clients.alive(LABEL)
+    assert list(plain.clients.folder.glob(f"{LABEL}*")) == []
+    assert plain.addresses("dp1") == {f"{LEASE}/24"}
+    assert plain.link("dp1")["mtu"] == 1400
 
 
 def test_the_client_of_a_nic_that_is_gone_ends(plain):

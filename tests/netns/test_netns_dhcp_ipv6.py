@@ -318,6 +318,7 @@ def test_clients_that_have_died_are_started_again_and_their_addresses_stay(plain
     assert plain.plan() == ["start the DHCPv6 client of dp1", "start the autoconfiguration of dp1"]
     assert plain.once().code == 0
     plain.wait("the lease of the new client", lambda: plain.clients.written(DHCP6) != written)
+    plain.wait("the end of its helper", lambda: not plain.clients.reporting(DHCP6))
     assert f"{LEASE}/128" in learned(plain)
     (ends,) = [one["valid_life_time"] for one in details(plain)]
     assert 0 < ends <= 600

@@ -125,6 +125,7 @@ UseDNS=no
 UseNTP=no
 UseHostname=no
 UseDomains=no
+UseDelegatedPrefix=no
 
 [IPv6AcceptRA]
 UseDNS=no

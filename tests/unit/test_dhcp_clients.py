@@ -216,6 +216,7 @@ def test_what_a_client_is_told():
         "interface": "eth2",
         "index": 2,
         "table": dhcp_files.table_of(key(2)),
+        "guarded": ["192.0.2.1/32"],
         "metric": 300,
         "mtu": True,
         "routes": True,

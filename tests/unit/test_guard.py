@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
 from worlds import key, mac, nic, route, vlan, world
 
 from neuca_tools.desired.roles import Policy, assign_roles
-from neuca_tools.desired.safety import management_networks, request_limits
+from neuca_tools.desired.safety import guarded_networks, management_networks, request_limits
 from neuca_tools.model import NicRecord, OwnedObjects, Record
 from neuca_tools.tuning.allowed_sysctls import key_reason
 
@@ -254,7 +255,17 @@ def test_routes_through_the_management_gateway_are_remembered_for_the_next_boot(
     roles = assign_roles(seen, {mac(2)}, Policy(), Record())
     kept = ("10.20.0.0/16", "192.0.2.0/24", "192.0.2.1/32", "198.51.100.7/32", "2001:db8:20::/48")
     assert management_networks(seen, roles) == kept
+    without = replace(seen, routes=seen.routes[1:])
+    assert management_networks(without, roles, kept) == kept
+    assert management_networks(world(nic(1)), roles, kept) == kept
     after = world(nic(1), nic(2))
+    # No server may give away an address there; with a gateway, that of its own family only.
+    assert guarded_networks(after, roles, (), kept) == kept
+    assert guarded_networks(seen, roles, [ip_address("198.51.100.8")], ()) == (
+        "192.0.2.1/32",
+        "198.51.100.8/32",
+        "2001:db8:20::/48",
+    )
     limits = request_limits(after, roles, (), before=kept)
     assert limits.route_reason(ip_network("10.20.30.0/24")) is not None
 

@@ -187,7 +187,8 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
         "id": Option(_number_reader(1, 16777215)),
         "local": Option(_vxlan_endpoint, ""),
         "remote": Option(_vxlan_endpoint, ""),
-        "port": Option(_number_reader(1, 65535)),
+        # A VXLAN takes its port from the whole host: none of a DHCP client, which are below 1024.
+        "port": Option(_number_reader(1024, 65535)),
         "mac": _MAC,
     },
     "macvlan": {
