@@ -193,6 +193,19 @@ def test_after_the_process_of_the_trial_was_killed_the_next_pass_goes_back(host)
     assert not (host.folder / "state/trial.json").exists()
 
 
+def test_plan_shows_the_names_to_which_the_pass_after_a_killed_trial_returns(host):
+    trial = Trial(host, 3600)
+    os.kill(trial.pid, signal.SIGKILL)
+    trial.end()
+    plan, status = host.neuca("plan", "--json"), host.status()[1]
+    done = host.neuca("apply", "--json")
+    assert plan.json["problems"] == done.json["problems"]
+    assert sorted(each["text"] for each in plan.json["operations"]) == sorted(done.json["changed"])
+    assert plan.code == done.code
+    names = {nic["mac"]: nic["desired_name"] for nic in status["interfaces"]}
+    assert names[mac(1)] == "eth1"
+
+
 EDIT = """
 import json, sys; from pathlib import Path; from neuca_tools.state.store import save_state
 data = json.load(sys.stdin); data.pop("crc32"); data.update(json.loads(sys.argv[2]))
