@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
+from neuca_tools.agent import trial_file
 from neuca_tools.agent.pass_report import log_change
 from neuca_tools.apply.decide import Decision, Difference
 from neuca_tools.apply.host import Host, open_host
@@ -202,7 +203,7 @@ def plan_undo(config: Config, intake: Intake, mac: str) -> Result:
 
 def _record_without_release(config: Config, mac: str) -> Record:
     """The record without this NIC. Raises NeucaError if the NIC was not released."""
-    record = records.load_record(config.state)
+    record = trial_file.next_record(config)
     if not record.nics.get(mac, NicRecord()).released:
         raise NeucaError(f'release --undo "{mac}": it was not released')
     return record._replace(nics={known: nic for known, nic in record.nics.items() if known != mac})
