@@ -24,6 +24,7 @@ from neuca_tools.apply.result import (
     restorable_link,
     restorable_now,
     unfinished_operations,
+    with_other_settings,
     without_flushed,
 )
 from neuca_tools.errors import ApplyError
@@ -170,7 +171,9 @@ class Transaction:
         """Note the state to roll back to: before an interrupted pass, if there was one."""
         world, observed = self.decision.world, self.decision.observed
         interrupted, made = self.host.load_journal(world.boot_id), self.decision.record.made
-        links = {**observed.links, **(interrupted.links if interrupted else {})}
+        links = {**observed.links}
+        for key, link in (interrupted.links if interrupted else {}).items():
+            links[key] = with_other_settings(link, observed.links.get(key, link))
         self.made_links = made
         self.before = observed._replace(
             links={key: restorable_link(link, made.get(key), world) for key, link in links.items()},
