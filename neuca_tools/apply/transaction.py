@@ -121,7 +121,7 @@ class Transaction:
         self._note_before()
 
     def run(self) -> Outcome:
-        """Carry out the decision. Raises NeucaError; the next start then finds the journal."""
+        """Carry out the decision. Raises NeucaError; the next pass then makes it again."""
         planned = self._release_from_managers(self.purpose.operations(self.decision))
         self._save_journal(planned)
         with self.host.watch() as watch:
@@ -303,8 +303,8 @@ class Transaction:
         record = self.purpose.remember(self.decision, self.result, postponed)
         left = [failure.operation for failure in self.undone.failures]
         record = intentions.without_requests(record, left)
+        self.host.remove_journal()  # first: the record forgets what the journal would bring back
         self.host.save_record(record)
-        self.host.remove_journal()
         self.decision = self.decision._replace(record=record)
         self.recorded_operations = ()  # it is free to forget what was done
 
