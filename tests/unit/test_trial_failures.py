@@ -126,10 +126,10 @@ class Mortal(Agent):
     def save_record(self, record):
         self.write(record=record)
 
-    def load_journal(self, boot_id):
+    def load_journal(self, _):
         return self.journal
 
-    def save_journal(self, before, boot_id):
+    def save_journal(self, before, _):
         self.write(journal=NetworkState(before.links))
 
     def remove_journal(self):
