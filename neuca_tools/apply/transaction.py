@@ -185,7 +185,10 @@ class Transaction:
     def _save_journal(self, operations: Sequence[Operation]) -> None:
         """Before the first change, save the current links and what will be ours."""
         if operations:  # without any, the record is saved once, at the end
-            record = intentions.record_intentions(self.decision.record, operations)
+            record, written = self.decision.record, self.decision.record.written
+            record = intentions.record_intentions(record, operations)
+            # What was written before is there until the operations are carried out.
+            record = record._replace(written={**record.written, **written})
             self._save_intentions(record, operations)
         if any(operation.domain for operation in operations):
             self.host.save_journal(self.before, self.decision.world.boot_id)
