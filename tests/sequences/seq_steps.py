@@ -474,8 +474,10 @@ class Play:
         """A NIC is unplugged and plugged in again beside the daemon, which configures it."""
         number = 1 + number % 4
         with self.daemon(signal.SIGTERM):
+            is_other = text != self.host.document_file.read_text()
             self.write(text)
-            self.passes(0)
+            self.passes(int(is_other))
+            self.await_empty_plan()
             for kind in ("unplug", "plug"):
                 self.event(kind, number)
                 self.await_empty_plan()
