@@ -24,8 +24,8 @@ from seq_picture import difference, files, look, names_of, picture, places, prot
 
 ACTIONS = (
     "apply", "apply", "once", "refuse", "roll_back", "roll_back", "disable", "kill", "crash", "full", "deaf", "trial", "confirm",
-    "abandon", "disturb", "stuck", "daemon", "daemon", "replug", "replug")  # fmt: skip
-UNFINISHED = ("roll_back", "crash", "kill", "full", "deaf", "abandon", "stuck")
+    "abandon", "disturb", "stuck", "daemon", "daemon", "daemon_fails", "daemon_fails", "replug", "replug")  # fmt: skip
+UNFINISHED = ("roll_back", "crash", "kill", "full", "deaf", "abandon", "stuck", "daemon_fails")
 SECONDS = 60.0  # for the daemon to use a document, far more than it takes
 QUIET = 0.6  # seconds without a pass: the daemon is done
 MAX_PASSES = 6  # of the daemon for one new document, those of its events included
@@ -450,9 +450,9 @@ class Play:
             os.kill(trial["pid"], signal.SIGKILL)
 
     @contextlib.contextmanager
-    def daemon(self, end):
+    def daemon(self, end, faults=()):
         """A daemon over the present document, which the signal `end` ends."""
-        child = self.host.start("neucad")
+        child = self.host.start("neucad", faults=faults)
         self.passes(0)
         yield
         os.kill(child[0], end)
@@ -465,8 +465,18 @@ class Play:
         with self.daemon(signal.SIGKILL if number % 2 else signal.SIGTERM):
             is_other = text != self.host.document_file.read_text()
             self.write(text)
-            passes = self.passes(int(is_other))
+            self.few_passes(int(is_other))
             self.await_empty_plan()
+
+    def do_daemon_fails(self, text, number):
+        """Changes of each pass of the daemon are refused."""
+        with self.daemon(signal.SIGTERM, [Fault("refuse", number, 1 + number % 4)]):
+            is_other = text != self.host.document_file.read_text()
+            self.write(text)
+            self.few_passes(int(is_other))
+
+    def few_passes(self, least):
+        passes = self.passes(least)
         if passes > MAX_PASSES:
             raise Broken("the daemon makes few passes", f"{passes} passes")
 
