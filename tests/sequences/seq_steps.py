@@ -493,7 +493,9 @@ class Play:
                 self.await_empty_plan()
 
     def await_empty_plan(self):
-        """The daemon does everything that is to be done."""
+        """The daemon does everything that is to be done, apart from removals on NICs that were ignored."""
+        if self.ignored:
+            return
         deadline = time.monotonic() + SECONDS
         while plan := self.plan()["operations"]:
             if time.monotonic() > deadline:
